@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trireme/export.h"
+#include "trireme/value.h"
+
+// Every configuration is one table: FIELD(type, name, default, what it means). The struct below it, Python's keyword
+// arguments, defaults, repr, equality, JSON, type errors, the typed stub and docs/configuration.md all come from that
+// table. PYTHON_FIELD is a field that only Python can hold (an object), so the C++ struct leaves it out.
+
+namespace trireme {
+
+// Amounts by resource name: {"CPU": 2, "GPU": 0.5, "my_license": 1}.
+using Resources = std::map<std::string, double>;
+
+// A fixed number of workers, or a range for elastic runs.
+struct WorkerCount {
+  std::int64_t min = 1;
+  std::int64_t max = 1;
+
+  WorkerCount(int count = 1) : min(count), max(count) {}
+  WorkerCount(std::int64_t count) : min(count), max(count) {}
+  WorkerCount(std::int64_t least, std::int64_t most) : min(least), max(most) {}
+  bool elastic() const { return min != max; }
+  bool operator==(const WorkerCount&) const = default;
+};
+
+// A configuration that cannot work: names the field, the value and what is accepted.
+class TRIREME_API ConfigError : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+// clang-format off
+#define TRIREME_SCALING_CONFIG(FIELD, PYTHON_FIELD)                                                                    \
+  FIELD(std::optional<Resources>, trainer_resources, {},                                                               \
+        "What the trainer itself takes, beside the workers; {\"CPU\": 1} when not given.")                             \
+  FIELD(WorkerCount, num_workers, 1,                                                                                   \
+        "How many workers; (min, max) for an elastic run; 0 runs the function in this very process.")                  \
+  FIELD(bool, use_gpu, false, "Give every worker a GPU (one, unless resources_per_worker says otherwise).")            \
+  FIELD(std::optional<Resources>, resources_per_worker, {},                                                            \
+        "What one worker takes; {\"CPU\": 1}, or {\"CPU\": 1, \"GPU\": 1} with use_gpu, when not given.")              \
+  FIELD(std::string, placement_strategy, "PACK",                                                                       \
+        "How workers are laid over nodes: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.")                                \
+  FIELD(std::optional<std::string>, accelerator_type, {},                                                              \
+        "Only use nodes whose GPUs are of this type, for example \"H100\".")                                           \
+  FIELD(double, elastic_resize_monitor_interval_s, 60.0, "How often an elastic run looks for more capacity.")
+
+#define TRIREME_FAILURE_CONFIG(FIELD, PYTHON_FIELD)                                                                    \
+  FIELD(std::int64_t, max_failures, 0,                                                                                 \
+        "How many times a failed gang is started again; -1 for without end.")                                          \
+  FIELD(std::int64_t, controller_failure_limit, 3,                                                                     \
+        "How many times a gang that could not be started is tried again; -1 for without end.")                         \
+  FIELD(std::int64_t, max_preemption_failures, -1,                                                                     \
+        "How many times a gang that lost a worker to preemption is started again; -1 for without end.")
+
+#define TRIREME_CHECKPOINT_CONFIG(FIELD, PYTHON_FIELD)                                                                 \
+  FIELD(std::optional<std::int64_t>, num_to_keep, {}, "Keep this many checkpoints, the best or the newest; all when not given.") \
+  FIELD(std::optional<std::string>, checkpoint_score_attribute, {},                                                    \
+        "The metric that ranks checkpoints; 'a/b' reaches into nested metrics. Newest is best when not given.")        \
+  FIELD(std::string, checkpoint_score_order, "max", "Whether a higher ('max') or a lower ('min') score is better.")    \
+  FIELD(std::int64_t, checkpoint_frequency, 0,                                                                         \
+        "For trainers that own their loop: a checkpoint every so many rounds; 0 for none on the way.")                 \
+  FIELD(std::optional<bool>, checkpoint_at_end, {}, "For trainers that own their loop: a checkpoint after the last round.")
+
+#define TRIREME_LOGGING_CONFIG(FIELD, PYTHON_FIELD)                                                                    \
+  FIELD(std::string, log_level, "INFO", "What Trireme itself logs: DEBUG, INFO, WARNING, ERROR or CRITICAL.")          \
+  FIELD(bool, worker_output, true, "Show what workers print in the driver's terminal; the log files have it either way.")
+
+#define TRIREME_DATA_CONFIG(FIELD, PYTHON_FIELD)                                                                       \
+  FIELD(Value, datasets_to_split, "all",                                                                               \
+        "Which datasets are divided among the workers: 'all' or a list of names; the others are seen whole by each.")
+
+#define TRIREME_RUN_CONFIG(FIELD, PYTHON_FIELD)                                                                        \
+  FIELD(std::optional<std::string>, name, {},                                                                          \
+        "The run's name and folder; the same name in the same storage_path continues that run. Dated when not given.") \
+  FIELD(std::optional<std::string>, storage_path, {},                                                                  \
+        "Where run folders lie; $TRIREME_RESULTS or ~/trireme_results when not given.")                                \
+  PYTHON_FIELD("Any", storage_filesystem, "A pyarrow.fs.FileSystem that storage_path is a path in.")                   \
+  FIELD(FailureConfig, failure_config, {}, "What to do when something breaks.")                                        \
+  FIELD(CheckpointConfig, checkpoint_config, {}, "Which checkpoints to keep.")                                         \
+  PYTHON_FIELD("Sequence[UserCallback]", callbacks, "UserCallback objects, called in the driver.")                     \
+  FIELD(Dict, worker_runtime_env, {},                                                                                  \
+        "What workers start with beside the driver's own: env_vars, working_dir, py_modules.")                         \
+  FIELD(LoggingConfig, logging_config, {}, "What is logged and shown.")                                                \
+  FIELD(std::vector<std::string>, preload, {},                                                                         \
+        "Modules that workers find already imported, beside those of the trainer's framework.")                        \
+  FIELD(double, start_timeout_s, 120.0, "How long a gang may take from reservation to the last worker's hello.")       \
+  FIELD(double, stop_grace_s, 5.0, "How long a worker may take to end after it was asked to, before it is killed.")
+// clang-format on
+
+#define TRIREME_CONFIG_MEMBER(type, name, standard, doc) type name = standard;
+#define TRIREME_CONFIG_NO_MEMBER(type, name, doc)
+#define TRIREME_CONFIG_STRUCT(Name, TABLE)                   \
+  struct Name {                                              \
+    TABLE(TRIREME_CONFIG_MEMBER, TRIREME_CONFIG_NO_MEMBER)   \
+    bool operator==(const Name&) const = default;            \
+  };
+
+TRIREME_CONFIG_STRUCT(ScalingConfig, TRIREME_SCALING_CONFIG)
+TRIREME_CONFIG_STRUCT(FailureConfig, TRIREME_FAILURE_CONFIG)
+TRIREME_CONFIG_STRUCT(CheckpointConfig, TRIREME_CHECKPOINT_CONFIG)
+TRIREME_CONFIG_STRUCT(LoggingConfig, TRIREME_LOGGING_CONFIG)
+TRIREME_CONFIG_STRUCT(DataConfig, TRIREME_DATA_CONFIG)
+TRIREME_CONFIG_STRUCT(RunConfig, TRIREME_RUN_CONFIG)
+
+// Throw ConfigError where a value cannot work. fit() calls them first; Python's constructors do too.
+TRIREME_API void validate(const ScalingConfig& config);
+TRIREME_API void validate(const FailureConfig& config);
+TRIREME_API void validate(const CheckpointConfig& config);
+TRIREME_API void validate(const LoggingConfig& config);
+TRIREME_API void validate(const DataConfig& config);
+TRIREME_API void validate(const RunConfig& config);
+
+}  // namespace trireme

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <type_traits>
+
+#include "trireme/config.h"
+#include "trireme/context.h"
+#include "trireme/export.h"
+#include "trireme/result.h"
+
+// The driver's side. Workers of a C++ program are the same binary, executed again: main() must call init() first.
+
+namespace trireme {
+
+struct InitOptions {
+  // Declared capacity is a hard limit. CPUs that are not declared are time-shared; GPUs are looked for.
+  // $TRIREME_NUM_CPUS, $TRIREME_NUM_GPUS and $TRIREME_RESOURCES stand in for what is not given.
+  std::optional<double> num_cpus;
+  std::optional<double> num_gpus;
+  std::optional<Resources> resources;
+  std::string engine = "local";
+};
+
+// In a worker process this runs the training function that the driver named and does not return.
+TRIREME_API void init(int argc, char** argv, const InitOptions& options = {});
+// Ends what init() and fit() keep between runs. Called by itself when the program ends.
+TRIREME_API void shutdown();
+
+using TrainFunction = std::function<Value(const Config&)>;
+
+// Accepts functions with and without a Config and with and without a result.
+template <typename F>
+TrainFunction make_train_function(F function) {
+  if constexpr (std::is_invocable_v<F&, const Config&>) {
+    return [function](const Config& config) mutable -> Value {
+      if constexpr (std::is_void_v<std::invoke_result_t<F&, const Config&>>) {
+        function(config);
+        return {};
+      } else {
+        return function(config);
+      }
+    };
+  } else {
+    static_assert(std::is_invocable_v<F&>, "a training function takes nothing, or a const trireme::Config&");
+    return [function](const Config&) mutable -> Value {
+      if constexpr (std::is_void_v<std::invoke_result_t<F&>>) {
+        function();
+        return {};
+      } else {
+        return function();
+      }
+    };
+  }
+}
+
+// The address by which a registered function is known; nullptr for lambdas with captures and other objects.
+template <typename F>
+const void* address_of(const F& function) {
+  if constexpr (std::is_pointer_v<F>) {
+    return reinterpret_cast<const void*>(function);
+  } else {
+    return nullptr;
+  }
+}
+
+struct TrainerOptions {
+  Config config;
+  ScalingConfig scaling;
+  RunConfig run;
+  std::optional<Checkpoint> resume_from_checkpoint;
+  Dict metadata;
+};
+
+class TRIREME_API DataParallelTrainer {
+ public:
+  template <typename F>
+  DataParallelTrainer(F function, TrainerOptions options = {})
+      : DataParallelTrainer(make_train_function(function), address_of(function), std::move(options)) {}
+
+  // Runs to the end. Throws ConfigError before anything is started, TrainingFailedError where the run did not finish.
+  Result fit();
+
+ private:
+  DataParallelTrainer(TrainFunction function, const void* address, TrainerOptions options);
+
+  TrainFunction function_;
+  const void* address_;
+  TrainerOptions options_;
+};
+
+// A function that workers can start straight away. Functions that are not registered, lambdas among them, work too: their
+// workers go through main() again, up to the same fit().
+class TRIREME_API FunctionRegistration {
+ public:
+  FunctionRegistration(const char* name, const void* address, TrainFunction function);
+};
+
+#define TRIREME_TRAIN_FUNCTION(function)                                             \
+  static const ::trireme::FunctionRegistration trireme_registration_of_##function( \
+      #function, ::trireme::address_of(&function), ::trireme::make_train_function(&function))
+
+}  // namespace trireme

@@ -1,0 +1,10 @@
+#pragma once
+
+// The whole C++ API. Start with trainer.h (the driver's side) and context.h (the training function's side).
+
+#include "trireme/checkpoint.h"
+#include "trireme/config.h"
+#include "trireme/context.h"
+#include "trireme/result.h"
+#include "trireme/trainer.h"
+#include "trireme/value.h"

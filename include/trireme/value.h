@@ -1,0 +1,148 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "trireme/export.h"
+
+// The one dynamic type of the API: what a configuration, a metric or an event may hold. It maps one to one to JSON and
+// to Python's None, bool, int, float, str, bytes, list and dict; NaN and infinity survive both ways.
+
+namespace trireme {
+
+class Value;
+
+using List = std::vector<Value>;
+
+struct Bytes {
+  std::string data;
+  bool operator==(const Bytes&) const = default;
+};
+
+// A value was asked for as something that it is not, or under a name that is not there.
+class TRIREME_API ValueError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// String keys in the order in which they were added: tables and logs read as the user wrote them.
+class TRIREME_API Dict {
+ public:
+  using Item = std::pair<std::string, Value>;
+
+  Dict();
+  Dict(std::initializer_list<Item> items);
+  Dict(const Dict&);
+  Dict(Dict&&) noexcept;
+  Dict& operator=(const Dict&);
+  Dict& operator=(Dict&&) noexcept;
+  ~Dict();
+
+  // Adds the key with a null value where it is absent.
+  Value& operator[](std::string_view key);
+  // Throws ValueError that names the key and the ones there are.
+  const Value& operator[](std::string_view key) const { return at(key); }
+  const Value& at(std::string_view key) const;
+  // nullptr where the key is absent.
+  const Value* find(std::string_view key) const;
+  bool contains(std::string_view key) const { return find(key) != nullptr; }
+  bool erase(std::string_view key);
+
+  std::size_t size() const;
+  bool empty() const { return size() == 0; }
+  std::vector<Item>::const_iterator begin() const;
+  std::vector<Item>::const_iterator end() const;
+  std::vector<Item>::iterator begin();
+  std::vector<Item>::iterator end();
+
+  // Equal when they hold the same keys with the same values, in whatever order.
+  bool operator==(const Dict& other) const;
+
+ private:
+  std::vector<Item> items_;
+};
+
+class TRIREME_API Value {
+ public:
+  using Variant = std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Bytes, List, Dict>;
+
+  Value() : variant_(nullptr) {}
+  Value(std::nullptr_t) : variant_(nullptr) {}
+  Value(bool value) : variant_(value) {}
+  template <std::integral T>
+    requires(!std::same_as<T, bool>)
+  Value(T value) : variant_(static_cast<std::int64_t>(value)) {}
+  template <std::floating_point T>
+  Value(T value) : variant_(static_cast<double>(value)) {}
+  Value(const char* value) : variant_(std::string(value)) {}
+  Value(std::string_view value) : variant_(std::string(value)) {}
+  Value(std::string value) : variant_(std::move(value)) {}
+  Value(Bytes value) : variant_(std::move(value)) {}
+  Value(List value) : variant_(std::move(value)) {}
+  Value(Dict value) : variant_(std::move(value)) {}
+
+  bool is_null() const { return std::holds_alternative<std::nullptr_t>(variant_); }
+  bool is_number() const;
+  // "null", "bool", "int", "float", "string", "bytes", "list" or "dict".
+  const char* type_name() const;
+
+  template <typename T>
+  const T* get_if() const {
+    return std::get_if<T>(&variant_);
+  }
+
+  // Throws ValueError where the value is of another type; an int is accepted as a float, a whole float not as an int.
+  template <typename T>
+  T get() const {
+    if constexpr (std::same_as<T, bool>) {
+      return as_bool();
+    } else if constexpr (std::integral<T>) {
+      return static_cast<T>(as_int());
+    } else if constexpr (std::floating_point<T>) {
+      return static_cast<T>(as_double());
+    } else if constexpr (std::same_as<T, std::string>) {
+      return as_string();
+    } else if constexpr (std::same_as<T, List>) {
+      return as_list();
+    } else if constexpr (std::same_as<T, Dict>) {
+      return as_dict();
+    } else {
+      static_assert(std::same_as<T, Bytes>, "a Value holds bool, integers, floats, std::string, Bytes, List or Dict");
+      return as_bytes();
+    }
+  }
+
+  bool as_bool() const;
+  std::int64_t as_int() const;
+  double as_double() const;
+  const std::string& as_string() const;
+  const Bytes& as_bytes() const;
+  const List& as_list() const;
+  const Dict& as_dict() const;
+
+  // Shorthands for nested values: value["a"]["b"], value[0].
+  const Value& operator[](std::string_view key) const { return as_dict().at(key); }
+  const Value& operator[](const char* key) const { return as_dict().at(key); }
+  const Value& operator[](std::size_t index) const;
+
+  const Variant& variant() const { return variant_; }
+  Variant& variant() { return variant_; }
+
+  bool operator==(const Value& other) const = default;
+
+ private:
+  Variant variant_;
+};
+
+using Config = Dict;
+using Metrics = Dict;
+
+}  // namespace trireme

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+// One function per file of bindings.
+
+namespace trireme::python {
+
+namespace nb = nanobind;
+
+void bind_config(nb::module_& module);
+void bind_run(nb::module_& module);
+void bind_session(nb::module_& module);
+
+}  // namespace trireme::python

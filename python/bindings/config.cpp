@@ -1,0 +1,28 @@
+#include "base/config_fields.h"
+#include "bindings.h"
+#include "errors.h"
+#include "value.h"
+
+namespace trireme::python {
+
+void bind_config(nb::module_& module) {
+  module.def(
+      "config_schema", [] { return to_python(base::config_schema()); },
+      "Every configuration and its fields: name, type, default, doc, python_only.");
+  module.def(
+      "check_config",
+      [](const std::string& name, nb::dict fields) {
+        Dict given;
+        try {
+          given = to_dict(fields, name);
+        } catch (const nb::builtin_exception& problem) {
+          raise_config_error(problem.what());
+        }
+        auto checked = base::check_config(name, given);
+        if (!checked) raise_config_error(checked.error().message());
+        return to_python(*checked);
+      },
+      nb::arg("name"), nb::arg("fields"), "The same fields, complete and normalised; ConfigError names what is wrong.");
+}
+
+}  // namespace trireme::python

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "base/result.h"
+
+namespace trireme::python {
+
+namespace nb = nanobind;
+
+// Makes ConfigError, which is a TypeError and a ValueError: callers of either kind of API catch it as they always did.
+void bind_errors(nb::module_& module);
+
+[[noreturn]] void raise_config_error(const std::string& message);
+// RuntimeError, or TimeoutError where the error says "timed out".
+[[noreturn]] void raise_error(const base::Error& error);
+
+template <typename T>
+T value_or_raise(base::Result<T> result) {
+  if (!result) raise_error(result.error());
+  if constexpr (!std::is_void_v<T>) return std::move(result).value();
+}
+
+}  // namespace trireme::python

@@ -1,0 +1,10 @@
+#include "bindings.h"
+#include "errors.h"
+
+NB_MODULE(_core, module) {
+  module.attr("version") = TRIREME_VERSION;
+  trireme::python::bind_errors(module);
+  trireme::python::bind_config(module);
+  trireme::python::bind_run(module);
+  trireme::python::bind_session(module);
+}

@@ -1,0 +1,203 @@
+#include "api/run.h"
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "api/describe.h"
+#include "api/runtime.h"
+#include "base/config_fields.h"
+#include "bindings.h"
+#include "control/run_folder.h"
+#include "errors.h"
+#include "value.h"
+#include "wire/message.h"
+
+namespace trireme::python {
+namespace {
+
+template <typename T>
+T take_config(const Dict& spec, const char* key, const char* name) {
+  auto config = base::checked_config<T>(spec.at(key).as_dict(), name);
+  if (!config) raise_config_error(config.error().message());
+  return *std::move(config);
+}
+
+std::vector<std::string> take_strings(const Value& value) {
+  std::vector<std::string> strings;
+  for (const auto& item : value.as_list()) strings.push_back(item.as_string());
+  return strings;
+}
+
+api::RunSpec take_spec(const nb::dict& given, const std::vector<std::string>& python) {
+  const Dict spec = to_dict(given, "spec");
+  api::RunSpec made;
+  made.trainer = spec.at("trainer").as_string();
+  made.scaling = take_config<ScalingConfig>(spec, "scaling_config", "ScalingConfig");
+  made.run = take_config<RunConfig>(spec, "run_config", "RunConfig");
+  made.payload = spec.at("payload").as_bytes();
+  const Dict& start = spec.at("python").as_dict();
+  made.python = engine::PythonStart{take_strings(start.at("preload")), take_strings(start.at("sys_path")),
+                                    take_strings(start.at("argv"))};
+  made.argv = python;
+  made.argv.insert(made.argv.end(), {"-m", "trireme._worker"});
+  made.cwd = spec.at("cwd").as_string();
+  for (const auto& [name, text] : spec.at("env").as_dict()) made.env[name] = text.as_string();
+  if (const auto* path = spec.at("resume_from_checkpoint").get_if<std::string>()) made.resume_from_checkpoint = *path;
+  made.metadata = spec.at("metadata").as_dict();
+  if (const Value* every = spec.find("every_report")) made.every_report = every->as_bool();
+  return made;
+}
+
+Dict to_dict(const control::Failure& failure) {
+  Dict made{{"rank", failure.rank}, {"pid", failure.pid}, {"host", failure.host}, {"cause", failure.cause}};
+  made["error_type"] = failure.error_type;
+  made["message"] = failure.message;
+  made["traceback"] = failure.traceback;
+  made["log_tail"] = List(failure.log_tail.begin(), failure.log_tail.end());
+  made["exception"] = failure.exception ? Value(*failure.exception) : Value();
+  made["collateral"] = failure.collateral;
+  return made;
+}
+
+Dict to_dict(const control::RunEnd& end, const std::string& path) {
+  Dict made{{"outcome", control::to_string(end.outcome)}, {"path", path}, {"seconds", end.seconds}};
+  made["error"] = end.error.empty() ? Value() : Value(end.error);
+  List failures;
+  for (const auto& failure : end.failures) failures.push_back(to_dict(failure));
+  made["failures"] = std::move(failures);
+  made["return_value"] = end.return_value ? Value(*end.return_value) : Value();
+  made["metrics"] = end.metrics ? Value(*end.metrics) : Value();
+  made["checkpoint"] = end.checkpoint ? Value(*end.checkpoint) : Value();
+  made["attempts"] = end.attempts;
+  made["reports"] = end.reports;
+  return made;
+}
+
+nb::list to_python_list(const std::vector<Dict>& dicts) {
+  nb::list made;
+  for (const auto& dict : dicts) made.append(to_python(dict));
+  return made;
+}
+
+Dict node_dict(const engine::NodeInfo& node) {
+  List gpus;
+  for (const auto& gpu : node.gpus) gpus.push_back(Dict{{"index", gpu.index}, {"type", gpu.type}});
+  Dict made{{"id", node.id}, {"host", node.host}, {"cpus_declared", node.cpus_declared}};
+  made["total"] = base::Codec<Resources>::to(node.total);
+  made["available"] = base::Codec<Resources>::to(node.available);
+  made["gpus"] = std::move(gpus);
+  return made;
+}
+
+// The runtime and the interpreter that its workers run.
+struct PythonRuntime {
+  explicit PythonRuntime(std::vector<std::string> command) : python(command), runtime(std::move(command)) {}
+
+  std::vector<std::string> python;
+  api::Runtime runtime;
+};
+
+void bind_runtime(nb::module_& module) {
+  nb::class_<PythonRuntime>(module, "Runtime", "What the process keeps between runs: capacity and the warm Python process.")
+      .def(nb::init<std::vector<std::string>>(), nb::arg("python"))
+      .def(
+          "init",
+          [](PythonRuntime& self, std::optional<double> num_cpus, std::optional<double> num_gpus,
+             std::optional<Resources> resources, const std::string& engine) {
+            base::Result<void> done;
+            {
+              nb::gil_scoped_release release;
+              done = self.runtime.init({num_cpus, num_gpus, std::move(resources), engine});
+            }
+            if (!done) raise_config_error(done.error().message());
+          },
+          nb::arg("num_cpus") = nb::none(), nb::arg("num_gpus") = nb::none(), nb::arg("resources") = nb::none(),
+          nb::arg("engine") = "local")
+      .def(
+          "warm_up",
+          [](PythonRuntime& self, std::vector<std::string> preload) {
+            auto done = self.runtime.warm_up(std::move(preload));
+            if (!done) raise_config_error(done.error().message());
+          },
+          nb::arg("preload"))
+      .def("nodes",
+           [](PythonRuntime& self) {
+             auto engine = self.runtime.engine();
+             if (!engine) raise_config_error(engine.error().message());
+             nb::list nodes;
+             for (const auto& node : (*engine)->nodes()) nodes.append(to_python(node_dict(node)));
+             return nodes;
+           })
+      .def("shutdown", [](PythonRuntime& self) { self.runtime.shutdown(); }, nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace
+
+void bind_run(nb::module_& module) {
+  bind_runtime(module);
+  nb::class_<api::Run>(module, "Run", "One run, from the driver's side.")
+      .def(nb::new_([](PythonRuntime& runtime, const nb::dict& spec) {
+             auto run = api::Run::prepare(runtime.runtime, take_spec(spec, runtime.python));
+             if (!run) raise_config_error(run.error().message());
+             return std::unique_ptr<api::Run>(std::move(*run));
+           }),
+           nb::arg("runtime"), nb::arg("spec"), nb::keep_alive<0, 1>())
+      .def("start",
+           [](api::Run& self) {
+             base::Result<void> done;
+             {
+               nb::gil_scoped_release release;
+               done = self.start();
+             }
+             value_or_raise(std::move(done));
+           })
+      .def(
+          "next",
+          [](api::Run& self, double timeout_s) {
+            std::vector<Dict> events;
+            {
+              nb::gil_scoped_release release;
+              events = self.next(base::Seconds(timeout_s));
+            }
+            return to_python_list(events);
+          },
+          nb::arg("timeout_s"))
+      .def_prop_ro("finished", &api::Run::finished)
+      .def("stop", &api::Run::stop, nb::arg("why"), nb::arg("hard") = false)
+      .def("outcome",
+           [](api::Run& self) {
+             control::RunEnd end;
+             {
+               nb::gil_scoped_release release;
+               end = self.wait();
+             }
+             return to_python(to_dict(end, self.path()));
+           })
+      .def("close", [](api::Run& self) { self.close(); }, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("name", &api::Run::name)
+      .def_prop_ro("id", &api::Run::id)
+      .def_prop_ro("path", &api::Run::path);
+  module.def(
+      "describe_event",
+      [](nb::dict event) { return api::describe(python::to_dict(event, "event")); }, nb::arg("event"));
+  module.def(
+      "result_table", [](nb::dict outcome) { return api::result_table(python::to_dict(outcome, "outcome")); },
+      nb::arg("outcome"));
+  module.def(
+      "read_run",
+      [](const std::string& path) {
+        auto record = control::read_run(path);
+        if (!record) raise_error(record.error());
+        nb::dict made;
+        made["run"] = to_python(record->run);
+        made["events"] = to_python_list(record->events);
+        return made;
+      },
+      nb::arg("path"));
+  module.def("describe_messages", [] { return to_python(wire::describe_messages()); });
+}
+
+}  // namespace trireme::python

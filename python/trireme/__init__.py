@@ -1,0 +1,50 @@
+"""Trireme: train models on many workers, in Python and in C++."""
+
+from trireme import collective
+from trireme._checkpoint import Checkpoint
+from trireme._config import (
+    CheckpointConfig,
+    ConfigError,
+    DataConfig,
+    FailureConfig,
+    LoggingConfig,
+    RunConfig,
+    ScalingConfig,
+)
+from trireme._context import TrainContext
+from trireme._core import version as __version__
+from trireme._errors import ControllerError, TrainingFailedError, WorkerGroupError
+from trireme._result import Result
+from trireme._runtime import init, shutdown
+from trireme._session import get_checkpoint, get_context, get_dataset_shard, report
+from trireme._trainer import DataParallelTrainer
+from trireme.callbacks import UserCallback
+
+TRAIN_DATASET_KEY = "train"
+
+__all__ = [
+    "TRAIN_DATASET_KEY",
+    "Checkpoint",
+    "CheckpointConfig",
+    "ConfigError",
+    "ControllerError",
+    "DataConfig",
+    "DataParallelTrainer",
+    "FailureConfig",
+    "LoggingConfig",
+    "Result",
+    "RunConfig",
+    "ScalingConfig",
+    "TrainContext",
+    "TrainingFailedError",
+    "UserCallback",
+    "WorkerGroupError",
+    "__version__",
+    "collective",
+    "get_checkpoint",
+    "get_context",
+    "get_dataset_shard",
+    "init",
+    "report",
+    "shutdown",
+]

@@ -1,0 +1,221 @@
+"""The configuration classes. Their fields, defaults, types and checks come from the core's own tables."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from typing import Any, ClassVar
+
+from trireme import _core
+from trireme._runtime_env import check_runtime_env
+
+ConfigError = _core.ConfigError
+_SCHEMA: dict[str, list[dict[str, Any]]] = _core.config_schema()
+
+
+class _ConfigBase:
+    """Fields are given by position or name, checked when given and when assigned."""
+
+    _removed: ClassVar[dict[str, str]] = {}  # fields that Ray Train has, and what to use here
+
+    def __init_subclass__(cls) -> None:
+        fields = _SCHEMA[cls.__name__]
+        cls._fields = {field["name"]: field for field in fields}
+        cls.__doc__ = f"{cls.__doc__}\n\n" + "\n".join(f"{f['name']}: {f['type']}\n    {f['doc']}" for f in fields)
+        cls.__signature__ = inspect.Signature(
+            [
+                inspect.Parameter(
+                    field["name"],
+                    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                    default=field["default"],
+                    annotation=field["type"],
+                )
+                for field in fields
+            ]
+        )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        name, fields = type(self).__name__, list(self._fields)
+        if len(args) > len(fields):
+            raise ConfigError(
+                f"{name} takes at most {len(fields)} values, got {len(args)} (fields: {', '.join(fields)})"
+            )
+        given = dict(zip(fields, args, strict=False))
+        for field in kwargs:
+            if field in given:
+                raise ConfigError(f"{name} got {field!r} twice, by position and by name")
+        self.__dict__.update(self._checked(given | kwargs))
+
+    @classmethod
+    def _checked(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """All fields with their final values; raises ConfigError where one cannot work."""
+        for field in given:
+            if field in cls._removed:
+                raise ConfigError(f"{cls.__name__}({field}=...): Trireme does not have it; {cls._removed[field]}")
+        given = cls._prepare(given)
+        python_only = {name for name, field in cls._fields.items() if field["python_only"]}
+        plain = {name: _plain(value) for name, value in given.items() if name not in python_only}
+        # None for a whole part (failure_config=None) means its default, as in Ray Train.
+        plain = {name: value for name, value in plain.items() if value is not None or not cls._has_parts(name)}
+        checked = _core.check_config(cls.__name__, plain)
+        values = {name: checked.get(name, given.get(name)) for name in cls._fields}
+        for name, value in values.items():
+            if (part := _CLASSES.get(cls._type(name))) and isinstance(value, dict):
+                values[name] = part(**value)
+        cls._finish(values)
+        return values
+
+    @classmethod
+    def _type(cls, name: str) -> str:
+        return str(cls._fields[name]["type"])
+
+    @classmethod
+    def _has_parts(cls, name: str) -> bool:
+        return name in cls._fields and (cls._type(name) in _CLASSES or cls._type(name).startswith(("dict", "list")))
+
+    @classmethod
+    def _prepare(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Checks of what only Python can hold, before the core sees the rest."""
+        return given
+
+    @classmethod
+    def _finish(cls, values: dict[str, Any]) -> None:
+        """Python's own types for what the core has checked."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__.update(self._checked(self.__dict__ | {name: value}))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: _plain(getattr(self, name)) for name in self._fields}
+
+    def replace(self, **changes: Any) -> Any:
+        """A copy with some fields changed."""
+        return type(self)(**(self.__dict__ | changes))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        standard = type(self)._checked({})
+        shown = [f"{name}={value!r}" for name, value in self.__dict__.items() if value != standard[name]]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _plain(value: Any) -> Any:
+    """What the core can take: configurations as dicts, paths as text."""
+    if isinstance(value, _ConfigBase):
+        return value.to_dict()
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+class ScalingConfig(_ConfigBase):
+    """How many workers, with which resources."""
+
+    _removed: ClassVar[dict[str, str]] = {
+        "label_selector": "use resources_per_worker with a custom resource of the nodes that you mean",
+        "use_tpu": "TPUs are not supported; use_gpu=True gives every worker a GPU",
+        "topology": "TPU slices are not supported",
+    }
+
+    @classmethod
+    def _finish(cls, values: dict[str, Any]) -> None:
+        if isinstance(values["num_workers"], list):
+            values["num_workers"] = tuple(values["num_workers"])
+
+    @property
+    def elasticity_enabled(self) -> bool:
+        return isinstance(self.num_workers, tuple)
+
+    @property
+    def min_workers(self) -> int:
+        return self.num_workers[0] if isinstance(self.num_workers, tuple) else self.num_workers
+
+    @property
+    def max_workers(self) -> int:
+        return self.num_workers[1] if isinstance(self.num_workers, tuple) else self.num_workers
+
+    @property
+    def _bundle(self) -> dict[str, float]:
+        given = self.resources_per_worker
+        bundle = {"CPU": 1.0} if given is None else {name: amount for name, amount in given.items() if amount}
+        if self.use_gpu:
+            bundle.setdefault("GPU", 1.0)
+        return bundle
+
+    @property
+    def num_cpus_per_worker(self) -> float:
+        return self._bundle.get("CPU", 0)
+
+    @property
+    def num_gpus_per_worker(self) -> float:
+        return self._bundle.get("GPU", 0)
+
+    @property
+    def additional_resources_per_worker(self) -> dict[str, float]:
+        return {name: amount for name, amount in self._bundle.items() if name not in ("CPU", "GPU")}
+
+    @property
+    def total_resources(self) -> dict[str, float]:
+        """Of all workers, the most an elastic run may have; without the trainer's own."""
+        return {name: amount * self.max_workers for name, amount in self._bundle.items()}
+
+
+class FailureConfig(_ConfigBase):
+    """What to do when something breaks."""
+
+    _removed: ClassVar[dict[str, str]] = {
+        "fail_fast": "use max_failures=0, the default, which ends the run at the first failure"
+    }
+
+
+class CheckpointConfig(_ConfigBase):
+    """Which checkpoints to keep."""
+
+
+class LoggingConfig(_ConfigBase):
+    """What is logged and shown."""
+
+    @classmethod
+    def _prepare(cls, given: dict[str, Any]) -> dict[str, Any]:
+        level = given.get("log_level")
+        return given | {"log_level": level.upper()} if isinstance(level, str) else given
+
+
+class DataConfig(_ConfigBase):
+    """How datasets are divided among the workers."""
+
+
+class RunConfig(_ConfigBase):
+    """A run's name, its storage, and what surrounds it."""
+
+    _removed: ClassVar[dict[str, str]] = {
+        "sync_config": "checkpoints are stored by report() itself",
+        "verbose": "use logging_config=LoggingConfig(log_level=...)",
+        "stop": "return from the training function when it is time",
+        "progress_reporter": "use callbacks=[...] with a UserCallback",
+        "log_to_file": "every worker's output is in the logs folder of the run anyway",
+        "local_dir": "use storage_path",
+    }
+
+    @classmethod
+    def _prepare(cls, given: dict[str, Any]) -> dict[str, Any]:
+        from trireme.callbacks import UserCallback
+
+        callbacks = given.get("callbacks") or []
+        if not isinstance(callbacks, (list, tuple)):
+            raise ConfigError(f"RunConfig.callbacks: expected a list of UserCallback objects, got {callbacks!r}")
+        for index, callback in enumerate(callbacks):
+            if not isinstance(callback, UserCallback):
+                got = f"the class {callback.__name__}" if isinstance(callback, type) else type(callback).__name__
+                raise ConfigError(f"RunConfig.callbacks[{index}] must be a UserCallback object, got {got}")
+        prepared = given | {"callbacks": list(callbacks)}
+        if isinstance(given.get("worker_runtime_env"), dict):
+            prepared["worker_runtime_env"] = check_runtime_env(given["worker_runtime_env"])
+        return prepared
+
+
+_CLASSES: dict[str, type[_ConfigBase]] = {
+    cls.__name__: cls for cls in (ScalingConfig, FailureConfig, CheckpointConfig, LoggingConfig, DataConfig, RunConfig)
+}

@@ -1,0 +1,92 @@
+"""Who this worker is: ranks, sizes, names, folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class StorageContext:
+    """Where this run keeps its files."""
+
+    storage_fs_path: str
+    experiment_dir_name: str
+    storage_filesystem: Any = None
+
+    @property
+    def experiment_fs_path(self) -> str:
+        return os.path.join(self.storage_fs_path, self.experiment_dir_name)
+
+    @property
+    def local_working_directory(self) -> str:
+        return os.getcwd()
+
+    def build_checkpoint_path_from_name(self, checkpoint_dir_name: str) -> str:
+        return os.path.join(self.experiment_fs_path, checkpoint_dir_name)
+
+    def extract_checkpoint_dir_name_from_path(self, checkpoint_path: str) -> str:
+        return os.path.basename(os.path.normpath(checkpoint_path))
+
+
+@dataclass(frozen=True)
+class TrainContext:
+    """What `trireme.get_context()` returns inside a training function."""
+
+    _experiment_name: str
+    _world_size: int = 1
+    _world_rank: int = 0
+    _local_world_size: int = 1
+    _local_rank: int = 0
+    _node_rank: int = 0
+    _run_id: str = ""
+    _path: str | None = None
+    _attempt: int = 0
+    _hosts: Sequence[str] = ()
+    _gpus: Sequence[int] = ()
+    _resources: Mapping[str, float] = field(default_factory=dict)
+    _metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def get_experiment_name(self) -> str:
+        return self._experiment_name
+
+    def get_world_size(self) -> int:
+        return self._world_size
+
+    def get_world_rank(self) -> int:
+        return self._world_rank
+
+    def get_local_world_size(self) -> int:
+        return self._local_world_size
+
+    def get_local_rank(self) -> int:
+        return self._local_rank
+
+    def get_node_rank(self) -> int:
+        return self._node_rank
+
+    def get_metadata(self) -> dict[str, Any]:
+        """The `metadata` that the trainer was given."""
+        return dict(self._metadata)
+
+    def get_trial_name(self) -> str:
+        return self._experiment_name
+
+    def get_trial_id(self) -> str:
+        return self._run_id
+
+    def get_trial_resources(self) -> dict[str, float]:
+        """What this worker may use, by resource name."""
+        return dict(self._resources)
+
+    def get_trial_dir(self) -> str | None:
+        """The run folder; None in local mode, which writes nothing."""
+        return self._path
+
+    def get_storage(self) -> StorageContext:
+        if self._path is None:
+            raise NotImplementedError("local mode (num_workers=0) has no storage; use num_workers=1 or more to get one")
+        folder, name = os.path.split(os.path.normpath(self._path))
+        return StorageContext(folder, name)

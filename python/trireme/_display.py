@@ -1,0 +1,100 @@
+"""What a person sees of a run: lines as things happen, one live line below them in a terminal, a table at the end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Any
+
+from trireme import _core
+
+_ALWAYS = ("output", "worker_failed", "attempt_failed", "stop_requested")
+_LEVELS = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
+
+
+class Display:
+    """Prints to stdout. Rich, and the live line, only where stdout is a terminal."""
+
+    def __init__(self, log_level: str) -> None:
+        self._level = _LEVELS[log_level]
+        self._live: Any = None
+        self._started = time.monotonic()
+        self._workers = 0
+        self._attempt = 0
+        self._reports = 0
+        self._metrics: dict[str, Any] = {}
+
+    def __enter__(self) -> Display:
+        # A second live line would fight with the first: runs in other threads print lines only.
+        if self._level <= _LEVELS["INFO"] and _is_terminal() and threading.current_thread() is threading.main_thread():
+            from rich.live import Live
+
+            # Refreshed from fit()'s own loop, so no thread is needed.
+            self._live = Live(auto_refresh=False, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def show(self, events: list[dict[str, Any]]) -> None:
+        for event in events:
+            self._count(event)
+            # The live line tells of reports; there may be thousands in a second.
+            if event["event"] == "report" or not self._wanted(event["event"]):
+                continue
+            if (line := _core.describe_event(event)) is not None:
+                self._print(line)
+        if self._live is not None:
+            self._live.update(self._progress(), refresh=True)
+
+    def show_result(self, outcome: dict[str, Any]) -> None:
+        if self._level <= _LEVELS["INFO"]:
+            self._print(_core.result_table(outcome).rstrip("\n"))
+
+    def _wanted(self, kind: str) -> bool:
+        if kind in _ALWAYS:
+            return True
+        return self._level <= (_LEVELS["WARNING"] if kind == "warning" else _LEVELS["INFO"])
+
+    def _count(self, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "report":
+            # Only rank 0's newest comes here where no callback wants them all.
+            if event["rank"] == 0:
+                self._reports, self._metrics = event["index"] + 1, event["metrics"]
+        elif kind == "attempt_started":
+            self._attempt, self._workers = event["attempt"], event["num_workers"]
+
+    def _print(self, line: str) -> None:
+        if self._live is None:
+            print(line, flush=True)
+        else:
+            self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _progress(self) -> Any:
+        from rich.text import Text
+
+        parts = [f"{time.monotonic() - self._started:6.1f} s", f"{self._workers} workers", f"{self._reports} reports"]
+        if self._attempt:
+            parts.insert(1, f"attempt {self._attempt}")
+        parts += [f"{name} {_short(value)}" for name, value in list(self._metrics.items())[:6]]
+        return Text("  ".join(parts), no_wrap=True, overflow="ellipsis")
+
+
+def _short(value: Any) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 24 else text[:23] + "…"
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stdout.isatty()
+    except (AttributeError, ValueError):  # replaced, or closed
+        return False

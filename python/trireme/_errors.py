@@ -1,0 +1,101 @@
+"""What fit() raises, built from what the workers told before they died."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class TrainingFailedError(RuntimeError):
+    """A run did not finish. `__cause__` is the first worker's own exception."""
+
+
+class WorkerError(RuntimeError):
+    """Stands for a worker's end that has no exception object: a signal, an exit, or an exception that cannot travel."""
+
+
+class WorkerGroupError(TrainingFailedError):
+    """Workers failed, more often than `FailureConfig(max_failures=...)` allows."""
+
+    def __init__(self, error_message: str, worker_failures: dict[int, Exception]) -> None:
+        super().__init__(f"Training failed due to worker errors:\n{error_message}")
+        self.error_message = error_message
+        self.worker_failures = worker_failures
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.error_message, self.worker_failures)
+
+
+class ControllerError(TrainingFailedError):
+    """The run was ended by something other than a worker: a callback that raised, resources that went away."""
+
+    def __init__(self, controller_failure: Exception) -> None:
+        super().__init__(f"Training failed due to controller error:\n{controller_failure}")
+        self.controller_failure = controller_failure
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.controller_failure,)
+
+
+def worker_exception(failure: dict[str, Any]) -> Exception:
+    """The exception object that the worker raised, or a WorkerError with its words."""
+    if failure.get("exception"):
+        import cloudpickle
+
+        try:
+            original = cloudpickle.loads(failure["exception"])
+        except Exception:
+            original = None
+        if isinstance(original, Exception):
+            return original
+    return WorkerError(_what(failure))
+
+
+def worker_group_error(failures: Sequence[dict[str, Any]], path: str) -> WorkerGroupError:
+    """The first failure in full; those that only follow from it grouped by their text."""
+    ordered = sorted(failures, key=lambda failure: bool(failure["collateral"]))
+    first, others = ordered[0], ordered[1:]
+    lines = [f"rank {first['rank']} (pid {first['pid']} on {first['host']}) failed: {_what(first)}"]
+    if first.get("traceback"):
+        lines += ["", first["traceback"].rstrip()]
+    if tail := _log_tail(first):
+        log = f"{path}/logs/attempt_{first['attempt']}/rank_{first['rank']}.log" if "attempt" in first else "its log"
+        lines += ["", f"last lines of {log}:", *(f"  {line}" for line in tail)]
+    if others:
+        lines += ["", "other workers, most likely because of it:"]
+        lines += [f"  {ranks}: {text}" for text, ranks in _grouped(others)]
+    error = WorkerGroupError("\n".join(lines), {f["rank"]: worker_exception(f) for f in ordered})
+    error.__cause__ = error.worker_failures[first["rank"]]
+    return error
+
+
+def _what(failure: dict[str, Any]) -> str:
+    message = str(failure.get("message") or failure["cause"])
+    kind = failure.get("error_type")
+    return f"{kind}: {message}" if kind else message
+
+
+def _log_tail(failure: dict[str, Any]) -> list[str]:
+    """Without the traceback, which every worker also writes to its log."""
+    tail = [str(line).rstrip() for line in failure.get("log_tail") or []]
+    trace = {line.rstrip() for line in (failure.get("traceback") or "").splitlines()}
+    return [line for line in tail if line and line not in trace]
+
+
+def _grouped(failures: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    groups: dict[str, list[int]] = {}
+    for failure in failures:
+        groups.setdefault(_what(failure).splitlines()[0], []).append(failure["rank"])
+    return [(text, rank_list(ranks)) for text, ranks in groups.items()]
+
+
+def rank_list(ranks: Sequence[int]) -> str:
+    """[0, 1, 2, 5] as 'ranks 0-2, 5'."""
+    spans: list[list[int]] = []
+    for rank in sorted(ranks):
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    return f"rank {text}" if len(ranks) == 1 else f"ranks {text}"

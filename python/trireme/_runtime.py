@@ -1,0 +1,80 @@
+"""The process-wide runtime: declared capacity, and the warm process that workers are forked from."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+
+from trireme import _core
+
+_lock = threading.RLock()
+_runtime: _core.Runtime | None = None
+_abandoned: list[_core.Runtime] = []
+
+
+def runtime() -> _core.Runtime:
+    """Made when first needed; what was not declared in init() is looked for in the environment."""
+    with _lock:
+        if _runtime is None:
+            init()
+        assert _runtime is not None
+        return _runtime
+
+
+def init(
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    resources: dict[str, float] | None = None,
+    engine: str = "local",
+) -> None:
+    """Declare what this machine offers; TRIREME_NUM_CPUS, TRIREME_NUM_GPUS and TRIREME_RESOURCES do the same.
+
+    What is declared is a hard limit. CPUs that are not declared are time-shared.
+    """
+    global _runtime
+    with _lock:
+        if _runtime is None:
+            made = _core.Runtime(_python_command())
+            made.init(num_cpus, num_gpus, resources, engine)
+            _runtime = made
+            atexit.register(shutdown)
+        else:
+            _runtime.init(num_cpus, num_gpus, resources, engine)
+
+
+def shutdown() -> None:
+    """End the warm process and forget what was declared. Called by itself when the driver ends."""
+    global _runtime
+    with _lock:
+        if _runtime is not None:
+            _runtime.shutdown()
+            _runtime = None
+            atexit.unregister(shutdown)
+
+
+def warm_up(preload: list[str]) -> None:
+    """Start the warm process in the background, unless this is one of ours or the user does not want it."""
+    if os.environ.get("TRIREME_WORKER") != "1" and os.environ.get("TRIREME_NO_WARM_UP") != "1":
+        runtime().warm_up(preload)
+
+
+def _python_command() -> list[str]:
+    """This interpreter, with the flags it was started with."""
+    flags = [f"-W{option}" for option in sys.warnoptions]
+    flags += [f"-X{key}" if value is True else f"-X{key}={value}" for key, value in sys._xoptions.items()]
+    return [sys.executable, *flags]
+
+
+def _forget_after_fork() -> None:
+    """A forked child has none of the runtime's threads: it must neither use nor destroy the parent's."""
+    global _runtime, _lock
+    _lock = threading.RLock()
+    if _runtime is not None:
+        _abandoned.append(_runtime)
+        _runtime = None
+        atexit.unregister(shutdown)
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,296 @@
+"""The warm process that Python workers are forked from: `python -m trireme._zygote`, started by the driver.
+
+It imports frameworks, runs none of their operations and stays single-threaded, because a fork copies one thread only:
+a lock that another thread held would stay locked in the worker for ever. Frames in both directions are a 4-byte
+big-endian length and a JSON object; descriptors ride on the first byte of a frame.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import random
+import select
+import signal
+import socket
+import struct
+import sys
+import types
+from typing import Any, NoReturn
+
+_PR_SET_PDEATHSIG = 1
+_MAX_FRAME = 256 << 20
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class DriverGone(Exception):
+    """The other end of the control socket is closed."""
+
+
+class Channel:
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+
+    def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        body = json.dumps(message).encode()
+        frame = struct.pack(">I", len(body)) + body
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        try:
+            sent = self.sock.sendmsg([frame], rights)
+            self.sock.sendall(frame[sent:])
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise DriverGone from error
+
+    def receive(self) -> tuple[dict[str, Any], list[int]]:
+        header, fds = self._take(4, with_fds=True)
+        (length,) = struct.unpack(">I", header)
+        if length > _MAX_FRAME:
+            raise DriverGone(f"a frame of {length} bytes is no message of the driver")
+        body, _ = self._take(length)
+        return json.loads(body), fds
+
+    def _take(self, length: int, with_fds: bool = False) -> tuple[bytes, list[int]]:
+        data = bytearray()
+        fds: list[int] = []
+        while len(data) < length:
+            try:
+                if with_fds and not data:
+                    chunk, fds, _, _ = socket.recv_fds(self.sock, length, 4)
+                else:
+                    chunk = self.sock.recv(length - len(data))
+            except ConnectionResetError as error:
+                raise DriverGone from error
+            if not chunk:
+                raise DriverGone
+            data += chunk
+        return bytes(data), fds
+
+
+class Zygote:
+    def __init__(self, channel: Channel, driver_pidfd: int) -> None:
+        self._channel = channel
+        self._driver_pidfd = driver_pidfd
+        self._children: dict[int, int] = {}  # pidfd -> pid
+        self._imported: list[str] = []
+        self._failed: dict[str, str] = {}
+        self._poll = select.poll()
+        self._poll.register(channel.sock, select.POLLIN)
+        self._poll.register(driver_pidfd, select.POLLIN)
+
+    def serve(self) -> None:
+        """Returns when the driver is gone; no child outlives it."""
+        self._channel.send({"op": "ready", "pid": os.getpid()})
+        try:
+            while True:
+                ready = {fd for fd, _ in self._poll.poll()}
+                if self._driver_pidfd in ready:
+                    return
+                for pidfd in ready & self._children.keys():
+                    self._reap(pidfd)
+                if self._channel.sock.fileno() in ready:
+                    self._handle(*self._channel.receive())
+        except DriverGone:
+            return
+        finally:
+            self._kill_children()
+
+    def _handle(self, message: dict[str, Any], fds: list[int]) -> None:
+        try:
+            if message["op"] == "preload":
+                self._preload(message)
+            elif message["op"] == "fork":
+                self._fork(message, fds[0])
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def _preload(self, message: dict[str, Any]) -> None:
+        for entry in reversed(message.get("sys_path", [])):
+            if entry not in sys.path:
+                sys.path.insert(0, entry)
+        for name in message["modules"]:
+            if name in self._imported:
+                continue
+            try:
+                importlib.import_module(name)
+            except BaseException as error:  # SystemExit too: a module that cannot be warm is imported by its worker
+                self._failed[name] = f"{type(error).__name__}: {error}"
+            else:
+                self._imported.append(name)
+                self._failed.pop(name, None)
+        answer = {"op": "preloaded", "modules": self._imported, "failed": self._failed, "threads": _thread_count()}
+        self._channel.send(answer)
+
+    def _fork(self, request: dict[str, Any], log_fd: int) -> None:
+        threads = _thread_count()
+        if threads != 1:
+            why = f"{threads} threads after importing {', '.join(self._imported) or 'nothing'}"
+            self._channel.send({"op": "refused", "id": request["id"], "why": why})
+            return
+        gc.freeze()  # the collector never writes into pages that parent and children share
+        _flush()
+        zygote_pid = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._close_in_child()
+            _become_worker(request, log_fd, zygote_pid)
+        pidfd = os.pidfd_open(pid)  # nobody but this process reaps the child, so the pid is still its own
+        self._children[pidfd] = pid
+        self._poll.register(pidfd, select.POLLIN)
+        self._channel.send({"op": "forked", "id": request["id"], "pid": pid}, (pidfd,))
+
+    def _close_in_child(self) -> None:
+        self._channel.sock.close()
+        for fd in (self._driver_pidfd, *self._children):
+            os.close(fd)
+
+    def _reap(self, pidfd: int) -> None:
+        pid = self._children.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
+        self._channel.send({"op": "exit", "pid": pid, "status": status})
+
+    def _kill_children(self) -> None:
+        for pid in self._children.values():
+            # The group takes the worker's own children along; the pid alone is there before setsid() was reached.
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    kill(pid, signal.SIGKILL)
+
+
+def _thread_count() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
+def _become_worker(request: dict[str, Any], log_fd: int, zygote_pid: int) -> NoReturn:
+    code = 1
+    try:
+        os.setsid()
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != zygote_pid:
+            os._exit(1)
+        _set_streams(log_fd)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.environ.clear()
+        os.environ.update(request["env"])
+        os.environ["TRIREME_WORKER"] = "1"
+        os.chdir(request["cwd"])
+        sys.modules["__main__"] = types.ModuleType("__main__")  # the user's own travels by value
+        _reseed()
+        _set_thread_counts()
+        from trireme import _worker
+
+        code = _worker.main(request["ticket"])
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        _exit(code)
+
+
+def _set_streams(log_fd: int) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(log_fd, 1)
+    os.dup2(log_fd, 2)
+    os.close(null)
+    # The descriptors belong to the process, not to these objects.
+    sys.stdin = sys.__stdin__ = _stream(0, "r")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _stream(1, "w")  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _stream(2, "w")  # type: ignore[misc]
+
+
+def _stream(fd: int, mode: str) -> Any:
+    return open(fd, mode, buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+
+
+def _reseed() -> None:
+    """Generators that a fresh process would seed by itself; torch's starts from a constant in every process."""
+    random.seed()
+    if numpy_random := sys.modules.get("numpy.random"):
+        numpy_random.seed()
+
+
+def _set_thread_counts() -> None:
+    """Libraries read these variables once, when loaded, which was in the zygote and under its environment."""
+    threads = _number("OMP_NUM_THREADS")
+    if threads and (torch := sys.modules.get("torch")):
+        torch.set_num_threads(threads)
+    threads = _number("OPENBLAS_NUM_THREADS") or threads
+    if threads and threads > 1 and "numpy" in sys.modules:
+        _set_openblas_threads(threads)
+
+
+def _number(variable: str) -> int | None:
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdigit() and int(text) > 0 else None
+
+
+def _set_openblas_threads(threads: int) -> None:
+    """NumPy and SciPy bring copies of their own, under names of their own, and no function to say this."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        paths = {line.split(maxsplit=5)[-1].rstrip("\n") for line in maps if "openblas" in line}
+    for path in paths:
+        library = ctypes.CDLL(path)
+        for name in ("scipy_openblas_set_num_threads", "openblas_set_num_threads"):
+            if setter := getattr(library, name + "64_", None) or getattr(library, name, None):
+                setter(threads)
+                break
+
+
+def _exit(code: int) -> NoReturn:
+    """What the interpreter does at its end, without tearing down modules whose pages are still shared."""
+    import atexit
+    import threading
+
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        _flush()
+        os._exit(code)
+
+
+def _driver_pid(sock: socket.socket) -> int:
+    """Whoever made the socket pair: unlike getppid() this is right even when the driver has just died."""
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid: int = struct.unpack("3i", credentials)[0]
+    return pid or os.getppid()
+
+
+def main() -> None:
+    # Modules that user code imports ask this, so as to start nothing of their own here.
+    os.environ["TRIREME_WORKER"] = "1"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal belongs to the driver
+    sock = socket.socket(fileno=int(os.environ.pop("TRIREME_ZYGOTE_FD")))
+    sock.set_inheritable(False)
+    try:
+        driver_pidfd = os.pidfd_open(_driver_pid(sock))
+    except ProcessLookupError:
+        return
+    from trireme import _worker  # noqa: F401  so that no worker has to
+
+    # `-m` has put the current folder first; what a worker may import is said with each request.
+    if not getattr(sys.flags, "safe_path", False) and sys.path and sys.path[0] in ("", os.getcwd()):
+        del sys.path[0]
+    with contextlib.suppress(DriverGone):
+        Zygote(Channel(sock), driver_pidfd).serve()
+    # No finalizers: frameworks may take long over theirs, and nothing here is worth saving.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

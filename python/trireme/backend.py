@@ -1,0 +1,31 @@
+"""What a framework needs around the training function, on every worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from trireme._context import TrainContext
+
+
+class Backend:
+    """Hooks that run in each worker process, before and after the training function."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    def on_start(self, context: TrainContext, session: Any) -> None:
+        """Before the function. `session` is the worker's connection, with the key-value store of this attempt."""
+
+    def on_shutdown(self, context: TrainContext, session: Any) -> None:
+        """After the function has returned. Not called where it raised: the process ends then anyway."""
+
+
+class BackendConfig:
+    """Travels to the workers; subclasses say which Backend to run and what to import before workers are forked."""
+
+    preload: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        return Backend

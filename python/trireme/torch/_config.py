@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from trireme._config import ConfigError
+from trireme.backend import Backend, BackendConfig
+
+_INIT_METHODS = ("env", "tcp")
+
+
+@dataclass
+class TorchConfig(BackendConfig):
+    """How torch.distributed is set up.
+
+    backend: any that torch knows; when not given, "nccl" where workers have whole GPUs and "gloo" otherwise.
+    init_method: "env" or "tcp"; the rendezvous goes through the run's own connection either way.
+    timeout_s: how long a collective operation may take.
+    """
+
+    backend: str | None = None
+    init_method: str = "env"
+    timeout_s: float = 1800
+
+    preload: ClassVar[tuple[str, ...]] = ("torch",)
+
+    def __post_init__(self) -> None:
+        if self.backend is not None and not isinstance(self.backend, str):
+            raise ConfigError(f"TorchConfig.backend: expected str | None, got {self.backend!r} ('gloo' or 'nccl')")
+        if self.init_method not in _INIT_METHODS:
+            raise ConfigError(f"TorchConfig.init_method: {self.init_method!r} is unknown; use 'env' or 'tcp'")
+        number = isinstance(self.timeout_s, (int, float)) and not isinstance(self.timeout_s, bool)
+        if not number or not self.timeout_s > 0:
+            raise ConfigError(f"TorchConfig.timeout_s: expected a positive number of seconds, got {self.timeout_s!r}")
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        from trireme.torch._backend import TorchBackend
+
+        return TorchBackend

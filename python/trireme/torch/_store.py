@@ -1,0 +1,85 @@
+"""torch's rendezvous store over the run's own connection: no port to pick, and it outlives any rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch.distributed as dist
+
+T = TypeVar("T")
+
+
+class ControlStore(dist.Store):  # type: ignore[misc]
+    """What torch's process groups call. Keys lie under `prefix`, so that attempts do not see each other's."""
+
+    def __init__(self, session: Any, prefix: str, timeout: timedelta) -> None:
+        super().__init__()
+        self._session = session
+        self._prefix = prefix
+        self._timeout = timeout
+
+    @property
+    def timeout(self) -> timedelta:
+        return self._timeout
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._timeout = timeout
+
+    def clone(self) -> ControlStore:
+        return ControlStore(self._session, self._prefix, self._timeout)
+
+    def set(self, key: str, value: str | bytes) -> None:
+        self._session.store_set(self._prefix + key, _bytes(value))
+
+    def get(self, key: str) -> bytes:
+        value: bytes = self._timed(
+            [key], lambda: self._session.store_get(self._prefix + key, self._timeout.total_seconds())
+        )
+        return value
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        seconds = (timeout or self._timeout).total_seconds()
+        self._timed(keys, lambda: self._session.store_wait([self._prefix + key for key in keys], seconds))
+
+    def check(self, keys: list[str]) -> bool:
+        try:
+            self._session.store_wait([self._prefix + key for key in keys], 0)
+        except TimeoutError:
+            return False
+        return True
+
+    def add(self, key: str, amount: int) -> int:
+        total: int = self._session.store_add(self._prefix + key, amount)
+        return total
+
+    def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
+        stored: bytes = self._session.store_compare_set(
+            self._prefix + key, _bytes(expected_value), _bytes(desired_value)
+        )
+        return stored
+
+    def delete_key(self, key: str) -> bool:
+        deleted: bool = self._session.store_delete(self._prefix + key)
+        return deleted
+
+    def num_keys(self) -> int:
+        count: int = self._session.store_num_keys()
+        return count
+
+    def has_extended_api(self) -> bool:
+        return False
+
+    def _timed(self, keys: list[str], call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except TimeoutError as error:
+            raise dist.DistStoreError(
+                f"waited {self._timeout.total_seconds():g} s for {', '.join(keys)}: other workers have not come this "
+                "far; TorchConfig(timeout_s=...) gives them longer"
+            ) from error
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trireme/context.h"
+#include "worker/session.h"
+
+namespace trireme::api {
+
+// What the calls of context.h speak to while a training function runs in this process: a worker's session, or, in local
+// mode, nothing but memory.
+struct Current {
+  Context context;
+  std::shared_ptr<worker::Session> session;  // empty in local mode; shared with whoever runs the function
+  std::optional<Checkpoint> checkpoint;
+  std::optional<Metrics> metrics;  // of the last report in local mode
+  std::int64_t reports = 0;
+};
+
+// Makes `current` the one until the returned object goes. One function runs at a time.
+class CurrentScope {
+ public:
+  explicit CurrentScope(Current& current);
+  ~CurrentScope();
+  CurrentScope(const CurrentScope&) = delete;
+  CurrentScope& operator=(const CurrentScope&) = delete;
+};
+
+Context context_of(const wire::Start& start);
+
+}  // namespace trireme::api

@@ -1,0 +1,196 @@
+#include "api/describe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+
+#include "api/line_folder.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "control/event_fields.h"
+
+namespace trireme::api {
+namespace {
+
+using base::count_of;
+using control::dict_of;
+using control::flag_of;
+using control::int_of;
+using control::number_of;
+using control::text_of;
+
+using Rows = std::vector<std::pair<std::string, std::string>>;
+
+constexpr std::size_t kMaxHeadline = 300;
+constexpr std::size_t kMaxCell = 100;
+
+std::string counted(const Dict& dict, std::string_view key, std::string_view noun) {
+  return count_of(static_cast<std::size_t>(std::max<std::int64_t>(0, int_of(dict, key))), noun);
+}
+
+std::string run_started(const Dict& event) {
+  return fmt::format("trireme run {}{}: {} on {}, folder {}", text_of(event, "name"),
+                     flag_of(event, "resumed") ? " (continued)" : "", counted(event, "num_workers", "worker"),
+                     text_of(event, "host", "this machine"), text_of(event, "path"));
+}
+
+std::string training_started(const Dict& event) {
+  std::int64_t attempt = int_of(event, "attempt");
+  return fmt::format("{}{} running after {:.2f} s", attempt > 0 ? fmt::format("attempt {}: ", attempt) : "",
+                     counted(event, "num_workers", "worker"), number_of(event, "seconds"));
+}
+
+std::string checkpoint_committed(const Dict& event) {
+  std::string line = text_of(event, "name", "checkpoint") + " committed";
+  const Dict* metrics = dict_of(event, "metrics");
+  if (!metrics || metrics->empty()) return line;
+  constexpr std::size_t kShown = 4;
+  std::vector<std::string> parts;
+  for (auto& [name, value] : metric_rows(*metrics)) {
+    if (parts.size() == kShown) {
+      parts.emplace_back("...");
+      break;
+    }
+    parts.push_back(name + " " + value);
+  }
+  return fmt::format("{} ({})", line, base::join(parts, ", "));
+}
+
+std::optional<std::string> worker_failed(const Dict& event) {
+  // Errors that only follow from the first one are attached to the result, not shouted.
+  if (flag_of(event, "collateral")) return std::nullopt;
+  std::string type = text_of(event, "error_type");
+  std::string message = headline(text_of(event, "message"));
+  if (!type.empty()) message = message.empty() ? type : type + ": " + message;
+  std::vector<std::string> where;
+  if (int_of(event, "pid") > 0) where.push_back(fmt::format("pid {}", int_of(event, "pid")));
+  if (std::string host = text_of(event, "host"); !host.empty()) where.push_back("host " + host);
+  return fmt::format("rank {}{} failed: {}", int_of(event, "rank"),
+                     where.empty() ? "" : fmt::format(" ({})", base::join(where, ", ")), message);
+}
+
+std::optional<std::string> attempt_failed(const Dict& event) {
+  std::int64_t attempt = int_of(event, "attempt");
+  std::int64_t limit = int_of(event, "max_failures");
+  std::int64_t failures = int_of(event, "failures");
+  if (text_of(event, "next") == "restart") {
+    std::string used = limit < 0 ? fmt::format("failure {}, without a limit", failures)
+                                 : fmt::format("{} of {} failures used", failures, limit);
+    return fmt::format("attempt {} failed ({}); starting again", attempt, used);
+  }
+  // Without restarts to speak of, the lines before and after this one say it all.
+  if (limit <= 0) return std::nullopt;
+  return fmt::format("attempt {} failed; max_failures={} is used up", attempt, limit);
+}
+
+std::string run_finished(const Dict& event) {
+  std::string line = fmt::format("run {} after {}", text_of(event, "outcome", "ended"),
+                                 base::duration_text(number_of(event, "seconds")));
+  if (int_of(event, "attempts") > 1) line += ", " + counted(event, "attempts", "attempt");
+  if (event.contains("reports")) line += ", " + counted(event, "reports", "report");
+  std::string error = headline(text_of(event, "error"));
+  return error.empty() ? line : line + ": " + error;
+}
+
+std::optional<std::string> output(const Dict& event) {
+  OutputLine line{
+      .ranks = {}, .line = text_of(event, "line"), .repeats = static_cast<int>(int_of(event, "repeats", 1))};
+  const Value* ranks = event.find("ranks");
+  if (const List* list = ranks ? ranks->get_if<List>() : nullptr) {
+    for (const auto& rank : *list) {
+      if (const auto* number = rank.get_if<std::int64_t>()) line.ranks.push_back(static_cast<int>(*number));
+    }
+  }
+  return to_text(line);
+}
+
+using Teller = std::function<std::optional<std::string>(const Dict&)>;
+
+const std::unordered_map<std::string, Teller>& tellers() {
+  static const std::unordered_map<std::string, Teller> table = {
+      {"run_started", run_started},
+      {"training_started", training_started},
+      {"checkpoint_committed", checkpoint_committed},
+      {"worker_failed", worker_failed},
+      {"attempt_failed", attempt_failed},
+      {"run_finished", run_finished},
+      {"output", output},
+      {"warning", [](const Dict& event) { return "warning: " + text_of(event, "message"); }},
+      {"stop_requested",
+       [](const Dict& event) {
+         std::string why = text_of(event, "why");
+         return why.empty() ? std::string("stop requested") : "stop requested: " + why;
+       }},
+  };
+  return table;
+}
+
+std::string cut(std::string text, std::size_t size) {
+  if (text.size() <= size) return text;
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
+  return text.substr(0, size) + "...";
+}
+
+void add_metric_rows(const Dict& metrics, const std::string& prefix, Rows& rows) {
+  for (const auto& [name, value] : metrics) {
+    const Dict* nested = value.get_if<Dict>();
+    if (nested && !nested->empty()) add_metric_rows(*nested, prefix + name + "/", rows);
+    else rows.emplace_back(prefix + name, value_text(value));
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> describe(const Dict& event) {
+  auto teller = tellers().find(text_of(event, "event"));
+  if (teller == tellers().end()) return std::nullopt;
+  return teller->second(event);
+}
+
+std::string headline(const std::string& text) {
+  std::string_view line = base::trim(text);
+  return cut(std::string(base::trim(line.substr(0, line.find('\n')))), kMaxHeadline);
+}
+
+std::string value_text(const Value& value) {
+  if (const auto* number = value.get_if<double>()) return fmt::format("{:.6g}", *number);
+  if (const auto* flag = value.get_if<bool>()) return *flag ? "yes" : "no";
+  if (const auto* text = value.get_if<std::string>()) return cut(*text, kMaxCell);
+  if (const auto* bytes = value.get_if<Bytes>()) return count_of(bytes->data.size(), "byte");
+  return cut(base::to_json(value), kMaxCell);
+}
+
+Rows metric_rows(const Dict& metrics) {
+  Rows rows;
+  add_metric_rows(metrics, "", rows);
+  return rows;
+}
+
+std::string two_columns(const Rows& rows) {
+  std::size_t width = 0;
+  for (const auto& row : rows) width = std::max(width, row.first.size());
+  std::string text;
+  for (const auto& [name, value] : rows) text += fmt::format("  {:<{}}  {}\n", name, width, value);
+  return text;
+}
+
+std::string result_table(const Dict& outcome) {
+  Rows rows = {{"outcome", text_of(outcome, "outcome", "unknown")},
+               {"time", base::duration_text(number_of(outcome, "seconds"))},
+               {"attempts", std::to_string(int_of(outcome, "attempts"))},
+               {"reports", std::to_string(int_of(outcome, "reports"))}};
+  if (std::string error = headline(text_of(outcome, "error")); !error.empty()) rows.emplace_back("error", error);
+  if (const Dict* metrics = dict_of(outcome, "metrics")) {
+    for (auto& row : metric_rows(*metrics)) rows.push_back(std::move(row));
+  }
+  for (const char* key : {"checkpoint", "path"}) {
+    if (std::string path = text_of(outcome, key); !path.empty())
+      rows.emplace_back(key[0] == 'p' ? "folder" : key, path);
+  }
+  return two_columns(rows);
+}
+
+}  // namespace trireme::api

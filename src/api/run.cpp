@@ -1,0 +1,296 @@
+#include "api/run.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/config_fields.h"
+#include "base/hex.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "checkpoint/commit.h"
+#include "control/event_fields.h"
+#include "control/run_folder.h"
+#include "engine/resources.h"
+#include "storage/local_files.h"
+#include "wire/secret.h"
+
+namespace trireme::api {
+namespace {
+
+namespace fs = std::filesystem;
+
+// How often the logs of workers are looked at while nothing else happens.
+constexpr base::Seconds kLogPeriod{0.05};
+constexpr std::size_t kLogTailLines = 20;
+
+base::Result<std::string> local_folder(const std::string& storage_path) {
+  std::string path = storage_path;
+  if (path.starts_with("file://")) path = path.substr(7);
+  if (std::size_t scheme = path.find("://"); scheme != std::string::npos) {
+    return base::error("RunConfig.storage_path = '{}': storage of kind '{}' is not available in this version; use a local path",
+                       storage_path, path.substr(0, scheme));
+  }
+  if (path == "~" || path.starts_with("~/")) {
+    const char* home = std::getenv("HOME");
+    if (!home) return base::error("RunConfig.storage_path = '{}': there is no $HOME to find it in", storage_path);
+    path = home + path.substr(1);
+  }
+  return fs::absolute(path).lexically_normal().native();
+}
+
+double from_environment(const char* name, double standard) {
+  const char* text = std::getenv(name);
+  char* end = nullptr;
+  double value = text ? std::strtod(text, &end) : 0;
+  return text && end != text && value > 0 ? value : standard;
+}
+
+// A later start of the same run has its own attempts: its logs must not be mixed with the earlier ones.
+int next_attempt(const std::string& run_path) {
+  int next = 0;
+  for (const auto& file : control::log_files(run_path)) next = std::max(next, file.attempt + 1);
+  return next;
+}
+
+}  // namespace
+
+Run::Run(Runtime& runtime, engine::Engine& engine, RunSpec spec)
+    : runtime_(runtime), engine_(engine), spec_(std::move(spec)), folder_(static_cast<int>(spec_.scaling.num_workers.max)) {}
+
+Run::~Run() { close(); }
+
+void Run::close() {
+  controller_.reset();
+  // The entry only serves the command line; a run that is over must not keep its secret there.
+  if (registered_) (void)registry_.finish_run(plan_.id).ok();
+  registered_ = false;
+}
+
+base::Result<std::unique_ptr<Run>> Run::prepare(Runtime& runtime, RunSpec spec) {
+  if (auto problem = base::find_problem(spec.scaling)) return base::Error(*problem);
+  if (auto problem = base::find_problem(spec.run)) return base::Error(*problem);
+  TRIREME_ASSIGN(auto* engine, runtime.engine());
+  std::unique_ptr<Run> run(new Run(runtime, *engine, std::move(spec)));
+  run->plan_.id = base::to_hex(wire::random_bytes(6));
+  run->plan_.secret = wire::random_bytes(wire::kSecretSize);
+  run->plan_.trainer = run->spec_.trainer;
+  run->plan_.metadata = run->spec_.metadata;
+  TRIREME_TRY(run->plan_gang());
+  TRIREME_TRY(run->plan_folder());
+  TRIREME_TRY(run->plan_resume());
+  TRIREME_TRY(run->write_run_file());
+  return run;
+}
+
+base::Result<void> Run::plan_gang() {
+  const ScalingConfig& scaling = spec_.scaling;
+  engine::GangRequest& gang = plan_.gang;
+  TRIREME_ASSIGN(gang.strategy, engine::parse_strategy(scaling.placement_strategy));
+  gang.trainer = engine::trainer_bundle(scaling);
+  gang.accelerator_type = scaling.accelerator_type;
+  gang.timeout = base::Seconds(spec_.run.start_timeout_s);
+  // An elastic run starts with as many as there is room for.
+  for (std::int64_t count = scaling.num_workers.max;; --count) {
+    gang.bundles.assign(static_cast<std::size_t>(count), engine::worker_bundle(scaling));
+    auto checked = engine_.check(gang);
+    if (checked) break;
+    if (count <= scaling.num_workers.min) return checked;
+  }
+  control::Rules& rules = plan_.rules;
+  rules.num_workers = static_cast<int>(gang.bundles.size());
+  rules.max_failures = spec_.run.failure_config.max_failures;
+  rules.start_limit = spec_.run.failure_config.controller_failure_limit;
+  rules.start_timeout_s = spec_.run.start_timeout_s;
+  rules.stop_grace_s = spec_.run.stop_grace_s;
+
+  plan_.listen.name = fmt::format("trireme-{}-{}", plan_.id, base::to_hex(wire::random_bytes(8)));
+  if (const char* listen = std::getenv("TRIREME_LISTEN")) {
+    TRIREME_ASSIGN(plan_.listen, wire::parse_address(listen), "TRIREME_LISTEN");
+  }
+  // Ten thousand workers may beat more slowly: the controller's time goes to reports.
+  const double crowd = std::max(1.0, rules.num_workers / 500.0);
+  plan_.heartbeat_s = from_environment("TRIREME_HEARTBEAT_S", 0.4) * crowd;
+  plan_.heartbeat_timeout_s = from_environment("TRIREME_HEARTBEAT_TIMEOUT_S", 4.5 * plan_.heartbeat_s);
+  plan_.lease_s = from_environment("TRIREME_LEASE_S", 30.0);
+  return {};
+}
+
+base::Result<void> Run::plan_folder() {
+  TRIREME_ASSIGN(auto storage, local_folder(spec_.run.storage_path.value_or(control::results_dir())));
+  std::error_code ignored;  // a folder that cannot be looked at is told by make_folder below
+  if (spec_.run.name) {
+    plan_.name = *spec_.run.name;
+  } else {
+    const std::string dated = "trireme_run-" + base::timestamp_name(runtime_.clock().wall());
+    plan_.name = dated;
+    for (int i = 2; fs::exists(fs::path(storage) / plan_.name, ignored); ++i) plan_.name = fmt::format("{}-{}", dated, i);
+  }
+  plan_.gang.run_name = plan_.name;
+  plan_.path = fs::path(storage) / plan_.name;
+  for (const auto& entry : registry_.list_runs()) {
+    if (entry.path == plan_.path && control::is_active(entry)) {
+      return base::error("run '{}' is already running (pid {}, folder {}); give this one another RunConfig.name, or `trireme stop {}` first",
+                         plan_.name, entry.pid, entry.path, plan_.name);
+    }
+  }
+  TRIREME_TRY(storage::make_folder(plan_.path + "/logs"), "RunConfig.storage_path = '{}' cannot be written", storage);
+  if (::access(plan_.path.c_str(), W_OK) != 0) {
+    return base::system_error(fmt::format("RunConfig.storage_path = '{}' cannot be written: {}", storage, plan_.path), errno);
+  }
+  return {};
+}
+
+base::Result<void> Run::plan_resume() {
+  TRIREME_ASSIGN(auto committed, checkpoint::list_committed(plan_.path), "run '{}' cannot be continued", plan_.name);
+  plan_.first_attempt = next_attempt(plan_.path);
+  resumed_ = plan_.first_attempt > 0;
+  if (spec_.resume_from_checkpoint) {
+    if (!fs::is_directory(*spec_.resume_from_checkpoint)) {
+      return base::error("resume_from_checkpoint = '{}': there is no such folder", *spec_.resume_from_checkpoint);
+    }
+    plan_.checkpoint = fs::absolute(*spec_.resume_from_checkpoint);
+  }
+  if (!committed.empty()) {
+    plan_.checkpoint = committed.back().path;
+    plan_.first_report = committed.back().index + 1;
+  }
+  return {};
+}
+
+base::Result<void> Run::write_run_file() const {
+  Dict run{{"format", 1},
+           {"name", plan_.name},
+           {"id", plan_.id},
+           {"version", TRIREME_VERSION},
+           {"trainer", plan_.trainer},
+           {"created", runtime_.clock().wall()}};
+  run["scaling_config"] = base::to_dict(spec_.scaling);
+  run["run_config"] = base::to_dict(spec_.run);
+  run["metadata"] = spec_.metadata;
+  return storage::write_file_atomically(plan_.path + "/run.json", base::to_pretty_json(run) + "\n");
+}
+
+base::Result<void> Run::start() {
+  char host[256] = {};
+  if (::gethostname(host, sizeof host - 1) != 0) return base::system_error("gethostname", errno);
+  Dict& started = plan_.started;
+  started["pid"] = ::getpid();
+  started["host"] = host;
+  started["version"] = TRIREME_VERSION;
+  started["trainer"] = plan_.trainer;
+  started["num_workers"] = plan_.rules.num_workers;
+  started["resources_per_worker"] = base::Codec<Resources>::to(engine::worker_bundle(spec_.scaling));
+  started["resumed"] = resumed_;
+  plan_.payload = std::move(spec_.payload);
+  plan_.make_process = [this](int rank, int, const engine::Slot& slot, std::string ticket, std::string log) {
+    return make_process(rank, slot, std::move(ticket), std::move(log));
+  };
+  plan_.log_tail = [](const std::string& path) { return last_lines(path, kLogTailLines); };
+  controller_ = std::make_unique<control::Controller>(plan_, engine_, runtime_.clock(),
+                                                      [this](const Dict& event) { take(event); });
+  if (auto warning = engine::oversubscription_warning(plan_.gang, engine_.nodes())) {
+    controller_->warn(*std::move(warning));
+  }
+  TRIREME_TRY(controller_->start());
+  control::RunEntry entry;
+  entry.id = plan_.id;
+  entry.name = plan_.name;
+  entry.path = plan_.path;
+  entry.pid = ::getpid();
+  entry.pid_start = control::process_start(entry.pid).value_or(0);
+  entry.started = runtime_.clock().wall();
+  entry.address = controller_->address().text();
+  entry.secret = base::to_hex(plan_.secret);
+  TRIREME_TRY(registry_.register_run(entry), "the run could not be made known to the command line");
+  registered_ = true;
+  return {};
+}
+
+engine::ProcessSpec Run::make_process(int rank, const engine::Slot& slot, std::string ticket,
+                                      std::string log_path) const {
+  engine::ProcessSpec process;
+  process.label = fmt::format("rank {}", rank);
+  process.argv = spec_.argv;
+  process.env = spec_.env;
+  process.cwd = spec_.cwd;
+  process.log_path = std::move(log_path);
+  process.ticket = std::move(ticket);
+  process.python = spec_.python;
+  process.env["TRIREME_WORKER"] = "1";
+  if (spec_.scaling.use_gpu) {
+    process.env["CUDA_VISIBLE_DEVICES"] = fmt::format("{}", fmt::join(slot.gpus, ","));
+  }
+  auto cpus = slot.resources.find("CPU");
+  const int threads = cpus == slot.resources.end() ? 1 : std::max(1, static_cast<int>(std::floor(cpus->second)));
+  // What the user set stands.
+  process.env.try_emplace("OMP_NUM_THREADS", std::to_string(threads));
+  return process;
+}
+
+// On the controller's thread.
+void Run::take(const Dict& event) {
+  const std::string& kind = event["event"].as_string();
+  std::lock_guard lock(mutex_);
+  if (kind == "report" && !spec_.every_report) {
+    if (control::int_of(event, "rank") == 0) latest_ = event;
+    return;  // nobody waits for it: the next look at the logs shows it
+  }
+  events_.push_back(event);
+  if (kind == "run_finished") over_ = true;
+  changed_.notify_all();
+}
+
+std::vector<Dict> Run::next(base::Seconds timeout) {
+  std::vector<Dict> out;
+  const auto deadline = runtime_.clock().now() + std::chrono::duration_cast<std::chrono::nanoseconds>(timeout);
+  while (true) {
+    bool over = false;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, std::min(timeout, kLogPeriod), [&] { return !events_.empty() || over_; });
+      out.assign(std::make_move_iterator(events_.begin()), std::make_move_iterator(events_.end()));
+      events_.clear();
+      if (latest_) out.push_back(*std::exchange(latest_, std::nullopt));
+      over = over_;
+    }
+    for (const auto& event : out) {
+      if (spec_.run.logging_config.worker_output && control::text_of(event, "event") == "worker_started") {
+        int rank = static_cast<int>(control::int_of(event, "rank"));
+        int attempt = static_cast<int>(control::int_of(event, "attempt"));
+        follower_.follow(rank, control::log_path(plan_.path, attempt, rank));
+      }
+    }
+    if (over) controller_->wait();  // a moment at most: the event was its last but one act
+    read_logs(out, over);
+    if (!out.empty() || over || runtime_.clock().now() >= deadline) return out;
+  }
+}
+
+void Run::read_logs(std::vector<Dict>& out, bool last) {
+  if (drained_) return;
+  const auto now = runtime_.clock().now();
+  for (auto& line : last ? follower_.finish() : follower_.poll()) folder_.feed(line.rank, line.line, now);
+  std::vector<Dict> lines;
+  for (auto& output : last ? folder_.finish() : folder_.flush(now)) {
+    Dict line{{"event", "output"}, {"line", output.line}, {"repeats", output.repeats}};
+    line["ranks"] = List(output.ranks.begin(), output.ranks.end());
+    lines.push_back(std::move(line));
+  }
+  // What workers printed comes before the lines that say how they ended.
+  out.insert(out.begin(), std::make_move_iterator(lines.begin()), std::make_move_iterator(lines.end()));
+  drained_ = last;
+}
+
+bool Run::finished() {
+  std::lock_guard lock(mutex_);
+  return (drained_ && events_.empty()) || (controller_ && controller_->finished() && !over_);
+}
+
+void Run::stop(std::string why, bool hard) { controller_->stop(std::move(why), hard); }
+
+control::RunEnd Run::wait() { return controller_->wait(); }
+
+}  // namespace trireme::api

@@ -1,0 +1,94 @@
+#include "api/runtime.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "base/fields.h"
+#include "base/json.h"
+#include "control/run_registry.h"
+
+namespace trireme::api {
+namespace {
+
+base::Result<std::optional<double>> number_from_environment(const char* name) {
+  const char* text = std::getenv(name);
+  if (!text || !*text) return std::optional<double>();
+  char* end = nullptr;
+  double value = std::strtod(text, &end);
+  if (*end != '\0') return base::error("{}='{}' is not a number; set it to one, for example {}=8", name, text, name);
+  return std::optional(value);
+}
+
+base::Result<std::optional<Resources>> resources_from_environment() {
+  const char* text = std::getenv("TRIREME_RESOURCES");
+  if (!text || !*text) return std::optional<Resources>();
+  TRIREME_ASSIGN(auto value, base::parse_json(text), "TRIREME_RESOURCES='{}': write {{\"name\": amount}}", text);
+  TRIREME_ASSIGN(auto resources, base::Codec<Resources>::from(value),
+                 "TRIREME_RESOURCES='{}': write {{\"name\": amount}}", text);
+  return std::optional(std::move(resources));
+}
+
+base::Result<void> check_amount(const char* name, double value, bool whole) {
+  if (!(value >= 0) || !std::isfinite(value)) return base::error("{} = {}: must be a number of at least 0", name, value);
+  if (whole && value != std::floor(value)) return base::error("{} = {}: must be a whole number", name, value);
+  return {};
+}
+
+std::string host_name() {
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) != 0) return "localhost";
+  return name;
+}
+
+}  // namespace
+
+base::Result<void> Runtime::init(InitOptions options) {
+  if (options.engine == "ray" || options.engine == "slurm") {
+    return base::error("engine = '{}': not available in this build; use 'local'", options.engine);
+  }
+  if (options.engine != "local") return base::error("engine = '{}': unknown; use 'local'", options.engine);
+  if (!options.num_cpus) {
+    TRIREME_ASSIGN(options.num_cpus, number_from_environment("TRIREME_NUM_CPUS"));
+  }
+  if (!options.num_gpus) {
+    TRIREME_ASSIGN(options.num_gpus, number_from_environment("TRIREME_NUM_GPUS"));
+  }
+  if (!options.resources) {
+    TRIREME_ASSIGN(options.resources, resources_from_environment());
+  }
+
+  engine::LocalEngineOptions made;
+  if (options.num_cpus) {
+    TRIREME_TRY(check_amount("num_cpus", *options.num_cpus, false));
+    made.machine.num_cpus = options.num_cpus;
+  }
+  if (options.num_gpus) {
+    TRIREME_TRY(check_amount("num_gpus", *options.num_gpus, true));
+    made.machine.num_gpus = static_cast<int>(*options.num_gpus);
+  }
+  for (const auto& [name, amount] : options.resources.value_or(Resources())) {
+    if (name == "CPU" || name == "GPU") return base::error("resources['{}']: declare it with num_{}s", name, name == "CPU" ? "cpu" : "gpu");
+    TRIREME_TRY(check_amount(name.c_str(), amount, false));
+    made.machine.resources[name] = amount;
+  }
+  made.machine.host = host_name();
+  made.machine.state_dir = control::state_dir();
+  made.python = python_;
+  engine_ = std::make_unique<engine::LocalEngine>(std::move(made));
+  return {};
+}
+
+base::Result<engine::Engine*> Runtime::engine() {
+  if (!engine_) TRIREME_TRY(init({}));
+  return static_cast<engine::Engine*>(engine_.get());
+}
+
+base::Result<void> Runtime::warm_up(std::vector<std::string> preload) {
+  TRIREME_TRY(engine());
+  engine_->warm_up(std::move(preload));
+  return {};
+}
+
+}  // namespace trireme::api

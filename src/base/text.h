@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+// Small pieces of wording that error messages share.
+
+namespace trireme::base {
+
+std::string join(const std::vector<std::string>& parts, std::string_view separator);
+
+// "; did you mean 'num_workers'?" where one of the names is close to what was written, else "".
+std::string did_you_mean(std::string_view written, const std::vector<std::string>& names);
+
+// "1 worker", "4 workers".
+std::string count_of(std::size_t count, std::string_view noun);
+
+// 2 -> "2", 0.5 -> "0.5": resource amounts as people write them.
+std::string amount(double value);
+
+// {0,1,2,5} -> "0-2,5".
+std::string rank_list(std::vector<int> ranks);
+
+std::vector<std::string> split(std::string_view text, char separator);
+std::string_view trim(std::string_view text);
+
+}  // namespace trireme::base

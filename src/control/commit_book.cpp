@@ -1,0 +1,115 @@
+#include "control/commit_book.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace trireme::control {
+namespace {
+
+constexpr std::size_t kCheckpointsAhead = 2;
+
+std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
+}  // namespace
+
+CommitBook::CommitBook(int num_ranks, std::int64_t first_report)
+    : next_(at(num_ranks), first_report),
+      finished_(at(num_ranks), false),
+      silent_(at(num_ranks), false),
+      reported_(at(num_ranks), false),
+      resume_at_(first_report) {}
+
+CommitBook CommitBook::next_attempt(int num_ranks) const {
+  CommitBook next(num_ranks, resume_at_);
+  next.last_metrics_ = last_metrics_;
+  return next;
+}
+
+bool CommitBook::counts_as_arrived(int rank, std::int64_t index) const {
+  return finished_[at(rank)] || silent_[at(rank)] || next_[at(rank)] > index;
+}
+
+void CommitBook::report(int rank, std::int64_t index, const Metrics& metrics,
+                        const std::optional<std::string>& checkpoint) {
+  TRIREME_CHECK(index == next_[at(rank)], "rank {} reported {} instead of {}", rank, index, next_[at(rank)]);
+  next_[at(rank)] = index + 1;
+  reported_[at(rank)] = true;
+  if (rank == 0) {
+    last_metrics_ = metrics;
+    last_metrics_index_ = index;
+  }
+  auto it = pending_.find(index);
+  if (it == pending_.end()) {
+    if (!checkpoint) return;
+    it = pending_.emplace(index, Pending{}).first;
+    Pending& made = it->second;
+    made.name = *checkpoint;
+    made.metrics_rank = rank;
+    made.metrics = metrics;
+    if (rank != 0 && last_metrics_index_ == index) {
+      made.metrics_rank = 0;
+      made.metrics = *last_metrics_;
+    }
+    for (int other = 0; other < static_cast<int>(next_.size()); ++other) made.arrived += counts_as_arrived(other, index);
+    drop_silent_ranks();
+  } else {
+    Pending& pending = it->second;
+    if (!silent_[at(rank)]) ++pending.arrived;
+    if (rank < pending.metrics_rank) {
+      pending.metrics_rank = rank;
+      pending.metrics = metrics;
+    }
+  }
+  if (checkpoint) ++it->second.uploads;
+}
+
+void CommitBook::uploaded(int, std::int64_t index) {
+  auto it = pending_.find(index);
+  // Already committed without this rank, or given up with its attempt.
+  if (it != pending_.end()) --it->second.uploads;
+}
+
+void CommitBook::finished(int rank) {
+  if (finished_[at(rank)]) return;
+  for (auto& [index, pending] : pending_) pending.arrived += !counts_as_arrived(rank, index);
+  finished_[at(rank)] = true;
+}
+
+void CommitBook::drop_silent_ranks() {
+  if (pending_.size() < kCheckpointsAhead) return;
+  for (int rank = 0; rank < static_cast<int>(next_.size()); ++rank) {
+    if (reported_[at(rank)] || finished_[at(rank)] || silent_[at(rank)]) continue;
+    for (auto& [index, pending] : pending_) pending.arrived += !counts_as_arrived(rank, index);
+    silent_[at(rank)] = true;
+  }
+}
+
+std::vector<ReadyCheckpoint> CommitBook::take_ready() {
+  std::vector<ReadyCheckpoint> ready;
+  while (!pending_.empty()) {
+    auto first = pending_.begin();
+    if (first->second.arrived < static_cast<int>(next_.size()) || first->second.uploads > 0) break;
+    ReadyCheckpoint made{first->first, first->second.name, std::move(first->second.metrics), {}};
+    for (int rank = 0; rank < static_cast<int>(next_.size()); ++rank) {
+      if (silent_[at(rank)] && next_[at(rank)] <= made.index) made.missing.push_back(rank);
+    }
+    resume_at_ = made.index + 1;
+    ready.push_back(std::move(made));
+    pending_.erase(first);
+  }
+  return ready;
+}
+
+std::map<std::int64_t, std::vector<int>> CommitBook::waiting() const {
+  std::map<std::int64_t, std::vector<int>> result;
+  for (const auto& [index, pending] : pending_) {
+    auto& ranks = result[index];
+    for (int rank = 0; rank < static_cast<int>(next_.size()); ++rank) {
+      if (!counts_as_arrived(rank, index)) ranks.push_back(rank);
+    }
+  }
+  return result;
+}
+
+}  // namespace trireme::control

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/value.h"
+
+namespace trireme::control {
+
+// A checkpoint that every rank has contributed to: its files are durable, the manifest may be written.
+struct ReadyCheckpoint {
+  std::int64_t index = 0;
+  std::string name;
+  Metrics metrics;
+  std::vector<int> missing;  // ranks that it goes on without
+
+  bool operator==(const ReadyCheckpoint&) const = default;
+};
+
+// Knows when report i may be committed: every rank has reported i or finished, and all uploads that were announced for it
+// are done. A rank that has never reported does not hold the others up for ever: once another is two checkpoints ahead,
+// commits go on without it.
+//
+// Cost per report is flat in the number of ranks; only the first checkpoint report of an index looks at all of them.
+class CommitBook {
+ public:
+  CommitBook() = default;
+  CommitBook(int num_ranks, std::int64_t first_report);
+
+  // The book of the next attempt: counts on from the newest checkpoint and still knows the last metrics.
+  CommitBook next_attempt(int num_ranks) const;
+
+  void report(int rank, std::int64_t index, const Metrics& metrics, const std::optional<std::string>& checkpoint);
+  void uploaded(int rank, std::int64_t index);
+  void finished(int rank);
+
+  // Whether report `index` was committed already: a shard for it comes too late.
+  bool committed(std::int64_t index) const { return index < resume_at_ && !pending_.contains(index); }
+
+  // What became ready since the last call, in order of the index.
+  std::vector<ReadyCheckpoint> take_ready();
+
+  std::int64_t next_report(int rank) const { return next_[static_cast<std::size_t>(rank)]; }
+  // The next report after the newest checkpoint that was taken: where a restarted gang goes on counting.
+  std::int64_t resume_at() const { return resume_at_; }
+  // Rank 0's last report.
+  const std::optional<Metrics>& last_metrics() const { return last_metrics_; }
+  // Indexes that wait, with the ranks that they wait for; for the message after a stall.
+  std::map<std::int64_t, std::vector<int>> waiting() const;
+
+  bool operator==(const CommitBook&) const = default;
+
+ private:
+  struct Pending {
+    std::string name;
+    int arrived = 0;  // ranks that reported it or have finished
+    int uploads = 0;  // announced and not done
+    int metrics_rank = 0;
+    Metrics metrics;
+    bool operator==(const Pending&) const = default;
+  };
+
+  bool counts_as_arrived(int rank, std::int64_t index) const;
+  void drop_silent_ranks();
+
+  std::vector<std::int64_t> next_;
+  std::vector<bool> finished_;
+  std::vector<bool> silent_;  // never reported, and given up on
+  std::vector<bool> reported_;
+  std::int64_t resume_at_ = 0;
+  std::map<std::int64_t, Pending> pending_;
+  std::optional<Metrics> last_metrics_;
+  std::int64_t last_metrics_index_ = -1;
+};
+
+}  // namespace trireme::control

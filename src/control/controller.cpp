@@ -1,0 +1,348 @@
+#include "control/controller.h"
+
+#include <asio/post.hpp>
+#include <filesystem>
+
+#include "base/hex.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "checkpoint/commit.h"
+#include "control/ranks.h"
+#include "storage/local_files.h"
+
+namespace trireme::control {
+namespace {
+
+// Reports are written at latest so long after they came; what matters more is written at once.
+constexpr auto kFlushDelay = std::chrono::milliseconds(50);
+constexpr auto kStallWarning = std::chrono::seconds(30);
+
+asio::steady_timer::duration to_duration(double seconds) {
+  return std::chrono::duration_cast<asio::steady_timer::duration>(base::Seconds(seconds));
+}
+
+}  // namespace
+
+std::string log_path(const std::string& run_path, int attempt, int rank) {
+  return fmt::format("{}/logs/attempt_{}/rank_{}.log", run_path, attempt, rank);
+}
+
+Controller::Controller(RunPlan plan, engine::Engine& engine, const base::Clock& clock, EventSink sink)
+    : plan_(std::move(plan)), engine_(engine), clock_(clock), sink_(std::move(sink)), checkpoint_(plan_.checkpoint) {
+  state_.commits = CommitBook(0, plan_.first_report);
+  state_.first_attempt = state_.attempt = plan_.first_attempt;
+  for (Timer timer : {Timer::kStart, Timer::kCause, Timer::kStop}) timers_.emplace(timer, io_);
+}
+
+Controller::~Controller() {
+  if (!thread_.joinable()) return;
+  stop("the run was abandoned", true);
+  thread_.join();
+}
+
+base::Result<void> Controller::start() {
+  TRIREME_ASSIGN(auto log, EventLog::open(plan_.path + "/events.jsonl"));
+  log_.emplace(std::move(log));
+  TRIREME_ASSIGN(server_, wire::Server::listen(io_, plan_.listen, plan_.secret, *this));
+  run_began_ = attempt_began_ = last_tick_ = clock_.now();
+  asio::post(io_, [this] {
+    Dict event{{"event", "run_started"}, {"name", plan_.name}, {"id", plan_.id}, {"path", plan_.path}};
+    for (auto& [key, value] : plan_.started) event[key] = value;
+    append(std::move(event));
+    tick();
+    handle(Begin{});
+  });
+  thread_ = std::jthread([this] { loop(); });
+  return {};
+}
+
+void Controller::stop(std::string why, bool hard) {
+  asio::post(io_, [this, why = std::move(why), hard] { handle(StopRequested{why, hard}); });
+}
+
+void Controller::warn(std::string message) {
+  asio::post(io_, [this, message = std::move(message)] { append({{"event", "warning"}, {"message", message}}); });
+}
+
+RunEnd Controller::wait() {
+  std::unique_lock lock(end_mutex_);
+  end_changed_.wait(lock, [&] { return finished_.load(); });
+  return end_;
+}
+
+// A border: what is thrown here is a mistake of ours, and the user's run must still end with an answer.
+void Controller::loop() {
+  try {
+    auto work = asio::make_work_guard(io_);
+    io_.run();
+  } catch (const std::exception& broken) {
+    if (gang_) engine_.release(*gang_);
+    std::lock_guard lock(end_mutex_);
+    end_.outcome = Outcome::kFailed;
+    end_.error = fmt::format("the controller broke: {}", broken.what());
+    base::log_error("{}", end_.error);
+    finished_ = true;
+    end_changed_.notify_all();
+  }
+}
+
+void Controller::handle(Event event) {
+  auto decision = decide(std::move(state_), std::move(event), plan_.rules);
+  state_ = std::move(decision.state);
+  for (auto& action : decision.actions) execute(std::move(action));
+}
+
+void Controller::execute(Action action) {
+  std::visit([this](auto& held) { run(held); }, action);
+}
+
+void Controller::run(const ReserveGang&) {
+  gang_ = engine_.reserve(plan_.gang, [this](engine::EngineEvent event) {
+    asio::post(io_, [this, event = std::move(event)]() mutable { engine_event(std::move(event)); });
+  });
+}
+
+void Controller::engine_event(engine::EngineEvent event) {
+  if (auto* reserved = std::get_if<engine::Reserved>(&event)) {
+    handle(GangReserved{std::move(reserved->slots)});
+  } else if (auto* failed = std::get_if<engine::ReserveFailed>(&event)) {
+    handle(ReservationFailed{failed->error.message()});
+  } else if (auto* waiting = std::get_if<engine::ReserveWaiting>(&event)) {
+    append({{"event", "warning"}, {"message", waiting->why}});
+  } else if (auto* started = std::get_if<engine::Started>(&event)) {
+    handle(ProcessStarted{started->bundle, started->pid, started->forked});
+  } else if (auto* refused = std::get_if<engine::StartFailed>(&event)) {
+    handle(ProcessStartFailed{refused->bundle, refused->error.message()});
+  } else if (auto* exited = std::get_if<engine::Exited>(&event)) {
+    handle(ProcessExited{exited->bundle, exited->status});
+  }
+}
+
+void Controller::run(const StartProcess& action) {
+  const auto rank = static_cast<std::size_t>(action.rank);
+  Dict ticket{{"address", server_->address().text()},
+              {"secret", base::to_hex(plan_.secret)},
+              {"run_id", plan_.id},
+              {"rank", action.rank},
+              {"attempt", state_.attempt}};
+  engine_.start(*gang_, action.rank,
+                plan_.make_process(action.rank, state_.attempt, state_.slots[rank], base::to_json(ticket),
+                                   log_path(plan_.path, state_.attempt, action.rank)));
+}
+
+void Controller::run(const SendStart& action) {
+  const auto& place = places_[static_cast<std::size_t>(action.rank)];
+  const auto& slot = state_.slots[static_cast<std::size_t>(action.rank)];
+  wire::Start start;
+  start.rank = action.rank;
+  start.world_size = static_cast<int>(state_.workers.size());
+  start.local_rank = place.local_rank;
+  start.local_world_size = place.local_world_size;
+  start.node_rank = place.node_rank;
+  start.num_nodes = place.num_nodes;
+  start.attempt = state_.attempt;
+  start.run_name = plan_.name;
+  start.run_id = plan_.id;
+  start.path = plan_.path;
+  start.trainer = plan_.trainer;
+  start.payload = plan_.payload;
+  start.checkpoint = checkpoint_;
+  start.gpus = slot.gpus;
+  start.resources = slot.resources;
+  start.nodes = nodes_;
+  start.next_report = state_.commits.next_report(action.rank);
+  start.metadata = plan_.metadata;
+  Peer& peer = peers_[static_cast<std::size_t>(action.rank)];
+  if (peer.channel) peer.channel->send(start);
+}
+
+void Controller::run(const SendGoodbye& action) {
+  Peer& peer = peers_[static_cast<std::size_t>(action.rank)];
+  if (peer.channel) peer.channel->send(wire::Goodbye{});
+}
+
+void Controller::run(const KillProcess& action) {
+  engine_.kill(*gang_, action.rank, base::Seconds(action.grace_s));
+}
+
+void Controller::run(const ReleaseGang&) {
+  if (gang_) engine_.release(*gang_);
+  gang_.reset();
+}
+
+void Controller::run(const ArmTimer& action) {
+  auto& timer = timers_.at(action.timer);
+  timer.expires_after(to_duration(action.seconds));
+  timer.async_wait([this, which = action.timer](const asio::error_code& cancelled) {
+    if (!cancelled) handle(TimerFired{which});
+  });
+}
+
+void Controller::run(const DisarmTimer& action) { timers_.at(action.timer).cancel(); }
+
+void Controller::run(Record& action) {
+  Dict event{{"event", action.event}};
+  for (auto& [key, value] : action.fields) event[key] = std::move(value);
+  if (action.event == "attempt_started") attempt_began_ = clock_.now();
+  if (action.event == "training_started") event["seconds"] = base::Seconds(clock_.now() - attempt_began_).count();
+  if (action.event == "run_finished") event["seconds"] = base::Seconds(clock_.now() - run_began_).count();
+  append(std::move(event));
+}
+
+void Controller::run(RecordFailure& action) {
+  Failure& failure = action.failure;
+  failure.log_tail = plan_.log_tail(log_path(plan_.path, state_.attempt, failure.rank));
+  // The state keeps what the result will show.
+  for (auto& kept : state_.failures) {
+    if (kept.rank == failure.rank) kept.log_tail = failure.log_tail;
+  }
+  List tail(failure.log_tail.begin(), failure.log_tail.end());
+  Dict event{{"event", "worker_failed"}, {"attempt", state_.attempt}, {"rank", failure.rank}, {"pid", failure.pid}};
+  event["host"] = failure.host;
+  event["cause"] = failure.cause;
+  event["error_type"] = failure.error_type;
+  event["message"] = failure.message;
+  event["traceback"] = failure.traceback;
+  event["log_tail"] = std::move(tail);
+  event["collateral"] = failure.collateral;
+  append(std::move(event));
+}
+
+void Controller::run(const Commit& action) {
+  const auto& ready = action.checkpoint;
+  auto committed = checkpoint::commit(plan_.path, ready.name, ready.index, ready.metrics);
+  if (!committed) {
+    handle(Uploaded{0, ready.index, committed.error().message()});
+    return;
+  }
+  checkpoint_ = committed->path;
+  Dict event{{"event", "checkpoint_committed"}, {"attempt", state_.attempt}, {"index", ready.index}};
+  event["name"] = ready.name;
+  event["metrics"] = ready.metrics;
+  append(std::move(event));
+  flush(true);
+}
+
+void Controller::run(const ResetAttempt&) {
+  for (auto& peer : peers_) {
+    if (peer.channel) peer.channel->close();
+  }
+  peers_.assign(state_.workers.size(), Peer{});
+  places_ = places_of(state_.slots);
+  nodes_.clear();
+  for (std::size_t rank = 0; rank < places_.size(); ++rank) {
+    if (places_[rank].local_rank == 0) nodes_.push_back(state_.slots[rank].host);
+  }
+  store_.clear();
+  meetings_.clear(static_cast<int>(state_.workers.size()));
+  const std::string logs = std::filesystem::path(log_path(plan_.path, state_.attempt, 0)).parent_path();
+  if (auto made = storage::make_folder(logs); !made) {
+    // Each rank's start will say so, with the name of its file.
+    base::log_warning("{}", made.error().message());
+  }
+  if (auto removed = checkpoint::remove_unfinished(plan_.path); !removed) {
+    append({{"event", "warning"}, {"message", removed.error().message()}});
+  }
+}
+
+void Controller::run(const Finish&) {
+  flush(true);
+  if (gang_) engine_.release(*gang_);
+  gang_.reset();
+  server_->close();
+  tick_timer_.cancel();
+  flush_timer_.cancel();
+  {
+    std::lock_guard lock(end_mutex_);
+    end_.outcome = state_.outcome;
+    end_.error = state_.error;
+    if (state_.outcome != Outcome::kFinished) end_.failures = state_.failures;
+    end_.return_value = state_.return_value;
+    end_.metrics = state_.commits.last_metrics();
+    end_.checkpoint = checkpoint_;
+    end_.seconds = base::Seconds(clock_.now() - run_began_).count();
+    end_.attempts = state_.attempt - state_.first_attempt + 1;
+    end_.reports = state_.reports;
+    finished_ = true;
+    end_changed_.notify_all();
+  }
+  io_.stop();
+}
+
+void Controller::append(Dict event) {
+  Dict timed{{"time", clock_.wall()}};
+  for (auto& [key, value] : event) timed[key] = std::move(value);
+  log_->append(timed);
+  sink_(timed);
+  if (timed["event"].as_string() == "report") {
+    flush_soon();
+  } else {
+    flush(false);
+  }
+}
+
+void Controller::flush_soon() {
+  if (flush_pending_) return;
+  flush_pending_ = true;
+  flush_timer_.expires_after(kFlushDelay);
+  flush_timer_.async_wait([this](const asio::error_code& cancelled) {
+    if (cancelled) return;
+    flush_pending_ = false;
+    flush(false);
+  });
+}
+
+void Controller::flush(bool to_disk) {
+  auto flushed = to_disk ? log_->sync() : log_->flush();
+  if (flushed || state_.phase == Phase::kFinished) return;
+  // Going on would lose what the run promises to keep. Not from here: this may be in the middle of a decision.
+  asio::post(io_, [this, why = flushed.error().message()] { handle(StopRequested{why, false}); });
+}
+
+void Controller::tick() {
+  tick_timer_.expires_after(to_duration(plan_.heartbeat_s));
+  tick_timer_.async_wait([this](const asio::error_code& cancelled) {
+    if (cancelled) return;
+    const auto now = clock_.now();
+    // When this thread itself was held up (a suspended machine, a debugger), silence is no evidence.
+    bool late = base::Seconds(now - last_tick_).count() > 2 * plan_.heartbeat_s + 0.2;
+    last_tick_ = now;
+    if (late) {
+      for (auto& peer : peers_) peer.heard = now;
+    } else {
+      check_heartbeats(now);
+    }
+    warn_of_stall(now);
+    tick();
+  });
+}
+
+void Controller::check_heartbeats(base::MonotonicTime now) {
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    Peer& peer = peers_[rank];
+    if (!peer.channel) continue;
+    double silent = base::Seconds(now - peer.heard).count();
+    if (silent < plan_.heartbeat_timeout_s) continue;
+    auto channel = std::exchange(peer.channel, nullptr);
+    channel->close();
+    handle(ConnectionLost{static_cast<int>(rank), fmt::format("no heartbeat for {:.1f} s", silent)});
+  }
+}
+
+void Controller::warn_of_stall(base::MonotonicTime now) {
+  const auto waiting = state_.commits.waiting();
+  if (state_.phase != Phase::kRunning || waiting.empty() || waiting.begin()->first != stalled_index_) {
+    stalled_index_ = waiting.empty() ? -1 : waiting.begin()->first;
+    stalled_since_ = now;
+    return;
+  }
+  if (now - stalled_since_ < kStallWarning) return;
+  stalled_since_ = now;
+  const auto& ranks = waiting.begin()->second;
+  append({{"event", "warning"},
+          {"message", fmt::format("{} waits for rank {}", checkpoint::default_name(stalled_index_),
+                                  ranks.empty() ? "uploads" : base::rank_list(ranks))}});
+}
+
+}  // namespace trireme::control

@@ -1,0 +1,191 @@
+#pragma once
+
+#include <asio/executor_work_guard.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "control/decide.h"
+#include "control/event_log.h"
+#include "control/key_value_store.h"
+#include "control/meeting.h"
+#include "control/ranks.h"
+#include "engine/engine.h"
+#include "wire/server.h"
+
+namespace trireme::control {
+
+// What the controller is told once, before it starts.
+struct RunPlan {
+  std::string name;
+  std::string id;
+  std::string path;  // the run's folder; exists
+  std::string trainer;
+  std::string secret;
+  wire::Address listen;
+  engine::GangRequest gang;
+  Rules rules;
+  Bytes payload;
+  std::optional<std::string> checkpoint;  // to start from
+  std::int64_t first_report = 0;
+  int first_attempt = 0;
+  Dict metadata;
+  Dict started;  // further fields of the run_started event
+
+  double heartbeat_s = 0.4;
+  double heartbeat_timeout_s = 1.8;
+  double lease_s = 30.0;
+
+  // How a worker's process is made; `ticket` is all that it needs to join.
+  std::function<engine::ProcessSpec(int rank, int attempt, const engine::Slot& slot, std::string ticket,
+                                    std::string log_path)>
+      make_process;
+  // The last lines of a worker's log, for the error.
+  std::function<std::vector<std::string>(const std::string& path)> log_tail;
+};
+
+struct RunEnd {
+  Outcome outcome = Outcome::kNone;
+  std::string error;
+  std::vector<Failure> failures;
+  std::optional<Bytes> return_value;
+  std::optional<Metrics> metrics;
+  std::optional<std::string> checkpoint;
+  double seconds = 0;
+  int attempts = 0;
+  std::int64_t reports = 0;
+};
+
+std::string log_path(const std::string& run_path, int attempt, int rank);
+
+// The loop around decide(): turns messages, engine events and timers into events, does what is decided, writes the event
+// log. Everything happens on its one thread; the public calls are safe from any other.
+class Controller final : private wire::ServerHandler {
+ public:
+  // Called on the controller's thread with every event as it is recorded; must not block.
+  using EventSink = std::function<void(const Dict& event)>;
+
+  Controller(RunPlan plan, engine::Engine& engine, const base::Clock& clock, EventSink sink);
+  // Ends the run at once where it still goes on.
+  ~Controller();
+
+  // Opens the event log and the socket; after that the run goes on by itself.
+  base::Result<void> start();
+  void stop(std::string why, bool hard);
+  // Records a warning.
+  void warn(std::string message);
+
+  bool finished() const { return finished_; }
+  // Returns when the run is over.
+  RunEnd wait();
+  const wire::Address& address() const { return server_->address(); }
+  std::uint64_t strangers() const { return server_->strangers(); }
+
+ private:
+  struct Peer {
+    std::shared_ptr<wire::Channel> channel;
+    base::MonotonicTime heard;
+    std::int64_t reports = 0;  // recorded
+    std::int64_t acked = 0;
+  };
+
+  void loop();
+  void handle(Event event);
+  void execute(Action action);
+
+  void run(const ReserveGang&);
+  void run(const StartProcess&);
+  void run(const SendStart&);
+  void run(const SendGoodbye&);
+  void run(const KillProcess&);
+  void run(const ReleaseGang&);
+  void run(const ArmTimer&);
+  void run(const DisarmTimer&);
+  void run(Record&);
+  void run(RecordFailure&);
+  void run(const Commit&);
+  void run(const ResetAttempt&);
+  void run(const Finish&);
+
+  void engine_event(engine::EngineEvent event);
+  void append(Dict event);
+  void flush_soon();
+  void flush(bool to_disk);
+  void tick();
+  void check_heartbeats(base::MonotonicTime now);
+  void warn_of_stall(base::MonotonicTime now);
+  void acknowledge(Peer& peer);
+
+  base::Result<wire::Welcome> admit(const wire::Hello& hello) override;
+  void opened(const std::shared_ptr<wire::Channel>& channel) override;
+  void received(const std::shared_ptr<wire::Channel>& channel, wire::Message message) override;
+  void closed(const std::shared_ptr<wire::Channel>& channel, const base::Error& why) override;
+
+  bool current(const wire::Channel& channel) const;
+  Peer& peer_of(const wire::Channel& channel);
+  // What a worker may send, one overload a kind.
+  void take(wire::Channel& channel, wire::Heartbeat& message);
+  void take(wire::Channel& channel, wire::Entered& message);
+  void take(wire::Channel& channel, wire::Report& message);
+  void take(wire::Channel& channel, wire::UploadDone& message);
+  void take(wire::Channel& channel, wire::Done& message);
+  void take(wire::Channel& channel, wire::Failed& message);
+  void take(wire::Channel& channel, wire::StoreSet& message);
+  void take(wire::Channel& channel, wire::StoreGet& message);
+  void take(wire::Channel& channel, wire::StoreAdd& message);
+  void take(wire::Channel& channel, wire::StoreWait& message);
+  void take(wire::Channel& channel, wire::StoreDelete& message);
+  void take(wire::Channel& channel, wire::StoreCompareSet& message);
+  void take(wire::Channel& channel, wire::StoreCount& message);
+  void take(wire::Channel& channel, wire::Barrier& message);
+  void take(wire::Channel& channel, wire::Broadcast& message);
+  // Everything else is not a worker's to send.
+  template <typename T>
+  void take(wire::Channel& channel, T& message);
+
+  RunPlan plan_;
+  engine::Engine& engine_;
+  const base::Clock& clock_;
+  EventSink sink_;
+
+  asio::io_context io_{1};
+  std::optional<EventLog> log_;
+  std::unique_ptr<wire::Server> server_;
+  std::map<Timer, asio::steady_timer> timers_;
+  asio::steady_timer tick_timer_{io_};
+  asio::steady_timer flush_timer_{io_};
+  bool flush_pending_ = false;
+
+  RunState state_;
+  std::optional<engine::GangId> gang_;
+  std::vector<Peer> peers_;
+  std::vector<Place> places_;
+  std::vector<std::string> nodes_;  // hosts by node rank
+  KeyValueStore store_;
+  Meetings meetings_;
+  std::optional<std::string> checkpoint_;
+  base::MonotonicTime run_began_;
+  base::MonotonicTime attempt_began_;
+  base::MonotonicTime last_tick_;
+  std::int64_t stalled_index_ = -1;
+  base::MonotonicTime stalled_since_;
+
+  std::atomic<bool> finished_ = false;
+  std::mutex end_mutex_;
+  std::condition_variable end_changed_;
+  RunEnd end_;
+
+  std::jthread thread_;  // last: stops first
+};
+
+}  // namespace trireme::control

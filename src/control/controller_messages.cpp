@@ -1,0 +1,189 @@
+// What workers and the command line send to the controller.
+
+#include "base/log.h"
+#include "base/text.h"
+#include "checkpoint/commit.h"
+#include "control/controller.h"
+
+namespace trireme::control {
+namespace {
+
+// One answer for many reports: an acknowledgement only frees room in the worker's window.
+constexpr std::int64_t kAckEvery = 256;
+
+wire::Reply reply(std::int64_t id, Value value) {
+  wire::Reply made;
+  made.id = id;
+  made.value = std::move(value);
+  return made;
+}
+
+wire::Reply refusal(std::int64_t id, std::string why) {
+  wire::Reply made;
+  made.id = id;
+  made.failure = std::move(why);
+  return made;
+}
+
+}  // namespace
+
+base::Result<wire::Welcome> Controller::admit(const wire::Hello& hello) {
+  if (hello.run_id != plan_.id) return base::error("it belongs to another run");
+  if (hello.role == "worker") {
+    if (hello.attempt != state_.attempt) return base::error("its attempt {} is over", hello.attempt);
+    if (hello.rank < 0 || hello.rank >= static_cast<int>(peers_.size())) return base::error("no rank {}", hello.rank);
+    if (peers_[static_cast<std::size_t>(hello.rank)].channel) return base::error("rank {} is here", hello.rank);
+  } else if (hello.role != "client") {
+    return base::error("unknown role '{}'", hello.role);
+  }
+  wire::Welcome welcome;
+  welcome.heartbeat_s = plan_.heartbeat_s;
+  welcome.lease_s = plan_.lease_s;
+  return welcome;
+}
+
+bool Controller::current(const wire::Channel& channel) const {
+  const auto& peer = channel.peer();
+  return peer.role == "worker" && peer.attempt == state_.attempt &&
+         peers_[static_cast<std::size_t>(peer.rank)].channel.get() == &channel;
+}
+
+Controller::Peer& Controller::peer_of(const wire::Channel& channel) {
+  return peers_[static_cast<std::size_t>(channel.peer().rank)];
+}
+
+void Controller::opened(const std::shared_ptr<wire::Channel>& channel) {
+  const auto& peer = channel->peer();
+  if (peer.role != "worker") return;
+  peers_[static_cast<std::size_t>(peer.rank)] = Peer{channel, clock_.now(), 0, 0};
+  handle(Connected{peer.rank, peer.pid, peer.host});
+}
+
+void Controller::closed(const std::shared_ptr<wire::Channel>& channel, const base::Error& why) {
+  if (!current(*channel)) return;
+  const int rank = channel->peer().rank;
+  peers_[static_cast<std::size_t>(rank)].channel.reset();
+  store_.forget(rank);
+  handle(ConnectionLost{rank, why.message()});
+}
+
+void Controller::received(const std::shared_ptr<wire::Channel>& channel, wire::Message message) {
+  if (channel->peer().role == "client") {
+    if (auto* stop = std::get_if<wire::StopRun>(&message)) {
+      channel->send(reply(stop->id, true));
+      handle(StopRequested{stop->why, stop->hard});
+    } else {
+      channel->close();
+    }
+    return;
+  }
+  if (!current(*channel)) return;
+  peer_of(*channel).heard = clock_.now();
+  std::visit([&](auto& held) { take(*channel, held); }, message);
+}
+
+template <typename T>
+void Controller::take(wire::Channel& channel, T&) {
+  base::log_warning("rank {} sent what a worker does not send; its connection is closed", channel.peer().rank);
+  channel.close();
+}
+
+void Controller::acknowledge(Peer& peer) {
+  if (peer.acked == peer.reports || !peer.channel) return;
+  peer.acked = peer.reports;
+  wire::Ack ack;
+  ack.through = peer.acked;
+  peer.channel->send(ack);
+}
+
+void Controller::take(wire::Channel& channel, wire::Heartbeat& message) {
+  acknowledge(peer_of(channel));
+  channel.send(message);
+}
+
+void Controller::take(wire::Channel& channel, wire::Entered&) { handle(FunctionEntered{channel.peer().rank}); }
+
+void Controller::take(wire::Channel& channel, wire::Report& message) {
+  const int rank = channel.peer().rank;
+  bool expected = message.index == state_.commits.next_report(rank);
+  bool named = !message.checkpoint || checkpoint::check_name(*message.checkpoint).ok();
+  if (!expected || !named) {
+    base::log_warning("rank {} sent a report that cannot be; its connection is closed", rank);
+    channel.close();
+    return;
+  }
+  Peer& peer = peer_of(channel);
+  peer.reports = message.index + 1;
+  if (peer.reports - peer.acked >= kAckEvery) acknowledge(peer);
+  handle(Reported{rank, message.index, std::move(message.metrics), std::move(message.checkpoint)});
+}
+
+void Controller::take(wire::Channel& channel, wire::UploadDone& message) {
+  handle(Uploaded{channel.peer().rank, message.index, std::move(message.failure)});
+}
+
+void Controller::take(wire::Channel& channel, wire::Done& message) {
+  meetings_.finished(channel.peer().rank);
+  handle(FunctionReturned{channel.peer().rank, std::move(message.value)});
+}
+
+void Controller::take(wire::Channel& channel, wire::Failed& message) {
+  handle(FunctionFailed{channel.peer().rank, std::move(message.error_type), std::move(message.message),
+                        std::move(message.traceback), std::move(message.exception)});
+}
+
+void Controller::take(wire::Channel& channel, wire::StoreSet& message) {
+  store_.set(message.key, std::move(message.value.data));
+  channel.send(reply(message.id, true));
+}
+
+// Answers that come later hold the channel weakly: a rank that has left needs none.
+void Controller::take(wire::Channel& channel, wire::StoreGet& message) {
+  store_.get(channel.peer().rank, message.key,
+             [to = channel.weak_from_this(), id = message.id](const std::string& value) {
+               if (auto open = to.lock()) open->send(reply(id, Bytes{value}));
+             });
+}
+
+void Controller::take(wire::Channel& channel, wire::StoreWait& message) {
+  store_.wait(channel.peer().rank, message.keys, [to = channel.weak_from_this(), id = message.id](const std::string&) {
+    if (auto open = to.lock()) open->send(reply(id, true));
+  });
+}
+
+void Controller::take(wire::Channel& channel, wire::StoreAdd& message) {
+  auto sum = store_.add(message.key, message.amount);
+  channel.send(sum ? reply(message.id, *sum) : refusal(message.id, sum.error().message()));
+}
+
+void Controller::take(wire::Channel& channel, wire::StoreDelete& message) {
+  channel.send(reply(message.id, store_.erase(message.key)));
+}
+
+void Controller::take(wire::Channel& channel, wire::StoreCompareSet& message) {
+  auto held = store_.compare_set(message.key, message.expected.data, std::move(message.desired.data));
+  channel.send(reply(message.id, Bytes{std::move(held)}));
+}
+
+void Controller::take(wire::Channel& channel, wire::StoreCount& message) {
+  channel.send(reply(message.id, store_.size()));
+}
+
+void Controller::take(wire::Channel& channel, wire::Barrier& message) {
+  meetings_.come(channel.peer().rank, message.sequence, "barrier", "",
+                 [to = channel.weak_from_this(), id = message.id](const base::Result<std::string>& met) {
+                   auto open = to.lock();
+                   if (open) open->send(met ? reply(id, true) : refusal(id, met.error().message()));
+                 });
+}
+
+void Controller::take(wire::Channel& channel, wire::Broadcast& message) {
+  std::string data = message.data ? std::move(message.data->data) : "";
+  meetings_.come(channel.peer().rank, message.sequence, "broadcast", std::move(data),
+                 [to = channel.weak_from_this(), id = message.id](const base::Result<std::string>& met) {
+                   auto open = to.lock();
+                   if (open) open->send(met ? reply(id, Bytes{*met}) : refusal(id, met.error().message()));
+                 });
+}
+
+}  // namespace trireme::control

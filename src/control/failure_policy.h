@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "control/state.h"
+
+// Which failure came first, and what it means for the run. Pure.
+
+namespace trireme::control {
+
+// An error that a rank gets because another one is gone: "Connection closed by peer" and its kin.
+bool looks_like_peer_loss(const Failure& failure);
+
+// Position of the failure that explains the others: a process that died or an error of its own before one that only says
+// that a peer is gone; among equals the earliest. The list must not be empty.
+std::size_t root_cause(const std::vector<Failure>& failures);
+
+// Marks all but the root as collateral where they only follow from it, and puts the root first.
+std::vector<Failure> in_order_of_blame(std::vector<Failure> failures);
+
+// "rank 1 (pid 4711, host a) failed: ValueError: boom".
+std::string headline(const Failure& failure);
+
+// Whether one more failure is within a budget of `limit` (-1: without end) of which `used` are gone.
+bool within_budget(std::int64_t used, std::int64_t limit);
+
+}  // namespace trireme::control

@@ -1,0 +1,74 @@
+#include "control/key_value_store.h"
+
+#include <charconv>
+#include <utility>
+
+namespace trireme::control {
+
+void KeyValueStore::set(const std::string& key, std::string value) {
+  values_[key] = std::move(value);
+  // An answer may come back into the store, so waiters leave the list before they are answered.
+  std::list<Waiter> served;
+  for (auto it = waiters_.begin(); it != waiters_.end();) {
+    auto next = std::next(it);
+    it->missing.erase(key);
+    if (it->missing.empty()) served.splice(served.end(), waiters_, it);
+    it = next;
+  }
+  for (auto& waiter : served) waiter.answer(values_[waiter.first]);
+}
+
+void KeyValueStore::get(int owner, const std::string& key, Answer answer) { wait(owner, {key}, std::move(answer)); }
+
+void KeyValueStore::wait(int owner, const std::vector<std::string>& keys, Answer answer) {
+  std::set<std::string> missing;
+  for (const auto& key : keys) {
+    if (!values_.contains(key)) missing.insert(key);
+  }
+  std::string first = keys.empty() ? "" : keys.front();
+  if (missing.empty()) {
+    answer(keys.empty() ? "" : values_[first]);
+  } else {
+    waiters_.push_back({owner, std::move(missing), std::move(first), std::move(answer)});
+  }
+}
+
+base::Result<std::int64_t> KeyValueStore::add(const std::string& key, std::int64_t amount) {
+  std::int64_t number = 0;
+  if (auto it = values_.find(key); it != values_.end()) {
+    const std::string& text = it->second;
+    auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (failure != std::errc() || end != text.data() + text.size()) {
+      return base::error("store key '{}' holds no number to add to", key);
+    }
+  }
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(number, amount, &sum)) return base::error("store key '{}' would overflow", key);
+  set(key, std::to_string(sum));
+  return sum;
+}
+
+bool KeyValueStore::erase(const std::string& key) { return values_.erase(key) > 0; }
+
+std::string KeyValueStore::compare_set(const std::string& key, const std::string& expected, std::string desired) {
+  auto it = values_.find(key);
+  if (it == values_.end()) {
+    if (!expected.empty()) return expected;
+    set(key, desired);
+    return desired;
+  }
+  if (it->second != expected) return it->second;
+  set(key, desired);
+  return desired;
+}
+
+void KeyValueStore::forget(int owner) {
+  waiters_.remove_if([&](const Waiter& waiter) { return waiter.owner == owner; });
+}
+
+void KeyValueStore::clear() {
+  values_.clear();
+  waiters_.clear();
+}
+
+}  // namespace trireme::control

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace trireme::control {
+
+// Barriers and broadcasts: the ranks meet, once per sequence number, and leave together with what rank 0 brought.
+// A rank that has finished will never come: those who wait for it get an error instead of waiting for ever.
+class Meetings {
+ public:
+  // `data` is what rank 0 brought; empty for a barrier.
+  using Answer = std::function<void(const base::Result<std::string>& data)>;
+
+  explicit Meetings(int num_ranks = 0) : num_ranks_(num_ranks) {}
+
+  // `kind` is "barrier" or "broadcast": ranks that meet in different ones are told so.
+  void come(int rank, std::int64_t sequence, const std::string& kind, std::string data, Answer answer);
+  void finished(int rank);
+  void clear(int num_ranks);
+
+ private:
+  struct Meeting {
+    std::string kind;
+    std::string data;
+    std::map<int, Answer> waiting;
+  };
+
+  void fail(std::int64_t sequence, const std::string& why);
+
+  int num_ranks_;
+  std::map<std::int64_t, Meeting> meetings_;
+  std::set<int> finished_;
+};
+
+}  // namespace trireme::control

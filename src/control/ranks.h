@@ -1,0 +1,21 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace trireme::control {
+
+// Where a rank stands among the workers of its node and its node among the nodes.
+struct Place {
+  int local_rank = 0;
+  int local_world_size = 1;
+  int node_rank = 0;
+  int num_nodes = 1;
+  bool operator==(const Place&) const = default;
+};
+
+// Rank r runs in slot r. Nodes are numbered in order of first appearance.
+std::vector<Place> places_of(const std::vector<engine::Slot>& slots);
+
+}  // namespace trireme::control

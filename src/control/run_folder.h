@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "trireme/value.h"
+
+// The reading side of a run folder: run.json (what was asked for) and events.jsonl (what happened). Whoever died while
+// writing leaves at most half a line, which is passed over.
+
+namespace trireme::control {
+
+// $TRIREME_RESULTS or ~/trireme_results: where run folders lie unless RunConfig.storage_path says otherwise.
+std::filesystem::path results_dir();
+
+struct RunRecord {
+  std::string path;
+  Dict run;                  // run.json
+  std::vector<Dict> events;  // in the order in which they happened
+  bool torn = false;         // some line of the event log could not be read
+};
+
+struct RunSummary {
+  std::string name;
+  std::string id;
+  std::string path;
+  std::string state;  // "running", "finished", "failed", "stopped", or "lost": the driver died before it could say
+  std::int64_t num_workers = 0;
+  std::int64_t attempts = 0;
+  std::int64_t reports = 0;
+  std::int64_t checkpoints = 0;
+  double started = 0.0;  // seconds since 1970; of the last start when the run was resumed
+  double seconds = 0.0;  // from there to its end, or to `now`
+  Dict last_metrics;     // of rank 0
+  std::optional<std::string> error;
+};
+
+bool is_run_folder(const std::filesystem::path& path);
+
+base::Result<Dict> read_run_file(const std::filesystem::path& path);
+base::Result<RunRecord> read_run(const std::filesystem::path& path);
+
+// `active`: whether the driver lives, see is_active(RunEntry). `now`: seconds since 1970.
+RunSummary summary(const RunRecord& record, bool active, double now);
+
+// The logs of a run: {attempt, rank, file}, ordered by attempt and rank.
+struct LogFile {
+  int attempt;
+  int rank;
+  std::string path;
+};
+std::vector<LogFile> log_files(const std::filesystem::path& run_path);
+
+}  // namespace trireme::control

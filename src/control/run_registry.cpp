@@ -1,0 +1,226 @@
+#include "control/run_registry.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "control/event_fields.h"
+#include "control/run_folder.h"
+
+namespace trireme::control {
+namespace {
+
+namespace fs = std::filesystem;
+using base::error;
+using base::Result;
+
+std::optional<std::string> environment(const char* name) {
+  const char* value = std::getenv(name);
+  if (!value || !*value) return std::nullopt;
+  return value;
+}
+
+Result<void> write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return base::system_error("write", errno);
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+// The new file takes the place of the old one in one step, and nobody else can read it at any moment.
+Result<void> write_private(const fs::path& path, std::string_view text) {
+  fs::path draft = path;
+  draft += ".new-" + std::to_string(::getpid());
+  ::unlink(draft.c_str());
+  base::Fd fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!fd.valid()) return base::system_error(draft.string(), errno);
+  auto written = write_all(fd.get(), text);
+  if (written && ::rename(draft.c_str(), path.c_str()) != 0) written = base::system_error(path.string(), errno);
+  if (!written) ::unlink(draft.c_str());
+  return written;
+}
+
+std::optional<RunEntry> read_entry(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  auto parsed = base::parse_json_dict(text);
+  if (!parsed) return std::nullopt;
+  // Fields that a newer version has added are none of our business.
+  Dict known;
+  for (const auto& name : base::field_names<RunEntry>()) {
+    if (const Value* value = parsed->find(name)) known[name] = *value;
+  }
+  auto entry = base::from_dict<RunEntry>(known, "run entry");
+  if (!entry || entry->id.empty()) return std::nullopt;
+  return std::move(entry).value();
+}
+
+bool same_folder(const std::string& a, const std::string& b) {
+  std::error_code failed;
+  return a == b || fs::equivalent(a, b, failed);
+}
+
+std::string listing(const std::vector<RunEntry>& entries) {
+  std::string text;
+  for (const auto& entry : entries)
+    text += fmt::format("\n  {}  {}  {}", entry.id.substr(0, 12), entry.name, entry.path);
+  return text;
+}
+
+// A resumed run has several entries with one folder: they are one run, and the newest speaks for it.
+std::vector<RunEntry> newest_per_folder(const std::vector<RunEntry>& newest_first) {
+  std::vector<RunEntry> kept;
+  for (const auto& entry : newest_first) {
+    bool seen = std::any_of(kept.begin(), kept.end(), [&](const RunEntry& other) { return other.path == entry.path; });
+    if (!seen) kept.push_back(entry);
+  }
+  return kept;
+}
+
+Result<RunEntry> only_one(const std::string& what, std::vector<RunEntry> matches) {
+  if (matches.size() == 1) return matches.front();
+  std::vector<RunEntry> active;
+  std::copy_if(matches.begin(), matches.end(), std::back_inserter(active), is_active);
+  if (active.size() == 1) return active.front();
+  return error("'{}' may be any of {} runs; name one by its id or its folder:{}", what, matches.size(),
+               listing(matches));
+}
+
+RunEntry entry_of_folder(const fs::path& folder) {
+  RunEntry entry;
+  entry.path = folder.string();
+  entry.name = folder.filename().string();
+  if (auto run = read_run_file(folder)) {
+    entry.id = text_of(*run, "id");
+    entry.name = text_of(*run, "name", entry.name);
+    entry.started = number_of(*run, "created");
+  }
+  return entry;
+}
+
+template <typename Predicate>
+std::vector<RunEntry> matching(const std::vector<RunEntry>& runs, Predicate predicate) {
+  std::vector<RunEntry> found;
+  std::copy_if(runs.begin(), runs.end(), std::back_inserter(found), predicate);
+  return found;
+}
+
+}  // namespace
+
+fs::path state_dir() {
+  if (auto dir = environment("TRIREME_STATE_DIR")) return *dir;
+  if (auto dir = environment("XDG_STATE_HOME")) return fs::path(*dir) / "trireme";
+  return fs::path(environment("HOME").value_or("/tmp")) / ".local" / "state" / "trireme";
+}
+
+std::optional<std::int64_t> process_start(std::int64_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  if (pid <= 0 || !std::getline(file, text)) return std::nullopt;
+  // The second field is the program's name in parentheses and may itself hold spaces and parentheses.
+  std::size_t end_of_name = text.rfind(')');
+  if (end_of_name == std::string::npos) return std::nullopt;
+  auto fields = base::split(base::trim(std::string_view(text).substr(end_of_name + 1)), ' ');
+  constexpr std::size_t kStartTime = 22 - 3;  // the first field after the name is number 3
+  if (fields.size() <= kStartTime || fields[0] == "Z" || fields[0] == "X") return std::nullopt;
+  return std::atoll(fields[kStartTime].c_str());
+}
+
+bool is_active(const RunEntry& entry) {
+  return entry.address.has_value() && process_start(entry.pid) == entry.pid_start;
+}
+
+Result<void> RunRegistry::register_run(const RunEntry& entry) const {
+  if (entry.id.empty() || entry.id.find('/') != std::string::npos)
+    return error("'{}' cannot be the id of a run", entry.id);
+  std::error_code failed;
+  fs::create_directories(folder_, failed);
+  if (failed) {
+    return error("could not create {}: {}; set TRIREME_STATE_DIR to a folder that can be written", folder_.string(),
+                 failed.message());
+  }
+  ::chmod(folder_.c_str(), 0700);
+  TRIREME_TRY(write_private(file_of(entry.id), base::to_pretty_json(base::to_dict(entry)) + "\n"),
+              "could not note the run in {}; set TRIREME_STATE_DIR to a folder that can be written", folder_.string());
+  forget_oldest();
+  return {};
+}
+
+Result<void> RunRegistry::finish_run(const std::string& id) const {
+  auto entry = read_entry(file_of(id));
+  if (!entry) return error("no run {} in {}", id, folder_.string());
+  entry->address.reset();
+  entry->secret.reset();
+  Dict dict = base::to_dict(*entry);
+  dict.erase("address");
+  dict.erase("secret");
+  TRIREME_TRY(write_private(file_of(id), base::to_pretty_json(dict) + "\n"), "could not note the end of run {}", id);
+  return {};
+}
+
+std::optional<RunEntry> RunRegistry::entry(const std::string& id) const { return read_entry(file_of(id)); }
+
+std::vector<RunEntry> RunRegistry::list_runs() const {
+  std::vector<RunEntry> runs;
+  std::error_code failed;
+  for (const auto& file : fs::directory_iterator(folder_, failed)) {
+    if (file.path().extension() != ".json") continue;
+    if (auto entry = read_entry(file.path())) runs.push_back(*std::move(entry));
+  }
+  std::sort(runs.begin(), runs.end(), [](const RunEntry& a, const RunEntry& b) {
+    return a.started != b.started ? a.started > b.started : a.id < b.id;
+  });
+  return runs;
+}
+
+Result<RunEntry> RunRegistry::find_run(const std::string& what) const {
+  if (what.empty()) return error("no run was named; `trireme runs` lists them");
+  const auto runs = list_runs();
+  auto by_id = matching(runs, [&](const RunEntry& run) { return run.id == what; });
+  if (!by_id.empty()) return by_id.front();
+  auto by_name = newest_per_folder(matching(runs, [&](const RunEntry& run) { return run.name == what; }));
+  if (!by_name.empty()) return only_one(what, by_name);
+
+  for (const fs::path& folder : {fs::path(what), results_dir() / what}) {
+    std::error_code failed;
+    if (!is_run_folder(folder)) continue;
+    fs::path whole = fs::canonical(folder, failed);
+    auto by_path = matching(runs, [&](const RunEntry& run) { return same_folder(run.path, whole.string()); });
+    return by_path.empty() ? entry_of_folder(whole) : by_path.front();
+  }
+
+  auto by_prefix = matching(runs, [&](const RunEntry& run) { return run.id.starts_with(what); });
+  if (!by_prefix.empty()) return only_one(what, by_prefix);
+
+  std::vector<std::string> names;
+  for (const auto& run : runs) names.push_back(run.name);
+  return error("there is no run '{}', by name, id or folder{}; `trireme runs --all` lists what there is", what,
+               base::did_you_mean(what, names));
+}
+
+void RunRegistry::forget_oldest() const {
+  std::error_code failed;
+  auto files = std::distance(fs::directory_iterator(folder_, failed), fs::directory_iterator());
+  if (static_cast<std::size_t>(files) <= kMaxRemembered) return;
+  auto runs = list_runs();
+  // A tenth at once, so that not every run start pays for the reading.
+  for (std::size_t i = kMaxRemembered - kMaxRemembered / 10; i < runs.size(); ++i) {
+    if (!is_active(runs[i])) fs::remove(file_of(runs[i].id), failed);
+  }
+}
+
+}  // namespace trireme::control

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <future>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "engine/machine.h"
+#include "engine/supervisor.h"
+
+// The gangs of the local engine, as seen by its thread: who waits for room, who has it, what runs in it.
+
+namespace trireme::engine {
+
+namespace command {
+struct Reserve {
+  GangId gang;
+  GangRequest request;
+  EventHandler handler;
+};
+struct Release {
+  GangId gang;
+  std::promise<void> done;
+};
+struct Start {
+  GangId gang;
+  int bundle;
+  ProcessSpec spec;
+};
+struct Kill {
+  GangId gang;
+  int bundle;
+  base::Seconds grace;
+};
+struct WarmUp {
+  std::map<std::string, std::string> env;
+  std::vector<std::string> preload;
+};
+}  // namespace command
+
+using Command = std::variant<command::Reserve, command::Release, command::Start, command::Kill, command::WarmUp>;
+
+class GangTable {
+ public:
+  GangTable(const Machine& machine, std::vector<std::string> zygote_argv, const base::Clock& clock);
+
+  void handle(Command command);
+  // Waits until something happens or `wake_fd` is readable, and handles it.
+  void turn(int wake_fd);
+  // Ends everything, silently; returns when it is gone.
+  void shut_down();
+
+ private:
+  struct Gang {
+    GangRequest request;
+    EventHandler handler;
+    bool waiting = true;
+    bool said_waiting = false;
+    base::MonotonicTime deadline;
+    base::MonotonicTime next_try;
+    std::optional<Reservation> reservation;
+    std::size_t size = 0;                       // slots, once reserved
+    std::optional<std::promise<void>> leaving;  // set by a release that still waits for processes
+  };
+
+  void run(command::Reserve command);
+  void run(command::Release command);
+  void run(command::Start command);
+  void run(command::Kill command);
+  void run(command::WarmUp command);
+
+  void try_reserve(GangId id, Gang& gang);
+  void on_busy(GangId id, Gang& gang, const std::string& why);
+  void retry_waiting();
+  void drop_released();
+  void tell(GangId gang, EngineEvent event);
+  std::optional<base::MonotonicTime> next_try() const;
+
+  const Machine& machine_;
+  const base::Clock& clock_;
+  std::map<GangId, Gang> gangs_;
+  Supervisor supervisor_;
+};
+
+}  // namespace trireme::engine

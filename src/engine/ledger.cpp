@@ -1,0 +1,151 @@
+#include "engine/ledger.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "base/json.h"
+#include "base/log.h"
+
+namespace trireme::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Result;
+
+// Decisions take well under a millisecond; who is locked out for this long waits for a process that hangs.
+constexpr std::chrono::seconds kLockPatience{5};
+
+bool try_lock(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB) == 0; }
+
+std::optional<Holding> read_holding(const fs::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  const auto dict = base::parse_json_dict(text.str());
+  if (!dict) return {};
+  auto holding = base::from_dict<Holding>(*dict, "the reservation");
+  if (!holding) return {};
+  return std::move(holding).value();
+}
+
+base::Error not_writable(const fs::path& folder, std::string reason) {
+  return base::Error(std::move(reason))
+      .wrap(fmt::format(
+          "reservations of declared capacity cannot be kept in {} (set TRIREME_STATE_DIR to a folder that can "
+          "be written)",
+          folder.string()));
+}
+
+}  // namespace
+
+Reservation::Reservation(base::Fd locked, fs::path path)
+    : locked_(std::move(locked)), path_(std::move(path)), owner_(::getpid()) {}
+
+Reservation& Reservation::operator=(Reservation&& other) noexcept {
+  if (this != &other) {
+    give_back();
+    locked_ = std::move(other.locked_);
+    path_ = std::move(other.path_);
+    owner_ = other.owner_;
+  }
+  return *this;
+}
+
+void Reservation::give_back() {
+  // A forked copy of the driver must not give back what the driver holds.
+  if (!locked_.valid() || owner_ != ::getpid()) return;
+  ::unlink(path_.c_str());
+  // Closing is not enough: such a copy may still hold the same open file.
+  ::flock(locked_.get(), LOCK_UN);
+  locked_.reset();
+}
+
+Result<void> Ledger::make_folder() const {
+  std::error_code failure;
+  fs::create_directories(folder_, failure);
+  if (failure) return not_writable(folder_, failure.message());
+  return {};
+}
+
+Result<base::Fd> Ledger::lock() const {
+  const fs::path path = folder_ / "lock";
+  base::Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd.valid()) return not_writable(folder_, base::system_error("open lock", errno).message());
+  const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
+  while (!try_lock(fd.get())) {
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      return not_writable(folder_, base::system_error("flock", errno).message());
+    }
+    if (std::chrono::steady_clock::now() > deadline) {
+      return base::error("another process has locked {} for {} s; see `fuser {}` for which one", path.string(),
+                         kLockPatience.count(), path.string());
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return fd;
+}
+
+std::vector<Holding> Ledger::read_all() const {
+  std::vector<Holding> holdings;
+  std::error_code failure;
+  for (fs::directory_iterator entry(folder_, failure), end; !failure && entry != end; entry.increment(failure)) {
+    const fs::path path = entry->path();
+    if (path.extension() != ".json") continue;
+    base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.valid()) continue;
+    if (try_lock(fd.get())) {
+      // Nobody holds it any more: its driver is gone.
+      ::unlink(path.c_str());
+    } else if (auto holding = read_holding(path)) {
+      holdings.push_back(*std::move(holding));
+    } else {
+      base::log_warning("{} is not a reservation that this version can read; what it holds is not counted",
+                        path.string());
+    }
+  }
+  return holdings;
+}
+
+Result<Reservation> Ledger::write(const Holding& holding) const {
+  fs::path path;
+  base::Fd fd;
+  for (int number = 0; !fd.valid(); ++number) {
+    path = folder_ / fmt::format("{}-{}.json", holding.pid, number);
+    fd = base::Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!fd.valid() && errno != EEXIST) {
+      return not_writable(folder_, base::system_error("open " + path.filename().string(), errno).message());
+    }
+  }
+  const std::string text = base::to_json(base::to_dict(holding)) + "\n";
+  if (!try_lock(fd.get()) || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    const int reason = errno;
+    ::unlink(path.c_str());
+    return not_writable(folder_, base::system_error("write " + path.filename().string(), reason).message());
+  }
+  return Reservation(std::move(fd), std::move(path));
+}
+
+Result<std::optional<Reservation>> Ledger::reserve(const Decide& decide) const {
+  TRIREME_TRY(make_folder());
+  TRIREME_ASSIGN(const base::Fd locked, lock());
+  const auto holding = decide(read_all());
+  if (!holding) return std::optional<Reservation>();
+  TRIREME_ASSIGN(auto reservation, write(*holding));
+  return std::optional<Reservation>(std::move(reservation));
+}
+
+Result<std::vector<Holding>> Ledger::holdings() const {
+  std::error_code failure;
+  if (!fs::exists(folder_, failure)) return std::vector<Holding>();
+  TRIREME_ASSIGN(const base::Fd locked, lock());
+  return read_all();
+}
+
+}  // namespace trireme::engine

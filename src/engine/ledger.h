@@ -1,0 +1,78 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/fields.h"
+#include "base/result.h"
+#include "trireme/config.h"
+
+// Who has reserved what of one machine. Drivers that run at the same time share its declared capacity through a folder:
+// one file per reservation, on which its holder keeps a lock. The kernel drops the lock with the holder, so that a
+// crash frees what it held.
+
+namespace trireme::engine {
+
+#define TRIREME_GPU_SHARE(FIELD)     \
+  FIELD(int, index, 0, "the device") \
+  FIELD(double, share, 0.0, "how much of it, up to 1")
+
+TRIREME_STRUCT(GpuShare, TRIREME_GPU_SHARE)
+
+#define TRIREME_HOLDING(FIELD)                                         \
+  FIELD(int, pid, 0, "the driver")                                     \
+  FIELD(std::string, run_name, "", "the run that the capacity is for") \
+  FIELD(Resources, resources, {}, "amounts by name, GPUs included")    \
+  FIELD(std::vector<GpuShare>, gpus, {}, "which devices")
+
+TRIREME_STRUCT(Holding, TRIREME_HOLDING)
+
+// Holds a share of the machine until it is destroyed.
+class Reservation {
+ public:
+  Reservation(base::Fd locked, std::filesystem::path path);
+  Reservation(Reservation&&) = default;
+  Reservation& operator=(Reservation&& other) noexcept;
+  ~Reservation() { give_back(); }
+
+ private:
+  void give_back();
+
+  base::Fd locked_;
+  std::filesystem::path path_;
+  pid_t owner_;
+};
+
+class Ledger {
+ public:
+  // Touches nothing yet: the folder is made by the first reservation.
+  explicit Ledger(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  // Given what everybody holds now, says what to take, or nothing. No other reservation is made meanwhile.
+  using Decide = std::function<std::optional<Holding>(const std::vector<Holding>&)>;
+  base::Result<std::optional<Reservation>> reserve(const Decide& decide) const;
+
+  // What everybody holds now, this process included.
+  base::Result<std::vector<Holding>> holdings() const;
+
+ private:
+  base::Result<void> make_folder() const;
+  base::Result<base::Fd> lock() const;
+  std::vector<Holding> read_all() const;
+  base::Result<Reservation> write(const Holding& holding) const;
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace trireme::engine
+
+namespace trireme::base {
+TRIREME_STRUCT_FIELDS(engine::GpuShare, TRIREME_GPU_SHARE)
+TRIREME_STRUCT_FIELDS(engine::Holding, TRIREME_HOLDING)
+}  // namespace trireme::base

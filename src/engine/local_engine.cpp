@@ -1,0 +1,147 @@
+#include "engine/local_engine.h"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <exception>
+#include <utility>
+
+#include "base/log.h"
+
+namespace trireme::engine {
+namespace {
+
+std::vector<std::string> zygote_argv(std::vector<std::string> python) {
+  if (!python.empty()) python.insert(python.end(), {"-m", "trireme._zygote"});
+  return python;
+}
+
+std::map<std::string, std::string> current_environment() {
+  std::map<std::string, std::string> env;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string text = *entry;
+    const auto equals = text.find('=');
+    if (equals != std::string::npos) env.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return env;
+}
+
+// Signals of the program go to its own threads; those that a fault raises must reach the thread that made it.
+void block_signals() {
+  sigset_t signals;
+  ::sigfillset(&signals);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) ::sigdelset(&signals, fault);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+void wake(int fd) {
+  const std::uint64_t one = 1;
+  // Full means that it is readable already.
+  [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
+}
+
+}  // namespace
+
+LocalEngine::LocalEngine(LocalEngineOptions options)
+    : machine_(std::move(options.machine)), zygote_argv_(zygote_argv(std::move(options.python))) {}
+
+LocalEngine::~LocalEngine() {
+  if (!thread_) return;
+  if (owner_ != ::getpid()) {
+    // In a forked copy the thread does not exist: joining it would wait for ever.
+    [[maybe_unused]] auto* never_joined = thread_.release();
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    wake(wake_.get());
+  }
+  thread_->join();
+}
+
+GangId LocalEngine::reserve(GangRequest request, EventHandler handler) {
+  GangId gang = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    gang = next_gang_++;
+  }
+  post(command::Reserve{gang, std::move(request), std::move(handler)});
+  return gang;
+}
+
+void LocalEngine::release(GangId gang) {
+  std::promise<void> done;
+  const auto gone = done.get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!thread_) return;
+    TRIREME_CHECK(thread_->get_id() != std::this_thread::get_id(), "release({}) from a handler", gang);
+  }
+  post(command::Release{gang, std::move(done)});
+  // Also ready when the promise is dropped, by a thread that ended early.
+  gone.wait();
+}
+
+void LocalEngine::start(GangId gang, int bundle, ProcessSpec spec) {
+  post(command::Start{gang, bundle, std::move(spec)});
+}
+
+void LocalEngine::kill(GangId gang, int bundle, base::Seconds grace) { post(command::Kill{gang, bundle, grace}); }
+
+void LocalEngine::warm_up(std::vector<std::string> preload) {
+  if (zygote_argv_.empty()) return;
+  post(command::WarmUp{current_environment(), std::move(preload)});
+}
+
+void LocalEngine::post(Command command) {
+  const std::lock_guard lock(mutex_);
+  if (broken_ || stopping_ || (thread_ && owner_ != ::getpid())) return;
+  commands_.push_back(std::move(command));
+  if (!thread_) {
+    wake_ = base::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    TRIREME_CHECK(wake_.valid(), "eventfd: errno {}", errno);
+    owner_ = ::getpid();
+    thread_ = std::make_unique<std::jthread>([this] { serve(); });
+  }
+  wake(wake_.get());
+}
+
+std::deque<Command> LocalEngine::take_commands() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(commands_, {});
+}
+
+// The top of the engine's thread, one of the borders that catch. When the thread ends, the kernel ends its children.
+void LocalEngine::serve() {
+  block_signals();
+  ::pthread_setname_np(::pthread_self(), "trireme-engine");
+  try {
+    take_turns();
+  } catch (const std::exception& problem) {
+    base::log_error("the local engine stopped, and its workers with it: {}", problem.what());
+  }
+  const std::lock_guard lock(mutex_);
+  broken_ = true;
+  commands_.clear();
+}
+
+void LocalEngine::take_turns() {
+  GangTable gangs(machine_, zygote_argv_, clock_);
+  const auto stopping = [this] {
+    const std::lock_guard lock(mutex_);
+    return stopping_;
+  };
+  while (!stopping()) {
+    gangs.turn(wake_.get());
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
+    for (auto& command : take_commands()) gangs.handle(std::move(command));
+  }
+  gangs.shut_down();
+}
+
+}  // namespace trireme::engine

@@ -1,0 +1,223 @@
+#include "engine/placement.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "engine/resources.h"
+
+namespace trireme::engine {
+namespace {
+
+// The bundles that a node was given, by their index in the request.
+using Taken = std::vector<std::pair<std::size_t, Slot>>;
+
+// One node with what is left of it while a gang is laid out.
+class Room {
+ public:
+  explicit Room(const NodeInfo& node) : node_(node) {}
+
+  std::optional<Slot> take(const Resources& need, const std::optional<std::string>& accelerator_type) {
+    for (const auto& [name, amount] : need) {
+      if (name != "GPU" && limits(name) && amount > amount_of(node_.available, name) + kAmountTolerance) return {};
+    }
+    auto devices = choose_devices(amount_of(need, "GPU"), accelerator_type);
+    if (!devices) return {};
+    Slot slot{.node_id = node_.id, .host = node_.host, .resources = need, .gpus = *std::move(devices)};
+    for (const auto& [name, amount] : need) {
+      if (name != "GPU" && limits(name)) subtract(node_.available, {{name, amount}});
+    }
+    for (const auto& [index, share] : gpu_shares(slot)) device(index).available -= share;
+    return slot;
+  }
+
+  bool has_accelerator(const std::string& type) const {
+    return std::any_of(node_.gpus.begin(), node_.gpus.end(),
+                       [&](const Gpu& gpu) { return matches_accelerator(gpu, type); });
+  }
+
+ private:
+  bool limits(const std::string& name) const { return name != "CPU" || node_.cpus_declared; }
+
+  Gpu& device(int index) {
+    const auto found =
+        std::find_if(node_.gpus.begin(), node_.gpus.end(), [&](const Gpu& gpu) { return gpu.index == index; });
+    TRIREME_CHECK(found != node_.gpus.end(), "GPU {} of node {}", index, node_.id);
+    return *found;
+  }
+
+  // A fraction goes to the fullest device that still has room for it, so that whole devices stay whole.
+  std::optional<std::vector<int>> choose_devices(double amount, const std::optional<std::string>& type) const {
+    if (amount <= kAmountTolerance) return std::vector<int>();
+    const bool whole = std::abs(amount - std::round(amount)) <= kAmountTolerance;
+    if (amount > 1.0 && !whole) return {};
+    std::vector<Gpu> free;
+    for (const auto& gpu : node_.gpus) {
+      const double share = whole ? 1.0 : amount;
+      if ((!type || matches_accelerator(gpu, *type)) && gpu.available + kAmountTolerance >= share) free.push_back(gpu);
+    }
+    std::stable_sort(free.begin(), free.end(),
+                     [](const Gpu& a, const Gpu& b) { return a.available + kAmountTolerance < b.available; });
+    const auto count = static_cast<std::size_t>(whole ? std::lround(amount) : 1);
+    if (free.size() < count) return {};
+    std::vector<int> devices;
+    for (std::size_t i = 0; i < count; ++i) devices.push_back(free[i].index);
+    std::sort(devices.begin(), devices.end());
+    return devices;
+  }
+
+  NodeInfo node_;
+};
+
+class Layout {
+ public:
+  Layout(const GangRequest& request, std::vector<Room> rooms) : request_(request), rooms_(std::move(rooms)) {
+    taken_.resize(rooms_.size());
+    for (std::size_t i = 0; i < request.bundles.size(); ++i) order_.push_back(i);
+    std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) { return larger(a, b); });
+  }
+
+  bool place_all() {
+    switch (request_.strategy) {
+      case Strategy::kPack: return pack(rooms_.size());
+      case Strategy::kStrictPack: return pack(1);
+      case Strategy::kSpread: return spread(request_.bundles.size());
+      case Strategy::kStrictSpread: return spread(1);
+    }
+    return false;
+  }
+
+  // Node by node, in the order in which nodes were first used: rank 0 is on the node that was chosen first.
+  std::vector<Slot> slots() && {
+    std::vector<Slot> slots;
+    for (const std::size_t room : used_) {
+      std::sort(taken_[room].begin(), taken_[room].end(),
+                [](const auto& a, const auto& b) { return a.first < b.first; });
+      for (auto& [bundle, slot] : taken_[room]) slots.push_back(std::move(slot));
+    }
+    return slots;
+  }
+
+ private:
+  bool larger(std::size_t a, std::size_t b) const {
+    const auto& left = request_.bundles[a];
+    const auto& right = request_.bundles[b];
+    const auto key = [](const Resources& r) { return std::pair(amount_of(r, "GPU"), amount_of(r, "CPU")); };
+    return key(left) > key(right);
+  }
+
+  // Always fills the node that takes the most of what is left.
+  bool pack(std::size_t max_nodes) {
+    while (!order_.empty()) {
+      if (used_.size() == max_nodes) return false;
+      std::size_t best = 0;
+      Taken most;
+      Room filled = rooms_.front();
+      for (std::size_t room = 0; room < rooms_.size(); ++room) {
+        if (!taken_[room].empty()) continue;
+        Room trial = rooms_[room];
+        Taken fitting;
+        for (const std::size_t bundle : order_) {
+          if (auto slot = trial.take(request_.bundles[bundle], request_.accelerator_type)) {
+            fitting.emplace_back(bundle, *std::move(slot));
+          }
+        }
+        if (fitting.size() > most.size()) {
+          best = room;
+          most = std::move(fitting);
+          filled = std::move(trial);
+        }
+      }
+      if (most.empty()) return false;
+      for (const auto& [bundle, slot] : most) std::erase(order_, bundle);
+      rooms_[best] = std::move(filled);
+      taken_[best] = std::move(most);
+      used_.push_back(best);
+    }
+    return true;
+  }
+
+  // Each bundle goes to the node that has the fewest of this gang and room for it.
+  bool spread(std::size_t max_per_node) {
+    std::vector<std::size_t> nodes(rooms_.size());
+    for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] = i;
+    for (const std::size_t bundle : order_) {
+      std::sort(nodes.begin(), nodes.end(), [&](std::size_t a, std::size_t b) {
+        return std::pair(taken_[a].size(), a) < std::pair(taken_[b].size(), b);
+      });
+      const auto chosen = std::find_if(nodes.begin(), nodes.end(), [&](std::size_t room) {
+        if (taken_[room].size() >= max_per_node) return false;
+        auto slot = rooms_[room].take(request_.bundles[bundle], request_.accelerator_type);
+        if (slot) taken_[room].emplace_back(bundle, *std::move(slot));
+        return slot.has_value();
+      });
+      if (chosen == nodes.end()) return false;
+      if (taken_[*chosen].size() == 1) used_.push_back(*chosen);
+    }
+    return true;
+  }
+
+  const GangRequest& request_;
+  std::vector<Room> rooms_;
+  std::vector<Taken> taken_;
+  std::vector<std::size_t> used_;
+  std::vector<std::size_t> order_;
+};
+
+std::optional<std::vector<Slot>> place_workers(const GangRequest& request, std::vector<Room> rooms) {
+  if (request.accelerator_type) {
+    std::erase_if(rooms, [&](const Room& room) { return !room.has_accelerator(*request.accelerator_type); });
+  }
+  if (request.bundles.empty()) return std::vector<Slot>();
+  if (rooms.empty()) return {};
+  Layout layout(request, std::move(rooms));
+  if (!layout.place_all()) return {};
+  return std::move(layout).slots();
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+}  // namespace
+
+std::optional<Placement> place(const GangRequest& request, const std::vector<NodeInfo>& nodes) {
+  std::vector<Room> rooms(nodes.begin(), nodes.end());
+  if (request.trainer.empty()) {
+    auto slots = place_workers(request, std::move(rooms));
+    if (!slots) return {};
+    return Placement{.trainer = {}, .slots = *std::move(slots)};
+  }
+  // The trainer's place decides what is left for the workers, so every place is tried.
+  for (std::size_t i = 0; i < rooms.size(); ++i) {
+    std::vector<Room> left = rooms;
+    auto trainer = left[i].take(request.trainer, std::nullopt);
+    if (!trainer) continue;
+    if (auto slots = place_workers(request, std::move(left))) {
+      return Placement{.trainer = *std::move(trainer), .slots = *std::move(slots)};
+    }
+  }
+  return {};
+}
+
+std::vector<NodeInfo> emptied(std::vector<NodeInfo> nodes) {
+  for (auto& node : nodes) {
+    node.available = node.total;
+    for (auto& gpu : node.gpus) gpu.available = 1.0;
+  }
+  return nodes;
+}
+
+std::map<int, double> gpu_shares(const Slot& slot) {
+  std::map<int, double> shares;
+  const double amount = amount_of(slot.resources, "GPU");
+  for (const int index : slot.gpus) shares[index] = std::min(1.0, amount);
+  return shares;
+}
+
+bool matches_accelerator(const Gpu& gpu, const std::string& accelerator_type) {
+  return !gpu.type.empty() && lower(gpu.type).find(lower(accelerator_type)) != std::string::npos;
+}
+
+}  // namespace trireme::engine

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "engine/process.h"
+#include "engine/warm_python.h"
+
+// Starts the processes of bundles and follows each to its end. Used by the engine's thread alone, which also has to
+// live as long as they do: they die with it.
+
+namespace trireme::engine {
+
+struct BundleId {
+  GangId gang = 0;
+  int bundle = 0;
+  auto operator<=>(const BundleId&) const = default;
+};
+
+class Supervisor {
+ public:
+  struct Owner {
+    std::function<void(BundleId, int pid, bool forked)> started;
+    std::function<void(BundleId, base::Error)> start_failed;
+    std::function<void(BundleId, int pid, ExitStatus)> exited;
+  };
+
+  Supervisor(std::vector<std::string> zygote_argv, Owner owner);
+
+  void start(BundleId id, ProcessSpec spec);
+  void kill(BundleId id, base::Seconds grace, base::MonotonicTime now);
+  // SIGKILL to all of the gang; what has not started yet does not start.
+  void end_gang(GangId gang);
+  bool has_gang(GangId gang) const;
+  WarmPython& python() { return python_; }
+
+  // Waits until something happens to a process, `wake_fd` is readable or `until` comes, and handles it.
+  void wait(int wake_fd, std::optional<base::MonotonicTime> until, const base::Clock& clock);
+
+  // Ends everything; returns when it is gone.
+  void shut_down(const base::Clock& clock);
+
+ private:
+  // A process from start() to its end.
+  struct Entry {
+    enum class State {
+      kForking,  // asked for, not there yet
+      kRunning,
+      kEnded,  // a forked one whose zygote has still to tell the status
+    };
+    State state = State::kForking;
+    bool forked = false;
+    bool condemned = false;  // SIGKILL as soon as it is there
+    std::uint64_t fork_id = 0;
+    ProcessSpec spec;  // until it runs
+    Process process;
+    std::optional<base::MonotonicTime> deadline;  // kRunning: SIGKILL; kEnded: no more waiting for the status
+  };
+  using Entries = std::map<BundleId, Entry>;
+
+  void execute(Entries::iterator entry);
+  void on_forked(std::uint64_t fork_id, Process process);
+  void on_fork_unavailable(std::uint64_t fork_id);
+  void on_zygote_gone();
+  void on_ended(BundleId id, base::MonotonicTime now);
+  void finish(Entries::iterator entry, ExitStatus status);
+  void advance(base::MonotonicTime now);
+  std::optional<base::MonotonicTime> next_deadline() const;
+  Entries::iterator by_fork_id(std::uint64_t fork_id);
+
+  Owner owner_;
+  Entries entries_;
+  std::uint64_t next_fork_id_ = 1;
+  WarmPython python_;
+};
+
+}  // namespace trireme::engine

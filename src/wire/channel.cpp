@@ -1,0 +1,107 @@
+#include "wire/channel.h"
+
+#include <asio/redirect_error.hpp>
+#include <asio/use_awaitable.hpp>
+#include <asio/write.hpp>
+
+namespace trireme::wire {
+namespace {
+
+base::Error lost(const asio::error_code& failure) {
+  if (failure == asio::error::eof || failure == asio::error::connection_reset ||
+      failure == asio::ssl::error::stream_truncated) {
+    return base::error("closed by the peer");
+  }
+  if (failure == asio::error::operation_aborted || failure == asio::error::bad_descriptor) {
+    return base::error("closed here");
+  }
+  return base::error("{}", failure.message());
+}
+
+}  // namespace
+
+Channel::Channel(Socket socket, std::size_t frame_limit)
+    : plain_(std::make_unique<Socket>(std::move(socket))), reader_(frame_limit) {}
+
+Channel::Channel(Socket socket, asio::ssl::context& tls, std::size_t frame_limit)
+    : tls_(std::make_unique<asio::ssl::stream<Socket>>(std::move(socket), tls)), reader_(frame_limit) {}
+
+asio::awaitable<base::Result<void>> Channel::tls_handshake(asio::ssl::stream_base::handshake_type side) {
+  if (!tls_) co_return base::Result<void>();
+  asio::error_code failure;
+  co_await tls_->async_handshake(side, asio::redirect_error(asio::use_awaitable, failure));
+  if (failure) co_return base::Error(failure.message()).wrap("TLS handshake");
+  co_return base::Result<void>();
+}
+
+asio::awaitable<std::size_t> Channel::read_some(char* data, std::size_t size, asio::error_code& failure) {
+  auto buffer = asio::buffer(data, size);
+  if (tls_) co_return co_await tls_->async_read_some(buffer, asio::redirect_error(asio::use_awaitable, failure));
+  co_return co_await plain_->async_read_some(buffer, asio::redirect_error(asio::use_awaitable, failure));
+}
+
+asio::awaitable<base::Result<std::string_view>> Channel::read_frame() {
+  while (true) {
+    auto frame = reader_.next();
+    if (!frame) co_return std::move(frame).error();
+    if (*frame) co_return **frame;
+    auto [data, size] = reader_.prepare();
+    asio::error_code failure;
+    std::size_t received = co_await read_some(data, size, failure);
+    if (failure) co_return lost(failure);
+    reader_.commit(received);
+  }
+}
+
+asio::awaitable<base::Result<Message>> Channel::read_message() {
+  auto frame = co_await read_frame();
+  if (!frame) co_return std::move(frame).error();
+  co_return decode(*frame);
+}
+
+void Channel::send(const Message& message) { send_payload(encode(message)); }
+
+void Channel::send_payload(std::string_view payload) {
+  if (!open_ || closing_) return;
+  append_frame(queued_, payload);
+  if (writing_.empty()) write_next();
+}
+
+void Channel::write_next() {
+  if (queued_.empty()) {
+    if (closing_) close();
+    return;
+  }
+  writing_.swap(queued_);
+  auto sent = [self = shared_from_this()](const asio::error_code& failure, std::size_t) {
+    self->writing_.clear();
+    // One large frame must not hold its memory for the rest of the run.
+    if (self->writing_.capacity() > (std::size_t{1} << 16)) self->writing_.shrink_to_fit();
+    if (failure) {
+      self->close();
+    } else if (self->open_) {
+      self->write_next();
+    }
+  };
+  if (tls_) {
+    asio::async_write(*tls_, asio::buffer(writing_), std::move(sent));
+  } else {
+    asio::async_write(*plain_, asio::buffer(writing_), std::move(sent));
+  }
+}
+
+void Channel::close_when_sent() {
+  closing_ = true;
+  if (writing_.empty() && open_) write_next();
+}
+
+void Channel::close() {
+  if (!open_) return;
+  open_ = false;
+  asio::error_code ignored;  // the peer may be gone already: there is nobody left to tell
+  socket().shutdown(Socket::shutdown_both, ignored);
+  socket().close(ignored);
+  queued_.clear();
+}
+
+}  // namespace trireme::wire

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <asio/awaitable.hpp>
+#include <asio/io_context.hpp>
+#include <memory>
+#include <string>
+
+#include "wire/address.h"
+#include "wire/channel.h"
+
+namespace trireme::wire {
+
+// A connection on which both sides have proved the secret.
+struct Joined {
+  std::shared_ptr<Channel> channel;
+  Welcome welcome;
+};
+
+asio::awaitable<base::Result<Joined>> join(asio::io_context& io, Address address, std::string secret, Hello hello);
+
+// One question, for the command line: connects, asks, waits for the reply at most `timeout`.
+base::Result<Reply> ask(const std::string& address, const std::string& secret, const std::string& run_id,
+                        Message request, std::chrono::milliseconds timeout = std::chrono::seconds(5));
+
+}  // namespace trireme::wire

@@ -1,0 +1,189 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/fields.h"
+#include "trireme/config.h"
+
+// Every message of the control plane, described once: MESSAGE(number, Name, table), and each table is a list of
+// FIELD(type, name, default, what it means). Structs, encoding, decoding and docs/wire_protocol.md come from these lists.
+//
+// A number is never used again for something else. A change that an older peer would misread raises kProtocolVersion.
+
+namespace trireme::wire {
+
+inline constexpr int kProtocolVersion = 1;
+
+// clang-format off
+
+// Both sides prove the secret before anything else is read; see handshake.h.
+#define TRIREME_HELLO(FIELD)                                                                                     \
+  FIELD(int, version, kProtocolVersion, "protocol version of the sender")                                        \
+  FIELD(std::string, run_id, {}, "the run that the sender wants to join")                                        \
+  FIELD(std::string, role, "worker", "worker, or client for the command line")                                   \
+  FIELD(int, rank, 0, "rank of the worker")                                                                      \
+  FIELD(int, attempt, 0, "the start of the gang that the worker belongs to; a late one is refused")              \
+  FIELD(int, pid, 0, "process id of the sender")                                                                 \
+  FIELD(std::string, host, {}, "host of the sender")                                                             \
+  FIELD(Bytes, nonce, {}, "32 random bytes that the controller's proof must answer")                             \
+  FIELD(Bytes, proof, {}, "HMAC-SHA256 over the challenge, the nonce and all fields above")
+
+#define TRIREME_WELCOME(FIELD)                                                                                   \
+  FIELD(Bytes, proof, {}, "HMAC-SHA256 over the hello's nonce and the challenge")                                \
+  FIELD(double, heartbeat_s, 0.5, "how often the worker says that it lives")                                     \
+  FIELD(double, lease_s, 10.0, "a worker that hears nothing for so long ends itself")
+
+#define TRIREME_HEARTBEAT(FIELD)                                                                                 \
+  FIELD(std::int64_t, sequence, 0, "counts up; the answer carries the same number")
+
+#define TRIREME_START(FIELD)                                                                                     \
+  FIELD(int, rank, 0, "rank of this worker")                                                                     \
+  FIELD(int, world_size, 1, "number of workers")                                                                 \
+  FIELD(int, local_rank, 0, "position among the workers of this node")                                           \
+  FIELD(int, local_world_size, 1, "number of workers on this node")                                              \
+  FIELD(int, node_rank, 0, "position of this node")                                                              \
+  FIELD(int, num_nodes, 1, "number of nodes")                                                                    \
+  FIELD(int, attempt, 0, "which start of the gang this is, from 0")                                              \
+  FIELD(std::string, run_name, {}, "name of the run")                                                            \
+  FIELD(std::string, run_id, {}, "unique id of the run")                                                         \
+  FIELD(std::string, path, {}, "folder of the run")                                                              \
+  FIELD(std::string, trainer, {}, "name of the trainer")                                                         \
+  FIELD(Bytes, payload, {}, "what to run: for Python a pickle, for C++ the function's name and configuration")   \
+  FIELD(std::optional<std::string>, checkpoint, {}, "folder of the checkpoint to resume from")                   \
+  FIELD(std::vector<int>, gpus, {}, "devices of this worker")                                                    \
+  FIELD(Resources, resources, {}, "what this worker takes")                                                      \
+  FIELD(std::vector<std::string>, nodes, {}, "host of every node, by node rank")                                 \
+  FIELD(std::int64_t, next_report, 0, "number of this worker's next report")                                     \
+  FIELD(Dict, metadata, {}, "what the user attached to the run")
+
+#define TRIREME_NO_FIELDS(FIELD)
+
+#define TRIREME_REPORT(FIELD)                                                                                    \
+  FIELD(std::int64_t, index, 0, "counts this rank's reports")                                                    \
+  FIELD(Dict, metrics, {}, "what was reported")                                                                  \
+  FIELD(std::optional<std::string>, checkpoint, {}, "folder name of the checkpoint that this rank adds to")
+
+#define TRIREME_UPLOAD_DONE(FIELD)                                                                               \
+  FIELD(std::int64_t, index, 0, "the report whose files are durable now")                                        \
+  FIELD(std::optional<std::string>, failure, {}, "why they are not, where the upload failed")
+
+#define TRIREME_ACK(FIELD)                                                                                       \
+  FIELD(std::int64_t, through, 0, "all reports below this number are recorded")
+
+#define TRIREME_DONE(FIELD)                                                                                      \
+  FIELD(std::optional<Bytes>, value, {}, "what the function returned, opaque; rank 0 only")
+
+#define TRIREME_FAILED(FIELD)                                                                                    \
+  FIELD(std::string, error_type, {}, "class of the exception")                                                   \
+  FIELD(std::string, message, {}, "its text")                                                                    \
+  FIELD(std::string, traceback, {}, "where it was raised, as the language prints it")                            \
+  FIELD(std::optional<Bytes>, exception, {}, "the exception itself, opaque to the core")
+
+#define TRIREME_STOP(FIELD)                                                                                      \
+  FIELD(std::string, why, {}, "for the log")                                                                     \
+  FIELD(bool, hard, false, "at once, without grace")
+
+#define TRIREME_STORE_SET(FIELD)                                                                                 \
+  FIELD(std::int64_t, id, 0, "request number; the reply carries it")                                             \
+  FIELD(std::string, key, {}, "")                                                                                \
+  FIELD(Bytes, value, {}, "")
+
+#define TRIREME_STORE_GET(FIELD)                                                                                 \
+  FIELD(std::int64_t, id, 0, "request number")                                                                   \
+  FIELD(std::string, key, {}, "answered as soon as the key is set")
+
+#define TRIREME_STORE_ADD(FIELD)                                                                                 \
+  FIELD(std::int64_t, id, 0, "request number")                                                                   \
+  FIELD(std::string, key, {}, "a number kept as decimal text; absent counts as 0")                               \
+  FIELD(std::int64_t, amount, 0, "what to add")
+
+#define TRIREME_STORE_WAIT(FIELD)                                                                                \
+  FIELD(std::int64_t, id, 0, "request number")                                                                   \
+  FIELD(std::vector<std::string>, keys, {}, "answered when all of them are set")
+
+#define TRIREME_STORE_DELETE(FIELD)                                                                              \
+  FIELD(std::int64_t, id, 0, "request number")                                                                   \
+  FIELD(std::string, key, {}, "the reply says whether it was there")
+
+#define TRIREME_STORE_COMPARE_SET(FIELD)                                                                         \
+  FIELD(std::int64_t, id, 0, "request number")                                                                   \
+  FIELD(std::string, key, {}, "")                                                                                \
+  FIELD(Bytes, expected, {}, "empty: also where the key is absent")                                              \
+  FIELD(Bytes, desired, {}, "")
+
+#define TRIREME_STORE_COUNT(FIELD)                                                                               \
+  FIELD(std::int64_t, id, 0, "request number; the reply holds the number of keys")
+
+#define TRIREME_BARRIER(FIELD)                                                                                   \
+  FIELD(std::int64_t, id, 0, "request number; answered when every rank has come")                                \
+  FIELD(std::int64_t, sequence, 0, "which barrier or broadcast of this attempt, from 0")
+
+#define TRIREME_BROADCAST(FIELD)                                                                                 \
+  FIELD(std::int64_t, id, 0, "request number; answered with rank 0's data when every rank has come")             \
+  FIELD(std::int64_t, sequence, 0, "which barrier or broadcast of this attempt, from 0")                         \
+  FIELD(std::optional<Bytes>, data, {}, "from rank 0 only")
+
+#define TRIREME_REPLY(FIELD)                                                                                     \
+  FIELD(std::int64_t, id, 0, "the request that this answers")                                                    \
+  FIELD(Value, value, {}, "the answer")                                                                          \
+  FIELD(std::optional<std::string>, failure, {}, "why there is none")
+
+#define TRIREME_STOP_RUN(FIELD)                                                                                  \
+  FIELD(std::int64_t, id, 0, "request number")                                                                   \
+  FIELD(std::string, why, {}, "who asks")                                                                        \
+  FIELD(bool, hard, false, "at once, without grace")
+
+#define TRIREME_MESSAGES(MESSAGE)                         \
+  MESSAGE(1, Hello, TRIREME_HELLO)                        \
+  MESSAGE(2, Welcome, TRIREME_WELCOME)                    \
+  MESSAGE(3, Heartbeat, TRIREME_HEARTBEAT)                \
+  MESSAGE(4, Start, TRIREME_START)                        \
+  MESSAGE(5, Entered, TRIREME_NO_FIELDS)                  \
+  MESSAGE(6, Report, TRIREME_REPORT)                      \
+  MESSAGE(7, UploadDone, TRIREME_UPLOAD_DONE)             \
+  MESSAGE(8, Ack, TRIREME_ACK)                            \
+  MESSAGE(9, Done, TRIREME_DONE)                          \
+  MESSAGE(10, Failed, TRIREME_FAILED)                     \
+  MESSAGE(11, Stop, TRIREME_STOP)                         \
+  MESSAGE(12, Goodbye, TRIREME_NO_FIELDS)                 \
+  MESSAGE(13, StoreSet, TRIREME_STORE_SET)                \
+  MESSAGE(14, StoreGet, TRIREME_STORE_GET)                \
+  MESSAGE(15, StoreAdd, TRIREME_STORE_ADD)                \
+  MESSAGE(16, StoreWait, TRIREME_STORE_WAIT)              \
+  MESSAGE(17, StoreDelete, TRIREME_STORE_DELETE)          \
+  MESSAGE(18, StoreCompareSet, TRIREME_STORE_COMPARE_SET) \
+  MESSAGE(19, StoreCount, TRIREME_STORE_COUNT)            \
+  MESSAGE(20, Barrier, TRIREME_BARRIER)                   \
+  MESSAGE(21, Broadcast, TRIREME_BROADCAST)               \
+  MESSAGE(22, Reply, TRIREME_REPLY)                       \
+  MESSAGE(23, StopRun, TRIREME_STOP_RUN)
+// clang-format on
+
+#define TRIREME_MESSAGE_STRUCT(number, Name, TABLE) TRIREME_STRUCT(Name, TABLE)
+TRIREME_MESSAGES(TRIREME_MESSAGE_STRUCT)
+#undef TRIREME_MESSAGE_STRUCT
+
+#define TRIREME_MESSAGE_TYPE(number, Name, TABLE) , Name
+using Message = std::variant<std::monostate TRIREME_MESSAGES(TRIREME_MESSAGE_TYPE)>;
+#undef TRIREME_MESSAGE_TYPE
+
+// "report", "store_get", ... for logs and docs.
+const char* name_of(const Message& message);
+
+// The payload of a frame: a MessagePack array of the number and the fields.
+std::string encode(const Message& message);
+base::Result<Message> decode(std::string_view payload);
+
+// The tables above as data, for docs/wire_protocol.md: name -> {number, fields}.
+Dict describe_messages();
+
+}  // namespace trireme::wire
+
+namespace trireme::base {
+#define TRIREME_MESSAGE_FIELDS(number, Name, TABLE) TRIREME_STRUCT_FIELDS(wire::Name, TABLE)
+TRIREME_MESSAGES(TRIREME_MESSAGE_FIELDS)
+#undef TRIREME_MESSAGE_FIELDS
+}  // namespace trireme::base

@@ -1,0 +1,135 @@
+#include "wire/server.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <asio/co_spawn.hpp>
+#include <asio/detached.hpp>
+#include <asio/redirect_error.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/use_awaitable.hpp>
+
+#include "base/log.h"
+#include "wire/endpoint.h"
+
+namespace trireme::wire {
+namespace {
+
+constexpr auto kGreetingTime = std::chrono::seconds(5);
+// Strangers can hold at most so many descriptors, each for kGreetingTime.
+constexpr std::size_t kGreetingLimit = 1024;
+constexpr auto kAcceptPause = std::chrono::milliseconds(50);
+
+}  // namespace
+
+base::Result<std::unique_ptr<Server>> Server::listen(asio::io_context& io, Address where, std::string secret,
+                                                     ServerHandler& handler) {
+  std::unique_ptr<Server> server(new Server(io, std::move(where), std::move(secret), handler));
+  TRIREME_TRY(server->open(), "could not listen on {}", server->address_.text());
+  asio::co_spawn(io, server->accept_loop(), asio::detached);
+  return server;
+}
+
+Server::Server(asio::io_context& io, Address address, std::string secret, ServerHandler& handler)
+    : io_(io), address_(std::move(address)), secret_(std::move(secret)), handler_(handler), acceptor_(io) {}
+
+base::Result<void> Server::open() {
+  TRIREME_ASSIGN(auto endpoint, endpoint_of(address_));
+  if (address_.kind == Address::Kind::kTls) {
+    TRIREME_ASSIGN(auto certificate, make_certificate());
+    TRIREME_ASSIGN(auto tls, server_tls(certificate));
+    tls_.emplace(std::move(tls));
+    address_.fingerprint = certificate.fingerprint;
+  }
+  asio::error_code failure;
+  acceptor_.open(endpoint.protocol(), failure);
+  if (!failure) acceptor_.bind(endpoint, failure);
+  if (!failure) acceptor_.listen(4096, failure);
+  if (failure) return base::Error(failure.message());
+  if (address_.kind == Address::Kind::kTls) {
+    sockaddr_storage bound{};
+    socklen_t size = sizeof bound;
+    if (::getsockname(acceptor_.native_handle(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+      return base::system_error("getsockname", errno);
+    }
+    // The port lies at the same place for both families.
+    address_.port = ntohs(reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
+  }
+  return {};
+}
+
+void Server::close() {
+  asio::error_code ignored;  // closing twice is fine
+  acceptor_.close(ignored);
+  for (const auto& channel : channels_) channel->close();
+}
+
+asio::awaitable<void> Server::accept_loop() {
+  while (acceptor_.is_open()) {
+    asio::error_code failure;
+    Socket socket = co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, failure));
+    if (failure == asio::error::operation_aborted) co_return;
+    if (failure) {
+      // Out of descriptors, most likely: others may close some. Giving up would cut off every worker to come.
+      base::log_warning("a connection could not be accepted: {}", failure.message());
+      asio::steady_timer pause(io_, kAcceptPause);
+      co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, failure));
+      continue;
+    }
+    if (greeting_ >= kGreetingLimit || !from_same_user(socket)) {
+      ++strangers_;
+      continue;
+    }
+    auto channel = tls_ ? std::make_shared<Channel>(std::move(socket), *tls_, kHandshakeFrameLimit)
+                        : std::make_shared<Channel>(std::move(socket), kHandshakeFrameLimit);
+    asio::co_spawn(io_, serve(std::move(channel)), asio::detached);
+  }
+}
+
+bool Server::from_same_user(Socket& socket) const {
+  if (address_.kind != Address::Kind::kUnix) return true;
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+  return peer.uid == ::geteuid() || peer.uid == 0;
+}
+
+asio::awaitable<base::Result<void>> Server::greet(const std::shared_ptr<Channel>& channel) {
+  asio::steady_timer timer(io_, kGreetingTime);
+  timer.async_wait([channel](const asio::error_code& failure) {
+    if (!failure) channel->close();
+  });
+  if (tls_) {
+    auto secured = co_await channel->tls_handshake(asio::ssl::stream_base::server);
+    if (!secured) co_return std::move(secured).error();
+  }
+  co_return co_await greet_as_controller(*channel, secret_, [this](const Hello& hello) { return handler_.admit(hello); });
+}
+
+asio::awaitable<void> Server::serve(std::shared_ptr<Channel> channel) {
+  channels_.insert(channel);
+  ++greeting_;
+  auto greeted = co_await greet(channel);
+  --greeting_;
+  if (!greeted) {
+    ++strangers_;
+    base::log_debug("a connection was refused: {}", greeted.error().message());
+    channel->close();
+    channels_.erase(channel);
+    co_return;
+  }
+  channel->set_frame_limit(kWorkerFrameLimit);
+  handler_.opened(channel);
+  while (true) {
+    auto message = co_await channel->read_message();
+    if (!message) {
+      channel->close();
+      channels_.erase(channel);
+      handler_.closed(channel, message.error());
+      co_return;
+    }
+    handler_.received(channel, *std::move(message));
+  }
+}
+
+}  // namespace trireme::wire

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <asio/generic/stream_protocol.hpp>
+#include <asio/io_context.hpp>
+#include <asio/socket_base.hpp>
+#include <asio/basic_socket_acceptor.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+
+#include "wire/address.h"
+#include "wire/channel.h"
+#include "wire/handshake.h"
+#include "wire/tls.h"
+
+namespace trireme::wire {
+
+// Told what happens on the server's connections, on the thread that runs its io_context.
+class ServerHandler {
+ public:
+  virtual ~ServerHandler() = default;
+  virtual base::Result<Welcome> admit(const Hello& hello) = 0;
+  virtual void opened(const std::shared_ptr<Channel>& channel) = 0;
+  virtual void received(const std::shared_ptr<Channel>& channel, Message message) = 0;
+  virtual void closed(const std::shared_ptr<Channel>& channel, const base::Error& why) = 0;
+};
+
+// Accepts peers that prove the secret and hands on what they send. Strangers (no proof, garbage, half a frame, a huge one,
+// another version, or nothing at all within a few seconds) are closed and counted; nothing of theirs reaches the handler.
+//
+// Its coroutines refer to it: destroy it only once its io_context has stopped running.
+class Server {
+ public:
+  // `where` is kUnix with a name, or kTls with host and port (0: any free one).
+  static base::Result<std::unique_ptr<Server>> listen(asio::io_context& io, Address where, std::string secret,
+                                                      ServerHandler& handler);
+
+  // As workers need it: with the real port and the fingerprint.
+  const Address& address() const { return address_; }
+  std::uint64_t strangers() const { return strangers_; }
+  void close();
+
+ private:
+  Server(asio::io_context& io, Address address, std::string secret, ServerHandler& handler);
+
+  base::Result<void> open();
+  asio::awaitable<void> accept_loop();
+  asio::awaitable<void> serve(std::shared_ptr<Channel> channel);
+  asio::awaitable<base::Result<void>> greet(const std::shared_ptr<Channel>& channel);
+  bool from_same_user(Socket& socket) const;
+
+  using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
+  asio::io_context& io_;
+  Address address_;
+  std::string secret_;
+  ServerHandler& handler_;
+  std::optional<asio::ssl::context> tls_;
+  Acceptor acceptor_;
+  std::unordered_set<std::shared_ptr<Channel>> channels_;
+  std::size_t greeting_ = 0;  // connections that have not proved the secret yet
+  std::uint64_t strangers_ = 0;
+};
+
+}  // namespace trireme::wire

@@ -1,0 +1,335 @@
+#include "worker/session.h"
+
+#include <unistd.h>
+
+#include <asio/co_spawn.hpp>
+#include <asio/detached.hpp>
+#include <asio/executor_work_guard.hpp>
+#include <asio/post.hpp>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/hex.h"
+#include "base/json.h"
+#include "checkpoint/commit.h"
+
+namespace trireme::worker {
+namespace {
+
+// Reports on their way: enough to never wait in practice, few enough to bound memory.
+constexpr std::int64_t kReportWindow = 4096;
+constexpr int kLostExitCode = 75;
+
+std::string host_name() {
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) != 0) return "localhost";
+  return name;
+}
+
+}  // namespace
+
+Result<Ticket> parse_ticket(const std::string& json) {
+  TRIREME_ASSIGN(auto dict, base::parse_json_dict(json), "the ticket");
+  for (const char* key : {"address", "secret", "run_id", "rank", "attempt"}) {
+    if (!dict.contains(key)) return base::error("the ticket has no '{}'", key);
+  }
+  Ticket ticket;
+  TRIREME_ASSIGN(ticket.address, wire::parse_address(dict["address"].as_string()));
+  auto secret = base::from_hex(dict["secret"].as_string());
+  if (!secret) return base::error("the ticket's secret is not hex");
+  ticket.secret = *std::move(secret);
+  ticket.run_id = dict["run_id"].as_string();
+  ticket.rank = static_cast<int>(dict["rank"].as_int());
+  ticket.attempt = static_cast<int>(dict["attempt"].as_int());
+  return ticket;
+}
+
+void Session::exit_process(const std::string& why) {
+  std::fprintf(stderr, "trireme: the connection to the controller is gone (%s); this worker ends\n", why.c_str());
+  std::fflush(stderr);
+  ::_exit(kLostExitCode);
+}
+
+Session::Session(Ticket ticket, LostHandler lost) : ticket_(std::move(ticket)), lost_(std::move(lost)) {}
+
+Result<std::unique_ptr<Session>> Session::join(const Ticket& ticket, LostHandler lost) {
+  std::unique_ptr<Session> session(new Session(ticket, std::move(lost)));
+  TRIREME_TRY(session->connect(), "rank {}", ticket.rank);
+  return session;
+}
+
+Session::~Session() {
+  if (!thread_.joinable()) return;
+  asio::post(io_, [this] {
+    leaving_ = true;
+    channel_->close();
+    io_.stop();
+  });
+  thread_.join();
+}
+
+Result<void> Session::connect() {
+  wire::Hello hello;
+  hello.run_id = ticket_.run_id;
+  hello.rank = ticket_.rank;
+  hello.attempt = ticket_.attempt;
+  hello.pid = ::getpid();
+  hello.host = host_name();
+  std::optional<Result<wire::Joined>> joined;
+  auto join_once = [&]() -> asio::awaitable<void> {
+    joined = co_await wire::join(io_, ticket_.address, ticket_.secret, hello);
+  };
+  asio::co_spawn(io_, join_once(), asio::detached);
+  io_.run_for(std::chrono::seconds(30));
+  io_.restart();
+  if (!joined) return base::error("no answer from {} within 30 s", ticket_.address.text());
+  if (!*joined) return std::move(*joined).error();
+  channel_ = (*joined)->channel;
+  heartbeat_s_ = (*joined)->welcome.heartbeat_s;
+  lease_s_ = (*joined)->welcome.lease_s;
+  heard_ = std::chrono::steady_clock::now();
+  asio::co_spawn(io_, read_loop(), asio::detached);
+  beat();
+  thread_ = std::jthread([this] {
+    auto work = asio::make_work_guard(io_);
+    io_.run();
+  });
+  return {};
+}
+
+asio::awaitable<void> Session::read_loop() {
+  while (true) {
+    auto message = co_await channel_->read_message();
+    if (!message) {
+      if (!leaving_) lose(message.error().message());
+      co_return;
+    }
+    heard_ = std::chrono::steady_clock::now();
+    receive(*std::move(message));
+  }
+}
+
+void Session::beat() {
+  heartbeat_.expires_after(
+      std::chrono::duration_cast<asio::steady_timer::duration>(base::Seconds(heartbeat_s_)));
+  heartbeat_.async_wait([this](const asio::error_code& cancelled) {
+    if (cancelled || leaving_) return;
+    double silent = base::Seconds(std::chrono::steady_clock::now() - heard_).count();
+    if (silent > lease_s_) return lose(fmt::format("nothing heard for {:.0f} s", silent));
+    wire::Heartbeat heartbeat;
+    heartbeat.sequence = ++beats_;
+    channel_->send(heartbeat);
+    beat();
+  });
+}
+
+void Session::lose(const std::string& why) {
+  leaving_ = true;
+  channel_->close();
+  {
+    std::lock_guard lock(mutex_);
+    lost_why_ = why.empty() ? "closed" : why;
+    for (auto& [id, promise] : requests_) promise.set_value(base::error("the controller is gone: {}", why));
+    requests_.clear();
+    changed_.notify_all();
+    // After the goodbye the controller may leave first: that is the end, not a loss.
+    if (goodbye_) return;
+  }
+  lost_(why);
+}
+
+void Session::receive(wire::Message message) {
+  std::lock_guard lock(mutex_);
+  if (auto* start = std::get_if<wire::Start>(&message)) {
+    pending_start_ = std::move(*start);
+  } else if (auto* ack = std::get_if<wire::Ack>(&message)) {
+    acked_ = ack->through;
+  } else if (auto* reply = std::get_if<wire::Reply>(&message)) {
+    auto request = requests_.extract(reply->id);
+    if (request.empty()) return;  // it timed out in the meantime
+    if (reply->failure) {
+      request.mapped().set_value(base::Error(*std::move(reply->failure)));
+    } else {
+      request.mapped().set_value(std::move(reply->value));
+    }
+  } else if (std::holds_alternative<wire::Goodbye>(message)) {
+    goodbye_ = true;
+  } else if (std::holds_alternative<wire::Stop>(message)) {
+    stop_requested_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Session::post(wire::Message message) {
+  asio::post(io_, [this, payload = wire::encode(message)] { channel_->send_payload(payload); });
+}
+
+Result<wire::Start> Session::wait_start() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return pending_start_ || !lost_why_.empty(); });
+  if (!pending_start_) return base::error("the controller is gone: {}", lost_why_);
+  start_ = *std::move(pending_start_);
+  pending_start_.reset();
+  next_report_ = acked_ = start_.next_report;
+  return start_;
+}
+
+void Session::entered() { post(wire::Entered{}); }
+
+Result<std::optional<std::string>> Session::report(Metrics metrics, const std::optional<std::string>& checkpoint,
+                                                   const std::optional<std::string>& checkpoint_name) {
+  wire::Report report;
+  report.metrics = std::move(metrics);
+  if (checkpoint_name) TRIREME_TRY(checkpoint::check_name(*checkpoint_name));
+  if (checkpoint && !std::filesystem::is_directory(*checkpoint)) {
+    return base::error("the checkpoint folder {} does not exist", *checkpoint);
+  }
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return next_report_ - acked_ < kReportWindow || !lost_why_.empty(); });
+    if (!lost_why_.empty()) return base::error("the controller is gone: {}", lost_why_);
+    report.index = next_report_++;
+  }
+  if (!checkpoint) {
+    post(std::move(report));
+    return std::optional<std::string>();
+  }
+  const std::string name = checkpoint_name.value_or(checkpoint::default_name(report.index));
+  report.checkpoint = name;
+  wire::UploadDone done;
+  done.index = report.index;
+  post(std::move(report));
+  auto uploaded = checkpoint::upload(*checkpoint, start_.path, name);
+  if (!uploaded) done.failure = uploaded.error().message();
+  post(done);
+  if (!uploaded) return std::move(uploaded).error().wrap(fmt::format("{} could not be stored", name));
+  return std::optional(start_.path + "/" + name);
+}
+
+Result<void> Session::finish(std::optional<Bytes> value) {
+  wire::Done done;
+  if (start_.rank == 0) done.value = std::move(value);
+  if (done.value && done.value->data.size() + 1024 > wire::kWorkerFrameLimit) {
+    return base::error("the return value has {} bytes, over the limit of {}: report a checkpoint instead",
+                       done.value->data.size(), wire::kWorkerFrameLimit);
+  }
+  post(std::move(done));
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return goodbye_ || !lost_why_.empty(); });
+  return {};
+}
+
+void Session::fail(wire::Failed failure) {
+  std::promise<void> sent;
+  asio::post(io_, [this, payload = wire::encode(failure), &sent] {
+    channel_->send_payload(payload);
+    channel_->close_when_sent();
+    leaving_ = true;
+    sent.set_value();
+  });
+  sent.get_future().wait();
+  // The frame may still lie in our buffer; the process must not exit before the kernel has it.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (std::chrono::steady_clock::now() < deadline) {
+    std::promise<bool> open;
+    asio::post(io_, [this, &open] { open.set_value(channel_->open()); });
+    if (!open.get_future().get()) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+template <typename Request>
+Result<Value> Session::ask(Request request, std::optional<base::Seconds> timeout) {
+  std::future<Result<Value>> answer;
+  {
+    std::lock_guard lock(mutex_);
+    if (!lost_why_.empty()) return base::error("the controller is gone: {}", lost_why_);
+    request.id = next_request_++;
+    answer = requests_[request.id].get_future();
+  }
+  const std::int64_t id = request.id;
+  post(std::move(request));
+  if (timeout && answer.wait_for(*timeout) != std::future_status::ready) {
+    std::lock_guard lock(mutex_);
+    // The reply may have come between the wait and the lock.
+    if (requests_.erase(id) > 0) return base::error("timed out after {:.3g} s", timeout->count());
+  }
+  return answer.get();
+}
+
+Result<void> Session::store_set(const std::string& key, std::string value) {
+  wire::StoreSet request;
+  request.key = key;
+  request.value.data = std::move(value);
+  TRIREME_TRY(ask(std::move(request)));
+  return {};
+}
+
+Result<std::string> Session::store_get(const std::string& key, base::Seconds timeout) {
+  wire::StoreGet request;
+  request.key = key;
+  TRIREME_ASSIGN(auto value, ask(std::move(request), timeout), "store key '{}'", key);
+  return value.as_bytes().data;
+}
+
+Result<std::int64_t> Session::store_add(const std::string& key, std::int64_t amount) {
+  wire::StoreAdd request;
+  request.key = key;
+  request.amount = amount;
+  TRIREME_ASSIGN(auto value, ask(std::move(request)));
+  return value.as_int();
+}
+
+Result<void> Session::store_wait(const std::vector<std::string>& keys, base::Seconds timeout) {
+  wire::StoreWait request;
+  request.keys = keys;
+  TRIREME_TRY(ask(std::move(request), timeout), "store keys {}", fmt::join(keys, ", "));
+  return {};
+}
+
+Result<bool> Session::store_delete(const std::string& key) {
+  wire::StoreDelete request;
+  request.key = key;
+  TRIREME_ASSIGN(auto value, ask(std::move(request)));
+  return value.as_bool();
+}
+
+Result<std::string> Session::store_compare_set(const std::string& key, std::string expected, std::string desired) {
+  wire::StoreCompareSet request;
+  request.key = key;
+  request.expected.data = std::move(expected);
+  request.desired.data = std::move(desired);
+  TRIREME_ASSIGN(auto value, ask(std::move(request)));
+  return value.as_bytes().data;
+}
+
+Result<std::int64_t> Session::store_count() {
+  TRIREME_ASSIGN(auto value, ask(wire::StoreCount{}));
+  return value.as_int();
+}
+
+Result<void> Session::barrier() {
+  wire::Barrier request;
+  {
+    std::lock_guard lock(mutex_);
+    request.sequence = next_meeting_++;
+  }
+  TRIREME_TRY(ask(std::move(request)));
+  return {};
+}
+
+Result<std::string> Session::broadcast(std::optional<std::string> data) {
+  wire::Broadcast request;
+  {
+    std::lock_guard lock(mutex_);
+    request.sequence = next_meeting_++;
+  }
+  if (data && data->size() + 1024 > wire::kWorkerFrameLimit) {
+    return base::error("{} bytes are too many to broadcast, the limit is {}", data->size(), wire::kWorkerFrameLimit);
+  }
+  if (data) request.data = Bytes{*std::move(data)};
+  TRIREME_ASSIGN(auto value, ask(std::move(request)));
+  return value.as_bytes().data;
+}
+
+}  // namespace trireme::worker

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import processes
+import pytest
+
+import trireme
+from trireme import RunConfig
+
+
+@pytest.fixture(autouse=True, scope="session")
+def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for the session: the runtime lives across tests."""
+    folder = tmp_path_factory.mktemp("state")
+    os.environ["TRIREME_STATE_DIR"] = str(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "results"
+    monkeypatch.setenv("TRIREME_RESULTS", str(folder))
+    for name in [name for name in os.environ if name.startswith(("TRIREME_NUM_", "TRIREME_RUN_", "TRIREME_RESOURCES"))]:
+        monkeypatch.delenv(name)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_orphans() -> Iterator[None]:
+    yield
+    assert processes.wait_until(lambda: not processes.left_over(), 10), processes.left_over()
+
+
+@pytest.fixture
+def declared() -> Iterator[Callable[..., None]]:
+    """trireme.init() for one test."""
+    trireme.shutdown()
+    yield trireme.init
+    trireme.shutdown()
+
+
+@pytest.fixture
+def run_config(results: Path) -> RunConfig:
+    return RunConfig(name="run", storage_path=results)
+
+
+class Script:
+    """A driver of its own: written to a folder, run by this Python."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started: list[subprocess.Popen[str]] = []
+
+    def write(self, source: str, name: str = "script.py") -> Path:
+        path = self.folder / name
+        path.write_text(textwrap.dedent(source))
+        return path
+
+    def start(self, source: str, *arguments: str, command: list[str] | None = None, **options: Any) -> Any:
+        path = self.write(source)
+        process = subprocess.Popen(
+            [*(command or [sys.executable]), str(path), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+        self.started.append(process)
+        return process
+
+    def run(self, source: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        process = self.start(source, *arguments, **options)
+        out, err = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Iterator[Script]:
+    folder = tmp_path / "script_folder"
+    folder.mkdir()
+    made = Script(folder)
+    yield made
+    for process in made.started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()

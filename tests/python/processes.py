@@ -1,0 +1,53 @@
+"""Finds every process that a test has left behind, by a mark in the environment that all its descendants inherit."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+MARK = f"TRIREME_TEST_SESSION={uuid.uuid4().hex}"
+os.environ.update([MARK.split("=")])
+
+
+class Process(NamedTuple):
+    pid: int
+    parent: int
+    state: str
+    command: str
+
+
+def _read(pid: int) -> Process | None:
+    folder = Path("/proc") / str(pid)
+    try:
+        if MARK.encode() not in (folder / "environ").read_bytes():
+            return None
+        command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        state, parent = (folder / "stat").read_text().rpartition(") ")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    return Process(pid, int(parent), state, command.strip())
+
+
+def marked() -> list[Process]:
+    """All processes of this test session but the one that asks."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    found = [_read(pid) for pid in pids if pid != os.getpid()]
+    return [process for process in found if process and process.state != "Z"]
+
+
+def left_over() -> list[Process]:
+    """Those that no test may leave: everything but this process's own warm zygote."""
+    return [p for p in marked() if not (p.parent == os.getpid() and "trireme._zygote" in p.command)]
+
+
+def wait_until(condition: Callable[[], object], timeout: float = 30.0) -> bool:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+import trireme
+from trireme import (
+    Checkpoint,
+    ControllerError,
+    DataParallelTrainer,
+    FailureConfig,
+    RunConfig,
+    ScalingConfig,
+    UserCallback,
+    WorkerGroupError,
+)
+from trireme.callbacks import CallbackCaller
+
+
+class Recorder(UserCallback):
+    def __init__(self) -> None:
+        self.contexts: list[Any] = []
+        self.reports: list[tuple[list[dict[str, Any]], Checkpoint | None]] = []
+        self.exceptions: list[dict[int, Exception]] = []
+
+    def after_report(self, run_context: Any, metrics: Any, checkpoint: Any) -> None:
+        self.contexts.append(run_context)
+        self.reports.append((metrics, checkpoint))
+
+    def after_exception(self, run_context: Any, worker_exceptions: Any) -> None:
+        self.exceptions.append(worker_exceptions)
+
+
+def fit(function: Any, callback: UserCallback, workers: int = 2, **run: Any) -> trireme.Result:
+    config = RunConfig(callbacks=[callback], **run)
+    return DataParallelTrainer(function, scaling_config=ScalingConfig(num_workers=workers), run_config=config).fit()
+
+
+def test_reports_of_all_ranks_together_in_rank_order() -> None:
+    def train() -> None:
+        for step in range(3):
+            trireme.report({"step": step, "rank": trireme.get_context().get_world_rank()})
+
+    recorder = Recorder()
+    fit(train, recorder, 3, name="told")
+    assert [metrics for metrics, _ in recorder.reports] == [
+        [{"step": step, "rank": rank} for rank in range(3)] for step in range(3)
+    ]
+    assert recorder.contexts[0].run_config.name == "told"
+    assert recorder.contexts[0].scaling_config.num_workers == 3
+    assert recorder.contexts[0].run_id
+
+
+def test_reports_of_one_rank_only() -> None:
+    def train() -> None:
+        if trireme.get_context().get_world_rank() == 0:
+            for step in range(5):
+                trireme.report({"step": step})
+
+    recorder = Recorder()
+    fit(train, recorder)
+    assert [metrics for metrics, _ in recorder.reports] == [[{"step": step}] for step in range(5)]
+
+
+def test_a_rank_that_never_reports_does_not_hold_the_others_up_for_ever() -> None:
+    recorder = Recorder()
+    caller = CallbackCaller([recorder], cast(Any, None), "/run")
+    caller.handle({"time": 0.0, "event": "attempt_started", "attempt": 0, "num_workers": 2})
+    for second in range(10):
+        metrics = {"step": second}
+        caller.handle({"time": second, "event": "report", "rank": 0, "index": second, "metrics": metrics})
+    assert [metrics[0]["step"] for metrics, _ in recorder.reports] == [0, 1, 2, 3]
+    caller.handle({"time": 10.0, "event": "report", "rank": 1, "index": 0, "metrics": {}})
+    caller.handle({"time": 20.0, "event": "warning", "message": ""})
+    assert len(recorder.reports) == 4, "a rank that has begun to report is waited for"
+    caller.handle({"time": 20.0, "event": "worker_finished", "rank": 1})
+    assert len(recorder.reports) > 4
+
+
+def test_checkpoints_come_with_their_report() -> None:
+    def train() -> None:
+        import tempfile
+
+        trireme.report({"step": 0})
+        trireme.report({"step": 1}, checkpoint=Checkpoint(tempfile.mkdtemp()))
+
+    recorder = Recorder()
+    result = fit(train, recorder, 1)
+    assert [metrics[0]["step"] for metrics, _ in recorder.reports] == [0, 1]
+    assert recorder.reports[0][1] is None
+    assert recorder.reports[1][1] is not None
+    assert result.checkpoint is not None
+    assert recorder.reports[1][1].path == result.checkpoint.path
+
+
+def test_exceptions_of_every_attempt() -> None:
+    def train() -> None:
+        raise ValueError("always")
+
+    recorder = Recorder()
+    with pytest.raises(WorkerGroupError):
+        fit(train, recorder, 1, failure_config=FailureConfig(max_failures=1))
+    assert len(recorder.exceptions) == 2
+    assert "always" in str(recorder.exceptions[0][0])
+
+
+def test_a_callback_that_raises_ends_the_run() -> None:
+    class Broken(UserCallback):
+        def after_report(self, run_context: Any, metrics: Any, checkpoint: Any) -> None:
+            raise KeyError("in my callback")
+
+    def train() -> None:
+        import time
+
+        trireme.report({"a": 1})
+        time.sleep(600)
+
+    with pytest.raises(ControllerError) as caught:
+        fit(train, Broken())
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert "in my callback" in str(caught.value)

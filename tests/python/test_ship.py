@@ -1,0 +1,80 @@
+"""Errors that name what cannot be pickled."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+import pytest
+
+from trireme import _ship
+
+LOCK = threading.Lock()
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.inner = {"list": [1, threading.Lock()]}
+
+    def train(self) -> Any:
+        return self.inner
+
+
+def with_global() -> Any:
+    return LOCK
+
+
+with_global.__module__ = "__main__"  # as in a script: by value, with the globals that it uses
+
+
+def with_default(lock: Any = None) -> Any:
+    return lock
+
+
+def closure_of_closure() -> Any:
+    lock = threading.Lock()
+
+    def helper() -> Any:
+        return lock
+
+    def train() -> Any:
+        return helper()
+
+    return train
+
+
+def generator_in_config() -> dict[str, Any]:
+    return {"data": {"rows": (row for row in [1])}}
+
+
+@pytest.mark.parametrize(
+    ("function", "config", "words"),
+    [
+        (closure_of_closure(), None, ["train", "'helper'", "'lock'", "_thread.lock"]),
+        (with_global, None, ["global variable 'LOCK'"]),
+        (Holder().train, None, ["Holder.train", "attribute 'inner'", "key 'list'", "element 1"]),
+        (functools.partial(with_default, LOCK), None, ["argument 0"]),
+        (with_default, generator_in_config(), ["train_loop_config", "key 'data'", "key 'rows'", "generator"]),
+    ],
+)
+def test_the_culprit_is_named(function: Any, config: Any, words: list[str]) -> None:
+    with pytest.raises(TypeError) as caught:
+        _ship.pack(function, (config,), None, [])
+    for word in words:
+        assert word in str(caught.value), str(caught.value)
+
+
+def test_default_value_is_named() -> None:
+    def train(lock: Any = LOCK) -> Any:
+        return lock
+
+    with pytest.raises(TypeError, match="default value"):
+        _ship.pack(train, (), None, [])
+
+
+def test_a_structure_that_contains_itself_ends_the_search() -> None:
+    loop: dict[str, Any] = {"lock": threading.Lock()}
+    loop["self"] = loop
+    with pytest.raises(TypeError, match="lock"):
+        _ship.pack(lambda: loop, (), None, [])

@@ -1,0 +1,133 @@
+"""The warm process by itself, spoken to as the driver does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import processes
+import pytest
+
+
+class Driver:
+    def __init__(self, **env: str) -> None:
+        self.sock, theirs = socket.socketpair()
+        environment = {**os.environ, **env, "TRIREME_ZYGOTE_FD": str(theirs.fileno())}
+        command = [sys.executable, "-m", "trireme._zygote"]
+        self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
+        theirs.close()
+        self.sock.settimeout(30)
+
+    def send(self, message: dict[str, Any], *fds: int) -> None:
+        body = json.dumps(message).encode()
+        socket.send_fds(self.sock, [struct.pack(">I", len(body)) + body], list(fds))
+
+    def receive(self) -> tuple[dict[str, Any], list[int]]:
+        header, fds, _, _ = socket.recv_fds(self.sock, 4, 4)
+        (length,) = struct.unpack(">I", header)
+        body = b""
+        while len(body) < length:
+            body += self.sock.recv(length - len(body))
+        return json.loads(body), fds
+
+    def preload(self, *modules: str, **more: Any) -> dict[str, Any]:
+        self.send({"op": "preload", "modules": list(modules), **more})
+        return self.receive()[0]
+
+    def fork(self, log: Path, ticket: str = "no ticket", **changes: Any) -> dict[str, Any]:
+        request = {"op": "fork", "id": 7, "env": dict(os.environ), "cwd": "/", "sys_path": [], "argv": []}
+        fd = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        self.send({**request, "ticket": ticket, **changes}, fd)
+        os.close(fd)
+        answer, fds = self.receive()
+        answer["fds"] = fds
+        return answer
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    made = Driver()
+    assert made.receive()[0] == {"op": "ready", "pid": made.process.pid}
+    yield made
+    made.sock.close()
+    assert made.process.wait(10) == 0
+
+
+def test_preload_tells_what_failed(driver: Driver) -> None:
+    answer = driver.preload("decimal", "no_such_module")
+    assert answer["modules"] == ["decimal"]
+    assert answer["failed"] == {"no_such_module": "ModuleNotFoundError: No module named 'no_such_module'"}
+    assert answer["threads"] == 1
+
+
+def test_preload_from_folders_of_the_driver(driver: Driver, tmp_path: Path) -> None:
+    (tmp_path / "module_of_the_script.py").write_text("")
+    assert driver.preload("module_of_the_script", sys_path=[str(tmp_path)])["failed"] == {}
+
+
+def test_forked_process_has_its_own_session_log_and_environment(driver: Driver, tmp_path: Path) -> None:
+    """A ticket that is none: the worker says so in its log and ends."""
+    log = tmp_path / "log"
+    answer = driver.fork(log, env={**os.environ, "MARK": "x"})
+    assert (answer["op"], answer["id"]) == ("forked", 7)
+    assert len(answer["fds"]) == 1
+    signal.pidfd_send_signal(answer["fds"][0], 0)
+    exited, _ = driver.receive()
+    assert (exited["op"], exited["pid"]) == ("exit", answer["pid"])
+    assert os.waitstatus_to_exitcode(exited["status"]) == 1
+    assert "Traceback" in log.read_text()
+    os.close(answer["fds"][0])
+
+
+def test_a_second_thread_means_no_fork(driver: Driver, tmp_path: Path) -> None:
+    (tmp_path / "starts_a_thread.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+    )
+    assert driver.preload("starts_a_thread", sys_path=[str(tmp_path)])["threads"] == 2
+    answer = driver.fork(tmp_path / "log")
+    assert (answer["op"], answer["id"]) == ("refused", 7)
+    assert "2 threads" in answer["why"]
+    assert "starts_a_thread" in answer["why"]
+
+
+def test_ctrl_c_is_not_for_it(driver: Driver) -> None:
+    driver.process.send_signal(signal.SIGINT)
+    assert driver.preload("decimal")["failed"] == {}
+
+
+def test_it_goes_when_the_socket_closes() -> None:
+    driver = Driver()
+    driver.receive()
+    driver.sock.close()
+    assert driver.process.wait(10) == 0
+
+
+def test_it_and_its_children_go_when_the_driver_is_killed(tmp_path: Path) -> None:
+    """The driver's end of the socket stays open in another process, as it does in a child that the driver forked."""
+    code = f"""
+import os, sys, time
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_zygote import Driver
+driver = Driver()
+driver.receive()
+if os.fork() == 0:
+    time.sleep(5)
+    os._exit(0)
+print("up", flush=True)
+time.sleep(600)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.kill()
+    process.wait()
+    zygotes = lambda: [p for p in processes.left_over() if "trireme._zygote" in p.command]  # noqa: E731
+    assert processes.wait_until(lambda: not zygotes(), 4), zygotes()

@@ -1,0 +1,124 @@
+#include "api/describe.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+using trireme::Dict;
+using trireme::List;
+using trireme::Value;
+using trireme::api::describe;
+using trireme::api::metric_rows;
+using trireme::api::result_table;
+
+TEST_CASE("events that matter are told in one line") {
+  struct Case {
+    Dict event;
+    std::string line;
+  };
+  const Case cases[] = {
+      {{{"event", "run_started"},
+        {"name", "digits"},
+        {"num_workers", 4},
+        {"host", "a"},
+        {"path", "/r/digits"},
+        {"resumed", false}},
+       "trireme run digits: 4 workers on a, folder /r/digits"},
+      {{{"event", "run_started"},
+        {"name", "digits"},
+        {"num_workers", 1},
+        {"host", "a"},
+        {"path", "/r/digits"},
+        {"resumed", true}},
+       "trireme run digits (continued): 1 worker on a, folder /r/digits"},
+      {{{"event", "training_started"}, {"attempt", 0}, {"num_workers", 4}, {"seconds", 0.4123}},
+       "4 workers running after 0.41 s"},
+      {{{"event", "training_started"}, {"attempt", 2}, {"num_workers", 4}, {"seconds", 0.05}},
+       "attempt 2: 4 workers running after 0.05 s"},
+      {{{"event", "checkpoint_committed"}, {"name", "checkpoint_000012"}}, "checkpoint_000012 committed"},
+      {{{"event", "checkpoint_committed"},
+        {"name", "checkpoint_000012"},
+        {"metrics", Dict{{"loss", 0.25}, {"epoch", 3}}}},
+       "checkpoint_000012 committed (loss 0.25, epoch 3)"},
+      {{{"event", "worker_failed"},
+        {"rank", 1},
+        {"pid", 4711},
+        {"host", "a"},
+        {"error_type", "ValueError"},
+        {"message", "boom\nmore"}},
+       "rank 1 (pid 4711, host a) failed: ValueError: boom"},
+      {{{"event", "worker_failed"}, {"rank", 1}, {"pid", 4711}, {"host", "a"}, {"message", "signal SIGKILL (9)"}},
+       "rank 1 (pid 4711, host a) failed: signal SIGKILL (9)"},
+      {{{"event", "worker_failed"}, {"rank", 1}, {"message", "could not be started"}},
+       "rank 1 failed: could not be started"},
+      {{{"event", "attempt_failed"}, {"attempt", 0}, {"next", "restart"}, {"failures", 1}, {"max_failures", 3}},
+       "attempt 0 failed (1 of 3 failures used); starting again"},
+      {{{"event", "attempt_failed"}, {"attempt", 7}, {"next", "restart"}, {"failures", 8}, {"max_failures", -1}},
+       "attempt 7 failed (failure 8, without a limit); starting again"},
+      {{{"event", "attempt_failed"}, {"attempt", 3}, {"next", "fail"}, {"failures", 4}, {"max_failures", 3}},
+       "attempt 3 failed; max_failures=3 is used up"},
+      {{{"event", "warning"}, {"message", "slow disk"}}, "warning: slow disk"},
+      {{{"event", "stop_requested"}, {"why", "Ctrl-C"}}, "stop requested: Ctrl-C"},
+      {{{"event", "run_finished"}, {"outcome", "finished"}, {"seconds", 12.34}, {"attempts", 1}, {"reports", 40}},
+       "run finished after 12.3 s, 40 reports"},
+      {{{"event", "run_finished"},
+        {"outcome", "failed"},
+        {"seconds", 1.0},
+        {"attempts", 2},
+        {"reports", 1},
+        {"error", "rank 1 died"}},
+       "run failed after 1.0 s, 2 attempts, 1 report: rank 1 died"},
+      {{{"event", "output"}, {"ranks", List{0, 1, 2}}, {"line", "hello"}}, "[rank 0-2] hello"},
+  };
+  for (const auto& each : cases) {
+    CAPTURE(each.line);
+    REQUIRE(describe(each.event));
+    CHECK(*describe(each.event) == each.line);
+  }
+}
+
+TEST_CASE("the other events are not shown") {
+  for (const char* kind :
+       {"attempt_started", "worker_started", "worker_connected", "function_entered", "report", "worker_finished", ""}) {
+    CAPTURE(kind);
+    CHECK_FALSE(describe({{"event", kind}}));
+  }
+  CHECK_FALSE(describe({}));
+  CHECK_FALSE(describe({{"event", "worker_failed"}, {"rank", 2}, {"collateral", true}}));
+  CHECK_FALSE(describe({{"event", "attempt_failed"}, {"next", "fail"}, {"max_failures", 0}}));
+}
+
+TEST_CASE("metrics become rows") {
+  using Rows = std::vector<std::pair<std::string, std::string>>;
+  trireme::Dict metrics = {{"loss", 0.03125}, {"eval", Dict{{"top", Dict{{"1", 0.5}}}, {"n", 3}}},
+                           {"ok", true},      {"bad", std::numeric_limits<double>::quiet_NaN()},
+                           {"name", "x"},     {"list", List{1, 2}}};
+  CHECK(metric_rows(metrics) == Rows{{"loss", "0.03125"},
+                                     {"eval/top/1", "0.5"},
+                                     {"eval/n", "3"},
+                                     {"ok", "yes"},
+                                     {"bad", "nan"},
+                                     {"name", "x"},
+                                     {"list", "[1,2]"}});
+}
+
+TEST_CASE("the result table") {
+  CHECK(result_table({{"outcome", "finished"},
+                      {"seconds", 12.34},
+                      {"attempts", 1},
+                      {"reports", 40},
+                      {"error", nullptr},
+                      {"metrics", Dict{{"loss", 0.25}}},
+                      {"checkpoint", "/r/digits/checkpoint_000012"},
+                      {"path", "/r/digits"}}) ==
+        "  outcome     finished\n"
+        "  time        12.3 s\n"
+        "  attempts    1\n"
+        "  reports     40\n"
+        "  loss        0.25\n"
+        "  checkpoint  /r/digits/checkpoint_000012\n"
+        "  folder      /r/digits\n");
+  CHECK(result_table(
+            {{"outcome", "failed"}, {"seconds", 1.0}, {"error", "rank 1 died\nlong story"}, {"metrics", nullptr}})
+            .find("  error     rank 1 died\n") != std::string::npos);
+}

@@ -1,0 +1,57 @@
+#include "base/text.h"
+
+#include <doctest/doctest.h>
+
+#include "base/hex.h"
+
+using namespace trireme::base;
+
+using Words = std::vector<std::string>;
+
+TEST_CASE("words are joined and split") {
+  CHECK(join({}, ", ").empty());
+  CHECK(join({"a"}, ", ") == "a");
+  CHECK(join({"a", "b", "c"}, ", ") == "a, b, c");
+  CHECK(split("a,b,,c", ',') == Words{"a", "b", "", "c"});
+  CHECK(split("", ',') == Words{""});
+  CHECK(split("a,", ',') == Words{"a", ""});
+  CHECK(trim(" \t a b \r\n") == "a b");
+  CHECK(trim(" \n").empty());
+}
+
+TEST_CASE("a near miss gets a suggestion, a wild guess does not") {
+  Words names = {"num_workers", "use_gpu", "placement_strategy"};
+  CHECK(did_you_mean("num_worker", names) == "; did you mean 'num_workers'?");
+  CHECK(did_you_mean("usegpu", names) == "; did you mean 'use_gpu'?");
+  CHECK(did_you_mean("learning_rate", names).empty());
+  CHECK(did_you_mean("", names).empty());
+  CHECK(did_you_mean("x", {}).empty());
+}
+
+TEST_CASE("numbers of things") {
+  CHECK(count_of(0, "worker") == "0 workers");
+  CHECK(count_of(1, "worker") == "1 worker");
+  CHECK(count_of(4, "worker") == "4 workers");
+  CHECK(amount(2.0) == "2");
+  CHECK(amount(0.5) == "0.5");
+  CHECK(amount(0.1 + 0.2) == "0.3");
+}
+
+TEST_CASE("lists of ranks are short") {
+  CHECK(rank_list({}).empty());
+  CHECK(rank_list({3}) == "3");
+  CHECK(rank_list({5, 0, 2, 1}) == "0-2,5");
+  CHECK(rank_list({0, 2, 4}) == "0,2,4");
+  CHECK(rank_list({7, 8}) == "7-8");
+}
+
+TEST_CASE("bytes as hex") {
+  std::string all;
+  for (int i = 0; i < 256; ++i) all += static_cast<char>(i);
+  CHECK(from_hex(to_hex(all)) == all);
+  CHECK(to_hex("\x0F\xA0") == "0fa0");
+  CHECK(from_hex("0FA0") == "\x0F\xA0");
+  CHECK(from_hex("") == "");
+  CHECK_FALSE(from_hex("abc"));
+  CHECK_FALSE(from_hex("0g"));
+}

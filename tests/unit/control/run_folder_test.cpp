@@ -1,0 +1,115 @@
+#include "control/run_folder.h"
+
+#include <doctest/doctest.h>
+
+#include "unit/temp_dir.h"
+
+using namespace trireme::control;
+using trireme::tests::append_file;
+using trireme::tests::TempDir;
+
+namespace {
+
+constexpr const char* kRun = R"({"format":1,"name":"digits","id":"aa11","created":100.0})";
+constexpr const char* kBegin =
+    R"({"time":100.0,"event":"run_started","name":"digits","num_workers":2}
+{"time":100.1,"event":"attempt_started","attempt":0,"num_workers":2}
+{"time":101.0,"event":"report","attempt":0,"rank":0,"index":0,"metrics":{"loss":{"$float":"nan"}}}
+{"time":101.0,"event":"report","attempt":0,"rank":1,"index":0,"metrics":{"loss":7}}
+{"time":101.5,"event":"checkpoint_committed","attempt":0,"index":0,"name":"checkpoint_000000"}
+{"time":102.0,"event":"report","attempt":0,"rank":0,"index":1,"metrics":{"loss":0.5}}
+)";
+
+RunRecord record_of(const std::string& events) {
+  TempDir dir;
+  append_file(dir / "run.json", kRun);
+  append_file(dir / "events.jsonl", events);
+  auto record = read_run(dir.path());
+  REQUIRE(record);
+  return *std::move(record);
+}
+
+}  // namespace
+
+TEST_CASE("a run that goes on") {
+  RunRecord record = record_of(kBegin);
+  CHECK_FALSE(record.torn);
+  CHECK(record.events.size() == 6);
+  RunSummary told = summary(record, true, 110.0);
+  CHECK(told.name == "digits");
+  CHECK(told.id == "aa11");
+  CHECK(told.state == "running");
+  CHECK(told.num_workers == 2);
+  CHECK(told.attempts == 1);
+  CHECK(told.reports == 3);
+  CHECK(told.checkpoints == 1);
+  CHECK(told.seconds == 10.0);
+  CHECK(told.last_metrics.at("loss") == trireme::Value(0.5));
+  CHECK_FALSE(told.error);
+}
+
+TEST_CASE("a run whose driver died") {
+  RunSummary told = summary(record_of(kBegin), false, 1000.0);
+  CHECK(told.state == "lost");
+  CHECK(told.seconds == 2.0);  // up to the last thing it said
+}
+
+TEST_CASE("a run that failed, and was continued") {
+  std::string failed =
+      std::string(kBegin) +
+      R"({"time":103.0,"event":"run_finished","outcome":"failed","seconds":3.0,"error":"rank 1 died"})" + "\n";
+  RunSummary told = summary(record_of(failed), false, 1000.0);
+  CHECK(told.state == "failed");
+  CHECK(told.seconds == 3.0);
+  CHECK(told.error.value() == "rank 1 died");
+
+  std::string continued = failed + R"({"time":200.0,"event":"run_started","num_workers":4,"resumed":true})" + "\n";
+  told = summary(record_of(continued), true, 205.0);
+  CHECK(told.state == "running");
+  CHECK(told.seconds == 5.0);
+  CHECK(told.num_workers == 4);
+  CHECK_FALSE(told.error);
+}
+
+TEST_CASE("half a line is passed over and noted") {
+  RunRecord record = record_of(std::string(kBegin) + R"({"time":103.0,"eve)");
+  CHECK(record.torn);
+  CHECK(record.events.size() == 6);
+  // A driver that came after the crash wrote behind the torn line.
+  record = record_of(std::string(kBegin) + "{\"time\":103.0,\"eve\n" + R"({"time":104,"event":"run_started"})" + "\n");
+  CHECK(record.torn);
+  CHECK(record.events.size() == 7);
+  // The last line lacks only its newline.
+  record = record_of(R"({"time":104,"event":"run_started"})");
+  CHECK_FALSE(record.torn);
+  CHECK(record.events.size() == 1);
+}
+
+TEST_CASE("folders that are no runs are refused with a reason") {
+  TempDir dir;
+  CHECK(read_run(dir / "absent").error().message().find("there is no folder") != std::string::npos);
+  CHECK(read_run(dir.path()).error().message().find("it has no run.json") != std::string::npos);
+  append_file(dir / "damaged/run.json", "{");
+  CHECK(read_run(dir / "damaged").error().message().find("is damaged") != std::string::npos);
+  append_file(dir / "newer/run.json", R"({"format":99})");
+  CHECK(read_run(dir / "newer").error().message().find("upgrade") != std::string::npos);
+  append_file(dir / "fresh/run.json", kRun);
+  auto fresh = read_run(dir / "fresh");
+  REQUIRE(fresh);
+  CHECK(fresh->events.empty());
+}
+
+TEST_CASE("logs are listed by attempt and rank") {
+  TempDir dir;
+  CHECK(log_files(dir.path()).empty());
+  for (const char* name : {"logs/attempt_10/rank_0.log", "logs/attempt_2/rank_10.log", "logs/attempt_2/rank_9.log",
+                           "logs/attempt_2/notes.txt", "logs/attempt_2/rank_x.log", "logs/other/rank_0.log"}) {
+    append_file(dir / name, "x");
+  }
+  auto files = log_files(dir.path());
+  REQUIRE(files.size() == 3);
+  CHECK(files[0].attempt == 2);
+  CHECK(files[0].rank == 9);
+  CHECK(files[1].rank == 10);
+  CHECK(files[2].attempt == 10);
+}

@@ -1,0 +1,208 @@
+#include "control/run_registry.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <sstream>
+
+#include "unit/temp_dir.h"
+
+using namespace trireme::control;
+using trireme::tests::append_file;
+using trireme::tests::TempDir;
+
+namespace {
+
+RunEntry entry_of(const std::string& id, const std::string& name, double started = 1.0) {
+  RunEntry entry;
+  entry.id = id;
+  entry.name = name;
+  entry.path = "/results/" + name;
+  entry.pid = ::getpid();
+  entry.pid_start = process_start(::getpid()).value();
+  entry.started = started;
+  entry.address = "unix:@trireme";
+  entry.secret = "abcdef";
+  return entry;
+}
+
+std::string content(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+class Environment {
+ public:
+  Environment(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    if (value) ::setenv(name, value, 1);
+    else ::unsetenv(name);
+  }
+  ~Environment() {
+    if (before_) ::setenv(name_, before_->c_str(), 1);
+    else ::unsetenv(name_);
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+}  // namespace
+
+TEST_CASE("where the state lies") {
+  Environment home("HOME", "/home/u");
+  Environment state("TRIREME_STATE_DIR", nullptr);
+  Environment xdg("XDG_STATE_HOME", nullptr);
+  CHECK(state_dir() == "/home/u/.local/state/trireme");
+  Environment xdg_set("XDG_STATE_HOME", "/x");
+  CHECK(state_dir() == "/x/trireme");
+  Environment state_set("TRIREME_STATE_DIR", "/s");
+  CHECK(state_dir() == "/s");
+}
+
+TEST_CASE("a run is noted for the user alone and comes back") {
+  TempDir dir;
+  RunRegistry registry(dir.path());
+  CHECK(registry.list_runs().empty());
+  REQUIRE(registry.register_run(entry_of("id1", "digits")));
+  REQUIRE(registry.list_runs().size() == 1);
+  CHECK(registry.list_runs()[0] == entry_of("id1", "digits"));
+
+  struct stat status {};
+  REQUIRE(::stat((dir / "runs/id1.json").c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+  REQUIRE(::stat((dir / "runs").c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0700);
+  CHECK(std::distance(std::filesystem::directory_iterator(dir.path() / "runs"), {}) == 1);  // no draft left behind
+}
+
+TEST_CASE("the end of a run takes the secret away") {
+  TempDir dir;
+  RunRegistry registry(dir.path());
+  REQUIRE(registry.register_run(entry_of("id1", "digits")));
+  CHECK(is_active(registry.list_runs()[0]));
+  REQUIRE(registry.finish_run("id1"));
+  CHECK_FALSE(is_active(registry.list_runs()[0]));
+  std::string text = content(dir.path() / "runs/id1.json");
+  CHECK(text.find("abcdef") == std::string::npos);
+  CHECK(text.find("address") == std::string::npos);
+  CHECK(text.find("digits") != std::string::npos);
+  CHECK_FALSE(registry.finish_run("unknown"));
+}
+
+TEST_CASE("a run whose driver is gone is not active") {
+  CHECK(is_active(entry_of("a", "a")));
+  RunEntry reused = entry_of("a", "a");
+  reused.pid_start -= 1;
+  CHECK_FALSE(is_active(reused));
+
+  pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) ::_exit(0);
+  RunEntry dead = entry_of("a", "a");
+  dead.pid = child;
+  siginfo_t info{};
+  REQUIRE(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT) == 0);
+  CHECK_FALSE(process_start(child));  // a zombie runs nothing
+  REQUIRE(::waitpid(child, nullptr, 0) == child);
+  CHECK_FALSE(is_active(dead));
+  CHECK_FALSE(process_start(0));
+}
+
+TEST_CASE("runs are listed from the newest on, and strange files are passed over") {
+  TempDir dir;
+  RunRegistry registry(dir.path());
+  REQUIRE(registry.register_run(entry_of("old", "a", 1)));
+  REQUIRE(registry.register_run(entry_of("new", "b", 2)));
+  append_file(dir / "runs/torn.json", "{\"id\": \"x");
+  append_file(dir / "runs/list.json", "[]");
+  append_file(dir / "runs/later.json", R"({"id":"later","name":"c","started":3,"field_of_tomorrow":1})");
+  auto runs = registry.list_runs();
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[0].id == "later");
+  CHECK(runs[1].id == "new");
+  CHECK(runs[2].id == "old");
+}
+
+TEST_CASE("runs are found by id, name, folder and beginning of the id") {
+  TempDir dir;
+  Environment results("TRIREME_RESULTS", (dir / "results").c_str());
+  RunRegistry registry(dir.path());
+  RunEntry digits = entry_of("aa11", "digits", 1);
+  digits.path = dir / "results/digits";
+  append_file(digits.path + "/run.json", R"({"format":1,"name":"digits","id":"aa11"})");
+  REQUIRE(registry.register_run(digits));
+  REQUIRE(registry.register_run(entry_of("ab22", "faces", 2)));
+
+  CHECK(registry.find_run("aa11").value() == digits);
+  CHECK(registry.find_run("digits").value() == digits);
+  CHECK(registry.find_run(digits.path).value() == digits);
+  CHECK(registry.find_run(digits.path + "/").value() == digits);
+  CHECK(registry.find_run("aa").value() == digits);
+
+  SUBCASE("a folder that is not registered") {
+    append_file(dir / "copied/run.json", R"({"format":1,"name":"other","id":"zz"})");
+    auto found = registry.find_run(dir / "copied");
+    REQUIRE(found);
+    CHECK(found->name == "other");
+    CHECK(found->id == "zz");
+    CHECK_FALSE(is_active(*found));
+    append_file(dir / "results/here/run.json", R"({"format":1,"name":"here","id":"yy"})");
+    CHECK(registry.find_run("here").value().id == "yy");
+  }
+  SUBCASE("none") {
+    CHECK(registry.find_run("digit").error().message().find("did you mean 'digits'?") != std::string::npos);
+    CHECK_FALSE(registry.find_run(""));
+  }
+  SUBCASE("several by the beginning of the id") {
+    REQUIRE(registry.finish_run("aa11"));
+    REQUIRE(registry.finish_run("ab22"));
+    auto found = registry.find_run("a");
+    REQUIRE_FALSE(found);
+    CHECK(found.error().message().find("aa11  digits") != std::string::npos);
+    CHECK(found.error().message().find("ab22  faces") != std::string::npos);
+  }
+  SUBCASE("several by name: the active one is meant") {
+    RunEntry elsewhere = entry_of("cc33", "digits", 3);
+    REQUIRE(registry.register_run(elsewhere));
+    CHECK_FALSE(registry.find_run("digits"));  // both active
+    REQUIRE(registry.finish_run("aa11"));
+    CHECK(registry.find_run("digits").value().id == "cc33");
+  }
+  SUBCASE("a continued run is one run, the newest entry speaks") {
+    RunEntry again = digits;
+    again.id = "dd44";
+    again.started = 9;
+    REQUIRE(registry.register_run(again));
+    CHECK(registry.find_run("digits").value().id == "dd44");
+  }
+}
+
+TEST_CASE("a state folder that cannot be written says so") {
+  TempDir dir;
+  append_file(dir / "file", "");
+  auto result = RunRegistry(dir / "file").register_run(entry_of("a", "a"));
+  REQUIRE_FALSE(result);
+  CHECK(result.error().message().find("TRIREME_STATE_DIR") != std::string::npos);
+  CHECK_FALSE(RunRegistry(dir.path()).register_run(entry_of("../a", "a")));
+}
+
+TEST_CASE("old runs are forgotten, active ones never") {
+  TempDir dir;
+  RunRegistry registry(dir.path());
+  REQUIRE(registry.register_run(entry_of("active", "a", 0.5)));
+  for (std::size_t i = 0; i < RunRegistry::kMaxRemembered; ++i) {
+    append_file(dir / ("runs/" + std::to_string(i) + ".json"),
+                R"({"id":")" + std::to_string(i) + R"(","started":)" + std::to_string(i + 1) + "}");
+  }
+  REQUIRE(registry.register_run(entry_of("last", "b", 1e9)));
+  auto runs = registry.list_runs();
+  CHECK(runs.size() <= RunRegistry::kMaxRemembered);
+  CHECK(runs.front().id == "last");
+  CHECK(runs.back().id == "active");
+}

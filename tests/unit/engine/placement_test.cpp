@@ -1,0 +1,156 @@
+#include "engine/placement.h"
+
+#include <doctest/doctest.h>
+
+using namespace trireme;
+using namespace trireme::engine;
+
+namespace {
+
+NodeInfo node(const std::string& id, double cpus, int gpus = 0, const std::string& type = "NVIDIA A100") {
+  NodeInfo info{
+      .id = id, .host = "host-" + id, .total = {{"CPU", cpus}}, .available = {}, .gpus = {}, .cpus_declared = true};
+  for (int i = 0; i < gpus; ++i) info.gpus.push_back({.index = i, .type = type});
+  if (gpus > 0) info.total["GPU"] = gpus;
+  info.available = info.total;
+  return info;
+}
+
+GangRequest gang(int workers, Resources bundle, Strategy strategy = Strategy::kPack) {
+  GangRequest request;
+  request.bundles.assign(static_cast<std::size_t>(workers), bundle);
+  request.strategy = strategy;
+  return request;
+}
+
+// "a a b" for three slots, "-" where there is no placement.
+std::string nodes_of(const std::optional<Placement>& placement) {
+  if (!placement) return "-";
+  std::string text;
+  for (const auto& slot : placement->slots) text += (text.empty() ? "" : " ") + slot.node_id;
+  return text;
+}
+
+std::vector<std::vector<int>> gpus_of(const std::optional<Placement>& placement) {
+  std::vector<std::vector<int>> gpus;
+  if (placement) {
+    for (const auto& slot : placement->slots) gpus.push_back(slot.gpus);
+  }
+  return gpus;
+}
+
+}  // namespace
+
+TEST_CASE("strategies over nodes") {
+  struct Row {
+    Strategy strategy;
+    int workers;
+    Resources bundle;
+    std::vector<NodeInfo> nodes;
+    std::string expected;
+  };
+  const std::vector<NodeInfo> three = {node("a", 2), node("b", 4), node("c", 2)};
+  const std::vector<Row> rows = {
+      {Strategy::kPack, 2, {{"CPU", 1}}, three, "a a"},
+      {Strategy::kPack, 4, {{"CPU", 1}}, three, "b b b b"},
+      {Strategy::kPack, 6, {{"CPU", 1}}, three, "b b b b a a"},
+      {Strategy::kPack, 9, {{"CPU", 1}}, three, "-"},
+      {Strategy::kPack, 1, {{"CPU", 5}}, three, "-"},
+      {Strategy::kStrictPack, 4, {{"CPU", 1}}, three, "b b b b"},
+      {Strategy::kStrictPack, 5, {{"CPU", 1}}, three, "-"},
+      {Strategy::kSpread, 3, {{"CPU", 1}}, three, "a b c"},
+      {Strategy::kSpread, 5, {{"CPU", 1}}, three, "a a b b c"},
+      {Strategy::kSpread, 8, {{"CPU", 1}}, three, "a a b b b b c c"},
+      {Strategy::kSpread, 9, {{"CPU", 1}}, three, "-"},
+      {Strategy::kStrictSpread, 3, {{"CPU", 2}}, three, "a b c"},
+      {Strategy::kStrictSpread, 2, {{"CPU", 2}}, three, "a b"},
+      {Strategy::kStrictSpread, 4, {{"CPU", 1}}, three, "-"},
+      {Strategy::kPack, 0, {}, three, ""},
+      {Strategy::kPack, 1, {{"CPU", 1}}, {}, "-"},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(std::string(to_string(row.strategy)));
+    CAPTURE(row.workers);
+    CHECK(nodes_of(place(gang(row.workers, row.bundle, row.strategy), row.nodes)) == row.expected);
+  }
+}
+
+TEST_CASE("8 workers with half a GPU each share 4 devices two by two") {
+  const auto placement = place(gang(8, {{"CPU", 4}, {"GPU", 0.5}}), {node("a", 32, 4)});
+  CHECK(gpus_of(placement) == std::vector<std::vector<int>>{{0}, {0}, {1}, {1}, {2}, {2}, {3}, {3}});
+  CHECK(gpu_shares(placement->slots.front()) == std::map<int, double>{{0, 0.5}});
+  CHECK_FALSE(place(gang(9, {{"GPU", 0.5}}), {node("a", 32, 4)}));
+}
+
+TEST_CASE("GPU amounts on devices") {
+  const auto three_left = [] {
+    auto info = node("a", 8, 4);
+    info.gpus[1].available = 0.0;
+    info.gpus[2].available = 0.5;
+    return info;
+  }();
+  struct Row {
+    int workers;
+    double gpus;
+    std::vector<std::vector<int>> expected;
+  };
+  const std::vector<Row> rows = {
+      {1, 2.0, {{0, 3}}},    // only 0 and 3 are whole
+      {1, 3.0, {}},          // 2.5 are left, but no three devices
+      {1, 0.5, {{2}}},       // the device that is shared already
+      {2, 0.4, {{2}, {0}}},  // 0.1 of 2 is left after the first
+      {1, 0.6, {{0}}},       // never split over 2 and another
+      {1, 1.5, {}},          // no such thing
+      {3, 1.0 / 3.0, {{2}, {0}, {0}}},
+      {6, 1.0 / 3.0, {{2}, {0}, {0}, {0}, {3}, {3}}},  // three thirds are one device
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row.gpus);
+    CHECK(gpus_of(place(gang(row.workers, {{"GPU", row.gpus}}), {three_left})) == row.expected);
+  }
+  CHECK(gpus_of(place(gang(1, {{"GPU", 3}}), emptied({three_left}))) == std::vector<std::vector<int>>{{0, 1, 2}});
+}
+
+TEST_CASE("accelerator_type chooses nodes and devices by type") {
+  auto request = gang(2, {{"GPU", 1}});
+  request.accelerator_type = "h100";
+  const std::vector<NodeInfo> nodes = {node("a", 8, 4), node("b", 8, 2, "NVIDIA H100 80GB HBM3"), node("c", 8, 2, "")};
+  CHECK(nodes_of(place(request, nodes)) == "b b");
+  auto mixed = node("m", 8, 3);
+  mixed.gpus[2].type = "NVIDIA H100";
+  request.bundles.resize(1);
+  CHECK(gpus_of(place(request, {mixed})) == std::vector<std::vector<int>>{{2}});
+  CHECK_FALSE(place(request, {node("c", 8, 2, "")}));
+}
+
+TEST_CASE("the trainer takes room beside the workers, on whichever node leaves enough") {
+  auto request = gang(2, {{"CPU", 4}});
+  request.trainer = {{"CPU", 1}};
+  CHECK_FALSE(place(request, {node("a", 8)}));
+  const auto placement = place(request, {node("a", 8), node("b", 1)});
+  REQUIRE(placement);
+  CHECK(placement->trainer.node_id == "b");
+  CHECK(nodes_of(placement) == "a a");
+}
+
+TEST_CASE("unequal bundles: largest first, and each slot says which it is") {
+  GangRequest request;
+  request.bundles = {{{"CPU", 1}}, {{"CPU", 3}}, {{"CPU", 2}}};
+  const auto placement = place(request, {node("a", 3), node("b", 3)});
+  REQUIRE(placement);
+  REQUIRE(placement->slots.size() == 3);
+  CHECK(nodes_of(placement) == "a b b");
+  CHECK(placement->slots[0].resources == Resources{{"CPU", 3}});
+  CHECK(placement->slots[1].resources == Resources{{"CPU", 1}});
+  CHECK(placement->slots[2].resources == Resources{{"CPU", 2}});
+}
+
+TEST_CASE("undeclared CPUs never limit; what others hold does") {
+  auto shared = node("a", 2);
+  shared.cpus_declared = false;
+  CHECK(nodes_of(place(gang(5, {{"CPU", 4}}), {shared})) == "a a a a a");
+  auto held = node("a", 8);
+  held.available["CPU"] = 3;
+  CHECK_FALSE(place(gang(4, {{"CPU", 1}}), {held}));
+  CHECK(place(gang(4, {{"CPU", 1}}), emptied({held})).has_value());
+}

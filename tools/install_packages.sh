@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Installs the system packages that the build needs and this machine lacks. Asks apt for nothing when all are there.
+set -euo pipefail
+python=${1:-python3}
+
+packages=(g++ cmake ninja-build ccache clang-format clang-tidy
+  libasio-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libssl-dev libxxhash-dev libcli11-dev doctest-dev libbenchmark-dev)
+
+# A Python of one's own brings venv and headers along; the system's has them in packages.
+command -v "$python" > /dev/null || packages+=(python3)
+"$python" -c 'import ensurepip, venv' 2> /dev/null || packages+=(python3-venv)
+"$python" -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2> /dev/null || packages+=(python3-dev)
+
+if ! command -v apt-get > /dev/null; then
+  echo "This is no Debian or Ubuntu; if the build misses something, install the counterparts of: ${packages[*]}" >&2
+  exit 0
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2> /dev/null) == installed ]] || missing+=("$package")
+done
+[[ ${#missing[@]} -eq 0 ]] && exit 0
+
+echo "Installing: ${missing[*]}"
+as_root=()
+[[ $(id -u) -eq 0 ]] || as_root=(sudo)
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
