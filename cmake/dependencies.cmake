@@ -7,8 +7,16 @@ find_path(ASIO_INCLUDE_DIR asio.hpp REQUIRED)
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  # The sloppiness is what ccache asks for before it caches files that use a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
 endif()
+
+# src/base/fmt_library.cpp fits {fmt} 9; with another one every file compiles its own copy.
+set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+try_compile(TRIREME_FMT_COMPILED_ONCE ${CMAKE_BINARY_DIR}/fmt_check
+  SOURCES ${CMAKE_SOURCE_DIR}/src/base/fmt_library.cpp CXX_STANDARD 20)
+unset(CMAKE_TRY_COMPILE_TARGET_TYPE)
 
 # The static one where there is one, so that neither the wheel nor libtrireme.so asks for a libssl of its own.
 set(OPENSSL_USE_STATIC_LIBS TRUE)
@@ -22,7 +30,11 @@ add_library(trireme_dependencies INTERFACE)
 target_include_directories(trireme_dependencies SYSTEM INTERFACE ${ASIO_INCLUDE_DIR} ${XXHASH_INCLUDE_DIR})
 # ASIO_DISABLE_VISIBILITY: asio marks its types visible otherwise, and they would be shared with any other asio in the process.
 target_compile_definitions(trireme_dependencies INTERFACE
-  ASIO_STANDALONE ASIO_DISABLE_VISIBILITY ASIO_NO_DEPRECATED FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL XXH_INLINE_ALL)
+  ASIO_STANDALONE ASIO_DISABLE_VISIBILITY ASIO_NO_DEPRECATED SPDLOG_FMT_EXTERNAL XXH_INLINE_ALL)
 target_link_libraries(trireme_dependencies INTERFACE
-  Threads::Threads nlohmann_json::nlohmann_json fmt::fmt-header-only spdlog::spdlog_header_only
+  Threads::Threads nlohmann_json::nlohmann_json
   OpenSSL::SSL OpenSSL::Crypto ${CMAKE_DL_LIBS})
+# Both are headers only, found on the system's path: their CMake targets would add definitions or libraries of their own.
+if(NOT TRIREME_FMT_COMPILED_ONCE)
+  target_compile_definitions(trireme_dependencies INTERFACE FMT_HEADER_ONLY)
+endif()

@@ -1,6 +1,11 @@
 add_library(trireme_warnings INTERFACE)
 target_compile_options(trireme_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow=local -Wnon-virtual-dtor -Woverloaded-virtual)
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # False alarms of g++ 12 inside std::string and std::variant.
+  target_compile_options(trireme_warnings INTERFACE -Wno-restrict -Wno-array-bounds -Wno-maybe-uninitialized)
+endif()
+
 if(TRIREME_SANITIZE)
   add_compile_options(-fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${TRIREME_SANITIZE})

@@ -32,7 +32,7 @@ TRIREME_API const Context& context();
 
 struct ReportOptions {
   // Folder of the checkpoint inside the run's; derived from the number of the report when not given.
-  std::optional<std::string> checkpoint_dir_name;
+  std::optional<std::string> checkpoint_dir_name = {};
 };
 
 // Never waits for other ranks. With a checkpoint it returns when this rank's files are durable.

@@ -17,9 +17,9 @@ namespace trireme {
 struct InitOptions {
   // Declared capacity is a hard limit. CPUs that are not declared are time-shared; GPUs are looked for.
   // $TRIREME_NUM_CPUS, $TRIREME_NUM_GPUS and $TRIREME_RESOURCES stand in for what is not given.
-  std::optional<double> num_cpus;
-  std::optional<double> num_gpus;
-  std::optional<Resources> resources;
+  std::optional<double> num_cpus = {};
+  std::optional<double> num_gpus = {};
+  std::optional<Resources> resources = {};
   std::string engine = "local";
 };
 
@@ -66,11 +66,11 @@ const void* address_of(const F& function) {
 }
 
 struct TrainerOptions {
-  Config config;
-  ScalingConfig scaling;
-  RunConfig run;
-  std::optional<Checkpoint> resume_from_checkpoint;
-  Dict metadata;
+  Config config = {};
+  ScalingConfig scaling = {};
+  RunConfig run = {};
+  std::optional<Checkpoint> resume_from_checkpoint = {};
+  Dict metadata = {};
 };
 
 class TRIREME_API DataParallelTrainer {
@@ -80,6 +80,7 @@ class TRIREME_API DataParallelTrainer {
       : DataParallelTrainer(make_train_function(function), address_of(function), std::move(options)) {}
 
   // Runs to the end. Throws ConfigError before anything is started, TrainingFailedError where the run did not finish.
+  // One at a time in a process, and not inside of a training function.
   Result fit();
 
  private:
@@ -90,15 +91,17 @@ class TRIREME_API DataParallelTrainer {
   TrainerOptions options_;
 };
 
-// A function that workers can start straight away. Functions that are not registered, lambdas among them, work too: their
-// workers go through main() again, up to the same fit().
+// A function that workers can start straight away. Functions that are not registered, lambdas among them, work too:
+// their workers go through main() again, up to the same fit().
 class TRIREME_API FunctionRegistration {
  public:
   FunctionRegistration(const char* name, const void* address, TrainFunction function);
 };
 
-#define TRIREME_TRAIN_FUNCTION(function)                                             \
-  static const ::trireme::FunctionRegistration trireme_registration_of_##function( \
+#define TRIREME_JOIN_WORDS(a, b) a##b
+#define TRIREME_UNIQUE_NAME(prefix, number) TRIREME_JOIN_WORDS(prefix, number)
+#define TRIREME_TRAIN_FUNCTION(function)                                                                \
+  static const ::trireme::FunctionRegistration TRIREME_UNIQUE_NAME(trireme_registration_, __COUNTER__)( \
       #function, ::trireme::address_of(&function), ::trireme::make_train_function(&function))
 
 }  // namespace trireme

@@ -6,5 +6,6 @@
 #include "trireme/config.h"
 #include "trireme/context.h"
 #include "trireme/result.h"
+#include "trireme/store.h"
 #include "trireme/trainer.h"
 #include "trireme/value.h"

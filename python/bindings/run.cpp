@@ -51,8 +51,9 @@ api::RunSpec take_spec(const nb::dict& given, const std::vector<std::string>& py
   return made;
 }
 
-Dict to_dict(const control::Failure& failure) {
+Dict to_dict(const control::Failure& failure, const control::RunEnd& end) {
   Dict made{{"rank", failure.rank}, {"pid", failure.pid}, {"host", failure.host}, {"cause", failure.cause}};
+  made["attempt"] = end.last_attempt;
   made["error_type"] = failure.error_type;
   made["message"] = failure.message;
   made["traceback"] = failure.traceback;
@@ -66,7 +67,7 @@ Dict to_dict(const control::RunEnd& end, const std::string& path) {
   Dict made{{"outcome", control::to_string(end.outcome)}, {"path", path}, {"seconds", end.seconds}};
   made["error"] = end.error.empty() ? Value() : Value(end.error);
   List failures;
-  for (const auto& failure : end.failures) failures.push_back(to_dict(failure));
+  for (const auto& failure : end.failures) failures.push_back(to_dict(failure, end));
   made["failures"] = std::move(failures);
   made["return_value"] = end.return_value ? Value(*end.return_value) : Value();
   made["metrics"] = end.metrics ? Value(*end.metrics) : Value();
@@ -186,6 +187,9 @@ void bind_run(nb::module_& module) {
   module.def(
       "result_table", [](nb::dict outcome) { return api::result_table(python::to_dict(outcome, "outcome")); },
       nb::arg("outcome"));
+  module.def(
+      "check_metrics", [](nb::dict metrics) { return to_python(python::to_dict(metrics, "metrics")); }, nb::arg("metrics"),
+      "What report() would store; ValueError names the key that cannot be.");
   module.def(
       "read_run",
       [](const std::string& path) {

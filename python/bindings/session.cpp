@@ -68,6 +68,11 @@ void bind_store(nb::class_<Session>& session) {
              value_or_raise(unlocked([&] { return self.store_wait(keys, base::Seconds(timeout_s)); }));
            },
            nb::arg("keys"), nb::arg("timeout_s"))
+      .def("store_check",
+           [](Session& self, const std::vector<std::string>& keys) {
+             return value_or_raise(unlocked([&] { return self.store_check(keys); }));
+           },
+           nb::arg("keys"))
       .def("store_delete",
            [](Session& self, const std::string& key) {
              return value_or_raise(unlocked([&] { return self.store_delete(key); }));

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 _METADATA_FILE = ".metadata.json"
 
@@ -73,6 +72,8 @@ def local_path(path: str | os.PathLike[str]) -> str:
     """An absolute path for what a user may write: relative, with ~, or as a file:// URI."""
     text = os.fspath(path)
     if "://" in text:
+        from urllib.parse import unquote, urlsplit
+
         parts = urlsplit(text)
         if parts.scheme != "file":
             raise NotImplementedError(f"{text}: {parts.scheme} storage is not available yet; use a local path")

@@ -11,6 +11,7 @@ from typing import Any
 from trireme import _core
 
 _ALWAYS = ("output", "worker_failed", "attempt_failed", "stop_requested")
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # between two lines of progress where there is no live one
 _LEVELS = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 
 
@@ -25,6 +26,9 @@ class Display:
         self._attempt = 0
         self._reports = 0
         self._metrics: dict[str, Any] = {}
+        self._reports_shown = 0
+        self._next_plain_line = 0.0
+        self._plain_pause = _FIRST_PAUSE_S
 
     def __enter__(self) -> Display:
         # A second live line would fight with the first: runs in other threads print lines only.
@@ -52,7 +56,11 @@ class Display:
             if (line := _core.describe_event(event)) is not None:
                 self._print(line)
         if self._live is not None:
-            self._live.update(self._progress(), refresh=True)
+            from rich.text import Text
+
+            self._live.update(Text(self._progress(), no_wrap=True, overflow="ellipsis"), refresh=True)
+        elif self._plain_line_due():
+            self._print(self._progress().strip())
 
     def show_result(self, outcome: dict[str, Any]) -> None:
         if self._level <= _LEVELS["INFO"]:
@@ -78,14 +86,22 @@ class Display:
         else:
             self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    def _progress(self) -> Any:
-        from rich.text import Text
+    def _plain_line_due(self) -> bool:
+        """A line of progress where there is no live one: when there is news, and ever more rarely."""
+        now = time.monotonic()
+        if self._level > _LEVELS["INFO"] or self._reports == self._reports_shown or now < self._next_plain_line:
+            return False
+        self._reports_shown = self._reports
+        self._next_plain_line = now + self._plain_pause
+        self._plain_pause = min(2 * self._plain_pause, _LONGEST_PAUSE_S)
+        return True
 
+    def _progress(self) -> str:
         parts = [f"{time.monotonic() - self._started:6.1f} s", f"{self._workers} workers", f"{self._reports} reports"]
         if self._attempt:
             parts.insert(1, f"attempt {self._attempt}")
         parts += [f"{name} {_short(value)}" for name, value in list(self._metrics.items())[:6]]
-        return Text("  ".join(parts), no_wrap=True, overflow="ellipsis")
+        return "  ".join(parts)
 
 
 def _short(value: Any) -> str:

@@ -55,7 +55,7 @@ def worker_group_error(failures: Sequence[dict[str, Any]], path: str) -> WorkerG
     """The first failure in full; those that only follow from it grouped by their text."""
     ordered = sorted(failures, key=lambda failure: bool(failure["collateral"]))
     first, others = ordered[0], ordered[1:]
-    lines = [f"rank {first['rank']} (pid {first['pid']} on {first['host']}) failed: {_what(first)}"]
+    lines = [f"rank {first['rank']}{_where(first)} failed: {_what(first)}"]
     if first.get("traceback"):
         lines += ["", first["traceback"].rstrip()]
     if tail := _log_tail(first):
@@ -67,6 +67,11 @@ def worker_group_error(failures: Sequence[dict[str, Any]], path: str) -> WorkerG
     error = WorkerGroupError("\n".join(lines), {f["rank"]: worker_exception(f) for f in ordered})
     error.__cause__ = error.worker_failures[first["rank"]]
     return error
+
+
+def _where(failure: dict[str, Any]) -> str:
+    """Nothing for a worker that never came to be."""
+    return f" (pid {failure['pid']} on {failure['host']})" if failure.get("pid") else ""
 
 
 def _what(failure: dict[str, Any]) -> str:

@@ -11,21 +11,22 @@ namespace {
 // The training function calls free functions, as the API has them: this is what they find.
 Current* g_current = nullptr;
 
-Current& current(const char* caller) {
-  if (!g_current) {
-    throw std::runtime_error(
-        fmt::format("{}() cannot be used outside of a training function; call it in the function given to a trainer", caller));
-  }
-  return *g_current;
-}
-
-template <typename T>
-T value_or_throw(base::Result<T> result) {
-  if (!result) throw std::runtime_error(result.error().message());
-  if constexpr (!std::is_void_v<T>) return std::move(result).value();
+// What the user attached to the run goes along with its checkpoints; what a checkpoint has of its own stands.
+void attach_metadata(Dict metadata, Checkpoint checkpoint) {
+  if (metadata.empty() || !std::filesystem::is_directory(checkpoint.path())) return;
+  for (const auto& [key, value] : checkpoint.get_metadata()) metadata[key] = value;
+  checkpoint.set_metadata(metadata);
 }
 
 }  // namespace
+
+Current& current(const char* caller) {
+  if (!g_current) {
+    throw std::runtime_error(fmt::format(
+        "{}() cannot be used outside of a training function; call it in the function given to a trainer", caller));
+  }
+  return *g_current;
+}
 
 CurrentScope::CurrentScope(Current& current) {
   TRIREME_CHECK(!g_current, "a training function runs in this process already");
@@ -68,7 +69,10 @@ void report(const Metrics& metrics, const std::optional<Checkpoint>& checkpoint,
     return;
   }
   std::optional<std::string> folder;
-  if (checkpoint) folder = checkpoint->path();
+  if (checkpoint) {
+    folder = checkpoint->path();
+    api::attach_metadata(current.context.metadata, *checkpoint);
+  }
   auto stored = api::value_or_throw(current.session->report(metrics, folder, options.checkpoint_dir_name));
   if (stored) current.checkpoint = Checkpoint(*stored);
 }

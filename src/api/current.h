@@ -30,4 +30,13 @@ class CurrentScope {
 
 Context context_of(const wire::Start& start);
 
+// The one that runs; throws std::runtime_error that names the caller outside of a training function.
+Current& current(const char* caller);
+
+template <typename T>
+T value_or_throw(base::Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message());
+  if constexpr (!std::is_void_v<T>) return std::move(result).value();
+}
+
 }  // namespace trireme::api

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 
 #include "api/current.h"
 #include "base/fields.h"
@@ -18,6 +19,8 @@ constexpr const char* kTicketVariable = "TRIREME_TICKET_FD";
 constexpr int kFailedExitCode = 1;
 
 [[noreturn]] void leave(int code) {
+  std::cout.flush();
+  std::cerr.flush();
   std::fflush(nullptr);
   // Static objects of the program may be in use by threads of the user's frameworks: nothing is torn down.
   ::_exit(code);
@@ -47,29 +50,35 @@ std::string type_name(const std::exception& thrown) {
   return text;
 }
 
+wire::Failed failure_of(std::string error_type, std::string message) {
+  wire::Failed failure;
+  failure.error_type = std::move(error_type);
+  failure.message = std::move(message);
+  return failure;
+}
+
 // A border: whatever the user's function throws becomes the worker's failure.
 std::optional<wire::Failed> run_user_function(const TrainFunction& function, const Config& config, Value& value) {
   try {
     value = function(config);
     return std::nullopt;
   } catch (const std::exception& thrown) {
-    wire::Failed failure;
-    failure.error_type = type_name(thrown);
-    failure.message = thrown.what();
-    return failure;
+    return failure_of(type_name(thrown), thrown.what());
   } catch (...) {
-    wire::Failed failure;
-    failure.error_type = "an exception that is not a std::exception";
-    return failure;
+    return failure_of("an exception that is not a std::exception", "");
   }
 }
 
 }  // namespace
 
+std::string told(const std::string& error_type, const std::string& message) {
+  return error_type.empty() || message.empty() ? error_type + message : error_type + ": " + message;
+}
+
 Bytes Job::encode() const {
-  List paths(results.begin(), results.end());
-  Dict dict{{"function", function}, {"fit", fit}, {"config", config}};
-  dict["results"] = std::move(paths);
+  List ended;
+  for (const auto& each : past) ended.push_back(each.encode());
+  Dict dict{{"function", function}, {"config", config}, {"past", std::move(ended)}};
   return Bytes{base::to_msgpack(dict)};
 }
 
@@ -79,10 +88,19 @@ base::Result<Job> Job::decode(const Bytes& bytes) {
   if (!dict) return base::error("the job is no dict");
   Job job;
   job.function = dict->at("function").as_string();
-  job.fit = dict->at("fit").as_int();
   job.config = dict->at("config").as_dict();
-  for (const auto& path : dict->at("results").as_list()) job.results.push_back(path.as_string());
+  for (const auto& each : dict->at("past").as_list()) job.past.push_back(PastFit::decode(each.as_dict()));
   return job;
+}
+
+Program::~Program() {
+  if (session_) {
+    // A worker that reaches its fit() never comes here.
+    std::fprintf(stderr,
+                 "trireme: main() ended after %zu of the %zu fit() calls that lead to this worker's: it must take the "
+                 "same way in every process\n",
+                 replayed_, job_.past.size() + 1);
+  }
 }
 
 Program& Program::instance() {
@@ -106,12 +124,21 @@ const Program::Registered* Program::find(const std::string& name) const {
 
 void Program::init(int argc, char** argv, const InitOptions& options) {
   argv_.assign(argv, argv + argc);
+  check_names();
   if (std::getenv(kTicketVariable)) {
     join_run();
     return;
   }
   auto done = runtime_.init(options);
   if (!done) throw ConfigError(done.error().message());
+}
+
+void Program::check_names() const {
+  for (const auto& each : functions_) {
+    if (find(each.name)->address == each.address) continue;
+    throw std::logic_error(
+        fmt::format("two different functions are registered as '{}': give one of them another name", each.name));
+  }
 }
 
 void Program::join_run() {
@@ -137,6 +164,7 @@ void Program::join_run() {
 }
 
 void Program::work(const TrainFunction& function) {
+  fitting_ = true;
   Current current;
   current.context = context_of(session_->start());
   current.session = session_;
@@ -148,25 +176,49 @@ void Program::work(const TrainFunction& function) {
     session_->entered();
     failure = run_user_function(function, job_.config, value);
   }
-  std::fflush(nullptr);
-  if (failure) {
-    session_->fail(*std::move(failure));
-    leave(kFailedExitCode);
+  if (!failure) {
+    auto finished = session_->finish(Bytes{base::to_msgpack(value)});
+    if (finished) leave(0);
+    failure = failure_of("", finished.error().message());
   }
-  auto finished = session_->finish(Bytes{base::to_msgpack(value)});
-  if (!finished) give_up(finished.error().message());
-  leave(0);
+  // Its log tells it too, to whoever looks there first.
+  std::fprintf(stderr, "%s\n", told(failure->error_type, failure->message).c_str());
+  session_->fail(*std::move(failure));
+  leave(kFailedExitCode);
 }
 
-std::optional<Result> Program::replay(std::int64_t fit, const TrainFunction& function) {
-  if (!session_) return std::nullopt;
-  if (fit == job_.fit) work(function);
-  if (fit < static_cast<std::int64_t>(job_.results.size())) {
-    const std::string& path = job_.results[static_cast<std::size_t>(fit)];
-    return path.empty() ? Result{} : Result::from_path(path);
+Result Program::fit(const TrainFunction& function, const std::function<Result()>& run) {
+  if (fitting_)
+    throw std::logic_error("fit() was called while another one runs in this process; call them one after the other");
+  if (session_) return replay(function);
+  fitting_ = true;
+  const auto note = [this](PastFit past) {
+    past_.push_back(std::move(past));
+    fitting_ = false;
+  };
+  // What is thrown goes on to main(); it is only noted here, for the workers of a later fit().
+  try {
+    Result result = run();
+    note({PastFit::End::kReturned, result, "", {}});
+    return result;
+  } catch (const TrainingFailedError& failed) {
+    note({PastFit::End::kFailed, {}, failed.what(), failed.worker_failures()});
+    throw;
+  } catch (const ConfigError& refused) {
+    note({PastFit::End::kRefused, {}, refused.what(), {}});
+    throw;
+  } catch (const std::exception& thrown) {
+    note({PastFit::End::kThrew, {}, thrown.what(), {}});
+    throw;
+  } catch (...) {
+    note({PastFit::End::kThrew, {}, "an exception that is not a std::exception", {}});
+    throw;
   }
-  give_up(fmt::format("main() reached fit() number {} before number {}: it must take the same way in every process", fit,
-                      job_.fit));
+}
+
+Result Program::replay(const TrainFunction& function) {
+  if (replayed_ < job_.past.size()) return job_.past[replayed_++].repeat();
+  work(function);
 }
 
 }  // namespace trireme::api

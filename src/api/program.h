@@ -1,23 +1,26 @@
 #pragma once
 
+#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "api/past_fit.h"
 #include "api/runtime.h"
 #include "trireme/trainer.h"
 #include "worker/session.h"
 
 namespace trireme::api {
 
+// "std::runtime_error: no such batch".
+std::string told(const std::string& error_type, const std::string& message);
+
 // What the driver tells its C++ workers to run.
 struct Job {
-  std::string function;             // a registered name; empty: go through main() up to fit number `fit`
-  std::int64_t fit = 0;             // which fit() of the program this is, from 0
+  std::string function;  // a registered name; empty: go through main() up to the fit() after the past ones
   Config config;
-  std::vector<std::string> results; // folders of the earlier fits, for workers that go through main()
+  std::vector<PastFit> past;  // the program's earlier fits, for workers that go through main()
 
   Bytes encode() const;
   static base::Result<Job> decode(const Bytes& bytes);
@@ -45,26 +48,30 @@ class Program {
   const std::vector<std::string>& argv() const { return argv_; }
   Runtime& runtime() { return runtime_; }
 
-  // Number of this fit() call in the program.
-  std::int64_t next_fit() { return fits_++; }
-  // In a worker that goes through main(): the result of an earlier fit(), or, at its own fit(), no return.
-  std::optional<Result> replay(std::int64_t fit, const TrainFunction& function);
-  void remember(std::string result_path) { results_.push_back(std::move(result_path)); }
-  const std::vector<std::string>& results() const { return results_; }
+  // Runs one fit() and keeps how it ended. In a worker that goes through main() it repeats an earlier one instead, or,
+  // at its own, runs the training function and does not return.
+  Result fit(const TrainFunction& function, const std::function<Result()>& run);
+  // Those before the one that runs.
+  const std::vector<PastFit>& past() const { return past_; }
 
  private:
+  Program() = default;
+  ~Program();
   void join_run();
+  void check_names() const;
+  Result replay(const TrainFunction& function);
   [[noreturn]] void work(const TrainFunction& function);
 
   std::vector<Registered> functions_;
   std::vector<std::string> argv_;
   Runtime runtime_{{}};
-  std::int64_t fits_ = 0;
-  std::vector<std::string> results_;
+  std::vector<PastFit> past_;
+  bool fitting_ = false;
 
   // In a worker only.
-  std::shared_ptr<worker::Session> session_;
+  std::shared_ptr<worker::Session> session_;  // shared with the Current of the function
   Job job_;
+  std::size_t replayed_ = 0;
 };
 
 }  // namespace trireme::api

@@ -1,5 +1,7 @@
 #include "api/run.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -48,6 +50,20 @@ double from_environment(const char* name, double standard) {
   return text && end != text && value > 0 ? value : standard;
 }
 
+// Makes the folder too: of two runs that start in the same second each gets its own.
+base::Result<std::string> make_dated_folder(const std::string& storage, double wall) {
+  const std::string dated = "trireme_run-" + base::timestamp_name(wall);
+  std::string name = dated;
+  for (int i = 2;; ++i) {
+    std::error_code failure;
+    if (fs::create_directory(fs::path(storage) / name, failure)) return name;
+    if (failure) {
+      return base::system_error(fmt::format("RunConfig.storage_path = '{}' cannot be written", storage), failure.value());
+    }
+    name = fmt::format("{}-{}", dated, i);
+  }
+}
+
 // A later start of the same run has its own attempts: its logs must not be mixed with the earlier ones.
 int next_attempt(const std::string& run_path) {
   int next = 0;
@@ -67,6 +83,7 @@ void Run::close() {
   // The entry only serves the command line; a run that is over must not keep its secret there.
   if (registered_) (void)registry_.finish_run(plan_.id).ok();
   registered_ = false;
+  lock_.reset();
 }
 
 base::Result<std::unique_ptr<Run>> Run::prepare(Runtime& runtime, RunSpec spec) {
@@ -120,27 +137,27 @@ base::Result<void> Run::plan_gang() {
 
 base::Result<void> Run::plan_folder() {
   TRIREME_ASSIGN(auto storage, local_folder(spec_.run.storage_path.value_or(control::results_dir())));
-  std::error_code ignored;  // a folder that cannot be looked at is told by make_folder below
-  if (spec_.run.name) {
-    plan_.name = *spec_.run.name;
-  } else {
-    const std::string dated = "trireme_run-" + base::timestamp_name(runtime_.clock().wall());
-    plan_.name = dated;
-    for (int i = 2; fs::exists(fs::path(storage) / plan_.name, ignored); ++i) plan_.name = fmt::format("{}-{}", dated, i);
-  }
+  TRIREME_TRY(storage::make_folder(storage), "RunConfig.storage_path = '{}' cannot be used", storage);
+  TRIREME_ASSIGN(plan_.name, spec_.run.name ? base::Result<std::string>(*spec_.run.name)
+                                            : make_dated_folder(storage, runtime_.clock().wall()));
   plan_.gang.run_name = plan_.name;
   plan_.path = fs::path(storage) / plan_.name;
-  for (const auto& entry : registry_.list_runs()) {
-    if (entry.path == plan_.path && control::is_active(entry)) {
-      return base::error("run '{}' is already running (pid {}, folder {}); give this one another RunConfig.name, or `trireme stop {}` first",
-                         plan_.name, entry.pid, entry.path, plan_.name);
-    }
-  }
   TRIREME_TRY(storage::make_folder(plan_.path + "/logs"), "RunConfig.storage_path = '{}' cannot be written", storage);
-  if (::access(plan_.path.c_str(), W_OK) != 0) {
-    return base::system_error(fmt::format("RunConfig.storage_path = '{}' cannot be written: {}", storage, plan_.path), errno);
+  return lock_folder();
+}
+
+base::Result<void> Run::lock_folder() {
+  const std::string path = plan_.path + "/.lock";
+  lock_ = base::Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!lock_.valid()) return base::system_error(fmt::format("the run folder cannot be written: {}", path), errno);
+  // The kernel gives it back when this process ends, however it ends.
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return {};
+  std::string who;
+  for (const auto& entry : registry_.list_runs()) {
+    if (entry.path == plan_.path && control::is_active(entry)) who = fmt::format("pid {}, ", entry.pid);
   }
-  return {};
+  return base::error("run '{}' is already running ({}folder {}); give this one another RunConfig.name, or `trireme stop {}` first",
+                     plan_.name, who, plan_.path, plan_.name);
 }
 
 base::Result<void> Run::plan_resume() {
@@ -191,10 +208,10 @@ base::Result<void> Run::start() {
   plan_.log_tail = [](const std::string& path) { return last_lines(path, kLogTailLines); };
   controller_ = std::make_unique<control::Controller>(plan_, engine_, runtime_.clock(),
                                                       [this](const Dict& event) { take(event); });
+  TRIREME_TRY(controller_->start());
   if (auto warning = engine::oversubscription_warning(plan_.gang, engine_.nodes())) {
     controller_->warn(*std::move(warning));
   }
-  TRIREME_TRY(controller_->start());
   control::RunEntry entry;
   entry.id = plan_.id;
   entry.name = plan_.name;
@@ -245,6 +262,7 @@ void Run::take(const Dict& event) {
 
 std::vector<Dict> Run::next(base::Seconds timeout) {
   std::vector<Dict> out;
+  if (!controller_) return out;
   const auto deadline = runtime_.clock().now() + std::chrono::duration_cast<std::chrono::nanoseconds>(timeout);
   while (true) {
     bool over = false;
@@ -289,8 +307,13 @@ bool Run::finished() {
   return (drained_ && events_.empty()) || (controller_ && controller_->finished() && !over_);
 }
 
-void Run::stop(std::string why, bool hard) { controller_->stop(std::move(why), hard); }
+void Run::stop(std::string why, bool hard) {
+  if (controller_) controller_->stop(std::move(why), hard);
+}
 
-control::RunEnd Run::wait() { return controller_->wait(); }
+control::RunEnd Run::wait() {
+  TRIREME_CHECK(controller_, "the run was not started, or is closed");
+  return controller_->wait();
+}
 
 }  // namespace trireme::api

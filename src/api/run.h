@@ -12,6 +12,7 @@
 #include "api/line_folder.h"
 #include "api/log_follower.h"
 #include "api/runtime.h"
+#include "base/fd.h"
 #include "control/controller.h"
 #include "control/run_registry.h"
 
@@ -62,6 +63,7 @@ class Run {
 
   base::Result<void> plan_gang();
   base::Result<void> plan_folder();
+  base::Result<void> lock_folder();
   base::Result<void> plan_resume();
   base::Result<void> write_run_file() const;
   engine::ProcessSpec make_process(int rank, const engine::Slot& slot, std::string ticket, std::string log_path) const;
@@ -73,6 +75,7 @@ class Run {
   RunSpec spec_;
   control::RunPlan plan_;
   control::RunRegistry registry_;
+  base::Fd lock_;  // on the run folder: one driver at a time
   bool resumed_ = false;
   bool registered_ = false;
 

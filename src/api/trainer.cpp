@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "api/current.h"
-#include "api/describe.h"
+#include "api/display.h"
 #include "api/program.h"
 #include "api/run.h"
 #include "base/json.h"
@@ -22,7 +22,7 @@ namespace {
 
 constexpr base::Seconds kPump{0.1};
 
-// Ctrl-C and SIGTERM stop the run cleanly once, and hard the second time.
+// Ctrl-C and SIGTERM stop the run cleanly the first time, and at once the second.
 class Interrupts {
  public:
   Interrupts() {
@@ -31,6 +31,8 @@ class Interrupts {
     action.sa_handler = [](int) { ++count_; };
     ::sigaction(SIGINT, &action, &old_interrupt_);
     ::sigaction(SIGTERM, &action, &old_terminate_);
+    // A background job: Ctrl-C is not for it.
+    if (old_interrupt_.sa_handler == SIG_IGN) ::sigaction(SIGINT, &old_interrupt_, nullptr);
   }
   ~Interrupts() {
     ::sigaction(SIGINT, &old_interrupt_, nullptr);
@@ -39,7 +41,7 @@ class Interrupts {
 
   void pass_on(Run& run) {
     while (passed_ < count_) {
-      run.stop(passed_ == 0 ? "interrupted" : "interrupted again", passed_ > 0);
+      run.stop("Ctrl-C", passed_ > 0);
       ++passed_;
     }
   }
@@ -51,6 +53,35 @@ class Interrupts {
   struct sigaction old_terminate_ {};
 };
 std::atomic<int> Interrupts::count_ = 0;
+
+[[noreturn]] void refuse_runtime_env(const std::string& key, const std::string& why) {
+  throw ConfigError(fmt::format("RunConfig.worker_runtime_env['{}']: {}", key, why));
+}
+
+// Lays what was asked for over the driver's environment and folder.
+void apply_runtime_env(Dict& asked, RunSpec& spec) {
+  for (auto& [key, value] : asked) {
+    if (key == "env_vars" && value.get_if<Dict>()) {
+      List names;
+      for (const auto& [name, text] : value.as_dict()) {
+        if (!text.get_if<std::string>()) refuse_runtime_env(key, fmt::format("{} is no string", name));
+        spec.env[name] = text.as_string();
+        names.emplace_back(name);
+      }
+      // The run folder tells what was asked for; values of variables may be secrets.
+      value = std::move(names);
+    } else if (key == "working_dir" && value.get_if<std::string>()) {
+      spec.cwd = std::filesystem::absolute(value.as_string());
+      if (!std::filesystem::is_directory(spec.cwd))
+        refuse_runtime_env(key, fmt::format("there is no folder {}", spec.cwd));
+    } else if (key == "env_vars" || key == "working_dir") {
+      refuse_runtime_env(key, fmt::format("expected {}, got {}", key == "env_vars" ? "a dict of strings" : "a path",
+                                          value.type_name()));
+    } else {
+      refuse_runtime_env(key, "programs in C++ have env_vars and working_dir");
+    }
+  }
+}
 
 RunSpec make_spec(const Job& job, const TrainerOptions& options) {
   RunSpec spec;
@@ -66,21 +97,11 @@ RunSpec make_spec(const Job& job, const TrainerOptions& options) {
     if (equals != std::string_view::npos) spec.env.emplace(variable.substr(0, equals), variable.substr(equals + 1));
   }
   spec.cwd = std::filesystem::current_path();
-  if (const Value* variables = options.run.worker_runtime_env.find("env_vars")) {
-    for (const auto& [name, text] : variables->as_dict()) spec.env[name] = text.as_string();
-  }
-  if (const Value* folder = options.run.worker_runtime_env.find("working_dir")) spec.cwd = folder->as_string();
+  apply_runtime_env(spec.run.worker_runtime_env, spec);
   if (options.resume_from_checkpoint) spec.resume_from_checkpoint = options.resume_from_checkpoint->path();
   spec.metadata = options.metadata;
   spec.every_report = false;
   return spec;
-}
-
-void show(const std::vector<Dict>& events) {
-  for (const auto& event : events) {
-    if (auto line = describe(event)) std::printf("%s\n", line->c_str());
-  }
-  std::fflush(stdout);
 }
 
 Dict outcome_dict(const control::RunEnd& end, const std::string& path) {
@@ -99,12 +120,16 @@ Dict outcome_dict(const control::RunEnd& end, const std::string& path) {
     failures.push_back({each.rank, each.pid, each.host, each.cause, each.error_type, each.message, each.traceback,
                         each.log_tail, each.collateral});
   }
-  std::string text = "training " + end.error;
-  if (end.outcome == control::Outcome::kFailed) text = "training failed: " + end.error;
+  std::string text = "training failed: " + end.error;
+  if (end.outcome == control::Outcome::kStopped) {
+    text = fmt::format("training {}; fit() with the same name and storage_path continues it", end.error);
+  }
   if (!failures.empty()) {
     const auto& first = failures.front();
     if (!first.traceback.empty()) text += "\n" + first.traceback;
-    if (!first.log_tail.empty()) text += fmt::format("\nlast lines of its log:\n  {}", base::join(first.log_tail, "\n  "));
+    auto tail = first.log_tail;
+    std::erase(tail, told(first.error_type, first.message));  // said above
+    if (!tail.empty()) text += fmt::format("\nlast lines of its log:\n  {}", base::join(tail, "\n  "));
   }
   text += "\nrun folder: " + path;
   throw TrainingFailedError(text, std::move(failures));
@@ -112,18 +137,51 @@ Dict outcome_dict(const control::RunEnd& end, const std::string& path) {
 
 Result fit_locally(const TrainFunction& function, const TrainerOptions& options) {
   Current current;
-  current.context.experiment_name = options.run.name.value_or("local");
+  current.context.experiment_name = options.run.name.value_or("DataParallelTrainer");
   current.context.metadata = options.metadata;
   current.checkpoint = options.resume_from_checkpoint;
+  const auto began = std::chrono::steady_clock::now();
   Result result;
   {
     CurrentScope scope(current);
     result.return_value = function(options.config);
   }
+  result.seconds = base::Seconds(std::chrono::steady_clock::now() - began).count();
   result.metrics = current.metrics;
   result.checkpoint = current.checkpoint;
   result.reports = current.reports;
   result.attempts = 1;
+  return result;
+}
+
+Result fit_on_workers(const Job& job, const TrainerOptions& options) {
+  auto prepared = Run::prepare(Program::instance().runtime(), make_spec(job, options));
+  if (!prepared) throw ConfigError(prepared.error().message());
+  Run& run = **prepared;
+  control::RunEnd end;
+  {
+    Display display(options.run.logging_config.log_level);
+    Interrupts interrupts;
+    auto started = run.start();
+    if (!started) throw std::runtime_error(started.error().message());
+    const auto began = std::chrono::steady_clock::now();
+    while (!run.finished()) {
+      interrupts.pass_on(run);
+      auto events = run.next(kPump);
+      display.show(events, base::Seconds(std::chrono::steady_clock::now() - began).count());
+    }
+    end = run.wait();
+    display.show_result(outcome_dict(end, run.path()));
+  }
+  if (end.outcome != control::Outcome::kFinished) throw_failure(end, run.path());
+  Result result = Result::from_path(run.path());
+  result.attempts = end.attempts;
+  result.seconds = end.seconds;
+  result.reports = end.reports;
+  if (end.checkpoint) result.checkpoint = Checkpoint(*end.checkpoint);
+  if (end.return_value) {
+    if (auto value = base::parse_msgpack(end.return_value->data)) result.return_value = *std::move(value);
+  }
   return result;
 }
 
@@ -143,44 +201,15 @@ DataParallelTrainer::DataParallelTrainer(TrainFunction function, const void* add
 
 Result DataParallelTrainer::fit() {
   auto& program = api::Program::instance();
-  if (!program.initialised()) throw std::logic_error("call trireme::init(argc, argv) at the start of main(), before fit()");
-  const std::int64_t fit = program.next_fit();
-  if (auto earlier = program.replay(fit, function_)) return *std::move(earlier);
-  validate(options_.scaling);
-  validate(options_.run);
-  if (options_.scaling.num_workers.max == 0) {
-    program.remember("");
-    return api::fit_locally(function_, options_);
-  }
-  const auto* registered = program.find(address_);
-  api::Job job{registered ? registered->name : "", fit, options_.config, program.results()};
-  auto prepared = api::Run::prepare(program.runtime(), api::make_spec(job, options_));
-  if (!prepared) throw ConfigError(prepared.error().message());
-  api::Run& run = **prepared;
-  control::RunEnd end;
-  {
-    api::Interrupts interrupts;
-    auto started = run.start();
-    if (!started) throw std::runtime_error(started.error().message());
-    while (!run.finished()) {
-      interrupts.pass_on(run);
-      api::show(run.next(api::kPump));
-    }
-    end = run.wait();
-  }
-  std::printf("%s", api::result_table(api::outcome_dict(end, run.path())).c_str());
-  std::fflush(stdout);
-  program.remember(run.path());
-  if (end.outcome != control::Outcome::kFinished) api::throw_failure(end, run.path());
-  Result result = Result::from_path(run.path());
-  result.attempts = end.attempts;
-  result.seconds = end.seconds;
-  result.reports = end.reports;
-  if (end.checkpoint) result.checkpoint = Checkpoint(*end.checkpoint);
-  if (end.return_value) {
-    if (auto value = base::parse_msgpack(end.return_value->data)) result.return_value = *std::move(value);
-  }
-  return result;
+  if (!program.initialised())
+    throw std::logic_error("call trireme::init(argc, argv) at the start of main(), before fit()");
+  return program.fit(function_, [&] {
+    validate(options_.scaling);
+    validate(options_.run);
+    if (options_.scaling.num_workers.max == 0) return api::fit_locally(function_, options_);
+    const auto* registered = program.find(address_);
+    return api::fit_on_workers({registered ? registered->name : "", options_.config, program.past()}, options_);
+  });
 }
 
 }  // namespace trireme

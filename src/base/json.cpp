@@ -9,7 +9,8 @@
 namespace trireme::base {
 namespace {
 
-using Json = nlohmann::json;
+// Ordered: metrics come back in the order in which they were written.
+using Json = nlohmann::ordered_json;
 
 // Builds a Value while nlohmann reads, without a json tree in between.
 class ValueBuilder {

@@ -55,7 +55,8 @@ void CommitBook::report(int rank, std::int64_t index, const Metrics& metrics,
     drop_silent_ranks();
   } else {
     Pending& pending = it->second;
-    if (!silent_[at(rank)]) ++pending.arrived;
+    // A rank that has finished or was given up on counts already; a thread that it left behind may still report.
+    if (!silent_[at(rank)] && !finished_[at(rank)]) ++pending.arrived;
     if (rank < pending.metrics_rank) {
       pending.metrics_rank = rank;
       pending.metrics = metrics;

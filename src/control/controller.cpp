@@ -263,6 +263,7 @@ void Controller::run(const Finish&) {
     end_.checkpoint = checkpoint_;
     end_.seconds = base::Seconds(clock_.now() - run_began_).count();
     end_.attempts = state_.attempt - state_.first_attempt + 1;
+    end_.last_attempt = state_.attempt;
     end_.reports = state_.reports;
     finished_ = true;
     end_changed_.notify_all();

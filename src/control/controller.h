@@ -63,6 +63,7 @@ struct RunEnd {
   std::optional<std::string> checkpoint;
   double seconds = 0;
   int attempts = 0;
+  int last_attempt = 0;  // its number: a resumed run counts on
   std::int64_t reports = 0;
 };
 
@@ -144,6 +145,7 @@ class Controller final : private wire::ServerHandler {
   void take(wire::Channel& channel, wire::StoreGet& message);
   void take(wire::Channel& channel, wire::StoreAdd& message);
   void take(wire::Channel& channel, wire::StoreWait& message);
+  void take(wire::Channel& channel, wire::StoreCheck& message);
   void take(wire::Channel& channel, wire::StoreDelete& message);
   void take(wire::Channel& channel, wire::StoreCompareSet& message);
   void take(wire::Channel& channel, wire::StoreCount& message);

@@ -156,6 +156,10 @@ void Controller::take(wire::Channel& channel, wire::StoreAdd& message) {
   channel.send(sum ? reply(message.id, *sum) : refusal(message.id, sum.error().message()));
 }
 
+void Controller::take(wire::Channel& channel, wire::StoreCheck& message) {
+  channel.send(reply(message.id, store_.contains(message.keys)));
+}
+
 void Controller::take(wire::Channel& channel, wire::StoreDelete& message) {
   channel.send(reply(message.id, store_.erase(message.key)));
 }

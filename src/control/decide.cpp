@@ -82,7 +82,9 @@ class Decider {
     end_when_gone();
   }
 
-  void on(const FunctionEntered& event) { record("function_entered", {{"rank", event.rank}}); }
+  void on(const FunctionEntered& event) {
+    if (running()) record("function_entered", {{"rank", event.rank}});
+  }
 
   void on(Reported event) {
     if (!running()) return;
@@ -102,20 +104,15 @@ class Decider {
   }
 
   void on(const Uploaded& event) {
+    if (event.failure) return upload_failed(event);
     if (!running()) return;
-    if (event.failure) {
-      fail(Failure{event.rank, at(event.rank).pid, at(event.rank).host, "exception", "UploadError",
-                   fmt::format("the checkpoint of report {} could not be stored: {}", event.index, *event.failure), "",
-                   {}, {}, false});
-      return;
-    }
     state_.commits.uploaded(event.rank, event.index);
     commit_what_is_ready();
   }
 
   void on(FunctionReturned event) {
-    if (!running()) return;
     Worker& worker = at(event.rank);
+    if (!running() || worker.phase == WorkerPhase::kDone) return;
     worker.phase = WorkerPhase::kDone;
     if (event.rank == 0) state_.return_value = std::move(event.value);
     record("worker_finished", {{"rank", event.rank}});
@@ -123,7 +120,8 @@ class Decider {
     commit_what_is_ready();
     bool all = std::all_of(state_.workers.begin(), state_.workers.end(),
                            [](const Worker& each) { return each.phase == WorkerPhase::kDone; });
-    if (!all) return;
+    // A checkpoint that could not be stored is a failure also where the function took no notice: its verdict is under way.
+    if (!all || !state_.failures.empty()) return;
     state_.outcome = Outcome::kFinished;
     for (int rank = 0; rank < size(); ++rank) act(SendGoodbye{rank});
     enter_stopping(Next::kFinish);
@@ -255,6 +253,19 @@ class Decider {
     }
     worker.phase = WorkerPhase::kFailed;
     fail(std::move(failure));
+  }
+
+  void upload_failed(const Uploaded& event) {
+    Failure failure{event.rank, at(event.rank).pid, at(event.rank).host, "exception", "UploadError",
+                    fmt::format("the checkpoint of report {} could not be stored: {}", event.index, *event.failure), "",
+                    {}, {}, false};
+    if (running()) return fail(std::move(failure));
+    // The last commit belongs to the last rank's return: the run must not end well without it.
+    if (state_.phase != Phase::kStopping || state_.outcome != Outcome::kFinished) return;
+    state_.outcome = Outcome::kFailed;
+    state_.error = headline(failure);
+    act(RecordFailure{failure});
+    state_.failures.push_back(std::move(failure));
   }
 
   void fail(Failure failure) {
@@ -401,6 +412,7 @@ const char* to_string(Outcome outcome) {
 }
 
 Decision decide(RunState state, Event event, const Rules& rules) {
+  if (state.phase == Phase::kFinished) return {std::move(state), {}};
   Decider decider(std::move(state), rules);
   std::visit([&](auto&& held) { decider.on(std::move(held)); }, std::move(event));
   return std::move(decider).take();

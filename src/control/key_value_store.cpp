@@ -1,5 +1,6 @@
 #include "control/key_value_store.h"
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -15,7 +16,11 @@ void KeyValueStore::set(const std::string& key, std::string value) {
     if (it->missing.empty()) served.splice(served.end(), waiters_, it);
     it = next;
   }
-  for (auto& waiter : served) waiter.answer(values_[waiter.first]);
+  for (auto& waiter : served) {
+    // Another rank may have deleted it while this one waited for its other keys.
+    auto held = values_.find(waiter.first);
+    waiter.answer(held == values_.end() ? "" : held->second);
+  }
 }
 
 void KeyValueStore::get(int owner, const std::string& key, Answer answer) { wait(owner, {key}, std::move(answer)); }
@@ -46,6 +51,10 @@ base::Result<std::int64_t> KeyValueStore::add(const std::string& key, std::int64
   if (__builtin_add_overflow(number, amount, &sum)) return base::error("store key '{}' would overflow", key);
   set(key, std::to_string(sum));
   return sum;
+}
+
+bool KeyValueStore::contains(const std::vector<std::string>& keys) const {
+  return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return values_.contains(key); });
 }
 
 bool KeyValueStore::erase(const std::string& key) { return values_.erase(key) > 0; }

@@ -24,6 +24,7 @@ class KeyValueStore {
   void wait(int owner, const std::vector<std::string>& keys, Answer answer);
   // A value that is no number is an error.
   base::Result<std::int64_t> add(const std::string& key, std::int64_t amount);
+  bool contains(const std::vector<std::string>& keys) const;
   bool erase(const std::string& key);
   // Sets `desired` where the key holds `expected` (or is absent and `expected` is empty); returns what it holds then.
   std::string compare_set(const std::string& key, const std::string& expected, std::string desired);

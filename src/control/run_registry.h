@@ -37,7 +37,7 @@ bool is_active(const RunEntry& entry);
 
 class RunRegistry {
  public:
-  explicit RunRegistry(std::filesystem::path state = state_dir()) : folder_(std::move(state) / "runs") {}
+  explicit RunRegistry(const std::filesystem::path& state = state_dir()) : folder_(state / "runs") {}
 
   // A later entry with the same id replaces the earlier one. A reader sees one or the other, never half a file.
   base::Result<void> register_run(const RunEntry& entry) const;

@@ -91,7 +91,7 @@ base::Error not_enough(const GangRequest& request, const std::vector<Shortage>& 
   Resources trainer_without;
   std::vector<std::string> saved;
   for (const auto& [name, needed, present] : shortages) {
-    sums.push_back(fmt::format("{} {} needed ({}), {} available", amount(needed), name, arithmetic(request, name),
+    sums.push_back(fmt::format("{}: {} needed ({}), {} available", name, amount(needed), arithmetic(request, name),
                                amount(present)));
     if (const double trainer = amount_of(request.trainer, name); trainer > kAmountTolerance) {
       trainer_without[name] = 0.0;

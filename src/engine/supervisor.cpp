@@ -109,6 +109,8 @@ void Supervisor::on_zygote_gone() {
   std::vector<BundleId> ended;
   for (const auto& [id, entry] : entries_) {
     if (entry.state == Entry::State::kEnded) ended.push_back(id);
+    // The parent-death signal misses a worker that had not asked for it yet when its zygote died.
+    if (entry.state == Entry::State::kRunning && entry.forked) signal_group(entry.process, SIGKILL);
   }
   for (const auto& id : ended) {
     if (const auto entry = entries_.find(id); entry != entries_.end()) finish(entry, {});

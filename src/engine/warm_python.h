@@ -22,7 +22,7 @@ class WarmPython {
     // This fork will not come: execute instead.
     std::function<void(std::uint64_t id)> unavailable;
     std::function<void(int pid, ExitStatus status)> exited;
-    // How children end will not be told any more; they die with the zygote.
+    // How children end will not be told any more; they are to die with the zygote.
     std::function<void()> gone;
   };
 

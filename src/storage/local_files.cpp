@@ -61,9 +61,14 @@ base::Result<std::string> read_file(const std::string& path) {
 }
 
 base::Result<void> write_file_atomically(const std::string& path, std::string_view content) {
-  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
-  base::Fd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!file.valid()) return failed("create", temporary, errno);
+  // Another thread, or a process with this pid on another machine of a shared folder, may write the same file now.
+  std::string temporary;
+  base::Fd file;
+  for (int i = 0; !file.valid(); ++i) {
+    temporary = fmt::format("{}.{}-{}.tmp", path, ::getpid(), i);
+    file = base::Fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (!file.valid() && errno != EEXIST) return failed("create", temporary, errno);
+  }
   auto written = write_all(file.get(), temporary, content);
   if (written && ::fsync(file.get()) != 0) written = failed("sync", temporary, errno);
   if (written && ::rename(temporary.c_str(), path.c_str()) != 0) written = failed("rename to", path, errno);
@@ -97,7 +102,8 @@ base::Result<std::vector<FileEntry>> list_files(const std::string& folder) {
   for (; it != fs::recursive_directory_iterator(); it.increment(failure)) {
     if (failure) return failed("list", folder, failure.value());
     if (!it->is_regular_file(failure)) continue;
-    files.push_back({fs::relative(it->path(), folder), it->file_size(failure)});
+    // Lexically: a link to a file elsewhere is a file of this folder, under the link's name.
+    files.push_back({it->path().lexically_relative(folder), it->file_size(failure)});
     if (failure) return failed("look at", it->path(), failure.value());
   }
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.path < b.path; });

@@ -104,6 +104,10 @@ inline constexpr int kProtocolVersion = 1;
   FIELD(std::int64_t, id, 0, "request number")                                                                   \
   FIELD(std::vector<std::string>, keys, {}, "answered when all of them are set")
 
+#define TRIREME_STORE_CHECK(FIELD)                                                                               \
+  FIELD(std::int64_t, id, 0, "request number; the reply says whether all of them are set, at once")              \
+  FIELD(std::vector<std::string>, keys, {}, "")
+
 #define TRIREME_STORE_DELETE(FIELD)                                                                              \
   FIELD(std::int64_t, id, 0, "request number")                                                                   \
   FIELD(std::string, key, {}, "the reply says whether it was there")
@@ -159,7 +163,8 @@ inline constexpr int kProtocolVersion = 1;
   MESSAGE(20, Barrier, TRIREME_BARRIER)                   \
   MESSAGE(21, Broadcast, TRIREME_BROADCAST)               \
   MESSAGE(22, Reply, TRIREME_REPLY)                       \
-  MESSAGE(23, StopRun, TRIREME_STOP_RUN)
+  MESSAGE(23, StopRun, TRIREME_STOP_RUN)                  \
+  MESSAGE(24, StoreCheck, TRIREME_STORE_CHECK)
 // clang-format on
 
 #define TRIREME_MESSAGE_STRUCT(number, Name, TABLE) TRIREME_STRUCT(Name, TABLE)

@@ -4,6 +4,7 @@
 #include <asio/io_context.hpp>
 #include <asio/socket_base.hpp>
 #include <asio/basic_socket_acceptor.hpp>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,7 +60,7 @@ class Server {
   Acceptor acceptor_;
   std::unordered_set<std::shared_ptr<Channel>> channels_;
   std::size_t greeting_ = 0;  // connections that have not proved the secret yet
-  std::uint64_t strangers_ = 0;
+  std::atomic<std::uint64_t> strangers_ = 0;  // read from other threads
 };
 
 }  // namespace trireme::wire

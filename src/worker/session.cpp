@@ -287,6 +287,13 @@ Result<void> Session::store_wait(const std::vector<std::string>& keys, base::Sec
   return {};
 }
 
+Result<bool> Session::store_check(const std::vector<std::string>& keys) {
+  wire::StoreCheck request;
+  request.keys = keys;
+  TRIREME_ASSIGN(auto value, ask(std::move(request)));
+  return value.as_bool();
+}
+
 Result<bool> Session::store_delete(const std::string& key) {
   wire::StoreDelete request;
   request.key = key;

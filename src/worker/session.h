@@ -63,6 +63,8 @@ class Session {
   Result<std::string> store_get(const std::string& key, base::Seconds timeout);
   Result<std::int64_t> store_add(const std::string& key, std::int64_t amount);
   Result<void> store_wait(const std::vector<std::string>& keys, base::Seconds timeout);
+  // Whether all of them are set now.
+  Result<bool> store_check(const std::vector<std::string>& keys);
   Result<bool> store_delete(const std::string& key);
   Result<std::string> store_compare_set(const std::string& key, std::string expected, std::string desired);
   Result<std::int64_t> store_count();

@@ -133,17 +133,19 @@ def test_uncaught_failure_prints_the_workers_error(script: Any) -> None:
     assert all_gone(), processes.left_over()
 
 
-def test_no_temporary_files_remain(script: Any, tmp_path: Path, state_dir: Path) -> None:
+def test_no_temporary_files_remain(script: Any, tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
+    state = tmp_path / "state"
     done = script.run(
         "import trireme\ntrireme.DataParallelTrainer(lambda: None).fit()\n",
-        env={**os.environ, "TMPDIR": str(temporary)},
+        env={**os.environ, "TMPDIR": str(temporary), "TRIREME_STATE_DIR": str(state)},
     )
     assert done.returncode == 0, done.stderr
     assert not list(temporary.iterdir())
-    for entry in (state_dir / "runs").glob("*.json"):
-        assert "secret" not in json.loads(entry.read_text()), "a finished run keeps no secret"
+    entries = [json.loads(entry.read_text()) for entry in state.glob("runs/*.json")]
+    assert len(entries) == 1
+    assert "secret" not in entries[0], "a finished run keeps no secret"
 
 
 def test_fork_of_the_driver_does_not_disturb_it(script: Any) -> None:

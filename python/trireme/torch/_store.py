@@ -44,11 +44,8 @@ class ControlStore(dist.Store):  # type: ignore[misc]
         self._timed(keys, lambda: self._session.store_wait([self._prefix + key for key in keys], seconds))
 
     def check(self, keys: list[str]) -> bool:
-        try:
-            self._session.store_wait([self._prefix + key for key in keys], 0)
-        except TimeoutError:
-            return False
-        return True
+        present: bool = self._session.store_check([self._prefix + key for key in keys])
+        return present
 
     def add(self, key: str, amount: int) -> int:
         total: int = self._session.store_add(self._prefix + key, amount)

@@ -1,18 +1,28 @@
-#include <trireme/config.h>
-#include <trireme/value.h>
+#include <trireme/trireme.h>
 
 #include <iostream>
 
-// A program of somebody who has only what `cmake --install` gave: values, configurations and their errors cross the border
-// of the library.
-int main() {
-  trireme::Config config = {{"lr", 0.5}, {"layers", trireme::List{64, 32}}};
-  if (config["lr"].get<double>() != 0.5 || config["layers"].as_list().size() != 2) return 1;
+// A program of somebody who has only what `cmake --install` gave. Errors, configurations, workers and results cross the
+// border of the library.
+
+void train(const trireme::Config& config) {
+  trireme::report({{"doubled", 2 * config["number"].get<int>()}, {"workers", trireme::context().world_size}});
+}
+TRIREME_TRAIN_FUNCTION(train);
+
+int main(int argc, char** argv) {
+  trireme::init(argc, argv);
+  if (argc != 2) return 1;
   try {
     trireme::validate(trireme::ScalingConfig{.num_workers = -1});
+    return 2;
   } catch (const trireme::ConfigError& error) {
     std::cout << "refused: " << error.what() << "\n";
-    return 0;
   }
-  return 2;
+  trireme::DataParallelTrainer trainer(train, {.config = {{"number", 21}},
+                                               .scaling = {.num_workers = 2},
+                                               .run = {.name = "consumer", .storage_path = argv[1]}});
+  trireme::Result result = trainer.fit();
+  std::cout << result.metrics->at("doubled").get<int>() << " from " << result.metrics->at("workers").get<int>()
+            << " workers\n";
 }

@@ -176,7 +176,7 @@ TEST_CASE("two gangs share declared capacity: the second waits, says for whom, a
 
   EventBook never;
   engine.reserve(gang(5), never.handler());
-  CHECK(never.next<ReserveFailed>().error.message().find("5 CPU needed (5 x 1), 4 available") != std::string::npos);
+  CHECK(never.next<ReserveFailed>().error.message().find("CPU: 5 needed (5 x 1), 4 available") != std::string::npos);
 }
 
 TEST_CASE("a gang that waits can be released") {

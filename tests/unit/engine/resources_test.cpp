@@ -72,14 +72,14 @@ TEST_CASE("what a ScalingConfig asks for") {
 
 TEST_CASE("a declared 8 CPUs refuse 4 workers x 2 with the arithmetic and three ways out") {
   const auto text = refusal(gang(4, {{"CPU", 2}}), {node({{"CPU", 8}})});
-  CHECK(has(text, "9 CPU needed (4 x 2 + 1 for the trainer), 8 available"));
+  CHECK(has(text, "CPU: 9 needed (4 x 2 + 1 for the trainer), 8 available"));
   CHECK(has(text, "fewer workers or a smaller resources_per_worker"));
   CHECK(has(text, R"(trainer_resources={"CPU": 0})"));
   CHECK(has(text, "trireme.init(num_cpus=9) / TRIREME_NUM_CPUS=9"));
   CHECK(has(text, "add nodes"));
   CHECK(check_capacity(gang(4, {{"CPU", 2}}, {}), {node({{"CPU", 8}})}).ok());
   const auto without_trainer = refusal(gang(5, {{"CPU", 2}}, {}), {node({{"CPU", 8}})});
-  CHECK(has(without_trainer, "10 CPU needed (5 x 2), 8 available"));
+  CHECK(has(without_trainer, "CPU: 10 needed (5 x 2), 8 available"));
   CHECK(without_trainer.find("trainer_resources") == std::string::npos);
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("GPUs are refused at once where there are none or too few") {
   CHECK(has(none, "use_gpu=False"));
   CHECK(has(none, "trireme.init(num_gpus=2) / TRIREME_NUM_GPUS=2"));
   const auto two = node({{"CPU", 8}, {"GPU", 2}}, true, {{0, "NVIDIA A100"}, {1, "NVIDIA A100"}});
-  CHECK(has(refusal(gang(4, {{"GPU", 1}}), {two}), "4 GPU needed (4 x 1), 2 available"));
+  CHECK(has(refusal(gang(4, {{"GPU", 1}}), {two}), "GPU: 4 needed (4 x 1), 2 available"));
   CHECK(has(refusal(gang(1, {{"GPU", 1.5}}), {two}), R"(resources_per_worker={"GPU": 1.5})"));
   CHECK(has(refusal(gang(1, {}, {{"GPU", 1}}), {node({{"CPU", 2}})}), "trainer_resources asks for 1 GPU"));
   // 1.8 of 2, but no device has room for a second 0.6.
@@ -118,7 +118,7 @@ TEST_CASE("custom resources are hard, and an unknown one names the known ones") 
   CHECK(has(unknown, "did you mean 'license'"));
   CHECK(has(unknown, "custom resources here: license"));
   CHECK(has(unknown, R"(trireme.init(resources={"licence": 1}))"));
-  CHECK(has(refusal(gang(3, {{"license", 1}}), {machine}), "3 license needed (3 x 1), 2 available"));
+  CHECK(has(refusal(gang(3, {{"license", 1}}), {machine}), "license: 3 needed (3 x 1), 2 available"));
   CHECK(has(refusal(gang(1, {{"CPU", 9}, {"license", 3}}), {machine}),
             R"(trireme.init(num_cpus=10, resources={"license": 3}))"));
 }

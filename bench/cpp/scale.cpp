@@ -1,0 +1,117 @@
+// bench_scale [workers...]: what a report costs the controller, with so many workers connected over real sockets. One
+// JSON object a line.
+
+#include "scale.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "base/hex.h"
+#include "wire/secret.h"
+
+namespace {
+
+using trireme::bench::Crowd;
+
+constexpr int kReports = 200'000;
+constexpr int kSpareDescriptors = 64;
+
+int start_pipe[2];
+
+// In a process of its own, which dies with this one.
+pid_t in_child(const std::function<void()>& run) {
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    std::perror("fork");
+    std::exit(1);
+  }
+  if (pid > 0) return pid;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  try {
+    run();
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "bench_scale: {}\n", failure.what());
+    ::_exit(1);
+  }
+  ::_exit(0);
+}
+
+int descriptors_allowed() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));
+}
+
+Crowd make_crowd(int workers) {
+  namespace wire = trireme::wire;
+  Crowd crowd;
+  crowd.workers = workers;
+  crowd.reports_each = std::max(10, kReports / workers) + 1;
+  crowd.heartbeat_s = 0.4 * std::max(1.0, workers / 500.0);  // as api::Run has it
+  crowd.run_id = trireme::base::to_hex(wire::random_bytes(6));
+  crowd.secret = wire::random_bytes(wire::kSecretSize);
+  crowd.address.name = "trireme-bench-" + crowd.run_id;
+  return crowd;
+}
+
+// The players wait for the end of the pipe: it is closed when the controller listens.
+void start_players(const Crowd& crowd, int at_most) {
+  for (int first = 0; first < crowd.workers; first += at_most) {
+    in_child([&] {
+      ::close(start_pipe[1]);
+      char nothing = 0;
+      (void)!::read(start_pipe[0], &nothing, 1);
+      trireme::bench::play_workers(crowd, first, std::min(crowd.workers, first + at_most));
+    });
+  }
+}
+
+void measure(int workers, int descriptors) {
+  if (descriptors < workers + kSpareDescriptors) {
+    throw std::runtime_error(
+        fmt::format("{} workers need as many descriptors; `ulimit -Hn` is {}", workers, descriptors));
+  }
+  if (::pipe(start_pipe) != 0) throw std::runtime_error("pipe");
+  const Crowd crowd = make_crowd(workers);
+  start_players(crowd, descriptors - kSpareDescriptors);
+  auto folder = std::filesystem::temp_directory_path() / ("trireme-bench-" + crowd.run_id);
+  std::filesystem::create_directories(folder);
+  const auto cost = trireme::bench::run_controller(crowd, folder, [] { ::close(start_pipe[1]); });
+  std::filesystem::remove_all(folder);
+  fmt::print(
+      "{{\"workers\": {}, \"cpu_us_per_report\": {:.3f}, \"reports_per_second\": {:.0f}, \"bytes_per_worker\": "
+      "{:.0f}}}\n",
+      workers, cost.cpu_us_per_report, cost.reports_per_second, cost.bytes_per_worker);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<int> sizes;
+  for (int i = 1; i < argc; ++i) sizes.push_back(std::atoi(argv[i]));
+  if (sizes.empty()) sizes = {100, 1000, 10000};
+  const int descriptors = descriptors_allowed();
+  for (const int workers : sizes) {
+    // A process for each, so that memory is counted from the same start.
+    const pid_t pid = in_child([&] { measure(workers, descriptors); });
+    int status = 0;
+    if (::waitpid(pid, &status, 0) != pid || status != 0) return 1;
+  }
+}

@@ -1,0 +1,58 @@
+"""Runs the benchmarks and prints one small table each: `python bench/run.py [launch report scale memory] [--peers]`.
+
+Times on a shared machine mean little by themselves. What counts are ratios of measurements that alternate in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import time
+from pathlib import Path
+
+from measure import ROOT, Options, table
+from peers import peers_bin
+
+_BENCHMARKS = ("launch", "report", "scale", "memory")
+
+
+def main() -> None:
+    options = parse_options()
+    results = ROOT / "build" / "bench"
+    results.mkdir(parents=True, exist_ok=True)
+    chosen, settings = options
+    for name in chosen:
+        outcome = importlib.import_module(f"{name}.bench").measure(settings)
+        print(f"\n{table(outcome)}\n", flush=True)
+        record = {
+            "benchmark": name,
+            "time": time.time(),
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "load": os.getloadavg(),
+            "repeat": settings.repeat,
+            "measured": outcome.measured,
+        }
+        (results / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
+    print(f"All measurements: {results}")
+
+
+def parse_options() -> tuple[list[str], Options]:
+    parser = argparse.ArgumentParser(description="Measures Trireme, with --peers beside Ray Train and torchrun.")
+    parser.add_argument("benchmarks", nargs="*", metavar="NAME", help=f"of {', '.join(_BENCHMARKS)}; all when left out")
+    parser.add_argument("--peers", action="store_true", help="also measure Ray Train and torchrun")
+    parser.add_argument("--peers-venv", type=Path, default=ROOT / ".venv-peers", help="made when it is not there")
+    parser.add_argument("--repeat", type=int, default=3, help="measurements of each; the table shows medians")
+    parser.add_argument("--scale-program", default=str(ROOT / "build" / "release" / "bench" / "cpp" / "bench_scale"))
+    given = parser.parse_args()
+    if unknown := set(given.benchmarks) - set(_BENCHMARKS):
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(_BENCHMARKS)}")
+    peers = peers_bin(given.peers_venv) if given.peers else None
+    return given.benchmarks or list(_BENCHMARKS), Options(given.repeat, peers, given.scale_program)
+
+
+if __name__ == "__main__":
+    main()

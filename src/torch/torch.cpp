@@ -1,0 +1,42 @@
+#include "trireme/torch/torch.h"
+
+namespace trireme::torch {
+namespace {
+
+std::string to_string(const std::vector<std::uint8_t>& bytes) { return std::string(bytes.begin(), bytes.end()); }
+std::vector<std::uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
+
+// c10d's store over the gang's own.
+class ControlPlaneStore final : public c10d::Store {
+ public:
+  void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
+    trireme::store::set(key, to_string(value));
+  }
+  std::vector<std::uint8_t> get(const std::string& key) override {
+    return to_bytes(trireme::store::get(key, getTimeout()));
+  }
+  std::int64_t add(const std::string& key, std::int64_t value) override { return trireme::store::add(key, value); }
+  bool deleteKey(const std::string& key) override { return trireme::store::erase(key); }
+  std::vector<std::uint8_t> compareSet(const std::string& key, const std::vector<std::uint8_t>& expected,
+                                       const std::vector<std::uint8_t>& desired) override {
+    return to_bytes(trireme::store::compare_set(key, to_string(expected), to_string(desired)));
+  }
+  bool check(const std::vector<std::string>& keys) override { return trireme::store::contains(keys); }
+  std::int64_t getNumKeys() override { return trireme::store::size(); }
+  void wait(const std::vector<std::string>& keys) override { trireme::store::wait(keys, getTimeout()); }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
+    trireme::store::wait(keys, timeout);
+  }
+  c10::intrusive_ptr<Store> clone() override { return c10::make_intrusive<ControlPlaneStore>(); }
+};
+
+}  // namespace
+
+c10::Device get_device() {
+  if (context().gpus.empty()) return c10::Device(c10::DeviceType::CPU);
+  return c10::Device(c10::DeviceType::CUDA, 0);
+}
+
+c10::intrusive_ptr<c10d::Store> store() { return c10::make_intrusive<ControlPlaneStore>(); }
+
+}  // namespace trireme::torch

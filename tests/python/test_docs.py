@@ -1,0 +1,253 @@
+"""What the pages and the examples say is run, compared or looked up: nothing in them may be wrong.
+
+A fenced block that begins with ```python test, ```cpp test or ```bash test is a whole program. A block ```text output after
+it has lines that must appear in what it prints.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import trireme
+from trireme import DataParallelTrainer, FailureConfig, RunConfig, ScalingConfig, _core
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("TRIREME_BUILD_DIR", ROOT / "build/release"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "src/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)^```$", re.MULTILINE)
+EXAMPLES = sorted((ROOT / "examples/python").glob("*.py"))
+
+
+class Block(NamedTuple):
+    page: str
+    line: int
+    words: list[str]
+    text: str
+    output: list[str]
+
+    @property
+    def name(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def blocks_of(page: Path) -> list[Block]:
+    text = page.read_text()
+    found: list[Block] = []
+    for match in FENCE.finditer(text):
+        words = match[1].split()
+        line = text.count("\n", 0, match.start()) + 1
+        if words == ["text", "output"]:
+            assert found, f"{page.name}:{line}: output of no program"
+            found[-1].output.extend(match[2].splitlines())
+        elif "test" in words:
+            found.append(Block(str(page.relative_to(ROOT)), line, words, match[2], []))
+    return found
+
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+
+
+def marked(blocks: list[Block], language: str) -> list[Any]:
+    chosen = [block for block in blocks if block.words[0] == language]
+    marks = {block.name: [pytest.mark.torch] if "torch" in block.words else [] for block in chosen}
+    return [pytest.param(block, id=block.name, marks=marks[block.name]) for block in chosen]
+
+
+def run(command: list[Any], folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def check_output(block: Block, printed: str) -> None:
+    for line in block.output:
+        assert line in printed, f"{block.name} does not print {line!r} but\n{printed}"
+
+
+@pytest.mark.parametrize("block", marked(BLOCKS, "python"))
+def test_python_block(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(block.text)
+    check_output(block, run([sys.executable, "program.py"], tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", marked(BLOCKS, "cpp"))
+def test_cpp_block(block: Block, tmp_path: Path) -> None:
+    library = BUILD / "src"
+    if not (library / "libtrireme.so").exists():
+        pytest.skip(f"{library}/libtrireme.so is not built: run `make build` first")
+    (tmp_path / "program.cpp").write_text(block.text)
+    flags = [
+        "-std=c++20",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{ROOT / 'include'}",
+        f"-L{library}",
+        f"-Wl,-rpath,{library}",
+    ]
+    run([os.environ.get("CXX", "g++"), *flags, "program.cpp", "-ltrireme", "-o", "program"], tmp_path)
+    check_output(block, run([tmp_path / "program"], tmp_path))
+
+
+@pytest.mark.parametrize("block", marked(BLOCKS, "bash"))
+def test_bash_block(block: Block, tmp_path: Path) -> None:
+    check_output(block, run(["bash", "-euc", block.text], tmp_path))
+
+
+def test_blocks_are_found() -> None:
+    assert {block.words[0] for block in BLOCKS} >= {"python", "cpp"}
+    assert {"README.md", "docs/quick_start.md", "docs/cpp.md"} <= {block.page for block in BLOCKS}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", FENCE.sub("", page.read_text()))
+    broken = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_exist(page: Path) -> None:
+    named = re.findall(r"`((?:src|include|tests|tools|examples|docs|python)/[\w/.-]+)`", page.read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("tool", ["generate_config_stub.py", "generate_wire_docs.py"])
+def test_what_is_generated_is_fresh(tool: str) -> None:
+    run([sys.executable, ROOT / "tools" / tool, "--check"], ROOT)
+
+
+EXPECTED = {
+    "digits.py": [r"The network reads 9\d\.\d% of the test digits right", "checkpoint_000007 committed", "outcome "],
+    "quickstart.py": ["x = 2.965, loss 0.001196", "outcome "],
+    "restart.py": ["SIGKILL", "starting again", "total 21, the last attempt began at step 3"],
+}
+
+
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(e, id=e.name, marks=[pytest.mark.torch] if "torch" in e.read_text() else []) for e in EXAMPLES],
+)
+def test_example(example: Path, tmp_path: Path) -> None:
+    printed = run([sys.executable, example], tmp_path)
+    for pattern in EXPECTED[example.name]:
+        assert re.search(pattern, printed), printed
+
+
+@pytest.mark.torch
+def test_digits_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    program = [sys.executable, ROOT / "examples/python/digits.py", "--num-workers", "2", "--name", "digits"]
+    assert "checkpoint_000001 committed" in run([*program, "--epochs", "2"], tmp_path)
+    printed = run([*program, "--epochs", "3"], tmp_path)
+    assert "digits (continued)" in printed
+    assert re.findall(r"(checkpoint_\d+) committed", printed) == ["checkpoint_000002"]
+
+
+def documented_events() -> dict[str, tuple[set[str], set[str]]]:
+    """Kind -> fields that are always there, fields that may be absent."""
+    page = (ROOT / "docs/event_log.md").read_text()
+    kinds = {}
+    for section in page.split("\n### ")[1:]:
+        name = section.split("\n", 1)[0]
+        always = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) | {"time", "event"}
+        kinds[name] = (always, set(re.findall(r"^\| \*`(\w+)`\* \|", section, re.MULTILINE)))
+        example = re.search(r"```json\n(.*)\n```", section)
+        assert example, name
+    return kinds
+
+
+def check_events(folder: Path) -> set[str]:
+    kinds = documented_events()
+    seen = set()
+    for event in _core.read_run(str(folder))["events"]:
+        always, perhaps = kinds[event["event"]]
+        assert always <= event.keys() <= always | perhaps, event
+        seen.add(event["event"])
+    return seen
+
+
+def test_event_log_page_has_every_kind_and_field(results: Path) -> None:
+    def train() -> None:
+        if trireme.get_context()._attempt == 0:
+            raise ValueError("once")
+        folder = results / "mine"
+        folder.mkdir(exist_ok=True)
+        trireme.report({"loss": 1}, checkpoint=trireme.Checkpoint.from_directory(folder))
+
+    DataParallelTrainer(
+        train,
+        scaling_config=ScalingConfig(num_workers=2, resources_per_worker={"CPU": 1000}),  # which is worth a warning
+        run_config=RunConfig(name="told", failure_config=FailureConfig(max_failures=1)),
+    ).fit()
+    seen = check_events(results / "told")
+    assert seen == documented_events().keys() - {"stop_requested"}
+
+
+def test_event_log_page_on_a_stop(results: Path) -> None:
+    class Raises(trireme.UserCallback):
+        def after_report(self, *_: Any) -> None:
+            raise ValueError("enough")
+
+    def train() -> None:
+        trireme.report({"loss": 1})
+        trireme.collective.barrier()
+
+    with pytest.raises(trireme.ControllerError):
+        DataParallelTrainer(train, run_config=RunConfig(name="stopped", callbacks=[Raises()])).fit()
+    assert "stop_requested" in check_events(results / "stopped")
+
+
+# As they would stand in a script: without annotations, and sent by value.
+SCRIPT: dict[str, Any] = {"__name__": "__main__", "lock": threading.Lock()}
+exec(
+    """
+def two(config, extra): pass
+def nothing(): pass
+def uses_lock():
+    with lock: pass
+""",
+    SCRIPT,
+)
+
+
+def fit(function: Callable[..., Any], **scaling: Any) -> None:
+    DataParallelTrainer(function, scaling_config=ScalingConfig(**scaling)).fit()
+
+
+REFUSALS: list[Callable[[], Any]] = [
+    lambda: ScalingConfig(num_worker=4),  # type: ignore[call-arg]
+    lambda: ScalingConfig(num_workers="4"),  # type: ignore[arg-type]
+    lambda: ScalingConfig(num_workers=-1),
+    lambda: ScalingConfig(num_workers=(4, 2)),
+    lambda: ScalingConfig(resources_per_worker={"GPU": 1}),
+    lambda: FailureConfig(fail_fast=True),  # type: ignore[call-arg]
+    lambda: RunConfig(name="a/b"),
+    lambda: DataParallelTrainer(SCRIPT["nothing"], datasets={"train": [1]}),
+    lambda: DataParallelTrainer(SCRIPT["nothing"], run_config=RunConfig(storage_path="s3://bucket/x")).fit(),
+    lambda: trireme.init(engine="ray"),
+    lambda: trireme.report({}),
+    lambda: fit(SCRIPT["two"]),
+    lambda: fit(SCRIPT["uses_lock"]),
+    lambda: fit(SCRIPT["nothing"], num_workers=4, resources_per_worker={"CPU": 2}),
+    lambda: fit(SCRIPT["nothing"], num_workers=1, use_gpu=True),
+    lambda: fit(SCRIPT["nothing"], num_workers=1, resources_per_worker={"licence": 1}),
+]
+
+
+@pytest.mark.parametrize("refused", REFUSALS, ids=range(len(REFUSALS)))
+def test_errors_page_has_the_words(refused: Callable[[], Any], declared: Any) -> None:
+    declared(num_cpus=8, num_gpus=0)
+    with pytest.raises((TypeError, ValueError, RuntimeError)) as caught:
+        refused()
+    page = " ".join((ROOT / "docs/errors.md").read_text().replace("\\|", "|").split())
+    assert str(caught.value) in page

@@ -1,0 +1,187 @@
+#include "control/commit_book.h"
+
+#include <doctest/doctest.h>
+
+#include "base/check.h"
+
+using namespace trireme;
+using trireme::control::CommitBook;
+using trireme::control::ReadyCheckpoint;
+
+namespace {
+
+std::string name_of(std::int64_t index) { return "checkpoint_" + std::to_string(index); }
+
+// A report with a checkpoint and its upload.
+void add(CommitBook& book, int rank, std::int64_t index) {
+  book.report(rank, index, {{"rank", rank}, {"index", index}}, name_of(index));
+  book.uploaded(rank, index);
+}
+
+std::vector<std::int64_t> indexes(const std::vector<ReadyCheckpoint>& ready) {
+  std::vector<std::int64_t> all;
+  for (const auto& each : ready) all.push_back(each.index);
+  return all;
+}
+
+using Indexes = std::vector<std::int64_t>;
+
+}  // namespace
+
+TEST_CASE("a checkpoint is ready when every rank has reported and every upload is done") {
+  CommitBook book(2, 0);
+  book.report(0, 0, {{"loss", 1}}, "first");
+  CHECK(book.take_ready().empty());
+  CHECK(book.waiting() == std::map<std::int64_t, std::vector<int>>{{0, {1}}});
+  book.uploaded(0, 0);
+  CHECK(book.take_ready().empty());
+  book.report(1, 0, {{"loss", 2}}, "first");
+  CHECK(book.take_ready().empty());
+  CHECK(book.waiting() == std::map<std::int64_t, std::vector<int>>{{0, {}}});
+  book.uploaded(1, 0);
+  auto ready = book.take_ready();
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0] == ReadyCheckpoint{0, "first", {{"loss", 1}}, {}});
+  CHECK(book.take_ready().empty());
+  CHECK(book.waiting().empty());
+  CHECK(book.committed(0));
+  CHECK_FALSE(book.committed(1));
+  CHECK(book.resume_at() == 1);
+}
+
+TEST_CASE("ranks without files of their own only have to come by") {
+  CommitBook book(3, 0);
+  book.report(2, 0, {}, std::nullopt);
+  add(book, 0, 0);
+  CHECK(book.take_ready().empty());
+  book.report(1, 0, {}, std::nullopt);
+  CHECK(indexes(book.take_ready()) == Indexes{0});
+}
+
+TEST_CASE("reports without a checkpoint commit nothing") {
+  CommitBook book(2, 0);
+  for (int i = 0; i < 3; ++i) book.report(0, i, {{"step", i}}, std::nullopt);
+  CHECK(book.take_ready().empty());
+  CHECK(book.waiting().empty());
+  CHECK(book.next_report(0) == 3);
+  CHECK(book.next_report(1) == 0);
+  CHECK(book.last_metrics() == Metrics{{"step", 2}});
+  CHECK(book.resume_at() == 0);
+}
+
+TEST_CASE("checkpoints are ready in the order of their reports") {
+  CommitBook book(2, 0);
+  book.report(0, 0, {}, name_of(0));
+  book.report(1, 0, {}, name_of(0));
+  add(book, 0, 1);
+  add(book, 1, 1);
+  CHECK(book.take_ready().empty());  // 1 is complete, 0 is not
+  book.uploaded(1, 0);
+  CHECK(book.take_ready().empty());
+  book.uploaded(0, 0);
+  CHECK(indexes(book.take_ready()) == Indexes{0, 1});
+}
+
+TEST_CASE("the metrics of a checkpoint are those of the lowest rank, whoever comes first") {
+  CommitBook book(3, 0);
+  add(book, 2, 0);
+  add(book, 1, 0);
+  add(book, 0, 0);
+  CHECK(book.take_ready()[0].metrics["rank"] == Value(0));
+  // Rank 0 reports without a checkpoint before another one makes it a checkpoint.
+  book.report(0, 1, {{"rank", 0}}, std::nullopt);
+  add(book, 2, 1);
+  book.report(1, 1, {{"rank", 1}}, std::nullopt);
+  CHECK(book.take_ready()[0].metrics["rank"] == Value(0));
+}
+
+TEST_CASE("a rank that has finished holds nobody up") {
+  CommitBook book(2, 0);
+  add(book, 0, 0);
+  CHECK(book.take_ready().empty());
+  book.finished(1);
+  book.finished(1);
+  auto ready = book.take_ready();
+  CHECK(indexes(ready) == Indexes{0});
+  CHECK(ready[0].missing.empty());
+  add(book, 0, 1);
+  CHECK(indexes(book.take_ready()) == Indexes{1});
+}
+
+TEST_CASE("what a finished rank still reports does not stand for another rank") {
+  CommitBook book(3, 0);
+  book.finished(2);
+  add(book, 0, 0);
+  add(book, 2, 0);
+  CHECK(book.take_ready().empty());
+  add(book, 1, 0);
+  CHECK(indexes(book.take_ready()) == Indexes{0});
+}
+
+TEST_CASE("a rank that never reports is given up on after two checkpoints") {
+  CommitBook book(3, 0);
+  add(book, 0, 0);
+  add(book, 1, 0);
+  CHECK(book.take_ready().empty());
+  add(book, 0, 1);
+  auto ready = book.take_ready();
+  CHECK(indexes(ready) == Indexes{0});
+  CHECK(ready[0].missing == std::vector<int>{2});
+  // Rank 1 has reported before, so it is waited for.
+  CHECK(book.take_ready().empty());
+  add(book, 1, 1);
+  CHECK(indexes(book.take_ready()) == Indexes{1});
+  // When it wakes up its part of what is committed is too late, a report without files is fine.
+  CHECK(book.committed(0));
+  book.report(2, 0, {}, std::nullopt);
+  book.report(2, 1, {}, std::nullopt);
+  add(book, 0, 2);
+  add(book, 2, 2);
+  CHECK(book.take_ready().empty());
+  add(book, 1, 2);
+  ready = book.take_ready();
+  CHECK(indexes(ready) == Indexes{2});
+  CHECK(ready[0].missing.empty());
+}
+
+TEST_CASE("a slow rank is waited for, however far the others are") {
+  CommitBook book(2, 0);
+  add(book, 0, 0);
+  add(book, 1, 0);
+  CHECK(indexes(book.take_ready()) == Indexes{0});
+  for (int i = 1; i < 10; ++i) add(book, 0, i);
+  CHECK(book.take_ready().empty());
+  CHECK(book.waiting().size() == 9);
+  for (int i = 1; i < 10; ++i) add(book, 1, i);
+  CHECK(book.take_ready().size() == 9);
+}
+
+TEST_CASE("the next attempt counts on from the newest checkpoint") {
+  CommitBook book(2, 5);
+  CHECK(book.next_report(1) == 5);
+  add(book, 0, 5);
+  add(book, 1, 5);
+  CHECK(indexes(book.take_ready()) == Indexes{5});
+  book.report(0, 6, {{"step", 6}}, name_of(6));
+  book.report(1, 6, {}, std::nullopt);
+  CommitBook next = book.next_attempt(4);
+  CHECK(next.resume_at() == 6);
+  for (int rank = 0; rank < 4; ++rank) CHECK(next.next_report(rank) == 6);
+  CHECK(next.waiting().empty());
+  CHECK(next.last_metrics() == Metrics{{"step", 6}});
+  next.uploaded(0, 6);  // of the attempt before: belongs to nothing
+  CHECK(next.take_ready().empty());
+  // The old metrics are not taken for those of the new report 6.
+  next.report(1, 6, {{"rank", 1}}, name_of(6));
+  for (int rank : {2, 3}) next.report(rank, 6, {}, std::nullopt);
+  next.finished(0);
+  next.uploaded(1, 6);
+  CHECK(next.take_ready()[0].metrics == Metrics{{"rank", 1}});
+}
+
+TEST_CASE("a report out of turn is a mistake of ours") {
+  CommitBook book(1, 0);
+  CHECK_THROWS_AS(book.report(0, 1, {}, std::nullopt), base::BrokenInvariant);
+  book.report(0, 0, {}, std::nullopt);
+  CHECK_THROWS_AS(book.report(0, 0, {}, std::nullopt), base::BrokenInvariant);
+}

@@ -1,0 +1,247 @@
+// Peers that misbehave while a run goes on.
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <random>
+
+#include "control/controller.h"
+#include "unit/control/thread_run.h"
+#include "unit/wire/live_server.h"
+#include "unit/wire/message_samples.h"
+
+using namespace trireme;
+using namespace trireme::control;
+using namespace trireme::control::testing;
+using engine::testing::eventually;
+using wire::testing::finish;
+using wire::testing::join_now;
+using wire::testing::RawPeer;
+using worker::Session;
+
+namespace {
+
+using Status = std::optional<engine::ExitStatus>;
+
+// Joins without a session, so that the test decides what is sent and when.
+base::Result<wire::Joined> join_raw(asio::io_context& io, const RankProcess& process) {
+  TRIREME_ASSIGN(auto ticket, worker::parse_ticket(process.ticket));
+  wire::Hello hello;
+  hello.run_id = ticket.run_id;
+  hello.rank = ticket.rank;
+  hello.attempt = ticket.attempt;
+  hello.host = "here";
+  return join_now(io, ticket.address, ticket.secret, hello);
+}
+
+void until_killed(const RankProcess& process) {
+  while (!process.killed.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// Whether the controller closes the connection after this message.
+ThreadEngine::Body sends(std::vector<wire::Message> messages) {
+  return [messages = std::move(messages)](const RankProcess& process) -> engine::ExitStatus {
+    asio::io_context io;
+    auto joined = join_raw(io, process);
+    if (!joined) return kFailedExit;
+    auto talk = [&]() -> asio::awaitable<bool> {
+      // The start of the function first: before it nothing is expected of a worker.
+      auto start = co_await joined->channel->read_message();
+      if (!start || !std::holds_alternative<wire::Start>(*start)) co_return false;
+      for (const auto& message : messages) joined->channel->send(message);
+      while (co_await joined->channel->read_message()) {
+      }
+      co_return true;
+    };
+    finish(io, talk());
+    until_killed(process);
+    return kFailedExit;
+  };
+}
+
+}  // namespace
+
+TEST_CASE("strangers do not disturb a run") {
+  std::atomic<bool> enough = false;
+  ThreadRun run(2, workers([&](Session& session) -> Status {
+    for (int i = 0;; ++i) {
+      // Rank 0 says when it is enough: both must come to the same number of broadcasts.
+      auto last = session.broadcast(session.start().rank == 0 ? std::optional<std::string>(enough ? "yes" : "no") : std::nullopt);
+      if (!last || !session.report({{"i", i}})) return kFailedExit;
+      if (*last == "yes") break;
+    }
+    return std::nullopt;
+  }));
+  run.start();
+  REQUIRE(run.wait_for("training_started"));
+  std::mt19937 random(3);
+  const auto samples = wire::testing::sample_messages();
+  constexpr int kPeers = 100;
+  for (int i = 0; i < kPeers; ++i) {
+    RawPeer peer(run.controller().address());
+    std::string bytes;
+    wire::append_frame(bytes, wire::encode(samples[random() % samples.size()]));
+    bytes[random() % bytes.size()] = static_cast<char>(random());
+    (void)peer.send(random() % 3 == 0 ? wire::random_bytes(random() % 100) : bytes);
+    peer.finish_sending();
+    CHECK(peer.closed_by_other());
+  }
+  CHECK(eventually([&] { return run.controller().strangers() == kPeers; }));
+  enough = true;
+  CHECK(run.wait().outcome == Outcome::kFinished);
+}
+
+TEST_CASE("who knows the secret but does not belong is refused") {
+  ThreadRun run(2, workers([&](Session& session) -> Status {
+    if (!session.barrier() || !session.store_get("go", kPatience)) return kFailedExit;
+    return std::nullopt;
+  }));
+  run.start();
+  REQUIRE(run.wait_for("training_started"));
+  struct Row {
+    const char* what;
+    std::function<void(wire::Hello&)> change;
+  };
+  std::uint64_t refused = 0;
+  for (const Row& row : {Row{"the rank is here already", [](wire::Hello&) {}},
+                         Row{"of an attempt that is over", [](wire::Hello& hello) { hello.attempt = -1; }},
+                         Row{"of an attempt to come", [](wire::Hello& hello) { hello.attempt = 1; }},
+                         Row{"no such rank", [](wire::Hello& hello) { hello.rank = 2; }},
+                         Row{"no rank", [](wire::Hello& hello) { hello.rank = -1; }},
+                         Row{"another run", [](wire::Hello& hello) { hello.run_id = "other"; }},
+                         Row{"no role", [](wire::Hello& hello) { hello.role = "boss"; }}}) {
+    CAPTURE(row.what);
+    wire::Hello hello;
+    hello.run_id = run.plan().id;
+    row.change(hello);
+    asio::io_context io;
+    auto joined = join_now(io, run.controller().address(), run.plan().secret, hello);
+    REQUIRE_FALSE(joined);
+    CHECK(joined.error().message().find("refused") != std::string::npos);
+    CHECK(eventually([&] { return run.controller().strangers() == refused + 1; }));
+    ++refused;
+  }
+  CHECK_FALSE(run.controller().finished());
+  run.controller().stop("checked", true);
+  run.wait();
+}
+
+TEST_CASE("a worker that sends what it may not is cut off") {
+  wire::Report out_of_turn;
+  out_of_turn.index = 7;
+  wire::Report outside;
+  outside.checkpoint = "../../etc";
+  struct Row {
+    const char* what;
+    wire::Message message;
+  };
+  for (const Row& row : {Row{"a message of the controller's", wire::Welcome{}}, Row{"a second hello", wire::Hello{}},
+                         Row{"what a client sends", wire::StopRun{}}, Row{"a report out of turn", out_of_turn},
+                         Row{"a checkpoint outside the run folder", outside}}) {
+    CAPTURE(row.what);
+    ThreadRun run(1, sends({row.message}));
+    run.plan().rules.cause_window_s = 0.02;
+    RunEnd end = run.go();
+    CHECK(end.outcome == Outcome::kFailed);
+    REQUIRE(end.failures.size() == 1);
+    CHECK(end.failures[0].cause == "lost");
+    CHECK(end.failures[0].error_type == "WorkerLost");
+  }
+}
+
+TEST_CASE("a worker that falls silent is lost") {
+  ThreadRun run(1, [](const RankProcess& process) -> engine::ExitStatus {
+    asio::io_context io;
+    auto joined = join_raw(io, process);
+    if (!joined) return kFailedExit;
+    // The connection stays open, and nobody says anything: a process that was stopped, a machine that is gone.
+    until_killed(process);
+    return kFailedExit;
+  });
+  run.plan().heartbeat_s = 0.02;
+  run.plan().heartbeat_timeout_s = 0.1;
+  run.plan().rules.cause_window_s = 0.02;
+  RunEnd end = run.go();
+  CHECK(end.outcome == Outcome::kFailed);
+  REQUIRE(end.failures.size() == 1);
+  CHECK(end.failures[0].cause == "lost");
+  CHECK(end.failures[0].message.find("no heartbeat for 0.") != std::string::npos);
+}
+
+TEST_CASE("a worker that computes for long and only beats is alive") {
+  ThreadRun run(1, workers([](Session&) -> Status {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    return std::nullopt;
+  }));
+  run.plan().heartbeat_s = 0.1;
+  run.plan().heartbeat_timeout_s = 2.0;
+  CHECK(run.go().outcome == Outcome::kFinished);
+}
+
+TEST_CASE("a worker that does not read holds nobody else up") {
+  constexpr int kAnswers = 24;
+  const std::string large = wire::random_bytes(1 << 20);
+  std::atomic<bool> fast_is_through = false;
+  ThreadRun run(2, [&](const RankProcess& process) -> engine::ExitStatus {
+    if (process.rank == 0) {
+      return workers([&](Session& session) -> Status {
+        if (!session.store_set("large", large)) return kFailedExit;
+        if (!session.store_get("asked", kPatience)) return kFailedExit;
+        for (int i = 0; i < 100; ++i) {
+          if (!session.store_add("n", 1) || !session.report({{"i", i}})) return kFailedExit;
+        }
+        fast_is_through = true;
+        return std::nullopt;
+      })(process);
+    }
+    asio::io_context io;
+    auto joined = join_raw(io, process);
+    if (!joined) return kFailedExit;
+    auto ask_much = [&]() -> asio::awaitable<bool> {
+      auto start = co_await joined->channel->read_message();
+      for (int i = 0; i < kAnswers; ++i) {
+        wire::StoreGet get;
+        get.id = i;
+        get.key = "large";
+        joined->channel->send(get);
+      }
+      wire::StoreSet asked;
+      asked.key = "asked";
+      joined->channel->send(asked);
+      co_return start.ok();
+    };
+    if (!finish(io, ask_much())) return kFailedExit;
+    while (!fast_is_through && !process.killed.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    auto read_all = [&]() -> asio::awaitable<int> {
+      int whole = 0;
+      while (whole < kAnswers) {
+        auto message = co_await joined->channel->read_message();
+        if (!message) co_return whole;
+        auto* reply = std::get_if<wire::Reply>(&*message);
+        if (reply && reply->id == whole && reply->value.get_if<Bytes>() && reply->value.as_bytes().data == large) ++whole;
+      }
+      joined->channel->send(wire::Done{});
+      while (co_await joined->channel->read_message()) {
+      }
+      co_return whole;
+    };
+    return finish(io, read_all()) == kAnswers ? kEnded : kFailedExit;
+  });
+  RunEnd end = run.go();
+  CHECK(end.error == "");
+  CHECK(end.outcome == Outcome::kFinished);
+  CHECK(fast_is_through);
+}
+
+TEST_CASE("a run over TLS") {
+  ThreadRun run(2, workers([](Session& session) -> Status {
+    auto data = session.broadcast(session.start().rank == 0 ? std::optional<std::string>("hello") : std::nullopt);
+    if (!data || *data != "hello" || !session.report({{"a", 1}})) return kFailedExit;
+    return std::nullopt;
+  }));
+  run.plan().listen = wire::testing::loopback_address();
+  RunEnd end = run.go();
+  CHECK(end.error == "");
+  CHECK(end.outcome == Outcome::kFinished);
+  CHECK(run.controller().address().text().starts_with("tls://127.0.0.1:"));
+}

@@ -1,0 +1,455 @@
+#include <doctest/doctest.h>
+
+#include "control/decide.h"
+#include "unit/control/run_machine.h"
+
+// Whole runs, event by event.
+
+using namespace trireme;
+using namespace trireme::control;
+using namespace trireme::control::testing;
+
+namespace {
+
+constexpr const char* kAgain = "disarm stop, attempt_started, reset, start 0, start 1, arm start 120";
+constexpr const char* kOver = "disarm stop, release, run_finished, finish";
+
+void checkpoint(RunMachine& machine, int rank, std::int64_t index) {
+  machine.on(Reported{rank, index, {{"index", index}}, "checkpoint_" + std::to_string(index)});
+}
+
+}  // namespace
+
+TEST_CASE("a run from begin to end") {
+  RunMachine machine;
+  CHECK(machine.on(Begin{}) == "reserve");
+  CHECK(machine.on(GangReserved{{{"n", "a", {}, {}}, {"n", "b", {}, {}}}}) ==
+        "attempt_started, reset, start 0, start 1, arm start 120");
+  CHECK(machine.on(ProcessStarted{1, 101, true}) == "worker_started");
+  CHECK(machine.recorded("worker_started") ==
+        Dict{{"attempt", 0}, {"rank", 1}, {"pid", 101}, {"host", "b"}, {"forked", true}});
+  CHECK(machine.on(ProcessStarted{0, 100, false}) == "worker_started");
+  CHECK(machine.on(Connected{1, 101, "b"}) == "worker_connected");
+  CHECK(machine.on(Connected{0, 100, "a"}) == "worker_connected, disarm start, begin 0, begin 1, training_started");
+  CHECK(machine.on(FunctionEntered{0}) == "function_entered");
+  CHECK(machine.on(Reported{0, 0, {{"loss", 0.5}}, std::nullopt}) == "report");
+  CHECK(machine.recorded("report") == Dict{{"attempt", 0}, {"rank", 0}, {"index", 0}, {"metrics", Dict{{"loss", 0.5}}}});
+  CHECK(machine.on(FunctionReturned{1, Bytes{"ignored"}}) == "worker_finished");
+  // Rank 1 waits for the goodbye; if it does not, nobody minds.
+  CHECK(machine.on(ConnectionLost{1, "closed"}) == "");
+  CHECK(machine.on(ProcessExited{1, kKilled}) == "");
+  CHECK(machine.on(FunctionReturned{0, Bytes{"value"}}) ==
+        "worker_finished, goodbye 0, goodbye 1, disarm start, disarm cause, arm stop 5");
+  CHECK(machine.on(ConnectionLost{0, "closed"}) == "");
+  CHECK(machine.on(ProcessExited{0, kCleanExit}) == kOver);
+  CHECK(machine.state.outcome == Outcome::kFinished);
+  CHECK(machine.state.return_value == Bytes{"value"});
+  CHECK(machine.state.error == "");
+  CHECK(machine.recorded("run_finished") == Dict{{"attempt", 0}, {"outcome", "finished"}, {"attempts", 1}, {"reports", 1}});
+}
+
+TEST_CASE("there is no room") {
+  RunMachine machine;
+  machine.on(Begin{});
+  CHECK(machine.on(ReservationFailed{"needs 4 GPUs, there are 2"}) == "run_finished, finish");
+  CHECK(machine.state.outcome == Outcome::kFailed);
+  CHECK(machine.state.error == "needs 4 GPUs, there are 2");
+}
+
+TEST_CASE("a worker raises") {
+  RunMachine machine;
+  machine.run();
+  CHECK(machine.on(raised(1)) == "arm cause 0.02");
+  // Its process ends on its own; that is no second failure.
+  CHECK(machine.on(ConnectionLost{1, "closed"}) == "");
+  CHECK(machine.on(ProcessExited{1, kBadExit}) == "");
+  CHECK(machine.on(TimerFired{Timer::kCause}) ==
+        "failure 1 exception, attempt_failed, kill 0 5, disarm start, disarm cause, arm stop 5");
+  CHECK(machine.on(ProcessExited{0, kKilled}) == kOver);
+  CHECK(machine.state.outcome == Outcome::kFailed);
+  CHECK(machine.state.error == "rank 1 (pid 101, host host) failed: ValueError: boom");
+  REQUIRE(machine.state.failures.size() == 1);
+  CHECK(machine.state.failures[0].traceback == "Traceback");
+  CHECK(machine.state.failures[0].exception == Bytes{"pickle"});
+  CHECK(machine.recorded("attempt_failed") == Dict{{"attempt", 0},
+                                                   {"rank", 1},
+                                                   {"message", machine.state.error},
+                                                   {"next", "fail"},
+                                                   {"failures", 1},
+                                                   {"max_failures", 0}});
+  CHECK(machine.recorded("run_finished")["error"] == Value(machine.state.error));
+}
+
+TEST_CASE("a worker is killed: the exit and the loss come in any order, or one of them late") {
+  struct Case {
+    const char* what;
+    std::vector<Event> events;
+    const char* cause;
+  };
+  for (const Case& row : {
+           Case{"exit first", {ProcessExited{1, kKilled}, ConnectionLost{1, "closed"}}, "signal"},
+           Case{"loss first", {ConnectionLost{1, "closed"}, ProcessExited{1, kKilled}}, "signal"},
+           Case{"exit only", {ProcessExited{1, kKilled}}, "signal"},
+           Case{"loss only", {ConnectionLost{1, "no heartbeat for 1.8 s"}}, "lost"},
+           Case{"exit code", {ProcessExited{1, kBadExit}, ConnectionLost{1, "closed"}}, "exit"},
+           Case{"left early", {ProcessExited{1, kCleanExit}, ConnectionLost{1, "closed"}}, "exit"},
+       }) {
+    CAPTURE(row.what);
+    RunMachine machine;
+    machine.run();
+    for (const auto& event : row.events) machine.on(event);
+    CHECK(machine.state.phase == Phase::kFailing);
+    machine.on(TimerFired{Timer::kCause});
+    REQUIRE(machine.state.failures.size() == 1);
+    CHECK(machine.state.failures[0].cause == row.cause);
+    CHECK(machine.state.failures[0].rank == 1);
+    CHECK(machine.state.phase == Phase::kStopping);
+  }
+}
+
+TEST_CASE("messages of a dead worker") {
+  RunMachine machine;
+  machine.run();
+  SUBCASE("its error was still under way when its process ended") {
+    CHECK(machine.on(ProcessExited{1, kBadExit}) == "arm cause 0.5");
+    CHECK(machine.on(raised(1)) == "arm cause 0.02");
+    CHECK(machine.on(ConnectionLost{1, "closed"}) == "");
+    machine.on(TimerFired{Timer::kCause});
+    REQUIRE(machine.state.failures.size() == 1);
+    CHECK(machine.state.failures[0].cause == "exception");
+  }
+  SUBCASE("it had returned: that was no failure at all") {
+    CHECK(machine.on(ProcessExited{1, kCleanExit}) == "arm cause 0.5");
+    CHECK(machine.on(FunctionReturned{1, std::nullopt}) == "worker_finished");
+    CHECK(machine.on(ConnectionLost{1, "closed"}) == "");
+    CHECK(machine.on(TimerFired{Timer::kCause}) == "");
+    CHECK(machine.state.phase == Phase::kRunning);
+    machine.on(FunctionReturned{0, std::nullopt});
+    machine.on(ProcessExited{0, kCleanExit});
+    CHECK(machine.state.outcome == Outcome::kFinished);
+  }
+  SUBCASE("it had returned last") {
+    machine.on(FunctionReturned{0, std::nullopt});
+    machine.on(ProcessExited{1, kCleanExit});
+    CHECK(machine.on(FunctionReturned{1, std::nullopt}) ==
+          "worker_finished, goodbye 0, goodbye 1, disarm start, disarm cause, arm stop 5");
+    CHECK(machine.on(TimerFired{Timer::kCause}) == "");
+    CHECK(machine.state.outcome == Outcome::kFinished);
+  }
+}
+
+TEST_CASE("the cause is the process that died, however many say before that a peer is gone") {
+  RunMachine machine(4);
+  machine.run();
+  CHECK(machine.on(peer_gone(0)) == "arm cause 0.5");
+  CHECK(machine.on(peer_gone(3)) == "");
+  CHECK(machine.on(ConnectionLost{2, "closed"}) == "");
+  CHECK(machine.on(ProcessExited{2, kKilled}) == "arm cause 0.02");
+  CHECK(machine.on(peer_gone(1)) == "");
+  CHECK(machine.on(TimerFired{Timer::kCause}) ==
+        "failure 2 signal, failure 0 exception*, failure 3 exception*, failure 1 exception*, attempt_failed, "
+        "kill 0 5, kill 1 5, kill 3 5, disarm start, disarm cause, arm stop 5");
+  CHECK(machine.state.error.find("rank 2 (pid 102, host host) failed: WorkerKilled") == 0);
+}
+
+TEST_CASE("where nobody knows better the first one is blamed") {
+  RunMachine machine;
+  machine.run();
+  machine.on(peer_gone(1));
+  machine.on(peer_gone(0));
+  CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 1 exception, failure 0 exception*, attempt_failed"));
+}
+
+TEST_CASE("two ranks fail at the same time") {
+  RunMachine machine;
+  machine.run();
+  CHECK(machine.on(raised(1, "mine")) == "arm cause 0.02");
+  CHECK(machine.on(raised(0, "also mine")) == "");
+  CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 1 exception, failure 0 exception, attempt_failed"));
+  CHECK(machine.state.failures.size() == 2);
+  // What comes after the verdict is not told.
+  CHECK(machine.on(raised(0, "late")) == "");
+  CHECK(machine.state.failures.size() == 2);
+}
+
+TEST_CASE("a gang that cannot be started") {
+  RunMachine machine;
+  machine.rules.max_failures = 5;  // not for this
+  machine.reserve();
+  CHECK(machine.on(ProcessStarted{0, 100, true}) == "worker_started");
+  CHECK(machine.on(ProcessStartFailed{1, "exec /x: No such file or directory"}) == "arm cause 0.02");
+  CHECK(machine.on(TimerFired{Timer::kCause}) ==
+        "failure 1 start, attempt_failed, kill 0 5, disarm start, disarm cause, arm stop 5");
+  CHECK(machine.exit_all() == "");
+  CHECK(machine.state.phase == Phase::kFinished);
+  CHECK(machine.state.error.find("rank 1 could not be started: exec /x: No such file or directory") != std::string::npos);
+  CHECK(machine.state.failures_used == 0);
+}
+
+TEST_CASE("a worker that dies before its hello uses the budget of starts") {
+  RunMachine machine;
+  machine.rules.start_limit = 2;
+  machine.reserve();
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    CHECK(machine.state.attempt == attempt);
+    CHECK(machine.state.phase == Phase::kStarting);
+    machine.start_processes();
+    CHECK(machine.on(ProcessExited{1, kBadExit}) == "arm cause 0.02");
+    machine.on(TimerFired{Timer::kCause});
+    CHECK(machine.recorded("attempt_failed")["next"] == Value(attempt < 2 ? "restart" : "fail"));
+    CHECK(machine.recorded("attempt_failed")["failures"] == Value(attempt + 1));
+    CHECK(machine.recorded("attempt_failed")["max_failures"] == Value(2));
+    machine.on(ProcessExited{0, kKilled});
+  }
+  CHECK(machine.state.phase == Phase::kFinished);
+  CHECK(machine.recorded("run_finished")["attempts"] == Value(3));
+}
+
+TEST_CASE("a start that takes too long names the ranks that are missing") {
+  RunMachine machine(4);
+  machine.rules.start_timeout_s = 7.5;
+  machine.rules.start_limit = 1;
+  machine.reserve();
+  machine.start_processes();
+  machine.on(Connected{2, 102, "host"});
+  CHECK(machine.on(TimerFired{Timer::kStart}) == "arm cause 0.02");
+  CHECK(machine.state.failures[0].message == "rank 0-1,3 did not say hello within 7.5 s (start_timeout_s)");
+  machine.on(TimerFired{Timer::kCause});
+  CHECK(machine.exit_all().starts_with("disarm stop, attempt_started"));
+  machine.run_again();
+  CHECK(machine.state.phase == Phase::kRunning);
+}
+
+TEST_CASE("a failed gang is started again as often as allowed") {
+  struct Case {
+    std::int64_t max_failures;
+    int attempts;
+  };
+  for (const Case& row : {Case{0, 1}, Case{1, 2}, Case{3, 4}}) {
+    CAPTURE(row.max_failures);
+    RunMachine machine;
+    machine.rules.max_failures = row.max_failures;
+    machine.run();
+    int attempts = 1;
+    while (true) {
+      machine.on(raised(0));
+      const bool again = attempts < row.attempts;
+      CHECK(machine.on(TimerFired{Timer::kCause}).find(again ? "kill 0 0, kill 1 0" : "kill 0 5, kill 1 5") != std::string::npos);
+      const std::string last = machine.exit_all();
+      CHECK(last == (again ? kAgain : kOver));
+      if (!again) break;
+      ++attempts;
+      CHECK(machine.state.failures.empty());
+      machine.run_again();
+    }
+    CHECK(machine.state.outcome == Outcome::kFailed);
+    CHECK(machine.recorded("run_finished")["attempts"] == Value(row.attempts));
+  }
+}
+
+TEST_CASE("without end") {
+  RunMachine machine;
+  machine.rules.max_failures = -1;
+  machine.run();
+  for (int i = 0; i < 50; ++i) {
+    machine.on(raised(1));
+    machine.on(TimerFired{Timer::kCause});
+    REQUIRE(machine.exit_all() == kAgain);
+    machine.run_again();
+  }
+  for (int rank : {0, 1}) machine.on(FunctionReturned{rank, std::nullopt});
+  machine.exit_all(kCleanExit);
+  CHECK(machine.state.outcome == Outcome::kFinished);
+  CHECK(machine.recorded("run_finished")["attempts"] == Value(51));
+}
+
+TEST_CASE("a resumed run counts its attempts on") {
+  RunMachine machine;
+  machine.state.first_attempt = machine.state.attempt = 7;
+  machine.rules.max_failures = 1;
+  machine.run();
+  CHECK(machine.recorded("attempt_started")["attempt"] == Value(7));
+  machine.on(raised(0));
+  machine.on(TimerFired{Timer::kCause});
+  machine.exit_all();
+  CHECK(machine.recorded("attempt_started")["attempt"] == Value(8));
+  machine.on(StopRequested{"enough", true});
+  machine.exit_all();
+  CHECK(machine.recorded("run_finished")["attempts"] == Value(2));
+}
+
+TEST_CASE("stopping") {
+  RunMachine machine;
+  machine.run();
+  CHECK(machine.on(StopRequested{"ctrl-c", false}) ==
+        "stop_requested, kill 0 5, kill 1 5, disarm start, disarm cause, arm stop 5");
+  // Asking again changes nothing, insisting does.
+  CHECK(machine.on(StopRequested{"ctrl-c", false}) == "");
+  CHECK(machine.on(raised(0)) == "");
+  CHECK(machine.on(StopRequested{"ctrl-c", true}) == "kill 0 0, kill 1 0, disarm start, disarm cause, arm stop 5");
+  CHECK(machine.on(ProcessExited{1, kKilled}) == "");
+  CHECK(machine.on(TimerFired{Timer::kStop}) == "kill 0 0");
+  CHECK(machine.on(ProcessExited{0, kKilled}) == kOver);
+  CHECK(machine.state.outcome == Outcome::kStopped);
+  CHECK(machine.state.error == "stopped: ctrl-c");
+  CHECK(machine.count("stop_requested") == 1);
+}
+
+TEST_CASE("a stop wins over a restart and not over an end") {
+  RunMachine machine;
+  machine.rules.max_failures = 1;
+  machine.run();
+  SUBCASE("while the gang of the failed attempt ends") {
+    machine.on(raised(0));
+    machine.on(TimerFired{Timer::kCause});
+    machine.on(StopRequested{"why", false});
+    CHECK(machine.exit_all() == kOver);
+    CHECK(machine.state.outcome == Outcome::kStopped);
+  }
+  SUBCASE("while the cause is looked for") {
+    machine.on(raised(0));
+    machine.on(StopRequested{"why", false});
+    CHECK(machine.on(TimerFired{Timer::kCause}) == "");
+    CHECK(machine.exit_all() == kOver);
+    CHECK(machine.state.outcome == Outcome::kStopped);
+  }
+  SUBCASE("before the engine has answered") {
+    machine.on(raised(0));
+    machine.on(TimerFired{Timer::kCause});
+    REQUIRE(machine.exit_all() == kAgain);
+    CHECK(machine.on(StopRequested{"why", true}).find("kill 0 0, kill 1 0") != std::string::npos);
+    CHECK(machine.on(ProcessStarted{0, 200, true}) == "worker_started");
+    CHECK(machine.on(ProcessStartFailed{1, "no"}) == "");
+    CHECK(machine.on(ProcessExited{0, kKilled}) == kOver);
+    CHECK(machine.state.outcome == Outcome::kStopped);
+  }
+  SUBCASE("after the last return") {
+    for (int rank : {0, 1}) machine.on(FunctionReturned{rank, std::nullopt});
+    CHECK(machine.on(StopRequested{"why", false}) == "");
+    CHECK(machine.on(StopRequested{"why", true}).find("kill 0 0, kill 1 0") == 0);
+    CHECK(machine.exit_all() == kOver);
+    CHECK(machine.state.outcome == Outcome::kFinished);
+  }
+}
+
+TEST_CASE("workers that stay after the goodbye are ended") {
+  RunMachine machine;
+  machine.run();
+  for (int rank : {0, 1}) machine.on(FunctionReturned{rank, std::nullopt});
+  machine.on(ProcessExited{0, kCleanExit});
+  CHECK(machine.on(TimerFired{Timer::kStop}) == "kill 1 0");
+  CHECK(machine.on(ProcessExited{1, kKilled}) == kOver);
+  CHECK(machine.state.outcome == Outcome::kFinished);
+}
+
+TEST_CASE("checkpoints are committed in order, when all are there") {
+  RunMachine machine;
+  machine.run();
+  checkpoint(machine, 0, 0);
+  checkpoint(machine, 1, 0);
+  CHECK(machine.on(Uploaded{1, 0, std::nullopt}) == "");
+  checkpoint(machine, 0, 1);
+  checkpoint(machine, 1, 1);
+  CHECK(machine.on(Uploaded{0, 1, std::nullopt}) == "");
+  CHECK(machine.on(Uploaded{1, 1, std::nullopt}) == "");
+  CHECK(machine.on(Uploaded{0, 0, std::nullopt}) == "commit checkpoint_0, commit checkpoint_1");
+  // A rank that returns makes room for the others.
+  checkpoint(machine, 0, 2);
+  CHECK(machine.on(Uploaded{0, 2, std::nullopt}) == "");
+  CHECK(machine.on(FunctionReturned{1, std::nullopt}) == "worker_finished, commit checkpoint_2");
+  checkpoint(machine, 0, 3);
+  CHECK(machine.on(Uploaded{0, 3, std::nullopt}) == "commit checkpoint_3");
+}
+
+TEST_CASE("reports are numbered from the newest checkpoint after a restart") {
+  RunMachine machine;
+  machine.rules.max_failures = 1;
+  machine.state.commits = CommitBook(0, 3);
+  machine.run();
+  for (int rank : {0, 1}) {
+    checkpoint(machine, rank, 3);
+    machine.on(Uploaded{rank, 3, std::nullopt});
+    machine.on(Reported{rank, 4, {{"step", 4}}, std::nullopt});
+  }
+  checkpoint(machine, 0, 5);
+  machine.on(raised(1));
+  machine.on(TimerFired{Timer::kCause});
+  machine.exit_all();
+  for (int rank : {0, 1}) CHECK(machine.state.commits.next_report(rank) == 4);
+  machine.run_again();
+  CHECK(machine.on(Reported{0, 4, {{"step", 4}}, std::nullopt}) == "report");
+  CHECK(machine.recorded("report")["attempt"] == Value(1));
+  CHECK(machine.state.reports == 6);
+}
+
+TEST_CASE("a rank that never reports, and wakes up too late") {
+  RunMachine machine;
+  machine.run();
+  checkpoint(machine, 0, 0);
+  machine.on(Uploaded{0, 0, std::nullopt});
+  CHECK(machine.on(Reported{0, 1, {}, "checkpoint_1"}) == "report, warning, commit checkpoint_0");
+  CHECK(machine.recorded("warning")["message"] == Value("checkpoint_0 is committed without rank 1, which has never reported"));
+  SUBCASE("with files: they would be missing in what is committed") {
+    CHECK(machine.on(Reported{1, 0, {}, "checkpoint_0"}) == "arm cause 0.02");
+    CHECK(machine.state.failures[0].message == "checkpoint_0 was committed without rank 1: its part came too late");
+    machine.on(TimerFired{Timer::kCause});
+    CHECK(machine.state.outcome == Outcome::kFailed);
+  }
+  SUBCASE("without files: no harm is done") {
+    CHECK(machine.on(Reported{1, 0, {}, std::nullopt}) == "report");
+    CHECK(machine.state.phase == Phase::kRunning);
+  }
+}
+
+TEST_CASE("a checkpoint that could not be stored") {
+  RunMachine machine;
+  machine.run();
+  checkpoint(machine, 0, 0);
+  SUBCASE("is a failure") {
+    CHECK(machine.on(Uploaded{0, 0, "disk full"}) == "arm cause 0.02");
+    CHECK(machine.state.failures[0].message == "the checkpoint of report 0 could not be stored: disk full");
+    // The error that the function got from it follows.
+    CHECK(machine.on(raised(0, "checkpoint_0 could not be stored")) == "");
+    CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 exception, failure 0 exception, attempt_failed"));
+  }
+  SUBCASE("is one also where every function returns before the verdict") {
+    machine.on(Uploaded{0, 0, "disk full"});
+    CHECK(machine.on(FunctionReturned{0, std::nullopt}) == "worker_finished");
+    CHECK(machine.on(FunctionReturned{1, std::nullopt}) == "worker_finished");
+    machine.on(TimerFired{Timer::kCause});
+    CHECK(machine.state.outcome == Outcome::kFailed);
+  }
+  SUBCASE("is one also where it is the last act of the run") {
+    machine.on(Uploaded{0, 0, std::nullopt});
+    machine.on(FunctionReturned{0, std::nullopt});
+    CHECK(machine.on(FunctionReturned{1, std::nullopt}).find("commit checkpoint_0, goodbye 0") != std::string::npos);
+    // The manifest could not be written.
+    CHECK(machine.on(Uploaded{0, 0, "disk full"}) == "failure 0 exception");
+    CHECK(machine.exit_all(kCleanExit) == kOver);
+    CHECK(machine.state.outcome == Outcome::kFailed);
+    CHECK(machine.state.error.find("could not be stored: disk full") != std::string::npos);
+  }
+}
+
+TEST_CASE("nothing is committed once the gang ends") {
+  RunMachine machine;
+  machine.run();
+  checkpoint(machine, 0, 0);
+  checkpoint(machine, 1, 0);
+  machine.on(Uploaded{0, 0, std::nullopt});
+  machine.on(raised(0));
+  // While the cause is looked for, what is complete still counts.
+  CHECK(machine.on(Uploaded{1, 0, std::nullopt}) == "commit checkpoint_0");
+  checkpoint(machine, 0, 1);
+  checkpoint(machine, 1, 1);
+  machine.on(Uploaded{0, 1, std::nullopt});
+  machine.on(TimerFired{Timer::kCause});
+  CHECK(machine.on(Uploaded{1, 1, std::nullopt}) == "");
+}
+
+TEST_CASE("saying twice that the function returned counts once") {
+  RunMachine machine;
+  machine.run();
+  CHECK(machine.on(FunctionReturned{1, std::nullopt}) == "worker_finished");
+  CHECK(machine.on(FunctionReturned{1, std::nullopt}) == "");
+}

@@ -1,0 +1,233 @@
+#include "control/decide.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "unit/control/run_machine.h"
+
+// Every phase with every event: what is not in the table changes nothing.
+
+using namespace trireme;
+using namespace trireme::control;
+using namespace trireme::control::testing;
+
+namespace {
+
+struct Row {
+  const char* phase;
+  const char* event;
+  const char* then;
+  const char* actions;
+};
+
+constexpr const char* kKill = "kill 0 5, kill 1 5, disarm start, disarm cause, arm stop 5";
+constexpr const char* kStop = "stop_requested, kill 0 5, kill 1 5, disarm start, disarm cause, arm stop 5";
+constexpr const char* kStopHard = "stop_requested, kill 0 0, kill 1 0, disarm start, disarm cause, arm stop 5";
+constexpr const char* kNoGang = "stop_requested, release, run_finished, finish";
+constexpr const char* kBegin = "worker_connected, disarm start, begin 0, begin 1, training_started";
+
+// The events are about rank 1; rank 0 is what brought the run into the phase.
+const std::vector<Row> kRows = {
+    {"idle", "begin", "reserving", "reserve"},
+    {"idle", "stop", "finished", kNoGang},
+    {"idle", "stop hard", "finished", kNoGang},
+
+    {"reserving", "gang reserved", "starting", "attempt_started, reset, start 0, start 1, arm start 120"},
+    {"reserving", "reservation failed", "finished", "run_finished, finish"},
+    {"reserving", "stop", "finished", kNoGang},
+    {"reserving", "stop hard", "finished", kNoGang},
+
+    {"starting", "process started", "starting", "worker_started"},
+    {"starting", "process start failed", "failing", "arm cause 0.02"},
+    {"starting", "process exited", "failing", "arm cause 0.02"},
+    {"starting", "connected", "running", kBegin},
+    {"starting", "connection lost", "failing", "arm cause 0.5"},
+    {"starting", "failed", "failing", "arm cause 0.02"},
+    {"starting", "stop", "stopping", kStop},
+    {"starting", "stop hard", "stopping", kStopHard},
+    {"starting", "start timer", "failing", "arm cause 0.02"},
+
+    {"running", "process started", "running", "worker_started"},
+    {"running", "process start failed", "failing", "arm cause 0.02"},
+    {"running", "process exited", "failing", "arm cause 0.5"},
+    {"running", "connection lost", "failing", "arm cause 0.5"},
+    {"running", "entered", "running", "function_entered"},
+    {"running", "reported", "running", "report"},
+    {"running", "upload failed", "failing", "arm cause 0.02"},
+    {"running", "returned", "running", "worker_finished"},
+    {"running", "failed", "failing", "arm cause 0.02"},
+    {"running", "stop", "stopping", kStop},
+    {"running", "stop hard", "stopping", kStopHard},
+
+    {"failing", "process started", "failing", "worker_started"},
+    {"failing", "process start failed", "failing", "arm cause 0.02"},
+    {"failing", "entered", "failing", "function_entered"},
+    {"failing", "reported", "failing", "report"},
+    {"failing", "upload failed", "failing", "arm cause 0.02"},
+    {"failing", "returned", "failing", "worker_finished"},
+    {"failing", "failed", "failing", "arm cause 0.02"},
+    {"failing", "stop", "stopping", kStop},
+    {"failing", "stop hard", "stopping", kStopHard},
+    {"failing", "cause timer", "stopping", "failure 0 lost, attempt_failed, "},  // and kKill
+
+    {"stopping to finish", "process started", "stopping", "worker_started"},
+    {"stopping to finish", "stop hard", "stopping", "kill 0 0, kill 1 0, disarm start, disarm cause, arm stop 5"},
+    {"stopping to finish", "stop timer", "stopping", "kill 0 0, kill 1 0"},
+
+    {"stopping to restart", "process started", "stopping", "worker_started"},
+    {"stopping to restart", "stop", "stopping", kStop},
+    {"stopping to restart", "stop hard", "stopping", kStopHard},
+    {"stopping to restart", "stop timer", "stopping", "kill 0 0, kill 1 0"},
+};
+
+RunMachine in_phase(const std::string& phase) {
+  RunMachine machine;
+  if (phase == "idle") return machine;
+  if (phase == "reserving") {
+    machine.on(Begin{});
+    return machine;
+  }
+  if (phase == "starting") {
+    machine.reserve();
+    machine.start_processes();
+    machine.on(Connected{0, 100, "host"});
+    return machine;
+  }
+  if (phase == "stopping to restart") machine.rules.max_failures = 1;
+  machine.run();
+  if (phase == "running") return machine;
+  if (phase == "failing") {
+    machine.on(ConnectionLost{0, "closed"});
+    return machine;
+  }
+  machine.on(raised(0));
+  machine.on(TimerFired{Timer::kCause});
+  if (phase == "finished") machine.exit_all();
+  return machine;
+}
+
+const std::vector<std::string> kPhases = {"idle",    "reserving",          "starting",            "running",
+                                          "failing", "stopping to finish", "stopping to restart", "finished"};
+
+const std::vector<std::pair<std::string, Event>> kEvents = {
+    {"begin", Begin{}},
+    {"gang reserved", GangReserved{std::vector<engine::Slot>(2)}},
+    {"reservation failed", ReservationFailed{"no room"}},
+    {"process started", ProcessStarted{1, 101, false}},
+    {"process start failed", ProcessStartFailed{1, "no such file"}},
+    {"process exited", ProcessExited{1, kBadExit}},
+    {"connected", Connected{1, 101, "host"}},
+    {"connection lost", ConnectionLost{1, "closed"}},
+    {"entered", FunctionEntered{1}},
+    {"reported", Reported{1, 0, {{"loss", 1}}, std::nullopt}},
+    {"uploaded", Uploaded{1, 0, std::nullopt}},
+    {"upload failed", Uploaded{1, 0, "disk full"}},
+    {"returned", FunctionReturned{1, std::nullopt}},
+    {"failed", raised(1)},
+    {"stop", StopRequested{"why", false}},
+    {"stop hard", StopRequested{"why", true}},
+    {"start timer", TimerFired{Timer::kStart}},
+    {"cause timer", TimerFired{Timer::kCause}},
+    {"stop timer", TimerFired{Timer::kStop}},
+};
+
+// Nobody can speak for a rank before there is a gang.
+const std::set<std::string> kNeedGang = {"process started", "process start failed", "process exited", "connected",
+                                         "connection lost", "upload failed",        "returned",       "failed"};
+
+}  // namespace
+
+TEST_CASE("every phase with every event") {
+  std::set<std::size_t> kinds;
+  for (const auto& [name, event] : kEvents) kinds.insert(event.index());
+  REQUIRE(kinds.size() == std::variant_size_v<Event>);
+
+  std::map<std::pair<std::string, std::string>, Row> rows;
+  for (const auto& row : kRows) rows.emplace(std::pair(row.phase, row.event), row);
+  REQUIRE(rows.size() == kRows.size());
+  std::size_t used = 0;
+  for (const auto& phase : kPhases) {
+    for (const auto& [name, event] : kEvents) {
+      CAPTURE(phase);
+      CAPTURE(name);
+      RunMachine machine = in_phase(phase);
+      REQUIRE(phase.starts_with(to_string(machine.state.phase)));
+      if ((phase == "idle" || phase == "reserving") && kNeedGang.contains(name)) {
+        CHECK_THROWS_AS(machine.on(event), base::BrokenInvariant);
+        continue;
+      }
+      auto row = rows.find({phase, name});
+      const RunState before = machine.state;
+      const std::string actions = machine.on(event);
+      if (row == rows.end()) {
+        CHECK(actions == "");
+        CHECK(machine.state.phase == before.phase);
+        CHECK(machine.state.outcome == before.outcome);
+        continue;
+      }
+      ++used;
+      std::string expected = row->second.actions;
+      if (expected.ends_with(", ")) expected += kKill;
+      CHECK(actions == expected);
+      CHECK(to_string(machine.state.phase) == std::string(row->second.then));
+    }
+  }
+  CHECK(used == rows.size());
+}
+
+TEST_CASE("a run that is over stays as it is") {
+  for (const auto& [name, event] : kEvents) {
+    CAPTURE(name);
+    RunMachine machine = in_phase("finished");
+    const RunState before = machine.state;
+    CHECK(machine.on(event) == "");
+    CHECK(machine.state == before);
+  }
+}
+
+TEST_CASE("every phase ends, whatever two events come after each other") {
+  for (const auto& phase : kPhases) {
+    for (const auto& [first, one] : kEvents) {
+      for (const auto& [second, two] : kEvents) {
+        CAPTURE(phase);
+        CAPTURE(first);
+        CAPTURE(second);
+        RunMachine machine = in_phase(phase);
+        for (const auto& event : {one, two}) {
+          // The controller lets no report out of turn pass.
+          const auto* report = std::get_if<Reported>(&event);
+          const bool out_of_turn = report && machine.state.workers.size() > 1 && machine.state.commits.next_report(1) != 0;
+          if (out_of_turn || (machine.state.workers.empty() && event.index() >= 3 && event.index() <= 12)) continue;
+          machine.on(event);
+        }
+        // A hard stop, and what the engine says once the processes are killed, end it.
+        machine.on(StopRequested{"enough", true});
+        if (!machine.state.workers.empty()) machine.exit_all();
+        CHECK(machine.state.phase == Phase::kFinished);
+        CHECK(machine.state.outcome != Outcome::kNone);
+        CHECK(machine.count("run_finished") == 1);
+        CHECK(std::holds_alternative<Finish>(machine.all.back()));
+      }
+    }
+  }
+}
+
+TEST_CASE("phases and outcomes have names") {
+  std::set<std::string> names;
+  for (auto phase : {Phase::kIdle, Phase::kReserving, Phase::kStarting, Phase::kRunning, Phase::kFailing, Phase::kStopping,
+                     Phase::kFinished}) {
+    names.insert(to_string(phase));
+  }
+  CHECK(names.size() == 7);
+  for (auto phase : {WorkerPhase::kAbsent, WorkerPhase::kStarted, WorkerPhase::kConnected, WorkerPhase::kRunning,
+                     WorkerPhase::kDone, WorkerPhase::kFailed}) {
+    CHECK(std::string(to_string(phase)) != "?");
+  }
+  for (auto outcome : {Outcome::kNone, Outcome::kFinished, Outcome::kFailed, Outcome::kStopped}) {
+    CHECK(std::string(to_string(outcome)) != "?");
+  }
+}

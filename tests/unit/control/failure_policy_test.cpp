@@ -1,0 +1,95 @@
+#include "control/failure_policy.h"
+
+#include <doctest/doctest.h>
+
+#include "base/check.h"
+
+using namespace trireme;
+using namespace trireme::control;
+
+namespace {
+
+Failure failure(int rank, const std::string& cause, const std::string& message = "", const std::string& type = "") {
+  Failure made;
+  made.rank = rank;
+  made.cause = cause;
+  made.message = message;
+  made.error_type = type;
+  return made;
+}
+
+const std::string kGloo =
+    "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:40123";
+
+}  // namespace
+
+TEST_CASE("what only says that a peer is gone") {
+  CHECK(looks_like_peer_loss(failure(0, "exception", kGloo)));
+  CHECK(looks_like_peer_loss(failure(0, "exception", "[Errno 104] Connection reset by peer")));
+  CHECK(looks_like_peer_loss(failure(0, "exception", "[Errno 32] Broken pipe")));
+  CHECK(looks_like_peer_loss(failure(0, "exception", "NCCL error: ncclRemoteError: A call failed")));
+  CHECK(looks_like_peer_loss(failure(0, "lost", "its connection was lost")));
+  CHECK_FALSE(looks_like_peer_loss(failure(0, "exception", "boom")));
+  CHECK_FALSE(looks_like_peer_loss(failure(0, "signal", "Broken pipe")));
+  CHECK_FALSE(looks_like_peer_loss(failure(0, "exit", kGloo)));
+  CHECK_FALSE(looks_like_peer_loss(failure(0, "start", kGloo)));
+}
+
+TEST_CASE("the failure that explains the others") {
+  struct Row {
+    std::vector<Failure> failures;
+    std::size_t root;
+  };
+  for (const Row& row : {
+           Row{{failure(0, "exception", "boom")}, 0},
+           Row{{failure(0, "exception", kGloo), failure(1, "signal")}, 1},
+           Row{{failure(0, "exception", kGloo), failure(1, "lost"), failure(2, "exit")}, 2},
+           Row{{failure(0, "exception", kGloo), failure(1, "lost")}, 1},
+           Row{{failure(0, "lost"), failure(1, "exception", "boom")}, 1},
+           Row{{failure(3, "exception", "a"), failure(1, "exception", "b")}, 0},
+           Row{{failure(3, "exception", "a"), failure(1, "signal")}, 0},
+           Row{{failure(3, "lost"), failure(1, "start")}, 1},
+           Row{{failure(3, "exception", kGloo), failure(1, "exception", kGloo)}, 0},
+       }) {
+    CHECK(root_cause(row.failures) == row.root);
+  }
+  CHECK_THROWS_AS(root_cause({}), base::BrokenInvariant);
+}
+
+TEST_CASE("in order of blame") {
+  CHECK(in_order_of_blame({}).empty());
+  auto ordered = in_order_of_blame({failure(0, "exception", kGloo), failure(1, "exception", "late but own"),
+                                    failure(2, "signal"), failure(3, "exception", kGloo)});
+  REQUIRE(ordered.size() == 4);
+  CHECK(ordered[0].rank == 1);
+  CHECK_FALSE(ordered[0].collateral);
+  CHECK(ordered[1].rank == 0);
+  CHECK(ordered[1].collateral);
+  CHECK(ordered[2].rank == 2);
+  CHECK_FALSE(ordered[2].collateral);
+  CHECK(ordered[3].collateral);
+  // Where nothing better is known the first one stands for itself.
+  ordered = in_order_of_blame({failure(0, "exception", kGloo), failure(1, "exception", kGloo)});
+  CHECK_FALSE(ordered[0].collateral);
+  CHECK(ordered[1].collateral);
+}
+
+TEST_CASE("one line says who and what") {
+  Failure told = failure(1, "exception", "boom\nsecond line", "ValueError");
+  CHECK(headline(told) == "rank 1 failed: ValueError: boom");
+  told.pid = 4711;
+  told.host = "a";
+  CHECK(headline(told) == "rank 1 (pid 4711, host a) failed: ValueError: boom");
+  told.message = "";
+  CHECK(headline(told) == "rank 1 (pid 4711, host a) failed: ValueError");
+  told.error_type = "";
+  told.message = "boom";
+  CHECK(headline(told) == "rank 1 (pid 4711, host a) failed: boom");
+}
+
+TEST_CASE("budgets") {
+  CHECK_FALSE(within_budget(0, 0));
+  CHECK(within_budget(0, 1));
+  CHECK_FALSE(within_budget(1, 1));
+  CHECK(within_budget(1'000'000, -1));
+}

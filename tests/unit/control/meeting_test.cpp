@@ -1,0 +1,106 @@
+#include "control/meeting.h"
+
+#include <doctest/doctest.h>
+
+using namespace trireme;
+using trireme::control::Meetings;
+
+namespace {
+
+struct Answers {
+  std::map<int, std::string> left;    // rank -> data
+  std::map<int, std::string> failed;  // rank -> why
+
+  Meetings::Answer of(int rank) {
+    return [this, rank](const base::Result<std::string>& data) {
+      if (data) {
+        left[rank] = *data;
+      } else {
+        failed[rank] = data.error().message();
+      }
+    };
+  }
+};
+
+}  // namespace
+
+TEST_CASE("ranks leave together, with what rank 0 brought") {
+  Meetings meetings(3);
+  Answers answers;
+  meetings.come(2, 0, "broadcast", "ignored", answers.of(2));
+  meetings.come(0, 0, "broadcast", "data", answers.of(0));
+  CHECK(answers.left.empty());
+  meetings.come(1, 0, "broadcast", "", answers.of(1));
+  CHECK(answers.left == std::map<int, std::string>{{0, "data"}, {1, "data"}, {2, "data"}});
+  CHECK(answers.failed.empty());
+}
+
+TEST_CASE("meetings of different numbers are kept apart") {
+  Meetings meetings(2);
+  Answers first;
+  Answers second;
+  meetings.come(0, 0, "barrier", "", first.of(0));
+  meetings.come(1, 1, "barrier", "", second.of(1));
+  CHECK(first.left.empty());
+  meetings.come(0, 1, "barrier", "", second.of(0));
+  CHECK(second.left.size() == 2);
+  CHECK(first.left.empty());
+  meetings.come(1, 0, "barrier", "", first.of(1));
+  CHECK(first.left.size() == 2);
+}
+
+TEST_CASE("one rank alone meets itself") {
+  Meetings meetings(1);
+  Answers answers;
+  meetings.come(0, 0, "broadcast", "x", answers.of(0));
+  CHECK(answers.left[0] == "x");
+}
+
+TEST_CASE("ranks in different calls are told so") {
+  Meetings meetings(2);
+  Answers answers;
+  meetings.come(0, 4, "barrier", "", answers.of(0));
+  meetings.come(1, 4, "broadcast", "", answers.of(1));
+  CHECK(answers.left.empty());
+  CHECK(answers.failed[0] == "rank 1 called broadcast where another rank called barrier");
+  CHECK(answers.failed[1] == answers.failed[0]);
+}
+
+TEST_CASE("nobody waits for a rank that has finished") {
+  Meetings meetings(3);
+  Answers answers;
+  meetings.come(0, 0, "barrier", "", answers.of(0));
+  meetings.come(1, 1, "broadcast", "", answers.of(1));
+  meetings.finished(2);
+  CHECK(answers.failed[0] == "barrier 0 cannot complete: rank 2 has finished its training function without it");
+  CHECK(answers.failed[1] == "broadcast 1 cannot complete: rank 2 has finished its training function without it");
+  Answers later;
+  meetings.come(0, 2, "barrier", "", later.of(0));
+  CHECK(later.failed[0] == "barrier 2 cannot complete: rank 2 has already finished its training function");
+  meetings.clear(1);
+  Answers fresh;
+  meetings.come(0, 0, "barrier", "", fresh.of(0));
+  CHECK(fresh.left.size() == 1);
+}
+
+TEST_CASE("who waited in the attempt before is not answered in this one") {
+  Meetings meetings(2);
+  Answers before;
+  Answers now;
+  meetings.come(0, 0, "barrier", "", before.of(0));
+  meetings.clear(2);
+  meetings.come(0, 0, "barrier", "", now.of(0));
+  meetings.come(1, 0, "barrier", "", now.of(1));
+  CHECK(now.left.size() == 2);
+  CHECK(before.left.empty());
+  CHECK(before.failed.empty());
+}
+
+TEST_CASE("an answer may come to the next meeting") {
+  Meetings meetings(1);
+  Answers answers;
+  meetings.come(0, 0, "barrier", "", [&](const base::Result<std::string>&) {
+    meetings.come(0, 1, "broadcast", "again", answers.of(0));
+  });
+  CHECK(answers.left[0] == "again");
+}

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "control/decide.h"
+
+// decide() driven by hand: feed events, read what it wants done as text.
+
+namespace trireme::control::testing {
+
+inline const char* to_text(Timer timer) {
+  switch (timer) {
+    case Timer::kStart: return "start";
+    case Timer::kCause: return "cause";
+    case Timer::kStop: return "stop";
+  }
+  return "?";
+}
+
+struct ActionText {
+  std::string operator()(const ReserveGang&) const { return "reserve"; }
+  std::string operator()(const StartProcess& action) const { return fmt::format("start {}", action.rank); }
+  std::string operator()(const SendStart& action) const { return fmt::format("begin {}", action.rank); }
+  std::string operator()(const SendGoodbye& action) const { return fmt::format("goodbye {}", action.rank); }
+  std::string operator()(const KillProcess& action) const { return fmt::format("kill {} {}", action.rank, action.grace_s); }
+  std::string operator()(const ReleaseGang&) const { return "release"; }
+  std::string operator()(const ArmTimer& action) const { return fmt::format("arm {} {}", to_text(action.timer), action.seconds); }
+  std::string operator()(const DisarmTimer& action) const { return fmt::format("disarm {}", to_text(action.timer)); }
+  std::string operator()(const Record& action) const { return action.event; }
+  std::string operator()(const RecordFailure& action) const {
+    return fmt::format("failure {} {}{}", action.failure.rank, action.failure.cause, action.failure.collateral ? "*" : "");
+  }
+  std::string operator()(const Commit& action) const { return fmt::format("commit {}", action.checkpoint.name); }
+  std::string operator()(const ResetAttempt&) const { return "reset"; }
+  std::string operator()(const Finish&) const { return "finish"; }
+};
+
+// "arm start 120, start 0, ...".
+inline std::string to_text(const std::vector<Action>& actions) {
+  std::vector<std::string> parts;
+  for (const auto& action : actions) parts.push_back(std::visit(ActionText{}, action));
+  return base::join(parts, ", ");
+}
+
+struct RunMachine {
+  Rules rules;
+  RunState state;
+  std::vector<Action> all;
+
+  explicit RunMachine(int num_workers = 2) { rules.num_workers = num_workers; }
+
+  // What follows from the event, as text.
+  std::string on(Event event) {
+    auto decision = decide(std::move(state), std::move(event), rules);
+    state = std::move(decision.state);
+    all.insert(all.end(), decision.actions.begin(), decision.actions.end());
+    return to_text(decision.actions);
+  }
+
+  void reserve() {
+    on(Begin{});
+    std::vector<engine::Slot> slots(static_cast<std::size_t>(rules.num_workers), engine::Slot{"node", "host", {}, {}});
+    on(GangReserved{slots});
+  }
+  void start_processes() {
+    for (int rank = 0; rank < rules.num_workers; ++rank) on(ProcessStarted{rank, pid_of(rank), true});
+  }
+  void connect() {
+    for (int rank = 0; rank < rules.num_workers; ++rank) on(Connected{rank, pid_of(rank), "host"});
+  }
+  // Up to the running function.
+  void run() {
+    reserve();
+    start_processes();
+    connect();
+  }
+  // The next attempt, up to the running function.
+  void run_again() {
+    start_processes();
+    connect();
+  }
+  std::string exit_all(engine::ExitStatus status = {engine::ExitStatus::Kind::kSignal, 9}) {
+    std::string last;
+    for (int rank = 0; rank < rules.num_workers; ++rank) last = on(ProcessExited{rank, status});
+    return last;
+  }
+  int pid_of(int rank) const { return 100 * (state.attempt + 1) + rank; }
+
+  // The last recorded event of that kind.
+  Dict recorded(const std::string& event) const {
+    Dict found;
+    for (const auto& action : all) {
+      if (const auto* record = std::get_if<Record>(&action); record && record->event == event) found = record->fields;
+    }
+    return found;
+  }
+  int count(const std::string& event) const {
+    int found = 0;
+    for (const auto& action : all) {
+      const auto* record = std::get_if<Record>(&action);
+      found += record && record->event == event ? 1 : 0;
+    }
+    return found;
+  }
+};
+
+inline constexpr engine::ExitStatus kCleanExit{engine::ExitStatus::Kind::kCode, 0};
+inline constexpr engine::ExitStatus kBadExit{engine::ExitStatus::Kind::kCode, 3};
+inline constexpr engine::ExitStatus kKilled{engine::ExitStatus::Kind::kSignal, 9};
+
+inline FunctionFailed raised(int rank, const std::string& message = "boom") {
+  return {rank, "ValueError", message, "Traceback", Bytes{"pickle"}};
+}
+inline FunctionFailed peer_gone(int rank) { return raised(rank, "gloo: Connection closed by peer [127.0.0.1]:1234"); }
+
+}  // namespace trireme::control::testing

@@ -1,0 +1,41 @@
+#include "wire/secret.h"
+
+#include <doctest/doctest.h>
+
+#include "base/hex.h"
+
+using namespace trireme;
+using namespace trireme::wire;
+
+TEST_CASE("random bytes are of the asked size and not twice the same") {
+  CHECK(random_bytes(0).empty());
+  CHECK(random_bytes(32).size() == 32);
+  CHECK(random_bytes(32) != random_bytes(32));
+}
+
+TEST_CASE("a proof depends on the secret and on every part") {
+  const std::string proof = prove("secret", {"ab", "c"});
+  CHECK(proof.size() == 32);
+  CHECK(proof == prove("secret", {"ab", "c"}));
+  CHECK(proof != prove("Secret", {"ab", "c"}));
+  CHECK(proof != prove("secret", {"ab", "d"}));
+  CHECK(proof != prove("secret", {"c", "ab"}));
+  // Moving the border between two parts makes another list.
+  CHECK(proof != prove("secret", {"a", "bc"}));
+  CHECK(proof != prove("secret", {"abc"}));
+  CHECK(proof != prove("secret", {"ab", "c", ""}));
+  // HMAC-SHA256 of "2:ab1:c", as any other implementation computes it.
+  CHECK(base::to_hex(proof) == "4ace05386ed18861d573a09b316620f2a42d8d669f6252941597852930672965");
+}
+
+TEST_CASE("proofs are compared whole") {
+  CHECK(same_proof("", ""));
+  CHECK(same_proof("abc", "abc"));
+  CHECK_FALSE(same_proof("abc", "abd"));
+  CHECK_FALSE(same_proof("abc", "ab"));
+  CHECK_FALSE(same_proof("abc", ""));
+}
+
+TEST_CASE("sha256") {
+  CHECK(base::to_hex(sha256("abc")) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}

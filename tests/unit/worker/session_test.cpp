@@ -1,0 +1,318 @@
+#include "worker/session.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+
+#include "base/json.h"
+#include "unit/control/thread_run.h"
+#include "unit/wire/live_server.h"
+
+using namespace trireme;
+using namespace trireme::worker;
+using control::testing::kPatience;
+using engine::testing::eventually;
+using tests::append_file;
+
+namespace {
+
+Dict ticket_dict() {
+  return {{"address", "unix:@nobody-listens-here"}, {"secret", "00ff"}, {"run_id", "run"}, {"rank", 1}, {"attempt", 0}};
+}
+
+// The other side of one session: welcomes it, tells it to start, and answers what the test says.
+class FakeController final : private wire::ServerHandler {
+ public:
+  using Answer = std::function<void(wire::Channel&, const wire::Message&)>;
+
+  explicit FakeController(Answer answer, double heartbeat_s = 0.05, double lease_s = 60.0)
+      : answer_(std::move(answer)), heartbeat_s_(heartbeat_s), lease_s_(lease_s) {
+    auto server = wire::Server::listen(io_, wire::testing::unix_address(), "secret", *this);
+    REQUIRE(server);
+    server_ = *std::move(server);
+    thread_ = std::jthread([this] {
+      auto work = asio::make_work_guard(io_);
+      io_.run();
+    });
+  }
+  ~FakeController() { close(); }
+
+  Ticket ticket() const { return {server_->address(), "secret", "run", 0, 0}; }
+  void on_channel(std::function<void(wire::Channel&)> act) {
+    asio::post(io_, [this, act = std::move(act)] { act(*channel_); });
+  }
+  void close() {
+    if (!thread_.joinable()) return;
+    asio::post(io_, [this] {
+      server_->close();
+      io_.stop();
+    });
+    thread_.join();
+  }
+
+ private:
+  base::Result<wire::Welcome> admit(const wire::Hello&) override {
+    wire::Welcome welcome;
+    welcome.heartbeat_s = heartbeat_s_;
+    welcome.lease_s = lease_s_;
+    return welcome;
+  }
+  void opened(const std::shared_ptr<wire::Channel>& channel) override {
+    channel_ = channel;
+    channel->send(wire::Start{});
+  }
+  void received(const std::shared_ptr<wire::Channel>& channel, wire::Message message) override { answer_(*channel, message); }
+  void closed(const std::shared_ptr<wire::Channel>&, const base::Error&) override {}
+
+  Answer answer_;
+  const double heartbeat_s_;
+  const double lease_s_;
+  asio::io_context io_{1};
+  std::shared_ptr<wire::Channel> channel_;  // of this thread
+  std::unique_ptr<wire::Server> server_;
+  std::jthread thread_;
+};
+
+void echo_heartbeats(wire::Channel& channel, const wire::Message& message) {
+  if (std::holds_alternative<wire::Heartbeat>(message)) channel.send(message);
+}
+
+// Notes why the connection was lost.
+class LossBook {
+ public:
+  Session::LostHandler handler() {
+    return [this](const std::string& why) {
+      const std::lock_guard lock(mutex_);
+      why_ = why;
+      ++count_;
+    };
+  }
+  int count() {
+    const std::lock_guard lock(mutex_);
+    return count_;
+  }
+  std::string why() {
+    const std::lock_guard lock(mutex_);
+    return why_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string why_;
+  int count_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("tickets") {
+  auto good = parse_ticket(base::to_json(ticket_dict()));
+  REQUIRE(good);
+  CHECK(good->rank == 1);
+  CHECK(good->secret == std::string("\0\xff", 2));
+  CHECK(good->address.name == "nobody-listens-here");
+
+  CHECK_FALSE(parse_ticket(""));
+  CHECK_FALSE(parse_ticket("[]"));
+  for (const char* key : {"address", "secret", "run_id", "rank", "attempt"}) {
+    Dict incomplete = ticket_dict();
+    incomplete.erase(key);
+    CHECK(parse_ticket(base::to_json(incomplete)).error().message() == fmt::format("the ticket has no '{}'", key));
+  }
+  Dict wrong = ticket_dict();
+  wrong["secret"] = "xyz";
+  CHECK(parse_ticket(base::to_json(wrong)).error().message() == "the ticket's secret is not hex");
+  wrong = ticket_dict();
+  wrong["address"] = "nowhere";
+  CHECK_FALSE(parse_ticket(base::to_json(wrong)));
+}
+
+TEST_CASE("where nobody listens there is no session") {
+  auto session = Session::join(*parse_ticket(base::to_json(ticket_dict())), [](const std::string&) {});
+  REQUIRE_FALSE(session);
+  CHECK(session.error().message().find("rank 1: could not reach unix:@nobody-listens-here") == 0);
+}
+
+TEST_CASE("the store, as a worker uses it") {
+  std::atomic<int> problems = 0;
+  auto expect = [&](bool holds) { problems += holds ? 0 : 1; };
+  control::testing::ThreadRun run(1, control::testing::workers([&](Session& session) -> std::optional<engine::ExitStatus> {
+    const base::Seconds brief(0.02);
+    auto absent = session.store_get("absent", brief);
+    expect(!absent && absent.error().message() == "store key 'absent': timed out after 0.02 s");
+    auto waited = session.store_wait({"absent", "too"}, brief);
+    expect(!waited && waited.error().message() == "store keys absent, too: timed out after 0.02 s");
+    expect(session.store_set("a", std::string("\0x", 2)).ok());
+    auto a = session.store_get("a", kPatience);
+    expect(a && *a == std::string("\0x", 2));
+    expect(session.store_wait({"a"}, kPatience).ok());
+    auto there = session.store_check({"a"});
+    auto not_there = session.store_check({"a", "absent"});
+    expect(there && *there && not_there && !*not_there);
+    auto sum = session.store_add("n", 3);
+    expect(sum && *sum == 3);
+    auto no_number = session.store_add("a", 1);
+    expect(!no_number && no_number.error().message() == "store key 'a' holds no number to add to");
+    auto swapped = session.store_compare_set("n", "3", "4");
+    expect(swapped && *swapped == "4");
+    auto kept = session.store_compare_set("n", "3", "5");
+    expect(kept && *kept == "4");
+    auto count = session.store_count();
+    expect(count && *count == 2);
+    auto deleted = session.store_delete("a");
+    auto again = session.store_delete("a");
+    expect(deleted && *deleted && again && !*again);
+    return std::nullopt;
+  }));
+  CHECK(run.go().outcome == control::Outcome::kFinished);
+  CHECK(problems == 0);
+}
+
+TEST_CASE("reports with checkpoints that cannot be") {
+  std::atomic<int> problems = 0;
+  auto expect = [&](bool holds) { problems += holds ? 0 : 1; };
+  control::testing::ThreadRun run(1, control::testing::workers([&](Session& session) -> std::optional<engine::ExitStatus> {
+    const std::string folder = session.start().path + "/mine";
+    append_file(folder + "/weights", "w");
+    auto absent = session.report({}, folder + "/absent");
+    expect(!absent && absent.error().message().find("mine/absent does not exist") != std::string::npos);
+    auto outside = session.report({}, folder, "../outside");
+    expect(!outside && outside.error().message().find("'../outside' cannot name a checkpoint") != std::string::npos);
+    // Neither has used a number.
+    auto stored = session.report({{"step", 0}}, folder);
+    expect(stored && *stored == session.start().path + "/checkpoint_000000");
+    auto named = session.report({{"step", 1}}, folder, "best");
+    expect(named && *named == session.start().path + "/best");
+    auto bare = session.report({{"step", 2}});
+    expect(bare && !*bare);
+    return std::nullopt;
+  }));
+  auto end = run.go();
+  CHECK(end.outcome == control::Outcome::kFinished);
+  CHECK(problems == 0);
+  CHECK(end.reports == 3);
+  CHECK(end.checkpoint == run.plan().path + "/best");
+  CHECK(run.events("checkpoint_committed").size() == 2);
+}
+
+TEST_CASE("a controller that goes away ends every wait") {
+  FakeController controller(echo_heartbeats);
+  LossBook losses;
+  auto joined = Session::join(controller.ticket(), losses.handler());
+  REQUIRE(joined);
+  Session& session = **joined;
+  REQUIRE(session.wait_start());
+  std::vector<std::jthread> waiting;
+  std::atomic<int> errors = 0;
+  waiting.emplace_back([&] { errors += session.store_get("k", kPatience) ? 0 : 1; });
+  waiting.emplace_back([&] { errors += session.barrier() ? 0 : 1; });
+  waiting.emplace_back([&] { errors += session.broadcast("x") ? 0 : 1; });
+  waiting.emplace_back([&] { errors += session.finish(Bytes{}) ? 0 : 1; });
+  controller.close();
+  waiting.clear();
+  CHECK(errors >= 3);  // finish() has nothing to complain about: everything was said
+  CHECK(eventually([&] { return losses.count() == 1; }));
+  CHECK(losses.why() == "closed by the peer");
+  // And nothing waits from here on.
+  CHECK(session.report({{"a", 1}}).error().message() == "the controller is gone: closed by the peer");
+  CHECK(session.store_set("k", "v").error().message() == "the controller is gone: closed by the peer");
+  wire::Failed failure;
+  session.fail(failure);
+  CHECK_FALSE(session.wait_start());
+}
+
+TEST_CASE("a controller that says nothing for a lease is gone") {
+  FakeController controller([](wire::Channel&, const wire::Message&) {}, 0.01, 0.1);
+  LossBook losses;
+  auto session = Session::join(controller.ticket(), losses.handler());
+  REQUIRE(session);
+  CHECK(eventually([&] { return losses.count() == 1; }));
+  CHECK(losses.why().find("nothing heard for") == 0);
+}
+
+TEST_CASE("garbage from the controller is a loss") {
+  FakeController controller(echo_heartbeats);
+  LossBook losses;
+  auto session = Session::join(controller.ticket(), losses.handler());
+  REQUIRE(session);
+  REQUIRE((*session)->wait_start());
+  controller.on_channel([](wire::Channel& channel) { channel.send_payload("garbage"); });
+  CHECK(eventually([&] { return losses.count() == 1; }));
+}
+
+TEST_CASE("a stop is noticed, unknown replies are passed over") {
+  FakeController controller(echo_heartbeats);
+  LossBook losses;
+  auto session = Session::join(controller.ticket(), losses.handler());
+  REQUIRE(session);
+  REQUIRE((*session)->wait_start());
+  CHECK_FALSE((*session)->stop_requested());
+  controller.on_channel([](wire::Channel& channel) {
+    channel.send(wire::Reply{});
+    channel.send(wire::Stop{});
+  });
+  CHECK(eventually([&] { return (*session)->stop_requested(); }));
+  CHECK(losses.count() == 0);
+}
+
+TEST_CASE("after the goodbye the controller may leave") {
+  FakeController controller([](wire::Channel& channel, const wire::Message& message) {
+    echo_heartbeats(channel, message);
+    if (std::holds_alternative<wire::Done>(message)) {
+      channel.send(wire::Goodbye{});
+      channel.close_when_sent();
+    }
+  });
+  LossBook losses;
+  {
+    auto session = Session::join(controller.ticket(), losses.handler());
+    REQUIRE(session);
+    REQUIRE((*session)->wait_start());
+    CHECK((*session)->finish(Bytes{"value"}));
+  }
+  CHECK(losses.count() == 0);
+}
+
+TEST_CASE("an error reaches the controller whole before fail() returns") {
+  std::promise<wire::Failed> arrived;
+  FakeController controller([&](wire::Channel& channel, const wire::Message& message) {
+    echo_heartbeats(channel, message);
+    if (const auto* failed = std::get_if<wire::Failed>(&message)) arrived.set_value(*failed);
+  });
+  LossBook losses;
+  wire::Failed failure;
+  failure.error_type = "ValueError";
+  failure.exception = Bytes{wire::random_bytes(8 << 20)};
+  {
+    auto session = Session::join(controller.ticket(), losses.handler());
+    REQUIRE(session);
+    REQUIRE((*session)->wait_start());
+    (*session)->fail(failure);
+  }
+  auto future = arrived.get_future();
+  REQUIRE(future.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
+  CHECK((future.get() == failure));
+  CHECK(losses.count() == 0);
+}
+
+TEST_CASE("reports wait while too many are not recorded yet") {
+  std::atomic<int> arrived = 0;
+  FakeController controller([&](wire::Channel& channel, const wire::Message& message) {
+    echo_heartbeats(channel, message);
+    if (std::holds_alternative<wire::Report>(message)) ++arrived;
+  });
+  LossBook losses;
+  auto session = Session::join(controller.ticket(), losses.handler());
+  REQUIRE(session);
+  REQUIRE((*session)->wait_start());
+  std::atomic<int> sent = 0;
+  std::jthread reporter([&] {
+    while (sent < 5000 && (*session)->report({{"i", sent.load()}})) ++sent;
+  });
+  REQUIRE(eventually([&] { return arrived == 4096; }));
+  CHECK(sent <= 4096);
+  wire::Ack ack;
+  ack.through = 4096;
+  controller.on_channel([ack](wire::Channel& channel) { channel.send(ack); });
+  REQUIRE(eventually([&] { return arrived == 5000; }));
+  CHECK(eventually([&] { return sent == 5000; }));
+}
