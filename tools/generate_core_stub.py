@@ -18,7 +18,9 @@ def stub() -> str:
     generator.put(_core)
     text: str = generator.get()
     # The exception calls itself trireme.ConfigError, as users know it; its home is this module.
-    text = text.replace("from trireme import ConfigError as ConfigError", "class ConfigError(TypeError, ValueError): ...")
+    text = text.replace(
+        "from trireme import ConfigError as ConfigError", "class ConfigError(TypeError, ValueError): ..."
+    )
     return NOTE + text.strip() + "\n"
 
 

@@ -112,7 +112,7 @@ control::RunPlan plan_for(const Crowd& crowd, const std::string& folder) {
   plan.listen = crowd.address;
   plan.gang.bundles.assign(static_cast<std::size_t>(crowd.workers), {{"CPU", 1}});
   plan.rules.num_workers = crowd.workers;
-  plan.payload.data.assign(1000, 'x');
+  plan.payload.data.assign(4000, 'x');  // a pickled function
   plan.heartbeat_s = crowd.heartbeat_s;
   // The players may be held up on a busy machine, and that is not what is measured.
   plan.heartbeat_timeout_s = 600;

@@ -62,7 +62,8 @@ struct Model {
 };
 
 trireme::Checkpoint save(const Model& model, int epoch) {
-  const auto folder = std::filesystem::temp_directory_path() / ("resume_" + trireme::context().run_id);
+  // In the run folder, so that a draft that a killed worker leaves behind is written over.
+  const auto folder = std::filesystem::path(trireme::context().path) / "draft";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "model.txt") << std::setprecision(17) << epoch << ' ' << model.w0 << ' ' << model.w1 << ' '
                                       << model.bias << '\n';

@@ -131,7 +131,11 @@ class TRIREME_API Value {
   // Shorthands for nested values: value["a"]["b"], value[0].
   const Value& operator[](std::string_view key) const { return as_dict().at(key); }
   const Value& operator[](const char* key) const { return as_dict().at(key); }
-  const Value& operator[](std::size_t index) const;
+  // A template, or a plain 0 could also mean a null pointer to a key.
+  template <std::integral T>
+  const Value& operator[](T index) const {
+    return element(static_cast<std::size_t>(index));
+  }
 
   const Variant& variant() const { return variant_; }
   Variant& variant() { return variant_; }
@@ -139,6 +143,8 @@ class TRIREME_API Value {
   bool operator==(const Value& other) const = default;
 
  private:
+  const Value& element(std::size_t index) const;
+
   Variant variant_;
 };
 

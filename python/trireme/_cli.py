@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
+import trireme
+
 
 def main() -> None:
-    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "trireme")
-    if not os.access(program, os.X_OK):
-        sys.exit(f"{program} is missing: this installation of trireme is incomplete; install it again")
+    # An editable installation has two folders: the sources, and where the compiled parts were put.
+    programs = [os.path.join(folder, "bin", "trireme") for folder in trireme.__path__]
+    program = next((path for path in programs if os.access(path, os.X_OK)), None)
+    if program is None:
+        sys.exit(f"{programs[0]} is missing: this installation of trireme is incomplete; install it again")
     os.environ["TRIREME_PYTHON"] = sys.executable
     os.execv(program, [program, *sys.argv[1:]])
 

@@ -90,7 +90,7 @@ const Bytes& Value::as_bytes() const { return expect<Bytes>(*this, "bytes"); }
 const List& Value::as_list() const { return expect<List>(*this, "a list"); }
 const Dict& Value::as_dict() const { return expect<Dict>(*this, "a dict"); }
 
-const Value& Value::operator[](std::size_t index) const {
+const Value& Value::element(std::size_t index) const {
   const List& list = as_list();
   if (index < list.size()) return list[index];
   throw ValueError(fmt::format("no element {} in a list of {}", index, list.size()));

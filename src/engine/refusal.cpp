@@ -98,7 +98,7 @@ base::Error not_enough(const GangRequest& request, const std::vector<Shortage>& 
       saved.push_back(fmt::format("{} {}", amount(trainer), name));
     }
   }
-  std::vector<std::string> ways = {"fewer workers or a smaller resources_per_worker"};
+  std::vector<std::string> ways = {"a smaller num_workers or resources_per_worker"};
   if (!saved.empty()) {
     ways.push_back(
         fmt::format("trainer_resources={}, which saves {}", to_text(trainer_without), base::join(saved, ", ")));
@@ -183,7 +183,7 @@ base::Error no_arrangement(const GangRequest& request, const std::vector<NodeInf
       if (nodes.size() == 1) break;
       return base::error(
           "STRICT_PACK puts all workers on one node: none of the {} has room for {} x {}. Ways out: (1) "
-          "placement_strategy=\"PACK\"; (2) fewer workers or a smaller resources_per_worker; (3) a larger node",
+          "placement_strategy=\"PACK\"; (2) a smaller num_workers or resources_per_worker; (3) a larger node",
           on, request.bundles.size(), to_text(request.bundles.front()));
     default: break;
   }

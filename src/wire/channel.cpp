@@ -7,6 +7,8 @@
 namespace trireme::wire {
 namespace {
 
+constexpr std::size_t kKeptBuffer = 256;
+
 base::Error lost(const asio::error_code& failure) {
   if (failure == asio::error::eof || failure == asio::error::connection_reset ||
       failure == asio::ssl::error::stream_truncated) {
@@ -75,8 +77,8 @@ void Channel::write_next() {
   writing_.swap(queued_);
   auto sent = [self = shared_from_this()](const asio::error_code& failure, std::size_t) {
     self->writing_.clear();
-    // One large frame must not hold its memory for the rest of the run.
-    if (self->writing_.capacity() > (std::size_t{1} << 16)) self->writing_.shrink_to_fit();
+    // Ten thousand connections are silent most of the time: what the start message took must not stay with each.
+    if (self->writing_.capacity() > kKeptBuffer) self->writing_.shrink_to_fit();
     if (failure) {
       self->close();
     } else if (self->open_) {

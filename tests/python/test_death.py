@@ -50,8 +50,10 @@ def all_gone() -> bool:
     return processes.wait_until(lambda: not processes.left_over(), 10)
 
 
-def abstract_sockets() -> list[str]:
-    return [line for line in Path("/proc/net/unix").read_text().splitlines() if "@trireme-" in line]
+def sockets_of_the_run(results: Path) -> list[str]:
+    """Other runs of this machine have theirs: the run's id is part of the name."""
+    run_id = json.loads((results / "waiting/run.json").read_text())["id"]
+    return [line for line in Path("/proc/net/unix").read_text().splitlines() if f"@trireme-{run_id}" in line]
 
 
 def last_event(results: Path) -> dict[str, Any]:
@@ -93,11 +95,12 @@ def test_second_ctrl_c_does_not_wait_for_the_grace(script: Any, results: Path) -
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_driver_killed(script: Any, results: Path, number: signal.Signals) -> None:
     process = start_and_wait(script, results)
+    assert sockets_of_the_run(results), "the controller listens"
     process.send_signal(number)
     process.communicate(timeout=30)
     assert process.returncode == -number
     assert all_gone(), processes.left_over()
-    assert not abstract_sockets()
+    assert not sockets_of_the_run(results)
 
 
 def test_driver_stopped_for_a_while_goes_on(script: Any, results: Path) -> None:

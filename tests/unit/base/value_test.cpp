@@ -56,6 +56,7 @@ TEST_CASE("values compare by type and content") {
 
 TEST_CASE("nested values are reached by key and index") {
   const Value value = Dict{{"a", Dict{{"b", List{10, 20}}}}};
+  CHECK(value["a"]["b"][0].get<int>() == 10);
   CHECK(value["a"]["b"][1].get<int>() == 20);
   CHECK_THROWS_WITH(value["a"]["b"][2], "no element 2 in a list of 2");
   CHECK_THROWS_AS(value["a"]["b"]["c"], ValueError);

@@ -77,7 +77,7 @@ class ThreadRun {
   RunPlan& plan() { return plan_; }
   ThreadEngine& engine() { return engine_; }
   Controller& controller() { return *controller_; }
-  const TempDir& dir() const { return dir_; }
+  const tests::TempDir& dir() const { return dir_; }
 
   void start() {
     tests::append_file(dir_ / "run.json", R"({"format":1,"name":"test"})");
@@ -119,7 +119,7 @@ class ThreadRun {
   }
 
  private:
-  TempDir dir_;
+  tests::TempDir dir_;
   base::SystemClock clock_;
   std::mutex mutex_;
   std::vector<Dict> events_;

@@ -73,7 +73,7 @@ TEST_CASE("what a ScalingConfig asks for") {
 TEST_CASE("a declared 8 CPUs refuse 4 workers x 2 with the arithmetic and three ways out") {
   const auto text = refusal(gang(4, {{"CPU", 2}}), {node({{"CPU", 8}})});
   CHECK(has(text, "CPU: 9 needed (4 x 2 + 1 for the trainer), 8 available"));
-  CHECK(has(text, "fewer workers or a smaller resources_per_worker"));
+  CHECK(has(text, "a smaller num_workers or resources_per_worker"));
   CHECK(has(text, R"(trainer_resources={"CPU": 0})"));
   CHECK(has(text, "trireme.init(num_cpus=9) / TRIREME_NUM_CPUS=9"));
   CHECK(has(text, "add nodes"));

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
 
 #include "base/fd.h"
 #include "base/hex.h"
@@ -82,10 +83,11 @@ class LiveServer final : private ServerHandler {
 
  private:
   template <typename Function>
-  auto on_thread(Function function) {
-    std::packaged_task<decltype(function())()> task(std::move(function));
-    auto result = task.get_future();
-    asio::post(io_, [&task] { task(); });
+  std::invoke_result_t<Function&> on_thread(Function function) {
+    // Shared: the thread may still be on its way out of the task when the result is here.
+    auto task = std::make_shared<std::packaged_task<std::invoke_result_t<Function&>()>>(std::move(function));
+    auto result = task->get_future();
+    asio::post(io_, [task] { (*task)(); });
     return result.get();
   }
 

@@ -1,0 +1,309 @@
+#include "api/run.h"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "base/json.h"
+#include "control/event_fields.h"
+#include "control/run_folder.h"
+#include "storage/local_files.h"
+#include "unit/engine/testing.h"
+#include "unit/temp_dir.h"
+#include "worker/session.h"
+
+// Whole runs with real worker processes: this very program, told to run the test case below.
+
+using namespace trireme;
+using namespace trireme::api;
+using control::int_of;
+using control::Outcome;
+using control::text_of;
+using tests::append_file;
+using tests::TempDir;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kWorker = "what the workers of run_test do";
+
+class Environment {
+ public:
+  Environment(const char* name, const std::string& value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Environment() {
+    if (old_) {
+      ::setenv(name_, old_->c_str(), 1);
+    } else {
+      ::unsetenv(name_);
+    }
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
+// A machine of its own: nothing of the user's is touched.
+struct Desk {
+  TempDir dir;
+  Environment state{"TRIREME_STATE_DIR", dir / "state"};
+  Environment results{"TRIREME_RESULTS", dir / "results"};
+  Runtime runtime{{}};
+
+  RunSpec spec(const std::string& what, int num_workers, std::optional<std::string> name = "digits") {
+    RunSpec spec;
+    spec.trainer = "TestTrainer";
+    spec.scaling.num_workers = num_workers;
+    spec.run.name = std::move(name);
+    spec.run.stop_grace_s = 0.5;
+    spec.payload = Bytes{what};
+    spec.argv = {fs::read_symlink("/proc/self/exe"), "--no-skip", std::string("--test-case=") + kWorker};
+    spec.env = {{"PATH", "/usr/bin:/bin"}};
+    spec.cwd = dir.path();
+    return spec;
+  }
+
+  std::unique_ptr<Run> prepare(RunSpec spec) {
+    auto run = Run::prepare(runtime, std::move(spec));
+    REQUIRE_MESSAGE(run, (run ? "" : run.error().message()));
+    return *std::move(run);
+  }
+  std::string refusal(RunSpec spec) {
+    auto run = Run::prepare(runtime, std::move(spec));
+    REQUIRE_FALSE(run);
+    return run.error().message();
+  }
+};
+
+std::vector<Dict> pump(Run& run, const std::function<void(const Dict&)>& look = [](const Dict&) {}) {
+  std::vector<Dict> all;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  while (!run.finished() && std::chrono::steady_clock::now() < deadline) {
+    for (auto& event : run.next(base::Seconds(0.1))) {
+      look(event);
+      all.push_back(std::move(event));
+    }
+  }
+  REQUIRE(run.finished());
+  return all;
+}
+
+int count(const std::vector<Dict>& events, const std::string& kind) {
+  return static_cast<int>(std::count_if(events.begin(), events.end(),
+                                        [&](const Dict& event) { return text_of(event, "event") == kind; }));
+}
+
+bool says(const std::string& text, const std::string& part) {
+  INFO(text);
+  CHECK(text.find(part) != std::string::npos);
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE(kWorker * doctest::skip()) {
+  const char* fd = std::getenv("TRIREME_TICKET_FD");
+  REQUIRE(fd);
+  auto ticket = storage::read_file(std::string("/proc/self/fd/") + fd);
+  REQUIRE(ticket);
+  auto session = worker::Session::join(*worker::parse_ticket(*ticket));
+  REQUIRE(session);
+  auto start = (*session)->wait_start();
+  REQUIRE(start);
+  (*session)->entered();
+  const std::string what = start->payload.data;
+  const std::string here = start->path + "/mine_" + std::to_string(start->rank);
+  if (what == "sleep") ::sleep(1000);
+  if (what == "die" && start->rank == 1) ::raise(SIGKILL);
+  if (what == "die once" && start->rank == 1 && start->attempt % 2 == 0) ::_exit(3);
+  if (what == "raise" && start->rank == 1) {
+    std::printf("about to raise\n");
+    std::fflush(stdout);
+    wire::Failed failure;
+    failure.error_type = "std::runtime_error";
+    failure.message = "boom";
+    (*session)->fail(failure);
+    ::_exit(1);
+  }
+  if (start->rank == 0) std::printf("hello from rank 0, OMP_NUM_THREADS=%s\n", std::getenv("OMP_NUM_THREADS"));
+  std::fflush(stdout);
+  // Nobody gets further than this while another one dies.
+  REQUIRE((*session)->barrier());
+  append_file(here + "/weights", "w");
+  REQUIRE((*session)->report({{"attempt", start->attempt}}, here));
+  REQUIRE((*session)->finish(Bytes{"value"}));
+  ::_exit(0);
+}
+
+TEST_CASE("a run with real processes") {
+  Desk desk;
+  auto spec = desk.spec("report", 2);
+  spec.metadata = {{"who", "me"}};
+  spec.env["OMP_NUM_THREADS"] = "3";
+  auto run = desk.prepare(std::move(spec));
+  CHECK(run->name() == "digits");
+  CHECK(run->path() == desk.dir / "results/digits");
+  auto file = control::read_run_file(run->path());
+  REQUIRE(file);
+  CHECK((*file)["scaling_config"]["num_workers"] == Value(2));
+  CHECK((*file)["metadata"]["who"] == Value("me"));
+
+  REQUIRE(run->start());
+  control::RunRegistry registry;
+  auto entry = registry.find_run("digits");
+  REQUIRE(entry);
+  CHECK(entry->secret);
+  CHECK(control::is_active(*entry));
+  // The folder is taken while the run goes on.
+  CHECK(says(desk.refusal(desk.spec("report", 1)), "run 'digits' is already running"));
+
+  auto events = pump(*run);
+  auto end = run->wait();
+  CHECK(end.outcome == Outcome::kFinished);
+  CHECK(end.return_value == Bytes{"value"});
+  CHECK(end.checkpoint == run->path() + "/checkpoint_000000");
+  CHECK(count(events, "report") == 2);
+  CHECK(count(events, "run_finished") == 1);
+  int lines = 0;
+  for (const auto& event : events) {
+    if (text_of(event, "event") == "output") lines += says(text_of(event, "line"), "hello from rank 0, OMP_NUM_THREADS=3");
+    if (text_of(event, "event") == "worker_started") CHECK(int_of(event, "pid") > 0);
+  }
+  CHECK(lines == 1);
+  CHECK(run->next(base::Seconds(0)).empty());
+  run->close();
+  entry = registry.find_run("digits");
+  REQUIRE(entry);
+  CHECK_FALSE(entry->secret);
+  CHECK_FALSE(control::is_active(*entry));
+}
+
+TEST_CASE("a worker that is killed, one that raises, one that comes back") {
+  Desk desk;
+  SUBCASE("killed") {
+    auto run = desk.prepare(desk.spec("die", 2));
+    REQUIRE(run->start());
+    auto events = pump(*run);
+    auto end = run->wait();
+    CHECK(end.outcome == Outcome::kFailed);
+    CHECK(says(end.error, "signal SIGKILL (9)"));
+    REQUIRE_FALSE(end.failures.empty());
+    CHECK(end.failures[0].rank == 1);
+    CHECK(count(events, "attempt_failed") == 1);
+  }
+  SUBCASE("raised") {
+    auto run = desk.prepare(desk.spec("raise", 2));
+    REQUIRE(run->start());
+    pump(*run);
+    auto end = run->wait();
+    CHECK(says(end.error, "rank 1 (pid "));
+    CHECK(says(end.error, "failed: std::runtime_error: boom"));
+    REQUIRE_FALSE(end.failures.empty());
+    CHECK(says(base::join(end.failures[0].log_tail, "\n"), "about to raise"));
+  }
+  SUBCASE("restarted") {
+    auto spec = desk.spec("die once", 2);
+    spec.run.failure_config.max_failures = 1;
+    auto run = desk.prepare(std::move(spec));
+    REQUIRE(run->start());
+    auto events = pump(*run);
+    auto end = run->wait();
+    CHECK(end.outcome == Outcome::kFinished);
+    CHECK(end.attempts == 2);
+    CHECK(end.metrics == Metrics{{"attempt", 1}});
+    CHECK(count(events, "attempt_started") == 2);
+    CHECK(control::log_files(run->path()).size() == 4);
+  }
+}
+
+TEST_CASE("the same name goes on with the run") {
+  Desk desk;
+  {
+    auto run = desk.prepare(desk.spec("report", 2));
+    REQUIRE(run->start());
+    pump(*run);
+    REQUIRE(run->wait().outcome == Outcome::kFinished);
+  }
+  auto run = desk.prepare(desk.spec("report", 1));
+  REQUIRE(run->start());
+  auto events = pump(*run);
+  auto end = run->wait();
+  CHECK(end.outcome == Outcome::kFinished);
+  CHECK(end.attempts == 1);
+  CHECK(end.last_attempt == 1);
+  CHECK(end.checkpoint == run->path() + "/checkpoint_000001");
+  CHECK(events.front()["resumed"] == Value(true));
+  auto record = control::read_run(run->path());
+  REQUIRE(record);
+  CHECK(count(record->events, "run_finished") == 2);
+}
+
+TEST_CASE("stopping and leaving a run") {
+  Desk desk;
+  auto run = desk.prepare(desk.spec("sleep", 2));
+  REQUIRE(run->start());
+  std::vector<int> pids;
+  int entered = 0;
+  auto look = [&](const Dict& event) {
+    if (text_of(event, "event") == "worker_started") pids.push_back(static_cast<int>(int_of(event, "pid")));
+    if (text_of(event, "event") == "function_entered" && ++entered == 2) run->stop("enough", false);
+  };
+  SUBCASE("stopped") {
+    pump(*run, look);
+    auto end = run->wait();
+    CHECK(end.outcome == Outcome::kStopped);
+    CHECK(end.error == "stopped: enough");
+  }
+  SUBCASE("left") {
+    while (pids.size() < 2) {
+      for (const auto& event : run->next(base::Seconds(0.1))) look(event);
+    }
+    run.reset();
+    auto record = control::read_run(desk.dir / "results/digits");
+    REQUIRE(record);
+    CHECK(text_of(record->events.back(), "outcome") == "stopped");
+  }
+  REQUIRE(pids.size() == 2);
+  for (int pid : pids) CHECK(engine::testing::gone(pid));
+}
+
+TEST_CASE("what cannot work is refused before anything starts") {
+  Desk desk;
+  auto spec = desk.spec("report", 1);
+  spec.scaling.placement_strategy = "NONE";
+  CHECK(says(desk.refusal(spec), "ScalingConfig.placement_strategy = 'NONE'"));
+  spec = desk.spec("report", 1, "../up");
+  CHECK(says(desk.refusal(spec), "RunConfig.name = '../up'"));
+  spec = desk.spec("report", 1);
+  spec.run.storage_path = "s3://bucket/x";
+  CHECK(says(desk.refusal(spec), "storage of kind 's3' is not available in this version; use a local path"));
+  append_file(desk.dir / "file", "in the way");
+  spec.run.storage_path = desk.dir / "file";
+  CHECK(says(desk.refusal(spec), desk.dir / "file"));
+  spec = desk.spec("report", 1);
+  spec.scaling.resources_per_worker = Resources{{"license", 1}};
+  CHECK(says(desk.refusal(spec), "license"));
+  spec = desk.spec("report", 1);
+  spec.resume_from_checkpoint = desk.dir / "absent";
+  CHECK(says(desk.refusal(spec), "resume_from_checkpoint = '" + (desk.dir / "absent") + "': there is no such folder"));
+  // A checkpoint that nobody can read is not passed over.
+  append_file(desk.dir / "results/digits/checkpoint_000000/.trireme_manifest.json", "{");
+  CHECK(says(desk.refusal(desk.spec("report", 1)), "run 'digits' cannot be continued"));
+}
+
+TEST_CASE("runs without a name get one of their own, storage may be a file URL") {
+  Desk desk;
+  auto first = desk.prepare(desk.spec("report", 1, std::nullopt));
+  auto second = desk.prepare(desk.spec("report", 1, std::nullopt));
+  CHECK(first->name().starts_with("trireme_run-"));
+  CHECK(first->path() != second->path());
+  CHECK(first->id() != second->id());
+  auto spec = desk.spec("report", 1);
+  spec.run.storage_path = "file://" + (desk.dir / "elsewhere");
+  CHECK(desk.prepare(spec)->path() == desk.dir / "elsewhere/digits");
+}
