@@ -97,10 +97,10 @@ class TRIREME_API ConfigError : public std::invalid_argument {
 
 #define TRIREME_CONFIG_MEMBER(type, name, standard, doc) type name = standard;
 #define TRIREME_CONFIG_NO_MEMBER(type, name, doc)
-#define TRIREME_CONFIG_STRUCT(Name, TABLE)                   \
-  struct Name {                                              \
-    TABLE(TRIREME_CONFIG_MEMBER, TRIREME_CONFIG_NO_MEMBER)   \
-    bool operator==(const Name&) const = default;            \
+#define TRIREME_CONFIG_STRUCT(Name, TABLE)                 \
+  struct Name {                                            \
+    TABLE(TRIREME_CONFIG_MEMBER, TRIREME_CONFIG_NO_MEMBER) \
+    bool operator==(const Name&) const = default;          \
   };
 
 TRIREME_CONFIG_STRUCT(ScalingConfig, TRIREME_SCALING_CONFIG)

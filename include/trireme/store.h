@@ -8,9 +8,9 @@
 
 #include "trireme/export.h"
 
-// The rendezvous store of a gang, from inside a training function: keys that one rank sets and others wait for. It lives in
-// the controller, so it outlives any rank, and every attempt starts with an empty one. Needs no port.
-// Outside of a training function, and in local mode, each of these throws std::runtime_error.
+// The rendezvous store of a gang, from inside a training function: keys that one rank sets and others wait for. It
+// lives in the controller, so it outlives any rank, and every attempt starts with an empty one. Needs no port. Outside
+// of a training function, and in local mode, each of these throws std::runtime_error.
 
 namespace trireme::store {
 

@@ -78,8 +78,7 @@ class TRIREME_API Value {
   Value(std::nullptr_t) : variant_(nullptr) {}
   Value(bool value) : variant_(value) {}
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  Value(T value) : variant_(static_cast<std::int64_t>(value)) {}
+  requires(!std::same_as<T, bool>) Value(T value) : variant_(static_cast<std::int64_t>(value)) {}
   template <std::floating_point T>
   Value(T value) : variant_(static_cast<double>(value)) {}
   Value(const char* value) : variant_(std::string(value)) {}

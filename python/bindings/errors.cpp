@@ -11,9 +11,9 @@ PyObject* config_error = nullptr;  // owned by the module, which lives as long a
 
 void bind_errors(nb::module_& module) {
   nb::object bases = nb::make_tuple(nb::handle(PyExc_TypeError), nb::handle(PyExc_ValueError));
-  config_error = PyErr_NewExceptionWithDoc("trireme.ConfigError",
-                                           "A configuration that cannot work: names the field, the value and what is accepted.",
-                                           bases.ptr(), nullptr);
+  config_error = PyErr_NewExceptionWithDoc(
+      "trireme.ConfigError", "A configuration that cannot work: names the field, the value and what is accepted.",
+      bases.ptr(), nullptr);
   if (!config_error) throw nb::python_error();
   module.attr("ConfigError") = nb::handle(config_error);
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {

@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -102,7 +103,8 @@ struct PythonRuntime {
 };
 
 void bind_runtime(nb::module_& module) {
-  nb::class_<PythonRuntime>(module, "Runtime", "What the process keeps between runs: capacity and the warm Python process.")
+  nb::class_<PythonRuntime>(module, "Runtime",
+                            "What the process keeps between runs: capacity and the warm Python process.")
       .def(nb::init<std::vector<std::string>>(), nb::arg("python"))
       .def(
           "init",
@@ -119,11 +121,15 @@ void bind_runtime(nb::module_& module) {
           nb::arg("engine") = "local")
       .def(
           "warm_up",
-          [](PythonRuntime& self, std::vector<std::string> preload) {
-            auto done = self.runtime.warm_up(std::move(preload));
+          [](PythonRuntime& self, std::vector<std::string> preload, std::optional<std::pair<int, int>> copy) {
+            std::optional<engine::Zygote::Copy> taken;
+            if (copy) taken = engine::Zygote::Copy{.pid = copy->first, .socket = base::Fd(copy->second)};
+            auto done = self.runtime.warm_up(std::move(preload), std::move(taken));
             if (!done) raise_config_error(done.error().message());
           },
-          nb::arg("preload"))
+          nb::arg("preload"), nb::arg("copy") = nb::none(),
+          "copy: pid and control socket of a copy of this process, to take for the warm one; the socket is closed "
+          "here.")
       .def("nodes",
            [](PythonRuntime& self) {
              auto engine = self.runtime.engine();
@@ -132,7 +138,8 @@ void bind_runtime(nb::module_& module) {
              for (const auto& node : (*engine)->nodes()) nodes.append(to_python(node_dict(node)));
              return nodes;
            })
-      .def("shutdown", [](PythonRuntime& self) { self.runtime.shutdown(); }, nb::call_guard<nb::gil_scoped_release>());
+      .def(
+          "shutdown", [](PythonRuntime& self) { self.runtime.shutdown(); }, nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace
@@ -177,19 +184,20 @@ void bind_run(nb::module_& module) {
              }
              return to_python(to_dict(end, self.path()));
            })
-      .def("close", [](api::Run& self) { self.close(); }, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "close", [](api::Run& self) { self.close(); }, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("name", &api::Run::name)
       .def_prop_ro("id", &api::Run::id)
       .def_prop_ro("path", &api::Run::path);
   module.def(
-      "describe_event",
-      [](nb::dict event) { return api::describe(python::to_dict(event, "event")); }, nb::arg("event"));
+      "describe_event", [](nb::dict event) { return api::describe(python::to_dict(event, "event")); },
+      nb::arg("event"));
   module.def(
       "result_table", [](nb::dict outcome) { return api::result_table(python::to_dict(outcome, "outcome")); },
       nb::arg("outcome"));
   module.def(
-      "check_metrics", [](nb::dict metrics) { return to_python(python::to_dict(metrics, "metrics")); }, nb::arg("metrics"),
-      "What report() would store; ValueError names the key that cannot be.");
+      "check_metrics", [](nb::dict metrics) { return to_python(python::to_dict(metrics, "metrics")); },
+      nb::arg("metrics"), "What report() would store; ValueError names the key that cannot be.");
   module.def(
       "read_run",
       [](const std::string& path) {
@@ -198,6 +206,7 @@ void bind_run(nb::module_& module) {
         nb::dict made;
         made["run"] = to_python(record->run);
         made["events"] = to_python_list(record->events);
+        made["metrics_history"] = to_python_list(control::metrics_history(*record));
         return made;
       },
       nb::arg("path"));

@@ -29,8 +29,8 @@ std::unique_ptr<Session> join(const std::string& ticket) {
 nb::object report(Session& self, const nb::dict& metrics, const std::optional<std::string>& checkpoint,
                   const std::optional<std::string>& checkpoint_dir_name) {
   Metrics converted = to_dict(metrics, "metrics");
-  auto path = value_or_raise(
-      unlocked([&] { return self.report(std::move(converted), checkpoint, checkpoint_dir_name); }));
+  auto path =
+      value_or_raise(unlocked([&] { return self.report(std::move(converted), checkpoint, checkpoint_dir_name); }));
   if (!path) return nb::none();
   return nb::str(path->data(), path->size());
 }
@@ -47,45 +47,52 @@ void fail(Session& self, std::string error_type, std::string message, std::strin
 
 void bind_store(nb::class_<Session>& session) {
   session
-      .def("store_set",
-           [](Session& self, const std::string& key, const nb::bytes& value) {
-             std::string data = from_bytes(value);
-             value_or_raise(unlocked([&] { return self.store_set(key, std::move(data)); }));
-           },
-           nb::arg("key"), nb::arg("value"))
-      .def("store_get",
-           [](Session& self, const std::string& key, double timeout_s) {
-             return to_bytes(value_or_raise(unlocked([&] { return self.store_get(key, base::Seconds(timeout_s)); })));
-           },
-           nb::arg("key"), nb::arg("timeout_s"))
-      .def("store_add",
-           [](Session& self, const std::string& key, std::int64_t amount) {
-             return value_or_raise(unlocked([&] { return self.store_add(key, amount); }));
-           },
-           nb::arg("key"), nb::arg("amount"))
-      .def("store_wait",
-           [](Session& self, const std::vector<std::string>& keys, double timeout_s) {
-             value_or_raise(unlocked([&] { return self.store_wait(keys, base::Seconds(timeout_s)); }));
-           },
-           nb::arg("keys"), nb::arg("timeout_s"))
-      .def("store_check",
-           [](Session& self, const std::vector<std::string>& keys) {
-             return value_or_raise(unlocked([&] { return self.store_check(keys); }));
-           },
-           nb::arg("keys"))
-      .def("store_delete",
-           [](Session& self, const std::string& key) {
-             return value_or_raise(unlocked([&] { return self.store_delete(key); }));
-           },
-           nb::arg("key"))
-      .def("store_compare_set",
-           [](Session& self, const std::string& key, const nb::bytes& expected, const nb::bytes& desired) {
-             std::string old_data = from_bytes(expected);
-             std::string new_data = from_bytes(desired);
-             return to_bytes(value_or_raise(
-                 unlocked([&] { return self.store_compare_set(key, std::move(old_data), std::move(new_data)); })));
-           },
-           nb::arg("key"), nb::arg("expected"), nb::arg("desired"))
+      .def(
+          "store_set",
+          [](Session& self, const std::string& key, const nb::bytes& value) {
+            std::string data = from_bytes(value);
+            value_or_raise(unlocked([&] { return self.store_set(key, std::move(data)); }));
+          },
+          nb::arg("key"), nb::arg("value"))
+      .def(
+          "store_get",
+          [](Session& self, const std::string& key, double timeout_s) {
+            return to_bytes(value_or_raise(unlocked([&] { return self.store_get(key, base::Seconds(timeout_s)); })));
+          },
+          nb::arg("key"), nb::arg("timeout_s"))
+      .def(
+          "store_add",
+          [](Session& self, const std::string& key, std::int64_t amount) {
+            return value_or_raise(unlocked([&] { return self.store_add(key, amount); }));
+          },
+          nb::arg("key"), nb::arg("amount"))
+      .def(
+          "store_wait",
+          [](Session& self, const std::vector<std::string>& keys, double timeout_s) {
+            value_or_raise(unlocked([&] { return self.store_wait(keys, base::Seconds(timeout_s)); }));
+          },
+          nb::arg("keys"), nb::arg("timeout_s"))
+      .def(
+          "store_check",
+          [](Session& self, const std::vector<std::string>& keys) {
+            return value_or_raise(unlocked([&] { return self.store_check(keys); }));
+          },
+          nb::arg("keys"))
+      .def(
+          "store_delete",
+          [](Session& self, const std::string& key) {
+            return value_or_raise(unlocked([&] { return self.store_delete(key); }));
+          },
+          nb::arg("key"))
+      .def(
+          "store_compare_set",
+          [](Session& self, const std::string& key, const nb::bytes& expected, const nb::bytes& desired) {
+            std::string old_data = from_bytes(expected);
+            std::string new_data = from_bytes(desired);
+            return to_bytes(value_or_raise(
+                unlocked([&] { return self.store_compare_set(key, std::move(old_data), std::move(new_data)); })));
+          },
+          nb::arg("key"), nb::arg("expected"), nb::arg("desired"))
       .def("store_num_keys",
            [](Session& self) { return value_or_raise(unlocked([&] { return self.store_count(); })); });
 }
@@ -103,23 +110,25 @@ void bind_session(nb::module_& module) {
       .def("entered", [](Session& self) { self.entered(); })
       .def("report", &report, nb::arg("metrics"), nb::arg("checkpoint") = nb::none(),
            nb::arg("checkpoint_dir_name") = nb::none())
-      .def("finish",
-           [](Session& self, std::optional<nb::bytes> value) {
-             std::optional<Bytes> data;
-             if (value) data = Bytes{from_bytes(*value)};
-             value_or_raise(unlocked([&] { return self.finish(std::move(data)); }));
-           },
-           nb::arg("return_value") = nb::none())
+      .def(
+          "finish",
+          [](Session& self, std::optional<nb::bytes> value) {
+            std::optional<Bytes> data;
+            if (value) data = Bytes{from_bytes(*value)};
+            value_or_raise(unlocked([&] { return self.finish(std::move(data)); }));
+          },
+          nb::arg("return_value") = nb::none())
       .def("fail", &fail, nb::arg("error_type"), nb::arg("message"), nb::arg("traceback"),
            nb::arg("exception") = nb::none())
       .def("barrier", [](Session& self) { value_or_raise(unlocked([&] { return self.barrier(); })); })
-      .def("broadcast",
-           [](Session& self, std::optional<nb::bytes> data) {
-             std::optional<std::string> given;
-             if (data) given = from_bytes(*data);
-             return to_bytes(value_or_raise(unlocked([&] { return self.broadcast(std::move(given)); })));
-           },
-           nb::arg("data") = nb::none())
+      .def(
+          "broadcast",
+          [](Session& self, std::optional<nb::bytes> data) {
+            std::optional<std::string> given;
+            if (data) given = from_bytes(*data);
+            return to_bytes(value_or_raise(unlocked([&] { return self.broadcast(std::move(given)); })));
+          },
+          nb::arg("data") = nb::none())
       .def_prop_ro("stop_requested", &Session::stop_requested);
   bind_store(session);
 }

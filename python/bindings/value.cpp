@@ -18,9 +18,10 @@ std::string python_type_name(nb::handle object) {
     shape = " of shape " + nb::cast<std::string>(nb::str(nb::handle(object.attr("shape"))));
   }
   throw nb::value_error(
-      fmt::format("{} is a {}{}, which cannot be stored: use numbers, strings, lists and dicts of them (.item() or "
-                  ".tolist() turns an array into such)",
-                  path, python_type_name(object), shape)
+      fmt::format(
+          "{} is of type {}{}, which cannot be stored: use numbers, strings, lists and dicts of them (.item() or "
+          ".tolist() turns an array into such)",
+          path, python_type_name(object), shape)
           .c_str());
 }
 

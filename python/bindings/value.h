@@ -11,8 +11,9 @@ namespace trireme::python {
 
 namespace nb = nanobind;
 
-// Python's None, bool, int, float, str, bytes, list, tuple and dict, NumPy scalars and 0-d tensors. `path` is how the user
-// knows the value ("metrics"): the ValueError for anything else says where it is ("metrics['model']") and what it is.
+// Python's None, bool, int, float, str, bytes, list, tuple and dict, NumPy scalars and 0-d tensors. `path` is how the
+// user knows the value ("metrics"): the ValueError for anything else says where it is ("metrics['model']") and what it
+// is.
 Value to_value(nb::handle object, const std::string& path);
 Dict to_dict(nb::handle object, const std::string& path);
 

@@ -26,7 +26,10 @@ class Runtime:
 
     def init(self, num_cpus: float | None = None, num_gpus: float | None = None, resources: Mapping[str, float] | None = None, engine: str = 'local') -> None: ...
 
-    def warm_up(self, preload: Sequence[str]) -> None: ...
+    def warm_up(self, preload: Sequence[str], copy: tuple[int, int] | None = None) -> None:
+        """
+        copy: pid and control socket of a copy of this process, to take for the warm one; the socket is closed here.
+        """
 
     def nodes(self) -> list: ...
 

@@ -33,16 +33,14 @@ class Result:
 
     @cached_property
     def metrics_dataframe(self) -> pandas.DataFrame | None:
-        """One row per report of rank 0; None in local mode. Needs pandas."""
+        """One row per report of rank 0, without those that a restart has repeated; None in local mode. Needs pandas."""
         try:
             import pandas
         except ImportError as error:
             raise ImportError("Result.metrics_dataframe needs pandas: pip install trireme[pandas]") from error
         if self.path is None:
             return None
-        events = _core.read_run(self.path)["events"]
-        rows = [event["metrics"] for event in events if event["event"] == "report" and event["rank"] == 0]
-        return pandas.DataFrame(rows)
+        return pandas.DataFrame(_core.read_run(self.path)["metrics_history"])
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:
         """The retained checkpoint with the highest ('max') or lowest ('min') metric; 'a/b' reaches into nested ones."""
@@ -64,9 +62,9 @@ class Result:
         folder = Checkpoint(path, storage_filesystem).path
         if not os.path.isfile(os.path.join(folder, "events.jsonl")):
             raise RuntimeError(f"{folder} is not a run folder: it has no events.jsonl")
-        events = _core.read_run(folder)["events"]
+        record = _core.read_run(folder)
+        events, reports = record["events"], record["metrics_history"]
         best = committed_checkpoints(events, folder)
-        reports = [event["metrics"] for event in events if event["event"] == "report" and event["rank"] == 0]
         finished = [event for event in events if event["event"] == "run_finished"]
         return cls(
             metrics=reports[-1] if reports else None,

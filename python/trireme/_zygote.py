@@ -123,17 +123,17 @@ class Zygote:
             else:
                 self._imported.append(name)
                 self._failed.pop(name, None)
-        answer = {"op": "preloaded", "modules": self._imported, "failed": self._failed, "threads": _thread_count()}
+        answer = {"op": "preloaded", "modules": self._imported, "failed": self._failed, "threads": thread_count()}
         self._channel.send(answer)
 
     def _fork(self, request: dict[str, Any], log_fd: int) -> None:
-        threads = _thread_count()
+        threads = thread_count()
         if threads != 1:
             why = f"{threads} threads after importing {', '.join(self._imported) or 'nothing'}"
             self._channel.send({"op": "refused", "id": request["id"], "why": why})
             return
         gc.freeze()  # the collector never writes into pages that parent and children share
-        _flush()
+        flush()
         zygote_pid = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -164,11 +164,11 @@ class Zygote:
                     kill(pid, signal.SIGKILL)
 
 
-def _thread_count() -> int:
+def thread_count() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def _flush() -> None:
+def flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -228,7 +228,7 @@ def _set_thread_counts() -> None:
     if threads and (torch := sys.modules.get("torch")):
         torch.set_num_threads(threads)
     threads = _number("OPENBLAS_NUM_THREADS") or threads
-    if threads and threads > 1 and "numpy" in sys.modules:
+    if threads and "numpy" in sys.modules:
         _set_openblas_threads(threads)
 
 
@@ -260,8 +260,28 @@ def _exit(code: int) -> NoReturn:
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
-        _flush()
+        flush()
         os._exit(code)
+
+
+def serve_as_copy(sock: socket.socket) -> NoReturn:
+    """In a process that was just forked from the driver: becomes what main() makes of a fresh one."""
+    try:
+        os.setsid()
+        os.environ["TRIREME_WORKER"] = "1"
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(2, 1)  # what a module prints on import is not the script's output
+        from trireme import _worker  # noqa: F401
+
+        Zygote(Channel(sock), os.pidfd_open(_driver_pid(sock))).serve()
+    except (DriverGone, ProcessLookupError):
+        pass
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(0)
 
 
 def _driver_pid(sock: socket.socket) -> int:

@@ -1,7 +1,6 @@
 #include "trireme/result.h"
 
 #include <cmath>
-#include <map>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -29,26 +28,11 @@ std::optional<double> score(const Metrics& metrics, const std::string& name) {
   return inner ? score(*inner, name.substr(slash + 1)) : std::nullopt;
 }
 
-// A restart repeats reports: for each number the last one counts, and a later attempt that began earlier has undone what
-// came after.
-std::map<std::int64_t, Metrics> history_of(const control::RunRecord& record) {
-  std::map<std::int64_t, Metrics> history;
-  for (const auto& event : record.events) {
-    if (control::text_of(event, "event") != "report" || control::int_of(event, "rank") != 0) continue;
-    const std::int64_t index = control::int_of(event, "index");
-    history.erase(history.lower_bound(index), history.end());
-    if (const Dict* metrics = control::dict_of(event, "metrics")) history[index] = *metrics;
-  }
-  return history;
-}
-
 }  // namespace
 
 std::vector<Metrics> Result::metrics_history() const {
-  std::vector<Metrics> rows;
-  if (path.empty()) return rows;
-  for (auto& [index, metrics] : history_of(read(path))) rows.push_back(std::move(metrics));
-  return rows;
+  if (path.empty()) return {};
+  return control::metrics_history(read(path));
 }
 
 Checkpoint Result::get_best_checkpoint(const std::string& metric, const std::string& mode) const {
@@ -71,8 +55,8 @@ Result Result::from_path(const std::string& path) {
   const auto record = read(path);
   Result result;
   result.path = record.path;
-  auto history = history_of(record);
-  if (!history.empty()) result.metrics = history.rbegin()->second;
+  auto history = control::metrics_history(record);
+  if (!history.empty()) result.metrics = std::move(history.back());
   auto committed = checkpoint::list_committed(record.path);
   if (!committed) throw std::runtime_error(committed.error().message());
   for (const auto& each : *committed) result.best_checkpoints.emplace_back(Checkpoint(each.path), each.metrics);

@@ -10,7 +10,9 @@
 
 #include "base/config_fields.h"
 #include "base/hex.h"
+#include "base/host.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/commit.h"
 #include "control/event_fields.h"
@@ -32,8 +34,9 @@ base::Result<std::string> local_folder(const std::string& storage_path) {
   std::string path = storage_path;
   if (path.starts_with("file://")) path = path.substr(7);
   if (std::size_t scheme = path.find("://"); scheme != std::string::npos) {
-    return base::error("RunConfig.storage_path = '{}': storage of kind '{}' is not available in this version; use a local path",
-                       storage_path, path.substr(0, scheme));
+    return base::error(
+        "RunConfig.storage_path = '{}': storage of kind '{}' is not available in this version; use a local path",
+        storage_path, path.substr(0, scheme));
   }
   if (path == "~" || path.starts_with("~/")) {
     const char* home = std::getenv("HOME");
@@ -58,7 +61,8 @@ base::Result<std::string> make_dated_folder(const std::string& storage, double w
     std::error_code failure;
     if (fs::create_directory(fs::path(storage) / name, failure)) return name;
     if (failure) {
-      return base::system_error(fmt::format("RunConfig.storage_path = '{}' cannot be written", storage), failure.value());
+      return base::system_error(fmt::format("RunConfig.storage_path = '{}' cannot be written", storage),
+                                failure.value());
     }
     name = fmt::format("{}-{}", dated, i);
   }
@@ -74,7 +78,10 @@ int next_attempt(const std::string& run_path) {
 }  // namespace
 
 Run::Run(Runtime& runtime, engine::Engine& engine, RunSpec spec)
-    : runtime_(runtime), engine_(engine), spec_(std::move(spec)), folder_(static_cast<int>(spec_.scaling.num_workers.max)) {}
+    : runtime_(runtime),
+      engine_(engine),
+      spec_(std::move(spec)),
+      folder_(static_cast<int>(spec_.scaling.num_workers.max)) {}
 
 Run::~Run() { close(); }
 
@@ -90,6 +97,7 @@ base::Result<std::unique_ptr<Run>> Run::prepare(Runtime& runtime, RunSpec spec) 
   if (auto problem = base::find_problem(spec.scaling)) return base::Error(*problem);
   if (auto problem = base::find_problem(spec.run)) return base::Error(*problem);
   TRIREME_ASSIGN(auto* engine, runtime.engine());
+  base::set_log_level(spec.run.logging_config.log_level);
   std::unique_ptr<Run> run(new Run(runtime, *engine, std::move(spec)));
   run->plan_.id = base::to_hex(wire::random_bytes(6));
   run->plan_.secret = wire::random_bytes(wire::kSecretSize);
@@ -156,8 +164,9 @@ base::Result<void> Run::lock_folder() {
   for (const auto& entry : registry_.list_runs()) {
     if (entry.path == plan_.path && control::is_active(entry)) who = fmt::format("pid {}, ", entry.pid);
   }
-  return base::error("run '{}' is already running ({}folder {}); give this one another RunConfig.name, or `trireme stop {}` first",
-                     plan_.name, who, plan_.path, plan_.name);
+  return base::error(
+      "run '{}' is already running ({}folder {}); give this one another RunConfig.name, or `trireme stop {}` first",
+      plan_.name, who, plan_.path, plan_.name);
 }
 
 base::Result<void> Run::plan_resume() {
@@ -191,11 +200,9 @@ base::Result<void> Run::write_run_file() const {
 }
 
 base::Result<void> Run::start() {
-  char host[256] = {};
-  if (::gethostname(host, sizeof host - 1) != 0) return base::system_error("gethostname", errno);
   Dict& started = plan_.started;
   started["pid"] = ::getpid();
-  started["host"] = host;
+  started["host"] = base::host_name();
   started["version"] = TRIREME_VERSION;
   started["trainer"] = plan_.trainer;
   started["num_workers"] = plan_.rules.num_workers;

@@ -34,16 +34,16 @@ struct RunSpec {
   bool every_report = true;
 };
 
-// A run and what its driver sees of it. prepare() refuses what cannot work before anything is started; after start() the
-// run goes on by itself and next() tells about it.
+// A run and what its driver sees of it. prepare() refuses what cannot work before anything is started; after start()
+// the run goes on by itself and next() tells about it.
 class Run {
  public:
   static base::Result<std::unique_ptr<Run>> prepare(Runtime& runtime, RunSpec spec);
   ~Run();
 
   base::Result<void> start();
-  // What happened since the last call: events as in the event log, and {"event": "output", "ranks", "line", "repeats"} for
-  // what workers printed. Waits for something to tell, at most `timeout`.
+  // What happened since the last call: events as in the event log, and {"event": "output", "ranks", "line", "repeats"}
+  // for what workers printed. Waits for something to tell, at most `timeout`.
   std::vector<Dict> next(base::Seconds timeout);
   // The run is over and next() has told everything.
   bool finished();
@@ -81,9 +81,9 @@ class Run {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Dict> events_;         // under the mutex
-  std::optional<Dict> latest_;      // the newest report of rank 0, where not every one is wanted
-  bool over_ = false;               // run_finished was recorded
+  std::deque<Dict> events_;     // under the mutex
+  std::optional<Dict> latest_;  // the newest report of rank 0, where not every one is wanted
+  bool over_ = false;           // run_finished was recorded
   bool drained_ = false;
 
   LogFollower follower_;

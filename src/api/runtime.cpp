@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/fields.h"
+#include "base/host.h"
 #include "base/json.h"
 #include "control/run_registry.h"
 
@@ -31,15 +32,10 @@ base::Result<std::optional<Resources>> resources_from_environment() {
 }
 
 base::Result<void> check_amount(const char* name, double value, bool whole) {
-  if (!(value >= 0) || !std::isfinite(value)) return base::error("{} = {}: must be a number of at least 0", name, value);
+  if (!(value >= 0) || !std::isfinite(value))
+    return base::error("{} = {}: must be a number of at least 0", name, value);
   if (whole && value != std::floor(value)) return base::error("{} = {}: must be a whole number", name, value);
   return {};
-}
-
-std::string host_name() {
-  char name[256] = {};
-  if (::gethostname(name, sizeof name - 1) != 0) return "localhost";
-  return name;
 }
 
 }  // namespace
@@ -69,11 +65,12 @@ base::Result<void> Runtime::init(InitOptions options) {
     made.machine.num_gpus = static_cast<int>(*options.num_gpus);
   }
   for (const auto& [name, amount] : options.resources.value_or(Resources())) {
-    if (name == "CPU" || name == "GPU") return base::error("resources['{}']: declare it with num_{}s", name, name == "CPU" ? "cpu" : "gpu");
+    if (name == "CPU" || name == "GPU")
+      return base::error("resources['{}']: declare it with num_{}s", name, name == "CPU" ? "cpu" : "gpu");
     TRIREME_TRY(check_amount(name.c_str(), amount, false));
     made.machine.resources[name] = amount;
   }
-  made.machine.host = host_name();
+  made.machine.host = base::host_name();
   made.machine.state_dir = control::state_dir();
   made.python = python_;
   engine_ = std::make_unique<engine::LocalEngine>(std::move(made));
@@ -85,9 +82,9 @@ base::Result<engine::Engine*> Runtime::engine() {
   return static_cast<engine::Engine*>(engine_.get());
 }
 
-base::Result<void> Runtime::warm_up(std::vector<std::string> preload) {
+base::Result<void> Runtime::warm_up(std::vector<std::string> preload, std::optional<engine::Zygote::Copy> copy) {
   TRIREME_TRY(engine());
-  engine_->warm_up(std::move(preload));
+  engine_->warm_up(std::move(preload), std::move(copy));
   return {};
 }
 

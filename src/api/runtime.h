@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,8 @@ class Runtime {
 
   // The engine, made when first needed.
   base::Result<engine::Engine*> engine();
-  // Starts the process that Python workers are forked from.
-  base::Result<void> warm_up(std::vector<std::string> preload);
+  // Starts the process that Python workers are forked from, or takes a copy of this one for it.
+  base::Result<void> warm_up(std::vector<std::string> preload, std::optional<engine::Zygote::Copy> copy = {});
   const base::Clock& clock() const { return clock_; }
   void shutdown() { engine_.reset(); }
 

@@ -15,10 +15,10 @@ class BrokenInvariant : public std::logic_error {
 
 }  // namespace trireme::base
 
-#define TRIREME_CHECK(condition, ...)                                                          \
-  do {                                                                                         \
-    if (!(condition)) {                                                                        \
-      throw ::trireme::base::BrokenInvariant(                                                  \
+#define TRIREME_CHECK(condition, ...)                                                                            \
+  do {                                                                                                           \
+    if (!(condition)) {                                                                                          \
+      throw ::trireme::base::BrokenInvariant(                                                                    \
           fmt::format("{}:{}: {} does not hold: {}", __FILE__, __LINE__, #condition, fmt::format(__VA_ARGS__))); \
-    }                                                                                          \
+    }                                                                                                            \
   } while (false)

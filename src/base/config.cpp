@@ -16,7 +16,8 @@ Problem bad_resources(const char* field, const std::optional<Resources>& resourc
   for (const auto& [name, amount] : *resources) {
     if (name.empty()) return fmt::format("{}: a resource has no name", field);
     if (!(amount >= 0) || !std::isfinite(amount)) {
-      return fmt::format("{}[\"{}\"] = {}: an amount must be a number of at least 0", field, name, base::amount(amount));
+      return fmt::format("{}[\"{}\"] = {}: an amount must be a number of at least 0", field, name,
+                         base::amount(amount));
     }
     if (name == "GPU" && amount > 1 && amount != std::floor(amount)) {
       return fmt::format("{}[\"GPU\"] = {}: a worker takes a share of one GPU (below 1) or whole ones", field,
@@ -98,12 +99,13 @@ Problem find_problem(const ScalingConfig& config) {
     interval = fmt::format("elastic_resize_monitor_interval_s = {}: must be above 0",
                            config.elastic_resize_monitor_interval_s);
   }
-  return prefixed("ScalingConfig",
-                  first_of(workers_problem(config.num_workers), bad_resources("trainer_resources", config.trainer_resources),
-                           bad_resources("resources_per_worker", config.resources_per_worker), gpu_without_flag,
-                           one_of("placement_strategy", config.placement_strategy,
-                                  {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}),
-                           interval));
+  return prefixed(
+      "ScalingConfig",
+      first_of(
+          workers_problem(config.num_workers), bad_resources("trainer_resources", config.trainer_resources),
+          bad_resources("resources_per_worker", config.resources_per_worker), gpu_without_flag,
+          one_of("placement_strategy", config.placement_strategy, {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}),
+          interval));
 }
 
 Problem find_problem(const FailureConfig& config) {
@@ -139,23 +141,26 @@ Problem find_problem(const DataConfig& config) {
 
 Problem find_problem(const RunConfig& config) {
   Problem name;
-  if (config.name && (config.name->empty() || config.name->find('/') != std::string::npos || config.name->front() == '.')) {
-    name = fmt::format("name = '{}': must be a plain folder name, without '/' and not starting with a dot", *config.name);
+  if (config.name &&
+      (config.name->empty() || config.name->find('/') != std::string::npos || config.name->front() == '.')) {
+    name =
+        fmt::format("name = '{}': must be a plain folder name, without '/' and not starting with a dot", *config.name);
   }
   Problem path;
   if (config.storage_path && config.storage_path->empty()) path = "storage_path is empty: leave it out for the default";
   Problem times;
-  if (!(config.start_timeout_s > 0)) times = fmt::format("start_timeout_s = {}: must be above 0", config.start_timeout_s);
+  if (!(config.start_timeout_s > 0))
+    times = fmt::format("start_timeout_s = {}: must be above 0", config.start_timeout_s);
   if (!(config.stop_grace_s >= 0)) times = fmt::format("stop_grace_s = {}: must not be negative", config.stop_grace_s);
   return first_of(prefixed("RunConfig", first_of(name, path, times)), find_problem(config.failure_config),
                   find_problem(config.checkpoint_config), find_problem(config.logging_config));
 }
 
 Result<Dict> check_config(const std::string& name, const Dict& fields) {
-#define TRIREME_CHECK_ONE(Type)                                            \
-  if (name == #Type) {                                                     \
-    TRIREME_ASSIGN(auto config, checked_config<Type>(fields, name));       \
-    return to_dict(config);                                                \
+#define TRIREME_CHECK_ONE(Type)                                      \
+  if (name == #Type) {                                               \
+    TRIREME_ASSIGN(auto config, checked_config<Type>(fields, name)); \
+    return to_dict(config);                                          \
   }
   TRIREME_CHECK_ONE(ScalingConfig)
   TRIREME_CHECK_ONE(FailureConfig)
@@ -174,12 +179,12 @@ Dict config_schema() {
   order.emplace_back(#name);                  \
   python_fields.emplace_back(                 \
       #name, Dict{{"name", #name}, {"type", type}, {"default", Value()}, {"doc", doc}, {"python_only", true}});
-#define TRIREME_ADD_SCHEMA(Type, TABLE)                               \
-  {                                                                   \
-    std::vector<std::string> order;                                   \
-    std::vector<std::pair<const char*, Dict>> python_fields;          \
-    TABLE(TRIREME_ORDER, TRIREME_ORDER_PYTHON)                        \
-    add_schema<Type>(schema, #Type, python_fields, order);            \
+#define TRIREME_ADD_SCHEMA(Type, TABLE)                      \
+  {                                                          \
+    std::vector<std::string> order;                          \
+    std::vector<std::pair<const char*, Dict>> python_fields; \
+    TABLE(TRIREME_ORDER, TRIREME_ORDER_PYTHON)               \
+    add_schema<Type>(schema, #Type, python_fields, order);   \
   }
   TRIREME_ADD_SCHEMA(ScalingConfig, TRIREME_SCALING_CONFIG)
   TRIREME_ADD_SCHEMA(FailureConfig, TRIREME_FAILURE_CONFIG)

@@ -27,15 +27,15 @@ struct Codec<WorkerCount> {
 
 #define TRIREME_CONFIG_VISIT(type, name, standard, doc) visit(#name, &Self::name, doc);
 #define TRIREME_CONFIG_SKIP(type, name, doc)
-#define TRIREME_CONFIG_FIELDS(Name, TABLE)                   \
-  template <>                                                \
-  struct Fields<Name> {                                      \
-    using Self = Name;                                       \
-    static constexpr const char* type_name = #Name;          \
-    template <typename Visitor>                              \
-    static void each(Visitor&& visit) {                      \
-      TABLE(TRIREME_CONFIG_VISIT, TRIREME_CONFIG_SKIP)       \
-    }                                                        \
+#define TRIREME_CONFIG_FIELDS(Name, TABLE)             \
+  template <>                                          \
+  struct Fields<Name> {                                \
+    using Self = Name;                                 \
+    static constexpr const char* type_name = #Name;    \
+    template <typename Visitor>                        \
+    static void each(Visitor&& visit) {                \
+      TABLE(TRIREME_CONFIG_VISIT, TRIREME_CONFIG_SKIP) \
+    }                                                  \
   };
 TRIREME_CONFIG_FIELDS(ScalingConfig, TRIREME_SCALING_CONFIG)
 TRIREME_CONFIG_FIELDS(FailureConfig, TRIREME_FAILURE_CONFIG)

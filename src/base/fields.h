@@ -24,7 +24,9 @@ template <typename T>
 struct Fields;
 
 template <typename T>
-concept HasFields = requires { Fields<T>::each([](auto&&...) {}); };
+concept HasFields = requires {
+  Fields<T>::each([](auto&&...) {});
+};
 
 // How one field type crosses into a Value and back. kind() is what an error tells the user to write.
 template <typename T>
@@ -41,8 +43,7 @@ struct Codec<bool> {
 };
 
 template <std::integral T>
-  requires(!std::same_as<T, bool>)
-struct Codec<T> {
+requires(!std::same_as<T, bool>) struct Codec<T> {
   static std::string kind() { return "int"; }
   static Value to(T value) { return value; }
   static Result<T> from(const Value& value) {
@@ -253,18 +254,18 @@ struct Codec<T> {
 // Declares a struct from a table of FIELD(type, name, default, doc) rows and makes it known to Fields<>.
 #define TRIREME_FIELD_MEMBER(type, name, standard, doc) type name = standard;
 #define TRIREME_FIELD_VISIT(type, name, standard, doc) visit(#name, &Self::name, doc);
-#define TRIREME_STRUCT(Name, TABLE)              \
-  struct Name {                                  \
-    TABLE(TRIREME_FIELD_MEMBER)                  \
+#define TRIREME_STRUCT(Name, TABLE)               \
+  struct Name {                                   \
+    TABLE(TRIREME_FIELD_MEMBER)                   \
     bool operator==(const Name&) const = default; \
   };
 // At namespace trireme::base scope.
-#define TRIREME_STRUCT_FIELDS(Name, TABLE)     \
-  template <>                                  \
-  struct Fields<Name> {                        \
-    using Self = Name;                         \
-    template <typename Visitor>                \
+#define TRIREME_STRUCT_FIELDS(Name, TABLE)               \
+  template <>                                            \
+  struct Fields<Name> {                                  \
+    using Self = Name;                                   \
+    template <typename Visitor>                          \
     static void each([[maybe_unused]] Visitor&& visit) { \
-      TABLE(TRIREME_FIELD_VISIT)               \
-    }                                          \
+      TABLE(TRIREME_FIELD_VISIT)                         \
+    }                                                    \
   };

@@ -10,8 +10,8 @@
 
 namespace trireme::base {
 
-// Hands items from one thread to another. A full queue makes the producer wait: memory stays bounded and the slower side
-// sets the pace. After close() producers are refused and consumers drain what is left.
+// Hands items from one thread to another. A full queue makes the producer wait: memory stays bounded and the slower
+// side sets the pace. After close() producers are refused and consumers drain what is left.
 template <typename T>
 class BoundedQueue {
  public:

@@ -97,16 +97,16 @@ class [[nodiscard]] Result<void> {
 }  // namespace trireme::base
 
 // Leaves the function with the error of `expression`, with what was being done added in front.
-#define TRIREME_TRY(expression, ...)                                                          \
-  do {                                                                                        \
-    auto trireme_try_ = (expression);                                                         \
+#define TRIREME_TRY(expression, ...)                                                                       \
+  do {                                                                                                     \
+    auto trireme_try_ = (expression);                                                                      \
     if (!trireme_try_) return std::move(trireme_try_).error() __VA_OPT__(.wrap(fmt::format(__VA_ARGS__))); \
   } while (false)
 
 #define TRIREME_TRY_CONCAT_(a, b) a##b
 #define TRIREME_TRY_NAME_(a, b) TRIREME_TRY_CONCAT_(a, b)
-#define TRIREME_ASSIGN_(name, target, expression, ...)                                  \
-  auto name = (expression);                                                             \
+#define TRIREME_ASSIGN_(name, target, expression, ...)                                   \
+  auto name = (expression);                                                              \
   if (!name) return std::move(name).error() __VA_OPT__(.wrap(fmt::format(__VA_ARGS__))); \
   target = std::move(name).value()
 

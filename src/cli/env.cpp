@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "api/describe.h"
+#include "base/host.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/commands.h"
@@ -85,7 +86,7 @@ Dict declared() {
 
 List in_use() {
   List list;
-  auto holdings = engine::Ledger(control::state_dir() / "capacity").holdings();
+  auto holdings = engine::Ledger(control::state_dir() / "capacity" / base::host_name()).holdings();
   if (!holdings) return list;
   for (const auto& holding : *holdings) {
     list.push_back(
@@ -95,10 +96,8 @@ List in_use() {
 }
 
 Dict collect() {
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
   return {{"version", TRIREME_VERSION},
-          {"host", host},
+          {"host", base::host_name()},
           {"python", python()},
           {"cpus", Dict{{"machine", std::thread::hardware_concurrency()}, {"usable", engine::usable_cpus()}}},
           {"memory", memory()},

@@ -51,7 +51,8 @@ void CommitBook::report(int rank, std::int64_t index, const Metrics& metrics,
       made.metrics_rank = 0;
       made.metrics = *last_metrics_;
     }
-    for (int other = 0; other < static_cast<int>(next_.size()); ++other) made.arrived += counts_as_arrived(other, index);
+    for (int other = 0; other < static_cast<int>(next_.size()); ++other)
+      made.arrived += counts_as_arrived(other, index);
     drop_silent_ranks();
   } else {
     Pending& pending = it->second;

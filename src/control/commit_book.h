@@ -20,9 +20,9 @@ struct ReadyCheckpoint {
   bool operator==(const ReadyCheckpoint&) const = default;
 };
 
-// Knows when report i may be committed: every rank has reported i or finished, and all uploads that were announced for it
-// are done. A rank that has never reported does not hold the others up for ever: once another is two checkpoints ahead,
-// commits go on without it.
+// Knows when report i may be committed: every rank has reported i or finished, and all uploads that were announced for
+// it are done. A rank that has never reported does not hold the others up for ever: once another is two checkpoints
+// ahead, commits go on without it.
 //
 // Cost per report is flat in the number of ranks; only the first checkpoint report of an index looks at all of them.
 class CommitBook {

@@ -162,9 +162,7 @@ void Controller::run(const SendGoodbye& action) {
   if (peer.channel) peer.channel->send(wire::Goodbye{});
 }
 
-void Controller::run(const KillProcess& action) {
-  engine_.kill(*gang_, action.rank, base::Seconds(action.grace_s));
-}
+void Controller::run(const KillProcess& action) { engine_.kill(*gang_, action.rank, base::Seconds(action.grace_s)); }
 
 void Controller::run(const ReleaseGang&) {
   if (gang_) engine_.release(*gang_);

@@ -69,8 +69,8 @@ struct RunEnd {
 
 std::string log_path(const std::string& run_path, int attempt, int rank);
 
-// The loop around decide(): turns messages, engine events and timers into events, does what is decided, writes the event
-// log. Everything happens on its one thread; the public calls are safe from any other.
+// The loop around decide(): turns messages, engine events and timers into events, does what is decided, writes the
+// event log. Everything happens on its one thread; the public calls are safe from any other.
 class Controller final : private wire::ServerHandler {
  public:
   // Called on the controller's thread with every event as it is recorded; must not block.

@@ -44,7 +44,8 @@ class Decider {
     worker.pid = event.pid;
     worker.host = state_.slots[static_cast<std::size_t>(event.rank)].host;
     if (worker.phase == WorkerPhase::kAbsent) worker.phase = WorkerPhase::kStarted;
-    record("worker_started", {{"rank", event.rank}, {"pid", event.pid}, {"host", worker.host}, {"forked", event.forked}});
+    record("worker_started",
+           {{"rank", event.rank}, {"pid", event.pid}, {"host", worker.host}, {"forked", event.forked}});
   }
 
   void on(const ProcessStartFailed& event) {
@@ -89,9 +90,17 @@ class Decider {
   void on(Reported event) {
     if (!running()) return;
     if (event.checkpoint && state_.commits.committed(event.index)) {
-      fail(Failure{event.rank, at(event.rank).pid, at(event.rank).host, "exception", "LateCheckpoint",
-                   fmt::format("{} was committed without rank {}: its part came too late", *event.checkpoint, event.rank),
-                   "", {}, {}, false});
+      fail(Failure{
+          event.rank,
+          at(event.rank).pid,
+          at(event.rank).host,
+          "exception",
+          "LateCheckpoint",
+          fmt::format("{} was committed without rank {}: its part came too late", *event.checkpoint, event.rank),
+          "",
+          {},
+          {},
+          false});
       return;
     }
     ++state_.reports;
@@ -120,7 +129,8 @@ class Decider {
     commit_what_is_ready();
     bool all = std::all_of(state_.workers.begin(), state_.workers.end(),
                            [](const Worker& each) { return each.phase == WorkerPhase::kDone; });
-    // A checkpoint that could not be stored is a failure also where the function took no notice: its verdict is under way.
+    // A checkpoint that could not be stored is a failure also where the function took no notice: its verdict is under
+    // way.
     if (!all || !state_.failures.empty()) return;
     state_.outcome = Outcome::kFinished;
     for (int rank = 0; rank < size(); ++rank) act(SendGoodbye{rank});
@@ -131,8 +141,16 @@ class Decider {
     if (!before_the_end(state_.phase)) return;
     Worker& worker = at(event.rank);
     worker.phase = WorkerPhase::kFailed;
-    fail(Failure{event.rank, worker.pid, worker.host, "exception", std::move(event.error_type),
-                 std::move(event.message), std::move(event.traceback), std::move(event.exception), {}, false});
+    fail(Failure{event.rank,
+                 worker.pid,
+                 worker.host,
+                 "exception",
+                 std::move(event.error_type),
+                 std::move(event.message),
+                 std::move(event.traceback),
+                 std::move(event.exception),
+                 {},
+                 false});
   }
 
   void on(const StopRequested& event) {
@@ -256,9 +274,16 @@ class Decider {
   }
 
   void upload_failed(const Uploaded& event) {
-    Failure failure{event.rank, at(event.rank).pid, at(event.rank).host, "exception", "UploadError",
-                    fmt::format("the checkpoint of report {} could not be stored: {}", event.index, *event.failure), "",
-                    {}, {}, false};
+    Failure failure{event.rank,
+                    at(event.rank).pid,
+                    at(event.rank).host,
+                    "exception",
+                    "UploadError",
+                    fmt::format("the checkpoint of report {} could not be stored: {}", event.index, *event.failure),
+                    "",
+                    {},
+                    {},
+                    false};
     if (running()) return fail(std::move(failure));
     // The last commit belongs to the last rank's return: the run must not end well without it.
     if (state_.phase != Phase::kStopping || state_.outcome != Outcome::kFinished) return;
@@ -349,7 +374,8 @@ class Decider {
 
   void end_when_gone() {
     if (state_.phase != Phase::kStopping) return;
-    bool some = std::any_of(state_.workers.begin(), state_.workers.end(), [](const Worker& each) { return each.process; });
+    bool some =
+        std::any_of(state_.workers.begin(), state_.workers.end(), [](const Worker& each) { return each.process; });
     if (some) return;
     act(DisarmTimer{Timer::kStop});
     if (state_.next == Next::kRestart) {
@@ -363,7 +389,9 @@ class Decider {
 
   void finish() {
     state_.phase = Phase::kFinished;
-    Dict fields{{"outcome", to_string(state_.outcome)}, {"attempts", state_.attempt - state_.first_attempt + 1}, {"reports", state_.reports}};
+    Dict fields{{"outcome", to_string(state_.outcome)},
+                {"attempts", state_.attempt - state_.first_attempt + 1},
+                {"reports", state_.reports}};
     if (!state_.error.empty()) fields["error"] = state_.error;
     record("run_finished", std::move(fields));
     act(Finish{});

@@ -8,8 +8,8 @@
 
 namespace trireme::control {
 
-// The append-only truth of a run: one JSON object a line (docs/event_log.md). Lines are gathered and written in one call;
-// an event that must outlive a crash is flushed before anything follows from it.
+// The append-only truth of a run: one JSON object a line (docs/event_log.md). Lines are gathered and written in one
+// call; an event that must outlive a crash is flushed before anything follows from it.
 class EventLog {
  public:
   static base::Result<EventLog> open(const std::string& path);

@@ -12,10 +12,18 @@ namespace trireme::control {
 namespace {
 
 // What gloo, NCCL, MPI and plain sockets say when the other side is gone.
-constexpr std::array<std::string_view, 12> kPeerLossPhrases = {
-    "Connection closed by peer", "Connection reset by peer", "Broken pipe",        "Connection refused",
-    "ncclRemoteError",           "ncclSystemError",          "remote process exited", "Socket closed",
-    "peer closed connection",    "Application timeout caused pair closure", "Read error", "Rank has been lost"};
+constexpr std::array<std::string_view, 12> kPeerLossPhrases = {"Connection closed by peer",
+                                                               "Connection reset by peer",
+                                                               "Broken pipe",
+                                                               "Connection refused",
+                                                               "ncclRemoteError",
+                                                               "ncclSystemError",
+                                                               "remote process exited",
+                                                               "Socket closed",
+                                                               "peer closed connection",
+                                                               "Application timeout caused pair closure",
+                                                               "Read error",
+                                                               "Rank has been lost"};
 
 // Lower explains more.
 int weight(const Failure& failure) {
@@ -29,9 +37,8 @@ int weight(const Failure& failure) {
 bool looks_like_peer_loss(const Failure& failure) {
   if (failure.cause == "lost") return true;
   if (failure.cause != "exception") return false;
-  return std::any_of(kPeerLossPhrases.begin(), kPeerLossPhrases.end(), [&](std::string_view phrase) {
-    return failure.message.find(phrase) != std::string::npos;
-  });
+  return std::any_of(kPeerLossPhrases.begin(), kPeerLossPhrases.end(),
+                     [&](std::string_view phrase) { return failure.message.find(phrase) != std::string::npos; });
 }
 
 std::size_t root_cause(const std::vector<Failure>& failures) {

@@ -12,8 +12,8 @@ namespace trireme::control {
 // An error that a rank gets because another one is gone: "Connection closed by peer" and its kin.
 bool looks_like_peer_loss(const Failure& failure);
 
-// Position of the failure that explains the others: a process that died or an error of its own before one that only says
-// that a peer is gone; among equals the earliest. The list must not be empty.
+// Position of the failure that explains the others: a process that died or an error of its own before one that only
+// says that a peer is gone; among equals the earliest. The list must not be empty.
 std::size_t root_cause(const std::vector<Failure>& failures);
 
 // Marks all but the root as collateral where they only follow from it, and puts the root first.

@@ -12,8 +12,8 @@
 
 namespace trireme::control {
 
-// The rendezvous store of one attempt. Lives in the controller, so it survives the death of any rank. Waiters are answered
-// as soon as their keys are there.
+// The rendezvous store of one attempt. Lives in the controller, so it survives the death of any rank. Waiters are
+// answered as soon as their keys are there.
 class KeyValueStore {
  public:
   using Answer = std::function<void(const std::string& value)>;

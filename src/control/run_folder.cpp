@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <system_error>
 #include <tuple>
 
@@ -132,6 +133,20 @@ RunSummary summary(const RunRecord& record, bool active, double now) {
     told.seconds = std::max(0.0, (active ? now : last) - told.started);
   }
   return told;
+}
+
+std::vector<Metrics> metrics_history(const RunRecord& record) {
+  // For each number the last report counts, and an attempt that went on from earlier has undone what came after.
+  std::map<std::int64_t, Metrics> history;
+  for (const auto& event : record.events) {
+    if (text_of(event, "event") != "report" || int_of(event, "rank") != 0) continue;
+    const std::int64_t index = int_of(event, "index");
+    history.erase(history.lower_bound(index), history.end());
+    if (const Dict* metrics = dict_of(event, "metrics")) history[index] = *metrics;
+  }
+  std::vector<Metrics> rows;
+  for (auto& [index, metrics] : history) rows.push_back(std::move(metrics));
+  return rows;
 }
 
 std::vector<LogFile> log_files(const fs::path& run_path) {

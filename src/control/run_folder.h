@@ -47,6 +47,9 @@ base::Result<RunRecord> read_run(const std::filesystem::path& path);
 // `active`: whether the driver lives, see is_active(RunEntry). `now`: seconds since 1970.
 RunSummary summary(const RunRecord& record, bool active, double now);
 
+// Rank 0's reports in order, without those that a restart has repeated.
+std::vector<Metrics> metrics_history(const RunRecord& record);
+
 // The logs of a run: {attempt, rank, file}, ordered by attempt and rank.
 struct LogFile {
   int attempt;

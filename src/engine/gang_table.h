@@ -39,6 +39,7 @@ struct Kill {
 struct WarmUp {
   std::map<std::string, std::string> env;
   std::vector<std::string> preload;
+  std::optional<Zygote::Copy> copy;
 };
 }  // namespace command
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "engine/engine.h"
 #include "engine/gang_table.h"
 #include "engine/machine.h"
+#include "engine/zygote.h"
 
 // The engine of one machine: processes are children of this one.
 
@@ -42,9 +44,9 @@ class LocalEngine final : public Engine {
   void kill(GangId gang, int bundle, base::Seconds grace) override;
   std::vector<NodeInfo> nodes() const override { return {machine_.node()}; }
 
-  // Starts the process that Python workers are forked from, and lets it import these modules meanwhile. Reads the
-  // environment: not while another thread changes it.
-  void warm_up(std::vector<std::string> preload);
+  // Starts the process that Python workers are forked from, or takes a copy of this one for it, and lets it import
+  // these modules meanwhile. Reads the environment: not while another thread changes it.
+  void warm_up(std::vector<std::string> preload, std::optional<Zygote::Copy> copy = {});
 
  private:
   void post(Command command);

@@ -28,6 +28,18 @@ ExitStatus end(const Process& process) {
 
 }  // namespace
 
+void WarmPython::adopt(Zygote::Copy copy, const std::map<std::string, std::string>& env) {
+  // One that is not wanted ends when its socket closes here.
+  if (!usable_ || zygote_) return;
+  if (auto zygote = Zygote::adopt(std::move(copy), env)) keep(std::move(zygote).value());
+}
+
+void WarmPython::keep(Zygote zygote) {
+  zygote_.emplace(std::move(zygote));
+  ready_ = false;
+  preloads_ = 0;
+}
+
 void WarmPython::warm_up(std::map<std::string, std::string> env, const std::vector<std::string>& preload,
                          const std::vector<std::string>& sys_path) {
   if (!usable_ || argv_.empty()) return;
@@ -37,9 +49,7 @@ void WarmPython::warm_up(std::map<std::string, std::string> env, const std::vect
       give_up(zygote.error().message());
       return;
     }
-    zygote_.emplace(std::move(zygote).value());
-    ready_ = false;
-    preloads_ = 0;
+    keep(std::move(zygote).value());
   }
   if (zygote_->preload(preload, sys_path)) ++preloads_;
 }

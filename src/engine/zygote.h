@@ -42,6 +42,14 @@ class Zygote {
 
   static Result<Zygote> start(const std::vector<std::string>& argv, std::map<std::string, std::string> env);
 
+  // A copy of this process that it has made itself; see python/trireme/_warm_copy.py.
+  struct Copy {
+    int pid;
+    base::Fd socket;
+  };
+  // `env`: this process's own.
+  static Result<Zygote> adopt(Copy copy, const std::map<std::string, std::string>& env);
+
   int fd() const { return socket_.get(); }
   short events() const;
   const Process& process() const { return process_; }

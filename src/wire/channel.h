@@ -52,7 +52,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::unique_ptr<Socket> plain_;  // exactly one of the two
   std::unique_ptr<asio::ssl::stream<Socket>> tls_;
   FrameReader reader_;
-  std::string queued_;   // waits while writing_ is under way
+  std::string queued_;  // waits while writing_ is under way
   std::string writing_;
   Hello peer_;
   bool open_ = true;

@@ -35,8 +35,8 @@ class FrameReader {
   std::pair<char*, std::size_t> prepare();
   void commit(std::size_t size);
 
-  // The next whole frame, valid until prepare() is called; nullopt when more bytes are needed; an error when the announced
-  // length is beyond the limit.
+  // The next whole frame, valid until prepare() is called; nullopt when more bytes are needed; an error when the
+  // announced length is beyond the limit.
   base::Result<std::optional<std::string_view>> next();
 
  private:

@@ -15,8 +15,7 @@ std::string make_challenge(const std::string& nonce) {
 
 std::string hello_proof(const std::string& secret, const std::string& challenge_nonce, const Hello& hello) {
   const std::string numbers = fmt::format("{}/{}/{}/{}", hello.version, hello.rank, hello.attempt, hello.pid);
-  return prove(secret,
-               {"hello", challenge_nonce, hello.nonce.data, hello.run_id, hello.role, numbers, hello.host});
+  return prove(secret, {"hello", challenge_nonce, hello.nonce.data, hello.run_id, hello.role, numbers, hello.host});
 }
 
 std::string welcome_proof(const std::string& secret, const std::string& challenge_nonce, const Hello& hello) {

@@ -6,9 +6,9 @@
 
 #include "wire/channel.h"
 
-// The controller speaks first, with a challenge that is the same length for everybody; the peer answers with a hello that
-// proves the secret; the controller proves it in its welcome. Nothing else is read before. docs/wire_protocol.md has the
-// bytes.
+// The controller speaks first, with a challenge that is the same length for everybody; the peer answers with a hello
+// that proves the secret; the controller proves it in its welcome. Nothing else is read before. docs/wire_protocol.md
+// has the bytes.
 
 namespace trireme::wire {
 

@@ -59,25 +59,23 @@ base::Result<Message> decode(std::string_view payload) {
   if (!number) return base::error("a message without a number");
   switch (*number) {
 #define TRIREME_MESSAGE_CASE(number, Name, TABLE) \
-  case number:                                    \
-    return decode_as<Name>(*list);
+  case number: return decode_as<Name>(*list);
     TRIREME_MESSAGES(TRIREME_MESSAGE_CASE)
 #undef TRIREME_MESSAGE_CASE
-    default:
-      return base::error("unknown message {}", *number);
+    default: return base::error("unknown message {}", *number);
   }
 }
 
 Dict describe_messages() {
   Dict all;
-#define TRIREME_MESSAGE_DESCRIBE(number, Name, TABLE)                                               \
-  {                                                                                                 \
-    List fields;                                                                                    \
-    base::Fields<Name>::each([&](const char* name, auto member, const char* doc) {                  \
-      using Member = std::remove_cvref_t<decltype(std::declval<Name>().*member)>;                   \
-      fields.push_back(Dict{{"name", name}, {"type", base::Codec<Member>::kind()}, {"doc", doc}});  \
-    });                                                                                             \
-    all[#Name] = Dict{{"number", number}, {"fields", fields}};                                      \
+#define TRIREME_MESSAGE_DESCRIBE(number, Name, TABLE)                                              \
+  {                                                                                                \
+    List fields;                                                                                   \
+    base::Fields<Name>::each([&](const char* name, auto member, const char* doc) {                 \
+      using Member = std::remove_cvref_t<decltype(std::declval<Name>().*member)>;                  \
+      fields.push_back(Dict{{"name", name}, {"type", base::Codec<Member>::kind()}, {"doc", doc}}); \
+    });                                                                                            \
+    all[#Name] = Dict{{"number", number}, {"fields", fields}};                                     \
   }
   TRIREME_MESSAGES(TRIREME_MESSAGE_DESCRIBE)
 #undef TRIREME_MESSAGE_DESCRIBE

@@ -9,7 +9,8 @@
 #include "trireme/config.h"
 
 // Every message of the control plane, described once: MESSAGE(number, Name, table), and each table is a list of
-// FIELD(type, name, default, what it means). Structs, encoding, decoding and docs/wire_protocol.md come from these lists.
+// FIELD(type, name, default, what it means). Structs, encoding, decoding and docs/wire_protocol.md come from these
+// lists.
 //
 // A number is never used again for something else. A change that an older peer would misread raises kProtocolVersion.
 

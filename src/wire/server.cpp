@@ -103,7 +103,8 @@ asio::awaitable<base::Result<void>> Server::greet(const std::shared_ptr<Channel>
     auto secured = co_await channel->tls_handshake(asio::ssl::stream_base::server);
     if (!secured) co_return std::move(secured).error();
   }
-  co_return co_await greet_as_controller(*channel, secret_, [this](const Hello& hello) { return handler_.admit(hello); });
+  co_return co_await greet_as_controller(*channel, secret_,
+                                         [this](const Hello& hello) { return handler_.admit(hello); });
 }
 
 asio::awaitable<void> Server::serve(std::shared_ptr<Channel> channel) {

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <asio/basic_socket_acceptor.hpp>
 #include <asio/generic/stream_protocol.hpp>
 #include <asio/io_context.hpp>
 #include <asio/socket_base.hpp>
-#include <asio/basic_socket_acceptor.hpp>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -27,8 +27,9 @@ class ServerHandler {
   virtual void closed(const std::shared_ptr<Channel>& channel, const base::Error& why) = 0;
 };
 
-// Accepts peers that prove the secret and hands on what they send. Strangers (no proof, garbage, half a frame, a huge one,
-// another version, or nothing at all within a few seconds) are closed and counted; nothing of theirs reaches the handler.
+// Accepts peers that prove the secret and hands on what they send. Strangers (no proof, garbage, half a frame, a huge
+// one, another version, or nothing at all within a few seconds) are closed and counted; nothing of theirs reaches the
+// handler.
 //
 // Its coroutines refer to it: destroy it only once its io_context has stopped running.
 class Server {
@@ -59,7 +60,7 @@ class Server {
   std::optional<asio::ssl::context> tls_;
   Acceptor acceptor_;
   std::unordered_set<std::shared_ptr<Channel>> channels_;
-  std::size_t greeting_ = 0;  // connections that have not proved the secret yet
+  std::size_t greeting_ = 0;                  // connections that have not proved the secret yet
   std::atomic<std::uint64_t> strangers_ = 0;  // read from other threads
 };
 

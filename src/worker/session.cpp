@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "base/hex.h"
+#include "base/host.h"
 #include "base/json.h"
 #include "checkpoint/commit.h"
 
@@ -19,12 +20,6 @@ namespace {
 // Reports on their way: enough to never wait in practice, few enough to bound memory.
 constexpr std::int64_t kReportWindow = 4096;
 constexpr int kLostExitCode = 75;
-
-std::string host_name() {
-  char name[256] = {};
-  if (::gethostname(name, sizeof name - 1) != 0) return "localhost";
-  return name;
-}
 
 }  // namespace
 
@@ -74,7 +69,7 @@ Result<void> Session::connect() {
   hello.rank = ticket_.rank;
   hello.attempt = ticket_.attempt;
   hello.pid = ::getpid();
-  hello.host = host_name();
+  hello.host = base::host_name();
   std::optional<Result<wire::Joined>> joined;
   auto join_once = [&]() -> asio::awaitable<void> {
     joined = co_await wire::join(io_, ticket_.address, ticket_.secret, hello);
@@ -110,8 +105,7 @@ asio::awaitable<void> Session::read_loop() {
 }
 
 void Session::beat() {
-  heartbeat_.expires_after(
-      std::chrono::duration_cast<asio::steady_timer::duration>(base::Seconds(heartbeat_s_)));
+  heartbeat_.expires_after(std::chrono::duration_cast<asio::steady_timer::duration>(base::Seconds(heartbeat_s_)));
   heartbeat_.async_wait([this](const asio::error_code& cancelled) {
     if (cancelled || leaving_) return;
     double silent = base::Seconds(std::chrono::steady_clock::now() - heard_).count();

@@ -49,8 +49,8 @@ class Session {
 
   void entered();
 
-  // Returns as soon as the report is queued (and, with a checkpoint, its files are durable). Waits only while thousands of
-  // reports are not recorded yet. Returns the folder of the persisted checkpoint.
+  // Returns as soon as the report is queued (and, with a checkpoint, its files are durable). Waits only while thousands
+  // of reports are not recorded yet. Returns the folder of the persisted checkpoint.
   Result<std::optional<std::string>> report(Metrics metrics, const std::optional<std::string>& checkpoint = {},
                                             const std::optional<std::string>& checkpoint_name = {});
 

@@ -26,6 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     while (true) {
       auto frame = reader.next();
       if (!frame) {
+        expect(all.starts_with(seen), "frames are what was sent");
         expect(!reader.next(), "a broken stream stays broken");
         return 0;
       }
@@ -33,8 +34,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       expect((*frame)->size() <= kLimit, "no frame is over the limit");
       append_frame(seen, **frame);
     }
-    expect(all.starts_with(seen), "frames are what was sent");
   }
+  expect(all.starts_with(seen), "frames are what was sent");
   return 0;
 }
 

@@ -80,7 +80,8 @@ struct Desk {
   }
 };
 
-std::vector<Dict> pump(Run& run, const std::function<void(const Dict&)>& look = [](const Dict&) {}) {
+std::vector<Dict> pump(
+    Run& run, const std::function<void(const Dict&)>& look = [](const Dict&) {}) {
   std::vector<Dict> all;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
   while (!run.finished() && std::chrono::steady_clock::now() < deadline) {
@@ -94,8 +95,8 @@ std::vector<Dict> pump(Run& run, const std::function<void(const Dict&)>& look = 
 }
 
 int count(const std::vector<Dict>& events, const std::string& kind) {
-  return static_cast<int>(std::count_if(events.begin(), events.end(),
-                                        [&](const Dict& event) { return text_of(event, "event") == kind; }));
+  return static_cast<int>(
+      std::count_if(events.begin(), events.end(), [&](const Dict& event) { return text_of(event, "event") == kind; }));
 }
 
 bool says(const std::string& text, const std::string& part) {
@@ -106,7 +107,7 @@ bool says(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE(kWorker * doctest::skip()) {
+TEST_CASE(kWorker* doctest::skip()) {
   const char* fd = std::getenv("TRIREME_TICKET_FD");
   REQUIRE(fd);
   auto ticket = storage::read_file(std::string("/proc/self/fd/") + fd);
@@ -171,7 +172,8 @@ TEST_CASE("a run with real processes") {
   CHECK(count(events, "run_finished") == 1);
   int lines = 0;
   for (const auto& event : events) {
-    if (text_of(event, "event") == "output") lines += says(text_of(event, "line"), "hello from rank 0, OMP_NUM_THREADS=3");
+    // The test framework prints lines of its own.
+    lines += text_of(event, "line") == "hello from rank 0, OMP_NUM_THREADS=3" ? 1 : 0;
     if (text_of(event, "event") == "worker_started") CHECK(int_of(event, "pid") > 0);
   }
   CHECK(lines == 1);

@@ -34,26 +34,40 @@ TEST_CASE("what may be written into a configuration") {
       {"ScalingConfig", {{"num_workers", List{1}}}, "expected int | tuple[int, int], got list"},
       {"ScalingConfig", {{"num_wokers", 2}}, "ScalingConfig has no field 'num_wokers'; did you mean 'num_workers'?"},
       {"ScalingConfig", {{"use_gpu", 1}}, "ScalingConfig.use_gpu: expected bool, got int"},
-      {"ScalingConfig", {{"placement_strategy", "PAKC"}}, "placement_strategy = 'PAKC'; did you mean 'PACK'?: must be one of PACK"},
+      {"ScalingConfig",
+       {{"placement_strategy", "PACKS"}},
+       "placement_strategy = 'PACKS'; did you mean 'PACK'?: must be one of PACK"},
       {"ScalingConfig", {{"resources_per_worker", Dict{{"CPU", 0.5}, {"license", 1}}}}, ""},
       {"ScalingConfig", {{"resources_per_worker", Dict{{"CPU", -1}}}}, "resources_per_worker[\"CPU\"] = -1: an amount"},
       {"ScalingConfig", {{"resources_per_worker", Dict{{"CPU", kNan}}}}, "an amount must be a number of at least 0"},
-      {"ScalingConfig", {{"resources_per_worker", Dict{{"CPU", kInfinity}}}}, "an amount must be a number of at least 0"},
+      {"ScalingConfig",
+       {{"resources_per_worker", Dict{{"CPU", kInfinity}}}},
+       "an amount must be a number of at least 0"},
       {"ScalingConfig", {{"resources_per_worker", Dict{{"", 1}}}}, "a resource has no name"},
-      {"ScalingConfig", {{"resources_per_worker", Dict{{"CPU", "two"}}}}, "ScalingConfig.resources_per_worker: 'CPU': expected float"},
-      {"ScalingConfig", {{"resources_per_worker", Dict{{"GPU", 1}}}}, "without use_gpu: set use_gpu=True, or leave GPU out"},
+      {"ScalingConfig",
+       {{"resources_per_worker", Dict{{"CPU", "two"}}}},
+       "ScalingConfig.resources_per_worker: 'CPU': expected float"},
+      {"ScalingConfig",
+       {{"resources_per_worker", Dict{{"GPU", 1}}}},
+       "without use_gpu: set use_gpu=True, or leave GPU out"},
       {"ScalingConfig", {{"use_gpu", true}, {"resources_per_worker", Dict{{"GPU", 0.5}}}}, ""},
-      {"ScalingConfig", {{"use_gpu", true}, {"resources_per_worker", Dict{{"GPU", 1.5}}}}, "a share of one GPU (below 1) or whole ones"},
+      {"ScalingConfig",
+       {{"use_gpu", true}, {"resources_per_worker", Dict{{"GPU", 1.5}}}},
+       "a share of one GPU (below 1) or whole ones"},
       {"ScalingConfig", {{"trainer_resources", Dict{{"CPU", -2}}}}, "trainer_resources[\"CPU\"] = -2"},
       {"ScalingConfig", {{"elastic_resize_monitor_interval_s", 0}}, "must be above 0"},
       {"ScalingConfig", {{"elastic_resize_monitor_interval_s", kNan}}, "must be above 0"},
       {"FailureConfig", {{"max_failures", -1}}, ""},
-      {"FailureConfig", {{"max_failures", -2}}, "FailureConfig.max_failures = -2: must be at least -1 (-1 is without end)"},
+      {"FailureConfig",
+       {{"max_failures", -2}},
+       "FailureConfig.max_failures = -2: must be at least -1 (-1 is without end)"},
       {"FailureConfig", {{"controller_failure_limit", -5}}, "FailureConfig.controller_failure_limit = -5"},
       {"FailureConfig", {{"max_preemption_failures", -5}}, "FailureConfig.max_preemption_failures = -5"},
       {"CheckpointConfig", {{"num_to_keep", nullptr}}, ""},
       {"CheckpointConfig", {{"num_to_keep", 1}}, ""},
-      {"CheckpointConfig", {{"num_to_keep", 0}}, "CheckpointConfig.num_to_keep = 0: must be at least 1 (None keeps all)"},
+      {"CheckpointConfig",
+       {{"num_to_keep", 0}},
+       "CheckpointConfig.num_to_keep = 0: must be at least 1 (None keeps all)"},
       {"CheckpointConfig", {{"checkpoint_score_order", "mx"}}, "did you mean 'max'?"},
       {"CheckpointConfig", {{"checkpoint_frequency", -1}}, "checkpoint_frequency = -1"},
       {"LoggingConfig", {{"log_level", "debug"}}, ""},
@@ -89,7 +103,8 @@ TEST_CASE("what may be written into a configuration") {
 }
 
 TEST_CASE("a checked configuration comes back complete and stays the same") {
-  for (const char* name : {"ScalingConfig", "FailureConfig", "CheckpointConfig", "LoggingConfig", "DataConfig", "RunConfig"}) {
+  for (const char* name :
+       {"ScalingConfig", "FailureConfig", "CheckpointConfig", "LoggingConfig", "DataConfig", "RunConfig"}) {
     CAPTURE(name);
     auto once = check_config(name, {});
     REQUIRE(once);

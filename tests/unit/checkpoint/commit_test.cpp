@@ -116,7 +116,8 @@ TEST_CASE("errors name what they are about") {
   CHECK_FALSE(commit(dir.path(), "checkpoint_000000", 0, {}));
   CHECK_FALSE(list_committed(dir / "absent"));
   CHECK_FALSE(remove_unfinished(dir / "absent"));
-  for (const char* text : {"{", "[]", "{\"index\":1}", "{\"index\":\"1\",\"metrics\":{}}", "{\"index\":1,\"metrics\":[]}"}) {
+  for (const char* text :
+       {"{", "[]", "{\"index\":1}", "{\"index\":\"1\",\"metrics\":{}}", "{\"index\":1,\"metrics\":[]}"}) {
     CAPTURE(text);
     TempDir damaged;
     append_file(damaged / "checkpoint_000004/" + kManifestName, text);

@@ -64,14 +64,15 @@ ThreadEngine::Body sends(std::vector<wire::Message> messages) {
 TEST_CASE("strangers do not disturb a run") {
   std::atomic<bool> enough = false;
   ThreadRun run(2, workers([&](Session& session) -> Status {
-    for (int i = 0;; ++i) {
-      // Rank 0 says when it is enough: both must come to the same number of broadcasts.
-      auto last = session.broadcast(session.start().rank == 0 ? std::optional<std::string>(enough ? "yes" : "no") : std::nullopt);
-      if (!last || !session.report({{"i", i}})) return kFailedExit;
-      if (*last == "yes") break;
-    }
-    return std::nullopt;
-  }));
+                  for (int i = 0;; ++i) {
+                    // Rank 0 says when it is enough: both must come to the same number of broadcasts.
+                    auto last = session.broadcast(
+                        session.start().rank == 0 ? std::optional<std::string>(enough ? "yes" : "no") : std::nullopt);
+                    if (!last || !session.report({{"i", i}})) return kFailedExit;
+                    if (*last == "yes") break;
+                  }
+                  return std::nullopt;
+                }));
   run.start();
   REQUIRE(run.wait_for("training_started"));
   std::mt19937 random(3);
@@ -93,9 +94,9 @@ TEST_CASE("strangers do not disturb a run") {
 
 TEST_CASE("who knows the secret but does not belong is refused") {
   ThreadRun run(2, workers([&](Session& session) -> Status {
-    if (!session.barrier() || !session.store_get("go", kPatience)) return kFailedExit;
-    return std::nullopt;
-  }));
+                  if (!session.barrier() || !session.store_get("go", kPatience)) return kFailedExit;
+                  return std::nullopt;
+                }));
   run.start();
   REQUIRE(run.wait_for("training_started"));
   struct Row {
@@ -170,9 +171,9 @@ TEST_CASE("a worker that falls silent is lost") {
 
 TEST_CASE("a worker that computes for long and only beats is alive") {
   ThreadRun run(1, workers([](Session&) -> Status {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-    return std::nullopt;
-  }));
+                  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+                  return std::nullopt;
+                }));
   run.plan().heartbeat_s = 0.1;
   run.plan().heartbeat_timeout_s = 2.0;
   CHECK(run.go().outcome == Outcome::kFinished);
@@ -211,14 +212,16 @@ TEST_CASE("a worker that does not read holds nobody else up") {
       co_return start.ok();
     };
     if (!finish(io, ask_much())) return kFailedExit;
-    while (!fast_is_through && !process.killed.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (!fast_is_through && !process.killed.stop_requested())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     auto read_all = [&]() -> asio::awaitable<int> {
       int whole = 0;
       while (whole < kAnswers) {
         auto message = co_await joined->channel->read_message();
         if (!message) co_return whole;
         auto* reply = std::get_if<wire::Reply>(&*message);
-        if (reply && reply->id == whole && reply->value.get_if<Bytes>() && reply->value.as_bytes().data == large) ++whole;
+        if (reply && reply->id == whole && reply->value.get_if<Bytes>() && reply->value.as_bytes().data == large)
+          ++whole;
       }
       joined->channel->send(wire::Done{});
       while (co_await joined->channel->read_message()) {
@@ -235,10 +238,11 @@ TEST_CASE("a worker that does not read holds nobody else up") {
 
 TEST_CASE("a run over TLS") {
   ThreadRun run(2, workers([](Session& session) -> Status {
-    auto data = session.broadcast(session.start().rank == 0 ? std::optional<std::string>("hello") : std::nullopt);
-    if (!data || *data != "hello" || !session.report({{"a", 1}})) return kFailedExit;
-    return std::nullopt;
-  }));
+                  auto data =
+                      session.broadcast(session.start().rank == 0 ? std::optional<std::string>("hello") : std::nullopt);
+                  if (!data || *data != "hello" || !session.report({{"a", 1}})) return kFailedExit;
+                  return std::nullopt;
+                }));
   run.plan().listen = wire::testing::loopback_address();
   RunEnd end = run.go();
   CHECK(end.error == "");

@@ -25,29 +25,30 @@ TEST_CASE("ranks report, share a store, meet, and return") {
   constexpr int kRanks = 4;
   std::atomic<int> problems = 0;
   auto expect = [&](bool holds) { problems += holds ? 0 : 1; };
-  ThreadRun run(kRanks, workers([&](Session& session) -> Status {
-    const auto& start = session.start();
-    expect(start.world_size == kRanks && start.payload == Bytes{"payload"} && start.trainer == "TestTrainer");
-    expect(start.node_rank == start.rank / 2 && start.local_rank == start.rank % 2 && start.num_nodes == 2);
-    expect(start.nodes == std::vector<std::string>{"host0", "host1"} && start.local_world_size == 2);
-    expect(start.next_report == 0 && !start.checkpoint && start.attempt == 0);
-    // Each waits for the key of the rank before it.
-    const std::string mine = "key" + std::to_string(start.rank);
-    const std::string before = "key" + std::to_string((start.rank + kRanks - 1) % kRanks);
-    expect(session.store_set(mine, "from " + mine).ok());
-    auto got = session.store_get(before, kPatience);
-    expect(got && *got == "from " + before);
-    expect(session.store_add("sum", start.rank).ok());
-    expect(session.barrier().ok());
-    auto sum = session.store_add("sum", 0);
-    expect(sum && *sum == 0 + 1 + 2 + 3);
-    auto count = session.store_count();
-    expect(count && *count == kRanks + 1);
-    auto data = session.broadcast(start.rank == 0 ? std::optional<std::string>("from rank 0") : std::nullopt);
-    expect(data && *data == "from rank 0");
-    for (int i = 0; i < 3; ++i) expect(session.report({{"step", i}, {"rank", start.rank}}).ok());
-    return kReturn;
-  }));
+  ThreadRun run(
+      kRanks, workers([&](Session& session) -> Status {
+        const auto& start = session.start();
+        expect(start.world_size == kRanks && start.payload == Bytes{"payload"} && start.trainer == "TestTrainer");
+        expect(start.node_rank == start.rank / 2 && start.local_rank == start.rank % 2 && start.num_nodes == 2);
+        expect(start.nodes == std::vector<std::string>{"host0", "host1"} && start.local_world_size == 2);
+        expect(start.next_report == 0 && !start.checkpoint && start.attempt == 0);
+        // Each waits for the key of the rank before it.
+        const std::string mine = "key" + std::to_string(start.rank);
+        const std::string before = "key" + std::to_string((start.rank + kRanks - 1) % kRanks);
+        expect(session.store_set(mine, "from " + mine).ok());
+        auto got = session.store_get(before, kPatience);
+        expect(got && *got == "from " + before);
+        expect(session.store_add("sum", start.rank).ok());
+        expect(session.barrier().ok());
+        auto sum = session.store_add("sum", 0);
+        expect(sum && *sum == 0 + 1 + 2 + 3);
+        auto count = session.store_count();
+        expect(count && *count == kRanks + 1);
+        auto data = session.broadcast(start.rank == 0 ? std::optional<std::string>("from rank 0") : std::nullopt);
+        expect(data && *data == "from rank 0");
+        for (int i = 0; i < 3; ++i) expect(session.report({{"step", i}, {"rank", start.rank}}).ok());
+        return kReturn;
+      }));
   run.engine().set_ranks_per_node(2);
   RunEnd end = run.go();
   CHECK(problems == 0);
@@ -82,22 +83,22 @@ TEST_CASE("a barrier with a rank that has finished is an error, not a wait") {
   std::mutex mutex;
   std::map<int, std::string> errors;
   ThreadRun run(3, workers([&](Session& session) -> Status {
-    if (session.start().rank == 1) return kReturn;
-    auto met = session.barrier();
-    const std::lock_guard lock(mutex);
-    errors[session.start().rank] = met ? "met" : met.error().message();
-    return kReturn;
-  }));
+                  if (session.start().rank == 1) return kReturn;
+                  auto met = session.barrier();
+                  const std::lock_guard lock(mutex);
+                  errors[session.start().rank] = met ? "met" : met.error().message();
+                  return kReturn;
+                }));
   CHECK(run.go().outcome == Outcome::kFinished);
   for (int rank : {0, 2}) CHECK(errors[rank].find("rank 1 has") != std::string::npos);
 }
 
 TEST_CASE("a rank that raises ends the run with its error") {
   ThreadRun run(2, workers([&](Session& session) -> Status {
-    if (session.start().rank == 1) return raise(session, "boom");
-    (void)session.store_get("never", kPatience).ok();
-    return kFailedExit;
-  }));
+                  if (session.start().rank == 1) return raise(session, "boom");
+                  (void)session.store_get("never", kPatience).ok();
+                  return kFailedExit;
+                }));
   RunEnd end = run.go();
   CHECK(end.outcome == Outcome::kFailed);
   CHECK(end.error.find("failed: ValueError: boom") != std::string::npos);
@@ -116,10 +117,10 @@ TEST_CASE("a rank that raises ends the run with its error") {
 
 TEST_CASE("a rank that dies is the cause, not those that wait for it") {
   ThreadRun run(3, workers([&](Session& session) -> Status {
-    if (session.start().rank == 2) return kSegmentationFault;
-    (void)session.barrier().ok();
-    return kFailedExit;
-  }));
+                  if (session.start().rank == 2) return kSegmentationFault;
+                  (void)session.barrier().ok();
+                  return kFailedExit;
+                }));
   RunEnd end = run.go();
   CHECK(end.outcome == Outcome::kFailed);
   REQUIRE(end.failures.size() == 1);
@@ -132,27 +133,28 @@ TEST_CASE("a gang starts again from its newest checkpoint") {
   std::mutex mutex;
   std::set<std::string> seen;
   ThreadRun run(2, workers([&](Session& session) -> Status {
-    const auto& start = session.start();
-    const std::string folder = fmt::format("{}/tmp_{}_{}", start.path, start.attempt, start.rank);
-    {
-      const std::lock_guard lock(mutex);
-      seen.insert(fmt::format("{}/{}: {} {}", start.attempt, start.rank, start.next_report, start.checkpoint.value_or("-")));
-    }
-    for (std::int64_t index = start.next_report; index < start.next_report + 2; ++index) {
-      tests::append_file(fmt::format("{}/rank_{}", folder, start.rank), "weights");
-      auto stored = session.report({{"index", index}}, folder);
-      if (!stored || !*stored) return kFailedExit;
-    }
-    // What was sent before a barrier is done after it: both checkpoints are committed.
-    if (!session.barrier()) return kFailedExit;
-    if (start.attempt == 0) {
-      if (!session.report({{"lost", true}})) return kFailedExit;
-      if (start.rank == 0) return kSegmentationFault;
-      (void)session.store_get("never", kPatience).ok();
-      return kFailedExit;
-    }
-    return kReturn;
-  }));
+                  const auto& start = session.start();
+                  const std::string folder = fmt::format("{}/tmp_{}_{}", start.path, start.attempt, start.rank);
+                  {
+                    const std::lock_guard lock(mutex);
+                    seen.insert(fmt::format("{}/{}: {} {}", start.attempt, start.rank, start.next_report,
+                                            start.checkpoint.value_or("-")));
+                  }
+                  for (std::int64_t index = start.next_report; index < start.next_report + 2; ++index) {
+                    tests::append_file(fmt::format("{}/rank_{}", folder, start.rank), "weights");
+                    auto stored = session.report({{"index", index}}, folder);
+                    if (!stored || !*stored) return kFailedExit;
+                  }
+                  // What was sent before a barrier is done after it: both checkpoints are committed.
+                  if (!session.barrier()) return kFailedExit;
+                  if (start.attempt == 0) {
+                    if (!session.report({{"lost", true}})) return kFailedExit;
+                    if (start.rank == 0) return kSegmentationFault;
+                    (void)session.store_get("never", kPatience).ok();
+                    return kFailedExit;
+                  }
+                  return kReturn;
+                }));
   run.plan().rules.max_failures = 1;
   RunEnd end = run.go();
   CHECK(end.outcome == Outcome::kFinished);
@@ -163,7 +165,8 @@ TEST_CASE("a gang starts again from its newest checkpoint") {
                                       fmt::format("1/1: 2 {}/checkpoint_000001", path)});
   std::vector<std::string> committed;
   for (const auto& event : run.events("checkpoint_committed")) committed.push_back(event["name"].as_string());
-  CHECK(committed == std::vector<std::string>{"checkpoint_000000", "checkpoint_000001", "checkpoint_000002", "checkpoint_000003"});
+  CHECK(committed ==
+        std::vector<std::string>{"checkpoint_000000", "checkpoint_000001", "checkpoint_000002", "checkpoint_000003"});
   for (const char* file : {"rank_0", "rank_1"}) CHECK(std::filesystem::exists(path + "/checkpoint_000003/" + file));
   CHECK(run.events("attempt_failed").front()["next"] == Value("restart"));
   CHECK(std::filesystem::is_directory(path + "/logs/attempt_1"));
@@ -171,17 +174,18 @@ TEST_CASE("a gang starts again from its newest checkpoint") {
 
 TEST_CASE("a restart forgets the store and the barriers") {
   ThreadRun run(2, workers([&](Session& session) -> Status {
-    const auto& start = session.start();
-    if (start.attempt == 0) {
-      if (!session.store_set("old", "1")) return kFailedExit;
-      if (start.rank == 1) return kSegmentationFault;
-      (void)session.barrier().ok();
-      return kFailedExit;
-    }
-    auto count = session.store_count();
-    if (!count || *count != 0 || !session.barrier()) return raise(session, "something is left of the first attempt");
-    return kReturn;
-  }));
+                  const auto& start = session.start();
+                  if (start.attempt == 0) {
+                    if (!session.store_set("old", "1")) return kFailedExit;
+                    if (start.rank == 1) return kSegmentationFault;
+                    (void)session.barrier().ok();
+                    return kFailedExit;
+                  }
+                  auto count = session.store_count();
+                  if (!count || *count != 0 || !session.barrier())
+                    return raise(session, "something is left of the first attempt");
+                  return kReturn;
+                }));
   run.plan().rules.max_failures = 1;
   RunEnd end = run.go();
   CHECK(end.error == "");
@@ -190,17 +194,17 @@ TEST_CASE("a restart forgets the store and the barriers") {
 
 TEST_CASE("a checkpoint that cannot be committed fails the run, also at its very end") {
   ThreadRun run(2, workers([&](Session& session) -> Status {
-    const auto& start = session.start();
-    if (start.rank == 0) {
-      const std::string folder = start.path + "/mine";
-      tests::append_file(folder + "/weights", "w");
-      if (!session.report({{"step", 0}}, folder)) return kFailedExit;
-    }
-    if (!session.barrier()) return kFailedExit;
-    // Rank 1 has no report: the checkpoint is complete when it returns, and gone by then.
-    if (start.rank == 1) std::filesystem::remove_all(start.path + "/checkpoint_000000");
-    return kReturn;
-  }));
+                  const auto& start = session.start();
+                  if (start.rank == 0) {
+                    const std::string folder = start.path + "/mine";
+                    tests::append_file(folder + "/weights", "w");
+                    if (!session.report({{"step", 0}}, folder)) return kFailedExit;
+                  }
+                  if (!session.barrier()) return kFailedExit;
+                  // Rank 1 has no report: the checkpoint is complete when it returns, and gone by then.
+                  if (start.rank == 1) std::filesystem::remove_all(start.path + "/checkpoint_000000");
+                  return kReturn;
+                }));
   RunEnd end = run.go();
   CHECK(end.outcome == Outcome::kFailed);
   CHECK(end.error.find("the checkpoint of report 0 could not be stored") != std::string::npos);
@@ -252,10 +256,10 @@ TEST_CASE("a folder that cannot be written is told at the start") {
 TEST_CASE("stopping a run") {
   std::atomic<int> inside = 0;
   ThreadRun run(2, workers([&](Session& session) -> Status {
-    ++inside;
-    (void)session.store_get("never", kPatience).ok();
-    return kFailedExit;
-  }));
+                  ++inside;
+                  (void)session.store_get("never", kPatience).ok();
+                  return kFailedExit;
+                }));
   run.start();
   REQUIRE(eventually([&] { return inside == 2; }));
   const std::string address = run.controller().address().text();
@@ -293,9 +297,9 @@ TEST_CASE("stopping a run") {
 
 TEST_CASE("warnings go into the log") {
   ThreadRun run(1, workers([](Session& session) -> Status {
-    (void)session.store_get("go", kPatience).ok();
-    return kReturn;
-  }));
+                  (void)session.store_get("go", kPatience).ok();
+                  return kReturn;
+                }));
   run.start();
   run.controller().warn("two workers share a CPU");
   REQUIRE(run.wait_for("warning"));
@@ -307,11 +311,11 @@ TEST_CASE("warnings go into the log") {
 TEST_CASE("thousands of reports") {
   constexpr int kReports = 6000;
   ThreadRun run(2, workers([&](Session& session) -> Status {
-    for (int i = 0; i < kReports; ++i) {
-      if (!session.report({{"step", i}})) return kFailedExit;
-    }
-    return kReturn;
-  }));
+                  for (int i = 0; i < kReports; ++i) {
+                    if (!session.report({{"step", i}})) return kFailedExit;
+                  }
+                  return kReturn;
+                }));
   RunEnd end = run.go();
   CHECK(end.outcome == Outcome::kFinished);
   CHECK(end.reports == 2 * kReports);

@@ -110,8 +110,8 @@ RunMachine in_phase(const std::string& phase) {
   return machine;
 }
 
-const std::vector<std::string> kPhases = {"idle",    "reserving",          "starting",            "running",
-                                          "failing", "stopping to finish", "stopping to restart", "finished"};
+const std::vector<std::string> kPhases = {
+    "idle", "reserving", "starting", "running", "failing", "stopping to finish", "stopping to restart", "finished"};
 
 const std::vector<std::pair<std::string, Event>> kEvents = {
     {"begin", Begin{}},
@@ -200,7 +200,8 @@ TEST_CASE("every phase ends, whatever two events come after each other") {
         for (const auto& event : {one, two}) {
           // The controller lets no report out of turn pass.
           const auto* report = std::get_if<Reported>(&event);
-          const bool out_of_turn = report && machine.state.workers.size() > 1 && machine.state.commits.next_report(1) != 0;
+          const bool out_of_turn =
+              report && machine.state.workers.size() > 1 && machine.state.commits.next_report(1) != 0;
           if (out_of_turn || (machine.state.workers.empty() && event.index() >= 3 && event.index() <= 12)) continue;
           machine.on(event);
         }
@@ -218,8 +219,8 @@ TEST_CASE("every phase ends, whatever two events come after each other") {
 
 TEST_CASE("phases and outcomes have names") {
   std::set<std::string> names;
-  for (auto phase : {Phase::kIdle, Phase::kReserving, Phase::kStarting, Phase::kRunning, Phase::kFailing, Phase::kStopping,
-                     Phase::kFinished}) {
+  for (auto phase : {Phase::kIdle, Phase::kReserving, Phase::kStarting, Phase::kRunning, Phase::kFailing,
+                     Phase::kStopping, Phase::kFinished}) {
     names.insert(to_string(phase));
   }
   CHECK(names.size() == 7);

@@ -34,7 +34,8 @@ TEST_CASE("events are lines, written when flushed") {
   log->append({{"event", "b"}, {"metrics", Dict{{"loss", std::numeric_limits<double>::quiet_NaN()}}}});
   CHECK(content(path).empty());
   REQUIRE(log->flush());
-  CHECK(content(path) == "{\"event\":\"a\",\"text\":\"line\\nbreak\"}\n{\"event\":\"b\",\"metrics\":{\"loss\":{\"$float\":\"nan\"}}}\n");
+  CHECK(content(path) ==
+        "{\"event\":\"a\",\"text\":\"line\\nbreak\"}\n{\"event\":\"b\",\"metrics\":{\"loss\":{\"$float\":\"nan\"}}}\n");
   REQUIRE(log->flush());
   log->append({{"event", "c"}});
   REQUIRE(log->sync());

@@ -96,9 +96,9 @@ TEST_CASE("compare and set") {
     std::string answer;
     std::optional<std::string> after;
   };
-  for (const Row& row : {Row{std::nullopt, "", "new", "new"}, Row{std::nullopt, "x", "x", std::nullopt},
-                         Row{"old", "old", "new", "new"}, Row{"old", "x", "old", "old"}, Row{"old", "", "old", "old"},
-                         Row{"", "", "new", "new"}}) {
+  for (const Row& row :
+       {Row{std::nullopt, "", "new", "new"}, Row{std::nullopt, "x", "x", std::nullopt}, Row{"old", "old", "new", "new"},
+        Row{"old", "x", "old", "old"}, Row{"old", "", "old", "old"}, Row{"", "", "new", "new"}}) {
     KeyValueStore store;
     if (row.held) store.set("k", *row.held);
     CHECK(store.compare_set("k", row.expected, "new") == row.answer);

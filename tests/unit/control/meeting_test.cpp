@@ -99,8 +99,7 @@ TEST_CASE("who waited in the attempt before is not answered in this one") {
 TEST_CASE("an answer may come to the next meeting") {
   Meetings meetings(1);
   Answers answers;
-  meetings.come(0, 0, "barrier", "", [&](const base::Result<std::string>&) {
-    meetings.come(0, 1, "broadcast", "again", answers.of(0));
-  });
+  meetings.come(0, 0, "barrier", "",
+                [&](const base::Result<std::string>&) { meetings.come(0, 1, "broadcast", "again", answers.of(0)); });
   CHECK(answers.left[0] == "again");
 }

@@ -26,13 +26,18 @@ struct ActionText {
   std::string operator()(const StartProcess& action) const { return fmt::format("start {}", action.rank); }
   std::string operator()(const SendStart& action) const { return fmt::format("begin {}", action.rank); }
   std::string operator()(const SendGoodbye& action) const { return fmt::format("goodbye {}", action.rank); }
-  std::string operator()(const KillProcess& action) const { return fmt::format("kill {} {}", action.rank, action.grace_s); }
+  std::string operator()(const KillProcess& action) const {
+    return fmt::format("kill {} {}", action.rank, action.grace_s);
+  }
   std::string operator()(const ReleaseGang&) const { return "release"; }
-  std::string operator()(const ArmTimer& action) const { return fmt::format("arm {} {}", to_text(action.timer), action.seconds); }
+  std::string operator()(const ArmTimer& action) const {
+    return fmt::format("arm {} {}", to_text(action.timer), action.seconds);
+  }
   std::string operator()(const DisarmTimer& action) const { return fmt::format("disarm {}", to_text(action.timer)); }
   std::string operator()(const Record& action) const { return action.event; }
   std::string operator()(const RecordFailure& action) const {
-    return fmt::format("failure {} {}{}", action.failure.rank, action.failure.cause, action.failure.collateral ? "*" : "");
+    return fmt::format("failure {} {}{}", action.failure.rank, action.failure.cause,
+                       action.failure.collateral ? "*" : "");
   }
   std::string operator()(const Commit& action) const { return fmt::format("commit {}", action.checkpoint.name); }
   std::string operator()(const ResetAttempt&) const { return "reset"; }

@@ -71,7 +71,8 @@ class ThreadRun {
     };
     plan_.log_tail = [](const std::string& path) { return std::vector<std::string>{"last line of " + path}; };
   }
-  // Sessions of killed ranks end when their connection does, so the controller goes before the engine joins its threads.
+  // Sessions of killed ranks end when their connection does, so the controller goes before the engine joins its
+  // threads.
   ~ThreadRun() { controller_.reset(); }
 
   RunPlan& plan() { return plan_; }

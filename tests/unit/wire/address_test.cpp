@@ -7,7 +7,8 @@
 using namespace trireme::wire;
 
 TEST_CASE("addresses are read as they are written") {
-  for (const char* text : {"unix:@trireme-5f2c", "unix:@a:b#c/d", "tls://10.0.0.1:40123#ab12", "tls://::1:80#", "tls://127.0.0.1:0#"}) {
+  for (const char* text :
+       {"unix:@trireme-5f2c", "unix:@a:b#c/d", "tls://10.0.0.1:40123#ab12", "tls://::1:80#", "tls://127.0.0.1:0#"}) {
     CAPTURE(text);
     auto address = parse_address(text);
     REQUIRE(address);
@@ -27,11 +28,12 @@ TEST_CASE("what is no address is refused with what was written") {
     const char* text;
     const char* says;
   };
-  for (const Row& row : {Row{"", "neither"}, Row{"unix:@", "names no socket"}, Row{"unix:/tmp/x", "neither"},
-                         Row{"http://a:1", "neither"}, Row{"tls://", "no port"}, Row{"tls://:80", "no port"},
-                         Row{"tls://host", "no port"}, Row{"tls://host:", "is not a port"}, Row{"tls://host:x", "is not a port"},
-                         Row{"tls://host:1x", "is not a port"}, Row{"tls://host:-1", "is not a port"},
-                         Row{"tls://host:65536", "is not a port"}, Row{"tls://host:99999999999", "is not a port"}}) {
+  for (const Row& row :
+       {Row{"", "neither"}, Row{"unix:@", "names no socket"}, Row{"unix:/tmp/x", "neither"},
+        Row{"http://a:1", "neither"}, Row{"tls://", "no port"}, Row{"tls://:80", "no port"},
+        Row{"tls://host", "no port"}, Row{"tls://host:", "is not a port"}, Row{"tls://host:x", "is not a port"},
+        Row{"tls://host:1x", "is not a port"}, Row{"tls://host:-1", "is not a port"},
+        Row{"tls://host:65536", "is not a port"}, Row{"tls://host:99999999999", "is not a port"}}) {
     auto address = parse_address(row.text);
     REQUIRE_FALSE(address);
     CAPTURE(address.error().message());

@@ -36,7 +36,9 @@ std::string join_error(const Address& address) {
   return joined.error().message();
 }
 
-std::string challenge(int version) { return fmt::format("trireme{}{}", static_cast<char>(version), std::string(32, 'n')); }
+std::string challenge(int version) {
+  return fmt::format("trireme{}{}", static_cast<char>(version), std::string(32, 'n'));
+}
 
 }  // namespace
 

@@ -54,7 +54,8 @@ inline Hello hello_of(const std::string& run_id) {
 // Answers a broadcast with its data, a heartbeat with itself, and closes on a goodbye. Runs are named "run".
 class LiveServer final : private ServerHandler {
  public:
-  explicit LiveServer(Address where, int buffer_size = 0) : buffer_size_(buffer_size), secret_(random_bytes(kSecretSize)) {
+  explicit LiveServer(Address where, int buffer_size = 0)
+      : buffer_size_(buffer_size), secret_(random_bytes(kSecretSize)) {
     auto server = Server::listen(io_, std::move(where), secret_, *this);
     REQUIRE_MESSAGE(server, (server ? "" : server.error().message()));
     server_ = *std::move(server);
@@ -114,7 +115,9 @@ class LiveServer final : private ServerHandler {
       channel->send(reply);
     }
   }
-  void closed(const std::shared_ptr<Channel>&, const base::Error& why) override { closed_why_.push_back(why.message()); }
+  void closed(const std::shared_ptr<Channel>&, const base::Error& why) override {
+    closed_why_.push_back(why.message());
+  }
 
   const int buffer_size_;
   const std::string secret_;
@@ -137,7 +140,8 @@ T finish(asio::io_context& io, asio::awaitable<T> work) {
   return *std::move(result);
 }
 
-inline base::Result<Joined> join_now(asio::io_context& io, const Address& address, const std::string& secret, Hello hello) {
+inline base::Result<Joined> join_now(asio::io_context& io, const Address& address, const std::string& secret,
+                                     Hello hello) {
   return finish(io, join(io, address, secret, std::move(hello)));
 }
 
@@ -199,7 +203,9 @@ class RawPeer {
   std::string read_frame() {
     const std::string header = read(kFrameHeader);
     if (header.size() < kFrameHeader) return "";
-    auto byte = [&](int i) { return static_cast<std::size_t>(static_cast<unsigned char>(header[static_cast<std::size_t>(i)])); };
+    auto byte = [&](int i) {
+      return static_cast<std::size_t>(static_cast<unsigned char>(header[static_cast<std::size_t>(i)]));
+    };
     return read(byte(0) << 24 | byte(1) << 16 | byte(2) << 8 | byte(3));
   }
   // Reads what there is and waits until the other side closes.

@@ -20,8 +20,7 @@ T sample_of(int seed) {
 }
 
 template <std::integral T>
-  requires(!std::same_as<T, bool>)
-struct Sample<T> {
+requires(!std::same_as<T, bool>) struct Sample<T> {
   static T make(int seed) { return static_cast<T>(seed % 2 == 0 ? -seed * 1000003 : seed); }
 };
 template <>
@@ -34,7 +33,9 @@ struct Sample<double> {
 };
 template <>
 struct Sample<std::string> {
-  static std::string make(int seed) { return "text \xc3\xa4\n\"" + std::string(static_cast<std::size_t>(seed) * 7, 'q'); }
+  static std::string make(int seed) {
+    return "text \xc3\xa4\n\"" + std::string(static_cast<std::size_t>(seed) * 7, 'q');
+  }
 };
 template <>
 struct Sample<Bytes> {
@@ -60,7 +61,9 @@ struct Sample<std::vector<T>> {
 };
 template <typename T>
 struct Sample<std::map<std::string, T>> {
-  static std::map<std::string, T> make(int seed) { return {{"CPU", sample_of<T>(seed)}, {"GPU", sample_of<T>(seed + 1)}}; }
+  static std::map<std::string, T> make(int seed) {
+    return {{"CPU", sample_of<T>(seed)}, {"GPU", sample_of<T>(seed + 1)}};
+  }
 };
 
 template <typename T>

@@ -30,7 +30,8 @@ TEST_CASE("every message survives the wire") {
 TEST_CASE("numbers that JSON cannot hold survive") {
   Report report;
   const double infinity = std::numeric_limits<double>::infinity();
-  report.metrics = {{"a", infinity}, {"b", -infinity}, {"c", std::nan("")}, {"d", std::numeric_limits<std::int64_t>::min()}};
+  report.metrics = {
+      {"a", infinity}, {"b", -infinity}, {"c", std::nan("")}, {"d", std::numeric_limits<std::int64_t>::min()}};
   auto back = decode(encode(report));
   REQUIRE(back);
   const Dict& metrics = std::get<Report>(*back).metrics;

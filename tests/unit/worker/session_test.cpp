@@ -61,7 +61,9 @@ class FakeController final : private wire::ServerHandler {
     channel_ = channel;
     channel->send(wire::Start{});
   }
-  void received(const std::shared_ptr<wire::Channel>& channel, wire::Message message) override { answer_(*channel, message); }
+  void received(const std::shared_ptr<wire::Channel>& channel, wire::Message message) override {
+    answer_(*channel, message);
+  }
   void closed(const std::shared_ptr<wire::Channel>&, const base::Error&) override {}
 
   Answer answer_;
@@ -135,34 +137,35 @@ TEST_CASE("where nobody listens there is no session") {
 TEST_CASE("the store, as a worker uses it") {
   std::atomic<int> problems = 0;
   auto expect = [&](bool holds) { problems += holds ? 0 : 1; };
-  control::testing::ThreadRun run(1, control::testing::workers([&](Session& session) -> std::optional<engine::ExitStatus> {
-    const base::Seconds brief(0.02);
-    auto absent = session.store_get("absent", brief);
-    expect(!absent && absent.error().message() == "store key 'absent': timed out after 0.02 s");
-    auto waited = session.store_wait({"absent", "too"}, brief);
-    expect(!waited && waited.error().message() == "store keys absent, too: timed out after 0.02 s");
-    expect(session.store_set("a", std::string("\0x", 2)).ok());
-    auto a = session.store_get("a", kPatience);
-    expect(a && *a == std::string("\0x", 2));
-    expect(session.store_wait({"a"}, kPatience).ok());
-    auto there = session.store_check({"a"});
-    auto not_there = session.store_check({"a", "absent"});
-    expect(there && *there && not_there && !*not_there);
-    auto sum = session.store_add("n", 3);
-    expect(sum && *sum == 3);
-    auto no_number = session.store_add("a", 1);
-    expect(!no_number && no_number.error().message() == "store key 'a' holds no number to add to");
-    auto swapped = session.store_compare_set("n", "3", "4");
-    expect(swapped && *swapped == "4");
-    auto kept = session.store_compare_set("n", "3", "5");
-    expect(kept && *kept == "4");
-    auto count = session.store_count();
-    expect(count && *count == 2);
-    auto deleted = session.store_delete("a");
-    auto again = session.store_delete("a");
-    expect(deleted && *deleted && again && !*again);
-    return std::nullopt;
-  }));
+  control::testing::ThreadRun run(
+      1, control::testing::workers([&](Session& session) -> std::optional<engine::ExitStatus> {
+        const base::Seconds brief(0.02);
+        auto absent = session.store_get("absent", brief);
+        expect(!absent && absent.error().message() == "store key 'absent': timed out after 0.02 s");
+        auto waited = session.store_wait({"absent", "too"}, brief);
+        expect(!waited && waited.error().message() == "store keys absent, too: timed out after 0.02 s");
+        expect(session.store_set("a", std::string("\0x", 2)).ok());
+        auto a = session.store_get("a", kPatience);
+        expect(a && *a == std::string("\0x", 2));
+        expect(session.store_wait({"a"}, kPatience).ok());
+        auto there = session.store_check({"a"});
+        auto not_there = session.store_check({"a", "absent"});
+        expect(there && *there && not_there && !*not_there);
+        auto sum = session.store_add("n", 3);
+        expect(sum && *sum == 3);
+        auto no_number = session.store_add("a", 1);
+        expect(!no_number && no_number.error().message() == "store key 'a' holds no number to add to");
+        auto swapped = session.store_compare_set("n", "3", "4");
+        expect(swapped && *swapped == "4");
+        auto kept = session.store_compare_set("n", "3", "5");
+        expect(kept && *kept == "4");
+        auto count = session.store_count();
+        expect(count && *count == 2);
+        auto deleted = session.store_delete("a");
+        auto again = session.store_delete("a");
+        expect(deleted && *deleted && again && !*again);
+        return std::nullopt;
+      }));
   CHECK(run.go().outcome == control::Outcome::kFinished);
   CHECK(problems == 0);
 }
@@ -170,22 +173,24 @@ TEST_CASE("the store, as a worker uses it") {
 TEST_CASE("reports with checkpoints that cannot be") {
   std::atomic<int> problems = 0;
   auto expect = [&](bool holds) { problems += holds ? 0 : 1; };
-  control::testing::ThreadRun run(1, control::testing::workers([&](Session& session) -> std::optional<engine::ExitStatus> {
-    const std::string folder = session.start().path + "/mine";
-    append_file(folder + "/weights", "w");
-    auto absent = session.report({}, folder + "/absent");
-    expect(!absent && absent.error().message().find("mine/absent does not exist") != std::string::npos);
-    auto outside = session.report({}, folder, "../outside");
-    expect(!outside && outside.error().message().find("'../outside' cannot name a checkpoint") != std::string::npos);
-    // Neither has used a number.
-    auto stored = session.report({{"step", 0}}, folder);
-    expect(stored && *stored == session.start().path + "/checkpoint_000000");
-    auto named = session.report({{"step", 1}}, folder, "best");
-    expect(named && *named == session.start().path + "/best");
-    auto bare = session.report({{"step", 2}});
-    expect(bare && !*bare);
-    return std::nullopt;
-  }));
+  control::testing::ThreadRun run(
+      1, control::testing::workers([&](Session& session) -> std::optional<engine::ExitStatus> {
+        const std::string folder = session.start().path + "/mine";
+        append_file(folder + "/weights", "w");
+        auto absent = session.report({}, folder + "/absent");
+        expect(!absent && absent.error().message().find("mine/absent does not exist") != std::string::npos);
+        auto outside = session.report({}, folder, "../outside");
+        expect(!outside &&
+               outside.error().message().find("'../outside' cannot name a checkpoint") != std::string::npos);
+        // Neither has used a number.
+        auto stored = session.report({{"step", 0}}, folder);
+        expect(stored && *stored == session.start().path + "/checkpoint_000000");
+        auto named = session.report({{"step", 1}}, folder, "best");
+        expect(named && *named == session.start().path + "/best");
+        auto bare = session.report({{"step", 2}});
+        expect(bare && !*bare);
+        return std::nullopt;
+      }));
   auto end = run.go();
   CHECK(end.outcome == control::Outcome::kFinished);
   CHECK(problems == 0);
