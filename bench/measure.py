@@ -34,11 +34,6 @@ class Outcome:
     measured: dict[str, Any] = field(default_factory=dict)
 
 
-def scripts_of(python: Path) -> Path:
-    """Where the commands of an interpreter's environment lie."""
-    return python.parent
-
-
 def program(name: str) -> list[str]:
     """A command of this interpreter's environment."""
     return [str(Path(sys.executable).parent / name)]

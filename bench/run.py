@@ -20,10 +20,9 @@ _BENCHMARKS = ("launch", "report", "scale", "memory")
 
 
 def main() -> None:
-    options = parse_options()
+    chosen, settings = parse_options()
     results = ROOT / "build" / "bench"
     results.mkdir(parents=True, exist_ok=True)
-    chosen, settings = options
     for name in chosen:
         outcome = importlib.import_module(f"{name}.bench").measure(settings)
         print(f"\n{table(outcome)}\n", flush=True)

@@ -1,4 +1,4 @@
-"""Writes python/trireme/_core.pyi, the types of the C++ extension. Run it when the bindings change; a test tells when."""
+"""Writes python/trireme/_core.pyi, the types of the C++ extension. Run it when the bindings change; a test says so."""
 
 from __future__ import annotations
 

@@ -58,6 +58,9 @@ def copy_driver(frameworks: list[str]) -> tuple[int, int] | None:
 def _only_imported_so_far() -> bool:
     if threading.active_count() != 1 or threading.current_thread() is not threading.main_thread():
         return False
+    # A debugger or a profiler must not find itself in every worker.
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        return False
     if (cuda := sys.modules.get("torch.cuda")) and cuda.is_initialized():
         return False
     script = vars(sys.modules["__main__"])

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import processes
 import pytest
 
+import processes
 import trireme
 from trireme import RunConfig
 

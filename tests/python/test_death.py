@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import processes
 import pytest
+
+import processes
 
 WAITING_DRIVER = """
 import os, signal, sys, time

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import processes
 import pytest
+
+import processes
 
 
 class Driver:

@@ -169,16 +169,6 @@ TEST_CASE("a worker that falls silent is lost") {
   CHECK(end.failures[0].message.find("no heartbeat for 0.") != std::string::npos);
 }
 
-TEST_CASE("a worker that computes for long and only beats is alive") {
-  ThreadRun run(1, workers([](Session&) -> Status {
-                  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-                  return std::nullopt;
-                }));
-  run.plan().heartbeat_s = 0.1;
-  run.plan().heartbeat_timeout_s = 2.0;
-  CHECK(run.go().outcome == Outcome::kFinished);
-}
-
 TEST_CASE("a worker that does not read holds nobody else up") {
   constexpr int kAnswers = 24;
   const std::string large = wire::random_bytes(1 << 20);

@@ -234,6 +234,22 @@ TEST_CASE("a controller that says nothing for a lease is gone") {
   CHECK(losses.why().find("nothing heard for") == 0);
 }
 
+TEST_CASE("a worker that computes says that it lives") {
+  std::atomic<int> beats = 0;
+  FakeController controller(
+      [&](wire::Channel& channel, const wire::Message& message) {
+        if (const auto* heartbeat = std::get_if<wire::Heartbeat>(&message)) beats += heartbeat->sequence == beats + 1;
+        echo_heartbeats(channel, message);
+      },
+      0.01);
+  LossBook losses;
+  auto session = Session::join(controller.ticket(), losses.handler());
+  REQUIRE(session);
+  // Nobody calls the session, as in a long computation.
+  CHECK(eventually([&] { return beats >= 5; }));
+  CHECK(losses.count() == 0);
+}
+
 TEST_CASE("garbage from the controller is a loss") {
   FakeController controller(echo_heartbeats);
   LossBook losses;
