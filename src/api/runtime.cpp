@@ -73,6 +73,12 @@ base::Result<void> Runtime::init(InitOptions options) {
   made.machine.host = base::host_name();
   made.machine.state_dir = control::state_dir();
   made.python = python_;
+  if (engine_ && state_dir_ == made.machine.state_dir) {
+    // The warm process that an import has started is kept: it knows nothing of capacity.
+    engine_->declare(made.machine);
+    return {};
+  }
+  state_dir_ = made.machine.state_dir;
   engine_ = std::make_unique<engine::LocalEngine>(std::move(made));
   return {};
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,7 @@ class Runtime {
  private:
   std::vector<std::string> python_;
   base::SystemClock clock_;
+  std::filesystem::path state_dir_;  // of the engine
   std::unique_ptr<engine::LocalEngine> engine_;
 };
 

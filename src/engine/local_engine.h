@@ -44,6 +44,9 @@ class LocalEngine final : public Engine {
   void kill(GangId gang, int bundle, base::Seconds grace) override;
   std::vector<NodeInfo> nodes() const override { return {machine_.node()}; }
 
+  // Replaces what is declared; running gangs and the warm process stay.
+  void declare(const MachineOptions& options) { machine_.declare(options); }
+
   // Starts the process that Python workers are forked from, or takes a copy of this one for it, and lets it import
   // these modules meanwhile. Reads the environment: not while another thread changes it.
   void warm_up(std::vector<std::string> preload, std::optional<Zygote::Copy> copy = {});

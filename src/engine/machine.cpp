@@ -77,22 +77,33 @@ Machine::Machine(MachineOptions options)
     // By host: the state folder may lie in a home that several machines share.
     : options_(std::move(options)), ledger_(options_.state_dir / "capacity" / options_.host) {}
 
+void Machine::declare(const MachineOptions& options) {
+  std::lock_guard lock(mutex_);
+  options_.num_cpus = options.num_cpus;
+  options_.num_gpus = options.num_gpus;
+  options_.resources = options.resources;
+}
+
 NodeInfo Machine::total(bool with_gpus) const {
+  MachineOptions options;
+  {
+    std::lock_guard lock(mutex_);
+    options = options_;
+  }
   NodeInfo node{.id = "local",
-                .host = options_.host,
-                .total = options_.resources,
+                .host = options.host,
+                .total = options.resources,
                 .available = {},
                 .gpus = {},
-                .cpus_declared = options_.num_cpus.has_value()};
-  node.total["CPU"] = options_.num_cpus ? *options_.num_cpus : usable_cpus();
+                .cpus_declared = options.num_cpus.has_value()};
+  node.total["CPU"] = options.num_cpus ? *options.num_cpus : usable_cpus();
   if (with_gpus) {
     std::call_once(gpus_once_, [&] {
       const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-      gpus_ = visible_gpus(nvml_devices(), visible ? std::optional<std::string>(visible) : std::nullopt);
-      if (options_.num_gpus) gpus_ = declared_gpus(std::move(gpus_), *options_.num_gpus);
+      found_gpus_ = visible_gpus(nvml_devices(), visible ? std::optional<std::string>(visible) : std::nullopt);
     });
-    node.gpus = gpus_;
-    if (!gpus_.empty()) node.total["GPU"] = static_cast<double>(gpus_.size());
+    node.gpus = options.num_gpus ? declared_gpus(found_gpus_, *options.num_gpus) : found_gpus_;
+    if (!node.gpus.empty()) node.total["GPU"] = static_cast<double>(node.gpus.size());
   }
   node.available = node.total;
   return node;

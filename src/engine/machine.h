@@ -30,6 +30,9 @@ class Machine {
  public:
   explicit Machine(MachineOptions options);
 
+  // From now on: what is declared (num_cpus, num_gpus, resources) is replaced. What is reserved stays so.
+  void declare(const MachineOptions& options);
+
   // With what is available now.
   NodeInfo node() const;
   Result<void> check(const GangRequest& request) const;
@@ -47,11 +50,12 @@ class Machine {
  private:
   NodeInfo total(bool with_gpus) const;
 
-  MachineOptions options_;
+  mutable std::mutex mutex_;
+  MachineOptions options_;  // under the mutex
   Ledger ledger_;
   // Asking the NVIDIA driver can take a second, so it is asked once, and only where GPUs matter.
   mutable std::once_flag gpus_once_;
-  mutable std::vector<Gpu> gpus_;
+  mutable std::vector<Gpu> found_gpus_;
 };
 
 }  // namespace trireme::engine

@@ -51,6 +51,15 @@ def test_without_use_gpu_the_variable_is_left_alone(monkeypatch: pytest.MonkeyPa
     assert fit(lambda: os.environ["CUDA_VISIBLE_DEVICES"], ScalingConfig()).return_value == "driver's own"
 
 
+def test_what_is_declared_later_keeps_the_warm_process(declared: Any) -> None:
+    declared()
+    before = fit(os.getppid, ScalingConfig()).return_value
+    trireme.init(num_cpus=2)
+    assert fit(os.getppid, ScalingConfig()).return_value == before
+    with pytest.raises(trireme.ConfigError, match="4 needed"):
+        fit(os.getppid, ScalingConfig(num_workers=3))
+
+
 def test_custom_resources(declared: Any) -> None:
     declared(resources={"licence": 2})
     scaling = ScalingConfig(num_workers=2, resources_per_worker={"CPU": 1, "licence": 1})
