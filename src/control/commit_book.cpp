@@ -18,6 +18,7 @@ CommitBook::CommitBook(int num_ranks, std::int64_t first_report)
       finished_(at(num_ranks), false),
       silent_(at(num_ranks), false),
       reported_(at(num_ranks), false),
+      unheard_(num_ranks),
       resume_at_(first_report) {}
 
 CommitBook CommitBook::next_attempt(int num_ranks) const {
@@ -34,7 +35,10 @@ void CommitBook::report(int rank, std::int64_t index, const Metrics& metrics,
                         const std::optional<std::string>& checkpoint) {
   TRIREME_CHECK(index == next_[at(rank)], "rank {} reported {} instead of {}", rank, index, next_[at(rank)]);
   next_[at(rank)] = index + 1;
-  reported_[at(rank)] = true;
+  if (!reported_[at(rank)]) {
+    reported_[at(rank)] = true;
+    if (!finished_[at(rank)] && !silent_[at(rank)]) --unheard_;
+  }
   if (rank == 0) {
     last_metrics_ = metrics;
     last_metrics_index_ = index;
@@ -53,7 +57,6 @@ void CommitBook::report(int rank, std::int64_t index, const Metrics& metrics,
     }
     for (int other = 0; other < static_cast<int>(next_.size()); ++other)
       made.arrived += counts_as_arrived(other, index);
-    drop_silent_ranks();
   } else {
     Pending& pending = it->second;
     // A rank that has finished or was given up on counts already; a thread that it left behind may still report.
@@ -76,15 +79,19 @@ void CommitBook::finished(int rank) {
   if (finished_[at(rank)]) return;
   for (auto& [index, pending] : pending_) pending.arrived += !counts_as_arrived(rank, index);
   finished_[at(rank)] = true;
+  if (!reported_[at(rank)] && !silent_[at(rank)]) --unheard_;
 }
 
-void CommitBook::drop_silent_ranks() {
-  if (pending_.size() < kCheckpointsAhead) return;
+bool CommitBook::held_up_by_silent_ranks() const { return unheard_ > 0 && pending_.size() >= kCheckpointsAhead; }
+
+void CommitBook::give_up_on_silent_ranks() {
+  if (!held_up_by_silent_ranks()) return;
   for (int rank = 0; rank < static_cast<int>(next_.size()); ++rank) {
     if (reported_[at(rank)] || finished_[at(rank)] || silent_[at(rank)]) continue;
     for (auto& [index, pending] : pending_) pending.arrived += !counts_as_arrived(rank, index);
     silent_[at(rank)] = true;
   }
+  unheard_ = 0;
 }
 
 std::vector<ReadyCheckpoint> CommitBook::take_ready() {

@@ -22,7 +22,7 @@ struct ReadyCheckpoint {
 
 // Knows when report i may be committed: every rank has reported i or finished, and all uploads that were announced for
 // it are done. A rank that has never reported does not hold the others up for ever: once another is two checkpoints
-// ahead, commits go on without it.
+// ahead, and some time has passed (the caller's business: this has no clock), commits go on without it.
 //
 // Cost per report is flat in the number of ranks; only the first checkpoint report of an index looks at all of them.
 class CommitBook {
@@ -36,6 +36,10 @@ class CommitBook {
   void report(int rank, std::int64_t index, const Metrics& metrics, const std::optional<std::string>& checkpoint);
   void uploaded(int rank, std::int64_t index);
   void finished(int rank);
+
+  // Whether two checkpoints or more wait, and some rank has never said anything.
+  bool held_up_by_silent_ranks() const;
+  void give_up_on_silent_ranks();
 
   // Whether report `index` was committed already: a shard for it comes too late.
   bool committed(std::int64_t index) const { return index < resume_at_ && !pending_.contains(index); }
@@ -64,12 +68,12 @@ class CommitBook {
   };
 
   bool counts_as_arrived(int rank, std::int64_t index) const;
-  void drop_silent_ranks();
 
   std::vector<std::int64_t> next_;
   std::vector<bool> finished_;
   std::vector<bool> silent_;  // never reported, and given up on
   std::vector<bool> reported_;
+  int unheard_ = 0;  // ranks that have neither reported nor finished nor been given up on
   std::int64_t resume_at_ = 0;
   std::map<std::int64_t, Pending> pending_;
   std::optional<Metrics> last_metrics_;

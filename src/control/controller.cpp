@@ -32,7 +32,7 @@ Controller::Controller(RunPlan plan, engine::Engine& engine, const base::Clock& 
     : plan_(std::move(plan)), engine_(engine), clock_(clock), sink_(std::move(sink)), checkpoint_(plan_.checkpoint) {
   state_.commits = CommitBook(0, plan_.first_report);
   state_.first_attempt = state_.attempt = plan_.first_attempt;
-  for (Timer timer : {Timer::kStart, Timer::kCause, Timer::kStop}) timers_.emplace(timer, io_);
+  for (Timer timer : {Timer::kStart, Timer::kCause, Timer::kStop, Timer::kSilence}) timers_.emplace(timer, io_);
 }
 
 Controller::~Controller() {

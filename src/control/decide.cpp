@@ -110,6 +110,7 @@ class Decider {
     if (event.checkpoint) fields["checkpoint"] = *event.checkpoint;
     record("report", std::move(fields));
     commit_what_is_ready();
+    watch_silent_ranks();
   }
 
   void on(const Uploaded& event) {
@@ -176,6 +177,7 @@ class Decider {
     switch (event.timer) {
       case Timer::kStart: return start_timed_out();
       case Timer::kCause: return settle_causes();
+      case Timer::kSilence: return give_up_on_silent_ranks();
       case Timer::kStop:
         if (state_.phase == Phase::kStopping) kill_all(0.0);
         return;
@@ -347,6 +349,19 @@ class Decider {
     enter_stopping(again ? Next::kRestart : Next::kFinish);
   }
 
+  void watch_silent_ranks() {
+    if (state_.silence_timed || !state_.commits.held_up_by_silent_ranks()) return;
+    state_.silence_timed = true;
+    act(ArmTimer{Timer::kSilence, rules_.silent_rank_s});
+  }
+
+  void give_up_on_silent_ranks() {
+    state_.silence_timed = false;
+    if (!running()) return;
+    state_.commits.give_up_on_silent_ranks();
+    commit_what_is_ready();
+  }
+
   void commit_what_is_ready() {
     for (auto& ready : state_.commits.take_ready()) {
       if (!ready.missing.empty()) {
@@ -368,6 +383,8 @@ class Decider {
     if (state_.next != Next::kFinish) state_.next = next;
     act(DisarmTimer{Timer::kStart});
     act(DisarmTimer{Timer::kCause});
+    if (state_.silence_timed) act(DisarmTimer{Timer::kSilence});
+    state_.silence_timed = false;
     act(ArmTimer{Timer::kStop, rules_.stop_grace_s});
     end_when_gone();
   }

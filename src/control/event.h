@@ -11,9 +11,10 @@
 namespace trireme::control {
 
 enum class Timer {
-  kStart,  // the gang has not come up in time
-  kCause,  // enough waiting for a better cause
-  kStop,   // the gang has not ended in time
+  kStart,    // the gang has not come up in time
+  kCause,    // enough waiting for a better cause
+  kStop,     // the gang has not ended in time
+  kSilence,  // checkpoints have waited long enough for ranks that never report
 };
 
 struct Begin {};

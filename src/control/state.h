@@ -73,6 +73,7 @@ struct RunState {
   std::int64_t failures_used = 0;
   std::int64_t starts_used = 0;
   CommitBook commits;
+  bool silence_timed = false;  // Timer::kSilence is armed
   std::optional<Bytes> return_value;
   std::int64_t reports = 0;
   std::string stop_why;
@@ -92,6 +93,9 @@ struct Rules {
   double stop_grace_s = 5.0;
   // How long to wait for the true cause when the first sign is only that a peer is gone.
   double cause_window_s = 0.5;
+  // How long checkpoints wait for a rank that has never reported while others are two ahead. Such a rank may only be
+  // late: what it brings after that fails the run.
+  double silent_rank_s = 10.0;
   // How long other ranks may still say that they failed too.
   double echo_window_s = 0.02;
 };

@@ -64,7 +64,7 @@ asio::awaitable<base::Result<Message>> Channel::read_message() {
 void Channel::send(const Message& message) { send_payload(encode(message)); }
 
 void Channel::send_payload(std::string_view payload) {
-  if (!open_ || closing_) return;
+  if (!open_ || closing_ || broken_) return;
   append_frame(queued_, payload);
   if (writing_.empty()) write_next();
 }
@@ -79,7 +79,11 @@ void Channel::write_next() {
     self->writing_.clear();
     // Ten thousand connections are silent most of the time: what the start message took must not stay with each.
     if (self->writing_.capacity() > kKeptBuffer) self->writing_.shrink_to_fit();
-    if (failure) {
+    if (failure && !self->closing_) {
+      // The peer takes nothing more, but its last words may still lie unread: reading on tells how it ended.
+      self->broken_ = true;
+      self->queued_.clear();
+    } else if (failure) {
       self->close();
     } else if (self->open_) {
       self->write_next();

@@ -56,7 +56,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::string writing_;
   Hello peer_;
   bool open_ = true;
-  bool closing_ = false;
+  bool closing_ = false;  // close once everything is sent
+  bool broken_ = false;   // nothing more can be sent
 };
 
 }  // namespace trireme::wire

@@ -118,12 +118,40 @@ TEST_CASE("what a finished rank still reports does not stand for another rank") 
   CHECK(indexes(book.take_ready()) == Indexes{0});
 }
 
+TEST_CASE("a rank whose first report comes late is waited for") {
+  CommitBook book(2, 0);
+  add(book, 0, 0);
+  CHECK_FALSE(book.held_up_by_silent_ranks());
+  add(book, 0, 1);
+  CHECK(book.held_up_by_silent_ranks());
+  add(book, 1, 0);
+  CHECK_FALSE(book.held_up_by_silent_ranks());
+  book.give_up_on_silent_ranks();
+  CHECK(indexes(book.take_ready()) == Indexes{0});
+  add(book, 1, 1);
+  auto ready = book.take_ready();
+  CHECK(indexes(ready) == Indexes{1});
+  CHECK(ready[0].missing.empty());
+}
+
+TEST_CASE("a rank that finishes without a report holds nobody up") {
+  CommitBook book(2, 0);
+  add(book, 0, 0);
+  add(book, 0, 1);
+  book.finished(1);
+  CHECK_FALSE(book.held_up_by_silent_ranks());
+  CHECK(indexes(book.take_ready()) == Indexes{0, 1});
+}
+
 TEST_CASE("a rank that never reports is given up on after two checkpoints") {
   CommitBook book(3, 0);
   add(book, 0, 0);
   add(book, 1, 0);
   CHECK(book.take_ready().empty());
   add(book, 0, 1);
+  CHECK(book.take_ready().empty());
+  CHECK(book.held_up_by_silent_ranks());
+  book.give_up_on_silent_ranks();
   auto ready = book.take_ready();
   CHECK(indexes(ready) == Indexes{0});
   CHECK(ready[0].missing == std::vector<int>{2});

@@ -62,7 +62,9 @@ TEST_CASE("a rank that never reports, and wakes up too late") {
   machine.run();
   checkpoint(machine, 0, 0);
   machine.on(Uploaded{0, 0, std::nullopt});
-  CHECK(machine.on(Reported{0, 1, {}, "checkpoint_1"}) == "report, warning, commit checkpoint_0");
+  CHECK(machine.on(Reported{0, 1, {}, "checkpoint_1"}) == "report, arm silence 10");
+  CHECK(machine.on(Reported{0, 2, {}, "checkpoint_2"}) == "report");
+  CHECK(machine.on(TimerFired{Timer::kSilence}) == "warning, commit checkpoint_0");
   CHECK(machine.recorded("warning")["message"] ==
         Value("checkpoint_0 is committed without rank 1, which has never reported"));
   SUBCASE("with files: they would be missing in what is committed") {

@@ -133,6 +133,7 @@ const std::vector<std::pair<std::string, Event>> kEvents = {
     {"start timer", TimerFired{Timer::kStart}},
     {"cause timer", TimerFired{Timer::kCause}},
     {"stop timer", TimerFired{Timer::kStop}},
+    {"silence timer", TimerFired{Timer::kSilence}},
 };
 
 // Nobody can speak for a rank before there is a gang.

@@ -17,6 +17,7 @@ inline const char* to_text(Timer timer) {
     case Timer::kStart: return "start";
     case Timer::kCause: return "cause";
     case Timer::kStop: return "stop";
+    case Timer::kSilence: return "silence";
   }
   return "?";
 }
