@@ -19,6 +19,7 @@
 #include "control/run_folder.h"
 #include "engine/resources.h"
 #include "storage/local_files.h"
+#include "wire/frame.h"
 #include "wire/secret.h"
 
 namespace trireme::api {
@@ -96,6 +97,13 @@ void Run::close() {
 base::Result<std::unique_ptr<Run>> Run::prepare(Runtime& runtime, RunSpec spec) {
   if (auto problem = base::find_problem(spec.scaling)) return base::Error(*problem);
   if (auto problem = base::find_problem(spec.run)) return base::Error(*problem);
+  // Beside the payload the start message holds little: names, ranks, resources.
+  if (spec.payload.data.size() + (std::size_t{1} << 20) > wire::kControllerFrameLimit) {
+    return base::error(
+        "the training function, its configuration and what it has captured take {} bytes, over the limit of {}: load "
+        "data in the function instead of capturing it",
+        spec.payload.data.size(), wire::kControllerFrameLimit);
+  }
   TRIREME_ASSIGN(auto* engine, runtime.engine());
   base::set_log_level(spec.run.logging_config.log_level);
   std::unique_ptr<Run> run(new Run(runtime, *engine, std::move(spec)));
