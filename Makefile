@@ -96,6 +96,6 @@ $(VENV)/.installed: pyproject.toml constraints.txt CMakeLists.txt
 	@tools/install_packages.sh $(PYTHON)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing Trireme into $(VENV) (the first time takes minutes)"
-	@$(PIP) "scikit-build-core>=0.10" "nanobind>=2.4" torch  # torch: before the build, which looks for libtorch
+	@$(PIP) "scikit-build-core>=0.10" "nanobind>=2.4" torch pyarrow  # before the build, which looks for libtorch and Arrow
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PIP) --no-build-isolation --editable ".[dev]"
 	@touch $@

@@ -1,4 +1,4 @@
-"""Runs the benchmarks and prints one small table each: `python bench/run.py [launch report scale memory] [--peers]`.
+"""Runs the benchmarks and prints one small table each: `python bench/run.py [launch report ...] [--peers]`.
 
 Times on a shared machine mean little by themselves. What counts are ratios of measurements that alternate in one run.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from measure import ROOT, Options, table
 from peers import peers_bin
 
-_BENCHMARKS = ("launch", "report", "scale", "memory")
+_BENCHMARKS = ("launch", "report", "scale", "memory", "checkpoint")
 
 
 def main() -> None:

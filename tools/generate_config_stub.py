@@ -73,6 +73,8 @@ def stub_class(name: str) -> str:
         if isinstance(value, property) and not key.startswith("_"):
             returned = inspect.signature(value.fget).return_annotation  # type: ignore[arg-type]
             lines += ["    @property", f"    def {key}(self) -> {returned}: ..."]
+        elif inspect.isfunction(value) and not key.startswith("_"):
+            lines += [f"    def {key}{inspect.signature(value)}: ...".replace("'", "")]
     return "\n".join(lines) + "\n"
 
 

@@ -67,7 +67,13 @@ class TRIREME_API ConfigError : public std::invalid_argument {
   FIELD(std::string, checkpoint_score_order, "max", "Whether a higher ('max') or a lower ('min') score is better.")    \
   FIELD(std::int64_t, checkpoint_frequency, 0,                                                                         \
         "For trainers that own their loop: a checkpoint every so many rounds; 0 for none on the way.")                 \
-  FIELD(std::optional<bool>, checkpoint_at_end, {}, "For trainers that own their loop: a checkpoint after the last round.")
+  FIELD(std::optional<bool>, checkpoint_at_end, {}, "For trainers that own their loop: a checkpoint after the last round.") \
+  FIELD(std::int64_t, max_uploads_in_flight, 2,                                                                        \
+        "How many checkpoints of one worker may be on their way to storage (ASYNC) before report() waits.")            \
+  FIELD(bool, keep_in_memory, false,                                                                                   \
+        "Keep the newest checkpoint made from a state in the machine's memory too: a restarted worker loads it from there.") \
+  FIELD(bool, verify_on_resume, true,                                                                                  \
+        "Read the checkpoint that a run is continued from and compare checksums; sizes only when false.")
 
 #define TRIREME_LOGGING_CONFIG(FIELD, PYTHON_FIELD)                                                                    \
   FIELD(std::string, log_level, "INFO", "What Trireme itself logs: DEBUG, INFO, WARNING, ERROR or CRITICAL.")          \
@@ -83,6 +89,8 @@ class TRIREME_API ConfigError : public std::invalid_argument {
   FIELD(std::optional<std::string>, storage_path, {},                                                                  \
         "Where run folders lie; $TRIREME_RESULTS or ~/trireme_results when not given.")                                \
   PYTHON_FIELD("Any", storage_filesystem, "A pyarrow.fs.FileSystem that storage_path is a path in.")                   \
+  FIELD(std::string, resume, "auto",                                                                                   \
+        "Whether a run of this name is continued: 'auto' where there is one, 'never' (refused then), 'must' (refused where there is none).") \
   FIELD(FailureConfig, failure_config, {}, "What to do when something breaks.")                                        \
   FIELD(CheckpointConfig, checkpoint_config, {}, "Which checkpoints to keep.")                                         \
   PYTHON_FIELD("Sequence[UserCallback]", callbacks, "UserCallback objects, called in the driver.")                     \
@@ -117,5 +125,9 @@ TRIREME_API void validate(const CheckpointConfig& config);
 TRIREME_API void validate(const LoggingConfig& config);
 TRIREME_API void validate(const DataConfig& config);
 TRIREME_API void validate(const RunConfig& config);
+
+// Whether a trainer that owns its loop makes a checkpoint after this round, counted from 1: every checkpoint_frequency
+// rounds, and after the last one unless checkpoint_at_end is false.
+TRIREME_API bool checkpoint_due(const CheckpointConfig& config, std::int64_t round, bool last);
 
 }  // namespace trireme

@@ -30,18 +30,36 @@ struct Context {
 
 TRIREME_API const Context& context();
 
+enum class CheckpointUploadMode {
+  kSync,      // report() returns when this rank's files are durable
+  kAsync,     // it returns when a state is copied, or at once for a folder, which must stay until it is stored
+  kNoUpload,  // the folder lies in the run's folder already
+};
+
 struct ReportOptions {
   // Folder of the checkpoint inside the run's; derived from the number of the report when not given.
   std::optional<std::string> checkpoint_dir_name = {};
+  CheckpointUploadMode checkpoint_upload_mode = CheckpointUploadMode::kSync;
+  // The checkpoint's own folder goes when it is stored. True for kAsync, false otherwise, when not given.
+  std::optional<bool> delete_local_checkpoint_after_upload = {};
 };
 
-// Never waits for other ranks. With a checkpoint it returns when this rank's files are durable.
-// Throws std::runtime_error where the checkpoint cannot be stored.
+// Never waits for other ranks. Throws std::runtime_error where the checkpoint cannot be stored; with kAsync that fails
+// the run, with its cause.
 TRIREME_API void report(const Metrics& metrics, const std::optional<Checkpoint>& checkpoint = std::nullopt,
                         const ReportOptions& options = {});
 
 // The newest one known here: what to resume from, or what this rank has reported since.
 TRIREME_API std::optional<Checkpoint> get_checkpoint();
+
+struct ReportedCheckpoint {
+  Checkpoint checkpoint;
+  Metrics metrics;
+  std::string status;  // COMMITTED, PENDING_VALIDATION, VALIDATED, VALIDATION_TIMEOUT or VALIDATION_FAILED
+};
+// What the run retains, worst first, once every checkpoint that this rank has reported is committed; after the timeout:
+// what is known.
+TRIREME_API std::vector<ReportedCheckpoint> get_all_reported_checkpoints(std::optional<double> timeout_s = {});
 
 namespace collective {
 

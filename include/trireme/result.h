@@ -38,11 +38,11 @@ class TRIREME_API TrainingFailedError : public std::runtime_error {
 
 // What a run has left.
 struct TRIREME_API Result {
-  std::optional<Metrics> metrics;        // of rank 0's last report
-  std::optional<Checkpoint> checkpoint;  // the newest
-  std::vector<std::pair<Checkpoint, Metrics>> best_checkpoints;
-  Value return_value;  // of rank 0
-  std::string path;    // the run's folder; empty in local mode
+  std::optional<Metrics> metrics;                                // of rank 0's last report
+  std::optional<Checkpoint> checkpoint;                          // the newest
+  std::vector<std::pair<Checkpoint, Metrics>> best_checkpoints;  // those that were kept, worst first
+  Value return_value;                                            // of rank 0
+  std::string path;                                              // the run's folder; empty in local mode
   double seconds = 0;
   int attempts = 0;
   std::int64_t reports = 0;
@@ -50,10 +50,12 @@ struct TRIREME_API Result {
 
   // Rank 0's reports, one by one, without those that a restart has repeated.
   std::vector<Metrics> metrics_history() const;
+  // The same of every rank: {"rank", "index", "attempt", "time", "metrics"}, in the order of index and rank.
+  std::vector<Dict> metrics_of_all_ranks() const;
   // By a metric ("a/b" reaches into nested ones) and "max" or "min". Throws where no checkpoint has it.
   Checkpoint get_best_checkpoint(const std::string& metric, const std::string& mode) const;
 
-  // Of any run folder, also of a run that failed or still goes on. Throws where there is none.
+  // Of any run folder, also of a run that failed or still goes on, also as a URI. Throws where there is none.
   static Result from_path(const std::string& path);
 };
 

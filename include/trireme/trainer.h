@@ -83,7 +83,19 @@ class TRIREME_API DataParallelTrainer {
   // One at a time in a process, and not inside of a training function.
   Result fit();
 
+  // Whether there is a run in that folder (a path or a URI) that can be continued.
+  static bool can_restore(const std::string& path);
+  // A trainer that continues the run in that folder: name, storage and configurations are the run's own, the function
+  // and its config are given again. Throws std::runtime_error where there is no run.
+  template <typename F>
+  static DataParallelTrainer restore(const std::string& path, F function, Config config = {}) {
+    TrainerOptions options = restored_options(path);
+    options.config = std::move(config);
+    return DataParallelTrainer(std::move(function), std::move(options));
+  }
+
  private:
+  static TrainerOptions restored_options(const std::string& path);
   DataParallelTrainer(TrainFunction function, const void* address, TrainerOptions options);
 
   TrainFunction function_;

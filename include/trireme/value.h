@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "trireme/export.h"
+#include "trireme/tensor.h"
 
 // The one dynamic type of the API: what a configuration, a metric or an event may hold. It maps one to one to JSON and
-// to Python's None, bool, int, float, str, bytes, list and dict; NaN and infinity survive both ways.
+// to Python's None, bool, int, float, str, bytes, list and dict; NaN and infinity survive both ways. States of a
+// training (state.h) may hold tensors as well; configurations, metrics and events may not.
 
 namespace trireme {
 
@@ -55,6 +57,8 @@ class TRIREME_API Dict {
   const Value* find(std::string_view key) const;
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   bool erase(std::string_view key);
+  // Adds a key that the caller knows to be absent, without looking for it: n keys take n steps and not n * n.
+  Value& append(std::string key, Value value);
 
   std::size_t size() const;
   bool empty() const { return size() == 0; }
@@ -72,7 +76,7 @@ class TRIREME_API Dict {
 
 class TRIREME_API Value {
  public:
-  using Variant = std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Bytes, List, Dict>;
+  using Variant = std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Bytes, List, Dict, Tensor>;
 
   Value() : variant_(nullptr) {}
   Value(std::nullptr_t) : variant_(nullptr) {}
@@ -87,10 +91,11 @@ class TRIREME_API Value {
   Value(Bytes value) : variant_(std::move(value)) {}
   Value(List value) : variant_(std::move(value)) {}
   Value(Dict value) : variant_(std::move(value)) {}
+  Value(Tensor value) : variant_(std::move(value)) {}
 
   bool is_null() const { return std::holds_alternative<std::nullptr_t>(variant_); }
   bool is_number() const;
-  // "null", "bool", "int", "float", "string", "bytes", "list" or "dict".
+  // "null", "bool", "int", "float", "string", "bytes", "list", "dict" or "tensor".
   const char* type_name() const;
 
   template <typename T>
@@ -113,8 +118,10 @@ class TRIREME_API Value {
       return as_list();
     } else if constexpr (std::same_as<T, Dict>) {
       return as_dict();
+    } else if constexpr (std::same_as<T, Tensor>) {
+      return as_tensor();
     } else {
-      static_assert(std::same_as<T, Bytes>, "a Value holds bool, integers, floats, std::string, Bytes, List or Dict");
+      static_assert(std::same_as<T, Bytes>, "a Value holds bool, numbers, std::string, Bytes, List, Dict or Tensor");
       return as_bytes();
     }
   }
@@ -126,6 +133,7 @@ class TRIREME_API Value {
   const Bytes& as_bytes() const;
   const List& as_list() const;
   const Dict& as_dict() const;
+  const Tensor& as_tensor() const;
 
   // Shorthands for nested values: value["a"]["b"], value[0].
   const Value& operator[](std::string_view key) const { return as_dict().at(key); }

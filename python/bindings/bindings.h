@@ -9,7 +9,9 @@ namespace trireme::python {
 namespace nb = nanobind;
 
 void bind_config(nb::module_& module);
+void bind_filesystem(nb::module_& module);
 void bind_run(nb::module_& module);
 void bind_session(nb::module_& module);
+void bind_state(nb::module_& module);
 
 }  // namespace trireme::python

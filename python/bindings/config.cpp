@@ -23,6 +23,14 @@ void bind_config(nb::module_& module) {
         return to_python(*checked);
       },
       nb::arg("name"), nb::arg("fields"), "The same fields, complete and normalised; ConfigError names what is wrong.");
+  module.def(
+      "checkpoint_due",
+      [](const nb::dict& config, std::int64_t round, bool last) {
+        auto checked = base::checked_config<CheckpointConfig>(to_dict(config, "config"), "CheckpointConfig");
+        if (!checked) raise_config_error(checked.error().message());
+        return checkpoint_due(*checked, round, last);
+      },
+      nb::arg("config"), nb::arg("round"), nb::arg("last"));
 }
 
 }  // namespace trireme::python

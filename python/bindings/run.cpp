@@ -12,7 +12,9 @@
 #include "base/config_fields.h"
 #include "bindings.h"
 #include "control/run_folder.h"
+#include "control/run_registry.h"
 #include "errors.h"
+#include "filesystem.h"
 #include "value.h"
 #include "wire/message.h"
 
@@ -32,7 +34,7 @@ std::vector<std::string> take_strings(const Value& value) {
   return strings;
 }
 
-api::RunSpec take_spec(const nb::dict& given, const std::vector<std::string>& python) {
+api::RunSpec take_spec(const nb::dict& given, const std::vector<std::string>& python, nb::handle filesystem) {
   const Dict spec = to_dict(given, "spec");
   api::RunSpec made;
   made.trainer = spec.at("trainer").as_string();
@@ -49,32 +51,13 @@ api::RunSpec take_spec(const nb::dict& given, const std::vector<std::string>& py
   if (const auto* path = spec.at("resume_from_checkpoint").get_if<std::string>()) made.resume_from_checkpoint = *path;
   made.metadata = spec.at("metadata").as_dict();
   if (const Value* every = spec.find("every_report")) made.every_report = every->as_bool();
-  return made;
-}
-
-Dict to_dict(const control::Failure& failure, const control::RunEnd& end) {
-  Dict made{{"rank", failure.rank}, {"pid", failure.pid}, {"host", failure.host}, {"cause", failure.cause}};
-  made["attempt"] = end.last_attempt;
-  made["error_type"] = failure.error_type;
-  made["message"] = failure.message;
-  made["traceback"] = failure.traceback;
-  made["log_tail"] = List(failure.log_tail.begin(), failure.log_tail.end());
-  made["exception"] = failure.exception ? Value(*failure.exception) : Value();
-  made["collateral"] = failure.collateral;
-  return made;
-}
-
-Dict to_dict(const control::RunEnd& end, const std::string& path) {
-  Dict made{{"outcome", control::to_string(end.outcome)}, {"path", path}, {"seconds", end.seconds}};
-  made["error"] = end.error.empty() ? Value() : Value(end.error);
-  List failures;
-  for (const auto& failure : end.failures) failures.push_back(to_dict(failure, end));
-  made["failures"] = std::move(failures);
-  made["return_value"] = end.return_value ? Value(*end.return_value) : Value();
-  made["metrics"] = end.metrics ? Value(*end.metrics) : Value();
-  made["checkpoint"] = end.checkpoint ? Value(*end.checkpoint) : Value();
-  made["attempts"] = end.attempts;
-  made["reports"] = end.reports;
+  if (const Value* elsewhere = spec.find("resume_checkpoint_foreign")) {
+    made.resume_checkpoint_elsewhere = elsewhere->as_bool();
+  }
+  if (!filesystem.is_none()) {
+    made.files = files_of(filesystem);
+    made.storage_path = spec.at("storage").as_dict().at("path").as_string();
+  }
   return made;
 }
 
@@ -91,6 +74,47 @@ Dict node_dict(const engine::NodeInfo& node) {
   made["total"] = base::Codec<Resources>::to(node.total);
   made["available"] = base::Codec<Resources>::to(node.available);
   made["gpus"] = std::move(gpus);
+  return made;
+}
+
+nb::dict read_run(const std::string& path, nb::object filesystem) {
+  auto files = files_of(filesystem);
+  struct Read {
+    control::RunRecord record;
+    std::vector<control::KeptCheckpoint> checkpoints;
+    std::vector<std::string> damaged;
+    control::ReturnValue returned;
+  };
+  auto read = [&]() -> base::Result<Read> {
+    Read made;
+    TRIREME_ASSIGN(made.record, control::read_run(*files, path));
+    TRIREME_ASSIGN(made.checkpoints, control::read_checkpoints(*files, made.record, &made.damaged));
+    TRIREME_ASSIGN(made.returned, control::read_return_value(*files, made.record));
+    return made;
+  };
+  base::Result<Read> done(Read{});
+  {
+    nb::gil_scoped_release release;
+    done = read();
+  }
+  if (!done) raise_error(done.error());
+  const auto& [record, checkpoints, damaged, returned] = *done;
+  bool active = false;
+  for (const auto& entry : control::RunRegistry().list_runs()) {
+    active = active || (entry.path == record.path && control::is_active(entry));
+  }
+  const auto summary = control::summary(record, active, 0);
+  nb::dict made;
+  made["run"] = to_python(record.run);
+  made["events"] = to_python_list(record.events);
+  made["metrics_history"] = to_python_list(control::metrics_history(record));
+  made["metrics_of_all_ranks"] = to_python_list(control::metrics_of_all_ranks(record));
+  made["checkpoints"] = to_python(Value(control::to_list(checkpoints, record.path)));
+  made["damaged"] = to_python(Value(List(damaged.begin(), damaged.end())));
+  made["state"] = summary.state;
+  made["error"] = summary.error ? to_python(Value(*summary.error)) : nb::none();
+  made["return_value"] = to_python(returned.value);
+  made["return_value_pickled"] = returned.pickled;
   return made;
 }
 
@@ -147,12 +171,17 @@ void bind_runtime(nb::module_& module) {
 void bind_run(nb::module_& module) {
   bind_runtime(module);
   nb::class_<api::Run>(module, "Run", "One run, from the driver's side.")
-      .def(nb::new_([](PythonRuntime& runtime, const nb::dict& spec) {
-             auto run = api::Run::prepare(runtime.runtime, take_spec(spec, runtime.python));
+      .def(nb::new_([](PythonRuntime& runtime, const nb::dict& spec, nb::object filesystem) {
+             auto taken = take_spec(spec, runtime.python, filesystem);
+             base::Result<std::unique_ptr<api::Run>> run(nullptr);
+             {
+               nb::gil_scoped_release release;
+               run = api::Run::prepare(runtime.runtime, std::move(taken));
+             }
              if (!run) raise_config_error(run.error().message());
              return std::unique_ptr<api::Run>(std::move(*run));
            }),
-           nb::arg("runtime"), nb::arg("spec"), nb::keep_alive<0, 1>())
+           nb::arg("runtime"), nb::arg("spec"), nb::arg("filesystem") = nb::none(), nb::keep_alive<0, 1>())
       .def("start",
            [](api::Run& self) {
              base::Result<void> done;
@@ -182,13 +211,23 @@ void bind_run(nb::module_& module) {
                nb::gil_scoped_release release;
                end = self.wait();
              }
-             return to_python(to_dict(end, self.path()));
+             return to_python(api::outcome_dict(end, self));
            })
+      .def(
+          "finish_validation",
+          [](api::Run& self, std::string name, const std::string& status, const nb::dict& metrics,
+             std::string message) {
+            auto parsed = checkpoint::status_from(status);
+            if (!parsed) throw nb::value_error(parsed.error().message().c_str());
+            self.finish_validation({std::move(name), *parsed, python::to_dict(metrics, "metrics"), std::move(message)});
+          },
+          nb::arg("name"), nb::arg("status"), nb::arg("metrics"), nb::arg("message") = "")
       .def(
           "close", [](api::Run& self) { self.close(); }, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("name", &api::Run::name)
       .def_prop_ro("id", &api::Run::id)
-      .def_prop_ro("path", &api::Run::path);
+      .def_prop_ro("path", &api::Run::path)
+      .def_prop_ro("storage_path", &api::Run::storage_path);
   module.def(
       "describe_event", [](nb::dict event) { return api::describe(python::to_dict(event, "event")); },
       nb::arg("event"));
@@ -198,18 +237,7 @@ void bind_run(nb::module_& module) {
   module.def(
       "check_metrics", [](nb::dict metrics) { return to_python(python::to_dict(metrics, "metrics")); },
       nb::arg("metrics"), "What report() would store; ValueError names the key that cannot be.");
-  module.def(
-      "read_run",
-      [](const std::string& path) {
-        auto record = control::read_run(path);
-        if (!record) raise_error(record.error());
-        nb::dict made;
-        made["run"] = to_python(record->run);
-        made["events"] = to_python_list(record->events);
-        made["metrics_history"] = to_python_list(control::metrics_history(*record));
-        return made;
-      },
-      nb::arg("path"));
+  module.def("read_run", &read_run, nb::arg("path"), nb::arg("filesystem") = nb::none());
   module.def("describe_messages", [] { return to_python(wire::describe_messages()); });
 }
 

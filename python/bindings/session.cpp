@@ -7,6 +7,8 @@
 
 #include "bindings.h"
 #include "errors.h"
+#include "filesystem.h"
+#include "state.h"
 #include "value.h"
 
 namespace trireme::python {
@@ -26,13 +28,58 @@ std::unique_ptr<Session> join(const std::string& ticket) {
   return value_or_raise(unlocked([&] { return Session::join(parsed); }));
 }
 
+worker::UploadMode mode_of(const std::string& name) {
+  if (name == "SYNC") return worker::UploadMode::kSync;
+  if (name == "ASYNC") return worker::UploadMode::kAsync;
+  if (name == "NO_UPLOAD") return worker::UploadMode::kNoUpload;
+  throw nb::value_error(fmt::format("checkpoint_upload_mode = '{}': must be SYNC, ASYNC or NO_UPLOAD", name).c_str());
+}
+
+// The user's own way of storing a checkpoint. A border: what it raises is the upload's failure.
+struct PythonUpload {
+  std::shared_ptr<nb::object> function;  // shared: copies must not touch reference counts without the lock
+
+  explicit PythonUpload(nb::object given)
+      : function(new nb::object(std::move(given)), [](nb::object* held) {
+          nb::gil_scoped_acquire lock;
+          delete held;
+        }) {}
+
+  base::Result<std::string> operator()(const std::string& name) const {
+    nb::gil_scoped_acquire lock;
+    try {
+      return nb::cast<std::string>((*function)(name));
+    } catch (const nb::python_error& raised) {
+      return base::error("checkpoint_upload_fn: {}", raised.what());
+    }
+  }
+};
+
 nb::object report(Session& self, const nb::dict& metrics, const std::optional<std::string>& checkpoint,
-                  const std::optional<std::string>& checkpoint_dir_name) {
+                  const std::optional<std::string>& checkpoint_dir_name, const std::string& mode, bool delete_local,
+                  nb::object state, nb::object upload, nb::object validation) {
   Metrics converted = to_dict(metrics, "metrics");
-  auto path =
-      value_or_raise(unlocked([&] { return self.report(std::move(converted), checkpoint, checkpoint_dir_name); }));
+  worker::ReportOptions options{.checkpoint_name = checkpoint_dir_name, .validation = {}};
+  if (!validation.is_none()) options.validation = to_value(validation, "validation");
+  std::optional<worker::CheckpointSource> source;
+  if (checkpoint || !state.is_none() || !upload.is_none()) {
+    source.emplace();
+    source->mode = mode_of(mode);
+    source->folder = checkpoint.value_or("");
+    source->delete_folder = delete_local;
+    if (!state.is_none()) source->state = to_state(state);
+    if (!upload.is_none()) source->upload = PythonUpload(std::move(upload));
+  }
+  auto path = value_or_raise(
+      unlocked([&] { return self.report(std::move(converted), std::move(source), std::move(options)); }));
   if (!path) return nb::none();
   return nb::str(path->data(), path->size());
+}
+
+nb::object list_checkpoints(Session& self, bool validated, std::optional<double> timeout_s) {
+  std::optional<base::Seconds> timeout;
+  if (timeout_s) timeout = base::Seconds(*timeout_s);
+  return to_python(Value(value_or_raise(unlocked([&] { return self.list_checkpoints(validated, timeout); }))));
 }
 
 void fail(Session& self, std::string error_type, std::string message, std::string traceback,
@@ -108,16 +155,20 @@ void bind_session(nb::module_& module) {
              return to_python(base::to_dict(start));
            })
       .def("entered", [](Session& self) { self.entered(); })
+      .def(
+          "set_filesystem", [](Session& self, nb::object filesystem) { self.set_files(files_of(filesystem)); },
+          nb::arg("filesystem"))
       .def("report", &report, nb::arg("metrics"), nb::arg("checkpoint") = nb::none(),
-           nb::arg("checkpoint_dir_name") = nb::none())
+           nb::arg("checkpoint_dir_name") = nb::none(), nb::arg("mode") = "SYNC", nb::arg("delete_local") = false,
+           nb::arg("state") = nb::none(), nb::arg("upload") = nb::none(), nb::arg("validation") = nb::none())
+      .def("list_checkpoints", &list_checkpoints, nb::arg("validated"), nb::arg("timeout_s") = nb::none())
       .def(
           "finish",
-          [](Session& self, std::optional<nb::bytes> value) {
-            std::optional<Bytes> data;
-            if (value) data = Bytes{from_bytes(*value)};
-            value_or_raise(unlocked([&] { return self.finish(std::move(data)); }));
+          [](Session& self, nb::object value, bool pickled) {
+            Value returned = to_value(value, "the return value");
+            value_or_raise(unlocked([&] { return self.finish(std::move(returned), pickled); }));
           },
-          nb::arg("return_value") = nb::none())
+          nb::arg("return_value") = nb::none(), nb::arg("pickled") = false)
       .def("fail", &fail, nb::arg("error_type"), nb::arg("message"), nb::arg("traceback"),
            nb::arg("exception") = nb::none())
       .def("barrier", [](Session& self) { value_or_raise(unlocked([&] { return self.barrier(); })); })

@@ -100,6 +100,8 @@ nb::object to_python(const Value& value) {
       return list;
     }
     nb::object operator()(const Dict& held) const { return to_python(held); }
+    // Only states hold tensors, and those have a conversion of their own (state.cpp).
+    nb::object operator()(const Tensor& held) const { return nb::str(held.describe().c_str()); }
   };
   return std::visit(Convert{}, value.variant());
 }

@@ -14,10 +14,24 @@ from trireme._config import (
 from trireme._context import TrainContext
 from trireme._core import version as __version__
 from trireme._errors import ControllerError, TrainingFailedError, WorkerGroupError
+from trireme._report import (
+    CheckpointConsistencyMode,
+    CheckpointUploadMode,
+    ReportedCheckpoint,
+    ReportedCheckpointStatus,
+)
 from trireme._result import Result
 from trireme._runtime import init, shutdown
-from trireme._session import get_checkpoint, get_context, get_dataset_shard, report
+from trireme._session import (
+    get_all_reported_checkpoints,
+    get_checkpoint,
+    get_context,
+    get_dataset_shard,
+    report,
+)
+from trireme._state import load_state, save_state
 from trireme._trainer import DataParallelTrainer
+from trireme._validation import ValidationConfig, ValidationFn, ValidationTaskConfig
 from trireme.callbacks import UserCallback
 
 TRAIN_DATASET_KEY = "train"
@@ -26,25 +40,35 @@ __all__ = [
     "TRAIN_DATASET_KEY",
     "Checkpoint",
     "CheckpointConfig",
+    "CheckpointConsistencyMode",
+    "CheckpointUploadMode",
     "ConfigError",
     "ControllerError",
     "DataConfig",
     "DataParallelTrainer",
     "FailureConfig",
     "LoggingConfig",
+    "ReportedCheckpoint",
+    "ReportedCheckpointStatus",
     "Result",
     "RunConfig",
     "ScalingConfig",
     "TrainContext",
     "TrainingFailedError",
     "UserCallback",
+    "ValidationConfig",
+    "ValidationFn",
+    "ValidationTaskConfig",
     "WorkerGroupError",
     "__version__",
     "collective",
+    "get_all_reported_checkpoints",
     "get_checkpoint",
     "get_context",
     "get_dataset_shard",
     "init",
+    "load_state",
     "report",
+    "save_state",
     "shutdown",
 ]

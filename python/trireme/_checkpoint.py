@@ -2,61 +2,145 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import posixpath
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from trireme import _core
+from trireme._storage import ArrowFiles, Location, local_filesystem, resolve
 
 _METADATA_FILE = ".metadata.json"
 
 
 class Checkpoint:
-    """A directory with whatever the training function put there."""
+    """A directory with whatever the training function put there, on this machine or in a pyarrow filesystem."""
 
     def __init__(self, path: str | os.PathLike[str], filesystem: Any = None) -> None:
-        if filesystem is not None and getattr(filesystem, "type_name", None) != "local":
-            raise NotImplementedError(f"a checkpoint on {filesystem!r} is not available yet; use a local directory")
-        self.path = local_path(path)
-        self._filesystem = filesystem
+        self._location: Location | None = resolve(path, filesystem, "Checkpoint path")
+        self._state: dict[Any, Any] | None = None
+        self._allow_pickle = True
+        # Files of it that are in this machine's memory too: name in the directory -> path to open.
+        self._memory: Mapping[str, str] = {}
+
+    @classmethod
+    def at(cls, location: Location, memory: Mapping[str, str] | None = None) -> Checkpoint:
+        made = cls.__new__(cls)
+        made._location, made._state, made._allow_pickle, made._memory = location, None, True, memory or {}
+        return made
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
         return cls(path)
 
+    @classmethod
+    def from_dict(cls, state: dict[Any, Any], *, allow_pickle: bool = True) -> Checkpoint:
+        """A checkpoint of values: numbers, text, tensors and arrays in dicts, lists and tuples go into the format that
+        save_state() writes; what it does not know is pickled piece by piece, or refused where not `allow_pickle`.
+
+        Nothing is written before report(), or before somebody asks for the path.
+        """
+        if not isinstance(state, dict):
+            raise TypeError(f"Checkpoint.from_dict() takes a dict, got {type(state).__name__}")
+        made = cls.__new__(cls)
+        made._location, made._state, made._allow_pickle, made._memory = None, state, allow_pickle, {}
+        return made
+
+    @property
+    def path(self) -> str:
+        return self._where().path
+
     @property
     def filesystem(self) -> Any:
         """The pyarrow filesystem that `path` is a path in."""
-        return self._filesystem or local_filesystem()
+        return self._where().filesystem or local_filesystem()
 
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Copy the checkpoint into a directory, a new temporary one when none is given, and return its path."""
-        if not os.path.isdir(self.path):
-            raise FileNotFoundError(f"the checkpoint {self.path} is not there any more; was its run folder deleted?")
-        target = os.fspath(path) if path is not None else tempfile.mkdtemp(prefix="trireme_checkpoint_")
-        shutil.copytree(self.path, target, dirs_exist_ok=True)
-        return os.path.abspath(target)
+        """Copy the checkpoint into a directory, a new temporary one when none is given, and return its path.
+
+        Files that differ from what the checkpoint was committed with are an error.
+        """
+        where = self._where()
+        self._check_present(where)
+        target = os.path.abspath(os.path.expanduser(path) if path is not None else _temporary_directory(keep=True))
+        _core.Storage(where.files()).download(where.path, target)
+        return target
 
     @contextmanager
     def as_directory(self) -> Iterator[str]:
-        """The checkpoint as a local directory to read from; it may be the stored one itself, so do not write there."""
-        yield self.path
+        """The checkpoint as a local directory to read from; it may be the stored one itself, so do not write there.
+
+        Remote ones are downloaded once per machine, however many of its workers ask at the same time.
+        """
+        where = self._where()
+        self._check_present(where)
+        if where.local:
+            yield where.path
+            return
+        shared = _core.Storage(where.files()).acquire(where.path)
+        try:
+            yield str(shared.folder)
+        finally:
+            shared.release()
+
+    def to_dict(self, *, allow_pickle: bool = True) -> dict[Any, Any]:
+        """The values of a checkpoint that from_dict(), save_state() or a C++ program has made.
+
+        Pass allow_pickle=False for a checkpoint that you do not trust: unpickling runs what its author wrote.
+        """
+        if self._state is not None:
+            return dict(self._state)
+        from trireme._state import load_state
+
+        try:
+            state = load_state(self, allow_pickle=allow_pickle)
+        except Exception as error:
+            where = self._where()
+            self._check_present(where)
+            if self._has_state(where):
+                raise
+            raise FileNotFoundError(
+                f"{where} holds no state (state.json): it was not made by from_dict(), save_state() or a C++ program; "
+                "read its files with as_directory()"
+            ) from error
+        if not isinstance(state, dict):
+            raise TypeError(f"the state in {self.path} is a {type(state).__name__}, not a dict; use load_state()")
+        return state
 
     def get_metadata(self) -> dict[str, Any]:
+        where = self._where()
+        files = where.files()
+        place = where.join(_METADATA_FILE).path
         try:
-            with open(os.path.join(self.path, _METADATA_FILE), encoding="utf-8") as file:
-                metadata: dict[str, Any] = json.load(file)
+            if files is not None:
+                text = files.read(place).decode()
+            else:
+                with open(place, encoding="utf-8") as file:
+                    text = file.read()
         except FileNotFoundError:
             return {}
+        try:
+            metadata: dict[str, Any] = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"{where.join(_METADATA_FILE)} is damaged: {error}; set_metadata() replaces it") from error
         return metadata
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:
         if not isinstance(metadata, dict):
             raise TypeError(f"checkpoint metadata must be a dict, got {type(metadata).__name__}")
         text = json.dumps(metadata)
-        target = os.path.join(self.path, _METADATA_FILE)
+        where = self._where()
+        files = where.files()
+        target = where.join(_METADATA_FILE).path
+        if files is not None:
+            files.write(target, text.encode())
+            return
         with open(f"{target}.{os.getpid()}", "w", encoding="utf-8") as file:
             file.write(text)
         os.replace(file.name, target)
@@ -65,25 +149,59 @@ class Checkpoint:
         self.set_metadata({**self.get_metadata(), **metadata})
 
     def __repr__(self) -> str:
-        return f"Checkpoint(filesystem=local, path={self.path})"
+        if self._location is None:
+            return f"Checkpoint(state={{{', '.join(map(repr, self._state or {}))}}})"
+        kind = "local" if self._location.local else ArrowFiles(self._location.filesystem).type_name()
+        return f"Checkpoint(filesystem={kind}, path={self._location.path})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Checkpoint) or self._location is None or other._location is None:
+            return self is other
+        mine, its = self._location, other._location
+        return mine.path == its.path and bool(mine.filesystem == its.filesystem)
+
+    def __hash__(self) -> int:
+        return hash(self._location.path) if self._location else id(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._location is None:
+            return _from_dict, (type(self), self._state, self._allow_pickle)
+        return _at, (type(self), self._location)
+
+    def _where(self) -> Location:
+        """A state is written when its path is asked for; from then on this is a directory like any other."""
+        if self._location is None:
+            from trireme._state import save_state
+
+            assert self._state is not None
+            folder = _temporary_directory(keep=False)
+            save_state(folder, self._state, allow_pickle=self._allow_pickle)
+            self._location, self._state = Location(folder), None
+        return self._location
+
+    def _has_state(self, where: Location) -> bool:
+        """Of any rank: others than 0 have a folder of their own."""
+        files = where.files()
+        if files is None:
+            return any(Path(where.path).glob("**/state.json"))
+        return any(posixpath.basename(path) == "state.json" for path, _ in files.list_files(where.path))
+
+    def _check_present(self, where: Location) -> None:
+        files = where.files()
+        if not (os.path.isdir(where.path) if files is None else files.exists(where.path)):
+            raise FileNotFoundError(f"the checkpoint {where} is not there; was it, or its run folder, deleted?")
 
 
-def local_path(path: str | os.PathLike[str]) -> str:
-    """An absolute path for what a user may write: relative, with ~, or as a file:// URI."""
-    text = os.fspath(path)
-    if "://" in text:
-        from urllib.parse import unquote, urlsplit
-
-        parts = urlsplit(text)
-        if parts.scheme != "file":
-            raise NotImplementedError(f"{text}: {parts.scheme} storage is not available yet; use a local path")
-        text = unquote(parts.path)
-    return os.path.abspath(os.path.expanduser(text))
+def _at(cls: type[Checkpoint], location: Location) -> Checkpoint:
+    return cls.at(location)
 
 
-def local_filesystem() -> Any:
-    try:
-        import pyarrow.fs
-    except ImportError as error:
-        raise ImportError("filesystem needs pyarrow: pip install trireme[data]") from error
-    return pyarrow.fs.LocalFileSystem()
+def _from_dict(cls: type[Checkpoint], state: dict[Any, Any], allow_pickle: bool) -> Checkpoint:
+    return cls.from_dict(state, allow_pickle=allow_pickle)
+
+
+def _temporary_directory(keep: bool) -> str:
+    folder = tempfile.mkdtemp(prefix="trireme_checkpoint_")
+    if not keep:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -173,6 +173,10 @@ class FailureConfig(_ConfigBase):
 class CheckpointConfig(_ConfigBase):
     """Which checkpoints to keep."""
 
+    def is_due(self, round: int, last: bool = False) -> bool:
+        """Whether a trainer that owns its loop makes a checkpoint after this round, counted from 1."""
+        return _core.checkpoint_due(self.to_dict(), round, last)
+
 
 class LoggingConfig(_ConfigBase):
     """What is logged and shown."""

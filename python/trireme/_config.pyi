@@ -64,6 +64,9 @@ class CheckpointConfig(_ConfigBase):
     checkpoint_score_order: str
     checkpoint_frequency: int
     checkpoint_at_end: bool | None
+    max_uploads_in_flight: int
+    keep_in_memory: bool
+    verify_on_resume: bool
     def __init__(
         self,
         num_to_keep: int | None = ...,
@@ -71,7 +74,11 @@ class CheckpointConfig(_ConfigBase):
         checkpoint_score_order: str = ...,
         checkpoint_frequency: int = ...,
         checkpoint_at_end: bool | None = ...,
+        max_uploads_in_flight: int = ...,
+        keep_in_memory: bool = ...,
+        verify_on_resume: bool = ...,
     ) -> None: ...
+    def is_due(self, round: int, last: bool = False) -> bool: ...
 
 class LoggingConfig(_ConfigBase):
     log_level: str
@@ -93,6 +100,7 @@ class RunConfig(_ConfigBase):
     name: str | None
     storage_path: str | None
     storage_filesystem: Any
+    resume: str
     failure_config: FailureConfig
     checkpoint_config: CheckpointConfig
     callbacks: list[UserCallback]
@@ -106,6 +114,7 @@ class RunConfig(_ConfigBase):
         name: str | None = ...,
         storage_path: str | os.PathLike[str] | None = ...,
         storage_filesystem: Any = ...,
+        resume: str = ...,
         failure_config: FailureConfig | dict[str, Any] | None = ...,
         checkpoint_config: CheckpointConfig | dict[str, Any] | None = ...,
         callbacks: Sequence[UserCallback] | None = ...,

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from trireme._storage import Location, local_filesystem
+
 
 @dataclass(frozen=True)
 class StorageContext:
@@ -14,7 +16,12 @@ class StorageContext:
 
     storage_fs_path: str
     experiment_dir_name: str
-    storage_filesystem: Any = None
+    _filesystem: Any = None
+
+    @property
+    def storage_filesystem(self) -> Any:
+        """The pyarrow filesystem that these paths are in."""
+        return self._filesystem or local_filesystem()
 
     @property
     def experiment_fs_path(self) -> str:
@@ -43,6 +50,7 @@ class TrainContext:
     _node_rank: int = 0
     _run_id: str = ""
     _path: str | None = None
+    _storage: Location | None = None
     _attempt: int = 0
     _hosts: Sequence[str] = ()
     _gpus: Sequence[int] = ()
@@ -82,11 +90,11 @@ class TrainContext:
         return dict(self._resources)
 
     def get_trial_dir(self) -> str | None:
-        """The run folder; None in local mode, which writes nothing."""
+        """The run folder on the driver's machine; None in local mode, which writes nothing."""
         return self._path
 
     def get_storage(self) -> StorageContext:
-        if self._path is None:
+        if self._storage is None:
             raise NotImplementedError("local mode (num_workers=0) has no storage; use num_workers=1 or more to get one")
-        folder, name = os.path.split(os.path.normpath(self._path))
-        return StorageContext(folder, name)
+        folder, name = self._storage.parent_and_name()
+        return StorageContext(folder.path, name, folder.filesystem)

@@ -37,6 +37,14 @@ class ControllerError(TrainingFailedError):
         return type(self), (self.controller_failure,)
 
 
+def one_line(error: BaseException) -> str:
+    """For tables and tags: the first line that says something of its own."""
+    lines = str(error).splitlines()
+    if isinstance(error, (WorkerGroupError, ControllerError)):
+        lines = lines[1:]
+    return lines[0] if lines else type(error).__name__
+
+
 def worker_exception(failure: dict[str, Any]) -> Exception:
     """The exception object that the worker raised, or a WorkerError with its words."""
     if failure.get("exception"):

@@ -9,24 +9,40 @@ from typing import Any
 from trireme import _core
 from trireme._checkpoint import Checkpoint
 from trireme._context import TrainContext
+from trireme._report import Report, ReportedCheckpoint, ReportedCheckpointStatus
 from trireme._result import Result
 from trireme._session import set_session
+from trireme._validation import ValidationConfig, checked_metrics
 
 
 class LocalSession:
-    """A TrainSession that keeps the last metrics and the last checkpoint, and writes nothing."""
+    """A TrainSession that keeps the last metrics and the checkpoints, and writes nothing."""
 
-    def __init__(self, context: TrainContext, checkpoint: Checkpoint | None) -> None:
+    def __init__(
+        self, context: TrainContext, checkpoint: Checkpoint | None, validation: ValidationConfig | None = None
+    ) -> None:
         self.context = context
         self.metrics: dict[str, Any] | None = None
         self.checkpoint = checkpoint
+        self._validation = validation
+        self._reported: list[ReportedCheckpoint] = []
 
-    def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None, dir_name: str | None) -> None:
-        self.metrics = _core.check_metrics(metrics)
-        self.checkpoint = checkpoint or self.checkpoint
+    def report(self, report: Report) -> None:
+        self.metrics = _core.check_metrics(report.metrics)
+        if report.checkpoint is None:
+            return
+        self.checkpoint = report.checkpoint
+        metrics, status = self.metrics, ReportedCheckpointStatus.COMMITTED
+        if report.validation:
+            metrics = self.metrics = {**self.metrics, **self._validate(report)}
+            status = ReportedCheckpointStatus.VALIDATED
+        self._reported.append(ReportedCheckpoint(report.checkpoint, metrics, status))
 
     def get_checkpoint(self) -> Checkpoint | None:
         return self.checkpoint
+
+    def reported_checkpoints(self, validated: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:
+        return list(self._reported)
 
     def barrier(self) -> None:
         pass
@@ -34,15 +50,22 @@ class LocalSession:
     def broadcast_from_rank_zero(self, data: Any) -> Any:
         return data
 
+    def _validate(self, report: Report) -> dict[str, Any]:
+        """Here and now. Its exceptions pass straight through, as those of the training function."""
+        task = ValidationConfig.task_for(self._validation, report.validation)
+        assert self._validation is not None
+        return checked_metrics(self._validation.fn(report.checkpoint, **task["fn_kwargs"]))
+
 
 def run_here(
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
     context: TrainContext,
     checkpoint: Checkpoint | None,
+    validation: ValidationConfig | None = None,
 ) -> Result:
     """Exceptions of the function pass straight through."""
-    session = LocalSession(context, checkpoint)
+    session = LocalSession(context, checkpoint, validation)
     before = set_session(session)
     started = time.monotonic()
     try:

@@ -3,44 +3,70 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+import warnings
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from trireme import _core
-from trireme._checkpoint import Checkpoint, local_filesystem, local_path
+from trireme import _core, _tables
+from trireme._checkpoint import Checkpoint
+from trireme._errors import TrainingFailedError
+from trireme._storage import Location, local_filesystem, resolve
 
 if TYPE_CHECKING:
     import pandas
 
+Ranks = str | int | Collection[int]  # "all", one, or some
+
 
 @dataclass
 class Result:
-    """The outcome of `fit()`."""
+    """The outcome of `fit()`, or what `Result.from_path()` finds in a run folder."""
 
     metrics: dict[str, Any] | None  # rank 0's last report
     checkpoint: Checkpoint | None  # the newest committed one
     error: Exception | None
-    path: str | None  # the run folder; None in local mode
-    best_checkpoints: list[tuple[Checkpoint, dict[str, Any]]] | None = None
-    return_value: Any = None
+    path: str | None  # the run folder in its storage; None in local mode
+    best_checkpoints: list[tuple[Checkpoint, dict[str, Any]]] | None = None  # those kept, the best one last
+    return_value: Any = None  # of the training function on rank 0
+    state: str = "finished"  # or "running", "failed", "stopped", "lost" (its driver died)
+    _folder: Location | None = field(default=None, repr=False, compare=False)
+    _source: Location | None = field(default=None, repr=False, compare=False)  # where its history is read from
 
     @property
     def filesystem(self) -> Any:
         """The pyarrow filesystem that `path` is a path in."""
-        return local_filesystem()
+        remote = self._folder.filesystem if self._folder else None
+        return remote or local_filesystem()
 
     @cached_property
     def metrics_dataframe(self) -> pandas.DataFrame | None:
         """One row per report of rank 0, without those that a restart has repeated; None in local mode. Needs pandas."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("Result.metrics_dataframe needs pandas: pip install trireme[pandas]") from error
-        if self.path is None:
+        pandas = _tables.import_pandas("Result.metrics_dataframe")
+        if self._source is None:
             return None
-        return pandas.DataFrame(_core.read_run(self.path)["metrics_history"])
+        return pandas.DataFrame(_read(self._source)["metrics_history"])
+
+    def metrics_history(self, ranks: Ranks = "all") -> list[dict[str, Any]]:
+        """Every report: `rank`, `index`, `attempt`, `time` (seconds since 1970) and `metrics`, in order of their
+        numbers; repeats of a restart are left out. Empty in local mode."""
+        if self._source is None:
+            return []
+        chosen = _tables.rank_filter(ranks)
+        return [report for report in _read(self._source)["metrics_of_all_ranks"] if chosen(report["rank"])]
+
+    def to_pandas(self, ranks: Ranks = "all") -> pandas.DataFrame:
+        """metrics_history() as a table: rank, step, time, attempt, and one column per metric, 'a/b' for nested ones."""
+        return _tables.to_pandas(self.metrics_history(ranks))
+
+    def to_arrow(self, ranks: Ranks = "all") -> Any:
+        """The same as a pyarrow.Table."""
+        return _tables.to_arrow(self.metrics_history(ranks))
+
+    def to_csv(self, path: str | os.PathLike[str], ranks: Ranks = "all") -> None:
+        """The same as a file; needs no other package."""
+        _tables.to_csv(self.metrics_history(ranks), path)
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:
         """The retained checkpoint with the highest ('max') or lowest ('min') metric; 'a/b' reaches into nested ones."""
@@ -49,43 +75,111 @@ class Result:
         if not self.best_checkpoints:
             raise RuntimeError("this run has no checkpoint; pass one to report(checkpoint=...)")
         scored = [(_lookup(metrics, metric), checkpoint) for checkpoint, metrics in self.best_checkpoints]
-        ranked = [(score, checkpoint) for score, checkpoint in scored if score is not None and score == score]
+        ranked = [(s, checkpoint) for s, checkpoint in scored if isinstance(s, (int, float)) and s == s]
         if not ranked:
-            known = sorted({key for _, metrics in self.best_checkpoints for key in metrics})
-            raise RuntimeError(f"Invalid metric name {metric!r}: no checkpoint has it; there are {', '.join(known)}")
+            known = sorted({key for _, metrics in self.best_checkpoints for key in _tables.flatten(metrics)})
+            raise RuntimeError(
+                f"Invalid metric name {metric!r}: no checkpoint has a number there; there are {', '.join(known)}"
+            )
         best = max if mode == "max" else min
         return best(ranked, key=lambda pair: pair[0])[1]
 
     @classmethod
-    def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
-        """Read the result of a run, finished or not, from its folder. Writes nothing."""
-        folder = Checkpoint(path, storage_filesystem).path
-        if not os.path.isfile(os.path.join(folder, "events.jsonl")):
-            raise RuntimeError(f"{folder} is not a run folder: it has no events.jsonl")
-        record = _core.read_run(folder)
-        events, reports = record["events"], record["metrics_history"]
-        best = committed_checkpoints(events, folder)
-        finished = [event for event in events if event["event"] == "run_finished"]
+    def from_path(
+        cls, path: str | os.PathLike[str], storage_filesystem: Any = None, *, allow_pickle: bool = False
+    ) -> Result:
+        """Read the result of a run, finished or not, from its folder. Writes nothing.
+
+        allow_pickle: whether to load a return value that is no plain value; unpickling runs what its author wrote.
+        """
+        folder = resolve(path, storage_filesystem)
+        _check_run_folder(folder)
+        record = _read(folder)
+        reports, kept = record["metrics_history"], record["checkpoints"]
+        newest = max(kept, key=lambda known: known["index"], default=None)
         return cls(
             metrics=reports[-1] if reports else None,
-            checkpoint=best[-1][0] if best else None,
-            error=_recorded_error(finished[-1]) if finished else None,
-            path=folder,
-            best_checkpoints=best,
+            checkpoint=_checkpoint(folder, newest) if newest else None,
+            error=_error(record),
+            path=folder.path,
+            best_checkpoints=_best(folder, kept, record["run"]["run_config"]["checkpoint_config"]["num_to_keep"]),
+            return_value=_return_value(record, allow_pickle, str(folder)),
+            state=record["state"],
+            _folder=folder,
+            _source=folder,
         )
 
 
-def committed_checkpoints(events: Iterable[dict[str, Any]], path: str) -> list[tuple[Checkpoint, dict[str, Any]]]:
-    """Those still there, oldest first, with the metrics that were reported with them."""
-    metrics = {event["name"]: event["metrics"] for event in events if event["event"] == "checkpoint_committed"}
-    folders = [(os.path.join(local_path(path), name), values) for name, values in metrics.items()]
-    return [(Checkpoint(folder), values) for folder, values in folders if os.path.isdir(folder)]
+def result_of(
+    outcome: dict[str, Any], filesystem: Any, resumed_from: Checkpoint | None, num_to_keep: int | None
+) -> Result:
+    """Of a run that has just ended well."""
+    folder = Location(outcome["storage_path"], filesystem)
+    newest: Checkpoint | None = None
+    if outcome["checkpoint"]:
+        newest = Checkpoint.at(Location(outcome["checkpoint"], filesystem))
+        if not outcome["checkpoint_in_storage"]:
+            newest = resumed_from
+    return Result(
+        metrics=outcome["metrics"],
+        checkpoint=newest,
+        error=None,
+        path=folder.path,
+        best_checkpoints=_best(folder, outcome["checkpoints"], num_to_keep),
+        return_value=_return_value(outcome, True, folder.path),
+        _folder=folder,
+        _source=Location(outcome["path"]),
+    )
 
 
-def _recorded_error(finished: dict[str, Any]) -> Exception | None:
-    from trireme._errors import TrainingFailedError
+def _read(folder: Location) -> dict[str, Any]:
+    record: dict[str, Any] = _core.read_run(folder.path, folder.files())
+    return record
 
-    return TrainingFailedError(finished["error"]) if finished.get("error") else None
+
+def _checkpoint(folder: Location, known: dict[str, Any]) -> Checkpoint:
+    return Checkpoint.at(Location(known["path"], folder.filesystem))
+
+
+def _error(record: dict[str, Any]) -> Exception | None:
+    if record["error"]:
+        return TrainingFailedError(record["error"])
+    if record["state"] == "lost":
+        return TrainingFailedError(
+            "the driver of this run died without a word; fit() with the same name and storage_path continues it"
+        )
+    return None
+
+
+def _best(
+    folder: Location, retained: list[dict[str, Any]], num_to_keep: int | None
+) -> list[tuple[Checkpoint, dict[str, Any]]]:
+    """The newest one is spared, so there may be one more in the folder than are to be kept."""
+    best = retained[-num_to_keep:] if num_to_keep else retained
+    return [(_checkpoint(folder, known), known["metrics"]) for known in best]
+
+
+def _check_run_folder(folder: Location) -> None:
+    log = folder.join("run.json")
+    files = log.files()
+    if not (os.path.isfile(log.path) if files is None else files.exists(log.path)):
+        raise RuntimeError(f"{folder} is not a run folder: it has no run.json")
+
+
+def _return_value(record: dict[str, Any], allow_pickle: bool, where: str) -> Any:
+    value = record["return_value"]
+    if not record["return_value_pickled"]:
+        return value
+    if not allow_pickle:
+        warnings.warn(
+            f"the return value of the run in {where} is a pickle, which is not loaded: return_value is None. "
+            "Result.from_path(path, allow_pickle=True) loads it; do so only where you trust who has written it",
+            stacklevel=3,
+        )
+        return None
+    import cloudpickle
+
+    return cloudpickle.loads(value)
 
 
 def _lookup(metrics: dict[str, Any], name: str) -> Any:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import Any, Protocol
 
 from trireme._checkpoint import Checkpoint
 from trireme._context import TrainContext
+from trireme._report import (
+    CheckpointConsistencyMode,
+    CheckpointUploadMode,
+    Report,
+    ReportedCheckpoint,
+    UploadFunction,
+)
+from trireme._validation import ValidationTaskConfig
 
 
 class TrainSession(Protocol):
@@ -14,9 +21,11 @@ class TrainSession(Protocol):
 
     context: TrainContext
 
-    def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None, dir_name: str | None) -> None: ...
+    def report(self, report: Report) -> None: ...
 
     def get_checkpoint(self) -> Checkpoint | None: ...
+
+    def reported_checkpoints(self, validated: bool, timeout_s: float | None) -> list[ReportedCheckpoint]: ...
 
     def barrier(self) -> None: ...
 
@@ -47,42 +56,50 @@ def report(
     metrics: dict[str, Any],
     checkpoint: Checkpoint | None = None,
     checkpoint_dir_name: str | None = None,
-    checkpoint_upload_mode: Any = None,
+    checkpoint_upload_mode: CheckpointUploadMode = CheckpointUploadMode.SYNC,
     delete_local_checkpoint_after_upload: bool | None = None,
-    checkpoint_upload_fn: Any = None,
-    validation: Any = False,
+    checkpoint_upload_fn: UploadFunction | None = None,
+    validation: bool | ValidationTaskConfig = False,
 ) -> None:
-    """Record metrics, and with them a checkpoint, of this worker. Never waits for other workers."""
+    """Record metrics, and with them a checkpoint, of this worker. Never waits for other workers.
+
+    checkpoint_dir_name: its folder in the run folder; 'checkpoint_' and the number of the report when not given.
+    delete_local_checkpoint_after_upload: whether its directory is removed then; True for ASYNC when not given.
+    checkpoint_upload_fn: stores the checkpoint under the name that it is called with and returns it from there.
+    validation: True, or a ValidationTaskConfig, to have the trainer's ValidationConfig look at it.
+    """
     session = current_session("report")
-    if not isinstance(metrics, dict):
-        raise TypeError(f"report(metrics=...) must be a dict, got {type(metrics).__name__}")
-    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
-        raise TypeError(
-            f"report(checkpoint=...) must be a trireme.Checkpoint, got {type(checkpoint).__name__}; "
-            "make one with Checkpoint.from_directory(path)"
+    session.report(
+        Report(
+            metrics,
+            checkpoint,
+            checkpoint_dir_name,
+            checkpoint_upload_mode,
+            delete_local_checkpoint_after_upload,
+            checkpoint_upload_fn,
+            validation,
         )
-    _refuse_later_arguments(checkpoint_upload_mode, checkpoint_upload_fn, validation)
-    metadata = session.context.get_metadata()
-    if checkpoint is not None and metadata:
-        checkpoint.set_metadata({**metadata, **checkpoint.get_metadata()})
-    session.report(metrics, checkpoint, checkpoint_dir_name)
-    if checkpoint is not None and delete_local_checkpoint_after_upload:
-        shutil.rmtree(checkpoint.path)
-
-
-def _refuse_later_arguments(upload_mode: Any, upload_fn: Any, validation: Any) -> None:
-    mode = getattr(upload_mode, "name", upload_mode)
-    if mode not in (None, "SYNC"):
-        raise NotImplementedError(f"report(checkpoint_upload_mode={mode}) is not available yet; use SYNC, the default")
-    if upload_fn is not None:
-        raise NotImplementedError("report(checkpoint_upload_fn=...) is not available yet; leave it out")
-    if validation is not False:
-        raise NotImplementedError("report(validation=...) is not available yet; validate in the training function")
+    )
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """The newest checkpoint that this worker knows of: the one to continue from, or the last that it reported."""
+    """The newest checkpoint that this worker knows of: the one to continue from, or the last that it has stored."""
     return current_session("get_checkpoint").get_checkpoint()
+
+
+def get_all_reported_checkpoints(
+    consistency_mode: CheckpointConsistencyMode = CheckpointConsistencyMode.VALIDATED,
+    timeout_s: float | None = None,
+) -> list[ReportedCheckpoint]:
+    """The retained checkpoints, worst first, once all that this worker has reported are among them (and validated).
+
+    After `timeout_s` those that are known by then.
+    """
+    session = current_session("get_all_reported_checkpoints")
+    if not isinstance(consistency_mode, CheckpointConsistencyMode):
+        modes = ", ".join(f"CheckpointConsistencyMode.{mode.name}" for mode in CheckpointConsistencyMode)
+        raise ValueError(f"get_all_reported_checkpoints({consistency_mode!r}): expected one of {modes}")
+    return session.reported_checkpoints(consistency_mode is CheckpointConsistencyMode.VALIDATED, timeout_s)
 
 
 def get_context() -> TrainContext:

@@ -44,23 +44,26 @@ def call_arguments(function: Callable[..., Any], config: dict[str, Any] | None) 
     return (config,) if takes_one and config is not None else ()
 
 
-def pack(function: Callable[..., Any], arguments: tuple[Any, ...], backend_config: Any, sys_path: list[str]) -> bytes:
+def pack(
+    function: Callable[..., Any], arguments: tuple[Any, ...], extras: dict[str, Any], sys_path: list[str]
+) -> bytes:
+    """extras: what the receiver needs beside the call, by the names that a person knows them by."""
     import cloudpickle
 
     try:
-        shipped = cloudpickle.dumps((function, arguments, backend_config))
+        shipped = cloudpickle.dumps((function, arguments, extras))
     except Exception as error:
-        named = [(describe(function), function), ("train_loop_config", arguments), ("backend_config", backend_config)]
+        named = [(describe(function), function), ("train_loop_config", arguments), *extras.items()]
         raise TypeError(_explain(named, error)) from error
     # In a pickle of its own: loading the inner one imports modules from these folders.
     return pickle.dumps((sys_path, sys.argv, shipped))
 
 
-def unpack(payload: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], Any]:
+def unpack(payload: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     sys.path[:], sys.argv[:], shipped = pickle.loads(payload)
     importlib.invalidate_caches()  # a warm process may have listed these folders before the user added a file
-    function, arguments, backend_config = pickle.loads(shipped)
-    return function, arguments, backend_config
+    function, arguments, extras = pickle.loads(shipped)
+    return function, arguments, extras
 
 
 def absolute_sys_path() -> list[str]:

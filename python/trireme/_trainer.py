@@ -6,19 +6,21 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self, cast
 
-from trireme import _core, _ship
-from trireme._checkpoint import Checkpoint, local_path
+from trireme import _core, _restore, _ship
+from trireme._checkpoint import Checkpoint
 from trireme._config import DataConfig, RunConfig, ScalingConfig
 from trireme._context import TrainContext
 from trireme._display import Display
 from trireme._errors import ControllerError, TrainingFailedError, worker_group_error
 from trireme._interrupt import InterruptGuard
 from trireme._local import run_here
-from trireme._result import Result, committed_checkpoints
+from trireme._result import Result, result_of
 from trireme._runtime import runtime, warm_up
-from trireme._runtime_env import for_the_record, worker_start
+from trireme._runtime_env import WorkerStart, for_the_record, worker_start
+from trireme._storage import Location, check_usable, resolve
+from trireme._validation import ValidationConfig, ValidationRunner
 from trireme.backend import BackendConfig
 from trireme.callbacks import CallbackCaller, RunContext
 
@@ -40,12 +42,10 @@ class DataParallelTrainer:
         dataset_config: DataConfig | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
         metadata: dict[str, Any] | None = None,
-        validation_config: Any = None,
+        validation_config: ValidationConfig | None = None,
     ) -> None:
         if datasets:
             raise NotImplementedError("datasets=... is not available yet; load the data in the training function")
-        if validation_config is not None:
-            raise NotImplementedError("validation_config=... is not available yet; validate in the training function")
         self.train_loop_per_worker = train_loop_per_worker
         self.train_loop_config = _checked("train_loop_config", train_loop_config, dict)
         self.backend_config = _checked("backend_config", backend_config, BackendConfig) or BackendConfig()
@@ -57,6 +57,7 @@ class DataParallelTrainer:
         self.resume_from_checkpoint = _checked("resume_from_checkpoint", resume_from_checkpoint, Checkpoint)
         self.metadata = _checked("metadata", metadata, dict) or {}
         _check_json("metadata", self.metadata)
+        self.validation_config = _checked("validation_config", validation_config, ValidationConfig)
         if self.scaling_config.max_workers > 0:
             # Modules of the user wait for the run, which knows the folders that they are in.
             warm_up(list(self.backend_config.preload))
@@ -66,69 +67,158 @@ class DataParallelTrainer:
         arguments = _ship.call_arguments(self.train_loop_per_worker, self.train_loop_config)
         if self.scaling_config.max_workers == 0:
             context = TrainContext(self.run_config.name or type(self).__name__, _metadata=self.metadata)
-            return run_here(self.train_loop_per_worker, arguments, context, self.resume_from_checkpoint)
-        run = _core.Run(runtime(), self._spec(arguments))
+            resume, validation = self.resume_from_checkpoint, self.validation_config
+            return run_here(self.train_loop_per_worker, arguments, context, resume, validation)
+        storage = self._storage()
+        start = worker_start(self.run_config.worker_runtime_env)
+        run = _core.Run(runtime(), self._spec(arguments, storage, start), storage.files())
         try:
-            outcome, committed = self._follow(run)
+            outcome = self._follow(run, storage, start)
         finally:
             run.close()
-        _raise_failure(outcome)
-        return _result(outcome, committed)
+        num_to_keep = self.run_config.checkpoint_config.num_to_keep
+        return result_of(outcome, storage.filesystem, self.resume_from_checkpoint, num_to_keep)
 
-    def _follow(self, run: _core.Run) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Shows what happens until the run is over; returns how it ended and the checkpoints it committed."""
-        caller = CallbackCaller(self.run_config.callbacks, self._run_context(run.id), run.path)
-        committed: list[dict[str, Any]] = []
-        run.start()
+    @classmethod
+    def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
+        """Whether restore() has something to begin with: a run folder with the trainer in it."""
+        return _restore.stored(resolve(path, storage_filesystem))
+
+    @classmethod
+    def restore(
+        cls,
+        path: str | os.PathLike[str],
+        train_loop_per_worker: Callable[..., Any] | None = None,
+        train_loop_config: dict[str, Any] | None = None,
+        *,
+        scaling_config: ScalingConfig | None = None,
+        run_config: RunConfig | None = None,
+        datasets: dict[str, Any] | None = None,
+        validation_config: ValidationConfig | None = None,
+        storage_filesystem: Any = None,
+    ) -> Self:
+        """The trainer of an earlier run, from its folder: fit() continues that run. What is given here replaces what
+        was stored; of `run_config` all but name and storage.
+
+        The trainer is a pickle, and reading it runs what its author wrote: restore only folders that you trust.
+        """
+        folder = resolve(path, storage_filesystem)
+        made_by, attributes = _restore.load(folder, cls)
+        if attributes.pop("_callbacks_lost", False) and run_config is None:
+            print("warning: this run's callbacks could not be stored; pass run_config=RunConfig(callbacks=[...])")
+        parent, name = folder.parent_and_name()
+        config = run_config or attributes["run_config"]
+        config = config.replace(
+            name=name, storage_path=parent.path, storage_filesystem=parent.filesystem, resume="must"
+        )
+        trainer = made_by.__new__(made_by)
+        trainer.__dict__.update(attributes)
+        DataParallelTrainer.__init__(
+            trainer,
+            train_loop_per_worker or trainer.train_loop_per_worker,
+            train_loop_config=trainer.train_loop_config if train_loop_config is None else train_loop_config,
+            backend_config=trainer.backend_config,
+            scaling_config=scaling_config or trainer.scaling_config,
+            run_config=config,
+            datasets=datasets,
+            dataset_config=trainer.dataset_config,
+            resume_from_checkpoint=trainer.resume_from_checkpoint,
+            metadata=trainer.metadata,
+            validation_config=validation_config or trainer.validation_config,
+        )
+        return cast(Self, trainer)
+
+    def _follow(self, run: _core.Run, storage: Location, start: WorkerStart) -> dict[str, Any]:
+        """Shows what happens until the run is over and returns how it ended, or raises."""
+        folder = Location(run.storage_path, storage.filesystem)
+        caller = CallbackCaller(self.run_config.callbacks, self._run_context(run), folder)
+        validations = ValidationRunner(self.validation_config, run.path, folder, start, run.finish_validation)
+        error: BaseException | None = None
+        try:
+            run.start()
+            # While workers start, which takes longer.
+            if problem := _restore.store(self, run.path, folder):
+                print(f"warning: {problem}", flush=True)
+            outcome = self._pump(run, caller, validations)
+            _raise_failure(outcome)
+            return outcome
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            validations.close()
+            run.close()  # nothing of the run is left when callbacks are told of its end
+            caller.end(error)
+
+    def _pump(self, run: _core.Run, caller: CallbackCaller, validations: ValidationRunner) -> dict[str, Any]:
         with Display(self.run_config.logging_config.log_level) as display, InterruptGuard(run) as guard:
             for events in _events(run):
                 display.show(events)
                 for event in events:
-                    if event["event"] == "checkpoint_committed":
-                        committed.append(event)
+                    if event["event"] == "validation_requested":
+                        validations.request(event)
                     _call_back(caller, run, event)
-            outcome = run.outcome()
+                validations.poll()
+            outcome: dict[str, Any] = run.outcome()
             display.show_result(outcome)
         if guard.interrupted:
             raise KeyboardInterrupt
-        return outcome, committed
+        return outcome
+
+    def _storage(self) -> Location:
+        """Where the run's storage is; refuses what cannot be written."""
+        path, filesystem = self.run_config.storage_path, self.run_config.storage_filesystem
+        if path is None and filesystem is not None:
+            raise _core.ConfigError("RunConfig.storage_filesystem without storage_path: give a path in that filesystem")
+        if path is None:
+            path = os.environ.get("TRIREME_RESULTS", "")
+            if "://" not in path:
+                return Location("")  # the core knows where
+        location = resolve(path, filesystem, "RunConfig.storage_path")
+        check_usable(location, "RunConfig.storage_path")
+        return location
 
     def _preload(self) -> list[str]:
         asked = [name for name in os.environ.get("TRIREME_RUN_PRELOAD", "").split(",") if name]
         return list(dict.fromkeys([*self.backend_config.preload, *self.run_config.preload, *asked]))
 
-    def _run_context(self, run_id: str) -> RunContext:
+    def _run_context(self, run: _core.Run) -> RunContext:
         return RunContext(
-            run_id=run_id,
-            run_config=self.run_config,
+            run_id=run.id,
+            run_config=self.run_config.replace(name=run.name),
+            path=run.path,
+            storage_path=run.storage_path,
             scaling_config=self.scaling_config,
             train_loop_config=self.train_loop_config,
             backend_config=self.backend_config,
             dataset_config=self.dataset_config,
         )
 
-    def _spec(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
+    def _spec(self, arguments: tuple[Any, ...], storage: Location, start: WorkerStart) -> dict[str, Any]:
         """What the core needs to know; everything that can be refused in Python is refused here."""
         run_config = self.run_config.to_dict()
-        if run_config.pop("storage_filesystem") is not None:
-            raise NotImplementedError(
-                "RunConfig(storage_filesystem=...) is not available yet; use a local storage_path"
-            )
-        del run_config["callbacks"]
-        if run_config["storage_path"] is not None:
-            run_config["storage_path"] = local_path(run_config["storage_path"])
-        start = worker_start(run_config["worker_runtime_env"])
+        del run_config["storage_filesystem"], run_config["callbacks"]
+        run_config["storage_path"] = str(storage) or None
         run_config["worker_runtime_env"] = for_the_record(run_config["worker_runtime_env"])
-        payload = _ship.pack(self.train_loop_per_worker, arguments, self.backend_config, start.sys_path)
+        resume = self.resume_from_checkpoint
+        foreign = resume is not None and not resume._where().local
+        extras = {
+            "backend_config": self.backend_config,
+            "storage_filesystem": storage.files(),
+            "resume_from_checkpoint": resume if foreign else None,
+            "validation_config": self.validation_config.task_config if self.validation_config else None,
+        }
         return {
             "trainer": type(self).__name__,
             "scaling_config": self.scaling_config.to_dict(),
             "run_config": run_config,
-            "payload": payload,
+            "payload": _ship.pack(self.train_loop_per_worker, arguments, extras, start.sys_path),
             "python": {"preload": self._preload(), "sys_path": start.sys_path, "argv": sys.argv},
             "cwd": start.cwd,
             "env": start.env,
-            "resume_from_checkpoint": self.resume_from_checkpoint.path if self.resume_from_checkpoint else None,
+            "storage": None if storage.local else {"uri": storage.uri, "path": storage.path},
+            "resume_from_checkpoint": str(resume._where()) if resume else None,
+            "resume_checkpoint_foreign": foreign,
             "metadata": self.metadata,
             "every_report": bool(self.run_config.callbacks),
         }
@@ -187,19 +277,3 @@ def _raise_failure(outcome: dict[str, Any]) -> None:
         error = worker_group_error(outcome["failures"], outcome["path"])
         raise error from error.__cause__
     raise ControllerError(RuntimeError(outcome["error"]))
-
-
-def _result(outcome: dict[str, Any], committed: list[dict[str, Any]]) -> Result:
-    value = outcome["return_value"]
-    if value is not None:
-        import cloudpickle
-
-        value = cloudpickle.loads(value)
-    return Result(
-        metrics=outcome["metrics"],
-        checkpoint=Checkpoint(outcome["checkpoint"]) if outcome["checkpoint"] else None,
-        error=None,
-        path=outcome["path"],
-        best_checkpoints=committed_checkpoints(committed, outcome["path"]),
-        return_value=value,
-    )

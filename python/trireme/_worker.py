@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 import types
+from collections import deque
 from typing import Any
 
 import cloudpickle
@@ -13,17 +14,40 @@ import cloudpickle
 from trireme import _core, _ship
 from trireme._checkpoint import Checkpoint
 from trireme._context import TrainContext
+from trireme._report import (
+    CheckpointUploadMode,
+    Report,
+    ReportedCheckpoint,
+    ReportedCheckpointStatus,
+    check_within_run,
+    deletes_local,
+)
 from trireme._session import set_session
+from trireme._storage import ArrowFiles, Location
+from trireme._validation import ValidationTaskConfig, merged_task
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_MANIFEST = ".trireme_manifest.json"
+_PLAIN = (type(None), bool, float, str, bytes)
 
 
 class WorkerSession:
-    """A TrainSession over the connection to the controller."""
+    """A TrainSession over the connection to the controller.
 
-    def __init__(self, core: Any, start: dict[str, Any]) -> None:
+    extras: what the driver sent beside the function: the storage's filesystem, the checkpoint to begin with where it is
+    the user's own, the defaults of validations.
+    """
+
+    def __init__(self, core: Any, start: dict[str, Any], extras: dict[str, Any]) -> None:
         self._core = core
-        self._checkpoint = Checkpoint(start["checkpoint"]) if start["checkpoint"] else None
+        files: ArrowFiles | None = extras.get("storage_filesystem")
+        self._run = Location(start["storage_path"], files.filesystem if files else None)
+        self._validation: ValidationTaskConfig | None = extras.get("validation_config")
+        self._checkpoint = self._first_checkpoint(start, extras)
+        # Of ASYNC reports; they count when they are committed.
+        self._on_their_way: deque[Checkpoint] = deque(maxlen=16)
+        if files is not None:
+            core.set_filesystem(files)
         self.context = TrainContext(
             _experiment_name=start["run_name"],
             _world_size=start["world_size"],
@@ -33,6 +57,7 @@ class WorkerSession:
             _node_rank=start["node_rank"],
             _run_id=start["run_id"],
             _path=start["path"],
+            _storage=self._run,
             _attempt=start["attempt"],
             _hosts=start["nodes"],
             _gpus=start["gpus"],
@@ -40,13 +65,47 @@ class WorkerSession:
             _metadata=start["metadata"],
         )
 
-    def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None, dir_name: str | None) -> None:
-        stored = self._core.report(metrics, checkpoint.path if checkpoint else None, dir_name)
-        if stored is not None:
-            self._checkpoint = Checkpoint(stored)
+    def report(self, report: Report) -> None:
+        validation = self._task(report) if report.validation else None
+        if report.checkpoint is None:
+            self._core.report(report.metrics, validation=validation)
+            return
+        checkpoint, options = self._prepare(report)
+        stored = self._core.report(
+            report.metrics,
+            checkpoint_dir_name=report.dir_name,
+            mode=report.mode.name,
+            validation=validation,
+            **options,
+        )
+        if report.mode is CheckpointUploadMode.NO_UPLOAD:
+            self._checkpoint = checkpoint
+        elif stored is not None:
+            made = Checkpoint.at(Location(stored, self._run.filesystem))
+            if report.mode is CheckpointUploadMode.ASYNC:
+                self._on_their_way.append(made)
+            else:
+                self._checkpoint = made
+                self._on_their_way.clear()
 
     def get_checkpoint(self) -> Checkpoint | None:
+        for index in reversed(range(len(self._on_their_way))):
+            if _is_committed(self._on_their_way[index]):
+                self._checkpoint = self._on_their_way[index]
+                for _ in range(index + 1):
+                    self._on_their_way.popleft()
+                break
         return self._checkpoint
+
+    def reported_checkpoints(self, validated: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:
+        return [
+            ReportedCheckpoint(
+                Checkpoint.at(Location(known["path"], self._run.filesystem)),
+                known["metrics"],
+                ReportedCheckpointStatus[known["status"].upper()],
+            )
+            for known in self._core.list_checkpoints(validated, timeout_s)
+        ]
 
     def barrier(self) -> None:
         self._core.barrier()
@@ -56,17 +115,77 @@ class WorkerSession:
         sent = self._core.broadcast(mine)
         return data if mine is not None else cloudpickle.loads(sent)
 
+    def _first_checkpoint(self, start: dict[str, Any], extras: dict[str, Any]) -> Checkpoint | None:
+        if not start["checkpoint"]:
+            return None
+        if not start["checkpoint_in_storage"]:
+            given: Checkpoint | None = extras.get("resume_from_checkpoint")
+            return given or Checkpoint(start["checkpoint"])
+        return Checkpoint.at(Location(start["checkpoint"], self._run.filesystem), start["memory"])
+
+    def _task(self, report: Report) -> dict[str, Any]:
+        if self._validation is None:
+            raise ValueError(
+                "report(validation=...) needs a function: give the trainer validation_config=ValidationConfig(fn)"
+            )
+        return merged_task(self._validation, report.validation)
+
+    def _prepare(self, report: Report) -> tuple[Checkpoint, dict[str, Any]]:
+        """What the core is told about the checkpoint: a state, a function that stores it, or a local folder."""
+        checkpoint = report.checkpoint
+        assert checkpoint is not None
+        if checkpoint._state is not None and self._takes_state(report):
+            from trireme._state import encode
+
+            return checkpoint, {"state": encode(checkpoint._state, checkpoint._allow_pickle)}
+        where = checkpoint._where()
+        checkpoint._check_present(where)
+        if metadata := self.context.get_metadata():
+            checkpoint.set_metadata({**metadata, **checkpoint.get_metadata()})
+        if report.mode is CheckpointUploadMode.NO_UPLOAD:
+            check_within_run(checkpoint, self._run, "report(checkpoint_upload_mode=NO_UPLOAD): the checkpoint")
+            return checkpoint, {"checkpoint": where.path}
+        if self._stores_by_function(report):
+            return checkpoint, {
+                "checkpoint": where.path if where.local else None,
+                "delete_local": deletes_local(report, self._run),
+                "upload": lambda name: self._store_by_function(report, name),
+            }
+        if not where.local:  # from another storage: by way of this machine
+            return checkpoint, {"checkpoint": checkpoint.to_directory(), "delete_local": True}
+        return checkpoint, {"checkpoint": where.path, "delete_local": deletes_local(report, self._run)}
+
+    def _takes_state(self, report: Report) -> bool:
+        """Straight from memory, unless somebody is to see the files first."""
+        needs_files = self._stores_by_function(report) or report.mode is CheckpointUploadMode.NO_UPLOAD
+        return not needs_files and not self.context.get_metadata()
+
+    def _stores_by_function(self, report: Report) -> bool:
+        return report.upload_fn is not None and report.mode is not CheckpointUploadMode.NO_UPLOAD
+
+    def _store_by_function(self, report: Report, name: str) -> str:
+        assert report.upload_fn is not None and report.checkpoint is not None
+        stored = report.upload_fn(report.checkpoint, name)
+        if not isinstance(stored, Checkpoint):
+            raise ValueError(
+                f"checkpoint_upload_fn must return a trireme.Checkpoint, got {type(stored).__name__}; return "
+                "Checkpoint(path, filesystem) of where it has stored the files"
+            )
+        check_within_run(stored, self._run, "what checkpoint_upload_fn returns")
+        return stored.path
+
 
 def main(ticket: str) -> int:
     """Runs the training function. The exit code is for people only: success is what finish() has told."""
     core = _core.Session(ticket)
     start = core.wait_start()
-    session = WorkerSession(core, start)
-    set_session(session)
     # The one border between Trireme and the user's code: whatever comes out of it is this worker's failure.
     try:
-        value = _run(core, session, start["payload"])
-        core.finish(_dump_return_value(value) if start["rank"] == 0 else None)
+        value = _run(core, start)
+        if start["rank"] == 0:
+            _finish(core, value)
+        else:
+            core.finish(None, False)
     except BaseException as error:
         text = _format(error)
         print(text, file=sys.stderr, end="", flush=True)
@@ -75,8 +194,11 @@ def main(ticket: str) -> int:
     return 0
 
 
-def _run(core: Any, session: WorkerSession, payload: bytes) -> Any:
-    function, arguments, backend_config = _ship.unpack(payload)
+def _run(core: Any, start: dict[str, Any]) -> Any:
+    function, arguments, extras = _ship.unpack(start["payload"])
+    session = WorkerSession(core, start, extras)
+    set_session(session)
+    backend_config = extras["backend_config"]
     backend = backend_config.backend_cls(backend_config)
     backend.on_start(session.context, core)
     core.entered()
@@ -85,17 +207,34 @@ def _run(core: Any, session: WorkerSession, payload: bytes) -> Any:
     return value
 
 
-def _dump_return_value(value: Any) -> bytes | None:
-    if value is None:
-        return None
+def _finish(core: Any, value: Any) -> None:
+    if is_plain(value):
+        core.finish(value, False)
+        return
     try:
-        dumped: bytes = cloudpickle.dumps(value)
+        dumped = cloudpickle.dumps(value)
     except Exception as error:
         raise TypeError(
             f"the return value of the training function, a {type(value).__name__}, cannot be pickled ({error}); return "
             "plain values, or report() a checkpoint"
         ) from error
-    return dumped
+    core.finish(dumped, True)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether C++ programs, and those who do not unpickle, can read it."""
+    kind = type(value)
+    if kind is list:
+        return all(map(is_plain, value))
+    if kind is dict:
+        return all(type(key) is str and is_plain(item) for key, item in value.items())
+    return kind in _PLAIN or (kind is int and -(1 << 63) <= value < 1 << 63)
+
+
+def _is_committed(checkpoint: Checkpoint) -> bool:
+    place = checkpoint._where().join(_MANIFEST)
+    files = place.files()
+    return os.path.exists(place.path) if files is None else files.exists(place.path)
 
 
 def _dump_exception(error: BaseException) -> bytes | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trireme._checkpoint import Checkpoint
-from trireme._errors import worker_exception
+from trireme._errors import ControllerError, worker_exception
+from trireme._storage import Location
 
 if TYPE_CHECKING:
     from trireme._config import DataConfig, RunConfig, ScalingConfig
@@ -25,10 +27,19 @@ class RunContext:
     train_loop_config: dict[str, Any] | None
     backend_config: BackendConfig
     dataset_config: DataConfig | None
+    path: str = ""  # the run folder on this machine
+    storage_path: str = ""  # the run folder in its storage; the same where that is this machine
+    resumed: bool = False  # whether the run goes on with what an earlier start has left
+    first_run_id: str = ""  # the run_id of its first start
+    report_index: int | None = None  # in after_report: the number of the report
+    report_time: float = 0.0  # in after_report: seconds since 1970
 
 
 class UserCallback:
     """Subclass and pass to `RunConfig(callbacks=[...])`. An exception in a callback stops the run."""
+
+    def before_run(self, run_context: RunContext) -> None:
+        """fit() has begun; workers are on their way."""
 
     def after_report(
         self, run_context: RunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None
@@ -38,15 +49,25 @@ class UserCallback:
     def after_exception(self, run_context: RunContext, worker_exceptions: dict[int, Exception]) -> None:
         """An attempt has failed; called before it is known whether another one follows."""
 
+    def after_run(self, run_context: RunContext, error: BaseException | None) -> None:
+        """fit() is about to return, or to raise `error`."""
+
 
 _PATIENCE_S = 5.0  # how long reports wait for a rank that has never made one
+
+
+class _Complete(NamedTuple):
+    step: int
+    time: float
+    metrics: list[dict[str, Any]]
+    checkpoint: Checkpoint | None
 
 
 @dataclass
 class _Attempt:
     """Reports of one attempt that callbacks have not seen yet."""
 
-    path: str
+    folder: Location
     size: int = 0
     now: float = 0.0  # of the newest event
     told: int = -1  # the newest index that callbacks have seen
@@ -76,37 +97,40 @@ class _Attempt:
         # Some functions report on one rank only.
         return not missing or self.now - self.since[index] > _PATIENCE_S
 
-    def take_complete(self) -> list[tuple[list[dict[str, Any]], Checkpoint | None]]:
+    def take_complete(self) -> list[_Complete]:
         taken = []
         for index in sorted(self.metrics):
             if not self.complete(index):
                 break
             by_rank = self.metrics.pop(index)
-            del self.since[index]
             self.told = index
             name = self.committed.pop(index, None)
             self.awaiting_commit.discard(index)
-            checkpoint = Checkpoint(os.path.join(self.path, name)) if name else None
-            taken.append(([by_rank[rank] for rank in sorted(by_rank)], checkpoint))
+            checkpoint = Checkpoint.at(self.folder.join(name)) if name else None
+            metrics = [by_rank[rank] for rank in sorted(by_rank)]
+            taken.append(_Complete(index, self.since.pop(index), metrics, checkpoint))
         return taken
 
 
 class CallbackCaller:
     """Turns the events of a run into calls of the user's callbacks."""
 
-    def __init__(self, callbacks: Sequence[UserCallback], context: RunContext, path: str) -> None:
+    def __init__(self, callbacks: Sequence[UserCallback], context: RunContext, folder: Location) -> None:
         self._callbacks = callbacks
         self._context = context
-        self._attempt = _Attempt(path)
+        self._attempt = _Attempt(folder)
         self._failures: dict[int, Exception] = {}
+        self._begun: list[UserCallback] = []
 
     def handle(self, event: dict[str, Any]) -> None:
         if not self._callbacks:
             return
         kind = event["event"]
         self._attempt.now = event.get("time", self._attempt.now)
-        if kind == "attempt_started":
-            self._attempt = _Attempt(self._attempt.path, event["num_workers"])
+        if kind == "run_started":
+            self._begin(event)
+        elif kind == "attempt_started":
+            self._attempt = _Attempt(self._attempt.folder, event["num_workers"])
             self._failures = {}
         elif kind == "report":
             self._attempt.note_report(event)
@@ -120,6 +144,38 @@ class CallbackCaller:
             for callback in self._callbacks:
                 callback.after_exception(self._context, dict(self._failures))
         if kind in ("report", "checkpoint_committed", "worker_finished"):
-            for metrics, checkpoint in self._attempt.take_complete():
+            for report in self._attempt.take_complete():
+                context = replace(self._context, report_index=report.step, report_time=report.time)
                 for callback in self._callbacks:
-                    callback.after_report(self._context, metrics, checkpoint)
+                    callback.after_report(context, report.metrics, report.checkpoint)
+
+    def end(self, error: BaseException | None) -> None:
+        """For every callback whose before_run() was called, once; what one of them raises does not keep the others."""
+        problem: Exception | None = None
+        while self._begun:
+            try:
+                self._begun.pop(0).after_run(self._context, error)
+            except Exception as raised:
+                problem = problem or raised
+        if problem is not None and error is None:
+            raise ControllerError(problem) from problem
+        if problem is not None:
+            print(f"warning: {type(problem).__name__} in a callback's after_run(): {problem}", flush=True)
+
+    def _begin(self, event: dict[str, Any]) -> None:
+        resumed = bool(event["resumed"])
+        first = _first_run_id(self._context.path) if resumed else None
+        self._context = replace(self._context, resumed=resumed, first_run_id=first or event["id"])
+        for callback in self._callbacks:
+            self._begun.append(callback)
+            callback.before_run(self._context)
+
+
+def _first_run_id(path: str) -> str | None:
+    """From the first line of the event log."""
+    try:
+        with open(os.path.join(path, "events.jsonl"), encoding="utf-8") as file:
+            event = json.loads(file.readline())
+    except (OSError, ValueError):
+        return None
+    return event.get("id") if isinstance(event, dict) else None

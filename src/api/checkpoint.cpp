@@ -1,46 +1,119 @@
 #include "trireme/checkpoint.h"
 
 #include <filesystem>
+#include <map>
 
+#include "api/current.h"
 #include "base/json.h"
+#include "checkpoint/download.h"
+#include "checkpoint/shared_download.h"
+#include "checkpoint/state_file.h"
 #include "storage/local_files.h"
+#include "storage/open_files.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
+using api::value_or_throw;
 
-constexpr const char* kMetadataName = ".metadata.json";
+constexpr const char* kMetadataName = "/.metadata.json";
 
-template <typename T>
-void throw_on_error(const base::Result<T>& result) {
-  if (!result) throw std::runtime_error(result.error().message());
+struct Opened {
+  std::shared_ptr<storage::Files> files;  // shared by those who opened the same storage
+  std::string path;
+};
+
+Opened open(const std::string& path) {
+  if (path.empty())
+    throw std::runtime_error("this checkpoint was made of a state and is not reported yet: it has no folder");
+  Opened opened;
+  opened.files = value_or_throw(storage::open_files(path, opened.path));
+  return opened;
+}
+
+// Whose part a reader means who says nothing: its own, where there is one.
+std::string part_of(const std::string& folder, int rank) {
+  const auto* current = api::current_if_any();
+  const int own = rank >= 0 || !current ? rank : current->context.world_rank;
+  const std::string part = fmt::format("{}/rank_{}", folder, own);
+  if (own > 0 && fs::is_directory(part)) return part;
+  if (rank > 0) throw std::runtime_error(fmt::format("{} has no state of rank {}", folder, rank));
+  return folder;
+}
+
+// Where the files of the checkpoint that this worker was started from are in memory too: by name, for one part of it.
+std::map<std::string, std::string> files_in_memory(const std::string& checkpoint, const std::string& part) {
+  std::map<std::string, std::string> found;
+  const auto* current = api::current_if_any();
+  if (!current || !current->session || current->session->start().checkpoint != checkpoint) return found;
+  const std::string inside = part == checkpoint ? "" : part.substr(checkpoint.size() + 1) + "/";
+  for (const auto& [file, path] : current->session->start().memory) {
+    if (file.starts_with(inside) && file.find('/', inside.size()) == std::string::npos) {
+      found[file.substr(inside.size())] = path.as_string();
+    }
+  }
+  return found;
 }
 
 }  // namespace
 
 Checkpoint Checkpoint::from_directory(const std::string& path) {
-  if (!fs::is_directory(path)) throw std::runtime_error(fmt::format("there is no checkpoint folder {}", path));
-  return Checkpoint(fs::absolute(path).native());
+  const auto opened = open(path);
+  if (!opened.files->local()) return Checkpoint(path);
+  if (!fs::is_directory(opened.path)) throw std::runtime_error(fmt::format("there is no checkpoint folder {}", path));
+  return Checkpoint(fs::absolute(opened.path).native());
+}
+
+Checkpoint Checkpoint::from_state(Dict state) {
+  Checkpoint made{""};
+  made.state_ = std::make_shared<const Dict>(std::move(state));
+  return made;
+}
+
+Checkpoint::Directory Checkpoint::as_directory() const {
+  const auto opened = open(path_);
+  Directory directory;
+  if (opened.files->local()) {
+    directory.path_ = opened.path;
+    return directory;
+  }
+  auto download = std::make_shared<checkpoint::SharedDownload>(
+      value_or_throw(checkpoint::SharedDownload::open(*opened.files, opened.path)));
+  directory.path_ = download->folder();
+  directory.held_ = std::move(download);
+  return directory;
 }
 
 std::string Checkpoint::to_directory(const std::string& path) const {
-  throw_on_error(storage::copy_folder(path_, path));
+  const auto opened = open(path_);
+  value_or_throw(checkpoint::download(*opened.files, opened.path, path));
   return path;
 }
 
+Dict Checkpoint::load_state(int rank) const {
+  if (state_) return *state_;
+  const Directory directory = as_directory();
+  const std::string part = part_of(directory.path(), rank);
+  checkpoint::LoadOptions options;
+  options.elsewhere = files_in_memory(directory.path(), part);
+  if (!options.elsewhere.empty()) {
+    const int own = api::current_if_any()->context.world_rank;
+    fmt::print("rank {} loads {} from memory\n", own, fs::path(path_).filename().native());
+  }
+  // A download goes when `directory` does: what was mapped stays.
+  return value_or_throw(checkpoint::load_state(part, options));
+}
+
 Dict Checkpoint::get_metadata() const {
-  const fs::path file = fs::path(path_) / kMetadataName;
-  if (!fs::exists(file)) return {};
-  auto text = storage::read_file(file);
-  throw_on_error(text);
-  auto metadata = base::parse_json_dict(*text);
-  throw_on_error(metadata);
-  return *std::move(metadata);
+  const auto opened = open(path_);
+  if (!value_or_throw(opened.files->exists(opened.path + kMetadataName))) return {};
+  return value_or_throw(base::parse_json_dict(value_or_throw(opened.files->read(opened.path + kMetadataName))));
 }
 
 void Checkpoint::set_metadata(const Dict& metadata) {
-  throw_on_error(storage::write_file_atomically(fs::path(path_) / kMetadataName, base::to_json(metadata)));
+  const auto opened = open(path_);
+  value_or_throw(opened.files->write_atomically(opened.path + kMetadataName, base::to_json(metadata)));
 }
 
 void Checkpoint::update_metadata(const Dict& metadata) {

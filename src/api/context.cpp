@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "api/current.h"
+#include "storage/open_files.h"
 
 namespace trireme {
 namespace api {
@@ -13,12 +14,34 @@ Current* g_current = nullptr;
 
 // What the user attached to the run goes along with its checkpoints; what a checkpoint has of its own stands.
 void attach_metadata(Dict metadata, Checkpoint checkpoint) {
-  if (metadata.empty() || !std::filesystem::is_directory(checkpoint.path())) return;
+  if (metadata.empty() || checkpoint.state() || !std::filesystem::is_directory(checkpoint.path())) return;
   for (const auto& [key, value] : checkpoint.get_metadata()) metadata[key] = value;
   checkpoint.set_metadata(metadata);
 }
 
+worker::CheckpointSource source_of(const Checkpoint& checkpoint, const ReportOptions& options) {
+  worker::CheckpointSource source;
+  switch (options.checkpoint_upload_mode) {
+    case CheckpointUploadMode::kSync: source.mode = worker::UploadMode::kSync; break;
+    case CheckpointUploadMode::kAsync: source.mode = worker::UploadMode::kAsync; break;
+    case CheckpointUploadMode::kNoUpload: source.mode = worker::UploadMode::kNoUpload; break;
+  }
+  if (checkpoint.state()) {
+    source.state = *checkpoint.state();
+  } else {
+    source.folder = checkpoint.path();
+    const bool standard = options.checkpoint_upload_mode == CheckpointUploadMode::kAsync;
+    source.delete_folder = options.delete_local_checkpoint_after_upload.value_or(standard);
+  }
+  return source;
+}
+
 }  // namespace
+
+Checkpoint checkpoint_in_storage(const wire::Start& start, const std::string& path) {
+  if (start.storage_uri.empty()) return Checkpoint(path);
+  return Checkpoint(storage::child_of(start.storage_uri, std::filesystem::path(path).filename()));
+}
 
 Current& current(const char* caller) {
   if (!g_current) {
@@ -27,6 +50,8 @@ Current& current(const char* caller) {
   }
   return *g_current;
 }
+
+const Current* current_if_any() { return g_current; }
 
 CurrentScope::CurrentScope(Current& current) {
   TRIREME_CHECK(!g_current, "a training function runs in this process already");
@@ -60,7 +85,7 @@ const Context& context() { return api::current("context").context; }
 void report(const Metrics& metrics, const std::optional<Checkpoint>& checkpoint, const ReportOptions& options) {
   auto& current = api::current("report");
   if (!current.session) {
-    if (checkpoint && !std::filesystem::is_directory(checkpoint->path())) {
+    if (checkpoint && !checkpoint->state() && !std::filesystem::is_directory(checkpoint->path())) {
       throw std::runtime_error(fmt::format("the checkpoint folder {} does not exist", checkpoint->path()));
     }
     current.metrics = metrics;
@@ -68,13 +93,27 @@ void report(const Metrics& metrics, const std::optional<Checkpoint>& checkpoint,
     ++current.reports;
     return;
   }
-  std::optional<std::string> folder;
+  std::optional<worker::CheckpointSource> source;
   if (checkpoint) {
-    folder = checkpoint->path();
     api::attach_metadata(current.context.metadata, *checkpoint);
+    source = api::source_of(*checkpoint, options);
   }
-  auto stored = api::value_or_throw(current.session->report(metrics, folder, options.checkpoint_dir_name));
-  if (stored) current.checkpoint = Checkpoint(*stored);
+  auto stored = api::value_or_throw(
+      current.session->report(metrics, std::move(source), {.checkpoint_name = options.checkpoint_dir_name}));
+  if (stored) current.checkpoint = api::checkpoint_in_storage(current.session->start(), *stored);
+}
+
+std::vector<ReportedCheckpoint> get_all_reported_checkpoints(std::optional<double> timeout_s) {
+  auto& current = api::current("get_all_reported_checkpoints");
+  std::vector<ReportedCheckpoint> reported;
+  if (!current.session) return reported;
+  std::optional<base::Seconds> timeout;
+  if (timeout_s) timeout = base::Seconds(*timeout_s);
+  for (const auto& each : api::value_or_throw(current.session->list_checkpoints(false, timeout))) {
+    reported.push_back({api::checkpoint_in_storage(current.session->start(), each["path"].as_string()),
+                        each["metrics"].as_dict(), each["status"].as_string()});
+  }
+  return reported;
 }
 
 std::optional<Checkpoint> get_checkpoint() { return api::current("get_checkpoint").checkpoint; }

@@ -29,7 +29,11 @@ class CurrentScope {
 };
 
 Context context_of(const wire::Start& start);
+// The checkpoint in the run's storage, as the user can open it: a path, or a URI.
+Checkpoint checkpoint_in_storage(const wire::Start& start, const std::string& path);
 
+// The one that runs, if any.
+const Current* current_if_any();
 // The one that runs; throws std::runtime_error that names the caller outside of a training function.
 Current& current(const char* caller);
 

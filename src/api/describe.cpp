@@ -32,9 +32,19 @@ std::string counted(const Dict& dict, std::string_view key, std::string_view nou
 }
 
 std::string run_started(const Dict& event) {
-  return fmt::format("trireme run {}{}: {} on {}, folder {}", text_of(event, "name"),
-                     flag_of(event, "resumed") ? " (continued)" : "", counted(event, "num_workers", "worker"),
-                     text_of(event, "host", "this machine"), text_of(event, "path"));
+  std::string from;
+  if (std::string path = text_of(event, "checkpoint"); !path.empty()) {
+    from = fmt::format(" from {}", path.substr(path.rfind('/') + 1));
+  }
+  const bool resumed = flag_of(event, "resumed");
+  std::string line = fmt::format("trireme run {}{}: {} on {}, folder {}", text_of(event, "name"),
+                                 resumed         ? fmt::format(" (continued{})", from)
+                                 : !from.empty() ? fmt::format(" ({})", from.substr(1))
+                                                 : "",
+                                 counted(event, "num_workers", "worker"), text_of(event, "host", "this machine"),
+                                 text_of(event, "path"));
+  if (std::string storage = text_of(event, "storage"); !storage.empty()) line += ", storage " + storage;
+  return line;
 }
 
 std::string training_started(const Dict& event) {
@@ -57,6 +67,20 @@ std::string checkpoint_committed(const Dict& event) {
     parts.push_back(name + " " + value);
   }
   return fmt::format("{} ({})", line, base::join(parts, ", "));
+}
+
+std::string checkpoint_validated(const Dict& event) {
+  const std::string name = text_of(event, "name", "checkpoint");
+  const std::string status = text_of(event, "status");
+  if (status != "VALIDATED") {
+    return fmt::format("warning: {} was not validated: {}", name,
+                       headline(text_of(event, "message", status == "VALIDATION_TIMEOUT" ? "timed out" : "failed")));
+  }
+  std::vector<std::string> parts;
+  if (const Dict* metrics = dict_of(event, "metrics")) {
+    for (auto& [metric, value] : metric_rows(*metrics)) parts.push_back(metric + " " + value);
+  }
+  return fmt::format("{} validated ({})", name, base::join(parts, ", "));
 }
 
 std::optional<std::string> worker_failed(const Dict& event) {
@@ -114,6 +138,7 @@ const std::unordered_map<std::string, Teller>& tellers() {
       {"run_started", run_started},
       {"training_started", training_started},
       {"checkpoint_committed", checkpoint_committed},
+      {"checkpoint_validated", checkpoint_validated},
       {"worker_failed", worker_failed},
       {"attempt_failed", attempt_failed},
       {"run_finished", run_finished},
@@ -186,10 +211,13 @@ std::string result_table(const Dict& outcome) {
   if (const Dict* metrics = dict_of(outcome, "metrics")) {
     for (auto& row : metric_rows(*metrics)) rows.push_back(std::move(row));
   }
-  for (const char* key : {"checkpoint", "path"}) {
-    if (std::string path = text_of(outcome, key); !path.empty())
-      rows.emplace_back(key[0] == 'p' ? "folder" : key, path);
+  const std::string storage = text_of(outcome, "storage");
+  if (std::string checkpoint = text_of(outcome, "checkpoint"); !checkpoint.empty()) {
+    const bool stored = !storage.empty() && flag_of(outcome, "checkpoint_in_storage");
+    rows.emplace_back("checkpoint", stored ? storage + checkpoint.substr(checkpoint.rfind('/')) : checkpoint);
   }
+  if (!storage.empty()) rows.emplace_back("storage", storage);
+  if (std::string path = text_of(outcome, "path"); !path.empty()) rows.emplace_back("folder", path);
   return two_columns(rows);
 }
 

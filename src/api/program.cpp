@@ -168,7 +168,11 @@ void Program::work(const TrainFunction& function) {
   Current current;
   current.context = context_of(session_->start());
   current.session = session_;
-  if (session_->start().checkpoint) current.checkpoint = Checkpoint(*session_->start().checkpoint);
+  const wire::Start& start = session_->start();
+  if (start.checkpoint) {
+    current.checkpoint =
+        start.checkpoint_in_storage ? checkpoint_in_storage(start, *start.checkpoint) : Checkpoint(*start.checkpoint);
+  }
   std::optional<wire::Failed> failure;
   Value value;
   {
@@ -177,7 +181,7 @@ void Program::work(const TrainFunction& function) {
     failure = run_user_function(function, job_.config, value);
   }
   if (!failure) {
-    auto finished = session_->finish(Bytes{base::to_msgpack(value)});
+    auto finished = session_->finish(std::move(value), false);
     if (finished) leave(0);
     failure = failure_of("", finished.error().message());
   }

@@ -1,38 +1,39 @@
 #include "trireme/result.h"
 
-#include <cmath>
+#include <algorithm>
 
-#include "base/json.h"
-#include "base/text.h"
-#include "checkpoint/commit.h"
-#include "control/event_fields.h"
+#include "api/current.h"
+#include "base/metric.h"
 #include "control/run_folder.h"
+#include "storage/open_files.h"
 
 namespace trireme {
 namespace {
 
-control::RunRecord read(const std::string& path) {
-  auto record = control::read_run(path);
-  if (!record) throw std::runtime_error(record.error().message());
-  return *std::move(record);
-}
+// A run folder, here or in a storage elsewhere.
+struct Opened {
+  std::shared_ptr<storage::Files> files;  // shared by those who opened the same storage
+  control::RunRecord record;
+};
 
-// "a/b" reaches into nested metrics. nullopt where it is absent or no number.
-std::optional<double> score(const Metrics& metrics, const std::string& name) {
-  if (const Value* value = metrics.find(name)) {
-    if (value->is_number()) return value->as_double();
-  }
-  std::size_t slash = name.find('/');
-  if (slash == std::string::npos) return std::nullopt;
-  const Dict* inner = control::dict_of(metrics, name.substr(0, slash));
-  return inner ? score(*inner, name.substr(slash + 1)) : std::nullopt;
+Opened open_run(const std::string& path) {
+  Opened opened;
+  std::string inside;
+  opened.files = api::value_or_throw(storage::open_files(path, inside));
+  opened.record = api::value_or_throw(control::read_run(*opened.files, inside));
+  return opened;
 }
 
 }  // namespace
 
 std::vector<Metrics> Result::metrics_history() const {
   if (path.empty()) return {};
-  return control::metrics_history(read(path));
+  return control::metrics_history(open_run(path).record);
+}
+
+std::vector<Dict> Result::metrics_of_all_ranks() const {
+  if (path.empty()) return {};
+  return control::metrics_of_all_ranks(open_run(path).record);
 }
 
 Checkpoint Result::get_best_checkpoint(const std::string& metric, const std::string& mode) const {
@@ -40,8 +41,8 @@ Checkpoint Result::get_best_checkpoint(const std::string& metric, const std::str
   const std::pair<Checkpoint, Metrics>* best = nullptr;
   double best_score = 0;
   for (const auto& candidate : best_checkpoints) {
-    auto value = score(candidate.second, metric);
-    if (!value || std::isnan(*value)) continue;
+    auto value = base::find_metric(candidate.second, metric);
+    if (!value) continue;
     if (!best || (mode == "max" ? *value >= best_score : *value <= best_score)) {
       best = &candidate;
       best_score = *value;
@@ -52,20 +53,25 @@ Checkpoint Result::get_best_checkpoint(const std::string& metric, const std::str
 }
 
 Result Result::from_path(const std::string& path) {
-  const auto record = read(path);
+  auto [files, record] = open_run(path);
   Result result;
-  result.path = record.path;
+  result.path = files->local() ? record.path : path;
   auto history = control::metrics_history(record);
   if (!history.empty()) result.metrics = std::move(history.back());
-  auto committed = checkpoint::list_committed(record.path);
-  if (!committed) throw std::runtime_error(committed.error().message());
-  for (const auto& each : *committed) result.best_checkpoints.emplace_back(Checkpoint(each.path), each.metrics);
-  if (!committed->empty()) result.checkpoint = Checkpoint(committed->back().path);
+  std::int64_t newest = -1;
+  for (const auto& kept : api::value_or_throw(control::read_checkpoints(*files, record))) {
+    Checkpoint checkpoint(storage::child_of(result.path, kept.name));
+    if (kept.index > newest) result.checkpoint = checkpoint;
+    newest = std::max(newest, kept.index);
+    result.best_checkpoints.emplace_back(std::move(checkpoint), kept.metrics);
+  }
   const auto summary = control::summary(record, false, 0);
   result.attempts = static_cast<int>(summary.attempts);
   result.reports = summary.reports;
   result.error = summary.error;
   result.seconds = summary.seconds;
+  auto returned = api::value_or_throw(control::read_return_value(*files, record));
+  if (!returned.pickled) result.return_value = std::move(returned.value);
   return result;
 }
 

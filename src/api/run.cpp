@@ -14,11 +14,12 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "checkpoint/commit.h"
 #include "control/event_fields.h"
+#include "control/failure_policy.h"
 #include "control/run_folder.h"
 #include "engine/resources.h"
 #include "storage/local_files.h"
+#include "storage/open_files.h"
 #include "wire/frame.h"
 #include "wire/secret.h"
 
@@ -31,20 +32,19 @@ namespace fs = std::filesystem;
 constexpr base::Seconds kLogPeriod{0.05};
 constexpr std::size_t kLogTailLines = 20;
 
-base::Result<std::string> local_folder(const std::string& storage_path) {
-  std::string path = storage_path;
-  if (path.starts_with("file://")) path = path.substr(7);
-  if (std::size_t scheme = path.find("://"); scheme != std::string::npos) {
-    return base::error(
-        "RunConfig.storage_path = '{}': storage of kind '{}' is not available in this version; use a local path",
-        storage_path, path.substr(0, scheme));
-  }
-  if (path == "~" || path.starts_with("~/")) {
-    const char* home = std::getenv("HOME");
-    if (!home) return base::error("RunConfig.storage_path = '{}': there is no $HOME to find it in", storage_path);
-    path = home + path.substr(1);
-  }
-  return fs::absolute(path).lexically_normal().native();
+base::Result<std::string> expand_home(const std::string& path) {
+  if (path != "~" && !path.starts_with("~/")) return path;
+  const char* home = std::getenv("HOME");
+  if (!home) return base::error("RunConfig.storage_path = '{}': there is no $HOME to find it in", path);
+  return home + path.substr(1);
+}
+
+// Where a run whose storage is elsewhere keeps its event log and its workers' logs.
+fs::path mirror_folder(const std::string& uri, const std::string& name) {
+  std::string readable;
+  for (char c : uri) readable += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return control::state_dir() / "mirror" /
+         fmt::format("{}-{:08x}", readable, std::hash<std::string>{}(uri)&0xffffffff) / name;
 }
 
 double from_environment(const char* name, double standard) {
@@ -70,13 +70,44 @@ base::Result<std::string> make_dated_folder(const std::string& storage, double w
 }
 
 // A later start of the same run has its own attempts: its logs must not be mixed with the earlier ones.
-int next_attempt(const std::string& run_path) {
+base::Result<int> next_attempt(const std::string& run_path, bool logs_are_here) {
   int next = 0;
   for (const auto& file : control::log_files(run_path)) next = std::max(next, file.attempt + 1);
+  if (logs_are_here || !control::is_run_folder(run_path)) return next;
+  TRIREME_ASSIGN(auto record, control::read_run(run_path));
+  for (const auto& event : record.events) {
+    if (control::text_of(event, "event") != "attempt_started") continue;
+    next = std::max(next, static_cast<int>(control::int_of(event, "attempt")) + 1);
+  }
   return next;
 }
 
 }  // namespace
+
+Dict outcome_dict(const control::RunEnd& end, const Run& run) {
+  const std::string& storage_path = run.storage_path();
+  Dict outcome{{"outcome", control::to_string(end.outcome)}, {"path", run.path()}, {"storage_path", storage_path}};
+  if (!run.files().local()) outcome["storage"] = run.files().describe(storage_path);
+  outcome["seconds"] = end.seconds;
+  outcome["error"] = end.error.empty() ? Value() : Value(end.error);
+  List failures;
+  for (const auto& failure : end.failures) {
+    Dict told = control::to_dict(failure);
+    told["attempt"] = end.last_attempt;
+    told["exception"] = failure.exception ? Value(*failure.exception) : Value();
+    failures.push_back(std::move(told));
+  }
+  outcome["failures"] = std::move(failures);
+  outcome["return_value"] = end.return_value.value;
+  outcome["return_value_pickled"] = end.return_value.pickled;
+  outcome["metrics"] = end.metrics ? Value(*end.metrics) : Value();
+  outcome["checkpoint"] = end.checkpoint ? Value(*end.checkpoint) : Value();
+  outcome["checkpoint_in_storage"] = end.checkpoint_in_storage;
+  outcome["checkpoints"] = control::to_list(end.checkpoints, storage_path);
+  outcome["attempts"] = end.attempts;
+  outcome["reports"] = end.reports;
+  return outcome;
+}
 
 Run::Run(Runtime& runtime, engine::Engine& engine, RunSpec spec)
     : runtime_(runtime),
@@ -87,16 +118,25 @@ Run::Run(Runtime& runtime, engine::Engine& engine, RunSpec spec)
 Run::~Run() { close(); }
 
 void Run::close() {
+  if (lease_) lease_->on_lost(nullptr);
   controller_.reset();
   // The entry only serves the command line; a run that is over must not keep its secret there.
   if (registered_) (void)registry_.finish_run(plan_.id).ok();
   registered_ = false;
+  lease_.reset();
   lock_.reset();
 }
 
 base::Result<std::unique_ptr<Run>> Run::prepare(Runtime& runtime, RunSpec spec) {
   if (auto problem = base::find_problem(spec.scaling)) return base::Error(*problem);
   if (auto problem = base::find_problem(spec.run)) return base::Error(*problem);
+  const auto& checkpoints = spec.run.checkpoint_config;
+  if (!spec.owns_loop && (checkpoints.checkpoint_frequency > 0 || checkpoints.checkpoint_at_end)) {
+    return base::error(
+        "CheckpointConfig.{} is for trainers that own their loop; {} runs your function, which makes a checkpoint "
+        "wherever it passes one to report()",
+        checkpoints.checkpoint_frequency > 0 ? "checkpoint_frequency" : "checkpoint_at_end", spec.trainer);
+  }
   // Beside the payload the start message holds little: names, ranks, resources.
   if (spec.payload.data.size() + (std::size_t{1} << 20) > wire::kControllerFrameLimit) {
     return base::error(
@@ -134,6 +174,7 @@ base::Result<void> Run::plan_gang() {
   }
   control::Rules& rules = plan_.rules;
   rules.num_workers = static_cast<int>(gang.bundles.size());
+  rules.checkpoints = spec_.run.checkpoint_config;
   rules.max_failures = spec_.run.failure_config.max_failures;
   rules.start_limit = spec_.run.failure_config.controller_failure_limit;
   rules.start_timeout_s = spec_.run.start_timeout_s;
@@ -152,14 +193,74 @@ base::Result<void> Run::plan_gang() {
 }
 
 base::Result<void> Run::plan_folder() {
-  TRIREME_ASSIGN(auto storage, local_folder(spec_.run.storage_path.value_or(control::results_dir())));
+  std::string storage = spec_.storage_path;
+  plan_.files = spec_.files;
+  if (!plan_.files) {
+    TRIREME_ASSIGN(auto asked, expand_home(spec_.run.storage_path.value_or(control::results_dir())));
+    TRIREME_ASSIGN(plan_.files, storage::open_files(asked, storage));
+    if (!plan_.files->local()) plan_.storage_uri = asked;
+  }
+  TRIREME_TRY(plan_.files->local() ? plan_local_folder(fs::absolute(storage).lexically_normal())
+                                   : plan_remote_folder(storage));
+  plan_.gang.run_name = plan_.name;
+  TRIREME_TRY(plan_.files->write_atomically(plan_.storage_path + "/" + checkpoint::kMarkerName, plan_.id),
+              "RunConfig.storage_path = '{}' cannot be written", plan_.files->describe(storage));
+  return {};
+}
+
+base::Result<void> Run::plan_local_folder(const std::string& storage) {
   TRIREME_TRY(storage::make_folder(storage), "RunConfig.storage_path = '{}' cannot be used", storage);
   TRIREME_ASSIGN(plan_.name, spec_.run.name ? base::Result<std::string>(*spec_.run.name)
                                             : make_dated_folder(storage, runtime_.clock().wall()));
-  plan_.gang.run_name = plan_.name;
-  plan_.path = fs::path(storage) / plan_.name;
+  plan_.path = plan_.storage_path = fs::path(storage) / plan_.name;
+  TRIREME_TRY(check_resume(control::is_run_folder(plan_.path)));
   TRIREME_TRY(storage::make_folder(plan_.path + "/logs"), "RunConfig.storage_path = '{}' cannot be written", storage);
   return lock_folder();
+}
+
+base::Result<void> Run::plan_remote_folder(const std::string& storage) {
+  // Nobody can make a folder there and be the only one: the id makes the name ours.
+  plan_.name = spec_.run.name.value_or(
+      fmt::format("trireme_run-{}-{}", base::timestamp_name(runtime_.clock().wall()), plan_.id.substr(0, 4)));
+  plan_.storage_path = storage + "/" + plan_.name;
+  if (!plan_.storage_uri.empty()) plan_.storage_uri = storage::child_of(plan_.storage_uri, plan_.name);
+  TRIREME_ASSIGN(bool run_there, plan_.files->exists(plan_.storage_path + "/run.json"),
+                 "RunConfig.storage_path = '{}' cannot be used", plan_.files->describe(storage));
+  TRIREME_TRY(check_resume(run_there));
+  plan_.path = mirror_folder(plan_.files->describe(storage), plan_.name);
+  TRIREME_TRY(storage::make_folder(plan_.path + "/logs"));
+  TRIREME_TRY(lock_folder());
+  TRIREME_ASSIGN(lease_,
+                 control::Lease::take(plan_.files, plan_.storage_path, plan_.id,
+                                      [](const std::string& message) { base::log_warning("{}", message); }, {}));
+  // An earlier start may have been on another machine: its history is in the storage.
+  for (const char* name : {"/run.json", "/events.jsonl"}) {
+    TRIREME_ASSIGN(bool there, plan_.files->exists(plan_.storage_path + name));
+    if (!there) continue;
+    TRIREME_ASSIGN(auto content, plan_.files->read(plan_.storage_path + name));
+    std::error_code absent;
+    const auto size = fs::file_size(plan_.path + name, absent);
+    if (absent || size < content.size()) TRIREME_TRY(storage::write_file_atomically(plan_.path + name, content));
+  }
+  return {};
+}
+
+base::Result<void> Run::check_resume(bool there) const {
+  const std::string where = plan_.files->describe(plan_.storage_path);
+  if (spec_.run.resume == "never" && there) {
+    return base::error(
+        "RunConfig.resume = 'never': there is a run '{}' in {} already. Give this one another name, remove that "
+        "folder, "
+        "or set resume='auto' to continue it",
+        plan_.name, where);
+  }
+  if (spec_.run.resume == "must" && !there) {
+    return base::error(
+        "RunConfig.resume = 'must': there is no run '{}' to continue in {}. Check name and storage_path, or set "
+        "resume='auto' to begin one",
+        plan_.name, where);
+  }
+  return {};
 }
 
 base::Result<void> Run::lock_folder() {
@@ -178,19 +279,44 @@ base::Result<void> Run::lock_folder() {
 }
 
 base::Result<void> Run::plan_resume() {
-  TRIREME_ASSIGN(auto committed, checkpoint::list_committed(plan_.path), "run '{}' cannot be continued", plan_.name);
-  plan_.first_attempt = next_attempt(plan_.path);
-  resumed_ = plan_.first_attempt > 0;
+  TRIREME_ASSIGN(auto listing, checkpoint::list_committed(*plan_.files, plan_.storage_path),
+                 "run '{}' cannot be continued", plan_.name);
+  plan_.warnings = std::move(listing.damaged);
+  resumed_ = control::is_run_folder(plan_.path);
+  TRIREME_ASSIGN(plan_.first_attempt, next_attempt(plan_.path, plan_.files->local()));
   if (spec_.resume_from_checkpoint) {
-    if (!fs::is_directory(*spec_.resume_from_checkpoint)) {
+    if (!spec_.resume_checkpoint_elsewhere && !fs::is_directory(*spec_.resume_from_checkpoint)) {
       return base::error("resume_from_checkpoint = '{}': there is no such folder", *spec_.resume_from_checkpoint);
     }
-    plan_.checkpoint = fs::absolute(*spec_.resume_from_checkpoint);
+    plan_.checkpoint = spec_.resume_checkpoint_elsewhere ? *spec_.resume_from_checkpoint
+                                                         : fs::absolute(*spec_.resume_from_checkpoint).native();
+    plan_.checkpoint_in_storage = false;
   }
-  if (!committed.empty()) {
-    plan_.checkpoint = committed.back().path;
-    plan_.first_report = committed.back().index + 1;
+  return pick_checkpoint(std::move(listing.committed));
+}
+
+// The newest one that is whole. What is damaged stays in its folder, for a person to look at, until the run gets to
+// that report again.
+base::Result<void> Run::pick_checkpoint(std::vector<checkpoint::Committed> committed) {
+  std::vector<std::string> damaged;
+  while (!committed.empty()) {
+    auto whole = checkpoint::verify(*plan_.files, committed.back(), spec_.run.checkpoint_config.verify_on_resume);
+    if (whole) break;
+    damaged.push_back(fmt::format("{} is damaged ({})", committed.back().name, whole.error().message()));
+    committed.pop_back();
   }
+  const std::string instead = committed.empty() ? "no checkpoint: it begins anew" : committed.back().name;
+  for (const auto& each : damaged) {
+    plan_.warnings.push_back(fmt::format("{}; the run continues from {}", each, instead));
+  }
+  for (const auto& each : committed) {
+    const auto& manifest = each.manifest;
+    plan_.kept.push_back({manifest.index, each.name, manifest.metrics, manifest.status, manifest.validation});
+  }
+  if (committed.empty()) return {};
+  plan_.checkpoint = committed.back().path;
+  plan_.checkpoint_in_storage = true;
+  plan_.first_report = committed.back().manifest.index + 1;
   return {};
 }
 
@@ -216,6 +342,8 @@ base::Result<void> Run::start() {
   started["num_workers"] = plan_.rules.num_workers;
   started["resources_per_worker"] = base::Codec<Resources>::to(engine::worker_bundle(spec_.scaling));
   started["resumed"] = resumed_;
+  if (plan_.checkpoint) started["checkpoint"] = *plan_.checkpoint;
+  if (!plan_.files->local()) started["storage"] = plan_.files->describe(plan_.storage_path);
   plan_.payload = std::move(spec_.payload);
   plan_.make_process = [this](int rank, int, const engine::Slot& slot, std::string ticket, std::string log) {
     return make_process(rank, slot, std::move(ticket), std::move(log));
@@ -224,6 +352,9 @@ base::Result<void> Run::start() {
   controller_ = std::make_unique<control::Controller>(plan_, engine_, runtime_.clock(),
                                                       [this](const Dict& event) { take(event); });
   TRIREME_TRY(controller_->start());
+  if (lease_) {
+    lease_->on_lost([this](std::string why) { controller_->stop(std::move(why), true); });
+  }
   if (auto warning = engine::oversubscription_warning(plan_.gang, engine_.nodes())) {
     controller_->warn(*std::move(warning));
   }
@@ -324,6 +455,10 @@ bool Run::finished() {
 
 void Run::stop(std::string why, bool hard) {
   if (controller_) controller_->stop(std::move(why), hard);
+}
+
+void Run::finish_validation(control::ValidationEnded ended) {
+  if (controller_) controller_->finish_validation(std::move(ended));
 }
 
 control::RunEnd Run::wait() {

@@ -13,7 +13,9 @@
 #include "api/log_follower.h"
 #include "api/runtime.h"
 #include "base/fd.h"
+#include "checkpoint/commit.h"
 #include "control/controller.h"
+#include "control/lease.h"
 #include "control/run_registry.h"
 
 namespace trireme::api {
@@ -29,7 +31,12 @@ struct RunSpec {
   std::map<std::string, std::string> env;
   std::string cwd;
   std::optional<std::string> resume_from_checkpoint;
+  bool resume_checkpoint_elsewhere = false;  // it lies in a file system that only the workers know
   Dict metadata;
+  bool owns_loop = false;  // the trainer calls report(), by CheckpointConfig.checkpoint_frequency and checkpoint_at_end
+  // The storage, where RunConfig.storage_path alone does not tell (Python's file systems): the path is one in it.
+  std::shared_ptr<storage::Files> files;  // shared by the run and its controller
+  std::string storage_path;
   // Whether next() gives every report; otherwise only rank 0's newest, for the progress line.
   bool every_report = true;
 };
@@ -57,14 +64,23 @@ class Run {
   const std::string& name() const { return plan_.name; }
   const std::string& id() const { return plan_.id; }
   const std::string& path() const { return plan_.path; }
+  const std::string& storage_path() const { return plan_.storage_path; }
+  const std::string& storage_uri() const { return plan_.storage_uri; }
+  const storage::Files& files() const { return *plan_.files; }
+  // Answers a validation_requested event; safe from any thread.
+  void finish_validation(control::ValidationEnded ended);
 
  private:
   Run(Runtime& runtime, engine::Engine& engine, RunSpec spec);
 
   base::Result<void> plan_gang();
   base::Result<void> plan_folder();
+  base::Result<void> plan_local_folder(const std::string& storage);
+  base::Result<void> plan_remote_folder(const std::string& storage);
   base::Result<void> lock_folder();
+  base::Result<void> check_resume(bool there) const;
   base::Result<void> plan_resume();
+  base::Result<void> pick_checkpoint(std::vector<checkpoint::Committed> committed);
   base::Result<void> write_run_file() const;
   engine::ProcessSpec make_process(int rank, const engine::Slot& slot, std::string ticket, std::string log_path) const;
   void take(const Dict& event);
@@ -75,7 +91,8 @@ class Run {
   RunSpec spec_;
   control::RunPlan plan_;
   control::RunRegistry registry_;
-  base::Fd lock_;  // on the run folder: one driver at a time
+  base::Fd lock_;                          // on the run folder: one driver at a time
+  std::unique_ptr<control::Lease> lease_;  // the same for a storage elsewhere
   bool resumed_ = false;
   bool registered_ = false;
 
@@ -91,5 +108,8 @@ class Run {
 
   std::unique_ptr<control::Controller> controller_;  // last: its thread calls take()
 };
+
+// How a run ended, for the table at its end and for Python.
+Dict outcome_dict(const control::RunEnd& end, const Run& run);
 
 }  // namespace trireme::api

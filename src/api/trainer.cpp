@@ -11,8 +11,11 @@
 #include "api/display.h"
 #include "api/program.h"
 #include "api/run.h"
+#include "base/config_fields.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "control/run_folder.h"
+#include "storage/open_files.h"
 
 extern char** environ;
 
@@ -104,16 +107,6 @@ RunSpec make_spec(const Job& job, const TrainerOptions& options) {
   return spec;
 }
 
-Dict outcome_dict(const control::RunEnd& end, const std::string& path) {
-  Dict outcome{{"outcome", control::to_string(end.outcome)}, {"path", path}, {"seconds", end.seconds}};
-  outcome["error"] = end.error.empty() ? Value() : Value(end.error);
-  outcome["metrics"] = end.metrics ? Value(*end.metrics) : Value();
-  outcome["checkpoint"] = end.checkpoint ? Value(*end.checkpoint) : Value();
-  outcome["attempts"] = end.attempts;
-  outcome["reports"] = end.reports;
-  return outcome;
-}
-
 [[noreturn]] void throw_failure(const control::RunEnd& end, const std::string& path) {
   std::vector<WorkerFailure> failures;
   for (const auto& each : end.failures) {
@@ -171,17 +164,16 @@ Result fit_on_workers(const Job& job, const TrainerOptions& options) {
       display.show(events, base::Seconds(std::chrono::steady_clock::now() - began).count());
     }
     end = run.wait();
-    display.show_result(outcome_dict(end, run.path()));
+    display.show_result(outcome_dict(end, run));
   }
   if (end.outcome != control::Outcome::kFinished) throw_failure(end, run.path());
-  Result result = Result::from_path(run.path());
+  Result result = Result::from_path(run.storage_uri().empty() ? run.path() : run.storage_uri());
   result.attempts = end.attempts;
   result.seconds = end.seconds;
   result.reports = end.reports;
-  if (end.checkpoint) result.checkpoint = Checkpoint(*end.checkpoint);
-  if (end.return_value) {
-    if (auto value = base::parse_msgpack(end.return_value->data)) result.return_value = *std::move(value);
-  }
+  // One that the run was only started from.
+  if (end.checkpoint && !end.checkpoint_in_storage) result.checkpoint = Checkpoint(*end.checkpoint);
+  result.return_value = std::move(end.return_value.value);
   return result;
 }
 
@@ -210,6 +202,37 @@ Result DataParallelTrainer::fit() {
     const auto* registered = program.find(address_);
     return api::fit_on_workers({registered ? registered->name : "", options_.config, program.past()}, options_);
   });
+}
+
+bool DataParallelTrainer::can_restore(const std::string& path) {
+  std::string inside;
+  auto files = storage::open_files(path, inside);
+  return files && control::read_run(**files, inside).ok();
+}
+
+TrainerOptions DataParallelTrainer::restored_options(const std::string& path) {
+  std::string inside;
+  auto files = api::value_or_throw(storage::open_files(path, inside));
+  const auto record = api::value_or_throw(control::read_run(*files, inside));
+  TrainerOptions options;
+  options.scaling = api::value_or_throw(
+      base::checked_config<ScalingConfig>(record.run.at("scaling_config").as_dict(), "scaling_config"));
+  options.run =
+      api::value_or_throw(base::checked_config<RunConfig>(record.run.at("run_config").as_dict(), "run_config"));
+  // The folder may have been moved since. Options of a URI stay with the storage.
+  const std::size_t options_begin =
+      path.find("://") == std::string::npos ? path.size() : std::min(path.find('?'), path.size());
+  std::string folder = path.substr(0, options_begin);
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  const std::size_t slash = folder.rfind('/');
+  options.run.name = folder.substr(slash == std::string::npos ? 0 : slash + 1);
+  options.run.storage_path = (slash == std::string::npos ? "." : folder.substr(0, std::max<std::size_t>(slash, 1))) +
+                             path.substr(options_begin);
+  options.run.resume = "must";
+  // Only the names of variables are recorded, and workers have them from this process.
+  options.run.worker_runtime_env.erase("env_vars");
+  options.metadata = record.run.at("metadata").as_dict();
+  return options;
 }
 
 }  // namespace trireme

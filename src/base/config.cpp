@@ -121,7 +121,8 @@ Problem find_problem(const CheckpointConfig& config) {
   if (config.num_to_keep) keep = below("num_to_keep", *config.num_to_keep, 1, " (None keeps all)");
   return prefixed("CheckpointConfig",
                   first_of(keep, one_of("checkpoint_score_order", config.checkpoint_score_order, {"max", "min"}),
-                           below("checkpoint_frequency", config.checkpoint_frequency, 0, "")));
+                           below("checkpoint_frequency", config.checkpoint_frequency, 0, ""),
+                           below("max_uploads_in_flight", config.max_uploads_in_flight, 1, "")));
 }
 
 Problem find_problem(const LoggingConfig& config) {
@@ -152,8 +153,9 @@ Problem find_problem(const RunConfig& config) {
   if (!(config.start_timeout_s > 0))
     times = fmt::format("start_timeout_s = {}: must be above 0", config.start_timeout_s);
   if (!(config.stop_grace_s >= 0)) times = fmt::format("stop_grace_s = {}: must not be negative", config.stop_grace_s);
-  return first_of(prefixed("RunConfig", first_of(name, path, times)), find_problem(config.failure_config),
-                  find_problem(config.checkpoint_config), find_problem(config.logging_config));
+  return first_of(
+      prefixed("RunConfig", first_of(name, path, one_of("resume", config.resume, {"auto", "never", "must"}), times)),
+      find_problem(config.failure_config), find_problem(config.checkpoint_config), find_problem(config.logging_config));
 }
 
 Result<Dict> check_config(const std::string& name, const Dict& fields) {
@@ -215,5 +217,10 @@ void validate(const CheckpointConfig& config) { throw_on_problem(config); }
 void validate(const LoggingConfig& config) { throw_on_problem(config); }
 void validate(const DataConfig& config) { throw_on_problem(config); }
 void validate(const RunConfig& config) { throw_on_problem(config); }
+
+bool checkpoint_due(const CheckpointConfig& config, std::int64_t round, bool last) {
+  if (last && config.checkpoint_at_end.value_or(true)) return true;
+  return config.checkpoint_frequency > 0 && round % config.checkpoint_frequency == 0;
+}
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "base/hex.h"
 
@@ -52,13 +53,37 @@ class ValueBuilder {
   bool add(Value value) {
     if (stack_.empty()) {
       root_ = std::move(value);
-    } else if (auto* list = std::get_if<List>(&stack_.back().variant())) {
+    } else if (auto* list = std::get_if<List>(&stack_.back().container.variant())) {
       list->push_back(std::move(value));
     } else {
-      std::get<Dict>(stack_.back().variant())[keys_.back()] = std::move(value);
+      put(stack_.back(), std::move(keys_.back()), std::move(value));
       keys_.pop_back();
     }
     return true;
+  }
+
+  struct Level {
+    Value container;
+    std::unordered_map<std::string, std::size_t> places;  // of a dict's keys, once they are many
+  };
+
+  // The last value of a key counts. Looking for it in the dict itself would take n * n steps for n keys.
+  static void put(Level& level, std::string key, Value value) {
+    static constexpr std::size_t kFew = 32;
+    auto& dict = std::get<Dict>(level.container.variant());
+    if (dict.size() < kFew) {
+      dict[key] = std::move(value);
+      return;
+    }
+    if (level.places.empty()) {
+      for (const auto& item : dict) level.places.emplace(item.first, level.places.size());
+    }
+    const auto [place, added] = level.places.try_emplace(key, dict.size());
+    if (added) {
+      dict.append(std::move(key), std::move(value));
+    } else {
+      dict.begin()[static_cast<std::ptrdiff_t>(place->second)].second = std::move(value);
+    }
   }
 
   bool open(Value container) {
@@ -66,18 +91,18 @@ class ValueBuilder {
       failure_ = fmt::format("nested deeper than {}", kMaxDepth);
       return false;
     }
-    stack_.push_back(std::move(container));
+    stack_.push_back({std::move(container), {}});
     return true;
   }
 
   bool close() {
-    Value container = std::move(stack_.back());
+    Value container = std::move(stack_.back().container);
     stack_.pop_back();
     return add(std::move(container));
   }
 
   Value root_;
-  std::vector<Value> stack_;
+  std::vector<Level> stack_;
   std::vector<std::string> keys_;
   std::string failure_;
 };
@@ -111,6 +136,8 @@ struct JsonWriter {
   void write_held(double value, int) { append_number(out, value); }
   void write_held(const std::string& value, int) { append_string(out, value); }
   void write_held(const Bytes& value, int) { out += fmt::format(R"({{"$bytes":"{}"}})", to_hex(value.data)); }
+  // For people who print a state: its bytes are in files of their own, see checkpoint/state_file.h.
+  void write_held(const Tensor& tensor, int depth) { write_held(Dict{{"$tensor", tensor.describe()}}, depth); }
   void write_held(const List& list, int depth) {
     out += '[';
     bool first = true;
@@ -185,6 +212,9 @@ Json to_nlohmann(const Value& value) {
       Json list = Json::array();
       for (const auto& item : held) list.push_back(to_nlohmann(item));
       return list;
+    }
+    Json operator()(const Tensor& held) const {
+      throw ValueError(fmt::format("a tensor, {}, cannot be sent: put it into a checkpoint", held.describe()));
     }
     Json operator()(const Dict& held) const {
       Json object = Json::object();

@@ -58,6 +58,10 @@ bool Dict::erase(std::string_view key) {
   return true;
 }
 
+Value& Dict::append(std::string key, Value value) {
+  return items_.emplace_back(std::move(key), std::move(value)).second;
+}
+
 std::size_t Dict::size() const { return items_.size(); }
 std::vector<Dict::Item>::const_iterator Dict::begin() const { return items_.begin(); }
 std::vector<Dict::Item>::const_iterator Dict::end() const { return items_.end(); }
@@ -75,7 +79,7 @@ bool Dict::operator==(const Dict& other) const {
 bool Value::is_number() const { return get_if<std::int64_t>() || get_if<double>(); }
 
 const char* Value::type_name() const {
-  static constexpr const char* kNames[] = {"null", "bool", "int", "float", "string", "bytes", "list", "dict"};
+  static constexpr const char* kNames[] = {"null", "bool", "int", "float", "string", "bytes", "list", "dict", "tensor"};
   return kNames[variant_.index()];
 }
 
@@ -89,6 +93,7 @@ const std::string& Value::as_string() const { return expect<std::string>(*this, 
 const Bytes& Value::as_bytes() const { return expect<Bytes>(*this, "bytes"); }
 const List& Value::as_list() const { return expect<List>(*this, "a list"); }
 const Dict& Value::as_dict() const { return expect<Dict>(*this, "a dict"); }
+const Tensor& Value::as_tensor() const { return expect<Tensor>(*this, "a tensor"); }
 
 const Value& Value::element(std::size_t index) const {
   const List& list = as_list();

@@ -1,38 +1,174 @@
 #include "checkpoint/commit.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <array>
+#include <set>
+#include <thread>
 
 #include "base/json.h"
-#include "storage/local_files.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "checkpoint/replaced.h"
+#include "storage/parallel.h"
+#include "storage/paths.h"
 
 namespace trireme::checkpoint {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::string_view kPrefix = "checkpoint_";
-// Written while files arrive, so that remove_unfinished() knows folders with names that the user chose.
+// There while files arrive. It tells remove_unfinished() of folders with names that the user chose, and says which
+// report writes.
 constexpr const char* kUploadingName = ".trireme_uploading";
+// On the way out.
+constexpr const char* kRemovedName = ".trireme_removed";
+constexpr std::uint64_t kWorthThreads = std::uint64_t{4} << 20;
+constexpr std::size_t kLongestName = 200;  // file systems take 255 bytes
+constexpr std::array<std::string_view, 6> kNamesOfTheRun = {"logs",        "run.json",      "events.jsonl",
+                                                            "metrics.csv", "metrics.jsonl", "return_value.pkl"};
 
-std::string folder_of(const std::string& run_path, const std::string& name) { return fs::path(run_path) / name; }
+std::string folder_of(const std::string& run_path, const std::string& name) { return run_path + "/" + name; }
+std::string in(const std::string& folder, std::string_view name) { return fmt::format("{}/{}", folder, name); }
 
-bool unfinished(const fs::path& folder) {
-  std::error_code ignored;  // a folder that cannot be looked at is not ours to remove
-  if (fs::exists(folder / kManifestName, ignored)) return false;
-  return fs::exists(folder / kUploadingName, ignored) ||
-         std::string_view(folder.filename().native()).starts_with(kPrefix);
+Origin origin_of(const Manifest& manifest) { return {manifest.attempt, manifest.index}; }
+
+// Which report the files in the folder come from, where that is known.
+base::Result<std::optional<Origin>> read_mark(storage::Files& files, const std::string& folder) {
+  const std::string path = in(folder, kUploadingName);
+  TRIREME_ASSIGN(const bool there, files.exists(path));
+  if (!there) return std::optional<Origin>();
+  TRIREME_ASSIGN(const auto text, files.read(path));
+  auto mark = base::parse_json_dict(text);
+  if (!mark) return std::optional<Origin>();
+  const Value* attempt = mark->find("attempt");
+  const Value* index = mark->find("index");
+  if (!attempt || !index || !attempt->get_if<std::int64_t>() || !index->get_if<std::int64_t>()) {
+    return std::optional<Origin>();
+  }
+  return std::optional<Origin>({attempt->get<int>(), index->as_int()});
 }
 
-base::Result<Committed> read_manifest(const fs::path& folder) {
-  TRIREME_ASSIGN(auto text, storage::read_file(folder / kManifestName));
-  TRIREME_ASSIGN(auto manifest, base::parse_json_dict(text), "{}", (folder / kManifestName).native());
-  const Value* index = manifest.find("index");
-  const Value* metrics = manifest.find("metrics");
-  if (!index || !index->get_if<std::int64_t>() || !metrics || !metrics->get_if<Dict>()) {
-    return base::error("{} has no index or no metrics", (folder / kManifestName).native());
+base::Result<void> write_mark(storage::Files& files, const std::string& folder, const std::optional<Origin>& origin) {
+  Dict mark;
+  if (origin) mark = Dict{{"attempt", origin->attempt}, {"index", origin->index}};
+  return files.write_atomically(in(folder, kUploadingName), base::to_json(mark) + "\n");
+}
+
+// Where the files of a new checkpoint are when its folder is made ready.
+enum class NewFiles { kElsewhere, kInTheFolder };
+
+// Clears the name for a new checkpoint.
+base::Result<void> make_room(storage::Files& files, const std::string& run_path, const std::string& name,
+                             const std::optional<Origin>& origin, NewFiles where) {
+  const std::string folder = folder_of(run_path, name);
+  TRIREME_ASSIGN(const auto there, read_manifest(files, folder));
+  if (there.damage) return remove_manifest(files, folder);  // nothing to keep
+  if (!there.manifest) return {};
+  if (origin && origin_of(*there.manifest) >= *origin) {
+    return base::error(
+        "the files come too late: {} was committed (report {}, attempt {}) without them; "
+        "report checkpoints on every rank, and as often",
+        files.describe(folder), there.manifest->index, there.manifest->attempt);
   }
-  return Committed{index->as_int(), folder.filename(), folder, metrics->as_dict()};
+  if (where == NewFiles::kInTheFolder) return remove_manifest(files, folder);
+  return set_aside(files, run_path, name, *there.manifest);
+}
+
+base::Result<void> make_ready(storage::Files& files, const std::string& run_path, const std::string& name,
+                              const std::optional<Origin>& origin, NewFiles where) {
+  const std::string folder = folder_of(run_path, name);
+  TRIREME_TRY(make_room(files, run_path, name, origin, where));
+  TRIREME_TRY(files.make_folder(folder));
+  TRIREME_ASSIGN(const auto mark, read_mark(files, folder));
+  if (origin && mark && *mark > *origin) {
+    return base::error(
+        "{} is already written by report {}, which is later than {}; give each report a checkpoint_dir_name of its own",
+        files.describe(folder), mark->index, origin->index);
+  }
+  if (mark && mark == origin) return {};
+  return write_mark(files, folder, origin);
+}
+
+std::string conflict_text(const std::string& path, const std::vector<int>& ranks) {
+  return fmt::format("{}: rank {}", path, fmt::join(ranks, ", "));
+}
+
+// What is in the folder and not in the manifest: leftovers of a checkpoint that had the name before, or of an attempt
+// that died. A reader who lists the folder must not take them for part of this one.
+base::Result<void> remove_unlisted(storage::Files& files, const std::string& folder,
+                                   const std::vector<storage::FileEntry>& present,
+                                   const std::set<std::string>& listed) {
+  for (const auto& file : present) {
+    if (listed.contains(file.path) || file.path == kUploadingName || file.path == kManifestName) continue;
+    TRIREME_TRY(files.remove_file(in(folder, file.path)));
+  }
+  return {};
+}
+
+base::Result<void> check_present(storage::Files& files, const std::string& folder, const Manifest& manifest,
+                                 const std::vector<storage::FileEntry>& present) {
+  std::map<std::string_view, std::uint64_t> sizes;
+  for (const auto& file : present) sizes[file.path] = file.size;
+  for (const auto& file : manifest.files) {
+    const auto found = sizes.find(file.path);
+    if (found == sizes.end()) return base::error("{} is missing", files.describe(in(folder, file.path)));
+    if (found->second != file.size) {
+      return base::error("{} has {} bytes, not {}", files.describe(in(folder, file.path)), found->second, file.size);
+    }
+  }
+  return {};
+}
+
+bool is_ours(const std::string& path) {
+  return std::string_view(path).substr(path.rfind('/') + 1).starts_with(storage::kOwnPrefix);
+}
+
+base::Result<bool> unfinished(storage::Files& files, const std::string& folder, std::string_view name) {
+  TRIREME_ASSIGN(const bool committed, files.exists(in(folder, kManifestName)));
+  if (committed) return false;
+  if (name.starts_with(kPrefix)) return true;
+  TRIREME_ASSIGN(const bool marked, files.exists(in(folder, kUploadingName)));
+  if (marked) return true;
+  // The mark itself may have been on its way.
+  TRIREME_ASSIGN(const auto present, files.list_files(folder));
+  return !present.empty() &&
+         std::all_of(present.begin(), present.end(), [](const auto& file) { return is_ours(file.path); });
+}
+
+// Moved out of sight first where that can be done: a crash on the way must leave no half of the folder under its name.
+base::Result<void> discard(storage::Files& files, const std::string& run_path, const std::string& name) {
+  const std::string all = in(run_path, kRemovedName);
+  TRIREME_TRY(files.remove_folder(in(all, name)));
+  TRIREME_ASSIGN(const bool moved, files.move_folder(folder_of(run_path, name), in(all, name)));
+  if (moved) return files.remove_folder(all);
+  TRIREME_TRY(remove_manifest(files, folder_of(run_path, name)));
+  return files.remove_folder(folder_of(run_path, name));
+}
+
+// A crash may leave a mark or a temporary file in a checkpoint that is committed.
+base::Result<void> remove_leftovers(storage::Files& files, const std::string& folder) {
+  TRIREME_ASSIGN(const auto present, files.list_files(folder));
+  for (const auto& file : present) {
+    if (is_ours(file.path) && file.path != kManifestName) TRIREME_TRY(files.remove_file(in(folder, file.path)));
+  }
+  return {};
+}
+
+// Into the listing if the folder has a manifest; false if it has none.
+base::Result<bool> look_into(storage::Files& files, const std::string& run_path, const std::string& name,
+                             Listing& listing) {
+  const std::string folder = folder_of(run_path, name);
+  TRIREME_ASSIGN(auto found, read_manifest(files, folder));
+  if (found.manifest) listing.committed.push_back({name, folder, *std::move(found.manifest)});
+  if (found.damage) listing.damaged.push_back(*std::move(found.damage));
+  return found.manifest || found.damage;
+}
+
+// How many files to read at once: for a few local bytes a thread costs more than it saves.
+std::size_t readers(const storage::Files& files, const std::vector<storage::FileRecord>& records) {
+  std::uint64_t bytes = 0;
+  for (const auto& record : records) bytes += record.size;
+  if (files.local() && bytes < kWorthThreads) return 1;
+  return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 8);
 }
 
 }  // namespace
@@ -40,60 +176,167 @@ base::Result<Committed> read_manifest(const fs::path& folder) {
 std::string default_name(std::int64_t index) { return fmt::format("{}{:06}", kPrefix, index); }
 
 base::Result<void> check_name(const std::string& name) {
-  if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos || name == "logs") {
+  const bool control = std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos || control) {
     return base::error(
-        "'{}' cannot name a checkpoint: use a plain folder name, without '/' and not starting with a dot", name);
+        "'{}' cannot name a checkpoint: use a plain folder name, without '/' and control characters and not starting "
+        "with a dot",
+        name);
+  }
+  if (name.size() > kLongestName) {
+    return base::error("'{}' cannot name a checkpoint: it has {} bytes, more than {}", name, name.size(), kLongestName);
+  }
+  if (std::find(kNamesOfTheRun.begin(), kNamesOfTheRun.end(), name) != kNamesOfTheRun.end()) {
+    return base::error("'{}' cannot name a checkpoint: the run itself uses it; choose another name", name);
   }
   return {};
 }
 
-base::Result<void> upload(const std::string& source, const std::string& run_path, const std::string& name) {
-  std::error_code failure;
-  if (!fs::is_directory(source, failure)) return base::error("the checkpoint folder {} does not exist", source);
-  const std::string target = folder_of(run_path, name);
-  TRIREME_TRY(storage::make_folder(target));
-  TRIREME_TRY(storage::write_file_atomically(fs::path(target) / kUploadingName, ""));
-  // The user may have written straight into the run folder: then there is nothing to copy.
-  if (!fs::equivalent(source, target, failure)) TRIREME_TRY(storage::copy_folder(source, target));
-  return {};
+base::Result<std::string> begin(storage::Files& files, const std::string& run_path, const std::string& name,
+                                const std::optional<Origin>& origin) {
+  TRIREME_TRY(check_name(name));
+  TRIREME_TRY(make_ready(files, run_path, name, origin, NewFiles::kElsewhere));
+  return folder_of(run_path, name);
 }
 
-base::Result<Committed> commit(const std::string& run_path, const std::string& name, std::int64_t index,
-                               const Metrics& metrics) {
-  const fs::path folder = folder_of(run_path, name);
-  std::error_code ignored;  // absent is what it shall be
-  fs::remove(folder / kUploadingName, ignored);
-  TRIREME_ASSIGN(auto files, storage::list_files(folder));
-  List listed;
-  for (const auto& file : files) listed.push_back(Dict{{"path", file.path}, {"size", file.size}});
-  Dict manifest{{"format", 1}, {"index", index}, {"metrics", metrics}, {"files", std::move(listed)}};
-  TRIREME_TRY(storage::write_file_atomically(folder / kManifestName, base::to_pretty_json(manifest)));
-  TRIREME_TRY(storage::sync_folder(run_path));
-  return Committed{index, name, folder, metrics};
+base::Result<std::vector<storage::FileRecord>> upload(storage::Files& files, const std::string& source,
+                                                      const std::string& run_path, const std::string& name,
+                                                      storage::Take take, const std::optional<Origin>& origin) {
+  TRIREME_TRY(check_name(name));
+  const std::string folder = folder_of(run_path, name);
+  TRIREME_ASSIGN(const bool here, files.same_folder(source, folder));
+  TRIREME_TRY(make_ready(files, run_path, name, origin, here ? NewFiles::kInTheFolder : NewFiles::kElsewhere));
+  if (here) return files.adopt_folder(folder);
+  return files.put_folder(source, folder, take);
 }
 
-base::Result<std::vector<Committed>> list_committed(const std::string& run_path) {
-  std::vector<Committed> found;
-  std::error_code failure;
-  fs::directory_iterator it(run_path, failure);
-  if (failure) return base::system_error(fmt::format("could not list {}", run_path), failure.value());
-  for (const auto& entry : it) {
-    if (!fs::exists(entry.path() / kManifestName, failure)) continue;
-    TRIREME_ASSIGN(auto committed, read_manifest(entry.path()));
-    found.push_back(std::move(committed));
+base::Result<Merged> merge(storage::Files& files, const std::string& run_path, const std::string& name,
+                           const std::map<int, std::vector<storage::FileRecord>>& by_rank) {
+  struct Stored {
+    std::vector<storage::FileRecord> versions;
+    std::vector<int> ranks;
+  };
+  std::map<std::string, Stored> by_path;
+  for (const auto& [rank, records] : by_rank) {
+    for (const auto& record : records) {
+      auto& stored = by_path[record.path];
+      stored.ranks.push_back(rank);
+      auto& versions = stored.versions;
+      if (std::find(versions.begin(), versions.end(), record) == versions.end()) versions.push_back(record);
+    }
   }
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
-  return found;
+  Merged merged;
+  for (auto& [path, stored] : by_path) {
+    if (stored.versions.size() == 1) {
+      merged.files.push_back(std::move(stored.versions.front()));
+      continue;
+    }
+    const std::string file = in(folder_of(run_path, name), path);
+    TRIREME_ASSIGN(const auto digest, files.checksum(file), "{} was stored by several ranks", files.describe(file));
+    const auto standing = std::find_if(stored.versions.begin(), stored.versions.end(),
+                                       [&, &digest = digest](const auto& each) { return each.xxh3 == digest; });
+    if (standing == stored.versions.end()) {
+      return base::error("{} has content that no rank has stored (XXH3 {}); give each rank file names of its own",
+                         files.describe(file), digest);
+    }
+    merged.files.push_back(*standing);
+    merged.conflicts.push_back(conflict_text(path, stored.ranks));
+  }
+  return merged;
 }
 
-base::Result<void> remove_unfinished(const std::string& run_path) {
-  std::error_code failure;
-  fs::directory_iterator it(run_path, failure);
-  if (failure) return base::system_error(fmt::format("could not list {}", run_path), failure.value());
-  for (const auto& entry : it) {
-    if (entry.is_directory(failure) && unfinished(entry.path())) TRIREME_TRY(storage::remove_folder(entry.path()));
+base::Result<Committed> commit(storage::Files& files, const std::string& run_path, const std::string& name,
+                               Manifest manifest) {
+  TRIREME_TRY(check_name(name));
+  const std::string folder = folder_of(run_path, name);
+  TRIREME_ASSIGN(const auto mark, read_mark(files, folder), "could not commit {}", files.describe(folder));
+  if (mark && *mark != origin_of(manifest)) {
+    return base::error(
+        "could not commit {} of report {}: report {} writes to it; give each report a checkpoint_dir_name of its own",
+        files.describe(folder), manifest.index, mark->index);
   }
-  return {};
+  TRIREME_ASSIGN(const auto present, files.list_files(folder), "could not commit {}", files.describe(folder));
+  std::set<std::string> listed;
+  for (const auto& file : manifest.files) listed.insert(file.path);
+  std::erase_if(manifest.files, [](const auto& file) { return file.path == kMetadataName; });
+  TRIREME_TRY(check_present(files, folder, manifest, present), "could not commit {}", files.describe(folder));
+  TRIREME_TRY(remove_unlisted(files, folder, present, listed), "could not commit {}", files.describe(folder));
+  TRIREME_TRY(files.write_atomically(in(folder, kManifestName), encode(manifest)), "could not commit {}",
+              files.describe(folder));
+  TRIREME_TRY(files.sync_folder(run_path), "could not commit {}", files.describe(folder));
+
+  // It is committed now; what is left to tidy up can be left to remove_unfinished() as well.
+  auto tidied = files.remove_file(in(folder, kUploadingName));
+  if (tidied) tidied = drop_replaced(files, run_path, name);
+  if (!tidied) base::log_debug("{}", tidied.error().message());
+  return Committed{name, folder, std::move(manifest)};
+}
+
+base::Result<void> update(storage::Files& files, const std::string& run_path, const std::string& name,
+                          const Manifest& manifest) {
+  const std::string path = in(folder_of(run_path, name), kManifestName);
+  TRIREME_ASSIGN(const bool there, files.exists(path));
+  if (!there) return base::error("{} is no committed checkpoint", files.describe(folder_of(run_path, name)));
+  return files.write_atomically(path, encode(manifest));
+}
+
+base::Result<Listing> list_committed(storage::Files& files, const std::string& run_path) {
+  Listing listing;
+  TRIREME_ASSIGN(const auto names, files.list_folders(run_path));
+  std::vector<std::string> empty;
+  for (const auto& name : names) {
+    if (name.starts_with('.')) continue;
+    TRIREME_ASSIGN(const bool found, look_into(files, run_path, name, listing));
+    if (!found) empty.push_back(name);
+  }
+  TRIREME_ASSIGN(auto replaced, list_replaced(files, run_path));
+  // A replacement may have been committed since we looked, and what it replaced be gone.
+  for (const auto& name : empty) TRIREME_TRY(look_into(files, run_path, name, listing));
+  for (auto& each : replaced) {
+    const bool superseded = std::any_of(listing.committed.begin(), listing.committed.end(),
+                                        [&](const auto& one) { return one.name == each.name; });
+    if (!superseded) listing.committed.push_back({each.name, each.path, std::move(each.manifest)});
+  }
+  std::stable_sort(listing.committed.begin(), listing.committed.end(),
+                   [](const auto& a, const auto& b) { return a.manifest.index < b.manifest.index; });
+  return listing;
+}
+
+base::Result<void> verify(storage::Files& files, const Committed& checkpoint, bool checksums) {
+  const auto& expected = checkpoint.manifest.files;
+  TRIREME_ASSIGN(const auto present, files.list_files(checkpoint.path), "{} is damaged", checkpoint.name);
+  TRIREME_TRY(check_present(files, checkpoint.path, checkpoint.manifest, present), "{} is damaged", checkpoint.name);
+  if (!checksums) return {};
+  return storage::in_parallel(expected.size(), readers(files, expected), [&](std::size_t i) -> base::Result<void> {
+    const std::string path = in(checkpoint.path, expected[i].path);
+    TRIREME_ASSIGN(const auto digest, files.checksum(path), "{} is damaged", checkpoint.name);
+    if (digest == expected[i].xxh3) return {};
+    return base::error("{} is damaged: {} has changed: its XXH3 is {}, the manifest says {}", checkpoint.name,
+                       files.describe(path), digest, expected[i].xxh3);
+  });
+}
+
+base::Result<void> remove(storage::Files& files, const std::string& run_path, const std::string& name) {
+  TRIREME_TRY(check_name(name));
+  const std::string folder = folder_of(run_path, name);
+  TRIREME_ASSIGN(const bool there, files.exists(folder));
+  if (!there) return {};
+  return discard(files, run_path, name);
+}
+
+base::Result<void> remove_unfinished(storage::Files& files, const std::string& run_path) {
+  TRIREME_TRY(files.remove_folder(in(run_path, kRemovedName)));
+  TRIREME_TRY(bring_back_replaced(files, run_path));
+  TRIREME_ASSIGN(const auto names, files.list_folders(run_path));
+  for (const auto& name : names) {
+    if (name.starts_with('.')) continue;
+    const std::string folder = folder_of(run_path, name);
+    TRIREME_ASSIGN(const bool gone, unfinished(files, folder, name));
+    if (gone) TRIREME_TRY(discard(files, run_path, name));
+    TRIREME_ASSIGN(const bool committed, files.exists(in(folder, kManifestName)));
+    if (committed && files.local()) TRIREME_TRY(remove_leftovers(files, folder));
+  }
+  return files.sync_folder(run_path);
 }
 
 }  // namespace trireme::checkpoint

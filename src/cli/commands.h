@@ -40,6 +40,14 @@ struct ShowOptions {
 };
 base::Result<int> show(const ShowOptions& options);
 
+struct CheckpointsOptions {
+  std::string run;
+  bool verify = false;
+  bool json = false;
+};
+// kFailed where one is damaged.
+base::Result<int> checkpoints(const CheckpointsOptions& options);
+
 struct LogsOptions {
   std::string run;
   std::optional<int> rank;

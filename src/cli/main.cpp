@@ -53,6 +53,14 @@ void add_show(CLI::App& app, ShowOptions& options, Command& chosen) {
   command->callback([&] { chosen = [&] { return show(options); }; });
 }
 
+void add_checkpoints(CLI::App& app, CheckpointsOptions& options, Command& chosen) {
+  auto* command = app.add_subcommand("checkpoints", "List the checkpoints of a run, the best one last");
+  command->add_option("run", options.run, std::string(kRunHelp) + "; the newest when not given");
+  command->add_flag("--verify", options.verify, "Read every file and compare checksums; the exit code tells");
+  command->add_flag("--json", options.json, "As JSON");
+  command->callback([&] { chosen = [&] { return checkpoints(options); }; });
+}
+
 void add_logs(CLI::App& app, LogsOptions& options, Command& chosen) {
   auto* command = app.add_subcommand("logs", "Print what the workers of a run have printed");
   command->add_option("run", options.run, std::string(kRunHelp) + "; the newest when not given");
@@ -95,6 +103,7 @@ int command_line(int argc, char** argv) {
   RunOptions run_options;
   RunsOptions runs_options;
   ShowOptions show_options;
+  CheckpointsOptions checkpoints_options;
   LogsOptions logs_options;
   StopOptions stop_options;
   EnvOptions env_options;
@@ -102,6 +111,7 @@ int command_line(int argc, char** argv) {
   add_run(app, run_options, chosen);
   add_runs(app, runs_options, chosen);
   add_show(app, show_options, chosen);
+  add_checkpoints(app, checkpoints_options, chosen);
   add_logs(app, logs_options, chosen);
   add_stop(app, stop_options, chosen);
   add_env(app, env_options, chosen);

@@ -42,11 +42,28 @@ struct RecordFailure {
 struct Commit {
   ReadyCheckpoint checkpoint;
 };
+// After the commit that made it superfluous is durable.
+struct RemoveCheckpoint {
+  std::string name;
+};
+// The outcome of a validation goes into the manifest.
+struct UpdateManifest {
+  KeptCheckpoint checkpoint;
+};
+// Workers may forget older snapshots, and those who wait for commits are answered.
+struct TellCommitted {
+  std::int64_t index;
+};
+// Finish what is on its way to storage, then say so.
+struct SendStop {
+  int rank;
+};
 // Forget the store, the barriers and unfinished checkpoints of the attempt that is over.
 struct ResetAttempt {};
 struct Finish {};
 
 using Action = std::variant<ReserveGang, StartProcess, SendStart, SendGoodbye, KillProcess, ReleaseGang, ArmTimer,
-                            DisarmTimer, Record, RecordFailure, Commit, ResetAttempt, Finish>;
+                            DisarmTimer, Record, RecordFailure, Commit, RemoveCheckpoint, UpdateManifest, TellCommitted,
+                            SendStop, ResetAttempt, Finish>;
 
 }  // namespace trireme::control

@@ -19,6 +19,7 @@ CommitBook::CommitBook(int num_ranks, std::int64_t first_report)
       silent_(at(num_ranks), false),
       reported_(at(num_ranks), false),
       unheard_(num_ranks),
+      taken_(first_report),
       resume_at_(first_report) {}
 
 CommitBook CommitBook::next_attempt(int num_ranks) const {
@@ -32,7 +33,7 @@ bool CommitBook::counts_as_arrived(int rank, std::int64_t index) const {
 }
 
 void CommitBook::report(int rank, std::int64_t index, const Metrics& metrics,
-                        const std::optional<std::string>& checkpoint) {
+                        const std::optional<std::string>& checkpoint, const Value& validation) {
   TRIREME_CHECK(index == next_[at(rank)], "rank {} reported {} instead of {}", rank, index, next_[at(rank)]);
   next_[at(rank)] = index + 1;
   if (!reported_[at(rank)]) {
@@ -67,12 +68,14 @@ void CommitBook::report(int rank, std::int64_t index, const Metrics& metrics,
     }
   }
   if (checkpoint) ++it->second.uploads;
+  if (it->second.validation.is_null()) it->second.validation = validation;
 }
 
-void CommitBook::uploaded(int, std::int64_t index) {
+void CommitBook::uploaded(int rank, std::int64_t index, List files) {
   auto it = pending_.find(index);
-  // Already committed without this rank, or given up with its attempt.
-  if (it != pending_.end()) --it->second.uploads;
+  if (it == pending_.end()) return;  // already taken without this rank, or given up with its attempt
+  --it->second.uploads;
+  it->second.files[rank] = std::move(files);
 }
 
 void CommitBook::finished(int rank) {
@@ -99,11 +102,17 @@ std::vector<ReadyCheckpoint> CommitBook::take_ready() {
   while (!pending_.empty()) {
     auto first = pending_.begin();
     if (first->second.arrived < static_cast<int>(next_.size()) || first->second.uploads > 0) break;
-    ReadyCheckpoint made{first->first, first->second.name, std::move(first->second.metrics), {}};
+    Pending& pending = first->second;
+    ReadyCheckpoint made{first->first,
+                         pending.name,
+                         std::move(pending.metrics),
+                         std::move(pending.validation),
+                         std::move(pending.files),
+                         {}};
     for (int rank = 0; rank < static_cast<int>(next_.size()); ++rank) {
       if (silent_[at(rank)] && next_[at(rank)] <= made.index) made.missing.push_back(rank);
     }
-    resume_at_ = made.index + 1;
+    taken_ = made.index + 1;
     ready.push_back(std::move(made));
     pending_.erase(first);
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -15,7 +16,9 @@ struct ReadyCheckpoint {
   std::int64_t index = 0;
   std::string name;
   Metrics metrics;
-  std::vector<int> missing;  // ranks that it goes on without
+  Value validation;           // null: none is asked for
+  std::map<int, List> files;  // what each rank has stored, as its message told
+  std::vector<int> missing;   // ranks that it goes on without
 
   bool operator==(const ReadyCheckpoint&) const = default;
 };
@@ -33,22 +36,27 @@ class CommitBook {
   // The book of the next attempt: counts on from the newest checkpoint and still knows the last metrics.
   CommitBook next_attempt(int num_ranks) const;
 
-  void report(int rank, std::int64_t index, const Metrics& metrics, const std::optional<std::string>& checkpoint);
-  void uploaded(int rank, std::int64_t index);
+  void report(int rank, std::int64_t index, const Metrics& metrics, const std::optional<std::string>& checkpoint,
+              const Value& validation = {});
+  void uploaded(int rank, std::int64_t index, List files);
   void finished(int rank);
 
   // Whether two checkpoints or more wait, and some rank has never said anything.
   bool held_up_by_silent_ranks() const;
   void give_up_on_silent_ranks();
 
-  // Whether report `index` was committed already: a shard for it comes too late.
-  bool committed(std::int64_t index) const { return index < resume_at_ && !pending_.contains(index); }
+  // Whether report `index` was taken already: a shard for it comes too late.
+  bool taken(std::int64_t index) const { return index < taken_ && !pending_.contains(index); }
 
   // What became ready since the last call, in order of the index.
   std::vector<ReadyCheckpoint> take_ready();
+  // The manifest of report `index`, which was taken, is durable.
+  void committed(std::int64_t index) { resume_at_ = std::max(resume_at_, index + 1); }
+  // Whether a checkpoint of a report below `index` waits for ranks or uploads.
+  bool waits_below(std::int64_t index) const { return !pending_.empty() && pending_.begin()->first < index; }
 
   std::int64_t next_report(int rank) const { return next_[static_cast<std::size_t>(rank)]; }
-  // The next report after the newest checkpoint that was taken: where a restarted gang goes on counting.
+  // The next report after the newest committed checkpoint: where a restarted gang goes on counting.
   std::int64_t resume_at() const { return resume_at_; }
   // Rank 0's last report.
   const std::optional<Metrics>& last_metrics() const { return last_metrics_; }
@@ -64,6 +72,8 @@ class CommitBook {
     int uploads = 0;  // announced and not done
     int metrics_rank = 0;
     Metrics metrics;
+    Value validation;
+    std::map<int, List> files;
     bool operator==(const Pending&) const = default;
   };
 
@@ -74,6 +84,7 @@ class CommitBook {
   std::vector<bool> silent_;  // never reported, and given up on
   std::vector<bool> reported_;
   int unheard_ = 0;  // ranks that have neither reported nor finished nor been given up on
+  std::int64_t taken_ = 0;
   std::int64_t resume_at_ = 0;
   std::map<std::int64_t, Pending> pending_;
   std::optional<Metrics> last_metrics_;

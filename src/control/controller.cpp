@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/commit.h"
+#include "control/event_fields.h"
+#include "control/failure_policy.h"
 #include "control/ranks.h"
 #include "storage/local_files.h"
 
@@ -17,6 +19,8 @@ namespace {
 // Reports are written at latest so long after they came; what matters more is written at once.
 constexpr auto kFlushDelay = std::chrono::milliseconds(50);
 constexpr auto kStallWarning = std::chrono::seconds(30);
+// How often a storage elsewhere gets the event log while the run goes on.
+constexpr auto kMirrorPeriod = std::chrono::seconds(10);
 
 asio::steady_timer::duration to_duration(double seconds) {
   return std::chrono::duration_cast<asio::steady_timer::duration>(base::Seconds(seconds));
@@ -32,6 +36,8 @@ Controller::Controller(RunPlan plan, engine::Engine& engine, const base::Clock& 
     : plan_(std::move(plan)), engine_(engine), clock_(clock), sink_(std::move(sink)), checkpoint_(plan_.checkpoint) {
   state_.commits = CommitBook(0, plan_.first_report);
   state_.first_attempt = state_.attempt = plan_.first_attempt;
+  state_.kept = plan_.kept;
+  checkpoint_in_storage_ = plan_.checkpoint_in_storage;
   for (Timer timer : {Timer::kStart, Timer::kCause, Timer::kStop, Timer::kSilence}) timers_.emplace(timer, io_);
 }
 
@@ -39,18 +45,24 @@ Controller::~Controller() {
   if (!thread_.joinable()) return;
   stop("the run was abandoned", true);
   thread_.join();
+  committer_.reset();
 }
 
 base::Result<void> Controller::start() {
   TRIREME_ASSIGN(auto log, EventLog::open(plan_.path + "/events.jsonl"));
   log_.emplace(std::move(log));
   TRIREME_ASSIGN(server_, wire::Server::listen(io_, plan_.listen, plan_.secret, *this));
-  run_began_ = attempt_began_ = last_tick_ = clock_.now();
+  metrics_files_.emplace(plan_.path);
+  committer_.emplace(Committer::Place{plan_.files, plan_.storage_path, plan_.path},
+                     [this](std::string message) { warn(std::move(message)); });
+  run_began_ = attempt_began_ = last_tick_ = mirrored_ = clock_.now();
   asio::post(io_, [this] {
     Dict event{{"event", "run_started"}, {"name", plan_.name}, {"id", plan_.id}, {"path", plan_.path}};
     for (auto& [key, value] : plan_.started) event[key] = value;
     append(std::move(event));
+    for (const auto& warning : plan_.warnings) append({{"event", "warning"}, {"message", warning}});
     tick();
+    committer_->mirror(false);
     handle(Begin{});
   });
   thread_ = std::jthread([this] { loop(); });
@@ -63,6 +75,10 @@ void Controller::stop(std::string why, bool hard) {
 
 void Controller::warn(std::string message) {
   asio::post(io_, [this, message = std::move(message)] { append({{"event", "warning"}, {"message", message}}); });
+}
+
+void Controller::finish_validation(ValidationEnded ended) {
+  asio::post(io_, [this, ended = std::move(ended)] { handle(ended); });
 }
 
 RunEnd Controller::wait() {
@@ -145,9 +161,15 @@ void Controller::run(const SendStart& action) {
   start.run_name = plan_.name;
   start.run_id = plan_.id;
   start.path = plan_.path;
+  start.storage_path = plan_.storage_path;
+  start.storage_uri = plan_.storage_uri;
+  start.max_uploads_in_flight = static_cast<int>(plan_.rules.checkpoints.max_uploads_in_flight);
+  start.keep_in_memory = plan_.rules.checkpoints.keep_in_memory;
   start.trainer = plan_.trainer;
   start.payload = plan_.payload;
   start.checkpoint = checkpoint_;
+  start.checkpoint_in_storage = checkpoint_in_storage_;
+  start.memory = memory_.files(checkpoint_index_);
   start.gpus = slot.gpus;
   start.resources = slot.resources;
   start.nodes = nodes_;
@@ -184,8 +206,19 @@ void Controller::run(Record& action) {
   for (auto& [key, value] : action.fields) event[key] = std::move(value);
   if (action.event == "attempt_started") attempt_began_ = clock_.now();
   if (action.event == "training_started") event["seconds"] = base::Seconds(clock_.now() - attempt_began_).count();
-  if (action.event == "run_finished") event["seconds"] = base::Seconds(clock_.now() - run_began_).count();
+  if (action.event == "validation_requested") event["path"] = plan_.storage_path + "/" + event["name"].as_string();
+  if (action.event == "run_finished") {
+    event["seconds"] = base::Seconds(clock_.now() - run_began_).count();
+    store_return_value();  // whoever reads the event looks for it
+  }
   append(std::move(event));
+}
+
+void Controller::store_return_value() const {
+  const auto* pickle = state_.return_value.pickled ? state_.return_value.value.get_if<Bytes>() : nullptr;
+  if (!pickle) return;
+  auto written = storage::write_file_atomically(plan_.path + "/return_value.pkl", pickle->data);
+  if (!written) base::log_warning("{}", written.error().message());
 }
 
 void Controller::run(RecordFailure& action) {
@@ -195,31 +228,50 @@ void Controller::run(RecordFailure& action) {
   for (auto& kept : state_.failures) {
     if (kept.rank == failure.rank) kept.log_tail = failure.log_tail;
   }
-  List tail(failure.log_tail.begin(), failure.log_tail.end());
-  Dict event{{"event", "worker_failed"}, {"attempt", state_.attempt}, {"rank", failure.rank}, {"pid", failure.pid}};
-  event["host"] = failure.host;
-  event["cause"] = failure.cause;
-  event["error_type"] = failure.error_type;
-  event["message"] = failure.message;
-  event["traceback"] = failure.traceback;
-  event["log_tail"] = std::move(tail);
-  event["collateral"] = failure.collateral;
+  Dict event{{"event", "worker_failed"}, {"attempt", state_.attempt}};
+  for (auto& [key, value] : to_dict(failure)) event[key] = std::move(value);
   append(std::move(event));
 }
 
-void Controller::run(const Commit& action) {
-  const auto& ready = action.checkpoint;
-  auto committed = checkpoint::commit(plan_.path, ready.name, ready.index, ready.metrics);
-  if (!committed) {
-    handle(Uploaded{0, ready.index, committed.error().message()});
-    return;
+void Controller::run(Commit& action) {
+  flush(false);
+  auto log = log_->duplicate();
+  auto ended = [this](CommitEnded end) {
+    asio::post(io_, [this, end = std::move(end)]() mutable {
+      if (!end.failure) {
+        checkpoint_ = plan_.storage_path + "/" + end.checkpoint.name;
+        checkpoint_in_storage_ = true;
+        checkpoint_index_ = end.checkpoint.index;
+        memory_.committed(checkpoint_index_);
+      }
+      handle(std::move(end));
+    });
+  };
+  if (!log) return ended(CommitEnded{std::move(action.checkpoint), {}, log.error().message()});
+  committer_->commit(std::move(action.checkpoint), state_.attempt, clock_.wall(), *std::move(log), std::move(ended));
+}
+
+void Controller::run(const RemoveCheckpoint& action) { committer_->remove(action.name); }
+
+void Controller::run(const UpdateManifest& action) { committer_->update(action.checkpoint); }
+
+void Controller::run(const TellCommitted& action) {
+  wire::Committed told;
+  told.index = action.index;
+  for (auto& peer : peers_) {
+    if (peer.channel) peer.channel->send(told);
   }
-  checkpoint_ = committed->path;
-  Dict event{{"event", "checkpoint_committed"}, {"attempt", state_.attempt}, {"index", ready.index}};
-  event["name"] = ready.name;
-  event["metrics"] = ready.metrics;
-  append(std::move(event));
-  flush(true);
+  answer_lists();
+  if (clock_.now() - mirrored_ < kMirrorPeriod) return;
+  mirrored_ = clock_.now();
+  committer_->mirror(false);
+}
+
+void Controller::run(const SendStop& action) {
+  Peer& peer = peers_[static_cast<std::size_t>(action.rank)];
+  wire::Stop stop;
+  stop.why = state_.stop_why;
+  if (peer.channel) peer.channel->send(stop);
 }
 
 void Controller::run(const ResetAttempt&) {
@@ -233,19 +285,23 @@ void Controller::run(const ResetAttempt&) {
     if (places_[rank].local_rank == 0) nodes_.push_back(state_.slots[rank].host);
   }
   store_.clear();
+  list_requests_.clear();
+  memory_.forget_uncommitted();
   meetings_.clear(static_cast<int>(state_.workers.size()));
   const std::string logs = std::filesystem::path(log_path(plan_.path, state_.attempt, 0)).parent_path();
   if (auto made = storage::make_folder(logs); !made) {
     // Each rank's start will say so, with the name of its file.
     base::log_warning("{}", made.error().message());
   }
-  if (auto removed = checkpoint::remove_unfinished(plan_.path); !removed) {
+  if (auto removed = committer_->settle(); !removed) {
     append({{"event", "warning"}, {"message", removed.error().message()}});
   }
 }
 
 void Controller::run(const Finish&) {
   flush(true);
+  committer_->mirror(true);
+  committer_.reset();  // finishes what was asked for; what it ends is nobody's business any more
   if (gang_) engine_.release(*gang_);
   gang_.reset();
   server_->close();
@@ -259,6 +315,8 @@ void Controller::run(const Finish&) {
     end_.return_value = state_.return_value;
     end_.metrics = state_.commits.last_metrics();
     end_.checkpoint = checkpoint_;
+    end_.checkpoint_in_storage = checkpoint_in_storage_;
+    end_.checkpoints = ranked(state_.kept, plan_.rules.checkpoints);
     end_.seconds = base::Seconds(clock_.now() - run_began_).count();
     end_.attempts = state_.attempt - state_.first_attempt + 1;
     end_.last_attempt = state_.attempt;
@@ -275,6 +333,7 @@ void Controller::append(Dict event) {
   log_->append(timed);
   sink_(timed);
   if (timed["event"].as_string() == "report") {
+    if (int_of(timed, "rank") == 0) metrics_files_->append(timed);
     flush_soon();
   } else {
     flush(false);
@@ -294,6 +353,7 @@ void Controller::flush_soon() {
 
 void Controller::flush(bool to_disk) {
   auto flushed = to_disk ? log_->sync() : log_->flush();
+  if (flushed) flushed = metrics_files_->flush();
   if (flushed || state_.phase == Phase::kFinished) return;
   // Going on would lose what the run promises to keep. Not from here: this may be in the middle of a decision.
   asio::post(io_, [this, why = flushed.error().message()] { handle(StopRequested{why, false}); });

@@ -15,10 +15,14 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/host.h"
+#include "control/committer.h"
 #include "control/decide.h"
 #include "control/event_log.h"
 #include "control/key_value_store.h"
 #include "control/meeting.h"
+#include "control/memory_tier.h"
+#include "control/metrics_files.h"
 #include "control/ranks.h"
 #include "engine/engine.h"
 #include "wire/server.h"
@@ -29,7 +33,10 @@ namespace trireme::control {
 struct RunPlan {
   std::string name;
   std::string id;
-  std::string path;  // the run's folder; exists
+  std::string path;                       // the run's folder on this machine: event log, workers' logs; exists
+  std::shared_ptr<storage::Files> files;  // where checkpoints go; shared with the Run that opened it
+  std::string storage_path;               // the run's folder there
+  std::string storage_uri;                // for workers that open it themselves; empty: a local folder
   std::string trainer;
   std::string secret;
   wire::Address listen;
@@ -37,10 +44,13 @@ struct RunPlan {
   Rules rules;
   Bytes payload;
   std::optional<std::string> checkpoint;  // to start from
+  bool checkpoint_in_storage = true;      // or wherever the user said
+  std::vector<KeptCheckpoint> kept;       // by earlier starts of the run
   std::int64_t first_report = 0;
   int first_attempt = 0;
   Dict metadata;
-  Dict started;  // further fields of the run_started event
+  Dict started;                       // further fields of the run_started event
+  std::vector<std::string> warnings;  // what the preparation found
 
   double heartbeat_s = 0.4;
   double heartbeat_timeout_s = 1.8;
@@ -58,9 +68,11 @@ struct RunEnd {
   Outcome outcome = Outcome::kNone;
   std::string error;
   std::vector<Failure> failures;
-  std::optional<Bytes> return_value;
+  ReturnValue return_value;
   std::optional<Metrics> metrics;
   std::optional<std::string> checkpoint;
+  bool checkpoint_in_storage = true;
+  std::vector<KeptCheckpoint> checkpoints;  // worst first
   double seconds = 0;
   int attempts = 0;
   int last_attempt = 0;  // its number: a resumed run counts on
@@ -85,6 +97,8 @@ class Controller final : private wire::ServerHandler {
   void stop(std::string why, bool hard);
   // Records a warning.
   void warn(std::string message);
+  // The answer to a validation_requested event.
+  void finish_validation(ValidationEnded ended);
 
   bool finished() const { return finished_; }
   // Returns when the run is over.
@@ -114,11 +128,16 @@ class Controller final : private wire::ServerHandler {
   void run(const DisarmTimer&);
   void run(Record&);
   void run(RecordFailure&);
-  void run(const Commit&);
+  void run(Commit&);
+  void run(const RemoveCheckpoint&);
+  void run(const UpdateManifest&);
+  void run(const TellCommitted&);
+  void run(const SendStop&);
   void run(const ResetAttempt&);
   void run(const Finish&);
 
   void engine_event(engine::EngineEvent event);
+  void store_return_value() const;
   void append(Dict event);
   void flush_soon();
   void flush(bool to_disk);
@@ -126,6 +145,7 @@ class Controller final : private wire::ServerHandler {
   void check_heartbeats(base::MonotonicTime now);
   void warn_of_stall(base::MonotonicTime now);
   void acknowledge(Peer& peer);
+  void answer_lists();
 
   base::Result<wire::Welcome> admit(const wire::Hello& hello) override;
   void opened(const std::shared_ptr<wire::Channel>& channel) override;
@@ -151,6 +171,8 @@ class Controller final : private wire::ServerHandler {
   void take(wire::Channel& channel, wire::StoreCount& message);
   void take(wire::Channel& channel, wire::Barrier& message);
   void take(wire::Channel& channel, wire::Broadcast& message);
+  void take(wire::Channel& channel, wire::ListCheckpoints& message);
+  void take(wire::Channel& channel, wire::Drained& message);
   // Everything else is not a worker's to send.
   template <typename T>
   void take(wire::Channel& channel, T& message);
@@ -171,11 +193,22 @@ class Controller final : private wire::ServerHandler {
   RunState state_;
   std::optional<engine::GangId> gang_;
   std::vector<Peer> peers_;
+  const std::string host_ = base::host_name();
   std::vector<Place> places_;
   std::vector<std::string> nodes_;  // hosts by node rank
   KeyValueStore store_;
   Meetings meetings_;
   std::optional<std::string> checkpoint_;
+  bool checkpoint_in_storage_ = true;
+  std::int64_t checkpoint_index_ = -1;
+  MemoryTier memory_;
+  std::optional<MetricsFiles> metrics_files_;
+  struct ListRequest {
+    std::weak_ptr<wire::Channel> channel;
+    wire::ListCheckpoints message;
+  };
+  std::vector<ListRequest> list_requests_;
+  base::MonotonicTime mirrored_;
   base::MonotonicTime run_began_;
   base::MonotonicTime attempt_began_;
   base::MonotonicTime last_tick_;
@@ -187,7 +220,8 @@ class Controller final : private wire::ServerHandler {
   std::condition_variable end_changed_;
   RunEnd end_;
 
-  std::jthread thread_;  // last: stops first
+  std::optional<Committer> committer_;  // after io_: what it ends is posted there
+  std::jthread thread_;                 // last: stops first
 };
 
 }  // namespace trireme::control

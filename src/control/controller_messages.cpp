@@ -115,21 +115,45 @@ void Controller::take(wire::Channel& channel, wire::Report& message) {
   Peer& peer = peer_of(channel);
   peer.reports = message.index + 1;
   if (peer.reports - peer.acked >= kAckEvery) acknowledge(peer);
-  handle(Reported{rank, message.index, std::move(message.metrics), std::move(message.checkpoint)});
+  handle(Reported{rank, message.index, std::move(message.metrics), std::move(message.checkpoint),
+                  std::move(message.validation)});
 }
 
 void Controller::take(wire::Channel& channel, wire::UploadDone& message) {
-  handle(Uploaded{channel.peer().rank, message.index, std::move(message.failure)});
+  const auto& peer = channel.peer();
+  if (peer.host == host_) memory_.hold(message.index, peer.pid, message.memory);
+  handle(Uploaded{peer.rank, message.index, std::move(message.failure), std::move(message.files)});
 }
 
 void Controller::take(wire::Channel& channel, wire::Done& message) {
   meetings_.finished(channel.peer().rank);
-  handle(FunctionReturned{channel.peer().rank, std::move(message.value)});
+  handle(FunctionReturned{channel.peer().rank, {std::move(message.value), message.pickled}});
 }
 
 void Controller::take(wire::Channel& channel, wire::Failed& message) {
   handle(FunctionFailed{channel.peer().rank, std::move(message.error_type), std::move(message.message),
                         std::move(message.traceback), std::move(message.exception)});
+}
+
+void Controller::take(wire::Channel& channel, wire::Drained&) { handle(UploadsDrained{channel.peer().rank}); }
+
+void Controller::take(wire::Channel& channel, wire::ListCheckpoints& message) {
+  list_requests_.push_back({channel.weak_from_this(), message});
+  answer_lists();
+}
+
+void Controller::answer_lists() {
+  const bool validating =
+      std::any_of(state_.kept.begin(), state_.kept.end(), [](auto& each) { return each.pending(); });
+  std::erase_if(list_requests_, [&](const ListRequest& request) {
+    auto open = request.channel.lock();
+    const auto& message = request.message;
+    const bool waits = state_.commits_in_flight > 0 || state_.commits.waits_below(message.reports) ||
+                       (message.validated && validating);
+    if (open && waits && !message.now) return false;
+    if (open) open->send(reply(message.id, to_list(ranked(state_.kept, plan_.rules.checkpoints), plan_.storage_path)));
+    return true;
+  });
 }
 
 void Controller::take(wire::Channel& channel, wire::StoreSet& message) {

@@ -11,7 +11,11 @@
 namespace trireme::control {
 namespace {
 
-bool before_the_end(Phase phase) { return phase != Phase::kStopping && phase != Phase::kFinished; }
+// Whether what breaks is still a failure of the run: after that it only ends.
+bool before_the_end(Phase phase) {
+  return phase == Phase::kReserving || phase == Phase::kStarting || phase == Phase::kRunning ||
+         phase == Phase::kFailing;
+}
 
 // One decision under way. Each `on` is one kind of event; what they share stands below them.
 class Decider {
@@ -23,6 +27,10 @@ class Decider {
   void on(Begin) {
     if (state_.phase != Phase::kIdle) return;
     state_.phase = Phase::kReserving;
+    // Those that an earlier start of the run did not come to.
+    for (const auto& kept : state_.kept) {
+      if (kept.pending()) request_validation(kept);
+    }
     act(ReserveGang{});
   }
 
@@ -89,22 +97,9 @@ class Decider {
 
   void on(Reported event) {
     if (!running()) return;
-    if (event.checkpoint && state_.commits.committed(event.index)) {
-      fail(Failure{
-          event.rank,
-          at(event.rank).pid,
-          at(event.rank).host,
-          "exception",
-          "LateCheckpoint",
-          fmt::format("{} was committed without rank {}: its part came too late", *event.checkpoint, event.rank),
-          "",
-          {},
-          {},
-          false});
-      return;
-    }
+    if (event.checkpoint && state_.commits.taken(event.index)) return part_came_too_late(event.rank, *event.checkpoint);
     ++state_.reports;
-    state_.commits.report(event.rank, event.index, event.metrics, event.checkpoint);
+    state_.commits.report(event.rank, event.index, event.metrics, event.checkpoint, event.validation);
     Dict fields{{"rank", event.rank}, {"index", event.index}};
     fields["metrics"] = std::move(event.metrics);
     if (event.checkpoint) fields["checkpoint"] = *event.checkpoint;
@@ -113,11 +108,53 @@ class Decider {
     watch_silent_ranks();
   }
 
-  void on(const Uploaded& event) {
-    if (event.failure) return upload_failed(event);
+  void on(Uploaded event) {
+    if (event.failure) return upload_failed(event.rank, event.index, *event.failure);
     if (!running()) return;
-    state_.commits.uploaded(event.rank, event.index);
+    state_.commits.uploaded(event.rank, event.index, std::move(event.files));
     commit_what_is_ready();
+  }
+
+  void on(CommitEnded event) {
+    --state_.commits_in_flight;
+    const ReadyCheckpoint& ready = event.checkpoint;
+    if (event.failure) {
+      upload_failed(0, ready.index, *event.failure);
+    } else {
+      for (const auto& conflict : event.conflicts) {
+        record("warning", {{"message", fmt::format("{}: ranks wrote different content to the same file ({}); the last "
+                                                   "one stands. Put the rank into the file's name",
+                                                   ready.name, conflict)}});
+      }
+      keep(std::move(event.checkpoint));
+    }
+    finish_when_done();
+    stop_when_drained();
+    end_when_gone();
+  }
+
+  void on(ValidationEnded event) {
+    auto it = std::find_if(state_.kept.begin(), state_.kept.end(),
+                           [&](const KeptCheckpoint& each) { return each.name == event.name && each.pending(); });
+    if (it == state_.kept.end()) return;
+    it->status = event.status;
+    it->validation = {};
+    // What the validation found stands above what was reported.
+    for (auto& [key, value] : event.metrics) it->metrics[key] = value;
+    act(UpdateManifest{*it});
+    Dict fields{{"name", it->name}, {"index", it->index}, {"status", checkpoint::to_string(it->status)}};
+    if (!event.message.empty()) fields["message"] = event.message;
+    fields["metrics"] = std::move(event.metrics);
+    record("checkpoint_validated", std::move(fields));
+    const std::int64_t index = it->index;
+    remove_surplus();
+    act(TellCommitted{index});
+    if (state_.phase == Phase::kValidating && !validating()) finish();
+  }
+
+  void on(const UploadsDrained& event) {
+    at(event.rank).drained = true;
+    stop_when_drained();
   }
 
   void on(FunctionReturned event) {
@@ -128,20 +165,15 @@ class Decider {
     record("worker_finished", {{"rank", event.rank}});
     state_.commits.finished(event.rank);
     commit_what_is_ready();
-    bool all = std::all_of(state_.workers.begin(), state_.workers.end(),
-                           [](const Worker& each) { return each.phase == WorkerPhase::kDone; });
-    // A checkpoint that could not be stored is a failure also where the function took no notice: its verdict is under
-    // way.
-    if (!all || !state_.failures.empty()) return;
-    state_.outcome = Outcome::kFinished;
-    for (int rank = 0; rank < size(); ++rank) act(SendGoodbye{rank});
-    enter_stopping(Next::kFinish);
+    finish_when_done();
+    stop_when_drained();
   }
 
   void on(FunctionFailed event) {
-    if (!before_the_end(state_.phase)) return;
     Worker& worker = at(event.rank);
     worker.phase = WorkerPhase::kFailed;
+    stop_when_drained();
+    if (!before_the_end(state_.phase)) return;
     fail(Failure{event.rank,
                  worker.pid,
                  worker.host,
@@ -156,6 +188,11 @@ class Decider {
 
   void on(const StopRequested& event) {
     if (state_.phase == Phase::kFinished) return;
+    if (state_.phase == Phase::kValidating) {
+      // How the training ended is known. The manifests keep what is not validated yet: the next start asks again.
+      record("stop_requested", {{"why", event.why}, {"hard", event.hard}});
+      return finish();
+    }
     const double grace = event.hard ? 0.0 : rules_.stop_grace_s;
     if (state_.stop_why.empty() && state_.outcome == Outcome::kNone) {
       state_.stop_why = event.why;
@@ -169,6 +206,7 @@ class Decider {
       act(ReleaseGang{});
       return finish();
     }
+    if (state_.phase == Phase::kRunning && !event.hard) return drain();
     kill_all(grace);
     enter_stopping(Next::kFinish);
   }
@@ -190,7 +228,12 @@ class Decider {
     return state_.workers[static_cast<std::size_t>(rank)];
   }
   int size() const { return static_cast<int>(state_.workers.size()); }
-  bool running() const { return state_.phase == Phase::kRunning || state_.phase == Phase::kFailing; }
+  bool running() const {
+    return state_.phase == Phase::kRunning || state_.phase == Phase::kFailing || state_.phase == Phase::kDraining;
+  }
+  bool validating() const {
+    return std::any_of(state_.kept.begin(), state_.kept.end(), [](const auto& each) { return each.pending(); });
+  }
 
   template <typename T>
   void act(T action) {
@@ -250,6 +293,7 @@ class Decider {
   // sent been read. Where one of the two is late, the cause timer settles it.
   void judge_departure(int rank) {
     Worker& worker = at(rank);
+    stop_when_drained();
     if (!before_the_end(state_.phase)) return;
     if (worker.phase == WorkerPhase::kDone || worker.phase == WorkerPhase::kFailed) return;
     bool gone = worker.exit && !worker.channel;
@@ -275,24 +319,107 @@ class Decider {
     fail(std::move(failure));
   }
 
-  void upload_failed(const Uploaded& event) {
-    Failure failure{event.rank,
-                    at(event.rank).pid,
-                    at(event.rank).host,
+  void part_came_too_late(int rank, const std::string& name) {
+    Failure failure{rank,
+                    at(rank).pid,
+                    at(rank).host,
                     "exception",
-                    "UploadError",
-                    fmt::format("the checkpoint of report {} could not be stored: {}", event.index, *event.failure),
+                    "LateCheckpoint",
+                    fmt::format("{} was committed without rank {}: its part came too late", name, rank),
                     "",
                     {},
                     {},
                     false};
-    if (running()) return fail(std::move(failure));
-    // The last commit belongs to the last rank's return: the run must not end well without it.
-    if (state_.phase != Phase::kStopping || state_.outcome != Outcome::kFinished) return;
-    state_.outcome = Outcome::kFailed;
-    state_.error = headline(failure);
-    act(RecordFailure{failure});
-    state_.failures.push_back(std::move(failure));
+    fail_or_warn(std::move(failure));
+  }
+
+  void upload_failed(int rank, std::int64_t index, const std::string& why) {
+    Failure failure{rank,
+                    at(rank).pid,
+                    at(rank).host,
+                    "exception",
+                    "UploadError",
+                    fmt::format("the checkpoint of report {} could not be stored: {}", index, why),
+                    "",
+                    {},
+                    {},
+                    false};
+    fail_or_warn(std::move(failure));
+  }
+
+  // A run that ends for another reason does not change its mind.
+  void fail_or_warn(Failure failure) {
+    if (before_the_end(state_.phase)) return fail(std::move(failure));
+    record("warning", {{"message", failure.message}});
+  }
+
+  void keep(ReadyCheckpoint ready) {
+    state_.commits.committed(ready.index);
+    Dict fields{{"index", ready.index}, {"name", ready.name}};
+    fields["metrics"] = ready.metrics;
+    KeptCheckpoint kept{ready.index, ready.name, std::move(ready.metrics), checkpoint::Status::kCommitted, {}};
+    if (!ready.validation.is_null()) {
+      kept.status = checkpoint::Status::kPendingValidation;
+      kept.validation = std::move(ready.validation);
+    }
+    fields["status"] = checkpoint::to_string(kept.status);
+    record("checkpoint_committed", std::move(fields));
+    if (kept.pending()) request_validation(kept);
+    // A name that the user chose again has replaced the older one.
+    std::erase_if(state_.kept, [&](const KeptCheckpoint& each) { return each.name == kept.name; });
+    const std::int64_t index = kept.index;
+    state_.kept.push_back(std::move(kept));
+    remove_surplus();
+    act(TellCommitted{index});
+  }
+
+  void request_validation(const KeptCheckpoint& kept) {
+    Dict fields{{"name", kept.name}, {"index", kept.index}};
+    const Dict* asked = kept.validation.get_if<Dict>();
+    for (const char* key : {"fn_kwargs", "timeout_s"}) {
+      const Value* value = asked ? asked->find(key) : nullptr;
+      fields[key] = value ? *value : Value();
+    }
+    record("validation_requested", std::move(fields));
+  }
+
+  void remove_surplus() {
+    for (const auto& name : surplus(state_.kept, rules_.checkpoints)) {
+      std::erase_if(state_.kept, [&](const KeptCheckpoint& each) { return each.name == name; });
+      act(RemoveCheckpoint{name});
+      record("checkpoint_removed", {{"name", name}});
+    }
+  }
+
+  void finish_when_done() {
+    // A checkpoint that could not be stored is a failure also where the function took no notice: its verdict is under
+    // way.
+    if (!before_the_end(state_.phase) || !state_.failures.empty() || state_.workers.empty()) return;
+    bool all = std::all_of(state_.workers.begin(), state_.workers.end(),
+                           [](const Worker& each) { return each.phase == WorkerPhase::kDone; });
+    if (!all || state_.commits_in_flight > 0) return;
+    state_.outcome = Outcome::kFinished;
+    for (int rank = 0; rank < size(); ++rank) act(SendGoodbye{rank});
+    enter_stopping(Next::kFinish);
+  }
+
+  void drain() {
+    state_.phase = Phase::kDraining;
+    for (int rank = 0; rank < size(); ++rank) {
+      if (at(rank).channel) act(SendStop{rank});
+    }
+    stop_when_drained();
+  }
+
+  // What was on its way to storage has arrived: now the workers may go.
+  void stop_when_drained() {
+    if (state_.phase != Phase::kDraining || state_.commits_in_flight > 0) return;
+    bool all = std::all_of(state_.workers.begin(), state_.workers.end(), [](const Worker& each) {
+      return each.drained || !each.channel || each.phase == WorkerPhase::kDone || each.phase == WorkerPhase::kFailed;
+    });
+    if (!all) return;
+    kill_all(rules_.stop_grace_s);
+    enter_stopping(Next::kFinish);
   }
 
   void fail(Failure failure) {
@@ -368,6 +495,7 @@ class Decider {
         record("warning", {{"message", fmt::format("{} is committed without rank {}, which has never reported",
                                                    ready.name, base::rank_list(ready.missing))}});
       }
+      ++state_.commits_in_flight;
       act(Commit{std::move(ready)});
     }
   }
@@ -393,14 +521,19 @@ class Decider {
     if (state_.phase != Phase::kStopping) return;
     bool some =
         std::any_of(state_.workers.begin(), state_.workers.end(), [](const Worker& each) { return each.process; });
-    if (some) return;
+    // The next attempt goes on from the newest checkpoint: it must be known which one that is.
+    if (some || state_.commits_in_flight > 0) return;
     act(DisarmTimer{Timer::kStop});
     if (state_.next == Next::kRestart) {
       ++state_.attempt;
       start_attempt();
     } else {
       act(ReleaseGang{});
-      finish();
+      if (validating() && state_.outcome != Outcome::kStopped) {
+        state_.phase = Phase::kValidating;
+      } else {
+        finish();
+      }
     }
   }
 
@@ -410,6 +543,10 @@ class Decider {
                 {"attempts", state_.attempt - state_.first_attempt + 1},
                 {"reports", state_.reports}};
     if (!state_.error.empty()) fields["error"] = state_.error;
+    const ReturnValue& returned = state_.return_value;
+    // A pickle goes into a file of its own.
+    if (state_.outcome == Outcome::kFinished && returned.pickled) fields["return_value_pickled"] = true;
+    if (state_.outcome == Outcome::kFinished && !returned.pickled) fields["return_value"] = returned.value;
     record("run_finished", std::move(fields));
     act(Finish{});
   }

@@ -55,15 +55,33 @@ struct Reported {
   std::int64_t index;
   Metrics metrics;
   std::optional<std::string> checkpoint;
+  Value validation = {};
 };
 struct Uploaded {
   int rank;
   std::int64_t index;
   std::optional<std::string> failure;
+  List files = {};
+};
+// The manifest is durable, or it could not be written.
+struct CommitEnded {
+  ReadyCheckpoint checkpoint;
+  std::vector<std::string> conflicts;  // files that ranks wrote differently
+  std::optional<std::string> failure;
+};
+struct ValidationEnded {
+  std::string name;
+  checkpoint::Status status;
+  Metrics metrics;
+  std::string message;
+};
+// The rank has nothing more on its way to storage.
+struct UploadsDrained {
+  int rank;
 };
 struct FunctionReturned {
   int rank;
-  std::optional<Bytes> value;
+  ReturnValue value;
 };
 struct FunctionFailed {
   int rank;
@@ -81,7 +99,7 @@ struct TimerFired {
 };
 
 using Event = std::variant<Begin, GangReserved, ReservationFailed, ProcessStarted, ProcessStartFailed, ProcessExited,
-                           Connected, ConnectionLost, FunctionEntered, Reported, Uploaded, FunctionReturned,
-                           FunctionFailed, StopRequested, TimerFired>;
+                           Connected, ConnectionLost, FunctionEntered, Reported, Uploaded, CommitEnded, ValidationEnded,
+                           UploadsDrained, FunctionReturned, FunctionFailed, StopRequested, TimerFired>;
 
 }  // namespace trireme::control

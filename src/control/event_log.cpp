@@ -48,4 +48,10 @@ base::Result<void> EventLog::sync() {
   return {};
 }
 
+base::Result<base::Fd> EventLog::duplicate() const {
+  base::Fd copy(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy.valid()) return base::system_error(fmt::format("could not open {} again", path_), errno);
+  return copy;
+}
+
 }  // namespace trireme::control

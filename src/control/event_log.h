@@ -19,6 +19,8 @@ class EventLog {
   base::Result<void> flush();
   // To the disk.
   base::Result<void> sync();
+  // The same file for another thread to sync.
+  base::Result<base::Fd> duplicate() const;
 
  private:
   EventLog(base::Fd file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}

@@ -22,6 +22,9 @@ std::vector<Failure> in_order_of_blame(std::vector<Failure> failures);
 // "rank 1 (pid 4711, host a) failed: ValueError: boom".
 std::string headline(const Failure& failure);
 
+// As the event log and Python have it; without the exception itself, which only Python can read.
+Dict to_dict(const Failure& failure);
+
 // Whether one more failure is within a budget of `limit` (-1: without end) of which `used` are gone.
 bool within_budget(std::int64_t used, std::int64_t limit);
 

@@ -11,8 +11,10 @@
 #include <system_error>
 #include <tuple>
 
+#include "base/config_fields.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "checkpoint/commit.h"
 #include "control/event_fields.h"
 
 namespace trireme::control {
@@ -70,6 +72,8 @@ void apply(const Dict& event, RunSummary& told) {
     if (metrics && int_of(event, "rank") == 0) told.last_metrics = *metrics;
   } else if (kind == "checkpoint_committed") {
     ++told.checkpoints;
+  } else if (kind == "checkpoint_removed") {
+    --told.checkpoints;
   } else if (kind == "run_finished") {
     told.state = text_of(event, "outcome", "finished");
     told.seconds = number_of(event, "seconds");
@@ -91,6 +95,19 @@ bool is_run_folder(const fs::path& path) {
   return fs::is_regular_file(path / "run.json", failed);
 }
 
+namespace {
+
+Result<Dict> parse_run_file(std::string_view text, const std::string& path) {
+  TRIREME_ASSIGN(auto run, base::parse_json_dict(text), "{}/run.json is damaged", path);
+  constexpr std::int64_t kFormat = 1;
+  if (std::int64_t format = int_of(run, "format", kFormat); format > kFormat) {
+    return error("{} has format {}, this version reads up to {}; upgrade Trireme", path, format, kFormat);
+  }
+  return run;
+}
+
+}  // namespace
+
 Result<Dict> read_run_file(const fs::path& path) {
   std::error_code failed;
   if (!fs::exists(path, failed)) return error("there is no folder {}; `trireme runs` lists the runs", path.string());
@@ -99,12 +116,7 @@ Result<Dict> read_run_file(const fs::path& path) {
                  path.string());
   }
   TRIREME_ASSIGN(auto text, read_text(path / "run.json"));
-  TRIREME_ASSIGN(auto run, base::parse_json_dict(text), "{} is damaged", (path / "run.json").string());
-  constexpr std::int64_t kFormat = 1;
-  if (std::int64_t format = int_of(run, "format", kFormat); format > kFormat) {
-    return error("{} has format {}, this version reads up to {}; upgrade Trireme", path.string(), format, kFormat);
-  }
-  return run;
+  return parse_run_file(text, path.string());
 }
 
 Result<RunRecord> read_run(const fs::path& path) {
@@ -115,6 +127,21 @@ Result<RunRecord> read_run(const fs::path& path) {
   // A run that was created and never started has no event log yet.
   if (!fs::exists(path / "events.jsonl", failed)) return record;
   TRIREME_ASSIGN(auto text, read_text(path / "events.jsonl"));
+  read_events(text, record);
+  return record;
+}
+
+Result<RunRecord> read_run(storage::Files& files, const std::string& path) {
+  if (files.local()) return read_run(path);
+  RunRecord record;
+  record.path = path;
+  TRIREME_ASSIGN(bool there, files.exists(path + "/run.json"));
+  if (!there) return error("{} is not the folder of a run: it has no run.json", files.describe(path));
+  TRIREME_ASSIGN(auto run, files.read(path + "/run.json"));
+  TRIREME_ASSIGN(record.run, parse_run_file(run, files.describe(path)));
+  TRIREME_ASSIGN(bool logged, files.exists(path + "/events.jsonl"));
+  if (!logged) return record;
+  TRIREME_ASSIGN(auto text, files.read(path + "/events.jsonl"));
   read_events(text, record);
   return record;
 }
@@ -135,18 +162,70 @@ RunSummary summary(const RunRecord& record, bool active, double now) {
   return told;
 }
 
-std::vector<Metrics> metrics_history(const RunRecord& record) {
-  // For each number the last report counts, and an attempt that went on from earlier has undone what came after.
-  std::map<std::int64_t, Metrics> history;
+std::vector<Dict> metrics_of_all_ranks(const RunRecord& record) {
+  // For each number of a rank its last report counts, and an attempt that went on from earlier has undone what came
+  // after.
+  std::map<std::int64_t, std::map<std::int64_t, Dict>> ranks;
   for (const auto& event : record.events) {
-    if (text_of(event, "event") != "report" || int_of(event, "rank") != 0) continue;
+    if (text_of(event, "event") != "report") continue;
+    auto& history = ranks[int_of(event, "rank")];
     const std::int64_t index = int_of(event, "index");
     history.erase(history.lower_bound(index), history.end());
-    if (const Dict* metrics = dict_of(event, "metrics")) history[index] = *metrics;
+    if (dict_of(event, "metrics")) history[index] = event;
   }
-  std::vector<Metrics> rows;
-  for (auto& [index, metrics] : history) rows.push_back(std::move(metrics));
+  std::map<std::pair<std::int64_t, std::int64_t>, Dict> ordered;
+  for (auto& [rank, history] : ranks) {
+    for (auto& [index, event] : history) {
+      Dict row{{"rank", rank}, {"index", index}, {"attempt", int_of(event, "attempt")}};
+      row["time"] = number_of(event, "time");
+      row["metrics"] = *dict_of(event, "metrics");
+      ordered[{index, rank}] = std::move(row);
+    }
+  }
+  std::vector<Dict> rows;
+  for (auto& [key, row] : ordered) rows.push_back(std::move(row));
   return rows;
+}
+
+std::vector<Metrics> metrics_history(const RunRecord& record) {
+  std::vector<Metrics> rows;
+  for (const auto& row : metrics_of_all_ranks(record)) {
+    if (int_of(row, "rank") == 0) rows.push_back(*dict_of(row, "metrics"));
+  }
+  return rows;
+}
+
+Result<std::vector<KeptCheckpoint>> read_checkpoints(storage::Files& files, const RunRecord& record,
+                                                     std::vector<std::string>* damaged) {
+  TRIREME_ASSIGN(auto listing, checkpoint::list_committed(files, record.path));
+  if (damaged) *damaged = std::move(listing.damaged);
+  std::vector<KeptCheckpoint> kept;
+  for (auto& [name, path, manifest] : listing.committed) {
+    kept.push_back(
+        {manifest.index, name, std::move(manifest.metrics), manifest.status, std::move(manifest.validation)});
+  }
+  CheckpointConfig config;
+  if (const Dict* run_config = dict_of(record.run, "run_config")) {
+    if (const Dict* recorded = dict_of(*run_config, "checkpoint_config")) {
+      // One of another version: by age then.
+      if (auto read = base::checked_config<CheckpointConfig>(*recorded, "checkpoint_config")) config = *std::move(read);
+    }
+  }
+  return ranked(std::move(kept), config);
+}
+
+Result<ReturnValue> read_return_value(storage::Files& files, const RunRecord& record) {
+  ReturnValue returned;
+  for (const auto& event : record.events) {
+    if (text_of(event, "event") != "run_finished") continue;
+    returned.pickled = flag_of(event, "return_value_pickled");
+    const Value* value = event.find("return_value");
+    returned.value = value ? *value : Value();
+  }
+  if (!returned.pickled) return returned;
+  TRIREME_ASSIGN(auto pickle, files.read(record.path + "/return_value.pkl"));
+  returned.value = Bytes{std::move(pickle)};
+  return returned;
 }
 
 std::vector<LogFile> log_files(const fs::path& run_path) {

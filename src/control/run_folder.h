@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "control/retention.h"
+#include "control/state.h"
+#include "storage/files.h"
 #include "trireme/value.h"
 
 // The reading side of a run folder: run.json (what was asked for) and events.jsonl (what happened). Whoever died while
@@ -32,10 +35,10 @@ struct RunSummary {
   std::int64_t num_workers = 0;
   std::int64_t attempts = 0;
   std::int64_t reports = 0;
-  std::int64_t checkpoints = 0;
-  double started = 0.0;  // seconds since 1970; of the last start when the run was resumed
-  double seconds = 0.0;  // from there to its end, or to `now`
-  Dict last_metrics;     // of rank 0
+  std::int64_t checkpoints = 0;  // committed and not removed
+  double started = 0.0;          // seconds since 1970; of the last start when the run was resumed
+  double seconds = 0.0;          // from there to its end, or to `now`
+  Dict last_metrics;             // of rank 0
   std::optional<std::string> error;
 };
 
@@ -43,12 +46,23 @@ bool is_run_folder(const std::filesystem::path& path);
 
 base::Result<Dict> read_run_file(const std::filesystem::path& path);
 base::Result<RunRecord> read_run(const std::filesystem::path& path);
+// The same of a run folder in any storage.
+base::Result<RunRecord> read_run(storage::Files& files, const std::string& path);
 
 // `active`: whether the driver lives, see is_active(RunEntry). `now`: seconds since 1970.
 RunSummary summary(const RunRecord& record, bool active, double now);
 
 // Rank 0's reports in order, without those that a restart has repeated.
 std::vector<Metrics> metrics_history(const RunRecord& record);
+// Every rank's, as {"rank", "index", "attempt", "time", "metrics"}, by index and rank.
+std::vector<Dict> metrics_of_all_ranks(const RunRecord& record);
+
+// What the run retains now, worst first, read from the manifests. Damaged ones are told in `damaged`.
+base::Result<std::vector<KeptCheckpoint>> read_checkpoints(storage::Files& files, const RunRecord& record,
+                                                           std::vector<std::string>* damaged = nullptr);
+
+// What the function of rank 0 returned, where the run finished.
+base::Result<ReturnValue> read_return_value(storage::Files& files, const RunRecord& record);
 
 // The logs of a run: {attempt, rank, file}, ordered by attempt and rank.
 struct LogFile {

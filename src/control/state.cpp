@@ -9,7 +9,9 @@ const char* to_string(Phase phase) {
     case Phase::kStarting: return "starting";
     case Phase::kRunning: return "running";
     case Phase::kFailing: return "failing";
+    case Phase::kDraining: return "draining";
     case Phase::kStopping: return "stopping";
+    case Phase::kValidating: return "validating";
     case Phase::kFinished: return "finished";
   }
   return "?";

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "control/commit_book.h"
+#include "control/retention.h"
 #include "engine/engine.h"
 #include "trireme/value.h"
 
@@ -16,12 +17,14 @@ namespace trireme::control {
 
 // docs/run_states.md draws it.
 enum class Phase {
-  kIdle,       // nothing was asked of the engine yet
-  kReserving,  // waiting for room for the gang
-  kStarting,   // processes start and say hello
-  kRunning,    // the function runs on every rank
-  kFailing,    // something broke; a moment is given to learn what broke first
-  kStopping,   // the gang ends; `next` says what follows
+  kIdle,        // nothing was asked of the engine yet
+  kReserving,   // waiting for room for the gang
+  kStarting,    // processes start and say hello
+  kRunning,     // the function runs on every rank
+  kFailing,     // something broke; a moment is given to learn what broke first
+  kDraining,    // a stop was asked for; what is on its way to storage arrives first
+  kStopping,    // the gang ends; `next` says what follows
+  kValidating,  // the gang is gone; validations of checkpoints still run
   kFinished,
 };
 
@@ -58,9 +61,18 @@ struct Worker {
   bool process = false;  // the engine says that it runs
   bool channel = false;  // its connection is open
   std::optional<engine::ExitStatus> exit;
-  std::string lost;  // why its connection is gone, where it is
+  std::string lost;      // why its connection is gone, where it is
+  bool drained = false;  // after a stop: nothing of it is on its way to storage
 
   bool operator==(const Worker&) const = default;
+};
+
+// What the function of rank 0 returned.
+struct ReturnValue {
+  Value value;
+  bool pickled = false;  // Bytes that only Python can read
+
+  bool operator==(const ReturnValue&) const = default;
 };
 
 struct RunState {
@@ -73,8 +85,10 @@ struct RunState {
   std::int64_t failures_used = 0;
   std::int64_t starts_used = 0;
   CommitBook commits;
-  bool silence_timed = false;  // Timer::kSilence is armed
-  std::optional<Bytes> return_value;
+  int commits_in_flight = 0;         // manifests being written
+  std::vector<KeptCheckpoint> kept;  // committed and not removed
+  bool silence_timed = false;        // Timer::kSilence is armed
+  ReturnValue return_value;
   std::int64_t reports = 0;
   std::string stop_why;
   Next next = Next::kNone;
@@ -87,6 +101,7 @@ struct RunState {
 // What decide() goes by; fixed for the whole run.
 struct Rules {
   int num_workers = 1;
+  CheckpointConfig checkpoints;
   std::int64_t max_failures = 0;
   std::int64_t start_limit = 3;
   double start_timeout_s = 120.0;

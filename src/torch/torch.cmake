@@ -1,6 +1,6 @@
 # trireme::torch, against the libtorch that cmake/torch.cmake has found.
 if(Torch_FOUND)
-  add_library(trireme_torch SHARED torch/torch.cpp)
+  add_library(trireme_torch SHARED torch/torch.cpp torch/tensor.cpp)
   add_library(trireme::torch ALIAS trireme_torch)
   # The installed package links the libtorch of whoever uses it: triremeConfig.cmake adds it there.
   target_link_libraries(trireme_torch PUBLIC trireme "$<BUILD_INTERFACE:${TORCH_LIBRARIES}>")

@@ -16,7 +16,7 @@
 
 namespace trireme::wire {
 
-inline constexpr int kProtocolVersion = 1;
+inline constexpr int kProtocolVersion = 2;
 
 // clang-format off
 
@@ -50,10 +50,16 @@ inline constexpr int kProtocolVersion = 1;
   FIELD(int, attempt, 0, "which start of the gang this is, from 0")                                              \
   FIELD(std::string, run_name, {}, "name of the run")                                                            \
   FIELD(std::string, run_id, {}, "unique id of the run")                                                         \
-  FIELD(std::string, path, {}, "folder of the run")                                                              \
+  FIELD(std::string, path, {}, "folder of the run on the driver's machine: logs, event log")                     \
+  FIELD(std::string, storage_path, {}, "folder of the run in its storage: checkpoints")                          \
+  FIELD(std::string, storage_uri, {}, "the same as a URI, for workers that make the file system from it; empty: a local folder") \
+  FIELD(int, max_uploads_in_flight, 2, "checkpoints of this worker on their way before report() waits")          \
+  FIELD(bool, keep_in_memory, false, "whether snapshots stay in memory for the next start of the gang")          \
   FIELD(std::string, trainer, {}, "name of the trainer")                                                         \
   FIELD(Bytes, payload, {}, "what to run: for Python a pickle, for C++ the function's name and configuration")   \
   FIELD(std::optional<std::string>, checkpoint, {}, "folder of the checkpoint to resume from")                   \
+  FIELD(bool, checkpoint_in_storage, true, "whether that lies in the run's storage; elsewhere when it was given by the user") \
+  FIELD(Dict, memory, {}, "files of that checkpoint that are in memory: path in it -> path to open")             \
   FIELD(std::vector<int>, gpus, {}, "devices of this worker")                                                    \
   FIELD(Resources, resources, {}, "what this worker takes")                                                      \
   FIELD(std::vector<std::string>, nodes, {}, "host of every node, by node rank")                                 \
@@ -65,17 +71,21 @@ inline constexpr int kProtocolVersion = 1;
 #define TRIREME_REPORT(FIELD)                                                                                    \
   FIELD(std::int64_t, index, 0, "counts this rank's reports")                                                    \
   FIELD(Dict, metrics, {}, "what was reported")                                                                  \
-  FIELD(std::optional<std::string>, checkpoint, {}, "folder name of the checkpoint that this rank adds to")
+  FIELD(std::optional<std::string>, checkpoint, {}, "folder name of the checkpoint that this rank adds to")      \
+  FIELD(Value, validation, {}, "null, or what to validate the checkpoint with: fn_kwargs, timeout_s")
 
 #define TRIREME_UPLOAD_DONE(FIELD)                                                                               \
   FIELD(std::int64_t, index, 0, "the report whose files are durable now")                                        \
+  FIELD(List, files, {}, "what this rank has stored: path, size and XXH3 of each file")                          \
+  FIELD(Dict, memory, {}, "files that this worker also has in memory: path in the checkpoint -> descriptor")     \
   FIELD(std::optional<std::string>, failure, {}, "why they are not, where the upload failed")
 
 #define TRIREME_ACK(FIELD)                                                                                       \
   FIELD(std::int64_t, through, 0, "all reports below this number are recorded")
 
 #define TRIREME_DONE(FIELD)                                                                                      \
-  FIELD(std::optional<Bytes>, value, {}, "what the function returned, opaque; rank 0 only")
+  FIELD(Value, value, {}, "what the function returned; rank 0 only")                                             \
+  FIELD(bool, pickled, false, "whether that is a pickle: no value that both languages know")
 
 #define TRIREME_FAILED(FIELD)                                                                                    \
   FIELD(std::string, error_type, {}, "class of the exception")                                                   \
@@ -86,6 +96,15 @@ inline constexpr int kProtocolVersion = 1;
 #define TRIREME_STOP(FIELD)                                                                                      \
   FIELD(std::string, why, {}, "for the log")                                                                     \
   FIELD(bool, hard, false, "at once, without grace")
+
+#define TRIREME_COMMITTED(FIELD)                                                                                 \
+  FIELD(std::int64_t, index, 0, "the report whose checkpoint is committed")
+
+#define TRIREME_LIST_CHECKPOINTS(FIELD)                                                                          \
+  FIELD(std::int64_t, id, 0, "request number; the reply lists the retained checkpoints, worst first")            \
+  FIELD(std::int64_t, reports, 0, "answered when every checkpoint of a report below this number is committed")   \
+  FIELD(bool, validated, false, "and validated")                                                                 \
+  FIELD(bool, now, false, "answered at once with what is known")
 
 #define TRIREME_STORE_SET(FIELD)                                                                                 \
   FIELD(std::int64_t, id, 0, "request number; the reply carries it")                                             \
@@ -165,7 +184,10 @@ inline constexpr int kProtocolVersion = 1;
   MESSAGE(21, Broadcast, TRIREME_BROADCAST)               \
   MESSAGE(22, Reply, TRIREME_REPLY)                       \
   MESSAGE(23, StopRun, TRIREME_STOP_RUN)                  \
-  MESSAGE(24, StoreCheck, TRIREME_STORE_CHECK)
+  MESSAGE(24, StoreCheck, TRIREME_STORE_CHECK)            \
+  MESSAGE(25, Committed, TRIREME_COMMITTED)               \
+  MESSAGE(26, ListCheckpoints, TRIREME_LIST_CHECKPOINTS)  \
+  MESSAGE(27, Drained, TRIREME_NO_FIELDS)
 // clang-format on
 
 #define TRIREME_MESSAGE_STRUCT(number, Name, TABLE) TRIREME_STRUCT(Name, TABLE)

@@ -7,12 +7,12 @@
 #include <asio/executor_work_guard.hpp>
 #include <asio/post.hpp>
 #include <cstdio>
-#include <filesystem>
 
 #include "base/hex.h"
 #include "base/host.h"
 #include "base/json.h"
 #include "checkpoint/commit.h"
+#include "storage/open_files.h"
 
 namespace trireme::worker {
 namespace {
@@ -20,6 +20,30 @@ namespace {
 // Reports on their way: enough to never wait in practice, few enough to bound memory.
 constexpr std::int64_t kReportWindow = 4096;
 constexpr int kLostExitCode = 75;
+
+Result<void> check_metrics(const Dict& metrics, const std::string& where);
+
+// Tensors belong into a checkpoint.
+Result<void> check_metric(const Value& value, const std::string& where) {
+  if (const Tensor* tensor = value.get_if<Tensor>()) {
+    return base::error("{} is a tensor, {}: report numbers, and put tensors into a checkpoint", where,
+                       tensor->describe());
+  }
+  if (const Dict* dict = value.get_if<Dict>()) return check_metrics(*dict, where);
+  if (const List* list = value.get_if<List>()) {
+    for (std::size_t i = 0; i < list->size(); ++i)
+      TRIREME_TRY(check_metric((*list)[i], fmt::format("{}[{}]", where, i)));
+  }
+  return {};
+}
+
+Result<void> check_metrics(const Dict& metrics, const std::string& where) {
+  for (const auto& [key, value] : metrics) {
+    // Nearly all of them: no text is made for those.
+    if (!value.is_number()) TRIREME_TRY(check_metric(value, fmt::format("{}['{}']", where, key)));
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -54,6 +78,13 @@ Result<std::unique_ptr<Session>> Session::join(const Ticket& ticket, LostHandler
 }
 
 Session::~Session() {
+  {
+    std::unique_ptr<CheckpointWriter> writer;  // the I/O thread sees none, and sends what this one finishes
+    {
+      std::lock_guard lock(mutex_);
+      writer = std::move(writer_);
+    }
+  }
   if (!thread_.joinable()) return;
   asio::post(io_, [this] {
     leaving_ = true;
@@ -148,8 +179,11 @@ void Session::receive(wire::Message message) {
     }
   } else if (std::holds_alternative<wire::Goodbye>(message)) {
     goodbye_ = true;
+  } else if (auto* committed = std::get_if<wire::Committed>(&message)) {
+    if (writer_) writer_->committed(committed->index);
   } else if (std::holds_alternative<wire::Stop>(message)) {
     stop_requested_ = true;
+    drain();
   }
   changed_.notify_all();
 }
@@ -170,13 +204,49 @@ Result<wire::Start> Session::wait_start() {
 
 void Session::entered() { post(wire::Entered{}); }
 
-Result<std::optional<std::string>> Session::report(Metrics metrics, const std::optional<std::string>& checkpoint,
-                                                   const std::optional<std::string>& checkpoint_name) {
+Result<CheckpointWriter*> Session::writer() {
+  std::lock_guard lock(mutex_);
+  if (writer_) return writer_.get();
+  if (!files_) {
+    std::string path;
+    TRIREME_ASSIGN(files_,
+                   storage::open_files(start_.storage_uri.empty() ? start_.storage_path : start_.storage_uri, path));
+  }
+  auto done = [this](std::int64_t index, Result<CheckpointWriter::Stored> stored) {
+    wire::UploadDone message;
+    message.index = index;
+    if (stored) {
+      message.files = checkpoint::to_list(stored->files);
+      message.memory = std::move(stored->memory);
+    } else {
+      message.failure = stored.error().message();
+    }
+    post(std::move(message));
+  };
+  writer_ = std::make_unique<CheckpointWriter>(start_, files_, std::move(done));
+  return writer_.get();
+}
+
+// The controller asks for an end and waits until nothing is on its way to storage. Under the mutex.
+void Session::drain() {
+  if (writer_) {
+    writer_->when_idle([this] { post(wire::Drained{}); });
+  } else {
+    post(wire::Drained{});
+  }
+}
+
+Result<std::optional<std::string>> Session::report(Metrics metrics, std::optional<CheckpointSource> checkpoint,
+                                                   ReportOptions options) {
+  TRIREME_TRY(check_metrics(metrics, "metrics"));
   wire::Report report;
   report.metrics = std::move(metrics);
-  if (checkpoint_name) TRIREME_TRY(checkpoint::check_name(*checkpoint_name));
-  if (checkpoint && !std::filesystem::is_directory(*checkpoint)) {
-    return base::error("the checkpoint folder {} does not exist", *checkpoint);
+  if (options.checkpoint_name) TRIREME_TRY(checkpoint::check_name(*options.checkpoint_name));
+  CheckpointWriter* writer = nullptr;
+  if (checkpoint) {
+    TRIREME_ASSIGN(writer, this->writer());
+    // With any number: what is refused is refused before the report counts.
+    TRIREME_TRY(writer->name_for(*checkpoint, 0, options.checkpoint_name));
   }
   {
     std::unique_lock lock(mutex_);
@@ -188,26 +258,50 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, const std::o
     post(std::move(report));
     return std::optional<std::string>();
   }
-  const std::string name = checkpoint_name.value_or(checkpoint::default_name(report.index));
+  const std::int64_t index = report.index;
+  TRIREME_ASSIGN(std::string name, writer->name_for(*checkpoint, index, options.checkpoint_name));
   report.checkpoint = name;
-  wire::UploadDone done;
-  done.index = report.index;
+  report.validation = std::move(options.validation);
   post(std::move(report));
-  auto uploaded = checkpoint::upload(*checkpoint, start_.path, name);
-  if (!uploaded) done.failure = uploaded.error().message();
-  post(done);
-  if (!uploaded) return std::move(uploaded).error().wrap(fmt::format("{} could not be stored", name));
-  return std::optional(start_.path + "/" + name);
+  TRIREME_TRY(writer->store(index, name, *std::move(checkpoint)), "{} could not be stored", name);
+  return std::optional(start_.storage_path + "/" + name);
 }
 
-Result<void> Session::finish(std::optional<Bytes> value) {
-  wire::Done done;
-  if (start_.rank == 0) done.value = std::move(value);
-  if (done.value && done.value->data.size() + 1024 > wire::kWorkerFrameLimit) {
-    return base::error("the return value has {} bytes, over the limit of {}: report a checkpoint instead",
-                       done.value->data.size(), wire::kWorkerFrameLimit);
+Result<List> Session::list_checkpoints(bool validated, std::optional<base::Seconds> timeout) {
+  wire::ListCheckpoints request;
+  {
+    std::lock_guard lock(mutex_);
+    request.reports = next_report_;
   }
-  post(std::move(done));
+  request.validated = validated;
+  auto answer = ask(request, timeout);
+  if (!answer && answer.error().message().starts_with("timed out")) {
+    request.now = true;
+    answer = ask(request);
+  }
+  if (!answer) return std::move(answer).error();
+  return answer->as_list();
+}
+
+Result<void> Session::finish(Value value, bool pickled) {
+  wire::Done done;
+  if (start_.rank == 0) {
+    done.value = std::move(value);
+    done.pickled = pickled;
+  }
+  TRIREME_TRY(check_metric(done.value, "the return value"));
+  std::string payload = wire::encode(done);
+  if (payload.size() > wire::kWorkerFrameLimit) {
+    return base::error("the return value has {} bytes, over the limit of {}: report a checkpoint instead",
+                       payload.size(), wire::kWorkerFrameLimit);
+  }
+  CheckpointWriter* writer = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    writer = writer_.get();
+  }
+  if (writer) writer->wait_idle();
+  asio::post(io_, [this, payload = std::move(payload)] { channel_->send_payload(payload); });
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return goodbye_ || !lost_why_.empty(); });
   return {};

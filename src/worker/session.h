@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "wire/client.h"
+#include "worker/checkpoint_writer.h"
 
 namespace trireme::worker {
 
@@ -31,6 +32,11 @@ struct Ticket {
 };
 
 Result<Ticket> parse_ticket(const std::string& json);
+
+struct ReportOptions {
+  std::optional<std::string> checkpoint_name = {};
+  Value validation = {};  // null: none
+};
 
 // A worker's side of the connection. The user's thread calls; a thread of its own does the I/O, so that heartbeats and
 // reports go on while the function computes, whatever the interpreter lock does.
@@ -49,13 +55,20 @@ class Session {
 
   void entered();
 
-  // Returns as soon as the report is queued (and, with a checkpoint, its files are durable). Waits only while thousands
-  // of reports are not recorded yet. Returns the folder of the persisted checkpoint.
-  Result<std::optional<std::string>> report(Metrics metrics, const std::optional<std::string>& checkpoint = {},
-                                            const std::optional<std::string>& checkpoint_name = {});
+  // The run's storage, where it cannot be opened from its URI alone (Python's file systems). Before the first report.
+  void set_files(std::shared_ptr<storage::Files> files) { files_ = std::move(files); }
+
+  // Returns as soon as the report is queued, and with a checkpoint as its mode says. Waits only while thousands of
+  // reports are not recorded yet. Returns the folder of the checkpoint in the run's storage.
+  Result<std::optional<std::string>> report(Metrics metrics, std::optional<CheckpointSource> checkpoint = {},
+                                            ReportOptions options = {});
+
+  // What the run retains, worst first, once every checkpoint that this rank has reported is committed (and validated).
+  // After the timeout: what is known.
+  Result<List> list_checkpoints(bool validated, std::optional<base::Seconds> timeout);
 
   // Says that the function returned, and waits until every rank has said so.
-  Result<void> finish(std::optional<Bytes> value);
+  Result<void> finish(Value value, bool pickled);
   // Says that it failed. The controller ends the process; this returns once the message is sent.
   void fail(wire::Failed failure);
 
@@ -87,6 +100,8 @@ class Session {
   void lose(const std::string& why);
 
   void post(wire::Message message);
+  Result<CheckpointWriter*> writer();
+  void drain();
   // Sends a request and waits for its reply. A timeout is an error whose text starts with "timed out".
   template <typename Request>
   Result<Value> ask(Request request, std::optional<base::Seconds> timeout = {});
@@ -94,6 +109,7 @@ class Session {
   Ticket ticket_;
   LostHandler lost_;
   wire::Start start_;
+  std::shared_ptr<storage::Files> files_;  // shared with the writer
 
   // Of the I/O thread.
   asio::io_context io_{1};
@@ -119,7 +135,9 @@ class Session {
 
   std::atomic<bool> stop_requested_ = false;
 
-  std::jthread thread_;  // last: stops first
+  std::jthread thread_;  // stops before what it uses
+  // Under the mutex until it is made. Last: what it finishes is sent by the thread above.
+  std::unique_ptr<CheckpointWriter> writer_;
 };
 
 }  // namespace trireme::worker

@@ -1,8 +1,12 @@
-// Two workers of a C++ program meet through the gang's store, as libtorch sees it.
+// Tensors of libtorch go through a state, and two workers meet through the gang's store, as libtorch sees it.
 
+#include <ATen/ATen.h>
+#include <trireme/state.h>
 #include <trireme/torch/torch.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 
 namespace {
 
@@ -25,10 +29,56 @@ trireme::Value meet() {
 }
 TRIREME_TRAIN_FUNCTION(meet);
 
+using trireme::torch::from_torch;
+using trireme::torch::to_torch;
+
+bool comes_back(const at::Tensor& tensor, const std::string& folder) {
+  trireme::save_state(folder, {{"x", from_torch(tensor)}});
+  const at::Tensor loaded = to_torch(trireme::load_state(folder)["x"].as_tensor());
+  const bool same = loaded.scalar_type() == tensor.scalar_type() && loaded.sizes() == tensor.sizes() &&
+                    loaded.to(at::kComplexDouble).equal(tensor.detach().to(at::kComplexDouble));
+  if (!same) std::printf("%s does not come back\n", tensor.toString().c_str());
+  return same;
+}
+
+bool tensors_convert(const std::string& folder) {
+  bool right = true;
+  for (const auto type : {at::kBool, at::kByte, at::kShort, at::kLong, at::kUInt16, at::kUInt64, at::kHalf,
+                          at::kBFloat16, at::kFloat, at::kDouble, at::kComplexFloat, at::kFloat8_e4m3fn}) {
+    right = comes_back(at::arange(6).reshape({2, 3}).to(type), folder) && right;
+  }
+  right = comes_back(at::arange(6).reshape({2, 3}).t(), folder) && right;
+  right = comes_back(at::ones({}), folder) && right;
+  right = comes_back(at::empty({0, 3}), folder) && right;
+  right = comes_back(at::ones({2}).requires_grad_(), folder) && right;
+
+  // One memory, both ways, and it outlives whoever let go first.
+  at::Tensor theirs = at::zeros({2});
+  trireme::Tensor ours = from_torch(theirs);
+  ours.values<float>()[0] = 5;
+  right = theirs[0].item<float>() == 5 && right;
+  at::Tensor again = to_torch(ours);
+  theirs.reset();
+  ours = trireme::Tensor::scalar(1.0F);
+  right = again[0].item<float>() == 5 && right;
+
+  try {
+    from_torch(at::zeros({2}, at::kComplexDouble));
+    right = false;
+  } catch (const trireme::ValueError& refused) {
+    right = std::string(refused.what()).find("ComplexDouble") != std::string::npos && right;
+  }
+  return right;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   trireme::init(argc, argv);
+  const auto folder = std::filesystem::temp_directory_path() / ("trireme_torch_" + std::to_string(::getpid()));
+  const bool converted = tensors_convert(folder.string());
+  std::filesystem::remove_all(folder);
+  if (!converted) return 1;
   const auto result = trireme::DataParallelTrainer(meet, {.scaling = {.num_workers = 2}}).fit();
   const bool met = result.return_value.get<bool>();
   std::printf("%s\n", met ? "the workers have met" : "the workers have not met");

@@ -13,6 +13,7 @@ import pytest
 
 import processes
 import trireme
+from s3_server import Bucket, S3Server
 from trireme import RunConfig
 
 # A shell ignores Ctrl-C on behalf of what it starts in the background, and every child would inherit that.
@@ -54,6 +55,23 @@ def declared() -> Iterator[Callable[..., None]]:
 @pytest.fixture
 def run_config(results: Path) -> RunConfig:
     return RunConfig(name="run", storage_path=results)
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("moto")
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    made = Bucket(s3_server)
+    for name, value in made.variables.items():
+        monkeypatch.setenv(name, value)
+    return made
 
 
 class Script:

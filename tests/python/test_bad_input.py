@@ -92,6 +92,7 @@ def test_train_loop_config_must_be_a_dict(refused: Any) -> None:
         ({"resume_from_checkpoint": "/some/path"}, "resume_from_checkpoint"),
         ({"metadata": [1]}, "metadata"),
         ({"backend_config": 3}, "backend_config"),
+        ({"validation_config": print}, "validation_config"),
     ],
 )
 def test_wrong_type_names_the_argument(refused: Any, options: dict[str, Any], word: str) -> None:
@@ -102,9 +103,8 @@ def test_metadata_must_be_json(refused: Any) -> None:
     assert "metadata" in refused(nothing, ValueError, metadata={"a": object()})
 
 
-@pytest.mark.parametrize("argument", ["datasets", "validation_config"])
-def test_what_is_not_there_yet(refused: Any, argument: str) -> None:
-    assert "not available yet" in refused(nothing, NotImplementedError, **{argument: {"train": [1]}})
+def test_what_is_not_there_yet(refused: Any) -> None:
+    assert "not available yet" in refused(nothing, NotImplementedError, datasets={"train": [1]})
 
 
 def test_missing_checkpoint_to_resume_from(refused: Any) -> None:
@@ -127,9 +127,20 @@ def test_storage_path_below_a_file(refused: Any, tmp_path: Path) -> None:
     assert str(file) in message
 
 
-def test_storage_that_is_not_there_yet(refused: Any) -> None:
-    message = refused(nothing, NotImplementedError, run_config=RunConfig(storage_path="s3://bucket/x"))
-    assert "s3" in message
+def test_storage_that_nobody_knows(refused: Any) -> None:
+    pytest.importorskip("pyarrow")
+    message = refused(nothing, ConfigError, run_config=RunConfig(storage_path="nothing://bucket/x"))
+    assert "RunConfig.storage_path = nothing://bucket/x" in message
+
+
+def test_filesystem_without_a_path(refused: Any) -> None:
+    fs = pytest.importorskip("pyarrow.fs")
+    config = RunConfig(storage_filesystem=fs.LocalFileSystem())
+    assert "without storage_path" in refused(nothing, ConfigError, run_config=config)
+    config = RunConfig(storage_filesystem=fs.LocalFileSystem(), storage_path="relative")
+    assert "is relative" in refused(nothing, ConfigError, run_config=config)
+    config = RunConfig(storage_filesystem=3, storage_path="/tmp")
+    assert "got int" in refused(nothing, ConfigError, run_config=config)
 
 
 def test_num_workers_of_the_command_line(refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -15,7 +15,9 @@ from trireme import (
     UserCallback,
     WorkerGroupError,
 )
-from trireme.callbacks import CallbackCaller
+from trireme._storage import Location
+from trireme.backend import BackendConfig
+from trireme.callbacks import CallbackCaller, RunContext
 
 
 class Recorder(UserCallback):
@@ -35,6 +37,10 @@ class Recorder(UserCallback):
 def fit(function: Any, callback: UserCallback, workers: int = 2, **run: Any) -> trireme.Result:
     config = RunConfig(callbacks=[callback], **run)
     return DataParallelTrainer(function, scaling_config=ScalingConfig(num_workers=workers), run_config=config).fit()
+
+
+def make_context() -> RunContext:
+    return RunContext("id", RunConfig(), ScalingConfig(), None, BackendConfig(), None)
 
 
 def test_reports_of_all_ranks_together_in_rank_order() -> None:
@@ -65,7 +71,7 @@ def test_reports_of_one_rank_only() -> None:
 
 def test_a_rank_that_never_reports_does_not_hold_the_others_up_for_ever() -> None:
     recorder = Recorder()
-    caller = CallbackCaller([recorder], cast(Any, None), "/run")
+    caller = CallbackCaller([recorder], make_context(), Location("/run"))
     caller.handle({"time": 0.0, "event": "attempt_started", "attempt": 0, "num_workers": 2})
     for second in range(10):
         metrics = {"step": second}
@@ -120,3 +126,75 @@ def test_a_callback_that_raises_ends_the_run() -> None:
         fit(train, Broken())
     assert isinstance(caught.value.__cause__, KeyError)
     assert "in my callback" in str(caught.value)
+
+
+class Diary(UserCallback):
+    def __init__(self) -> None:
+        self.entries: list[Any] = []
+
+    def before_run(self, run_context: RunContext) -> None:
+        self.entries.append(("before", run_context.resumed, run_context.path))
+
+    def after_report(self, run_context: RunContext, metrics: Any, checkpoint: Any) -> None:
+        self.entries.append(("report", run_context.report_index))
+
+    def after_run(self, run_context: RunContext, error: BaseException | None) -> None:
+        self.entries.append(("after", error))
+
+
+def test_begin_and_end_of_a_run() -> None:
+    diary = Diary()
+    result = fit(lambda: trireme.report({"a": 1}), diary, 1, name="told")
+    fit(lambda: None, diary, 1, name="told")
+    assert diary.entries == [
+        ("before", False, result.path),
+        ("report", 0),
+        ("after", None),
+        ("before", True, result.path),
+        ("after", None),
+    ]
+
+
+def test_the_end_of_a_run_that_failed() -> None:
+    def train() -> None:
+        raise ValueError("always")
+
+    diary = Diary()
+    with pytest.raises(WorkerGroupError) as caught:
+        fit(train, diary, 1)
+    assert diary.entries[-1] == ("after", caught.value)
+
+
+def test_a_callback_that_raises_before_the_run_ends_it() -> None:
+    class Broken(Diary):
+        def before_run(self, run_context: RunContext) -> None:
+            raise OSError("no server")
+
+    def train() -> None:
+        import time
+
+        time.sleep(600)
+
+    diary = Diary()
+    with pytest.raises(ControllerError, match="no server"):
+        config = RunConfig(callbacks=[diary, Broken()])
+        DataParallelTrainer(train, run_config=config).fit()
+    assert [entry[0] for entry in diary.entries] == ["before", "after"]
+
+
+def test_a_callback_that_raises_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    class Broken(UserCallback):
+        def after_run(self, run_context: RunContext, error: BaseException | None) -> None:
+            raise KeyError("in after_run")
+
+    def train() -> None:
+        raise ValueError("always")
+
+    diary = Diary()
+    config = RunConfig(callbacks=[Broken(), diary])
+    with pytest.raises(ControllerError, match="in after_run"):
+        DataParallelTrainer(lambda: None, run_config=config).fit()
+    assert diary.entries[-1] == ("after", None)
+    with pytest.raises(WorkerGroupError, match="always"):
+        DataParallelTrainer(train, run_config=config).fit()
+    assert "KeyError in a callback's after_run()" in capsys.readouterr().out

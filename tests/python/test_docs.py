@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import trireme
-from trireme import DataParallelTrainer, FailureConfig, RunConfig, ScalingConfig, _core
+from trireme import CheckpointConfig, DataParallelTrainer, FailureConfig, RunConfig, ScalingConfig, _core
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("TRIREME_BUILD_DIR", ROOT / "build/release"))
@@ -133,9 +133,19 @@ def test_what_is_generated_is_fresh(tool: str) -> None:
 
 
 EXPECTED = {
+    "checkpoint.py": [r"kept step 4, loss \d+\.\d+, 1000 weights\nkept step 5", "rank 1 has its own: step 5"],
+    "resume.py": [
+        "began at step 0",
+        "went on at step 3",
+        "restored, and went on at step 5",
+        "the folder knows of 8 reports and 8 checkpoints",
+    ],
+    "trackers.py": ["worst loss of all ranks: 1.0", "1 file in .*/tensorboard"],
+    "validation.py": ["best: step 1, error 0.1, weight 2.9"],
     "digits.py": [r"The network reads 9\d\.\d% of the test digits right", "checkpoint_000007 committed", "outcome "],
     "quickstart.py": ["x = 2.965, loss 0.001196", "outcome "],
     "restart.py": ["SIGKILL", "starting again", "total 21, the last attempt began at step 3"],
+    "state.py": [r"epoch 5: loss (\S+), without the detour \1\n"],
 }
 
 
@@ -154,7 +164,7 @@ def test_digits_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     program = [sys.executable, ROOT / "examples/python/digits.py", "--num-workers", "2", "--name", "digits"]
     assert "checkpoint_000001 committed" in run([*program, "--epochs", "2"], tmp_path)
     printed = run([*program, "--epochs", "3"], tmp_path)
-    assert "digits (continued)" in printed
+    assert "digits (continued from checkpoint_000001)" in printed
     assert re.findall(r"(checkpoint_\d+) committed", printed) == ["checkpoint_000002"]
 
 
@@ -185,14 +195,18 @@ def test_event_log_page_has_every_kind_and_field(results: Path) -> None:
     def train() -> None:
         if trireme.get_context()._attempt == 0:
             raise ValueError("once")
-        folder = results / "mine"
-        folder.mkdir(exist_ok=True)
-        trireme.report({"loss": 1}, checkpoint=trireme.Checkpoint.from_directory(folder))
+        for loss in range(3):
+            trireme.report({"loss": loss}, checkpoint=trireme.Checkpoint.from_dict({"loss": loss}), validation=True)
 
     DataParallelTrainer(
         train,
         scaling_config=ScalingConfig(num_workers=2, resources_per_worker={"CPU": 1000}),  # which is worth a warning
-        run_config=RunConfig(name="told", failure_config=FailureConfig(max_failures=1)),
+        run_config=RunConfig(
+            name="told",
+            failure_config=FailureConfig(max_failures=1),
+            checkpoint_config=CheckpointConfig(num_to_keep=1),
+        ),
+        validation_config=trireme.ValidationConfig(lambda checkpoint: checkpoint.to_dict()),
     ).fit()
     seen = check_events(results / "told")
     assert seen == documented_events().keys() - {"stop_requested"}
@@ -238,7 +252,9 @@ REFUSALS: list[Callable[[], Any]] = [
     lambda: FailureConfig(fail_fast=True),  # type: ignore[call-arg]
     lambda: RunConfig(name="a/b"),
     lambda: DataParallelTrainer(SCRIPT["nothing"], datasets={"train": [1]}),
-    lambda: DataParallelTrainer(SCRIPT["nothing"], run_config=RunConfig(storage_path="s3://bucket/x")).fit(),
+    lambda: DataParallelTrainer(SCRIPT["nothing"], run_config=RunConfig(storage_filesystem=object())).fit(),
+    lambda: RunConfig(resume="perhaps"),
+    lambda: trireme.ValidationTaskConfig(timeout_s=0),
     lambda: trireme.init(engine="ray"),
     lambda: trireme.report({}),
     lambda: fit(SCRIPT["two"]),

@@ -60,7 +60,7 @@ def generator_in_config() -> dict[str, Any]:
 )
 def test_the_culprit_is_named(function: Any, config: Any, words: list[str]) -> None:
     with pytest.raises(TypeError) as caught:
-        _ship.pack(function, (config,), None, [])
+        _ship.pack(function, (config,), {}, [])
     for word in words:
         assert word in str(caught.value), str(caught.value)
 
@@ -70,11 +70,11 @@ def test_default_value_is_named() -> None:
         return lock
 
     with pytest.raises(TypeError, match="default value"):
-        _ship.pack(train, (), None, [])
+        _ship.pack(train, (), {}, [])
 
 
 def test_a_structure_that_contains_itself_ends_the_search() -> None:
     loop: dict[str, Any] = {"lock": threading.Lock()}
     loop["self"] = loop
     with pytest.raises(TypeError, match="lock"):
-        _ship.pack(lambda: loop, (), None, [])
+        _ship.pack(lambda: loop, (), {}, [])

@@ -125,7 +125,7 @@ def test_context() -> None:
 
 
 def test_outside_of_a_training_function() -> None:
-    for name in ("report", "get_context", "get_checkpoint", "get_dataset_shard"):
+    for name in ("report", "get_context", "get_checkpoint", "get_all_reported_checkpoints", "get_dataset_shard"):
         arguments = [{}] if name == "report" else []
         with pytest.raises(RuntimeError, match=f"`{name}` cannot be used outside of a training function"):
             getattr(trireme, name)(*arguments)

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "trireme/export.h"
+#include "trireme/torch/tensor.h"
 #include "trireme/trireme.h"
 
 // What a training function that uses libtorch needs: its device, and a store for c10d process groups that needs no port

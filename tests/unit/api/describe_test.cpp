@@ -31,6 +31,23 @@ TEST_CASE("events that matter are told in one line") {
         {"path", "/r/digits"},
         {"resumed", true}},
        "trireme run digits (continued): 1 worker on a, folder /r/digits"},
+      {{{"event", "run_started"},
+        {"name", "digits"},
+        {"num_workers", 2},
+        {"host", "a"},
+        {"path", "/r/digits"},
+        {"resumed", true},
+        {"checkpoint", "/r/digits/checkpoint_000004"}},
+       "trireme run digits (continued from checkpoint_000004): 2 workers on a, folder /r/digits"},
+      {{{"event", "run_started"},
+        {"name", "digits"},
+        {"num_workers", 2},
+        {"host", "a"},
+        {"path", "/local/digits"},
+        {"resumed", false},
+        {"checkpoint", "/given/best"},
+        {"storage", "s3://bucket/digits"}},
+       "trireme run digits (from best): 2 workers on a, folder /local/digits, storage s3://bucket/digits"},
       {{{"event", "training_started"}, {"attempt", 0}, {"num_workers", 4}, {"seconds", 0.4123}},
        "4 workers running after 0.41 s"},
       {{{"event", "training_started"}, {"attempt", 2}, {"num_workers", 4}, {"seconds", 0.05}},
@@ -40,6 +57,18 @@ TEST_CASE("events that matter are told in one line") {
         {"name", "checkpoint_000012"},
         {"metrics", Dict{{"loss", 0.25}, {"epoch", 3}}}},
        "checkpoint_000012 committed (loss 0.25, epoch 3)"},
+      {{{"event", "checkpoint_validated"},
+        {"name", "checkpoint_000012"},
+        {"status", "VALIDATED"},
+        {"metrics", Dict{{"acc", 0.5}}}},
+       "checkpoint_000012 validated (acc 0.5)"},
+      {{{"event", "checkpoint_validated"}, {"name", "checkpoint_000012"}, {"status", "VALIDATION_TIMEOUT"}},
+       "warning: checkpoint_000012 was not validated: timed out"},
+      {{{"event", "checkpoint_validated"},
+        {"name", "checkpoint_000012"},
+        {"status", "VALIDATION_FAILED"},
+        {"message", "ValueError: boom\nTraceback"}},
+       "warning: checkpoint_000012 was not validated: ValueError: boom"},
       {{{"event", "worker_failed"},
         {"rank", 1},
         {"pid", 4711},
@@ -78,8 +107,8 @@ TEST_CASE("events that matter are told in one line") {
 }
 
 TEST_CASE("the other events are not shown") {
-  for (const char* kind :
-       {"attempt_started", "worker_started", "worker_connected", "function_entered", "report", "worker_finished", ""}) {
+  for (const char* kind : {"attempt_started", "worker_started", "worker_connected", "function_entered", "report",
+                           "worker_finished", "checkpoint_removed", "validation_requested", ""}) {
     CAPTURE(kind);
     CHECK_FALSE(describe({{"event", kind}}));
   }

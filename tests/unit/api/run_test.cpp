@@ -10,7 +10,10 @@
 #include "control/event_fields.h"
 #include "control/run_folder.h"
 #include "storage/local_files.h"
+#include "storage/open_files.h"
 #include "unit/engine/testing.h"
+#include "unit/environment.h"
+#include "unit/folder_file_system.h"
 #include "unit/temp_dir.h"
 #include "worker/session.h"
 
@@ -22,6 +25,7 @@ using control::int_of;
 using control::Outcome;
 using control::text_of;
 using tests::append_file;
+using tests::Environment;
 using tests::TempDir;
 namespace fs = std::filesystem;
 
@@ -29,30 +33,19 @@ namespace {
 
 constexpr const char* kWorker = "what the workers of run_test do";
 
-class Environment {
- public:
-  Environment(const char* name, const std::string& value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old;
-    ::setenv(name, value.c_str(), 1);
-  }
-  ~Environment() {
-    if (old_) {
-      ::setenv(name_, old_->c_str(), 1);
-    } else {
-      ::unsetenv(name_);
-    }
-  }
-
- private:
-  const char* name_;
-  std::optional<std::string> old_;
-};
+// far://bucket/run is a folder behind the interface that programs bring their storage with. Workers look there too.
+void register_far() {
+  register_filesystem("far", [](const std::string&) {
+    return std::make_shared<tests::FolderFileSystem>(std::getenv("TRIREME_TEST_FAR"));
+  });
+}
 
 // A machine of its own: nothing of the user's is touched.
 struct Desk {
   TempDir dir;
   Environment state{"TRIREME_STATE_DIR", dir / "state"};
   Environment results{"TRIREME_RESULTS", dir / "results"};
+  Environment far{"TRIREME_TEST_FAR", dir / "far"};
   Runtime runtime{{}};
 
   RunSpec spec(const std::string& what, int num_workers, std::optional<std::string> name = "digits") {
@@ -63,7 +56,7 @@ struct Desk {
     spec.run.stop_grace_s = 0.5;
     spec.payload = Bytes{what};
     spec.argv = {fs::read_symlink("/proc/self/exe"), "--no-skip", std::string("--test-case=") + kWorker};
-    spec.env = {{"PATH", "/usr/bin:/bin"}};
+    spec.env = {{"PATH", "/usr/bin:/bin"}, {"TRIREME_TEST_FAR", dir / "far"}};
     spec.cwd = dir.path();
     return spec;
   }
@@ -73,6 +66,7 @@ struct Desk {
     REQUIRE_MESSAGE(run, (run ? "" : run.error().message()));
     return *std::move(run);
   }
+  control::RunEnd finish(RunSpec spec);
   std::string refusal(RunSpec spec) {
     auto run = Run::prepare(runtime, std::move(spec));
     REQUIRE_FALSE(run);
@@ -94,6 +88,16 @@ std::vector<Dict> pump(
   return all;
 }
 
+// One start of the run, to its end.
+control::RunEnd Desk::finish(RunSpec spec) {
+  auto run = prepare(std::move(spec));
+  REQUIRE(run->start());
+  pump(*run);
+  auto end = run->wait();
+  REQUIRE(end.error == "");
+  return end;
+}
+
 int count(const std::vector<Dict>& events, const std::string& kind) {
   return static_cast<int>(
       std::count_if(events.begin(), events.end(), [&](const Dict& event) { return text_of(event, "event") == kind; }));
@@ -112,6 +116,7 @@ TEST_CASE(kWorker* doctest::skip()) {
   REQUIRE(fd);
   auto ticket = storage::read_file(std::string("/proc/self/fd/") + fd);
   REQUIRE(ticket);
+  register_far();
   auto session = worker::Session::join(*worker::parse_ticket(*ticket));
   REQUIRE(session);
   auto start = (*session)->wait_start();
@@ -135,9 +140,10 @@ TEST_CASE(kWorker* doctest::skip()) {
   std::fflush(stdout);
   // Nobody gets further than this while another one dies.
   REQUIRE((*session)->barrier());
+  fs::remove_all(here);
   append_file(here + "/weights", "w");
-  REQUIRE((*session)->report({{"attempt", start->attempt}}, here));
-  REQUIRE((*session)->finish(Bytes{"value"}));
+  REQUIRE((*session)->report({{"attempt", start->attempt}}, worker::CheckpointSource{.folder = here}));
+  REQUIRE((*session)->finish("value", false));
   ::_exit(0);
 }
 
@@ -166,7 +172,7 @@ TEST_CASE("a run with real processes") {
   auto events = pump(*run);
   auto end = run->wait();
   CHECK(end.outcome == Outcome::kFinished);
-  CHECK(end.return_value == Bytes{"value"});
+  CHECK(end.return_value == control::ReturnValue{"value"});
   CHECK(end.checkpoint == run->path() + "/checkpoint_000000");
   CHECK(count(events, "report") == 2);
   CHECK(count(events, "run_finished") == 1);
@@ -225,12 +231,7 @@ TEST_CASE("a worker that is killed, one that raises, one that comes back") {
 
 TEST_CASE("the same name goes on with the run") {
   Desk desk;
-  {
-    auto run = desk.prepare(desk.spec("report", 2));
-    REQUIRE(run->start());
-    pump(*run);
-    REQUIRE(run->wait().outcome == Outcome::kFinished);
-  }
+  desk.finish(desk.spec("report", 2));
   auto run = desk.prepare(desk.spec("report", 1));
   REQUIRE(run->start());
   auto events = pump(*run);
@@ -283,7 +284,7 @@ TEST_CASE("what cannot work is refused before anything starts") {
   CHECK(says(desk.refusal(spec), "RunConfig.name = '../up'"));
   spec = desk.spec("report", 1);
   spec.run.storage_path = "s3://bucket/x";
-  CHECK(says(desk.refusal(spec), "storage of kind 's3' is not available in this version; use a local path"));
+  CHECK(says(desk.refusal(spec), "this program has no file system for 's3'; link trireme::arrow"));
   append_file(desk.dir / "file", "in the way");
   spec.run.storage_path = desk.dir / "file";
   CHECK(says(desk.refusal(spec), desk.dir / "file"));
@@ -293,9 +294,120 @@ TEST_CASE("what cannot work is refused before anything starts") {
   spec = desk.spec("report", 1);
   spec.resume_from_checkpoint = desk.dir / "absent";
   CHECK(says(desk.refusal(spec), "resume_from_checkpoint = '" + (desk.dir / "absent") + "': there is no such folder"));
-  // A checkpoint that nobody can read is not passed over.
-  append_file(desk.dir / "results/digits/checkpoint_000000/.trireme_manifest.json", "{");
-  CHECK(says(desk.refusal(desk.spec("report", 1)), "run 'digits' cannot be continued"));
+}
+
+TEST_CASE("whether a run of the name is continued can be said") {
+  Desk desk;
+  auto spec = desk.spec("report", 1);
+  spec.run.resume = "must";
+  CHECK(says(desk.refusal(spec),
+             "RunConfig.resume = 'must': there is no run 'digits' to continue in " + (desk.dir / "results/digits")));
+  spec.run.resume = "never";
+  desk.finish(spec);
+  CHECK(says(desk.refusal(spec),
+             "RunConfig.resume = 'never': there is a run 'digits' in " + (desk.dir / "results/digits")));
+  spec.run.resume = "must";
+  CHECK(desk.finish(spec).checkpoint == desk.dir / "results/digits/checkpoint_000001");
+}
+
+TEST_CASE("a run continues from the newest checkpoint that is whole") {
+  Desk desk;
+  for (int i = 0; i < 3; ++i) desk.finish(desk.spec("report", 1));
+  const std::string path = desk.dir / "results/digits";
+  const std::string weights = path + "/checkpoint_000002/weights";
+  std::string why;
+  auto spec = desk.spec("report", 1);
+  SUBCASE("a changed file") {
+    fs::remove(weights);
+    append_file(weights, "x");
+    why = "checkpoint_000002 is damaged (";
+  }
+  SUBCASE("a file that is gone, also where checksums are not compared") {
+    fs::remove(weights);
+    spec.run.checkpoint_config.verify_on_resume = false;
+    why = "checkpoint_000002 is damaged (";
+  }
+  SUBCASE("a manifest that nobody can read") {
+    fs::remove(path + "/checkpoint_000002/.trireme_manifest.json");
+    append_file(path + "/checkpoint_000002/.trireme_manifest.json", "{");
+    why = "checkpoint_000002";
+  }
+  auto run = desk.prepare(std::move(spec));
+  REQUIRE(run->start());
+  auto events = pump(*run);
+  CHECK(events.front()["checkpoint"] == Value(path + "/checkpoint_000001"));
+  std::string warned;
+  for (const auto& event : events) {
+    if (text_of(event, "event") == "warning" && warned.empty()) warned = text_of(event, "message");
+  }
+  CHECK(says(warned, why));
+  // It has come to report 2 again, and to a checkpoint that is whole.
+  auto end = run->wait();
+  CHECK(end.error == "");
+  CHECK(end.checkpoint == path + "/checkpoint_000002");
+  CHECK(storage::read_file(weights).value() == "w");
+  CHECK(end.checkpoints.size() == 3);
+}
+
+TEST_CASE("a checkpoint to begin with, until the run has one of its own") {
+  Desk desk;
+  append_file(desk.dir / "given/weights", "w");
+  auto spec = desk.spec("report", 1);
+  spec.resume_from_checkpoint = desk.dir / "given";
+  {
+    auto run = desk.prepare(spec);
+    REQUIRE(run->start());
+    CHECK(pump(*run).front()["checkpoint"] == Value(desk.dir / "given"));
+  }
+  auto run = desk.prepare(spec);
+  REQUIRE(run->start());
+  CHECK(pump(*run).front()["checkpoint"] == Value(desk.dir / "results/digits/checkpoint_000000"));
+}
+
+TEST_CASE("a run whose storage is elsewhere") {
+  Desk desk;
+  register_far();
+  auto spec = desk.spec("report", 2);
+  spec.run.storage_path = "far://bucket/runs";
+  const std::string far = desk.dir / "far/bucket/runs/digits";
+  {
+    auto run = desk.prepare(spec);
+    CHECK(run->storage_path() == "bucket/runs/digits");
+    CHECK(run->storage_uri() == "far://bucket/runs/digits");
+    CHECK(run->path().find(desk.dir / "state") == 0);
+    CHECK(fs::exists(far + "/.trireme_lease.json"));
+    REQUIRE(run->start());
+    auto events = pump(*run);
+    auto end = run->wait();
+    CHECK(end.error == "");
+    CHECK(end.checkpoint == "bucket/runs/digits/checkpoint_000000");
+    CHECK(events.front()["storage"] == Value("far://bucket/runs/digits"));
+  }
+  for (const char* name : {"/run.json", "/events.jsonl", "/metrics.csv", "/logs/attempt_0/rank_1.log",
+                           "/checkpoint_000000/.trireme_manifest.json"}) {
+    CAPTURE(name);
+    CHECK(fs::exists(far + name));
+  }
+  CHECK_FALSE(fs::exists(far + "/.trireme_lease.json"));
+  std::string path;
+  auto files = storage::open_files("far://bucket/runs/digits", path);
+  REQUIRE(files);
+  CHECK(control::summary(*control::read_run(**files, path), false, 0).state == "finished");
+
+  // On another machine, where nothing of the run lies.
+  fs::remove_all(desk.dir / "state/mirror");
+  auto run = desk.prepare(spec);
+  REQUIRE(run->start());
+  auto events = pump(*run);
+  auto end = run->wait();
+  CHECK(end.error == "");
+  CHECK(events.front()["resumed"] == Value(true));
+  CHECK(end.last_attempt == 1);
+  CHECK(end.checkpoint == "bucket/runs/digits/checkpoint_000001");
+  run->close();
+  auto record = control::read_run(**files, path);
+  REQUIRE(record);
+  CHECK(count(record->events, "run_finished") == 2);
 }
 
 TEST_CASE("runs without a name get one of their own, storage may be a file URL") {

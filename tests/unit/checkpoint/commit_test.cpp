@@ -3,16 +3,73 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <limits>
+#include <thread>
 
-#include "base/json.h"
+#include "checkpoint/replaced.h"
+#include "storage/digest.h"
 #include "storage/local_files.h"
 #include "unit/temp_dir.h"
 
 using namespace trireme;
 using namespace trireme::checkpoint;
+using storage::FileRecord;
+using storage::LocalFiles;
+using storage::Take;
 using tests::append_file;
 using tests::TempDir;
 namespace fs = std::filesystem;
+
+namespace {
+
+// A run with what its controller does.
+struct Run {
+  TempDir dir;
+  LocalFiles files;
+  std::string path = dir / "run";
+
+  Run() { REQUIRE(storage::make_folder(path)); }
+
+  std::vector<FileRecord> put(const std::string& source, const std::string& name, std::optional<Origin> origin = {}) {
+    auto records = upload(files, dir / source, path, name, Take::kCopy, origin);
+    REQUIRE_MESSAGE(records, (records ? "" : records.error().message()));
+    return *records;
+  }
+  base::Result<Committed> commit_as(const std::string& name, std::int64_t index, std::vector<FileRecord> records,
+                                    Metrics metrics = {}) {
+    Manifest manifest;
+    manifest.index = index;
+    manifest.metrics = std::move(metrics);
+    manifest.files = std::move(records);
+    return commit(files, path, name, std::move(manifest));
+  }
+  void make(const std::string& source, const std::string& name, std::int64_t index) {
+    REQUIRE(commit_as(name, index, put(source, name, Origin{0, index})));
+  }
+  Listing list() {
+    auto listing = list_committed(files, path);
+    REQUIRE(listing);
+    return *listing;
+  }
+  std::vector<std::string> names(const std::string& folder = "") {
+    auto listed = storage::list_files(path + "/" + folder);
+    REQUIRE(listed);
+    std::vector<std::string> all;
+    for (const auto& file : *listed) all.push_back(file.path);
+    return all;
+  }
+};
+
+using Names = std::vector<std::string>;
+
+std::string message(const auto& result) {
+  REQUIRE_FALSE(result);
+  return result.error().message();
+}
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
 
 TEST_CASE("names come from the report") {
   CHECK(default_name(0) == "checkpoint_000000");
@@ -21,108 +78,321 @@ TEST_CASE("names come from the report") {
 }
 
 TEST_CASE("a name stays inside the run folder") {
-  for (const char* name : {"best", "checkpoint_000001", "epoch=3", "a b"}) {
+  for (const std::string& name : {std::string("best"), std::string("checkpoint_000001"), std::string("epoch=3"),
+                                  std::string("a b"), std::string("übung"), std::string(200, 'x')}) {
     CAPTURE(name);
     CHECK(check_name(name));
   }
-  for (const char* name : {"", ".", "..", "a/b", "/etc", "../x", ".hidden", "logs"}) {
+  for (const std::string name : {"", ".", "..", "a/b", "/etc", "../x", ".hidden", "logs", "run.json", "events.jsonl",
+                                 "metrics.csv", "metrics.jsonl", "return_value.pkl", "a\nb", "\x7f"}) {
     CAPTURE(name);
-    auto checked = check_name(name);
-    REQUIRE_FALSE(checked);
-    CHECK(checked.error().message().find(name) != std::string::npos);
+    CHECK(contains(message(check_name(name)), "'" + name + "' cannot name a checkpoint"));
   }
+  CHECK_FALSE(check_name(std::string(201, 'x')));
+  CHECK_FALSE(check_name(std::string("a\0b", 3)));
 }
 
 TEST_CASE("a checkpoint exists once its manifest does") {
-  TempDir dir;
-  append_file(dir / "rank0/weights", "0000");
-  append_file(dir / "rank1/shard/weights", "11");
-  const std::string run = dir / "run";
-  REQUIRE(storage::make_folder(run));
-  REQUIRE(upload(dir / "rank0", run, "checkpoint_000003"));
-  REQUIRE(upload(dir / "rank1", run, "checkpoint_000003"));
-  auto none = list_committed(run);
-  REQUIRE(none);
-  CHECK(none->empty());
+  Run run;
+  append_file(run.dir / "rank0/weights", "0000");
+  append_file(run.dir / "rank1/shard/weights", "11");
+  const auto first = run.put("rank0", "checkpoint_000003");
+  const auto second = run.put("rank1", "checkpoint_000003");
+  CHECK(run.list().committed.empty());
 
-  const Metrics metrics{{"loss", 0.25}, {"nan", std::numeric_limits<double>::infinity()}};
-  auto committed = commit(run, "checkpoint_000003", 3, metrics);
+  auto merged = merge(run.files, run.path, "checkpoint_000003", {{0, first}, {1, second}});
+  REQUIRE(merged);
+  CHECK(merged->conflicts.empty());
+  const Metrics metrics{{"loss", 0.25}, {"worst", std::numeric_limits<double>::infinity()}};
+  auto committed = run.commit_as("checkpoint_000003", 3, merged->files, metrics);
   REQUIRE(committed);
-  CHECK(committed->path == run + "/checkpoint_000003");
-  auto listed = list_committed(run);
-  REQUIRE(listed);
-  REQUIRE(listed->size() == 1);
-  CHECK(listed->front().index == 3);
-  CHECK(listed->front().name == "checkpoint_000003");
-  CHECK(listed->front().metrics == metrics);
-
-  auto manifest = base::parse_json_dict(*storage::read_file(run + "/checkpoint_000003/" + kManifestName));
-  REQUIRE(manifest);
-  CHECK((*manifest)["files"] ==
-        Value(List{Dict{{"path", "shard/weights"}, {"size", 2}}, Dict{{"path", "weights"}, {"size", 4}}}));
-  CHECK(*storage::read_file(run + "/checkpoint_000003/weights") == "0000");
+  CHECK(committed->path == run.path + "/checkpoint_000003");
+  const auto listing = run.list();
+  REQUIRE(listing.committed.size() == 1);
+  CHECK(listing.committed[0].name == "checkpoint_000003");
+  CHECK(listing.committed[0].path == committed->path);
+  CHECK(listing.committed[0].manifest == committed->manifest);
+  CHECK(listing.committed[0].manifest.metrics == metrics);
+  CHECK(listing.committed[0].manifest.files == std::vector<FileRecord>{{"shard/weights", 2, storage::digest_of("11")},
+                                                                       {"weights", 4, storage::digest_of("0000")}});
+  CHECK(run.names() == Names{"checkpoint_000003/.trireme_manifest.json", "checkpoint_000003/shard/weights",
+                             "checkpoint_000003/weights"});
+  CHECK(verify(run.files, listing.committed[0], true));
 }
 
 TEST_CASE("what was written straight into the run folder is not copied") {
-  TempDir dir;
-  const std::string run = dir / "run";
-  append_file(run + "/mine/weights", "w");
-  REQUIRE(upload(run + "/mine", run, "mine"));
-  REQUIRE(commit(run, "mine", 0, {}));
-  CHECK(*storage::read_file(run + "/mine/weights") == "w");
-  CHECK(list_committed(run)->size() == 1);
+  Run run;
+  append_file(run.path + "/mine/weights", "w");
+  auto records = upload(run.files, run.path + "/mine", run.path, "mine");
+  REQUIRE(records);
+  CHECK(*records == std::vector<FileRecord>{{"weights", 1, storage::digest_of("w")}});
+  REQUIRE(run.commit_as("mine", 0, *records));
+  CHECK(run.list().committed.size() == 1);
+  // Again, with more in it: what was there is part of it.
+  append_file(run.path + "/mine/more", "m");
+  records = upload(run.files, run.path + "/mine/../mine", run.path, "mine", Take::kMove, Origin{0, 1});
+  REQUIRE(records);
+  CHECK(run.list().committed.empty());
+  REQUIRE(run.commit_as("mine", 1, *records));
+  CHECK(run.names("mine") == Names{".trireme_manifest.json", "more", "weights"});
 }
 
-TEST_CASE("checkpoints are listed by their reports") {
-  TempDir dir;
-  for (int index : {10, 2, 7}) {
-    const std::string name = index == 7 ? "best" : default_name(index);
-    append_file(dir / name + "/file", "x");
-    REQUIRE(commit(dir.path(), name, index, {}));
-  }
-  append_file(dir / "logs/attempt_0/rank_0.log", "x");
-  append_file(dir / "run.json", "{}");
-  auto listed = list_committed(dir.path());
-  REQUIRE(listed);
-  REQUIRE(listed->size() == 3);
-  CHECK((*listed)[0].index == 2);
-  CHECK((*listed)[1].name == "best");
-  CHECK((*listed)[2].index == 10);
+TEST_CASE("a checkpoint made from the files of another has its own manifest") {
+  Run run;
+  append_file(run.dir / "source/weights", "w");
+  run.make("source", "checkpoint_000000", 0);
+  auto records = upload(run.files, run.path + "/checkpoint_000000", run.path, "checkpoint_000001");
+  REQUIRE(records);
+  CHECK(run.list().committed.size() == 1);
+  REQUIRE(run.commit_as("checkpoint_000001", 1, *records));
+  CHECK(run.list().committed.size() == 2);
+  CHECK(run.list().committed[1].manifest.files.size() == 1);
+}
+
+TEST_CASE("ranks that write the same file are told apart where it differs") {
+  Run run;
+  append_file(run.dir / "rank0/same", "same");
+  append_file(run.dir / "rank0/model", "of rank 0");
+  append_file(run.dir / "rank3/same", "same");
+  append_file(run.dir / "rank3/model", "of rank 3!");
+  const auto first = run.put("rank0", "c");
+  const auto last = run.put("rank3", "c");
+  auto merged = merge(run.files, run.path, "c", {{0, first}, {3, last}});
+  REQUIRE(merged);
+  CHECK(merged->conflicts == Names{"model: rank 0, 3"});
+  CHECK(merged->files == last);
+  REQUIRE(run.commit_as("c", 0, merged->files));
+
+  fs::remove(run.path + "/c/model");
+  append_file(run.path + "/c/model", "of nobody");
+  CHECK(contains(message(merge(run.files, run.path, "c", {{0, first}, {3, last}})), "content that no rank has stored"));
+}
+
+TEST_CASE("a commit finds out what is missing, and leaves nothing that does not belong") {
+  Run run;
+  append_file(run.dir / "source/a", "a");
+  append_file(run.dir / "source/deep/b", "b");
+  const auto records = run.put("source", "c");
+  append_file(run.path + "/c/deep/.trireme_tmp_1_1", "of a rank that died");
+  append_file(run.path + "/c/other", "of an attempt before");
+  fs::rename(run.path + "/c/deep/b", run.path + "/c/deep/x");
+  CHECK(message(run.commit_as("c", 0, records)) ==
+        "could not commit " + run.path + "/c: " + run.path + "/c/deep/b is missing");
+  append_file(run.path + "/c/deep/b", "bb");
+  CHECK(contains(message(run.commit_as("c", 0, records)), "c/deep/b has 2 bytes, not 1"));
+  CHECK(run.list().committed.empty());
+  run.put("source", "c");
+  REQUIRE(run.commit_as("c", 0, records));
+  CHECK(run.names("c") == Names{".trireme_manifest.json", "a", "deep/b"});
+  CHECK(contains(message(run.commit_as("absent", 0, {})), "could not commit"));
+  CHECK_FALSE(run.commit_as("../c", 0, {}));
+}
+
+TEST_CASE("metadata belongs to a checkpoint and may change") {
+  Run run;
+  append_file(run.dir / "source/a", "a");
+  append_file(run.dir / "source/.metadata.json", "{}");
+  run.make("source", "c", 0);
+  CHECK(run.names("c") == Names{".metadata.json", ".trireme_manifest.json", "a"});
+  REQUIRE(storage::write_file_atomically(run.path + "/c/.metadata.json", "{\"epoch\": 1}"));
+  CHECK(verify(run.files, run.list().committed[0], true));
+  // It is not inherited by the next of that name.
+  fs::remove(run.dir / "source/.metadata.json");
+  run.make("source", "c", 1);
+  CHECK(run.names("c") == Names{".trireme_manifest.json", "a"});
+}
+
+TEST_CASE("a manifest is replaced when a validation ends") {
+  Run run;
+  append_file(run.dir / "source/a", "a");
+  run.make("source", "c", 0);
+  auto manifest = run.list().committed[0].manifest;
+  manifest.status = Status::kValidated;
+  manifest.metrics["accuracy"] = 0.5;
+  REQUIRE(update(run.files, run.path, "c", manifest));
+  CHECK(run.list().committed[0].manifest == manifest);
+  CHECK(contains(message(update(run.files, run.path, "absent", manifest)), "is no committed checkpoint"));
+  CHECK_FALSE(fs::exists(run.path + "/absent"));
+}
+
+TEST_CASE("checkpoints are listed by their reports, damaged manifests are told") {
+  Run run;
+  append_file(run.dir / "source/file", "x");
+  for (int index : {10, 2, 7}) run.make("source", index == 7 ? "best" : default_name(index), index);
+  append_file(run.path + "/logs/attempt_0/rank_0.log", "x");
+  append_file(run.path + "/run.json", "{}");
+  append_file(run.path + "/checkpoint_000004/.trireme_manifest.json", "{\"format\": 2");
+  const auto listing = run.list();
+  REQUIRE(listing.committed.size() == 3);
+  CHECK(listing.committed[0].manifest.index == 2);
+  CHECK(listing.committed[1].name == "best");
+  CHECK(listing.committed[2].manifest.index == 10);
+  CHECK(listing.damaged ==
+        Names{run.path + "/checkpoint_000004/.trireme_manifest.json cannot be used: it does not end with its "
+                         "checksum: it was cut off or edited"});
+  CHECK_FALSE(list_committed(run.files, run.path + "/absent"));
+  // Damaged is no reason to remove what people may want to look at.
+  REQUIRE(remove_unfinished(run.files, run.path));
+  CHECK(run.list().damaged.size() == 1);
+}
+
+TEST_CASE("a damaged file is found and named") {
+  Run run;
+  for (int i = 0; i < 20; ++i) append_file(run.dir / fmt::format("source/{:02}", i), std::string(10000, 'x'));
+  run.make("source", "c", 0);
+  const auto checkpoint = run.list().committed[0];
+  CHECK(verify(run.files, checkpoint, true));
+  append_file(run.dir / "large/file", std::string(5 << 20, 'x'));
+  append_file(run.dir / "large/second", "x");
+  run.make("large", "large", 1);
+  CHECK(verify(run.files, run.list().committed[1], true));
+  fs::resize_file(run.path + "/large/second", 0);
+  append_file(run.path + "/large/second", "y");
+  CHECK(contains(message(verify(run.files, run.list().committed[1], true)), "large/second has changed"));
+  const std::string path = run.path + "/c/07";
+  std::string content(10000, 'x');
+  content[5000] = 'y';
+  fs::remove(path);
+  append_file(path, content);
+  CHECK(verify(run.files, checkpoint, false));
+  CHECK(message(verify(run.files, checkpoint, true)) == "c is damaged: " + path + " has changed: its XXH3 is " +
+                                                            storage::digest_of(content) + ", the manifest says " +
+                                                            checkpoint.manifest.files[7].xxh3);
+  fs::resize_file(path, 9999);
+  CHECK(message(verify(run.files, checkpoint, false)) == "c is damaged: " + path + " has 9999 bytes, not 10000");
+  fs::remove(path);
+  CHECK(message(verify(run.files, checkpoint, false)) == "c is damaged: " + path + " is missing");
+  fs::remove_all(run.path + "/c");
+  CHECK(contains(message(verify(run.files, checkpoint, false)), "c is damaged"));
 }
 
 TEST_CASE("what an attempt left half-written goes, everything else stays") {
-  TempDir dir;
-  append_file(dir / "source/file", "x");
-  REQUIRE(upload(dir / "source", dir.path(), "checkpoint_000000"));
-  REQUIRE(commit(dir.path(), "checkpoint_000000", 0, {}));
-  REQUIRE(upload(dir / "source", dir.path(), "checkpoint_000001"));
-  REQUIRE(upload(dir / "source", dir.path(), "chosen"));
-  append_file(dir / "checkpoint_notes", "a file, not a folder");
-  append_file(dir / "plots/loss.png", "x");
-  REQUIRE(remove_unfinished(dir.path()));
-  CHECK(fs::exists(dir / "checkpoint_000000/file"));
-  CHECK_FALSE(fs::exists(dir / "checkpoint_000001"));
-  CHECK_FALSE(fs::exists(dir / "chosen"));
-  CHECK(fs::exists(dir / "checkpoint_notes"));
-  CHECK(fs::exists(dir / "plots/loss.png"));
-  CHECK(fs::exists(dir / "source/file"));
+  Run run;
+  append_file(run.dir / "source/file", "x");
+  run.make("source", "checkpoint_000000", 0);
+  run.put("source", "checkpoint_000001");
+  run.put("source", "chosen");
+  REQUIRE(begin(run.files, run.path, "begun", Origin{0, 5}).value() == run.path + "/begun");
+  append_file(run.path + "/checkpoint_notes", "a file, not a folder");
+  append_file(run.path + "/plots/loss.png", "x");
+  append_file(run.path + "/checkpoint_000000/.trireme_tmp_1_2", "x");
+  REQUIRE(remove_unfinished(run.files, run.path));
+  CHECK(run.names() == Names{"checkpoint_000000/.trireme_manifest.json", "checkpoint_000000/file", "checkpoint_notes",
+                             "plots/loss.png"});
+  CHECK_FALSE(fs::exists(run.path + "/begun"));
+  CHECK_FALSE(remove_unfinished(run.files, run.path + "/absent"));
+}
+
+TEST_CASE("a checkpoint is removed, and again") {
+  Run run;
+  append_file(run.dir / "source/deep/file", "x");
+  run.make("source", "a", 0);
+  run.make("source", "b", 1);
+  REQUIRE(checkpoint::remove(run.files, run.path, "a"));
+  REQUIRE(checkpoint::remove(run.files, run.path, "a"));
+  CHECK(run.names() == Names{"b/.trireme_manifest.json", "b/deep/file"});
+  CHECK_FALSE(checkpoint::remove(run.files, run.path, "../run"));
+  CHECK_FALSE(checkpoint::remove(run.files, run.path, "logs"));
+}
+
+TEST_CASE("the checkpoint whose name is used again counts until the new one is committed") {
+  Run run;
+  append_file(run.dir / "old/only_old", "old");
+  append_file(run.dir / "old/both", "old");
+  append_file(run.dir / "new/both", "new");
+  run.make("old", "best", 3);
+  const auto records = run.put("new", "best", Origin{0, 5});
+  auto listing = run.list();
+  REQUIRE(listing.committed.size() == 1);
+  CHECK(listing.committed[0].name == "best");
+  CHECK(listing.committed[0].manifest.index == 3);
+  CHECK(verify(run.files, listing.committed[0], true));
+
+  SUBCASE("and is gone then") {
+    REQUIRE(run.commit_as("best", 5, records));
+    listing = run.list();
+    REQUIRE(listing.committed.size() == 1);
+    CHECK(listing.committed[0].manifest.index == 5);
+    CHECK(run.names() == Names{"best/.trireme_manifest.json", "best/both"});
+  }
+  SUBCASE("and comes back when that does not happen") {
+    REQUIRE(remove_unfinished(run.files, run.path));
+    listing = run.list();
+    REQUIRE(listing.committed.size() == 1);
+    CHECK(listing.committed[0].manifest.index == 3);
+    CHECK(listing.committed[0].path == run.path + "/best");
+    CHECK(verify(run.files, listing.committed[0], true));
+    CHECK(run.names() == Names{"best/.trireme_manifest.json", "best/both", "best/only_old"});
+  }
+  SUBCASE("and stays aside while the new one has a manifest that is damaged") {
+    REQUIRE(run.commit_as("best", 5, records));
+    run.put("old", "best", Origin{0, 6});
+    append_file(run.path + "/best/.trireme_manifest.json", "rubbish");
+    REQUIRE(remove_unfinished(run.files, run.path));
+    CHECK(run.list().committed.size() == 1);
+    CHECK(run.list().committed[0].manifest.index == 5);
+    CHECK(run.list().damaged.size() == 1);
+  }
+}
+
+TEST_CASE("a rank that comes too late does not undo what is committed") {
+  Run run;
+  append_file(run.dir / "source/file", "x");
+  run.make("source", "best", 3);
+  for (Origin late : {Origin{0, 3}, Origin{0, 2}}) {
+    CHECK(contains(message(upload(run.files, run.dir / "source", run.path, "best", Take::kCopy, late)),
+                   "the files come too late: " + run.path + "/best was committed (report 3, attempt 0) without them"));
+    CHECK_FALSE(begin(run.files, run.path, "best", late));
+  }
+  CHECK(run.list().committed.size() == 1);
+  // A later attempt repeats reports.
+  CHECK(upload(run.files, run.dir / "source", run.path, "best", Take::kCopy, Origin{1, 2}));
+}
+
+TEST_CASE("reports that share a name do not mix") {
+  Run run;
+  append_file(run.dir / "source/file", "x");
+  const auto records = run.put("source", "best", Origin{0, 3});
+  run.put("source", "best", Origin{0, 5});
+  CHECK(contains(message(run.commit_as("best", 3, records)), "of report 3: report 5 writes to it"));
+  CHECK(contains(message(upload(run.files, run.dir / "source", run.path, "best", Take::kCopy, Origin{0, 3})),
+                 "already written by report 5"));
+  CHECK(run.commit_as("best", 5, records));
+}
+
+TEST_CASE("many ranks may begin at once") {
+  Run run;
+  append_file(run.dir / "old/file", "x");
+  run.make("old", "best", 0);
+  for (int rank = 0; rank < 8; ++rank) append_file(run.dir / fmt::format("rank{}/{}", rank, rank), "x");
+  std::map<int, std::vector<FileRecord>> by_rank;
+  for (int rank = 0; rank < 8; ++rank) by_rank[rank];
+  std::atomic<int> failures = 0;
+  {
+    std::vector<std::jthread> ranks;
+    for (auto& [rank, records] : by_rank) {
+      ranks.emplace_back([&run, &failures, rank = rank, &records = records] {
+        LocalFiles files;
+        auto stored = upload(files, run.dir / fmt::format("rank{}", rank), run.path, "best", Take::kCopy, Origin{0, 1});
+        if (stored) records = *stored;
+        failures += stored ? 0 : 1;
+      });
+    }
+  }
+  REQUIRE(failures == 0);
+  CHECK(run.list().committed[0].manifest.index == 0);
+  auto merged = merge(run.files, run.path, "best", by_rank);
+  REQUIRE(merged);
+  REQUIRE(run.commit_as("best", 1, merged->files));
+  CHECK(run.names("best") == Names{".trireme_manifest.json", "0", "1", "2", "3", "4", "5", "6", "7"});
 }
 
 TEST_CASE("errors name what they are about") {
-  TempDir dir;
-  CHECK(upload(dir / "absent", dir.path(), "checkpoint_000000").error().message() ==
-        "the checkpoint folder " + (dir / "absent") + " does not exist");
-  CHECK_FALSE(fs::exists(dir / "checkpoint_000000"));
-  CHECK_FALSE(commit(dir.path(), "checkpoint_000000", 0, {}));
-  CHECK_FALSE(list_committed(dir / "absent"));
-  CHECK_FALSE(remove_unfinished(dir / "absent"));
-  for (const char* text :
-       {"{", "[]", "{\"index\":1}", "{\"index\":\"1\",\"metrics\":{}}", "{\"index\":1,\"metrics\":[]}"}) {
-    CAPTURE(text);
-    TempDir damaged;
-    append_file(damaged / "checkpoint_000004/" + kManifestName, text);
-    auto listed = list_committed(damaged.path());
-    REQUIRE_FALSE(listed);
-    CHECK(listed.error().message().find("checkpoint_000004/.trireme_manifest.json") != std::string::npos);
-  }
+  Run run;
+  CHECK(message(upload(run.files, run.dir / "absent", run.path, "c")) ==
+        "the checkpoint folder " + (run.dir / "absent") + " does not exist");
+  append_file(run.dir / "file", "x");
+  CHECK(contains(message(upload(run.files, run.dir / "file", run.path, "c")), "is not a folder"));
+  CHECK_FALSE(fs::exists(run.path + "/c"));
+  CHECK_FALSE(upload(run.files, run.dir.path(), run.path, "logs"));
 }

@@ -15,8 +15,10 @@ std::string name_of(std::int64_t index) { return "checkpoint_" + std::to_string(
 // A report with a checkpoint and its upload.
 void add(CommitBook& book, int rank, std::int64_t index) {
   book.report(rank, index, {{"rank", rank}, {"index", index}}, name_of(index));
-  book.uploaded(rank, index);
+  book.uploaded(rank, index, {});
 }
+
+List files_of(int rank) { return {List{"rank_" + std::to_string(rank), 7, "xxh3"}}; }
 
 std::vector<std::int64_t> indexes(const std::vector<ReadyCheckpoint>& ready) {
   std::vector<std::int64_t> all;
@@ -33,20 +35,46 @@ TEST_CASE("a checkpoint is ready when every rank has reported and every upload i
   book.report(0, 0, {{"loss", 1}}, "first");
   CHECK(book.take_ready().empty());
   CHECK(book.waiting() == std::map<std::int64_t, std::vector<int>>{{0, {1}}});
-  book.uploaded(0, 0);
+  book.uploaded(0, 0, files_of(0));
   CHECK(book.take_ready().empty());
   book.report(1, 0, {{"loss", 2}}, "first");
   CHECK(book.take_ready().empty());
   CHECK(book.waiting() == std::map<std::int64_t, std::vector<int>>{{0, {}}});
-  book.uploaded(1, 0);
+  CHECK_FALSE(book.waits_below(0));
+  CHECK(book.waits_below(1));
+  CHECK_FALSE(book.taken(0));
+  book.uploaded(1, 0, files_of(1));
   auto ready = book.take_ready();
   REQUIRE(ready.size() == 1);
-  CHECK(ready[0] == ReadyCheckpoint{0, "first", {{"loss", 1}}, {}});
+  CHECK(ready[0] == ReadyCheckpoint{0, "first", {{"loss", 1}}, {}, {{0, files_of(0)}, {1, files_of(1)}}, {}});
   CHECK(book.take_ready().empty());
   CHECK(book.waiting().empty());
-  CHECK(book.committed(0));
-  CHECK_FALSE(book.committed(1));
-  CHECK(book.resume_at() == 1);
+  CHECK_FALSE(book.waits_below(1));
+  CHECK(book.taken(0));
+  CHECK_FALSE(book.taken(1));
+}
+
+TEST_CASE("only what is durable is gone on from") {
+  CommitBook book(1, 0);
+  for (int i = 0; i < 3; ++i) add(book, 0, i);
+  CHECK(book.take_ready().size() == 3);
+  CHECK(book.resume_at() == 0);
+  book.committed(1);
+  CHECK(book.resume_at() == 2);
+  book.committed(0);
+  CHECK(book.resume_at() == 2);
+  CHECK(book.next_attempt(1).next_report(0) == 2);
+}
+
+TEST_CASE("a checkpoint is validated as the first rank asks that asks") {
+  CommitBook book(3, 0);
+  book.report(2, 0, {}, name_of(0));
+  book.report(1, 0, {}, name_of(0), Dict{{"n", 1}});
+  book.report(0, 0, {}, name_of(0), Dict{{"n", 0}});
+  for (int rank : {0, 1, 2}) book.uploaded(rank, 0, {});
+  CHECK(book.take_ready()[0].validation == Value(Dict{{"n", 1}}));
+  for (int rank : {0, 1, 2}) add(book, rank, 1);
+  CHECK(book.take_ready()[0].validation.is_null());
 }
 
 TEST_CASE("ranks without files of their own only have to come by") {
@@ -76,9 +104,9 @@ TEST_CASE("checkpoints are ready in the order of their reports") {
   add(book, 0, 1);
   add(book, 1, 1);
   CHECK(book.take_ready().empty());  // 1 is complete, 0 is not
-  book.uploaded(1, 0);
+  book.uploaded(1, 0, {});
   CHECK(book.take_ready().empty());
-  book.uploaded(0, 0);
+  book.uploaded(0, 0, {});
   CHECK(indexes(book.take_ready()) == Indexes{0, 1});
 }
 
@@ -160,7 +188,7 @@ TEST_CASE("a rank that never reports is given up on after two checkpoints") {
   add(book, 1, 1);
   CHECK(indexes(book.take_ready()) == Indexes{1});
   // When it wakes up its part of what is committed is too late, a report without files is fine.
-  CHECK(book.committed(0));
+  CHECK(book.taken(0));
   book.report(2, 0, {}, std::nullopt);
   book.report(2, 1, {}, std::nullopt);
   add(book, 0, 2);
@@ -190,6 +218,7 @@ TEST_CASE("the next attempt counts on from the newest checkpoint") {
   add(book, 0, 5);
   add(book, 1, 5);
   CHECK(indexes(book.take_ready()) == Indexes{5});
+  book.committed(5);
   book.report(0, 6, {{"step", 6}}, name_of(6));
   book.report(1, 6, {}, std::nullopt);
   CommitBook next = book.next_attempt(4);
@@ -197,13 +226,13 @@ TEST_CASE("the next attempt counts on from the newest checkpoint") {
   for (int rank = 0; rank < 4; ++rank) CHECK(next.next_report(rank) == 6);
   CHECK(next.waiting().empty());
   CHECK(next.last_metrics() == Metrics{{"step", 6}});
-  next.uploaded(0, 6);  // of the attempt before: belongs to nothing
+  next.uploaded(0, 6, {});  // of the attempt before: belongs to nothing
   CHECK(next.take_ready().empty());
   // The old metrics are not taken for those of the new report 6.
   next.report(1, 6, {{"rank", 1}}, name_of(6));
   for (int rank : {2, 3}) next.report(rank, 6, {}, std::nullopt);
   next.finished(0);
-  next.uploaded(1, 6);
+  next.uploaded(1, 6, {});
   CHECK(next.take_ready()[0].metrics == Metrics{{"rank", 1}});
 }
 

@@ -54,7 +54,7 @@ TEST_CASE("ranks report, share a store, meet, and return") {
   CHECK(problems == 0);
   CHECK(end.outcome == Outcome::kFinished);
   CHECK(end.error == "");
-  CHECK(end.return_value == Bytes{"value of 0"});
+  CHECK(end.return_value == ReturnValue{"value of 0"});
   CHECK(end.metrics == Metrics{{"step", 2}, {"rank", 0}});
   CHECK(end.reports == 3 * kRanks);
   CHECK(end.attempts == 1);
@@ -135,18 +135,16 @@ TEST_CASE("a gang starts again from its newest checkpoint") {
   std::set<std::string> seen;
   ThreadRun run(2, workers([&](Session& session) -> Status {
                   const auto& start = session.start();
-                  const std::string folder = fmt::format("{}/tmp_{}_{}", start.path, start.attempt, start.rank);
                   {
                     const std::lock_guard lock(mutex);
                     seen.insert(fmt::format("{}/{}: {} {}", start.attempt, start.rank, start.next_report,
                                             start.checkpoint.value_or("-")));
                   }
                   for (std::int64_t index = start.next_report; index < start.next_report + 2; ++index) {
-                    tests::append_file(fmt::format("{}/rank_{}", folder, start.rank), "weights");
-                    auto stored = session.report({{"index", index}}, folder);
+                    auto stored = session.report({{"index", index}}, part_of(session));
                     if (!stored || !*stored) return kFailedExit;
                   }
-                  // What was sent before a barrier is done after it: both checkpoints are committed.
+                  // What was sent before a barrier is known after it: both commits are under way.
                   if (!session.barrier()) return kFailedExit;
                   if (start.attempt == 0) {
                     if (!session.report({{"lost", true}})) return kFailedExit;
@@ -196,11 +194,7 @@ TEST_CASE("a restart forgets the store and the barriers") {
 TEST_CASE("a checkpoint that cannot be committed fails the run, also at its very end") {
   ThreadRun run(2, workers([&](Session& session) -> Status {
                   const auto& start = session.start();
-                  if (start.rank == 0) {
-                    const std::string folder = start.path + "/mine";
-                    tests::append_file(folder + "/weights", "w");
-                    if (!session.report({{"step", 0}}, folder)) return kFailedExit;
-                  }
+                  if (start.rank == 0 && !session.report({{"step", 0}}, part_of(session))) return kFailedExit;
                   if (!session.barrier()) return kFailedExit;
                   // Rank 1 has no report: the checkpoint is complete when it returns, and gone by then.
                   if (start.rank == 1) std::filesystem::remove_all(start.path + "/checkpoint_000000");
@@ -330,11 +324,13 @@ TEST_CASE("a large payload and a large return value") {
   ThreadRun run(2, [&](const RankProcess& process) -> engine::ExitStatus {
     auto session = join_as(process);
     if (!session || !(*session)->wait_start()) return kFailedExit;
-    return (*session)->finish((*session)->start().payload) ? kEnded : kFailedExit;
+    return (*session)->finish((*session)->start().payload, true) ? kEnded : kFailedExit;
   });
   run.plan().payload = Bytes{large};
   RunEnd end = run.go();
   CHECK(end.outcome == Outcome::kFinished);
-  REQUIRE(end.return_value);
-  CHECK((end.return_value->data == large));
+  REQUIRE(end.return_value.value.get_if<Bytes>());
+  CHECK((end.return_value.value.as_bytes().data == large));
+  CHECK(end.return_value.pickled);
+  CHECK((storage::read_file(run.dir() / "return_value.pkl").value() == large));
 }

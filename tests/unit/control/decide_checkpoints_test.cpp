@@ -3,7 +3,7 @@
 #include "control/decide.h"
 #include "unit/control/run_machine.h"
 
-// Which checkpoints are committed, and what happens to those that cannot be.
+// Which checkpoints are committed and kept, and what happens to those that cannot be.
 
 using namespace trireme;
 using namespace trireme::control;
@@ -11,29 +11,81 @@ using namespace trireme::control::testing;
 
 namespace {
 
-void checkpoint(RunMachine& machine, int rank, std::int64_t index) {
-  machine.on(Reported{rank, index, {{"index", index}}, "checkpoint_" + std::to_string(index)});
+std::string name_of(std::int64_t index) { return "checkpoint_" + std::to_string(index); }
+
+void report(RunMachine& machine, int rank, std::int64_t index) {
+  machine.on(Reported{rank, index, {{"index", index}}, name_of(index)});
 }
+
+// Every rank reports it, and everything is stored: the commit is under way.
+void store(RunMachine& machine, std::int64_t index, Metrics metrics = {}) {
+  for (int rank = 0; rank < machine.rules.num_workers; ++rank) {
+    machine.on(Reported{rank, index, metrics, name_of(index)});
+    machine.on(Uploaded{rank, index, std::nullopt});
+  }
+}
+
+std::vector<std::string> kept(const RunMachine& machine) {
+  std::vector<std::string> names;
+  for (const auto& each : machine.state.kept) names.push_back(each.name);
+  return names;
+}
+
+using Names = std::vector<std::string>;
 
 }  // namespace
 
 TEST_CASE("checkpoints are committed in order, when all are there") {
   RunMachine machine;
   machine.run();
-  checkpoint(machine, 0, 0);
-  checkpoint(machine, 1, 0);
+  report(machine, 0, 0);
+  report(machine, 1, 0);
   CHECK(machine.on(Uploaded{1, 0, std::nullopt}) == "");
-  checkpoint(machine, 0, 1);
-  checkpoint(machine, 1, 1);
+  report(machine, 0, 1);
+  report(machine, 1, 1);
   CHECK(machine.on(Uploaded{0, 1, std::nullopt}) == "");
   CHECK(machine.on(Uploaded{1, 1, std::nullopt}) == "");
   CHECK(machine.on(Uploaded{0, 0, std::nullopt}) == "commit checkpoint_0, commit checkpoint_1");
+  CHECK(machine.state.commits_in_flight == 2);
+  CHECK(machine.count("checkpoint_committed") == 0);
+  CHECK(machine.commit_ended() == "checkpoint_committed, tell 0");
+  CHECK(machine.recorded("checkpoint_committed") == Dict{{"attempt", 0},
+                                                         {"index", 0},
+                                                         {"name", "checkpoint_0"},
+                                                         {"metrics", Dict{{"index", 0}}},
+                                                         {"status", "COMMITTED"}});
+  CHECK(machine.commit_ended() == "checkpoint_committed, tell 1");
+  CHECK(machine.state.commits_in_flight == 0);
   // A rank that returns makes room for the others.
-  checkpoint(machine, 0, 2);
+  report(machine, 0, 2);
   CHECK(machine.on(Uploaded{0, 2, std::nullopt}) == "");
-  CHECK(machine.on(FunctionReturned{1, std::nullopt}) == "worker_finished, commit checkpoint_2");
-  checkpoint(machine, 0, 3);
+  CHECK(machine.on(FunctionReturned{1, {}}) == "worker_finished, commit checkpoint_2");
+  report(machine, 0, 3);
   CHECK(machine.on(Uploaded{0, 3, std::nullopt}) == "commit checkpoint_3");
+}
+
+TEST_CASE("what each rank has stored goes into the commit") {
+  RunMachine machine;
+  machine.run();
+  for (int rank : {0, 1}) {
+    report(machine, rank, 0);
+    machine.on(Uploaded{rank, 0, std::nullopt, List{List{"rank_" + std::to_string(rank), 1, "aa"}}});
+  }
+  const auto* commit = std::get_if<Commit>(&machine.all.back());
+  REQUIRE(commit);
+  REQUIRE(commit->checkpoint.files.size() == 2);
+  CHECK(commit->checkpoint.files.at(0).at(0)[0] == Value("rank_0"));
+  CHECK(commit->checkpoint.files.at(1).at(0)[0] == Value("rank_1"));
+}
+
+TEST_CASE("ranks that wrote different content to the same file are warned of") {
+  RunMachine machine(1);
+  machine.run();
+  store(machine, 0);
+  CHECK(machine.on(CommitEnded{ready_of(0), {"model.pt: rank 0, 3"}, std::nullopt}) ==
+        "warning, checkpoint_committed, tell 0");
+  CHECK(machine.recorded("warning")["message"].as_string().find(
+            "checkpoint_0: ranks wrote different content to the same file (model.pt: rank 0, 3)") == 0);
 }
 
 TEST_CASE("reports are numbered from the newest checkpoint after a restart") {
@@ -42,11 +94,12 @@ TEST_CASE("reports are numbered from the newest checkpoint after a restart") {
   machine.state.commits = CommitBook(0, 3);
   machine.run();
   for (int rank : {0, 1}) {
-    checkpoint(machine, rank, 3);
+    report(machine, rank, 3);
     machine.on(Uploaded{rank, 3, std::nullopt});
     machine.on(Reported{rank, 4, {{"step", 4}}, std::nullopt});
   }
-  checkpoint(machine, 0, 5);
+  machine.commit_ended();
+  report(machine, 0, 5);
   machine.on(raised(1));
   machine.on(TimerFired{Timer::kCause});
   machine.exit_all();
@@ -60,7 +113,7 @@ TEST_CASE("reports are numbered from the newest checkpoint after a restart") {
 TEST_CASE("a rank that never reports, and wakes up too late") {
   RunMachine machine;
   machine.run();
-  checkpoint(machine, 0, 0);
+  report(machine, 0, 0);
   machine.on(Uploaded{0, 0, std::nullopt});
   CHECK(machine.on(Reported{0, 1, {}, "checkpoint_1"}) == "report, arm silence 10");
   CHECK(machine.on(Reported{0, 2, {}, "checkpoint_2"}) == "report");
@@ -73,6 +126,12 @@ TEST_CASE("a rank that never reports, and wakes up too late") {
     machine.on(TimerFired{Timer::kCause});
     CHECK(machine.state.outcome == Outcome::kFailed);
   }
+  SUBCASE("with files, while the run stops: that goes on") {
+    machine.rules.max_failures = 1;
+    machine.on(StopRequested{"enough", false});
+    CHECK(machine.on(Reported{1, 0, {}, "checkpoint_0"}) == "warning");
+    CHECK(machine.state.phase == Phase::kDraining);
+  }
   SUBCASE("without files: no harm is done") {
     CHECK(machine.on(Reported{1, 0, {}, std::nullopt}) == "report");
     CHECK(machine.state.phase == Phase::kRunning);
@@ -82,7 +141,7 @@ TEST_CASE("a rank that never reports, and wakes up too late") {
 TEST_CASE("a checkpoint that could not be stored") {
   RunMachine machine;
   machine.run();
-  checkpoint(machine, 0, 0);
+  report(machine, 0, 0);
   SUBCASE("is a failure") {
     CHECK(machine.on(Uploaded{0, 0, "disk full"}) == "arm cause 0.02");
     CHECK(machine.state.failures[0].message == "the checkpoint of report 0 could not be stored: disk full");
@@ -93,35 +152,141 @@ TEST_CASE("a checkpoint that could not be stored") {
   }
   SUBCASE("is one also where every function returns before the verdict") {
     machine.on(Uploaded{0, 0, "disk full"});
-    CHECK(machine.on(FunctionReturned{0, std::nullopt}) == "worker_finished");
-    CHECK(machine.on(FunctionReturned{1, std::nullopt}) == "worker_finished");
+    CHECK(machine.on(FunctionReturned{0, {}}) == "worker_finished");
+    CHECK(machine.on(FunctionReturned{1, {}}) == "worker_finished");
     machine.on(TimerFired{Timer::kCause});
     CHECK(machine.state.outcome == Outcome::kFailed);
   }
-  SUBCASE("is one also where it is the last act of the run") {
-    machine.on(Uploaded{0, 0, std::nullopt});
-    machine.on(FunctionReturned{0, std::nullopt});
-    CHECK(machine.on(FunctionReturned{1, std::nullopt}).find("commit checkpoint_0, goodbye 0") != std::string::npos);
-    // The manifest could not be written.
-    CHECK(machine.on(Uploaded{0, 0, "disk full"}) == "failure 0 exception");
+  SUBCASE("is only told where the run ends anyway") {
+    machine.on(raised(1));
+    machine.on(TimerFired{Timer::kCause});
+    CHECK(machine.on(Uploaded{0, 0, "disk full"}) == "warning");
+    CHECK(machine.recorded("warning")["message"] == Value("the checkpoint of report 0 could not be stored: disk full"));
+    CHECK(machine.state.failures.size() == 1);
+  }
+}
+
+TEST_CASE("a manifest that could not be written") {
+  RunMachine machine;
+  machine.rules.max_failures = 1;
+  machine.run();
+  store(machine, 0);
+  SUBCASE("while the function runs: the attempt has failed, and the next one begins before it") {
+    CHECK(machine.commit_ended("disk full") == "arm cause 0.02");
+    CHECK(machine.state.failures[0].message == "the checkpoint of report 0 could not be stored: disk full");
+    machine.on(TimerFired{Timer::kCause});
+    CHECK(machine.exit_all().starts_with("disarm stop, attempt_started"));
+    CHECK(machine.state.commits.next_report(0) == 0);
+    CHECK(machine.state.kept.empty());
+  }
+  SUBCASE("as the last act of the run: it does not finish as if nothing were") {
+    machine.rules.max_failures = 0;
+    CHECK(machine.on(FunctionReturned{0, {}}) == "worker_finished");
+    CHECK(machine.on(FunctionReturned{1, {}}) == "worker_finished");
+    CHECK(machine.commit_ended("disk full") == "arm cause 0.02");
+    machine.on(TimerFired{Timer::kCause});
     CHECK(machine.exit_all(kCleanExit).ends_with("run_finished, finish"));
     CHECK(machine.state.outcome == Outcome::kFailed);
     CHECK(machine.state.error.find("could not be stored: disk full") != std::string::npos);
+  }
+  SUBCASE("while the run drains: it stops all the same") {
+    machine.on(StopRequested{"enough", false});
+    for (int rank : {0, 1}) CHECK(machine.on(UploadsDrained{rank}) == "");
+    CHECK(machine.commit_ended("disk full") == "warning, kill 0 5, kill 1 5, disarm start, disarm cause, arm stop 5");
+    machine.exit_all();
+    CHECK(machine.state.outcome == Outcome::kStopped);
+  }
+  SUBCASE("while the gang ends: the next attempt begins before it") {
+    machine.on(raised(0));
+    machine.on(TimerFired{Timer::kCause});
+    CHECK(machine.exit_all() == "");
+    CHECK(machine.commit_ended("disk full") ==
+          "warning, disarm stop, attempt_started, reset, start 0, start 1, arm start 120");
+    CHECK(machine.state.commits.next_report(0) == 0);
+  }
+}
+
+TEST_CASE("the run goes on when the commit is through") {
+  RunMachine machine;
+  machine.rules.max_failures = 1;
+  machine.run();
+  store(machine, 0);
+  SUBCASE("to its end") {
+    machine.on(FunctionReturned{0, {}});
+    CHECK(machine.on(FunctionReturned{1, {}}) == "worker_finished");
+    CHECK(machine.state.phase == Phase::kRunning);
+    CHECK(machine.commit_ended() ==
+          "checkpoint_committed, tell 0, goodbye 0, goodbye 1, disarm start, disarm cause, arm stop 5");
+    machine.exit_all(kCleanExit);
+    CHECK(machine.state.outcome == Outcome::kFinished);
+  }
+  SUBCASE("to the next attempt, which begins after it") {
+    machine.on(raised(0));
+    machine.on(TimerFired{Timer::kCause});
+    CHECK(machine.exit_all() == "");
+    CHECK(machine.commit_ended() ==
+          "checkpoint_committed, tell 0, disarm stop, attempt_started, reset, start 0, start 1, arm start 120");
+    CHECK(machine.state.commits.next_report(0) == 1);
   }
 }
 
 TEST_CASE("nothing is committed once the gang ends") {
   RunMachine machine;
   machine.run();
-  checkpoint(machine, 0, 0);
-  checkpoint(machine, 1, 0);
+  report(machine, 0, 0);
+  report(machine, 1, 0);
   machine.on(Uploaded{0, 0, std::nullopt});
   machine.on(raised(0));
   // While the cause is looked for, what is complete still counts.
   CHECK(machine.on(Uploaded{1, 0, std::nullopt}) == "commit checkpoint_0");
-  checkpoint(machine, 0, 1);
-  checkpoint(machine, 1, 1);
+  report(machine, 0, 1);
+  report(machine, 1, 1);
   machine.on(Uploaded{0, 1, std::nullopt});
   machine.on(TimerFired{Timer::kCause});
   CHECK(machine.on(Uploaded{1, 1, std::nullopt}) == "");
+}
+
+TEST_CASE("what is superfluous goes once a newer one is durable") {
+  RunMachine machine(1);
+  machine.rules.checkpoints.num_to_keep = 2;
+  machine.rules.checkpoints.checkpoint_score_attribute = "loss";
+  machine.rules.checkpoints.checkpoint_score_order = "min";
+  machine.run();
+  for (int i = 0; i < 2; ++i) {
+    store(machine, i, {{"loss", i}});
+    CHECK(machine.commit_ended() == fmt::format("checkpoint_committed, tell {}", i));
+  }
+  store(machine, 2, {{"loss", 9}});
+  CHECK(kept(machine) == Names{"checkpoint_0", "checkpoint_1"});
+  // The newest is the worst: it stays until there is a newer one.
+  CHECK(machine.commit_ended() == "checkpoint_committed, tell 2");
+  store(machine, 3, {{"loss", 0.5}});
+  CHECK(
+      machine.commit_ended() ==
+      "checkpoint_committed, remove checkpoint_2, checkpoint_removed, remove checkpoint_1, checkpoint_removed, tell 3");
+  CHECK(kept(machine) == Names{"checkpoint_0", "checkpoint_3"});
+}
+
+TEST_CASE("a resumed run counts what earlier starts have kept") {
+  RunMachine machine(1);
+  machine.rules.checkpoints.num_to_keep = 1;
+  machine.state.commits = CommitBook(0, 1);
+  machine.state.kept = {{0, "checkpoint_0", {}, checkpoint::Status::kCommitted, {}}};
+  machine.run();
+  store(machine, 1);
+  CHECK(machine.commit_ended() == "checkpoint_committed, remove checkpoint_0, checkpoint_removed, tell 1");
+}
+
+TEST_CASE("a name that is used again stands for the newer one") {
+  RunMachine machine(1);
+  machine.rules.checkpoints.num_to_keep = 1;
+  machine.run();
+  for (int i = 0; i < 2; ++i) {
+    machine.on(Reported{0, i, {{"i", i}}, "best"});
+    machine.on(Uploaded{0, i, std::nullopt});
+    // Nothing is removed: the older one is not there any more.
+    CHECK(machine.commit_ended() == fmt::format("checkpoint_committed, tell {}", i));
+  }
+  REQUIRE(machine.state.kept.size() == 1);
+  CHECK(machine.state.kept[0].index == 1);
 }

@@ -31,19 +31,29 @@ TEST_CASE("a run from begin to end") {
   CHECK(machine.on(Reported{0, 0, {{"loss", 0.5}}, std::nullopt}) == "report");
   CHECK(machine.recorded("report") ==
         Dict{{"attempt", 0}, {"rank", 0}, {"index", 0}, {"metrics", Dict{{"loss", 0.5}}}});
-  CHECK(machine.on(FunctionReturned{1, Bytes{"ignored"}}) == "worker_finished");
+  CHECK(machine.on(FunctionReturned{1, {"ignored"}}) == "worker_finished");
   // Rank 1 waits for the goodbye; if it does not, nobody minds.
   CHECK(machine.on(ConnectionLost{1, "closed"}) == "");
   CHECK(machine.on(ProcessExited{1, kKilled}) == "");
-  CHECK(machine.on(FunctionReturned{0, Bytes{"value"}}) ==
+  CHECK(machine.on(FunctionReturned{0, {"value"}}) ==
         "worker_finished, goodbye 0, goodbye 1, disarm start, disarm cause, arm stop 5");
   CHECK(machine.on(ConnectionLost{0, "closed"}) == "");
   CHECK(machine.on(ProcessExited{0, kCleanExit}) == kOver);
   CHECK(machine.state.outcome == Outcome::kFinished);
-  CHECK(machine.state.return_value == Bytes{"value"});
+  CHECK(machine.state.return_value == ReturnValue{"value"});
   CHECK(machine.state.error == "");
   CHECK(machine.recorded("run_finished") ==
-        Dict{{"attempt", 0}, {"outcome", "finished"}, {"attempts", 1}, {"reports", 1}});
+        Dict{{"attempt", 0}, {"outcome", "finished"}, {"attempts", 1}, {"reports", 1}, {"return_value", "value"}});
+}
+
+TEST_CASE("a value that only Python can read goes into a file of its own") {
+  RunMachine machine(1);
+  machine.run();
+  machine.on(FunctionReturned{0, {Bytes{"pickle"}, true}});
+  machine.exit_all(kCleanExit);
+  CHECK(machine.state.return_value == ReturnValue{Bytes{"pickle"}, true});
+  CHECK(machine.recorded("run_finished")["return_value_pickled"] == Value(true));
+  CHECK_FALSE(machine.recorded("run_finished").contains("return_value"));
 }
 
 TEST_CASE("there is no room") {
@@ -118,18 +128,18 @@ TEST_CASE("messages of a dead worker") {
   }
   SUBCASE("it had returned: that was no failure at all") {
     CHECK(machine.on(ProcessExited{1, kCleanExit}) == "arm cause 0.5");
-    CHECK(machine.on(FunctionReturned{1, std::nullopt}) == "worker_finished");
+    CHECK(machine.on(FunctionReturned{1, {}}) == "worker_finished");
     CHECK(machine.on(ConnectionLost{1, "closed"}) == "");
     CHECK(machine.on(TimerFired{Timer::kCause}) == "");
     CHECK(machine.state.phase == Phase::kRunning);
-    machine.on(FunctionReturned{0, std::nullopt});
+    machine.on(FunctionReturned{0, {}});
     machine.on(ProcessExited{0, kCleanExit});
     CHECK(machine.state.outcome == Outcome::kFinished);
   }
   SUBCASE("it had returned last") {
-    machine.on(FunctionReturned{0, std::nullopt});
+    machine.on(FunctionReturned{0, {}});
     machine.on(ProcessExited{1, kCleanExit});
-    CHECK(machine.on(FunctionReturned{1, std::nullopt}) ==
+    CHECK(machine.on(FunctionReturned{1, {}}) ==
           "worker_finished, goodbye 0, goodbye 1, disarm start, disarm cause, arm stop 5");
     CHECK(machine.on(TimerFired{Timer::kCause}) == "");
     CHECK(machine.state.outcome == Outcome::kFinished);
@@ -257,7 +267,7 @@ TEST_CASE("without end") {
     REQUIRE(machine.exit_all() == kAgain);
     machine.run_again();
   }
-  for (int rank : {0, 1}) machine.on(FunctionReturned{rank, std::nullopt});
+  for (int rank : {0, 1}) machine.on(FunctionReturned{rank, {}});
   machine.exit_all(kCleanExit);
   CHECK(machine.state.outcome == Outcome::kFinished);
   CHECK(machine.recorded("run_finished")["attempts"] == Value(51));
@@ -281,8 +291,9 @@ TEST_CASE("a resumed run counts its attempts on") {
 TEST_CASE("stopping") {
   RunMachine machine;
   machine.run();
-  CHECK(machine.on(StopRequested{"ctrl-c", false}) ==
-        "stop_requested, kill 0 5, kill 1 5, disarm start, disarm cause, arm stop 5");
+  CHECK(machine.on(StopRequested{"ctrl-c", false}) == "stop_requested, ask to stop 0, ask to stop 1");
+  CHECK(machine.on(UploadsDrained{1}) == "");
+  CHECK(machine.on(UploadsDrained{0}) == "kill 0 5, kill 1 5, disarm start, disarm cause, arm stop 5");
   // Asking again changes nothing, insisting does.
   CHECK(machine.on(StopRequested{"ctrl-c", false}) == "");
   CHECK(machine.on(raised(0)) == "");
@@ -324,7 +335,7 @@ TEST_CASE("a stop wins over a restart and not over an end") {
     CHECK(machine.state.outcome == Outcome::kStopped);
   }
   SUBCASE("after the last return") {
-    for (int rank : {0, 1}) machine.on(FunctionReturned{rank, std::nullopt});
+    for (int rank : {0, 1}) machine.on(FunctionReturned{rank, {}});
     CHECK(machine.on(StopRequested{"why", false}) == "");
     CHECK(machine.on(StopRequested{"why", true}).find("kill 0 0, kill 1 0") == 0);
     CHECK(machine.exit_all() == kOver);
@@ -335,7 +346,7 @@ TEST_CASE("a stop wins over a restart and not over an end") {
 TEST_CASE("workers that stay after the goodbye are ended") {
   RunMachine machine;
   machine.run();
-  for (int rank : {0, 1}) machine.on(FunctionReturned{rank, std::nullopt});
+  for (int rank : {0, 1}) machine.on(FunctionReturned{rank, {}});
   machine.on(ProcessExited{0, kCleanExit});
   CHECK(machine.on(TimerFired{Timer::kStop}) == "kill 1 0");
   CHECK(machine.on(ProcessExited{1, kKilled}) == kOver);
@@ -345,6 +356,6 @@ TEST_CASE("workers that stay after the goodbye are ended") {
 TEST_CASE("saying twice that the function returned counts once") {
   RunMachine machine;
   machine.run();
-  CHECK(machine.on(FunctionReturned{1, std::nullopt}) == "worker_finished");
-  CHECK(machine.on(FunctionReturned{1, std::nullopt}) == "");
+  CHECK(machine.on(FunctionReturned{1, {}}) == "worker_finished");
+  CHECK(machine.on(FunctionReturned{1, {}}) == "");
 }

@@ -27,7 +27,9 @@ struct Row {
 constexpr const char* kKill = "kill 0 5, kill 1 5, disarm start, disarm cause, arm stop 5";
 constexpr const char* kStop = "stop_requested, kill 0 5, kill 1 5, disarm start, disarm cause, arm stop 5";
 constexpr const char* kStopHard = "stop_requested, kill 0 0, kill 1 0, disarm start, disarm cause, arm stop 5";
+constexpr const char* kKillNow = "kill 0 0, kill 1 0, disarm start, disarm cause, arm stop 5";
 constexpr const char* kNoGang = "stop_requested, release, run_finished, finish";
+constexpr const char* kCommitted = "checkpoint_committed, tell 0";
 constexpr const char* kBegin = "worker_connected, disarm start, begin 0, begin 1, training_started";
 
 // The events are about rank 1; rank 0 is what brought the run into the phase.
@@ -46,6 +48,7 @@ const std::vector<Row> kRows = {
     {"starting", "process exited", "failing", "arm cause 0.02"},
     {"starting", "connected", "running", kBegin},
     {"starting", "connection lost", "failing", "arm cause 0.5"},
+    {"starting", "upload failed", "failing", "arm cause 0.02"},
     {"starting", "failed", "failing", "arm cause 0.02"},
     {"starting", "stop", "stopping", kStop},
     {"starting", "stop hard", "stopping", kStopHard},
@@ -58,9 +61,11 @@ const std::vector<Row> kRows = {
     {"running", "entered", "running", "function_entered"},
     {"running", "reported", "running", "report"},
     {"running", "upload failed", "failing", "arm cause 0.02"},
+    {"running", "commit ended", "running", kCommitted},
+    {"running", "commit failed", "failing", "arm cause 0.02"},
     {"running", "returned", "running", "worker_finished"},
     {"running", "failed", "failing", "arm cause 0.02"},
-    {"running", "stop", "stopping", kStop},
+    {"running", "stop", "draining", "stop_requested, ask to stop 0, ask to stop 1"},
     {"running", "stop hard", "stopping", kStopHard},
 
     {"failing", "process started", "failing", "worker_started"},
@@ -68,20 +73,47 @@ const std::vector<Row> kRows = {
     {"failing", "entered", "failing", "function_entered"},
     {"failing", "reported", "failing", "report"},
     {"failing", "upload failed", "failing", "arm cause 0.02"},
+    {"failing", "commit ended", "failing", kCommitted},
+    {"failing", "commit failed", "failing", "arm cause 0.02"},
     {"failing", "returned", "failing", "worker_finished"},
     {"failing", "failed", "failing", "arm cause 0.02"},
     {"failing", "stop", "stopping", kStop},
     {"failing", "stop hard", "stopping", kStopHard},
     {"failing", "cause timer", "stopping", "failure 0 lost, attempt_failed, "},  // and kKill
 
+    {"draining", "process started", "draining", "worker_started"},
+    {"draining", "connection lost", "stopping", kKill},
+    {"draining", "entered", "draining", "function_entered"},
+    {"draining", "reported", "draining", "report"},
+    {"draining", "upload failed", "draining", "warning"},
+    {"draining", "commit ended", "draining", kCommitted},
+    {"draining", "commit failed", "draining", "warning"},
+    {"draining", "drained", "stopping", kKill},
+    {"draining", "returned", "stopping", "worker_finished, "},  // and kKill
+    {"draining", "failed", "stopping", kKill},
+    {"draining", "stop hard", "stopping", kKillNow},
+
     {"stopping to finish", "process started", "stopping", "worker_started"},
-    {"stopping to finish", "stop hard", "stopping", "kill 0 0, kill 1 0, disarm start, disarm cause, arm stop 5"},
+    {"stopping to finish", "upload failed", "stopping", "warning"},
+    {"stopping to finish", "commit ended", "stopping", kCommitted},
+    {"stopping to finish", "commit failed", "stopping", "warning"},
+    {"stopping to finish", "stop hard", "stopping", kKillNow},
     {"stopping to finish", "stop timer", "stopping", "kill 0 0, kill 1 0"},
 
     {"stopping to restart", "process started", "stopping", "worker_started"},
+    {"stopping to restart", "upload failed", "stopping", "warning"},
+    {"stopping to restart", "commit ended", "stopping", kCommitted},
+    {"stopping to restart", "commit failed", "stopping", "warning"},
     {"stopping to restart", "stop", "stopping", kStop},
     {"stopping to restart", "stop hard", "stopping", kStopHard},
     {"stopping to restart", "stop timer", "stopping", "kill 0 0, kill 1 0"},
+
+    {"validating", "process started", "validating", "worker_started"},
+    {"validating", "upload failed", "validating", "warning"},
+    {"validating", "validation ended", "finished",
+     "update checkpoint_0, checkpoint_validated, tell 0, run_finished, finish"},
+    {"validating", "stop", "finished", "stop_requested, run_finished, finish"},
+    {"validating", "stop hard", "finished", "stop_requested, run_finished, finish"},
 };
 
 RunMachine in_phase(const std::string& phase) {
@@ -98,8 +130,21 @@ RunMachine in_phase(const std::string& phase) {
     return machine;
   }
   if (phase == "stopping to restart") machine.rules.max_failures = 1;
+  if (phase == "validating") {
+    machine.state.kept = {{0, "checkpoint_0", {}, checkpoint::Status::kPendingValidation, Dict()}};
+  }
   machine.run();
   if (phase == "running") return machine;
+  if (phase == "draining") {
+    machine.on(StopRequested{"why", false});
+    machine.on(UploadsDrained{0});
+    return machine;
+  }
+  if (phase == "validating") {
+    for (int rank : {0, 1}) machine.on(FunctionReturned{rank, {}});
+    machine.exit_all(kCleanExit);
+    return machine;
+  }
   if (phase == "failing") {
     machine.on(ConnectionLost{0, "closed"});
     return machine;
@@ -110,8 +155,9 @@ RunMachine in_phase(const std::string& phase) {
   return machine;
 }
 
-const std::vector<std::string> kPhases = {
-    "idle", "reserving", "starting", "running", "failing", "stopping to finish", "stopping to restart", "finished"};
+const std::vector<std::string> kPhases = {"idle",       "reserving", "starting",           "running",
+                                          "failing",    "draining",  "stopping to finish", "stopping to restart",
+                                          "validating", "finished"};
 
 const std::vector<std::pair<std::string, Event>> kEvents = {
     {"begin", Begin{}},
@@ -126,7 +172,11 @@ const std::vector<std::pair<std::string, Event>> kEvents = {
     {"reported", Reported{1, 0, {{"loss", 1}}, std::nullopt}},
     {"uploaded", Uploaded{1, 0, std::nullopt}},
     {"upload failed", Uploaded{1, 0, "disk full"}},
-    {"returned", FunctionReturned{1, std::nullopt}},
+    {"commit ended", CommitEnded{ready_of(0), {}, std::nullopt}},
+    {"commit failed", CommitEnded{ready_of(0), {}, "disk full"}},
+    {"validation ended", ValidationEnded{"checkpoint_0", checkpoint::Status::kValidated, {}, ""}},
+    {"drained", UploadsDrained{1}},
+    {"returned", FunctionReturned{1, {}}},
     {"failed", raised(1)},
     {"stop", StopRequested{"why", false}},
     {"stop hard", StopRequested{"why", true}},
@@ -138,7 +188,19 @@ const std::vector<std::pair<std::string, Event>> kEvents = {
 
 // Nobody can speak for a rank before there is a gang.
 const std::set<std::string> kNeedGang = {"process started", "process start failed", "process exited", "connected",
-                                         "connection lost", "upload failed",        "returned",       "failed"};
+                                         "connection lost", "upload failed",        "returned",       "failed",
+                                         "drained"};
+
+// A commit begins while the function runs, and nobody goes on to another attempt or to the end before it is through.
+bool may_commit(const RunState& state) {
+  switch (state.phase) {
+    case Phase::kRunning:
+    case Phase::kFailing:
+    case Phase::kDraining:
+    case Phase::kStopping: return true;
+    default: return false;
+  }
+}
 
 }  // namespace
 
@@ -160,6 +222,10 @@ TEST_CASE("every phase with every event") {
       if ((phase == "idle" || phase == "reserving") && kNeedGang.contains(name)) {
         CHECK_THROWS_AS(machine.on(event), base::BrokenInvariant);
         continue;
+      }
+      if (std::holds_alternative<CommitEnded>(event)) {
+        if (!may_commit(machine.state)) continue;
+        machine.state.commits_in_flight = 1;
       }
       auto row = rows.find({phase, name});
       const RunState before = machine.state;
@@ -198,17 +264,24 @@ TEST_CASE("every phase ends, whatever two events come after each other") {
         CAPTURE(first);
         CAPTURE(second);
         RunMachine machine = in_phase(phase);
+        if (may_commit(machine.state)) machine.state.commits_in_flight = 1;
         for (const auto& event : {one, two}) {
           // The controller lets no report out of turn pass.
           const auto* report = std::get_if<Reported>(&event);
           const bool out_of_turn =
               report && machine.state.workers.size() > 1 && machine.state.commits.next_report(1) != 0;
-          if (out_of_turn || (machine.state.workers.empty() && event.index() >= 3 && event.index() <= 12)) continue;
+          const bool no_commit = std::holds_alternative<CommitEnded>(event) && machine.state.commits_in_flight == 0;
+          if (out_of_turn || no_commit) continue;
+          if (machine.state.workers.empty() && event.index() >= 3 && event.index() <= 15) continue;
           machine.on(event);
         }
         // A hard stop, and what the engine says once the processes are killed, end it.
         machine.on(StopRequested{"enough", true});
         if (!machine.state.workers.empty()) machine.exit_all();
+        if (machine.state.commits_in_flight > 0) {
+          CHECK(machine.state.phase == Phase::kStopping);
+          machine.on(CommitEnded{ready_of(0), {}, std::nullopt});
+        }
         CHECK(machine.state.phase == Phase::kFinished);
         CHECK(machine.state.outcome != Outcome::kNone);
         CHECK(machine.count("run_finished") == 1);
@@ -221,10 +294,10 @@ TEST_CASE("every phase ends, whatever two events come after each other") {
 TEST_CASE("phases and outcomes have names") {
   std::set<std::string> names;
   for (auto phase : {Phase::kIdle, Phase::kReserving, Phase::kStarting, Phase::kRunning, Phase::kFailing,
-                     Phase::kStopping, Phase::kFinished}) {
+                     Phase::kDraining, Phase::kStopping, Phase::kValidating, Phase::kFinished}) {
     names.insert(to_string(phase));
   }
-  CHECK(names.size() == 7);
+  CHECK(names.size() == 9);
   for (auto phase : {WorkerPhase::kAbsent, WorkerPhase::kStarted, WorkerPhase::kConnected, WorkerPhase::kRunning,
                      WorkerPhase::kDone, WorkerPhase::kFailed}) {
     CHECK(std::string(to_string(phase)) != "?");

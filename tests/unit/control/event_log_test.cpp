@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -40,6 +42,24 @@ TEST_CASE("events are lines, written when flushed") {
   log->append({{"event", "c"}});
   REQUIRE(log->sync());
   CHECK(content(path).ends_with("{\"event\":\"c\"}\n"));
+}
+
+TEST_CASE("another thread can sync the same file") {
+  TempDir dir;
+  auto log = EventLog::open(dir / "events.jsonl");
+  REQUIRE(log);
+  auto copy = log->duplicate();
+  REQUIRE(copy);
+  log->append({{"event", "a"}});
+  REQUIRE(log->flush());
+  CHECK(::fdatasync(copy->get()) == 0);
+  // The same file, not only the same name.
+  std::filesystem::remove(dir / "events.jsonl");
+  log->append({{"event", "b"}});
+  REQUIRE(log->flush());
+  struct stat known {};
+  REQUIRE(::fstat(copy->get(), &known) == 0);
+  CHECK(known.st_size == 28);
 }
 
 TEST_CASE("a log goes on where it ended, also after half a line") {

@@ -93,3 +93,22 @@ TEST_CASE("budgets") {
   CHECK_FALSE(within_budget(1, 1));
   CHECK(within_budget(1'000'000, -1));
 }
+
+TEST_CASE("as the event log has it: without what only Python can read") {
+  Failure made = failure(2, "exception", "boom", "ValueError");
+  made.pid = 7;
+  made.host = "a";
+  made.traceback = "Traceback";
+  made.exception = Bytes{"pickle"};
+  made.log_tail = {"last", "words"};
+  made.collateral = true;
+  CHECK(to_dict(made) == Dict{{"rank", 2},
+                              {"pid", 7},
+                              {"host", "a"},
+                              {"cause", "exception"},
+                              {"error_type", "ValueError"},
+                              {"message", "boom"},
+                              {"traceback", "Traceback"},
+                              {"log_tail", List{"last", "words"}},
+                              {"collateral", true}});
+}

@@ -2,9 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include "base/json.h"
+#include "checkpoint/commit.h"
+#include "storage/local_files.h"
+#include "storage/remote_files.h"
+#include "unit/folder_file_system.h"
 #include "unit/temp_dir.h"
 
 using namespace trireme::control;
+using trireme::Dict;
 using trireme::tests::append_file;
 using trireme::tests::TempDir;
 
@@ -69,6 +75,98 @@ TEST_CASE("a run that failed, and was continued") {
   CHECK(told.seconds == 5.0);
   CHECK(told.num_workers == 4);
   CHECK_FALSE(told.error);
+}
+
+TEST_CASE("the reports of all ranks, without what a restart has repeated") {
+  const std::string events = std::string(kBegin) +
+                             R"({"time":103.0,"event":"report","attempt":1,"rank":0,"index":1,"metrics":{"loss":0.25}}
+{"time":104.0,"event":"report","attempt":1,"rank":1,"index":1,"metrics":{"loss":9}}
+{"time":105.0,"event":"report","attempt":1,"rank":0,"index":2,"metrics":{"loss":0.125}}
+)";
+  const RunRecord record = record_of(events);
+  const auto rows = metrics_of_all_ranks(record);
+  std::vector<std::pair<std::int64_t, std::int64_t>> order;
+  for (const auto& row : rows) order.emplace_back(row.at("index").as_int(), row.at("rank").as_int());
+  CHECK(order == decltype(order){{0, 0}, {0, 1}, {1, 0}, {1, 1}, {2, 0}});
+  CHECK(rows[2] == Dict{{"rank", 0}, {"index", 1}, {"attempt", 1}, {"time", 103.0}, {"metrics", Dict{{"loss", 0.25}}}});
+  const auto history = metrics_history(record);
+  REQUIRE(history.size() == 3);
+  CHECK(history[1] == Dict{{"loss", 0.25}});
+  CHECK(history[2] == Dict{{"loss", 0.125}});
+  // A restart from further back undoes what came after.
+  const auto undone = metrics_history(record_of(
+      events + R"({"time":106.0,"event":"report","attempt":2,"rank":0,"index":0,"metrics":{"loss":7}})" + "\n"));
+  CHECK(undone == std::vector<trireme::Metrics>{Dict{{"loss", 7}}});
+}
+
+TEST_CASE("the checkpoints of a run are ranked as it was configured") {
+  TempDir dir;
+  trireme::storage::LocalFiles files;
+  auto commit = [&](std::int64_t index, double loss) {
+    trireme::checkpoint::Manifest manifest;
+    manifest.index = index;
+    manifest.metrics = {{"loss", loss}};
+    std::filesystem::create_directories(dir / trireme::checkpoint::default_name(index));
+    REQUIRE(trireme::checkpoint::commit(files, dir.path(), trireme::checkpoint::default_name(index), manifest));
+  };
+  commit(0, 1.0);
+  commit(1, 3.0);
+  commit(2, 2.0);
+  append_file(dir / "checkpoint_000003/.trireme_manifest.json", "{");
+  auto names = [&](const std::string& run_config, std::vector<std::string>* damaged = nullptr) {
+    RunRecord record;
+    record.path = dir.path();
+    record.run = *trireme::base::parse_json_dict(run_config);
+    auto kept = read_checkpoints(files, record, damaged);
+    REQUIRE(kept);
+    std::string all;
+    for (const auto& each : *kept) all += std::to_string(each.index);
+    return all;
+  };
+  std::vector<std::string> damaged;
+  CHECK(names("{}", &damaged) == "012");
+  REQUIRE(damaged.size() == 1);
+  CHECK(damaged[0].find("checkpoint_000003") != std::string::npos);
+  const std::string score = R"("checkpoint_score_attribute":"loss","checkpoint_score_order":)";
+  CHECK(names(R"({"run_config":{"checkpoint_config":{)" + score + R"("max"}}})") == "021");
+  CHECK(names(R"({"run_config":{"checkpoint_config":{)" + score + R"("min"}}})") == "120");
+  // What another version wrote is no reason to show nothing.
+  CHECK(names(R"({"run_config":{"checkpoint_config":{"unheard_of":1}}})") == "012");
+}
+
+TEST_CASE("what the function returned") {
+  TempDir dir;
+  trireme::storage::LocalFiles files;
+  auto read = [&](const std::string& last_event) {
+    RunRecord record = record_of(std::string(kBegin) + last_event + "\n");
+    record.path = dir.path();
+    return read_return_value(files, record);
+  };
+  CHECK(read("").value() == ReturnValue{});
+  CHECK(read(R"({"event":"run_finished","outcome":"failed"})").value() == ReturnValue{});
+  CHECK(read(R"({"event":"run_finished","outcome":"finished","return_value":[1,"b"]})").value() ==
+        ReturnValue{trireme::List{1, "b"}});
+  const std::string pickled = R"({"event":"run_finished","outcome":"finished","return_value_pickled":true})";
+  CHECK_FALSE(read(pickled));
+  append_file(dir / "return_value.pkl", "pickle");
+  CHECK(read(pickled).value() == ReturnValue{trireme::Bytes{"pickle"}, true});
+}
+
+TEST_CASE("a run folder in a storage elsewhere") {
+  TempDir far;
+  auto file_system = std::make_shared<trireme::tests::FolderFileSystem>(far.path());
+  trireme::storage::RemoteFiles files(file_system, "far");
+  CHECK(read_run(files, "bucket/run").error().message() ==
+        "far://bucket/run is not the folder of a run: it has no run.json");
+  file_system->write("bucket/run/run.json", kRun);
+  auto fresh = read_run(files, "bucket/run");
+  REQUIRE(fresh);
+  CHECK(fresh->events.empty());
+  file_system->write("bucket/run/events.jsonl", kBegin);
+  auto record = read_run(files, "bucket/run");
+  REQUIRE(record);
+  CHECK(record->events.size() == 6);
+  CHECK(record->path == "bucket/run");
 }
 
 TEST_CASE("half a line is passed over and noted") {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,10 @@ struct ActionText {
                        action.failure.collateral ? "*" : "");
   }
   std::string operator()(const Commit& action) const { return fmt::format("commit {}", action.checkpoint.name); }
+  std::string operator()(const RemoveCheckpoint& action) const { return "remove " + action.name; }
+  std::string operator()(const UpdateManifest& action) const { return "update " + action.checkpoint.name; }
+  std::string operator()(const TellCommitted& action) const { return fmt::format("tell {}", action.index); }
+  std::string operator()(const SendStop& action) const { return fmt::format("ask to stop {}", action.rank); }
   std::string operator()(const ResetAttempt&) const { return "reset"; }
   std::string operator()(const Finish&) const { return "finish"; }
 };
@@ -56,6 +61,7 @@ struct RunMachine {
   Rules rules;
   RunState state;
   std::vector<Action> all;
+  std::size_t commits_ended = 0;
 
   explicit RunMachine(int num_workers = 2) { rules.num_workers = num_workers; }
 
@@ -94,6 +100,15 @@ struct RunMachine {
     for (int rank = 0; rank < rules.num_workers; ++rank) last = on(ProcessExited{rank, status});
     return last;
   }
+  // The committer is done with the oldest commit that it was asked for.
+  std::string commit_ended(std::optional<std::string> failure = std::nullopt) {
+    std::size_t at = commits_ended++;
+    for (const auto& action : all) {
+      const auto* commit = std::get_if<Commit>(&action);
+      if (commit && at-- == 0) return on(CommitEnded{commit->checkpoint, {}, std::move(failure)});
+    }
+    return "no commit is under way";
+  }
   int pid_of(int rank) const { return 100 * (state.attempt + 1) + rank; }
 
   // The last recorded event of that kind.
@@ -113,6 +128,10 @@ struct RunMachine {
     return found;
   }
 };
+
+inline ReadyCheckpoint ready_of(std::int64_t index) {
+  return {index, "checkpoint_" + std::to_string(index), {}, {}, {}, {}};
+}
 
 inline constexpr engine::ExitStatus kCleanExit{engine::ExitStatus::Kind::kCode, 0};
 inline constexpr engine::ExitStatus kBadExit{engine::ExitStatus::Kind::kCode, 3};

@@ -1,8 +1,10 @@
 #pragma once
 
 #include "base/hex.h"
+#include "checkpoint/commit.h"
 #include "control/controller.h"
 #include "control/run_folder.h"
+#include "storage/local_files.h"
 #include "unit/control/thread_engine.h"
 #include "unit/engine/testing.h"
 #include "unit/temp_dir.h"
@@ -35,9 +37,18 @@ inline ThreadEngine::Body workers(Work work) {
     if (!joined.wait_start()) return kFailedExit;
     joined.entered();
     if (auto status = work(joined)) return *status;
-    const bool finished = joined.finish(Bytes{"value of " + std::to_string(joined.start().rank)}).ok();
+    const bool finished = joined.finish("value of " + std::to_string(joined.start().rank), false).ok();
     return finished ? kEnded : kFailedExit;
   };
+}
+
+// A folder with one file, handed in as this rank's part of a checkpoint.
+inline worker::CheckpointSource part_of(worker::Session& session, worker::UploadMode mode = worker::UploadMode::kSync) {
+  const auto& start = session.start();
+  const std::string folder = fmt::format("{}/mine_{}", start.path, start.rank);
+  std::filesystem::remove_all(folder);
+  tests::append_file(fmt::format("{}/rank_{}", folder, start.rank), "weights");
+  return {.folder = folder, .mode = mode};
 }
 
 inline engine::ExitStatus raise(worker::Session& session, const std::string& message) {
@@ -55,6 +66,8 @@ class ThreadRun {
     plan_.name = "test";
     plan_.id = base::to_hex(wire::random_bytes(6));
     plan_.path = dir_.path();
+    plan_.files = std::make_shared<storage::LocalFiles>();
+    plan_.storage_path = dir_.path();
     plan_.trainer = "TestTrainer";
     plan_.secret = wire::random_bytes(wire::kSecretSize);
     plan_.listen.name = "trireme-test-" + plan_.id;
@@ -82,6 +95,7 @@ class ThreadRun {
 
   void start() {
     tests::append_file(dir_ / "run.json", R"({"format":1,"name":"test"})");
+    tests::append_file(dir_ / checkpoint::kMarkerName, plan_.id);
     controller_.emplace(plan_, engine_, clock_, [this](const Dict& event) {
       const std::lock_guard lock(mutex_);
       events_.push_back(event);

@@ -5,9 +5,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <thread>
 
+#include "storage/digest.h"
+#include "storage/memory_disk.h"
 #include "unit/temp_dir.h"
 
 using namespace trireme;
@@ -27,6 +31,13 @@ std::vector<std::string> names(const std::string& folder) {
 }
 
 using Names = std::vector<std::string>;
+
+std::string message(const auto& result) {
+  REQUIRE_FALSE(result);
+  return result.error().message();
+}
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -78,7 +89,7 @@ TEST_CASE("errors name the file and the reason") {
   REQUIRE_FALSE(absent);
   CHECK(absent.error().message().find("absent: No such file") != std::string::npos);
   CHECK(write_file_atomically(dir / "absent/file", "").error().message().find("absent/file") != std::string::npos);
-  CHECK_FALSE(make_folder(dir / "file"));
+  CHECK(make_folder(dir / "file").error().message().find("a file is in the way") != std::string::npos);
   CHECK_FALSE(make_folder(dir / "file/below"));
   CHECK_FALSE(list_files(dir / "absent"));
   CHECK_FALSE(copy_folder(dir / "absent", dir / "copy"));
@@ -98,6 +109,18 @@ TEST_CASE("folders are made with those above, and again") {
   REQUIRE(remove_folder(dir / "a"));
   REQUIRE(remove_folder(dir / "a"));
   CHECK_FALSE(fs::exists(dir / "a"));
+  REQUIRE(make_folder(dir / "a/b/"));
+  fs::create_symlink(dir / "nowhere", dir / "dangling");
+  CHECK(contains(message(make_folder(dir / "dangling")), "a file is in the way"));
+}
+
+TEST_CASE("what is removed is the link, not what it leads to") {
+  TempDir dir;
+  append_file(dir / "elsewhere/file", "x");
+  REQUIRE(make_folder(dir / "folder"));
+  fs::create_directory_symlink(dir / "elsewhere", dir / "folder/link");
+  REQUIRE(remove_folder(dir / "folder"));
+  CHECK(fs::exists(dir / "elsewhere/file"));
 }
 
 TEST_CASE("files are listed by path, folders are not") {
@@ -124,16 +147,213 @@ TEST_CASE("a folder is copied into another, which keeps what it has") {
   CHECK((*read_file(dir / "to/model/weights.bin") == std::string(2 << 20, 'w')));
 }
 
-TEST_CASE("a link to a file elsewhere is copied as that file, into the target and nowhere else") {
+TEST_CASE("a folder is taken with the checksum of every file") {
   TempDir dir;
-  append_file(dir / "elsewhere/blob", "content");
-  append_file(dir / "run/from/plain", "p");
-  fs::create_symlink(dir / "elsewhere/blob", dir / "run/from/link");
-  fs::create_symlink(dir / "nowhere", dir / "run/from/dangling");
-  CHECK(names(dir / "run/from") == Names{"link", "plain"});
-  REQUIRE(copy_folder(dir / "run/from", dir / "deep/er/to"));
-  CHECK(names(dir / "deep/er/to") == Names{"link", "plain"});
-  CHECK_FALSE(fs::is_symlink(dir / "deep/er/to/link"));
-  CHECK(*read_file(dir / "deep/er/to/link") == "content");
-  CHECK(names(dir / "deep") == Names{"er/to/link", "er/to/plain"});
+  LocalFiles files;
+  append_file(dir / "from/model/weights.bin", std::string(5 << 20, 'w'));
+  append_file(dir / "from/empty", "");
+  append_file(dir / "from/.metadata.json", "{}");
+  append_file(dir / "from/.trireme_manifest.json", "of the checkpoint that it was made from");
+  REQUIRE(make_folder(dir / "from/empty_folder/below"));
+  append_file(dir / "to/own", "stays");
+  auto records = files.put_folder(dir / "from", dir / "to", Take::kCopy);
+  REQUIRE(records);
+  CHECK(*records == std::vector<FileRecord>{{".metadata.json", 2, digest_of("{}")},
+                                            {"empty", 0, digest_of("")},
+                                            {"model/weights.bin", 5 << 20, digest_of(std::string(5 << 20, 'w'))}});
+  CHECK(names(dir / "to") == Names{".metadata.json", "empty", "model/weights.bin", "own"});
+  CHECK_FALSE(fs::exists(dir / "to/empty_folder"));
+  CHECK(fs::exists(dir / "from/empty"));
+  // Of itself: as it lies there.
+  CHECK(files.put_folder(dir / "from", dir / "from", Take::kMove).value() == *records);
+  CHECK(files.put_folder((dir / "from") + "/model/..", dir / "from", Take::kMove).value() == *records);
+  CHECK(files.adopt_folder(dir / "from").value() == *records);
+  CHECK(files.checksum(dir / "to/empty").value() == digest_of(""));
+}
+
+TEST_CASE("more files than one syncs one by one are taken, too") {
+  TempDir dir;
+  LocalFiles files;
+  for (int i = 0; i < 300; ++i) append_file(dir / fmt::format("from/{}/{}", i % 100, i), std::to_string(i));
+  auto records = files.put_folder(dir / "from", dir / "to", Take::kCopy);
+  REQUIRE(records);
+  CHECK(records->size() == 300);
+  CHECK(names(dir / "to") == names(dir / "from"));
+  CHECK(read_file(dir / "to/99/299").value() == "299");
+  CHECK(files.adopt_folder(dir / "to").value() == *records);
+  CHECK(files.put_folder(dir / "from", dir / "moved", Take::kMove).value() == *records);
+  CHECK(names(dir / "moved") == names(dir / "to"));
+  CHECK(names(dir / "from").empty());
+}
+
+TEST_CASE("what may go is moved, except where something else shares it") {
+  TempDir dir;
+  LocalFiles files;
+  append_file(dir / "from/plain", "plain");
+  append_file(dir / "from/shared", "shared");
+  append_file(dir / "elsewhere/linked", "linked");
+  fs::create_hard_link(dir / "from/shared", dir / "second_name");
+  fs::create_symlink(dir / "elsewhere/linked", dir / "from/link");
+  fs::create_directory_symlink(dir / "elsewhere", dir / "from/folder");
+  struct stat before {};
+  REQUIRE(::stat((dir / "from/plain").c_str(), &before) == 0);
+  auto records = files.put_folder(dir / "from", dir / "to", Take::kMove);
+  REQUIRE(records);
+  CHECK(names(dir / "to") == Names{"folder/linked", "link", "plain", "shared"});
+  struct stat after {};
+  REQUIRE(::stat((dir / "to/plain").c_str(), &after) == 0);
+  CHECK(before.st_ino == after.st_ino);
+  CHECK_FALSE(fs::exists(dir / "from/plain"));
+  append_file(dir / "second_name", " and changed");
+  append_file(dir / "elsewhere/linked", " and changed");
+  CHECK(read_file(dir / "to/shared").value() == "shared");
+  CHECK(read_file(dir / "to/link").value() == "linked");
+  CHECK(read_file(dir / "to/folder/linked").value() == "linked");
+}
+
+TEST_CASE("links are followed, and what cannot be stored is named") {
+  TempDir dir;
+  LocalFiles files;
+  auto refusal = [&](const std::string& source) {
+    auto text = message(files.put_folder(source, dir / "to", Take::kCopy));
+    CHECK(names(dir / "to").empty());
+    return text;
+  };
+  append_file(dir / "loop/below/file", "x");
+  fs::create_directory_symlink(dir / "loop", dir / "loop/below/up");
+  CHECK(refusal(dir / "loop") == (dir / "loop/below/up") + " is a link to a folder that contains it; remove the link");
+  append_file(dir / "self/file", "x");
+  fs::create_symlink("self", dir / "self/self");
+  CHECK(refusal(dir / "self") == (dir / "self/self") + " is a link that leads to itself; remove the link");
+  append_file(dir / "dangling/file", "x");
+  fs::create_symlink(dir / "nowhere", dir / "dangling/link");
+  CHECK(refusal(dir / "dangling") ==
+        (dir / "dangling/link") + " is a link to a file that is not there; remove the link");
+  append_file(dir / "pipe/file", "x");
+  REQUIRE(::mkfifo((dir / "pipe/fifo").c_str(), 0600) == 0);
+  CHECK(refusal(dir / "pipe") ==
+        (dir / "pipe/fifo") + " is a socket, pipe or device and cannot be stored; remove it from the folder");
+  append_file(dir / "outer/file", "x");
+  CHECK(contains(message(files.put_folder(dir / "outer", dir / "outer/run/to", Take::kCopy)),
+                 "outer/run/to, the folder it would be stored in"));
+  CHECK(contains(message(files.put_folder(dir / "loop/below/file", dir / "x", Take::kCopy)), "is not a folder"));
+  // A listing only wants to know what is there.
+  CHECK(names(dir / "loop") == Names{"below/file"});
+  CHECK(names(dir / "dangling") == Names{"file"});
+  CHECK(names(dir / "pipe") == Names{"file"});
+
+  append_file(dir / "good/a", "a");
+  fs::create_directory_symlink(dir / "loop/below", dir / "good/link");
+  fs::remove(dir / "loop/below/up");
+  REQUIRE(files.put_folder(dir / "good", dir / "to", Take::kCopy));
+  CHECK(names(dir / "to") == Names{"a", "link/file"});
+  CHECK_FALSE(fs::is_symlink(dir / "to/link"));
+}
+
+TEST_CASE("files that a user may not read are named") {
+  if (::geteuid() == 0) return;  // who may read everything
+  TempDir dir;
+  LocalFiles files;
+  append_file(dir / "from/secret", "x");
+  fs::permissions(dir / "from/secret", fs::perms::none);
+  CHECK(contains(message(files.put_folder(dir / "from", dir / "to", Take::kCopy)), "from/secret: Permission denied"));
+}
+
+TEST_CASE("a folder comes back, and what differs is named") {
+  TempDir dir;
+  LocalFiles files;
+  append_file(dir / "from/deep/a", "aaaa");
+  append_file(dir / "from/b", "b");
+  append_file(dir / "from/extra", "not asked for");
+  auto get = [&](FileRecord wanted) { return files.get_folder(dir / "from", {{"b", 1, ""}, wanted}, dir / "to"); };
+  const std::string path = dir / "from/deep/a";
+  CHECK(message(get({"deep/a", 3, ""})) == path + " is damaged: it has 4 bytes, its manifest says 3");
+  CHECK(message(get({"deep/a", 4, digest_of("aaab")})) ==
+        path + " is damaged: its XXH3 is " + digest_of("aaaa") + ", its manifest says " + digest_of("aaab"));
+  CHECK(message(get({"absent", 4, ""})) == (dir / "from") + " is damaged: absent is missing");
+  CHECK(contains(message(get({"../from/b", 1, ""})), "'../from/b' is no path below"));
+  CHECK(names(dir / "to").empty());
+  REQUIRE(get({"deep/a", 4, digest_of("aaaa")}));
+  CHECK(names(dir / "to") == Names{"b", "deep/a"});
+}
+
+TEST_CASE("a folder is moved in one step, and never onto another") {
+  TempDir dir;
+  LocalFiles files;
+  append_file(dir / "a/file", "x");
+  append_file(dir / "full/file", "y");
+  CHECK_FALSE(files.move_folder(dir / "a", dir / "full").value());
+  CHECK_FALSE(files.move_folder(dir / "absent", dir / "b").value());
+  CHECK(files.move_folder(dir / "a", dir / "new/b").value());
+  CHECK(names(dir.path()) == Names{"full/file", "new/b/file"});
+  CHECK(files.list_folders(dir.path()).value() == Names{"full", "new"});
+  CHECK_FALSE(files.exists(dir / "a").value());
+  CHECK_FALSE(files.exists(dir / "full/file/below").value());
+  CHECK(files.exists(dir / "full").value());
+  CHECK_FALSE(files.list_folders(dir / "a"));
+}
+
+TEST_CASE("a full disk is told with the file, how much it has, and what to do") {
+  auto disk = std::make_shared<MemoryDisk>();
+  LocalFiles files(disk);
+  REQUIRE(files.make_folder("/from"));
+  REQUIRE(files.write_atomically("/from/model.pt", std::string(2500000, 'x')));
+  const auto count = disk->operations();
+  REQUIRE(files.put_folder("/from", "/to", Take::kCopy));
+  const auto history = disk->history();
+  std::size_t at = count;
+  while (!history[at].starts_with("write ")) ++at;
+  disk->fail_at(disk->operations() + at - count, ENOSPC);
+  CHECK(message(files.put_folder("/from", "/to2", Take::kCopy)) ==
+        "could not store 'model.pt' (2.5 MB) as /to2/model.pt: No space left on device (errno 28); free space there or "
+        "choose another storage_path");
+  CHECK(files.list_files("/to2").value().empty());
+  disk->fail_at(disk->operations(), EROFS, 1000);
+  CHECK(contains(message(files.write_atomically("/a", "")), "it can only be read: choose another storage_path"));
+}
+
+TEST_CASE("a file that goes or changes while it is stored is an error that says so") {
+  // A disk on which somebody else is busy when a file is opened.
+  class Busy final : public Disk {
+   public:
+    std::function<void(const std::string&)> meanwhile = [](const std::string&) {};
+    MemoryDisk disk;
+
+    int open(const std::string& path, std::unique_ptr<OpenFile>& file) override {
+      meanwhile(path);
+      return disk.open(path, file);
+    }
+    int create(const std::string& path, std::unique_ptr<OpenFile>& file) override { return disk.create(path, file); }
+    int open_folder(const std::string& path, std::unique_ptr<OpenFolder>& folder) override {
+      return disk.open_folder(path, folder);
+    }
+    int rename(const std::string& from, const std::string& to) override { return disk.rename(from, to); }
+    int link(const std::string& from, const std::string& to) override { return disk.link(from, to); }
+    int remove_file(const std::string& path) override { return disk.remove_file(path); }
+    int make_folder(const std::string& path) override { return disk.make_folder(path); }
+    int remove_folder(const std::string& path) override { return disk.remove_folder(path); }
+    int list(const std::string& folder, std::vector<std::string>& found) override { return disk.list(folder, found); }
+    int look(const std::string& path, Status& status) override { return disk.look(path, status); }
+    int look_through(const std::string& path, Status& status) override { return disk.look_through(path, status); }
+  };
+  auto busy = std::make_shared<Busy>();
+  LocalFiles files(busy);
+  REQUIRE(files.make_folder("/from"));
+  for (auto take : {Take::kCopy, Take::kMove}) {
+    REQUIRE(files.write_atomically("/from/a", "aaaa"));
+    REQUIRE(files.write_atomically("/from/b", "bbbb"));
+    busy->meanwhile = [&](const std::string&) { (void)busy->disk.remove_file("/from/b"); };
+    CHECK(message(files.put_folder("/from", "/to", take)) ==
+          "/from/b was removed while it was stored; keep the folder until report() has returned, with ASYNC until the "
+          "upload is done");
+    CHECK(files.list_files("/to").value().empty());
+    CHECK(files.list_files("/from").value().size() == 1);
+  }
+  REQUIRE(files.write_atomically("/from/b", "bbbb"));
+  busy->meanwhile = [&](const std::string& path) {
+    if (path == "/from/b") REQUIRE(files.write_atomically("/from/b", "longer"));
+  };
+  CHECK(message(files.put_folder("/from", "/to", Take::kCopy)) ==
+        "/from/b changed while it was stored: it had 4 bytes and now 6 bytes; write all files before report()");
+  CHECK(files.list_files("/to").value().empty());
 }

@@ -51,13 +51,14 @@ TEST_CASE("a controller that is none is not believed") {
   for (const Row& row :
        {Row{"closes", [](RawPeer&) {}, "no challenge: closed by the peer"},
         Row{"something else", [](RawPeer& peer) { (void)peer.send_frame("SSH-2.0"); }, "not a trireme controller"},
-        Row{"nearly", [](RawPeer& peer) { (void)peer.send_frame(challenge(1) + "x"); }, "not a trireme controller"},
+        Row{"nearly", [](RawPeer& peer) { (void)peer.send_frame(challenge(kProtocolVersion) + "x"); },
+            "not a trireme controller"},
         Row{"a huge frame", [](RawPeer& peer) { (void)peer.send("\xff\xff\xff\xff"); }, "over the limit"},
         Row{"another version", [](RawPeer& peer) { (void)peer.send_frame(challenge(9)); },
-            "speaks protocol version 9, this process 1; install the same trireme on both"},
+            "speaks protocol version 9, this process 2; install the same trireme on both"},
         Row{"another message",
             [](RawPeer& peer) {
-              (void)peer.send_frame(challenge(1));
+              (void)peer.send_frame(challenge(kProtocolVersion));
               (void)peer.read_frame();
               (void)peer.send_frame(encode(Goodbye{}));
               (void)peer.closed_by_other();
@@ -65,7 +66,7 @@ TEST_CASE("a controller that is none is not believed") {
             "Goodbye instead of a welcome"},
         Row{"no proof",
             [](RawPeer& peer) {
-              (void)peer.send_frame(challenge(1));
+              (void)peer.send_frame(challenge(kProtocolVersion));
               (void)peer.read_frame();
               (void)peer.send_frame(encode(Welcome{}));
               (void)peer.closed_by_other();
@@ -84,7 +85,7 @@ TEST_CASE("the secret is never sent") {
   std::string seen;
   {
     Impostor impostor([&](RawPeer& peer) {
-      (void)peer.send_frame(challenge(1));
+      (void)peer.send_frame(challenge(kProtocolVersion));
       seen = peer.read_frame();
     });
     (void)join_error(impostor.address());

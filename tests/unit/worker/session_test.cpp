@@ -25,8 +25,8 @@ class FakeController final : private wire::ServerHandler {
  public:
   using Answer = std::function<void(wire::Channel&, const wire::Message&)>;
 
-  explicit FakeController(Answer answer, double heartbeat_s = 0.05, double lease_s = 60.0)
-      : answer_(std::move(answer)), heartbeat_s_(heartbeat_s), lease_s_(lease_s) {
+  explicit FakeController(Answer answer, double heartbeat_s = 0.05, double lease_s = 60.0, wire::Start start = {})
+      : answer_(std::move(answer)), heartbeat_s_(heartbeat_s), lease_s_(lease_s), start_(std::move(start)) {
     auto server = wire::Server::listen(io_, wire::testing::unix_address(), "secret", *this);
     REQUIRE(server);
     server_ = *std::move(server);
@@ -59,7 +59,7 @@ class FakeController final : private wire::ServerHandler {
   }
   void opened(const std::shared_ptr<wire::Channel>& channel) override {
     channel_ = channel;
-    channel->send(wire::Start{});
+    channel->send(start_);
   }
   void received(const std::shared_ptr<wire::Channel>& channel, wire::Message message) override {
     answer_(*channel, message);
@@ -69,6 +69,7 @@ class FakeController final : private wire::ServerHandler {
   Answer answer_;
   const double heartbeat_s_;
   const double lease_s_;
+  const wire::Start start_;
   asio::io_context io_{1};
   std::shared_ptr<wire::Channel> channel_;  // of this thread
   std::unique_ptr<wire::Server> server_;
@@ -78,6 +79,70 @@ class FakeController final : private wire::ServerHandler {
 void echo_heartbeats(wire::Channel& channel, const wire::Message& message) {
   if (std::holds_alternative<wire::Heartbeat>(message)) channel.send(message);
 }
+
+// Notes what a session sends, by name, and says goodbye to one that is done.
+class MessageBook {
+ public:
+  FakeController::Answer answer() {
+    return [this](wire::Channel& channel, const wire::Message& message) {
+      echo_heartbeats(channel, message);
+      if (std::holds_alternative<wire::Heartbeat>(message)) return;
+      {
+        const std::lock_guard lock(mutex_);
+        messages_.push_back(message);
+      }
+      if (std::holds_alternative<wire::Done>(message)) channel.send(wire::Goodbye{});
+    };
+  }
+  std::vector<std::string> names() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> all;
+    for (const auto& message : messages_) all.emplace_back(wire::name_of(message));
+    return all;
+  }
+  bool holds(const std::string& name) {
+    const auto all = names();
+    return std::find(all.begin(), all.end(), name) != all.end();
+  }
+  template <typename T>
+  std::vector<T> all() {
+    const std::lock_guard lock(mutex_);
+    std::vector<T> found;
+    for (const auto& message : messages_) {
+      if (const auto* held = std::get_if<T>(&message)) found.push_back(*held);
+    }
+    return found;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<wire::Message> messages_;
+};
+
+// A run's storage in a folder, with an upload that goes on only when the test says so.
+struct SlowStorage {
+  tests::TempDir dir;
+  std::promise<void> gate;
+
+  wire::Start start() const {
+    append_file(dir / ".trireme_storage_marker", "run");
+    wire::Start start;
+    start.run_id = "run";
+    start.storage_path = dir.path();
+    return start;
+  }
+  CheckpointSource upload() {
+    CheckpointSource source;
+    source.mode = UploadMode::kAsync;
+    source.upload = [path = dir.path().string(),
+                     open = gate.get_future().share()](const std::string& name) -> base::Result<std::string> {
+      open.wait();
+      append_file(path + "/" + name + "/file", "x");
+      return path + "/" + name;
+    };
+    return source;
+  }
+};
 
 // Notes why the connection was lost.
 class LossBook {
@@ -177,15 +242,15 @@ TEST_CASE("reports with checkpoints that cannot be") {
       1, control::testing::workers([&](Session& session) -> std::optional<engine::ExitStatus> {
         const std::string folder = session.start().path + "/mine";
         append_file(folder + "/weights", "w");
-        auto absent = session.report({}, folder + "/absent");
+        auto absent = session.report({}, CheckpointSource{.folder = folder + "/absent"});
         expect(!absent && absent.error().message().find("mine/absent does not exist") != std::string::npos);
-        auto outside = session.report({}, folder, "../outside");
+        auto outside = session.report({}, CheckpointSource{.folder = folder}, {.checkpoint_name = "../outside"});
         expect(!outside &&
                outside.error().message().find("'../outside' cannot name a checkpoint") != std::string::npos);
         // Neither has used a number.
-        auto stored = session.report({{"step", 0}}, folder);
+        auto stored = session.report({{"step", 0}}, CheckpointSource{.folder = folder});
         expect(stored && *stored == session.start().path + "/checkpoint_000000");
-        auto named = session.report({{"step", 1}}, folder, "best");
+        auto named = session.report({{"step", 1}}, CheckpointSource{.folder = folder}, {.checkpoint_name = "best"});
         expect(named && *named == session.start().path + "/best");
         auto bare = session.report({{"step", 2}});
         expect(bare && !*bare);
@@ -211,7 +276,7 @@ TEST_CASE("a controller that goes away ends every wait") {
   waiting.emplace_back([&] { errors += session.store_get("k", kPatience) ? 0 : 1; });
   waiting.emplace_back([&] { errors += session.barrier() ? 0 : 1; });
   waiting.emplace_back([&] { errors += session.broadcast("x") ? 0 : 1; });
-  waiting.emplace_back([&] { errors += session.finish(Bytes{}) ? 0 : 1; });
+  waiting.emplace_back([&] { errors += session.finish({}, false) ? 0 : 1; });
   controller.close();
   waiting.clear();
   CHECK(errors >= 3);  // finish() has nothing to complain about: everything was said
@@ -275,6 +340,125 @@ TEST_CASE("a stop is noticed, unknown replies are passed over") {
   CHECK(losses.count() == 0);
 }
 
+TEST_CASE("what is on its way is stored before a session says that nothing is") {
+  SlowStorage storage;
+  MessageBook messages;
+  FakeController controller(messages.answer(), 0.05, 60.0, storage.start());
+  LossBook losses;
+  auto session = Session::join(controller.ticket(), losses.handler());
+  REQUIRE(session);
+  REQUIRE((*session)->wait_start());
+  using Names = std::vector<std::string>;
+  SUBCASE("after a stop, with nothing under way") {
+    controller.on_channel([](wire::Channel& channel) { channel.send(wire::Stop{}); });
+    CHECK(eventually([&] { return messages.names() == Names{"Drained"}; }));
+  }
+  SUBCASE("after a stop") {
+    REQUIRE((*session)->report({{"step", 0}}, storage.upload()));
+    controller.on_channel([](wire::Channel& channel) { channel.send(wire::Stop{}); });
+    REQUIRE(eventually([&] { return (*session)->stop_requested(); }));
+    CHECK_FALSE(messages.holds("Drained"));
+    storage.gate.set_value();
+    CHECK(eventually([&] { return messages.names() == Names{"Report", "UploadDone", "Drained"}; }));
+    REQUIRE(messages.all<wire::UploadDone>().size() == 1);
+    CHECK(messages.all<wire::UploadDone>()[0].files.size() == 1);
+  }
+  SUBCASE("when the function has returned") {
+    REQUIRE((*session)->report({{"step", 0}}, storage.upload()));
+    std::jthread returned([&] { (void)(*session)->finish(7, false).ok(); });
+    CHECK_FALSE(messages.holds("Done"));
+    storage.gate.set_value();
+    returned.join();
+    CHECK(messages.names() == Names{"Report", "UploadDone", "Done"});
+    CHECK(messages.all<wire::Done>()[0].value == Value(7));
+  }
+  SUBCASE("when the session goes") {
+    REQUIRE((*session)->report({{"step", 0}}, storage.upload()));
+    std::jthread opener([&] { storage.gate.set_value(); });
+    session->reset();
+    CHECK(std::filesystem::exists(storage.dir / "checkpoint_000000/file"));
+  }
+  CHECK(losses.count() == 0);
+}
+
+TEST_CASE("the retained checkpoints are asked for, at last as they are known") {
+  MessageBook messages;
+  auto note = messages.answer();
+  FakeController controller([&](wire::Channel& channel, const wire::Message& message) {
+    note(channel, message);
+    const auto* request = std::get_if<wire::ListCheckpoints>(&message);
+    if (!request || !request->now) return;
+    wire::Reply reply;
+    reply.id = request->id;
+    reply.value = List{Dict{{"name", "best"}}};
+    channel.send(reply);
+  });
+  LossBook losses;
+  auto session = Session::join(controller.ticket(), losses.handler());
+  REQUIRE(session);
+  REQUIRE((*session)->wait_start());
+  for (int i = 0; i < 3; ++i) REQUIRE((*session)->report({{"step", i}}));
+  auto listed = (*session)->list_checkpoints(true, base::Seconds(0.02));
+  REQUIRE(listed);
+  CHECK(*listed == List{Dict{{"name", "best"}}});
+  const auto requests = messages.all<wire::ListCheckpoints>();
+  REQUIRE(requests.size() == 2);
+  for (const auto& request : requests) {
+    CHECK(request.reports == 3);
+    CHECK(request.validated);
+  }
+  CHECK_FALSE(requests[0].now);
+  CHECK(requests[1].now);
+  controller.close();
+  CHECK((*session)->list_checkpoints(false, std::nullopt).error().message().find("the controller is gone") == 0);
+}
+
+TEST_CASE("tensors are no metrics and no return values") {
+  MessageBook messages;
+  FakeController controller(messages.answer());
+  LossBook losses;
+  auto session = Session::join(controller.ticket(), losses.handler());
+  REQUIRE(session);
+  REQUIRE((*session)->wait_start());
+  const Tensor tensor = Tensor::of<float>({1, 2});
+  struct Row {
+    Metrics metrics;
+    const char* where;
+  };
+  for (const Row& row : {Row{{{"loss", tensor}}, "metrics['loss'] is a tensor"},
+                         Row{{{"a", Dict{{"b", tensor}}}}, "metrics['a']['b'] is a tensor"},
+                         Row{{{"a", List{1, tensor}}}, "metrics['a'][1] is a tensor"}}) {
+    CAPTURE(row.where);
+    auto refused = (*session)->report(row.metrics);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message().find(row.where) == 0);
+  }
+  auto refused = (*session)->finish(List{tensor}, false);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message().find("the return value[0] is a tensor") == 0);
+  // Nothing of it was sent, and no number is used up.
+  REQUIRE((*session)->report({{"loss", 1}}));
+  CHECK(eventually([&] { return messages.names() == std::vector<std::string>{"Report"}; }));
+  CHECK(messages.all<wire::Report>()[0].index == 0);
+}
+
+TEST_CASE("only rank 0's value is sent") {
+  for (int rank : {0, 1}) {
+    wire::Start start;
+    start.rank = rank;
+    MessageBook messages;
+    FakeController controller(messages.answer(), 0.05, 60.0, start);
+    LossBook losses;
+    auto session = Session::join(controller.ticket(), losses.handler());
+    REQUIRE(session);
+    REQUIRE((*session)->wait_start());
+    REQUIRE((*session)->finish(Bytes{"pickle"}, true));
+    const auto done = messages.all<wire::Done>().at(0);
+    CHECK(done.value == (rank == 0 ? Value(Bytes{"pickle"}) : Value()));
+    CHECK(done.pickled == (rank == 0));
+  }
+}
+
 TEST_CASE("after the goodbye the controller may leave") {
   FakeController controller([](wire::Channel& channel, const wire::Message& message) {
     echo_heartbeats(channel, message);
@@ -288,7 +472,7 @@ TEST_CASE("after the goodbye the controller may leave") {
     auto session = Session::join(controller.ticket(), losses.handler());
     REQUIRE(session);
     REQUIRE((*session)->wait_start());
-    CHECK((*session)->finish(Bytes{"value"}));
+    CHECK((*session)->finish("value", false));
   }
   CHECK(losses.count() == 0);
 }

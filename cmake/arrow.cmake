@@ -1,0 +1,23 @@
+# The user's own Arrow, for trireme::arrow: Arrow's CMake package, or the library inside the pip package pyarrow.
+find_package(Arrow QUIET)
+if(Arrow_FOUND)
+  add_library(trireme_arrow_library INTERFACE)
+  target_link_libraries(trireme_arrow_library INTERFACE Arrow::arrow_shared)
+else()
+  find_package(Python COMPONENTS Interpreter QUIET)
+  if(Python_EXECUTABLE)
+    execute_process(COMMAND ${Python_EXECUTABLE} -c
+      "import importlib.util, os; print(os.path.dirname(importlib.util.find_spec('pyarrow').origin))"
+      OUTPUT_VARIABLE pyarrow_dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  endif()
+  # The file carries its version in its name, and no plain libarrow.so lies beside it.
+  # Newer ones have S3 in a library beside it, which makes itself known when it is loaded: no symbol asks for it.
+  file(GLOB pyarrow_library ${pyarrow_dir}/libarrow.so.* ${pyarrow_dir}/libarrow_s3.so.*)
+  list(FILTER pyarrow_library INCLUDE REGEX "libarrow(_s3)?\\.so\\.[0-9]+$")
+  if(pyarrow_dir AND pyarrow_library)
+    add_library(trireme_arrow_library INTERFACE)
+    target_include_directories(trireme_arrow_library SYSTEM INTERFACE ${pyarrow_dir}/include)
+    target_link_libraries(trireme_arrow_library INTERFACE -Wl,--no-as-needed ${pyarrow_library} -Wl,--as-needed)
+    target_link_options(trireme_arrow_library INTERFACE LINKER:-rpath,${pyarrow_dir})
+  endif()
+endif()

@@ -1,0 +1,26 @@
+"""A run is continued by its name, and by Trainer.restore() from its folder."""
+
+import trireme
+from trireme import Checkpoint, DataParallelTrainer, Result, RunConfig
+
+
+def train(config):
+    checkpoint = trireme.get_checkpoint()
+    first = checkpoint.to_dict()["step"] + 1 if checkpoint else 0
+    for step in range(first, config["steps"]):
+        trireme.report({"step": step}, checkpoint=Checkpoint.from_dict({"step": step}))
+    return first
+
+
+def fit(steps):
+    run_config = RunConfig(name="resume", storage_path="runs")
+    return DataParallelTrainer(train, train_loop_config={"steps": steps}, run_config=run_config).fit()
+
+
+if __name__ == "__main__":
+    print(f"began at step {fit(3).return_value}")
+    print(f"went on at step {fit(5).return_value}")
+    restored = DataParallelTrainer.restore("runs/resume", train_loop_config={"steps": 8})
+    print(f"restored, and went on at step {restored.fit().return_value}")
+    result = Result.from_path("runs/resume")
+    print(f"the folder knows of {len(result.metrics_history())} reports and {len(result.best_checkpoints)} checkpoints")

@@ -1,0 +1,368 @@
+"""Where a path of the user's leads: a folder of this machine, or a place in a pyarrow filesystem."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import posixpath
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from trireme import _core
+
+_CHUNK = 16 << 20
+# pyarrow sends parts in the background and holds all of them in memory; waiting now and then bounds that.
+_CHUNKS_IN_FLIGHT = 8
+# S3 allows 10,000 parts.
+_MAX_CHUNKS = 5_000
+_SCHEMES = "s3://, gs://, abfs://, hdfs://, file://"
+
+
+@dataclass(frozen=True)
+class Location:
+    """A path in a filesystem; `filesystem` is None for this machine's own."""
+
+    path: str
+    filesystem: Any = None
+    uri: str = ""  # without credentials and options; empty for this machine and for filesystems of the user's
+
+    @property
+    def local(self) -> bool:
+        return self.filesystem is None
+
+    def join(self, name: str) -> Location:
+        uri = f"{self.uri.rstrip('/')}/{name}" if self.uri else ""
+        return Location(posixpath.join(self.path, name), self.filesystem, uri)
+
+    def parent_and_name(self) -> tuple[Location, str]:
+        folder, name = posixpath.split(self.path)
+        return Location(folder, self.filesystem, posixpath.dirname(self.uri)), name
+
+    def files(self) -> ArrowFiles | None:
+        """What the core takes for a filesystem."""
+        return None if self.filesystem is None else ArrowFiles(self.filesystem)
+
+    def __str__(self) -> str:
+        if self.filesystem is None:
+            return self.path
+        return self.uri or ArrowFiles(self.filesystem).describe(self.path)
+
+
+def resolve(path: str | os.PathLike[str], filesystem: Any = None, what: str = "path") -> Location:
+    """Understands local paths (also relative ones and ~), URIs, and paths inside of a given filesystem."""
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text:
+        raise _core.ConfigError(f"{what} = {path!r}: expected a path or a URI ({_SCHEMES})")
+    if filesystem is not None:
+        return _inside(text, as_arrow(filesystem), what)
+    scheme = text.partition("://")[0] if "://" in text else ""
+    if scheme in ("", "file"):
+        text = _path_of(text) if scheme else text
+        return Location(os.path.abspath(os.path.expanduser(text)))
+    return _from_uri(text, scheme, what)
+
+
+def local_filesystem() -> Any:
+    return import_arrow("the filesystem").LocalFileSystem()
+
+
+def import_arrow(what: str) -> Any:
+    try:
+        import pyarrow.fs
+    except ImportError as error:
+        raise ImportError(f"{what} needs pyarrow: pip install trireme[data]") from error
+    return pyarrow.fs
+
+
+def as_arrow(filesystem: Any) -> Any:
+    """A pyarrow filesystem for one of pyarrow's or of fsspec's."""
+    fs = import_arrow("storage_filesystem")
+    if isinstance(filesystem, fs.FileSystem):
+        return filesystem
+    if any(base.__module__.partition(".")[0] == "fsspec" for base in type(filesystem).__mro__):
+        if getattr(filesystem, "protocol", None) in ("file", ("file", "local")):
+            return fs.LocalFileSystem()
+        return fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+    raise _core.ConfigError(
+        f"storage_filesystem must be a pyarrow.fs.FileSystem or an fsspec filesystem, got {type(filesystem).__name__}"
+    )
+
+
+def check_usable(location: Location, what: str) -> None:
+    """Makes sure, before anything starts, that files can be written there; ConfigError where they cannot."""
+    files = location.files()
+    if files is None:
+        return
+    try:
+        if files.is_object_store:
+            bucket = location.path.partition("/")[0]
+            if not files.exists(bucket):
+                raise _core.ConfigError(
+                    f"{what} = {location}: there is no bucket {bucket!r}; create it, or correct the name"
+                )
+        probe = posixpath.join(location.path, ".trireme_probe")
+        files.make_folder(location.path)
+        files.write(probe, b"")
+        with suppress(OSError):  # a store that never forgets will do too
+            files.remove_file(probe)
+    except _core.ConfigError:
+        raise
+    except Exception as error:
+        raise _core.ConfigError(
+            f"{what} = {location} cannot be used: {error}. Check the address, the network, and that the credentials of "
+            "this machine (environment or configuration files) may read and write there"
+        ) from error
+
+
+def _inside(path: str, filesystem: Any, what: str) -> Location:
+    if "://" in path:
+        raise _core.ConfigError(
+            f"{what} = {path!r} together with storage_filesystem: give the path inside of that filesystem, "
+            f"{path.partition('://')[2].partition('?')[0]!r}, or the URI alone"
+        )
+    fs = import_arrow("storage_filesystem")
+    base, inner = _unwrapped(filesystem)
+    if isinstance(base, fs.LocalFileSystem):
+        if not inner and not os.path.isabs(os.path.expanduser(path)):
+            raise _core.ConfigError(
+                f"{what} = {path!r} is relative, which means nothing in a filesystem; give {os.path.abspath(path)!r}"
+            )
+        below = path.lstrip("/") if inner else os.path.expanduser(path)
+        return Location(os.path.abspath(os.path.join(inner or "/", below)))
+    if ".." in path.split("/"):
+        raise _core.ConfigError(f"{what} = {path!r}: '..' means nothing in {filesystem.type_name}; leave it out")
+    if _is_object_store(filesystem):
+        path = path.lstrip("/")
+    if not path.strip("/"):
+        raise _core.ConfigError(f"{what} = '': expected a path, such as 'bucket/folder'")
+    return Location(path.rstrip("/"), filesystem)
+
+
+def _from_uri(uri: str, scheme: str, what: str) -> Location:
+    fs = import_arrow(f"{what} = {_without_secrets(uri)}")
+    import pyarrow
+
+    # Small files in one request instead of three.
+    quick = f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true" if scheme == "s3" else uri
+    label = _without_secrets(uri)
+    try:
+        try:
+            filesystem, path = fs.FileSystem.from_uri(quick)
+        except pyarrow.ArrowInvalid:  # an older pyarrow without that option, or a scheme that only fsspec has
+            known = scheme in ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+            filesystem, path = fs.FileSystem.from_uri(uri) if known else _from_fsspec(fs, uri, scheme, what)
+    except _core.ConfigError:
+        raise
+    except Exception as error:
+        raise _core.ConfigError(f"{what} = {label}: {error}") from error
+    if not path.strip("/"):
+        raise _core.ConfigError(f"{what} = {label}: expected a bucket and a path, such as {scheme}://bucket/folder")
+    return Location(path.rstrip("/"), filesystem, label)
+
+
+def _from_fsspec(fs: Any, uri: str, scheme: str, what: str) -> tuple[Any, str]:
+    try:
+        filesystem, path = importlib.import_module("fsspec").core.url_to_fs(uri)
+    except (ImportError, ValueError) as error:
+        raise _core.ConfigError(
+            f"{what} = {_without_secrets(uri)}: there is no filesystem for {scheme}:// ({error}); use one of "
+            f"{_SCHEMES}, install the fsspec package that brings it, or pass storage_filesystem"
+        ) from error
+    return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), path
+
+
+def _path_of(uri: str) -> str:
+    from urllib.parse import unquote, urlsplit
+
+    return unquote(urlsplit(uri).path)
+
+
+def _without_secrets(uri: str) -> str:
+    """Keys and passwords may be in a URI; it is shown and stored."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(uri)
+    user, at, host = parts.netloc.rpartition("@")
+    shown = host if ":" in user else f"{user}{at}{host}"
+    return f"{parts.scheme}://{shown}{parts.path}".rstrip("/")
+
+
+def _unwrapped(filesystem: Any) -> tuple[Any, str]:
+    """The innermost filesystem, and the folder of it that the outer ones show as their root."""
+    fs = import_arrow("storage_filesystem")
+    inner = ""
+    while isinstance(filesystem, fs.SubTreeFileSystem):
+        inner = posixpath.join(filesystem.base_path, inner.lstrip("/"))
+        filesystem = filesystem.base_fs
+    return filesystem, inner
+
+
+def _is_object_store(filesystem: Any) -> bool:
+    """Stores without folders, where a file appears when it is complete."""
+    return _unwrapped(filesystem)[0].type_name in ("s3", "gcs", "abfs")
+
+
+class ArrowFiles:
+    """A pyarrow filesystem as the core wants it (trireme::FileSystem). The core tries again where a method raises."""
+
+    def __init__(self, filesystem: Any) -> None:
+        self.filesystem = filesystem
+        self.is_object_store = _is_object_store(filesystem)
+
+    def type_name(self) -> str:
+        return str(self.filesystem.type_name)
+
+    def describe(self, path: str) -> str:
+        kind = self.type_name()
+        if kind in ("s3", "gcs", "abfs", "hdfs"):
+            return f"{'gs' if kind == 'gcs' else kind}://{path}"
+        return f"{path} ({kind})"
+
+    def exists(self, path: str) -> bool:
+        with self._explained("look for", path):
+            return bool(self._info(path).type.name != "NotFound")
+
+    def read(self, path: str) -> bytes:
+        with self._explained("read", path), self.filesystem.open_input_stream(path) as stream:
+            content: bytes = stream.read()
+        return content
+
+    def write(self, path: str, content: bytes) -> None:
+        with self._explained("write", path), self._appearing_whole(path) as place:
+            stream = self._create(place)
+            self._finish(stream, place, lambda: stream.write(content))
+
+    def upload(self, local_file: str, path: str) -> None:
+        with self._explained(f"upload {local_file} to", path), open(local_file, "rb", buffering=0) as source:
+            chunk = max(_CHUNK, -(-os.fstat(source.fileno()).st_size // _MAX_CHUNKS))
+            with self._appearing_whole(path) as place:
+                stream = self._create(place)
+                self._finish(stream, place, lambda: _copy(source, stream, chunk))
+
+    def download(self, path: str, local_file: str) -> None:
+        with (
+            self._explained("download", path),
+            self.filesystem.open_input_stream(path) as source,
+            open(local_file, "wb", buffering=0) as target,
+        ):
+            while chunk := source.read(_CHUNK):
+                target.write(chunk)
+
+    def list_files(self, folder: str) -> list[tuple[str, int]]:
+        with self._explained("list", folder):
+            found = self._select(folder, recursive=True)
+        prefix = folder.rstrip("/") + "/"
+        return sorted((_below(info.path, prefix), info.size) for info in found if info.type.name == "File")
+
+    def list_folders(self, folder: str) -> list[str]:
+        with self._explained("list", folder):
+            found = self._select(folder, recursive=False)
+        return sorted(posixpath.basename(info.path) for info in found if info.type.name == "Directory")
+
+    def make_folder(self, path: str) -> None:
+        # There it would be an empty object that stays behind when the folder's files go.
+        if not self.is_object_store:
+            with self._explained("create", path):
+                self.filesystem.create_dir(path, recursive=True)
+
+    def remove_file(self, path: str) -> None:
+        with self._explained("remove", path):
+            try:
+                self.filesystem.delete_file(path)
+            except Exception:
+                if self._info(path).type.name != "NotFound":
+                    raise
+
+    def remove_folder(self, path: str) -> None:
+        with self._explained("remove", path):
+            try:
+                self.filesystem.delete_dir(path)
+            except Exception:
+                if self._info(path).type.name != "NotFound":
+                    raise
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ArrowFiles) and bool(self.filesystem == other.filesystem)
+
+    def __hash__(self) -> int:
+        return hash(self.type_name())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.filesystem,)
+
+    def _info(self, path: str) -> Any:
+        return self.filesystem.get_file_info(path)
+
+    def _select(self, folder: str, recursive: bool) -> list[Any]:
+        fs = import_arrow("storage_filesystem")
+        selector = fs.FileSelector(folder, recursive=recursive, allow_not_found=True)
+        found: list[Any] = self.filesystem.get_file_info(selector)
+        return found
+
+    def _create(self, path: str) -> Any:
+        try:
+            return self.filesystem.open_output_stream(path)
+        except FileNotFoundError:
+            self.filesystem.create_dir(posixpath.dirname(path), recursive=True)
+            return self.filesystem.open_output_stream(path)
+
+    def _finish(self, stream: Any, path: str, fill: Any) -> None:
+        """A stream that is closed after a failure leaves what it had so far: that goes too."""
+        try:
+            fill()
+        except BaseException:
+            with suppress(Exception):
+                stream.close()
+            with suppress(Exception):
+                self.filesystem.delete_file(path)
+            raise
+        stream.close()
+
+    @contextmanager
+    def _appearing_whole(self, path: str) -> Iterator[str]:
+        """Where to write a file so that nobody sees it unfinished."""
+        if self.is_object_store:
+            yield path
+            return
+        place = posixpath.join(posixpath.dirname(path), f".{posixpath.basename(path)}.{os.urandom(8).hex()}")
+        yield place
+        try:
+            self.filesystem.move(place, path)
+        except Exception:
+            # Some (HDFS) do not rename onto a file that is there.
+            if self._info(path).type.name == "NotFound" or self._info(place).type.name == "NotFound":
+                raise
+            self.filesystem.delete_file(path)
+            self.filesystem.move(place, path)
+
+    @contextmanager
+    def _explained(self, doing: str, path: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"cannot {doing} {self.describe(path)}: {_first_line(error)}") from error
+        except PermissionError as error:
+            raise PermissionError(f"cannot {doing} {self.describe(path)}: {_first_line(error)}") from error
+        except Exception as error:
+            kind = PermissionError if "ACCESS_DENIED" in str(error) else OSError
+            raise kind(f"cannot {doing} {self.describe(path)}: {_first_line(error)}") from error
+
+
+def _copy(source: Any, stream: Any, chunk_size: int) -> None:
+    count = 0
+    while chunk := source.read(chunk_size):
+        stream.write(chunk)
+        count += 1
+        if count % _CHUNKS_IN_FLIGHT == 0:
+            stream.flush()
+
+
+def _below(path: str, prefix: str) -> str:
+    # Some filesystems put a slash in front of what they list.
+    return path.removeprefix(prefix) if path.startswith(prefix) else path.lstrip("/").removeprefix(prefix.lstrip("/"))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

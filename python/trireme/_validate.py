@@ -1,0 +1,42 @@
+"""The process that validates one checkpoint: `python -m trireme._validate TASK_FD ANSWER_FD`, started by fit()."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import traceback
+import types
+
+from trireme import _ship
+from trireme._errors import one_line
+from trireme._validation import checked_metrics
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(task: int, answer: int) -> int:
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    with open(task, "rb") as file:
+        driver, function, arguments = pickle.load(file)
+    if os.getppid() != driver:
+        return 1  # it died before it could be watched
+    sys.modules["__main__"] = types.ModuleType("__main__")  # as in workers
+    metrics, error = {}, None
+    # A border to the user's code: whatever comes out of it is this validation's failure.
+    try:
+        fn, _, _ = _ship.unpack(function)
+        checkpoint, kwargs = pickle.loads(arguments)
+        metrics = checked_metrics(fn(checkpoint, **kwargs))
+    except BaseException as failure:
+        traceback.print_exc()
+        error = f"{type(failure).__name__}: {one_line(failure)}"
+    with open(answer, "wb") as file:
+        pickle.dump((metrics, error), file)
+    return 0 if error is None else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,1 @@
+"""Experiment trackers: callbacks for `RunConfig(callbacks=[...])`, one module per tracker."""

@@ -1,0 +1,98 @@
+#include "checkpoint/replaced.h"
+
+#include <tuple>
+
+namespace trireme::checkpoint {
+namespace {
+
+std::string all_of(const std::string& run_path) { return run_path + "/" + kReplacedName; }
+std::string all_of(const std::string& run_path, const std::string& name) { return all_of(run_path) + "/" + name; }
+
+bool later(const Manifest& a, const Manifest& b) { return std::tie(a.attempt, a.index) > std::tie(b.attempt, b.index); }
+
+base::Result<std::vector<std::string>> folders_if_any(storage::Files& files, const std::string& folder) {
+  TRIREME_ASSIGN(const bool there, files.exists(folder));
+  if (!there) return std::vector<std::string>();
+  return files.list_folders(folder);
+}
+
+}  // namespace
+
+base::Result<ManifestFile> read_manifest(storage::Files& files, const std::string& folder) {
+  const std::string path = folder + "/" + kManifestName;
+  TRIREME_ASSIGN(const bool there, files.exists(path));
+  if (!there) return ManifestFile{};
+  auto text = files.read(path);
+  if (!text) {
+    TRIREME_ASSIGN(const bool still_there, files.exists(path));
+    if (!still_there) return ManifestFile{};  // removed since
+    return std::move(text).error();
+  }
+  auto manifest = decode_manifest(*text);
+  if (manifest) return ManifestFile{*std::move(manifest), std::nullopt};
+  return ManifestFile{std::nullopt,
+                      fmt::format("{} cannot be used: {}", files.describe(path), manifest.error().message())};
+}
+
+base::Result<void> remove_manifest(storage::Files& files, const std::string& folder) {
+  TRIREME_TRY(files.remove_file(folder + "/" + kManifestName));
+  return files.sync_folder(folder);
+}
+
+base::Result<void> set_aside(storage::Files& files, const std::string& run_path, const std::string& name,
+                             const Manifest& manifest) {
+  const std::string folder = run_path + "/" + name;
+  const std::string aside = fmt::format("{}/{}_{}", all_of(run_path, name), manifest.attempt, manifest.index);
+  TRIREME_ASSIGN(const bool moved, files.move_folder(folder, aside));
+  if (moved) return {};
+  TRIREME_ASSIGN(const bool still_there, files.exists(folder + "/" + kManifestName));
+  if (!still_there) return {};  // another rank was faster
+  return remove_manifest(files, folder);
+}
+
+base::Result<void> drop_replaced(storage::Files& files, const std::string& run_path, const std::string& name) {
+  const std::string all = all_of(run_path, name);
+  TRIREME_ASSIGN(const auto versions, folders_if_any(files, all));
+  if (versions.empty()) return {};
+  for (const auto& version : versions) TRIREME_TRY(remove_manifest(files, fmt::format("{}/{}", all, version)));
+  return files.remove_folder(all);
+}
+
+base::Result<std::vector<Replaced>> list_replaced(storage::Files& files, const std::string& run_path) {
+  std::vector<Replaced> found;
+  TRIREME_ASSIGN(const auto names, folders_if_any(files, all_of(run_path)));
+  for (const auto& name : names) {
+    TRIREME_ASSIGN(const auto versions, folders_if_any(files, all_of(run_path, name)));
+    std::optional<Replaced> newest;
+    for (const auto& version : versions) {
+      const std::string path = all_of(run_path, name) + "/" + version;
+      TRIREME_ASSIGN(auto found_here, read_manifest(files, path));
+      auto& manifest = found_here.manifest;
+      if (!manifest) continue;  // half removed
+      if (!newest || later(*manifest, newest->manifest)) newest = Replaced{name, path, *std::move(manifest)};
+    }
+    if (newest) found.push_back(*std::move(newest));
+  }
+  return found;
+}
+
+base::Result<void> bring_back_replaced(storage::Files& files, const std::string& run_path) {
+  TRIREME_ASSIGN(const bool any, files.exists(all_of(run_path)));
+  if (!any) return {};
+  TRIREME_ASSIGN(const auto replaced, list_replaced(files, run_path));
+  bool settled = true;
+  for (const auto& each : replaced) {
+    const std::string folder = run_path + "/" + each.name;
+    TRIREME_ASSIGN(const auto there, read_manifest(files, folder));
+    // A damaged one stays for people to look at, and the one aside, which is good, where list_replaced() finds it.
+    if (there.damage) settled = false;
+    if (there.damage || there.manifest) continue;
+    TRIREME_TRY(files.remove_folder(folder));
+    TRIREME_ASSIGN(const bool moved, files.move_folder(each.path, folder));
+    if (!moved) return base::error("could not move {} back to {}", files.describe(each.path), files.describe(folder));
+  }
+  if (!settled) return {};
+  return files.remove_folder(all_of(run_path));
+}
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,169 @@
+#include "checkpoint/shared_download.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "base/log.h"
+#include "checkpoint/download.h"
+#include "storage/digest.h"
+#include "storage/local_files.h"
+
+// The files of one download, all named by its key:
+//   KEY            the checkpoint; it appears by rename, so it is whole
+//   KEY.part       on its way here
+//   KEY.gone       on its way out
+//   KEY.use        locked (shared) by all who use KEY, and alone by the one who removes it
+//   KEY.download   locked alone by the one who downloads; always after KEY.use, so nobody removes meanwhile
+
+namespace trireme::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kUse = ".use";
+
+std::string boot_id() {
+  auto id = storage::read_file("/proc/sys/kernel/random/boot_id");
+  return id ? *id : std::string();
+}
+
+// The same for the same content only. Nothing is synced to disk: what a crash of the machine leaves may be torn, so it
+// goes by another name after it.
+std::string key_of(const std::string& where, const Contents& contents) {
+  std::string identity = fmt::format("{}\n{}\n{}\n{}\n", where, boot_id(), contents.manifest, contents.metadata);
+  for (const auto& file : contents.files) identity += fmt::format("{} {}\n", file.size, file.path);
+  return storage::digest_of(identity);
+}
+
+// A folder of ours alone: others must not be able to put files there.
+base::Result<void> make_private(const std::string& path) {
+  TRIREME_TRY(storage::make_folder(fs::path(path).parent_path()));
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return base::system_error(fmt::format("could not make the folder {}", path), errno);
+  }
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) return base::system_error(fmt::format("could not look at {}", path), errno);
+  if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & 022) != 0) {
+    return base::error("{} can be written by others; remove it or set TMPDIR to a folder of your own", path);
+  }
+  return {};
+}
+
+bool lock(const base::Fd& file, int how) {
+  while (::flock(file.get(), how) != 0) {
+    if (errno != EINTR) return false;
+  }
+  return true;
+}
+
+// Whether the file we have open is still the one of this name: the last user may have removed it before we locked it.
+bool still_named(const base::Fd& file, const std::string& path) {
+  struct stat ours {};
+  struct stat named {};
+  return ::fstat(file.get(), &ours) == 0 && ::stat(path.c_str(), &named) == 0 && ours.st_dev == named.st_dev &&
+         ours.st_ino == named.st_ino;
+}
+
+base::Result<base::Fd> open_lock(const std::string& path) {
+  base::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!file.valid()) return base::system_error(fmt::format("could not open {}", path), errno);
+  return file;
+}
+
+base::Result<base::Fd> lock_for_use(const std::string& path) {
+  while (true) {
+    TRIREME_ASSIGN(auto file, open_lock(path));
+    if (!lock(file, LOCK_SH)) return base::system_error(fmt::format("could not lock {}", path), errno);
+    if (still_named(file, path)) return file;
+  }
+}
+
+// If nobody uses it. `folder` is the download, `in_use` its lock, which is lost either way.
+void remove_if_unused(const std::string& folder, base::Fd in_use) {
+  const std::string use = folder + std::string(kUse);
+  if (!lock(in_use, LOCK_EX | LOCK_NB) || !still_named(in_use, use)) return;
+  std::error_code ignored;
+  fs::rename(folder, folder + ".gone", ignored);  // in one step: half of it must not look like a whole
+  for (const char* part : {".gone", ".part"}) {
+    if (auto removed = storage::remove_folder(folder + part); !removed) {
+      base::log_warning("{}", removed.error().message());
+    }
+  }
+  fs::remove(folder + ".download", ignored);
+  fs::remove(use, ignored);
+}
+
+// What processes that died have left.
+void remove_unused(const std::string& downloads) {
+  std::error_code failure;
+  for (const auto& entry : fs::directory_iterator(downloads, failure)) {
+    const std::string path = entry.path();
+    if (!path.ends_with(kUse)) continue;
+    base::Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    if (file.valid()) remove_if_unused(path.substr(0, path.size() - kUse.size()), std::move(file));
+  }
+}
+
+base::Result<void> download_once(storage::Files& files, const std::string& path, const Contents& contents,
+                                 const std::string& folder) {
+  TRIREME_ASSIGN(const auto alone, open_lock(folder + ".download"));
+  if (!lock(alone, LOCK_EX)) return base::system_error(fmt::format("could not lock {}.download", folder), errno);
+  if (fs::exists(folder)) return {};  // somebody else has done it while we waited
+  const std::string part = folder + ".part";
+  TRIREME_TRY(storage::remove_folder(part));
+  auto got = download(files, path, contents, part);
+  if (!got) {
+    if (auto removed = storage::remove_folder(part); !removed) base::log_warning("{}", removed.error().message());
+    return got;
+  }
+  std::error_code failure;
+  fs::rename(part, folder, failure);
+  if (failure) return base::system_error(fmt::format("could not rename {} to {}", part, folder), failure.value());
+  return {};
+}
+
+}  // namespace
+
+std::string default_download_folder() {
+  std::error_code failure;
+  auto temporary = fs::temp_directory_path(failure);
+  if (failure) temporary = "/tmp";
+  return (temporary / fmt::format("trireme-{}", ::geteuid()) / "downloads").string();
+}
+
+base::Result<SharedDownload> SharedDownload::open(storage::Files& files, const std::string& path,
+                                                  const std::string& downloads) {
+  if (files.local()) return SharedDownload(path);
+  TRIREME_ASSIGN(const auto contents, read_contents(files, path));
+  TRIREME_TRY(make_private(fs::path(downloads).parent_path()));
+  TRIREME_TRY(make_private(downloads));
+  SharedDownload shared(downloads + "/" + key_of(files.describe(path), contents));
+  TRIREME_ASSIGN(shared.in_use_, lock_for_use(shared.folder_ + std::string(kUse)));
+  remove_unused(downloads);
+  if (!fs::exists(shared.folder_)) {
+    TRIREME_TRY(download_once(files, path, contents, shared.folder_), "could not download {}", files.describe(path));
+  }
+  return shared;
+}
+
+SharedDownload& SharedDownload::operator=(SharedDownload&& other) noexcept {
+  if (this != &other) {
+    release();
+    folder_ = std::move(other.folder_);
+    in_use_ = std::move(other.in_use_);
+  }
+  return *this;
+}
+
+SharedDownload::~SharedDownload() { release(); }
+
+void SharedDownload::release() {
+  if (in_use_.valid()) remove_if_unused(folder_, std::move(in_use_));
+}
+
+}  // namespace trireme::checkpoint

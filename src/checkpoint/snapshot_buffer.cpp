@@ -1,0 +1,52 @@
+#include "checkpoint/snapshot_buffer.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace trireme::checkpoint {
+namespace {
+
+base::Error failed(std::size_t size, int error_number) {
+  return base::system_error(
+      fmt::format("no memory for a copy of a state of {} bytes; report it with SYNC, or make the state smaller", size),
+      error_number);
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<SnapshotBuffer>> SnapshotBuffer::create() {
+  base::Fd tensors(::memfd_create("trireme_tensors", MFD_CLOEXEC));
+  base::Fd tree(::memfd_create("trireme_tree", MFD_CLOEXEC));
+  if (!tensors.valid() || !tree.valid()) return base::system_error("could not make a file in memory", errno);
+  return std::unique_ptr<SnapshotBuffer>(new SnapshotBuffer(std::move(tensors), std::move(tree)));
+}
+
+SnapshotBuffer::~SnapshotBuffer() {
+  if (data_) ::munmap(data_, mapped_);
+}
+
+base::Result<void> SnapshotBuffer::resize(std::size_t size) {
+  // The file ends where the content ends, for those who open it. Pages before that stay.
+  if (::ftruncate(tensors_.get(), static_cast<off_t>(size)) != 0) return failed(size, errno);
+  size_ = size;
+  if (size <= mapped_) return {};
+  void* moved = data_ ? ::mremap(data_, mapped_, size, MREMAP_MAYMOVE)
+                      : ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, tensors_.get(), 0);
+  if (moved == MAP_FAILED) return failed(size, errno);
+  data_ = static_cast<std::byte*>(moved);
+  mapped_ = size;
+  return {};
+}
+
+base::Result<void> SnapshotBuffer::write_tree(std::string_view json) {
+  if (::ftruncate(tree_.get(), static_cast<off_t>(json.size())) != 0) return failed(json.size(), errno);
+  for (std::size_t at = 0; at < json.size();) {
+    const ssize_t count = ::pwrite(tree_.get(), json.data() + at, json.size() - at, static_cast<off_t>(at));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return failed(json.size(), errno);
+    at += static_cast<std::size_t>(count);
+  }
+  return {};
+}
+
+}  // namespace trireme::checkpoint

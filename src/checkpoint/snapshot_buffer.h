@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "base/fd.h"
+#include "base/result.h"
+
+namespace trireme::checkpoint {
+
+// Memory behind descriptors, for the two files of a state. It keeps its pages: filling it again with as many bytes
+// takes no page fault, which costs more than the copy itself.
+class SnapshotBuffer {
+ public:
+  static base::Result<std::unique_ptr<SnapshotBuffer>> create();
+  SnapshotBuffer(const SnapshotBuffer&) = delete;
+  SnapshotBuffer& operator=(const SnapshotBuffer&) = delete;
+  ~SnapshotBuffer();
+
+  // What is in it is undefined afterwards.
+  base::Result<void> resize(std::size_t size);
+  base::Result<void> write_tree(std::string_view json);
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  int tensors_fd() const { return tensors_.get(); }
+  int tree_fd() const { return tree_.get(); }
+
+ private:
+  SnapshotBuffer(base::Fd tensors, base::Fd tree) : tensors_(std::move(tensors)), tree_(std::move(tree)) {}
+
+  base::Fd tensors_;
+  base::Fd tree_;
+  std::byte* data_ = nullptr;
+  std::size_t mapped_ = 0;
+  std::size_t size_ = 0;
+};
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,245 @@
+#include "checkpoint/state_tree.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/json.h"
+
+namespace trireme::checkpoint {
+namespace {
+
+// A name of the format that stands for what is below it, and is no part of a tensor's name: {"$tuple": [...]}.
+bool is_mark(std::string_view key) { return key.starts_with('$'); }
+
+bool is_plain(char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; }
+
+bool is_utf8(std::string_view text) {
+  const auto* at = reinterpret_cast<const unsigned char*>(text.data());
+  const auto* end = at + text.size();
+  while (at < end) {
+    const unsigned char first = *at++;
+    if (first < 0x80) continue;
+    const int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
+    if (first < 0xc2 || first > 0xf4 || end - at < more) return false;
+    // The second byte tells overlong forms, surrogates and what lies beyond Unicode.
+    const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    if (at[0] < low || at[0] > high) return false;
+    for (int i = 1; i < more; ++i) {
+      if ((at[i] & 0xc0) != 0x80) return false;
+    }
+    at += more;
+  }
+  return true;
+}
+
+class Encoder {
+ public:
+  base::Result<void> encode(const Dict& state) {
+    TRIREME_TRY(write(state, 0));
+    json += '\n';
+    return {};
+  }
+
+  std::string json;
+  std::vector<NamedTensor> tensors;
+
+ private:
+  base::Result<void> write(const Value& value, int depth) {
+    return std::visit([&](const auto& held) { return write(held, depth); }, value.variant());
+  }
+
+  base::Result<void> write(const Dict& dict, int depth) {
+    TRIREME_TRY(check_depth(depth));
+    if (dict.size() == 1 && is_mark(dict.begin()->first)) return write_marked(*dict.begin(), depth);
+    json += '{';
+    bool first = true;
+    for (const auto& [key, item] : dict) {
+      if (is_mark(key)) {
+        return base::error("{} has the key '{}': keys that begin with '$' belong to the format, choose another",
+                           place(), key);
+      }
+      separate(first);
+      TRIREME_TRY(write(key, depth));
+      json += ':';
+      TRIREME_TRY(write_below(key, item, depth));
+    }
+    json += '}';
+    return {};
+  }
+
+  // What only other languages have (docs/state_format.md) goes through as it is.
+  base::Result<void> write_marked(const Dict::Item& marked, int depth) {
+    const auto& [mark, item] = marked;
+    const bool ours = mark == "$tensor" || mark == "$float" || mark == "$bytes";
+    if (ours) {
+      return base::error(
+          "{} is a dict with the key '{}': keys that begin with '$' belong to the format, choose another", place(),
+          mark);
+    }
+    json += '{';
+    TRIREME_TRY(write(mark, depth));
+    json += ':';
+    const auto* pairs = item.get_if<List>();
+    TRIREME_TRY(mark == "$dict" && pairs ? write_pairs(*pairs, depth + 1) : write(item, depth + 1));
+    json += '}';
+    return {};
+  }
+
+  // [[key, value], ...]: a dict with keys of any type; tensors below are named by the key.
+  base::Result<void> write_pairs(const List& pairs, int depth) {
+    TRIREME_TRY(check_depth(depth + 1));
+    json += '[';
+    bool first = true;
+    for (const auto& each : pairs) {
+      separate(first);
+      const auto* pair = each.get_if<List>();
+      if (!pair || pair->size() != 2) return base::error("{} has a '$dict' that is no list of pairs", place());
+      json += '[';
+      TRIREME_TRY(write((*pair)[0], depth + 2));
+      json += ',';
+      TRIREME_TRY(write_below(name_of_key((*pair)[0]), (*pair)[1], depth + 1));
+      json += ']';
+    }
+    json += ']';
+    return {};
+  }
+
+  base::Result<void> write(const List& list, int depth) {
+    TRIREME_TRY(check_depth(depth));
+    json += '[';
+    bool first = true;
+    std::size_t index = 0;
+    for (const auto& item : list) {
+      separate(first);
+      TRIREME_TRY(write_below(fmt::format_int(index++).str(), item, depth));
+    }
+    json += ']';
+    return {};
+  }
+
+  base::Result<void> write(const Tensor& tensor, int depth) {
+    TRIREME_TRY(check_depth(depth));
+    std::string name = unused_name();
+    json += R"({"$tensor":)";
+    TRIREME_TRY(write(name, depth));
+    json += '}';
+    tensors.push_back({std::move(name), tensor});
+    return {};
+  }
+
+  base::Result<void> write(const std::string& text, int) {
+    if (std::all_of(text.begin(), text.end(), is_plain)) {
+      json.append(1, '"').append(text).append(1, '"');
+      return {};
+    }
+    if (!is_utf8(text)) return base::error("{} has text that is not UTF-8: store it as Bytes", place());
+    base::append_json(json, text);
+    return {};
+  }
+
+  base::Result<void> write(const Bytes& bytes, int depth) {
+    TRIREME_TRY(check_depth(depth));
+    base::append_json(json, bytes);
+    return {};
+  }
+
+  base::Result<void> write(double value, int depth) {
+    TRIREME_TRY(check_depth(depth));  // NaN is an object
+    base::append_json(json, Value(value));
+    return {};
+  }
+
+  template <typename T>
+  base::Result<void> write(const T& value, int) {
+    base::append_json(json, Value(value));
+    return {};
+  }
+
+  base::Result<void> write_below(std::string_view name, const Value& item, int depth) {
+    const std::size_t length = path_.size();
+    if (length > 0) path_ += '/';
+    path_ += name;
+    auto written = write(item, depth + 1);
+    path_.resize(length);
+    return written;
+  }
+
+  // What is written can be read: the reader has this limit.
+  base::Result<void> check_depth(int depth) const {
+    if (depth < base::kMaxDepth) return {};
+    return base::error("{} is nested deeper than the {} levels that a state may have", place(), base::kMaxDepth);
+  }
+
+  static std::string name_of_key(const Value& key) {
+    const auto* text = key.get_if<std::string>();
+    return text ? *text : base::to_json(key);
+  }
+
+  // Two places have the same name only where a key has a '/' in it.
+  std::string unused_name() {
+    const std::string wanted = path_.empty() || path_ == "__metadata__" ? path_ + "_" : path_;
+    int& uses = uses_[wanted];
+    if (++uses == 1) return wanted;
+    while (true) {
+      std::string name = fmt::format("{}~{}", wanted, uses++);
+      if (uses_.try_emplace(name, 1).second) return name;
+    }
+  }
+
+  std::string place() const { return path_.empty() ? "the state" : fmt::format("'{}' of the state", path_); }
+
+  void separate(bool& first) {
+    if (!first) json += ',';
+    first = false;
+  }
+
+  std::string path_;
+  std::unordered_map<std::string, int> uses_;
+};
+
+class Decoder {
+ public:
+  explicit Decoder(const FindTensor& find) : find_(find) {}
+
+  base::Result<void> revive(Value& value) {
+    if (auto* list = std::get_if<List>(&value.variant())) {
+      for (auto& item : *list) TRIREME_TRY(revive(item));
+    } else if (auto* dict = std::get_if<Dict>(&value.variant())) {
+      if (dict->size() == 1 && dict->begin()->first == "$tensor") return revive_tensor(value);
+      for (auto& item : *dict) TRIREME_TRY(revive(item.second));
+    }
+    return {};
+  }
+
+ private:
+  base::Result<void> revive_tensor(Value& value) {
+    const auto* name = value["$tensor"].get_if<std::string>();
+    if (!name) return base::error("a '$tensor' without a name");
+    TRIREME_ASSIGN(Tensor tensor, find_(*name));
+    value = std::move(tensor);
+    return {};
+  }
+
+  const FindTensor& find_;
+};
+
+}  // namespace
+
+base::Result<StateLayout> lay_out(const Dict& state) {
+  Encoder encoder;
+  TRIREME_TRY(encoder.encode(state));
+  TRIREME_ASSIGN(auto tensors, lay_out(std::move(encoder.tensors), {{kVersionKey, kVersion}}));
+  return StateLayout{std::move(tensors), std::move(encoder.json)};
+}
+
+base::Result<Dict> decode_state(std::string_view json, const FindTensor& find) {
+  TRIREME_ASSIGN(auto tree, base::parse_json_dict(json));
+  Value root(std::move(tree));
+  TRIREME_TRY(Decoder(find).revive(root));
+  auto* state = std::get_if<Dict>(&root.variant());
+  if (!state) return base::error("a single tensor, and no dict");
+  return std::move(*state);
+}
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,119 @@
+#include "control/committer.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <future>
+
+#include "checkpoint/commit.h"
+#include "storage/local_files.h"
+
+namespace trireme::control {
+namespace {
+
+// Far more than ever waits: a run has one commit or two under way.
+constexpr std::size_t kMaxJobs = std::size_t{1} << 20;
+
+}  // namespace
+
+Committer::Committer(Place place, Warn warn) : place_(std::move(place)), warn_(std::move(warn)), jobs_(kMaxJobs) {
+  thread_ = std::jthread([this] {
+    while (auto job = jobs_.pop()) (*job)();
+  });
+}
+
+Committer::~Committer() {
+  jobs_.close();
+  thread_.join();
+}
+
+void Committer::commit(ReadyCheckpoint ready, int attempt, double wall, base::Fd event_log, Ended ended) {
+  auto log = std::make_shared<base::Fd>(std::move(event_log));  // shared: std::function wants copies
+  jobs_.push([this, ready = std::move(ready), attempt, wall, log, ended = std::move(ended)]() mutable {
+    if (::fdatasync(log->get()) != 0) {
+      const int failure = errno;
+      CommitEnded end{std::move(ready), {}, base::system_error("could not sync the event log", failure).message()};
+      return ended(std::move(end));
+    }
+    ended(write_manifest(std::move(ready), attempt, wall));
+  });
+}
+
+CommitEnded Committer::write_manifest(ReadyCheckpoint ready, int attempt, double wall) {
+  CommitEnded end{std::move(ready), {}, {}};
+  auto write = [&]() -> base::Result<void> {
+    std::map<int, std::vector<storage::FileRecord>> by_rank;
+    for (const auto& [rank, files] : end.checkpoint.files) {
+      TRIREME_ASSIGN(by_rank[rank], checkpoint::files_from(files), "what rank {} has stored", rank);
+    }
+    const std::string& name = end.checkpoint.name;
+    TRIREME_ASSIGN(auto merged, checkpoint::merge(*place_.files, place_.storage_path, name, by_rank));
+    end.conflicts = std::move(merged.conflicts);
+    checkpoint::Manifest manifest;
+    manifest.index = end.checkpoint.index;
+    manifest.attempt = attempt;
+    manifest.time = wall;
+    manifest.metrics = end.checkpoint.metrics;
+    manifest.validation = end.checkpoint.validation;
+    if (!manifest.validation.is_null()) manifest.status = checkpoint::Status::kPendingValidation;
+    manifest.files = std::move(merged.files);
+    TRIREME_TRY(checkpoint::commit(*place_.files, place_.storage_path, name, std::move(manifest)));
+    return {};
+  };
+  if (auto written = write(); !written) end.failure = written.error().message();
+  end.checkpoint.files.clear();
+  return end;
+}
+
+void Committer::update(KeptCheckpoint kept) {
+  jobs_.push([this, kept = std::move(kept)] {
+    auto rewrite = [&]() -> base::Result<void> {
+      const std::string path = place_.storage_path + "/" + kept.name + "/" + checkpoint::kManifestName;
+      TRIREME_ASSIGN(auto text, place_.files->read(path));
+      TRIREME_ASSIGN(auto manifest, checkpoint::decode_manifest(text), "{}", path);
+      manifest.metrics = kept.metrics;
+      manifest.status = kept.status;
+      manifest.validation = kept.validation;
+      return checkpoint::update(*place_.files, place_.storage_path, kept.name, manifest);
+    };
+    warn_of(rewrite(), "the outcome of a validation could not be stored");
+  });
+}
+
+void Committer::remove(std::string name) {
+  jobs_.push([this, name = std::move(name)] {
+    warn_of(checkpoint::remove(*place_.files, place_.storage_path, name), "an old checkpoint could not be removed");
+  });
+}
+
+void Committer::mirror(bool all) {
+  if (place_.files->local()) return;
+  jobs_.push([this, all] { warn_of(mirror_now(all), "the run's own files could not be stored"); });
+}
+
+base::Result<void> Committer::mirror_now(bool all) const {
+  std::vector<std::string> names{"run.json", "events.jsonl"};
+  if (all) {
+    TRIREME_TRY(place_.files->put_folder(place_.path + "/logs", place_.storage_path + "/logs", storage::Take::kCopy));
+    for (const char* name : {"metrics.csv", "metrics.jsonl", "return_value.pkl"}) {
+      if (std::filesystem::exists(place_.path + "/" + name)) names.emplace_back(name);
+    }
+  }
+  for (const auto& name : names) {
+    TRIREME_ASSIGN(auto content, storage::read_file(place_.path + "/" + name));
+    TRIREME_TRY(place_.files->write_atomically(place_.storage_path + "/" + name, content));
+  }
+  return {};
+}
+
+base::Result<void> Committer::settle() {
+  std::promise<base::Result<void>> done;
+  jobs_.push([&] { done.set_value(checkpoint::remove_unfinished(*place_.files, place_.storage_path)); });
+  return done.get_future().get();
+}
+
+void Committer::warn_of(const base::Result<void>& result, std::string_view what) const {
+  if (!result) warn_(fmt::format("{}: {}", what, result.error().message()));
+}
+
+}  // namespace trireme::control

@@ -1,0 +1,34 @@
+#include "storage/disk_error.h"
+
+#include <cerrno>
+
+namespace trireme::storage {
+namespace {
+
+std::string_view way_out(int error_number) {
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT: return "; free space there or choose another storage_path";
+    case EROFS: return "; it can only be read: choose another storage_path, or have it mounted for writing";
+    case EACCES:
+    case EPERM: return "; change its permissions or choose another storage_path";
+    case ESTALE: return "; the server no longer knows it: check the mount";
+    default: return "";
+  }
+}
+
+}  // namespace
+
+base::Error failed(std::string_view what, const std::string& path, int error_number) {
+  auto error = base::system_error(fmt::format("could not {} {}", what, path), error_number);
+  return base::Error(error.what() + std::string(way_out(error_number)));
+}
+
+base::Error removed_meanwhile(const std::string& path) {
+  return base::error(
+      "{} was removed while it was stored; keep the folder until report() has returned, with ASYNC until the "
+      "upload is done",
+      path);
+}
+
+}  // namespace trireme::storage

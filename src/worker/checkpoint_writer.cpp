@@ -1,0 +1,262 @@
+#include "worker/checkpoint_writer.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/host.h"
+#include "checkpoint/commit.h"
+#include "checkpoint/state_file.h"
+#include "storage/local_files.h"
+
+namespace trireme::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kCommitPatience = std::chrono::milliseconds(250);
+// A commit waits for the slowest rank. After that the storage refuses what would mix two checkpoints.
+constexpr auto kNamePatience = std::chrono::seconds(60);
+
+// A state of rank 0 lies at the top of the checkpoint, where a reader with one process looks; others have a folder.
+std::string state_folder(int rank) { return rank == 0 ? "" : fmt::format("rank_{}", rank); }
+
+// As people write the same folder: with a slash at its end, say.
+fs::path plain(const std::string& folder) {
+  const fs::path normal = fs::path(folder).lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+base::Result<std::string> make_temporary_folder() {
+  std::error_code failure;
+  std::string name = fs::temp_directory_path(failure) / "trireme-state-XXXXXX";
+  if (failure || !::mkdtemp(name.data())) return base::system_error(fmt::format("could not make {}", name), errno);
+  return name;
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(const wire::Start& start, std::shared_ptr<storage::Files> files, Done done)
+    : rank_(start.rank),
+      attempt_(start.attempt),
+      run_id_(start.run_id),
+      storage_path_(start.storage_path),
+      host_(base::host_name()),
+      keep_in_memory_(start.keep_in_memory),
+      max_in_flight_(static_cast<std::size_t>(std::max(1, start.max_uploads_in_flight))),
+      files_(std::move(files)),
+      done_(std::move(done)),
+      queue_(max_in_flight_) {
+  thread_ = std::jthread([this] {
+    while (auto part = queue_.pop()) {
+      done_(part->index, write_part(*part));
+      part.reset();  // the snapshot's buffer is free before the next waits for one
+      end();
+    }
+  });
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  queue_.close();
+  thread_.join();
+}
+
+base::Result<std::string> CheckpointWriter::name_for(const CheckpointSource& source, std::int64_t index,
+                                                     const std::optional<std::string>& asked) const {
+  std::string name = asked.value_or(checkpoint::default_name(index));
+  if (source.mode == UploadMode::kNoUpload) {
+    const fs::path inside = plain(source.folder).lexically_relative(storage_path_);
+    name = inside.native();
+    if (inside.empty() || inside.has_parent_path() || name.starts_with(".")) {
+      return base::error(
+          "NO_UPLOAD: the checkpoint {} is no folder in the run's folder {}; store it there, or use SYNC",
+          source.folder, files_->describe(storage_path_));
+    }
+  } else if (!source.folder.empty() && !fs::is_directory(source.folder)) {
+    return base::error("the checkpoint folder {} does not exist", source.folder);
+  }
+  TRIREME_TRY(checkpoint::check_name(name));
+  return name;
+}
+
+// One that does not see what the driver has written there would store its part where nobody looks.
+base::Result<void> CheckpointWriter::check_storage() {
+  {
+    std::lock_guard lock(mutex_);
+    if (storage_checked_) return {};
+  }
+  const std::string path = storage_path_ + "/" + checkpoint::kMarkerName;
+  TRIREME_ASSIGN(bool there, files_->exists(path));
+  std::string content;
+  if (there) {
+    TRIREME_ASSIGN(content, files_->read(path));
+  }
+  if (content != run_id_) {
+    return base::error(
+        "rank {} on {} does not see the run's storage {}: {} is {} there. storage_path must be a folder that all nodes "
+        "share, or a remote one",
+        rank_, host_, files_->describe(storage_path_), checkpoint::kMarkerName,
+        there ? "that of another start of the run" : "absent");
+  }
+  std::lock_guard lock(mutex_);
+  storage_checked_ = true;
+  return {};
+}
+
+base::Result<void> CheckpointWriter::store(std::int64_t index, const std::string& name, CheckpointSource source) {
+  const bool async = source.mode == UploadMode::kAsync;
+  Part part{index, name, std::move(source)};
+  begin(async);
+  auto prepare = [&]() -> base::Result<void> {
+    TRIREME_TRY(check_storage());
+    if (!part.source.state || !(async || keep_in_memory_)) return {};
+    TRIREME_ASSIGN(part.snapshot, snapshots_.take(*part.source.state));
+    part.source.state.reset();  // the caller may change its tensors now
+    std::lock_guard lock(mutex_);
+    // Where commits do not follow (a rank that never reports), memory must not fill with what waits for them.
+    part.kept = keep_in_memory_ && kept_.size() <= max_in_flight_;
+    if (part.kept) kept_[index] = part.snapshot;
+    return {};
+  };
+  if (auto prepared = prepare(); !prepared) {
+    done_(index, prepared.error());
+    end();
+    return prepared;
+  }
+  if (async) {
+    queue_.push(std::move(part));
+    return {};
+  }
+  auto stored = write_part(part);
+  base::Result<void> result;
+  if (!stored) result = stored.error();
+  done_(index, std::move(stored));
+  end();
+  return result;
+}
+
+// A name that the user gives again: the checkpoint that has it must be committed before its files make room.
+void CheckpointWriter::wait_for_name(const Part& part) {
+  std::unique_lock lock(mutex_);
+  const auto before = names_.find(part.name);
+  if (before != names_.end()) {
+    changed_.wait_for(lock, kNamePatience, [&, index = before->second] { return committed_ >= index; });
+  }
+  std::erase_if(names_, [&](const auto& each) { return each.second <= committed_; });
+  names_[part.name] = part.index;
+}
+
+base::Result<CheckpointWriter::Stored> CheckpointWriter::write_part(const Part& part) {
+  const CheckpointSource& source = part.source;
+  wait_for_name(part);
+  if (part.snapshot || source.state) return write_state(part);
+  const std::string target = storage_path_ + "/" + part.name;
+  const checkpoint::Origin origin{attempt_, part.index};
+  // What lies in the run's folder already is the checkpoint itself.
+  bool in_place = source.mode == UploadMode::kNoUpload;
+  if (!in_place && !source.folder.empty()) {
+    TRIREME_ASSIGN(in_place, files_->same_folder(source.folder, target));
+  }
+  Stored stored;
+  if (source.upload) {
+    TRIREME_TRY(checkpoint::begin(*files_, storage_path_, part.name, origin));
+    TRIREME_ASSIGN(auto where, source.upload(part.name));
+    if (plain(where) != plain(target)) {
+      return base::error("checkpoint_upload_fn must store the checkpoint in {}, it returned {}",
+                         files_->describe(target), where);
+    }
+    TRIREME_ASSIGN(stored.files, files_->adopt_folder(target));
+    if (stored.files.empty()) {
+      return base::error("checkpoint_upload_fn has stored nothing in {}, though it returned that folder",
+                         files_->describe(target));
+    }
+  } else if (source.mode == UploadMode::kNoUpload && !files_->local()) {
+    TRIREME_ASSIGN(stored.files, files_->adopt_folder(target));
+  } else {
+    const std::string& from = in_place ? target : source.folder;
+    const auto take = source.delete_folder ? storage::Take::kMove : storage::Take::kCopy;
+    TRIREME_ASSIGN(stored.files, checkpoint::upload(*files_, from, storage_path_, part.name, take, origin));
+  }
+  if (source.delete_folder && !in_place && !source.folder.empty()) {
+    TRIREME_TRY(storage::remove_folder(source.folder));
+  }
+  return stored;
+}
+
+base::Result<CheckpointWriter::Stored> CheckpointWriter::write_state(const Part& part) {
+  const std::string inside = state_folder(rank_);
+  const std::string prefix = inside.empty() ? "" : inside + "/";
+  const checkpoint::Origin origin{attempt_, part.index};
+  Stored stored;
+  if (files_->local()) {
+    TRIREME_ASSIGN(std::string folder, checkpoint::begin(*files_, storage_path_, part.name, origin));
+    TRIREME_ASSIGN(stored.files, write_state_files(part, folder + "/" + inside));
+    for (auto& file : stored.files) file.path = prefix + file.path;
+  } else {
+    TRIREME_ASSIGN(auto folder, make_temporary_folder());
+    auto upload = [&]() -> base::Result<std::vector<storage::FileRecord>> {
+      TRIREME_TRY(write_state_files(part, folder + "/" + inside));
+      return checkpoint::upload(*files_, folder, storage_path_, part.name, storage::Take::kMove, origin);
+    };
+    auto uploaded = upload();
+    TRIREME_TRY(storage::remove_folder(folder));
+    TRIREME_ASSIGN(stored.files, std::move(uploaded));
+  }
+  if (part.kept) {
+    for (const auto& [file, descriptor] : part.snapshot->descriptors()) stored.memory[prefix + file] = descriptor;
+  }
+  return stored;
+}
+
+base::Result<std::vector<storage::FileRecord>> CheckpointWriter::write_state_files(const Part& part,
+                                                                                   const std::string& folder) {
+  const checkpoint::SaveOptions options{.durable = files_->local()};
+  if (part.snapshot) return part.snapshot->write(folder, options);
+  return checkpoint::save_state(folder, *part.source.state, options);
+}
+
+void CheckpointWriter::begin(bool async) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !async || active_ < max_in_flight_; });
+  // Snapshots are kept until a later one is committed, which follows at once unless a rank is late: this one can do
+  // without memory then.
+  changed_.wait_for(lock, kCommitPatience, [&] { return kept_.size() <= max_in_flight_; });
+  ++active_;
+}
+
+void CheckpointWriter::end() {
+  std::vector<std::function<void()>> callbacks;
+  {
+    std::lock_guard lock(mutex_);
+    if (--active_ == 0) callbacks.swap(when_idle_);
+    changed_.notify_all();
+  }
+  for (const auto& callback : callbacks) callback();
+}
+
+void CheckpointWriter::committed(std::int64_t index) {
+  std::map<std::int64_t, std::shared_ptr<const checkpoint::Snapshot>>
+      dropped;  // their buffers go back outside of the lock
+  std::lock_guard lock(mutex_);
+  committed_ = std::max(committed_, index);
+  auto newer = kept_.lower_bound(index);
+  for (auto it = kept_.begin(); it != newer;) dropped.insert(kept_.extract(it++));
+  changed_.notify_all();
+}
+
+void CheckpointWriter::wait_idle() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return active_ == 0; });
+}
+
+void CheckpointWriter::when_idle(std::function<void()> callback) {
+  {
+    std::lock_guard lock(mutex_);
+    if (active_ > 0) {
+      when_idle_.push_back(std::move(callback));
+      return;
+    }
+  }
+  callback();
+}
+
+}  // namespace trireme::worker

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/queue.h"
+#include "base/result.h"
+#include "checkpoint/snapshot.h"
+#include "storage/files.h"
+#include "wire/message.h"
+
+namespace trireme::worker {
+
+enum class UploadMode {
+  kSync,      // report() returns when this rank's files are durable
+  kAsync,     // it returns as soon as nobody needs the original any more
+  kNoUpload,  // the files are in the run's storage already
+};
+
+// What a rank hands in as its part of a checkpoint: one of folder, state and upload.
+struct CheckpointSource {
+  std::string folder = {};  // of this machine; with kNoUpload a folder in the run's storage
+  std::optional<Dict> state = {};
+  // The user's own way of storing: is told the checkpoint's name, returns the folder in the storage.
+  std::function<base::Result<std::string>(const std::string& name)> upload = {};
+  UploadMode mode = UploadMode::kSync;
+  bool delete_folder = false;  // when it is stored
+};
+
+// Brings this rank's parts of checkpoints to the run's storage, in the order of the reports. The caller's thread pays
+// for ASYNC only the copy of a state; a thread of its own writes, with a bounded number on their way.
+class CheckpointWriter {
+ public:
+  struct Stored {
+    std::vector<storage::FileRecord> files;
+    Dict memory;  // path in the checkpoint -> descriptor of the memory that holds it
+  };
+  // Called once for every part, on either thread.
+  using Done = std::function<void(std::int64_t index, base::Result<Stored> stored)>;
+
+  CheckpointWriter(const wire::Start& start, std::shared_ptr<storage::Files> files, Done done);
+  // Finishes what is on its way.
+  ~CheckpointWriter();
+
+  // The folder of the checkpoint in the run's: as asked for, or by the number of the report. Refuses what cannot work.
+  base::Result<std::string> name_for(const CheckpointSource& source, std::int64_t index,
+                                     const std::optional<std::string>& asked) const;
+  base::Result<void> store(std::int64_t index, const std::string& name, CheckpointSource source);
+
+  // The checkpoint of report `index` is committed: snapshots before it are not needed any more.
+  void committed(std::int64_t index);
+  void wait_idle();
+  // Calls back once, now or when nothing is on its way any more.
+  void when_idle(std::function<void()> callback);
+
+ private:
+  struct Part {
+    std::int64_t index;
+    std::string name;
+    CheckpointSource source;
+    std::shared_ptr<const checkpoint::Snapshot> snapshot =
+        {};             // shared with kept_: the memory tier outlives the upload
+    bool kept = false;  // in kept_
+  };
+
+  base::Result<Stored> write_part(const Part& part);
+  base::Result<Stored> write_state(const Part& part);
+  base::Result<std::vector<storage::FileRecord>> write_state_files(const Part& part, const std::string& folder);
+  base::Result<void> check_storage();
+  void wait_for_name(const Part& part);
+  void begin(bool async);
+  void end();
+
+  const int rank_;
+  const int attempt_;
+  const std::string run_id_;
+  const std::string storage_path_;
+  const std::string host_;
+  const bool keep_in_memory_;
+  const std::size_t max_in_flight_;
+  std::shared_ptr<storage::Files> files_;  // shared with the session
+  Done done_;
+  checkpoint::SnapshotPool snapshots_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t active_ = 0;  // parts on their way, of both threads
+  bool storage_checked_ = false;
+  std::int64_t committed_ = -1;                // the newest report whose checkpoint is known to be committed
+  std::map<std::string, std::int64_t> names_;  // of checkpoints that are not known to be: their last report
+  std::map<std::int64_t, std::shared_ptr<const checkpoint::Snapshot>> kept_;
+  std::vector<std::function<void()>> when_idle_;
+
+  base::BoundedQueue<Part> queue_;
+  std::jthread thread_;  // last: stops first
+};
+
+}  // namespace trireme::worker

@@ -1,0 +1,130 @@
+#include "checkpoint/snapshot.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "checkpoint/file_bytes.h"
+#include "unit/temp_dir.h"
+
+using namespace trireme;
+using namespace trireme::checkpoint;
+using trireme::tests::TempDir;
+
+namespace {
+
+// Large enough for several threads, and not a multiple of any chunk.
+Tensor large(std::int64_t elements, std::int32_t seed) {
+  Tensor tensor(DType::kI32, {elements});
+  auto values = tensor.values<std::int32_t>();
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int32_t>(i) * 7 + seed;
+  return tensor;
+}
+
+Dict state_of(std::int64_t elements, std::int32_t seed) {
+  return {{"w", large(elements, seed)}, {"b", Tensor::of<float>({1, 2, 3})}, {"seed", seed}};
+}
+
+std::map<std::string, std::string> paths_of(const Snapshot& snapshot) {
+  std::map<std::string, std::string> paths;
+  for (const auto& [name, fd] : snapshot.descriptors()) {
+    paths[name] = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd);
+  }
+  return paths;
+}
+
+ino_t memory_of(const Snapshot& snapshot) {
+  struct stat status {};
+  REQUIRE(::fstat(snapshot.descriptors().at(kTensorsName), &status) == 0);
+  return status.st_ino;
+}
+
+}  // namespace
+
+TEST_CASE("a snapshot is the state as it was when it was taken") {
+  TempDir folder;
+  SnapshotPool pool;
+  for (std::int64_t elements : {0, 3, 9'000'001}) {
+    Dict state = state_of(elements, 1);
+    const Dict expected = state_of(elements, 1);
+    const auto snapshot = pool.take(state).value();
+    if (elements > 0) state["w"].as_tensor().values<std::int32_t>()[0] = 99;
+    state["seed"] = 99;
+    REQUIRE(snapshot->write(folder / "s").ok());
+    CHECK(load_state(folder / "s").value() == expected);
+  }
+}
+
+TEST_CASE("a snapshot writes the very files that save_state() writes") {
+  TempDir folder;
+  const Dict state = state_of(100'000, 5);
+  const auto saved = save_state(folder / "a", state).value();
+  for (int threads : {0, 1, 3}) {
+    SnapshotPool pool(threads);
+    CHECK(pool.take(state).value()->write(folder / "b", {.threads = threads}).value() == saved);
+  }
+}
+
+TEST_CASE("memory is used again, by states of any size") {
+  TempDir folder;
+  SnapshotPool pool;
+  ino_t memory = 0;
+  for (std::int64_t elements : {1000, 1000, 5'000'000, 10, 2'000'000, 0, 1000}) {
+    const auto snapshot = pool.take(state_of(elements, 3)).value();
+    if (memory != 0) CHECK(memory_of(*snapshot) == memory);
+    memory = memory_of(*snapshot);
+    REQUIRE(snapshot->write(folder / "s", {.durable = false}).ok());
+    CHECK(load_state(folder / "s").value() == state_of(elements, 3));
+    CHECK(pool.num_spare() == 0);
+  }
+  CHECK(pool.num_spare() == 1);
+}
+
+TEST_CASE("snapshots in flight have memory of their own, and the one that fits is taken first") {
+  SnapshotPool pool;
+  auto small = pool.take(state_of(10, 1)).value();
+  auto big = pool.take(state_of(1'000'000, 2)).value();
+  const ino_t of_small = memory_of(*small);
+  const ino_t of_big = memory_of(*big);
+  CHECK(of_small != of_big);
+  small.reset();
+  big.reset();
+  CHECK(pool.num_spare() == 2);
+  CHECK(memory_of(*pool.take(state_of(1'000'000, 2)).value()) == of_big);
+  CHECK(memory_of(*pool.take(state_of(10, 2)).value()) == of_small);
+}
+
+TEST_CASE("a snapshot may outlive its pool and be written by another thread") {
+  TempDir folder;
+  auto pool = std::make_unique<SnapshotPool>();
+  auto snapshot = pool->take(state_of(1000, 4)).value();
+  pool.reset();
+  std::jthread([&, held = std::move(snapshot)] { REQUIRE(held->write(folder / "s").ok()); }).join();
+  CHECK(load_state(folder / "s").value() == state_of(1000, 4));
+}
+
+TEST_CASE("the files of a snapshot can be opened in memory, and end where the state ends") {
+  TempDir folder;
+  SnapshotPool pool;
+  pool.take(state_of(500'000, 1)).value();  // leaves a larger buffer behind
+  auto snapshot = pool.take(state_of(1000, 2)).value();
+  CHECK(snapshot->num_bytes() < 10'000);
+  for (bool map : {true, false}) {
+    const LoadOptions options{.map = map, .elsewhere = paths_of(*snapshot)};
+    CHECK(load_state(folder / "nowhere", options).value() == state_of(1000, 2));
+  }
+}
+
+TEST_CASE("what cannot be copied or written is an error, and the memory comes back") {
+  TempDir folder;
+  SnapshotPool pool;
+  CHECK_FALSE(pool.take({{"a", Dict{{"$tensor", "x"}}}}).ok());
+  tests::append_file(folder / "file", "");
+  {
+    auto snapshot = pool.take(state_of(10, 1)).value();
+    CHECK_FALSE(snapshot->write(folder / "file").ok());
+  }
+  CHECK(pool.num_spare() == 1);
+}

@@ -1,0 +1,303 @@
+#include "control/committer.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+
+#include <future>
+
+#include "checkpoint/commit.h"
+#include "storage/local_files.h"
+#include "storage/memory_disk.h"
+#include "storage/remote_files.h"
+#include "unit/folder_file_system.h"
+#include "unit/temp_dir.h"
+
+using namespace trireme;
+using namespace trireme::control;
+using trireme::tests::append_file;
+using trireme::tests::TempDir;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+struct Desk {
+  TempDir dir;
+  std::shared_ptr<storage::Files> files = std::make_shared<storage::LocalFiles>();
+  std::string run = dir / "run";
+  std::mutex mutex;
+  std::vector<std::string> warnings;
+  std::optional<Committer> committer;
+
+  Desk() {
+    std::filesystem::create_directories(run);
+    append_file(run + "/events.jsonl", "{}\n");
+    committer.emplace(Committer::Place{files, run, run}, [this](std::string message) {
+      const std::lock_guard lock(mutex);
+      warnings.push_back(std::move(message));
+    });
+  }
+
+  base::Fd log() const { return base::Fd(::open((run + "/events.jsonl").c_str(), O_RDWR | O_CLOEXEC)); }
+
+  // What a rank does before the commit.
+  List upload(const std::string& name, const std::string& file, const std::string& text) {
+    TempDir source;
+    append_file(source / file, text);
+    auto records = checkpoint::upload(*files, source.path(), run, name);
+    REQUIRE(records);
+    return checkpoint::to_list(*records);
+  }
+  ReadyCheckpoint ready(std::int64_t index) {
+    ReadyCheckpoint made;
+    made.index = index;
+    made.name = checkpoint::default_name(index);
+    made.metrics = {{"loss", index}};
+    made.files[0] = upload(made.name, "weights", "of report " + std::to_string(index));
+    return made;
+  }
+  CommitEnded commit(ReadyCheckpoint made, base::Fd event_log) {
+    std::promise<CommitEnded> ended;
+    committer->commit(std::move(made), 3, 1234.5, std::move(event_log),
+                      [&](CommitEnded end) { ended.set_value(std::move(end)); });
+    return ended.get_future().get();
+  }
+  CommitEnded commit(ReadyCheckpoint made) { return commit(std::move(made), log()); }
+
+  std::vector<checkpoint::Committed> committed() {
+    auto listing = checkpoint::list_committed(*files, run);
+    REQUIRE(listing);
+    CHECK(listing->damaged.empty());
+    return listing->committed;
+  }
+  Names names() {
+    Names found;
+    for (const auto& each : committed()) found.push_back(each.name);
+    return found;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a commit writes the manifest of what the ranks have stored") {
+  Desk desk;
+  ReadyCheckpoint ready = desk.ready(7);
+  ready.files[1] = desk.upload(ready.name, "more/of_rank_1", "part");
+  ready.validation = Dict{{"fn_kwargs", Dict()}};
+  const CommitEnded end = desk.commit(ready);
+  CHECK_FALSE(end.failure);
+  CHECK(end.conflicts.empty());
+  CHECK(end.checkpoint.index == 7);
+  CHECK(end.checkpoint.metrics == ready.metrics);
+  CHECK(end.checkpoint.validation == ready.validation);
+  CHECK(end.checkpoint.files.empty());  // thousands of names that nobody needs again
+  const auto committed = desk.committed();
+  REQUIRE(committed.size() == 1);
+  const auto& manifest = committed[0].manifest;
+  CHECK(manifest.index == 7);
+  CHECK(manifest.attempt == 3);
+  CHECK(manifest.time == 1234.5);
+  CHECK(manifest.metrics == Metrics{{"loss", 7}});
+  CHECK(manifest.status == checkpoint::Status::kPendingValidation);
+  CHECK(manifest.validation == ready.validation);
+  REQUIRE(manifest.files.size() == 2);
+  CHECK(manifest.files[0].path == "more/of_rank_1");
+  CHECK(manifest.files[1].path == "weights");
+  CHECK(checkpoint::verify(*desk.files, committed[0], true));
+}
+
+TEST_CASE("ranks that disagree about a file are told apart") {
+  Desk desk;
+  ReadyCheckpoint ready = desk.ready(0);
+  ready.files[2] = desk.upload(ready.name, "weights", "other content, and longer");
+  const CommitEnded end = desk.commit(ready);
+  CHECK_FALSE(end.failure);
+  CHECK(end.conflicts == Names{"weights: rank 0, 2"});
+  CHECK(checkpoint::verify(*desk.files, desk.committed().at(0), true));
+}
+
+TEST_CASE("a commit that cannot be says why") {
+  Desk desk;
+  ReadyCheckpoint ready = desk.ready(0);
+  CommitEnded end;
+  std::string why;
+  SUBCASE("files that are gone") {
+    std::filesystem::remove_all(desk.run + "/checkpoint_000000");
+    end = desk.commit(ready);
+    why = "checkpoint_000000: No such file or directory";
+  }
+  SUBCASE("files that were cut") {
+    std::filesystem::resize_file(desk.run + "/checkpoint_000000/weights", 3);
+    end = desk.commit(ready);
+    why = "checkpoint_000000/weights has 3 bytes";
+  }
+  SUBCASE("a list that is none") {
+    ready.files[4] = List{1};
+    end = desk.commit(ready);
+    why = "what rank 4 has stored";
+  }
+  SUBCASE("an event log that cannot be synced: the manifest is not written") {
+    end = desk.commit(ready, base::Fd());
+    why = "could not sync the event log";
+  }
+  REQUIRE(end.failure);
+  CAPTURE(*end.failure);
+  CHECK(end.failure->find(why) != std::string::npos);
+  CHECK(end.checkpoint.index == 0);
+  CHECK(desk.committed().empty());
+}
+
+TEST_CASE("a disk that fails while the manifest is written") {
+  auto disk = std::make_shared<storage::MemoryDisk>();
+  auto files = std::make_shared<storage::LocalFiles>(disk);
+  REQUIRE(files->make_folder("/run/checkpoint_000000"));
+  Desk desk;
+  Committer committer({files, "/run", "/run"}, [](const std::string&) { FAIL("there is nothing to warn of"); });
+  auto commit = [&] {
+    std::promise<CommitEnded> ended;
+    committer.commit({0, "checkpoint_000000", {}, {}, {}, {}}, 0, 0, desk.log(),
+                     [&](CommitEnded end) { ended.set_value(std::move(end)); });
+    return ended.get_future().get();
+  };
+  disk->fail_at(disk->operations(), ENOSPC, 1000);
+  const CommitEnded failed = commit();
+  REQUIRE(failed.failure);
+  CHECK(failed.failure->find("No space left") != std::string::npos);
+  disk->fail_at(disk->operations(), 0, 0);
+  // The next one finds the thread alive.
+  CHECK_FALSE(commit().failure);
+}
+
+TEST_CASE("what was asked for is done in that order, and before the end") {
+  Desk desk;
+  std::mutex mutex;
+  std::vector<std::int64_t> ended;
+  for (int i = 0; i < 20; ++i) {
+    desk.committer->commit(desk.ready(i), 0, 0, desk.log(), [&](const CommitEnded& end) {
+      const std::lock_guard lock(mutex);
+      CHECK_FALSE(end.failure);
+      ended.push_back(end.checkpoint.index);
+    });
+    if (i % 2 == 1) desk.committer->remove(checkpoint::default_name(i - 1));
+  }
+  desk.committer.reset();
+  std::vector<std::int64_t> all;
+  Names odd;
+  for (int i = 0; i < 20; ++i) {
+    all.push_back(i);
+    if (i % 2 == 1) odd.push_back(checkpoint::default_name(i));
+  }
+  CHECK(ended == all);
+  CHECK(desk.names() == odd);
+  CHECK(desk.warnings.empty());
+}
+
+TEST_CASE("the outcome of a validation goes into the manifest") {
+  Desk desk;
+  ReadyCheckpoint ready = desk.ready(1);
+  ready.validation = Dict{{"fn_kwargs", Dict()}};
+  CHECK_FALSE(desk.commit(ready).failure);
+  const auto before = desk.committed().at(0).manifest;
+  desk.committer->update({1, ready.name, {{"loss", 1}, {"acc", 0.5}}, checkpoint::Status::kValidated, {}});
+  desk.committer->update({9, "absent", {}, checkpoint::Status::kValidated, {}});
+  REQUIRE(desk.committer->settle());
+  auto after = desk.committed().at(0).manifest;
+  CHECK(after.status == checkpoint::Status::kValidated);
+  CHECK(after.metrics == Metrics{{"loss", 1}, {"acc", 0.5}});
+  CHECK(after.validation.is_null());
+  CHECK(after.files == before.files);
+  CHECK(after.time == before.time);
+  // The other one has been removed by hand: no reason to end the run.
+  REQUIRE(desk.warnings.size() == 1);
+  CHECK(desk.warnings[0].find("the outcome of a validation could not be stored") == 0);
+}
+
+TEST_CASE("removing a checkpoint that is not there is fine") {
+  Desk desk;
+  desk.committer->remove("absent");
+  REQUIRE(desk.committer->settle());
+  CHECK(desk.warnings.empty());
+}
+
+TEST_CASE("settling removes what an attempt has left half-written") {
+  Desk desk;
+  CHECK_FALSE(desk.commit(desk.ready(0)).failure);
+  desk.upload("checkpoint_000001", "weights", "without a manifest");
+  desk.upload("best", "weights", "without a manifest");
+  REQUIRE(desk.committer->settle());
+  CHECK(desk.names() == Names{"checkpoint_000000"});
+  for (const char* name : {"/checkpoint_000001", "/best"}) CHECK_FALSE(std::filesystem::exists(desk.run + name));
+  CHECK(std::filesystem::exists(desk.run + "/events.jsonl"));
+}
+
+TEST_CASE("a local run needs no mirror") {
+  Desk desk;
+  const auto before = storage::list_files(desk.run);
+  desk.committer->mirror(false);
+  desk.committer->mirror(true);
+  desk.committer.reset();
+  CHECK(desk.warnings.empty());
+  CHECK(storage::list_files(desk.run)->size() == before->size());
+}
+
+TEST_CASE("a storage elsewhere gets the run's own files") {
+  TempDir far;
+  Desk desk;
+  auto file_system = std::make_shared<tests::FolderFileSystem>(far.path());
+  storage::RetryPolicy brief;
+  brief.tries = 2;
+  brief.first_pause = base::Seconds(0.001);
+  auto files = std::make_shared<storage::RemoteFiles>(file_system, "far", brief);
+  std::vector<std::string> warnings;
+  std::optional<Committer> committer;
+  committer.emplace(Committer::Place{files, "bucket/run", desk.run},
+                    [&](std::string message) { warnings.push_back(std::move(message)); });
+  append_file(desk.run + "/run.json", "{}");
+  append_file(desk.run + "/logs/attempt_0/rank_0.log", "hello");
+  append_file(desk.run + "/metrics.csv", "step");
+  auto there = [&](const std::string& name) { return storage::read_file(far / ("bucket/run/" + name)); };
+
+  committer->mirror(false);
+  REQUIRE(committer->settle());
+  CHECK(there("run.json").value() == "{}");
+  CHECK(there("events.jsonl").value() == "{}\n");
+  CHECK_FALSE(there("metrics.csv"));
+
+  SUBCASE("and all of them at the end") {
+    append_file(desk.run + "/events.jsonl", "{}\n");
+    committer->mirror(true);
+    committer.reset();
+    CHECK(there("events.jsonl").value() == "{}\n{}\n");
+    CHECK(there("metrics.csv").value() == "step");
+    CHECK(there("logs/attempt_0/rank_0.log").value() == "hello");
+    CHECK(warnings.empty());
+  }
+  SUBCASE("and a warning where it is away") {
+    file_system->set_away(true);
+    committer->mirror(false);
+    committer->remove("checkpoint_000000");
+    committer.reset();
+    REQUIRE(warnings.size() == 2);
+    CHECK(warnings[0].find("the run's own files could not be stored") == 0);
+    CHECK(warnings[0].find("the storage is away") != std::string::npos);
+    CHECK(warnings[1].find("an old checkpoint could not be removed") == 0);
+  }
+  SUBCASE("and checkpoints as a local one does") {
+    TempDir source;
+    append_file(source / "weights", "w");
+    auto records = checkpoint::upload(*files, source.path(), "bucket/run", "checkpoint_000000");
+    REQUIRE(records);
+    std::promise<CommitEnded> ended;
+    committer->commit({0, "checkpoint_000000", {}, {}, {{0, checkpoint::to_list(*records)}}, {}}, 0, 0, desk.log(),
+                      [&](CommitEnded end) { ended.set_value(std::move(end)); });
+    CHECK_FALSE(ended.get_future().get().failure);
+    auto listing = checkpoint::list_committed(*files, "bucket/run");
+    REQUIRE(listing);
+    REQUIRE(listing->committed.size() == 1);
+    CHECK(checkpoint::verify(*files, listing->committed[0], true));
+    committer->remove("checkpoint_000000");
+    committer.reset();
+    CHECK(checkpoint::list_committed(*files, "bucket/run")->committed.empty());
+    CHECK(warnings.empty());
+  }
+}

@@ -1,0 +1,175 @@
+#include "control/lease.h"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "base/host.h"
+#include "base/json.h"
+#include "storage/local_files.h"
+#include "storage/memory_disk.h"
+#include "unit/engine/testing.h"
+#include "unit/temp_dir.h"
+
+using namespace trireme;
+using trireme::control::Lease;
+using trireme::engine::testing::eventually;
+using trireme::tests::append_file;
+using trireme::tests::TempDir;
+
+namespace {
+
+// The holder beats many times while a challenger looks, however busy the machine is.
+constexpr Lease::Timing kTiming{base::Seconds(0.01), base::Seconds(0.5)};
+
+struct Desk {
+  TempDir dir;
+  std::shared_ptr<storage::Files> files = std::make_shared<storage::LocalFiles>();
+  std::string path = dir / ".trireme_lease.json";
+  int waits = 0;
+  std::function<void()> meanwhile = [] {};  // while the challenger looks
+
+  base::Result<std::unique_ptr<Lease>> take(const std::string& id, Lease::Timing timing = kTiming) {
+    auto say = [this](const std::string&) {
+      ++waits;
+      meanwhile();
+    };
+    return Lease::take(files, dir.path(), id, say, timing);
+  }
+  std::string refusal(const std::string& id) {
+    auto lease = take(id);
+    REQUIRE_FALSE(lease);
+    return lease.error().message();
+  }
+  void write(const Dict& lease) { REQUIRE(files->write_atomically(path, base::to_json(lease))); }
+  Dict read() {
+    auto text = files->read(path);
+    if (!text) return {};
+    auto lease = base::parse_json_dict(*text);
+    return lease ? *lease : Dict();
+  }
+};
+
+int dead_pid() {
+  const int pid = ::fork();
+  if (pid == 0) ::_exit(0);
+  ::waitpid(pid, nullptr, 0);
+  return pid;
+}
+
+Dict of_another_host(std::int64_t beat) {
+  return {{"id", "other"}, {"host", "elsewhere"}, {"pid", 7}, {"pid_start", 1}, {"beat", beat}};
+}
+
+}  // namespace
+
+TEST_CASE("the second driver is refused while the first one lives, and not after it") {
+  Desk desk;
+  {
+    auto first = desk.take("first");
+    REQUIRE(first);
+    CHECK(desk.waits == 0);
+    CHECK(desk.read()["id"] == Value("first"));
+    const std::string why = desk.refusal("second");
+    CHECK(why.find("is already running (pid " + std::to_string(::getpid())) != std::string::npos);
+    CHECK(desk.waits == 1);
+    CHECK(desk.read()["id"] == Value("first"));
+  }
+  CHECK_FALSE(std::filesystem::exists(desk.path));
+  REQUIRE(desk.take("third"));
+  CHECK(desk.waits == 1);
+}
+
+TEST_CASE("nobody waits for a driver of this machine that died") {
+  Desk desk;
+  Dict lease = of_another_host(3);
+  lease["host"] = base::host_name();
+  SUBCASE("its number is nobody's") { lease["pid"] = dead_pid(); }
+  SUBCASE("its number is another process's by now") { lease["pid"] = ::getpid(); }
+  desk.write(lease);
+  auto taken = desk.take("next");
+  REQUIRE(taken);
+  CHECK(desk.waits == 0);
+  CHECK(desk.read()["id"] == Value("next"));
+}
+
+TEST_CASE("a driver of another machine is watched") {
+  Desk desk;
+  desk.write(of_another_host(5));
+  SUBCASE("it does not count any more: the lease is taken over") {
+    auto taken = desk.take("next");
+    REQUIRE(taken);
+    CHECK(desk.waits == 1);
+    CHECK(desk.read()["id"] == Value("next"));
+  }
+  SUBCASE("it counts") {
+    desk.meanwhile = [&] { desk.write(of_another_host(6)); };
+    CHECK(desk.refusal("next").find("is already running (pid 7 on elsewhere)") != std::string::npos);
+  }
+  SUBCASE("it has ended, and the next one has come to the same number") {
+    desk.meanwhile = [&] {
+      Dict later = of_another_host(5);
+      later["id"] = "third";
+      desk.write(later);
+    };
+    CHECK(desk.refusal("next").find("is already running") != std::string::npos);
+  }
+  SUBCASE("it has ended") {
+    desk.meanwhile = [&] { std::filesystem::remove(desk.path); };
+    CHECK(desk.take("next"));
+  }
+}
+
+TEST_CASE("half a lease is nobody's") {
+  Desk desk;
+  for (const char* text : {"", "{", "[]", "{}"}) {
+    CAPTURE(text);
+    append_file(desk.path, text);
+    CHECK(desk.take("next"));
+    CHECK(desk.waits == 0);
+  }
+}
+
+TEST_CASE("of two who come at the same moment the one who wrote last has it") {
+  Desk desk;
+  std::atomic<bool> refused = false;
+  // A long period: it looks again after a second, whether what it wrote is still there.
+  std::jthread slow([&] { refused = !desk.take("slow", {base::Seconds(20), base::Seconds(0.01)}); });
+  REQUIRE(eventually([&] { return desk.read()["id"] == Value("slow"); }));
+  desk.write(of_another_host(1));
+  slow.join();
+  CHECK(refused);
+  // The loser leaves the winner's alone.
+  CHECK(desk.read()["id"] == Value("other"));
+}
+
+TEST_CASE("a storage that is away for a while does not end the lease") {
+  auto disk = std::make_shared<storage::MemoryDisk>();
+  auto files = std::make_shared<storage::LocalFiles>(disk);
+  REQUIRE(files->make_folder("/run"));
+  auto beat = [&]() -> std::int64_t {
+    auto text = files->read("/run/.trireme_lease.json");
+    auto lease = text ? base::parse_json_dict(*text) : base::Result<Dict>(base::error("away"));
+    return lease ? (*lease)["beat"].as_int() : -1;
+  };
+  auto lease = Lease::take(
+      files, "/run", "id", [](const std::string&) {}, kTiming);
+  REQUIRE(lease);
+  REQUIRE(eventually([&] { return beat() >= 2; }));
+  const std::int64_t before = beat();
+  // Both this test's looks and the beats use them up.
+  disk->fail_at(disk->operations(), EIO, 200);
+  REQUIRE(eventually([&] { return beat() > before + 2; }));
+}
+
+TEST_CASE("a storage that cannot be used is told") {
+  TempDir dir;
+  append_file(dir / "file", "in the way");
+  auto files = std::make_shared<storage::LocalFiles>();
+  auto lease = Lease::take(
+      files, dir / "file", "id", [](const std::string&) {}, kTiming);
+  REQUIRE_FALSE(lease);
+  CHECK(lease.error().message().find(dir / "file") != std::string::npos);
+}
