@@ -134,6 +134,10 @@ class Decider {
   }
 
   void on(ValidationEnded event) {
+    if (auto outdated = state_.outdated_validations.find(event.name); outdated != state_.outdated_validations.end()) {
+      if (--outdated->second == 0) state_.outdated_validations.erase(outdated);
+      return;
+    }
     auto it = std::find_if(state_.kept.begin(), state_.kept.end(),
                            [&](const KeptCheckpoint& each) { return each.name == event.name && each.pending(); });
     if (it == state_.kept.end()) return;
@@ -366,6 +370,9 @@ class Decider {
     record("checkpoint_committed", std::move(fields));
     if (kept.pending()) request_validation(kept);
     // A name that the user chose again has replaced the older one.
+    for (const auto& each : state_.kept) {
+      if (each.name == kept.name && each.pending()) ++state_.outdated_validations[each.name];
+    }
     std::erase_if(state_.kept, [&](const KeptCheckpoint& each) { return each.name == kept.name; });
     const std::int64_t index = kept.index;
     state_.kept.push_back(std::move(kept));

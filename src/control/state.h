@@ -87,7 +87,9 @@ struct RunState {
   CommitBook commits;
   int commits_in_flight = 0;         // manifests being written
   std::vector<KeptCheckpoint> kept;  // committed and not removed
-  bool silence_timed = false;        // Timer::kSilence is armed
+  // Validations under way of checkpoints whose name was used again since: their outcome is nobody's any more.
+  std::map<std::string, int> outdated_validations;
+  bool silence_timed = false;  // Timer::kSilence is armed
   ReturnValue return_value;
   std::int64_t reports = 0;
   std::string stop_why;

@@ -89,6 +89,21 @@ TEST_CASE("no checkpoint goes before it is validated, and the outcome ranks it a
   CHECK(machine.state.kept[0].name == "checkpoint_2");
 }
 
+TEST_CASE("a name that is used again: the outcome of the older one is passed over") {
+  RunMachine machine = running();
+  for (std::int64_t index : {0, 1}) {
+    machine.on(Reported{0, index, {{"step", index}}, "last", kTask});
+    machine.on(Uploaded{0, index, std::nullopt});
+    CHECK(machine.commit_ended().starts_with("checkpoint_committed, validation_requested"));
+  }
+  REQUIRE(machine.state.kept.size() == 1);
+  CHECK(machine.on(ValidationEnded{"last", Status::kValidated, {{"acc", 0.1}}, ""}) == "");
+  CHECK(machine.state.kept[0].pending());
+  CHECK(machine.on(ValidationEnded{"last", Status::kValidated, {{"acc", 0.9}}, ""}) ==
+        "update last, checkpoint_validated, tell 1");
+  CHECK(machine.state.kept[0].metrics == Metrics{{"step", 1}, {"acc", 0.9}});
+}
+
 TEST_CASE("a resumed run asks again for what was not validated") {
   RunMachine machine(1);
   machine.state.kept = {{0, "checkpoint_0", {}, Status::kValidated, {}},
