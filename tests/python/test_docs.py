@@ -146,12 +146,27 @@ EXPECTED = {
     "quickstart.py": ["x = 2.965, loss 0.001196", "outcome "],
     "restart.py": ["SIGKILL", "starting again", "total 21, the last attempt began at step 3"],
     "state.py": [r"epoch 5: loss (\S+), without the detour \1\n"],
+    "torch_accumulation.py": ["12 small batches, 3 exchanges of gradients", "equal to whole batches in one process"],
+    "torch_activation_checkpointing.py": [r"equal gradients; kept \d+ KiB without, \d+ KiB with recomputing"],
+    "torch_compile.py": [r"loss (\S+) compiled, \1 not"],
+    "torch_fsdp.py": [
+        r"rank 2 of 3: steps 3 to 5, holds \(\d, 16\) of \(16, 16\)",
+        "the same weights as one worker",
+    ],
+    "torch_mixed_precision.py": [r"outputs in torch\.bfloat16, weights in torch\.float32, loss 0\.0"],
+    "torch_pipeline.py": ["2 stages of 2 layers, 4 small batches per step: equal to one process"],
+    "torch_tensor_parallel.py": [r"each of 4 workers holds \(8, 8\) of \(32, 8\); equal to one process"],
 }
+
+
+def marks_of(example: Path) -> list[pytest.MarkDecorator]:
+    marks = [pytest.mark.torch] if "torch" in example.read_text() else []
+    return [*marks, pytest.mark.slow] if example.name == "torch_compile.py" else marks
 
 
 @pytest.mark.parametrize(
     "example",
-    [pytest.param(e, id=e.name, marks=[pytest.mark.torch] if "torch" in e.read_text() else []) for e in EXAMPLES],
+    [pytest.param(e, id=e.name, marks=marks_of(e)) for e in EXAMPLES],
 )
 def test_example(example: Path, tmp_path: Path) -> None:
     printed = run([sys.executable, example], tmp_path)

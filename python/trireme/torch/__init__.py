@@ -1,11 +1,57 @@
-"""PyTorch: a trainer whose workers find their process group ready. Importing this does not import torch."""
+"""PyTorch: a trainer whose workers find their process group ready, and what prepares models and data for them.
+
+Importing this does not import torch; asking for one of the functions that need it does.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from trireme._runtime import warm_up
 from trireme.torch._config import TorchConfig
 from trireme.torch._device import get_device, get_devices
 from trireme.torch._trainer import TorchTrainer
 
-__all__ = ["TorchConfig", "TorchTrainer", "get_device", "get_devices"]
+if TYPE_CHECKING:
+    from trireme.torch._checkpoint import TorchCheckpoint
+    from trireme.torch._loader import prepare_data_loader
+    from trireme.torch._mesh import get_device_mesh
+    from trireme.torch._model import prepare_model
+    from trireme.torch._precision import accelerate, backward, prepare_optimizer
+    from trireme.torch._reproducible import enable_reproducibility
+
+__all__ = [
+    "TorchCheckpoint",
+    "TorchConfig",
+    "TorchTrainer",
+    "accelerate",
+    "backward",
+    "enable_reproducibility",
+    "get_device",
+    "get_device_mesh",
+    "get_devices",
+    "prepare_data_loader",
+    "prepare_model",
+    "prepare_optimizer",
+]
+
+# Where those are that import torch.
+_LATER = {
+    "TorchCheckpoint": "_checkpoint",
+    "accelerate": "_precision",
+    "backward": "_precision",
+    "enable_reproducibility": "_reproducible",
+    "get_device_mesh": "_mesh",
+    "prepare_data_loader": "_loader",
+    "prepare_model": "_model",
+    "prepare_optimizer": "_precision",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+
 
 # The warm process imports torch while the user's script still sets up.
 warm_up(list(TorchConfig.preload))

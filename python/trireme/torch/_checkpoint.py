@@ -1,0 +1,110 @@
+"""TorchCheckpoint: a model in a checkpoint of its own."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from trireme._checkpoint import Checkpoint, _temporary_directory
+
+_MODEL_FILE = "model.pt"
+_PREPROCESSOR = "preprocessor_pkl"
+_SHOWN = 8
+
+
+class TorchCheckpoint(Checkpoint):
+    """A directory with `model.pt`: the state of a model, or the whole of it."""
+
+    @classmethod
+    def from_state_dict(cls, state_dict: Mapping[str, Any], *, preprocessor: Any = None) -> Self:
+        """Names as they are without DistributedDataParallel."""
+        return cls._with({_plain_name(name): value for name, value in state_dict.items()}, preprocessor)
+
+    @classmethod
+    def from_model(cls, model: torch.nn.Module, *, preprocessor: Any = None) -> Self:
+        """The whole model, pickled: who loads it needs its class."""
+        return cls._with(model.module if isinstance(model, DistributedDataParallel) else model, preprocessor)
+
+    def get_model(self, model: torch.nn.Module | None = None, *, allow_pickle: bool = True) -> torch.nn.Module:
+        """The stored model; or `model` with the stored weights, which have to fit exactly.
+
+        Pass allow_pickle=False for a checkpoint that you do not trust; then only a state can be loaded.
+        """
+        stored = self._load(allow_pickle)
+        if isinstance(stored, torch.nn.Module):
+            if model is None:
+                return stored
+            stored = stored.state_dict()
+        if model is None:
+            raise ValueError(f"{self.path} holds a state dict: pass the model that it is loaded into, get_model(model)")
+        target = model.module if isinstance(model, DistributedDataParallel) else model
+        wanted = target.state_dict()
+        # Also where a model has a part that is called "module" itself.
+        names = {_plain_name(name): name for name in wanted}
+        state = {names.get(_plain_name(name), name): value for name, value in stored.items()}
+        if problems := _differences(state, wanted):
+            more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+            raise ValueError(
+                f"{self.path} is the checkpoint of another model than this {type(target).__name__}:\n  "
+                + "\n  ".join(problems[:_SHOWN] + more)
+            )
+        target.load_state_dict(state)
+        return model
+
+    def get_preprocessor(self) -> Any:
+        """What set_preprocessor() was given, or None. It is unpickled, which runs what its author wrote."""
+        dumped = self.get_metadata().get(_PREPROCESSOR)
+        return None if dumped is None else pickle.loads(bytes.fromhex(dumped))
+
+    def set_preprocessor(self, preprocessor: Any) -> None:
+        import cloudpickle
+
+        self.update_metadata({_PREPROCESSOR: cloudpickle.dumps(preprocessor).hex()})
+
+    @classmethod
+    def _with(cls, stored: Any, preprocessor: Any) -> Self:
+        folder = _temporary_directory(keep=False)
+        torch.save(stored, os.path.join(folder, _MODEL_FILE))
+        made = cls(folder)
+        if preprocessor is not None:
+            made.set_preprocessor(preprocessor)
+        return made
+
+    def _load(self, allow_pickle: bool) -> Any:
+        with self.as_directory() as folder:
+            path = os.path.join(folder, _MODEL_FILE)
+            if not os.path.exists(path):
+                raise RuntimeError(
+                    f"{self.path} has no {_MODEL_FILE}: it was not made by TorchCheckpoint.from_state_dict() or "
+                    "from_model(); read it with to_dict() or as_directory()"
+                )
+            try:
+                return torch.load(path, map_location="cpu", weights_only=True)
+            except pickle.UnpicklingError as error:
+                if not allow_pickle:
+                    raise ValueError(f"{path} is a pickle, not only weights, and allow_pickle=False") from error
+                return torch.load(path, map_location="cpu", weights_only=False)
+
+
+def _plain_name(name: str) -> str:
+    return name.removeprefix("module.")
+
+
+def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    missing = [f"missing: {name}" for name in wanted if name not in stored]
+    unexpected = [f"unexpected: {name}" for name in stored if name not in wanted]
+    both = [name for name in wanted if name in stored and isinstance(wanted[name], torch.Tensor)]
+    kinds = [(name, _kind(stored[name]), _kind(wanted[name])) for name in both]
+    different = [f"{name}: stored {its}, the model has {mine}" for name, its, mine in kinds if its != mine]
+    return missing + unexpected + different
+
+
+def _kind(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return type(value).__name__
+    return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"

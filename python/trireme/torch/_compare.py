@@ -1,0 +1,68 @@
+"""Whether all ranks hold the same module, found out before a collective of different sizes hangs or corrupts."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+_SHOWN = 5
+
+# Name -> what must be equal, in words.
+Signature = dict[str, str]
+
+
+def check_same_module(model: torch.nn.Module, group: dist.ProcessGroup) -> None:
+    """Names, order, shapes and types of parameters and buffers, on all ranks of the group."""
+    mine = _signature(model)
+    # Almost always equal: a digest is enough to know that, however many parameters there are.
+    digest = hashlib.sha256(repr(list(mine.items())).encode()).hexdigest()
+    if len(set(_gather(digest, group))) == 1:
+        return
+    signatures: list[Signature] = _gather(mine, group)
+    ranks = dist.get_process_group_ranks(group)
+    lines = [
+        line
+        for rank, other in zip(ranks[1:], signatures[1:], strict=True)
+        for line in _differences(ranks[0], signatures[0], rank, other)
+    ]
+    more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    raise ValueError(
+        "prepare_model(): the ranks have different modules; build the same one everywhere:\n  "
+        + "\n  ".join(lines[:_SHOWN] + more)
+    )
+
+
+def _signature(model: torch.nn.Module) -> Signature:
+    found = {
+        f"parameter {name}": f"{_kind(parameter)}{'' if parameter.requires_grad else ', frozen'}"
+        for name, parameter in model.named_parameters()
+    }
+    return found | {f"buffer {name}": _kind(buffer) for name, buffer in model.named_buffers()}
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def _gather(value: Any, group: dist.ProcessGroup) -> list[Any]:
+    values: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(values, value, group)
+    return values
+
+
+def _differences(first_rank: int, first: Signature, rank: int, other: Signature) -> list[str]:
+    lines = [
+        f"{name} is {first[name]} on rank {first_rank} but {other[name]} on rank {rank}"
+        for name in first
+        if name in other and first[name] != other[name]
+    ]
+    lines += [f"{name} {first[name]} of rank {first_rank} is not on rank {rank}" for name in first if name not in other]
+    lines += [f"{name} {other[name]} of rank {rank} is not on rank {first_rank}" for name in other if name not in first]
+    if not lines and list(first) != list(other):
+        place = next(index for index, (a, b) in enumerate(zip(first, other, strict=True)) if a != b)
+        names = list(first)[place], list(other)[place]
+        lines.append(f"number {place} in order is {names[0]} on rank {first_rank} but {names[1]} on rank {rank}")
+    return lines

@@ -1,0 +1,55 @@
+"""Fully sharded data parallel: torch's fully_shard, on GPUs and on the CPU."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+try:
+    from torch.distributed.fsdp import FSDPModule, fully_shard
+except ImportError:  # before torch 2.6
+    fully_shard = None
+
+
+def is_sharded(model: torch.nn.Module) -> bool:
+    return fully_shard is not None and isinstance(model, FSDPModule)
+
+
+def sharding_options() -> set[str]:
+    if fully_shard is None:
+        raise RuntimeError(
+            f"parallel_strategy='fsdp' needs torch 2.6 or newer, and this is {torch.__version__}; use 'ddp' with it"
+        )
+    return set(inspect.signature(fully_shard).parameters) - {"module"} | {"layers"}
+
+
+def shard(model: torch.nn.Module, device: torch.device, options: dict[str, Any]) -> torch.nn.Module:
+    """fully_shard moves what it shards to the mesh's device itself, piece by piece."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    options = dict(options)
+    layers = tuple(options.pop("layers", ()))
+    mesh = options["mesh"] = options.get("mesh") or init_device_mesh(device.type, (dist.get_world_size(),))
+    for group in mesh.get_all_groups():
+        _start_equal(model, device, group)
+    for module in list(model.modules()):
+        if layers and module is not model and isinstance(module, layers) and not is_sharded(module):
+            fully_shard(module, **options)
+    sharded: torch.nn.Module = fully_shard(model, **options)
+    return sharded
+
+
+def _start_equal(model: torch.nn.Module, device: torch.device, group: dist.ProcessGroup) -> None:
+    """The first rank's weights everywhere, as data parallel does; otherwise the parts would be of different models."""
+    from torch.distributed.tensor import DTensor
+
+    source = dist.get_process_group_ranks(group)[0]
+    for tensor in [*model.parameters(), *model.buffers()]:
+        if isinstance(tensor, DTensor) or tensor.is_meta:  # sharded by somebody before, or without values yet
+            continue
+        there = tensor.detach().to(device)
+        dist.broadcast(there, source, group)
+        tensor.detach().copy_(there)

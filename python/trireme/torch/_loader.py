@@ -1,0 +1,189 @@
+"""prepare_data_loader(): each worker's part of the data, reshuffled every epoch and resumable at any batch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+
+from trireme._session import current_session
+from trireme.torch._device import devices_of
+from trireme.torch._even import EvenSteps
+from trireme.torch._group import process_group_ready
+from trireme.torch._order import Order, parts_of
+from trireme.torch._settings import settings_of
+from trireme.torch._shard import Shard
+from trireme.torch._transfer import transferred
+
+
+class PreparedDataLoader(DataLoader):  # type: ignore[misc]
+    """What prepare_data_loader() returns: a DataLoader with a position that can be stored.
+
+    epoch: the one that is being iterated, or that the next iteration begins (or goes on with).
+    """
+
+    epoch: int
+    _done: int  # of this epoch, by all ranks: samples, batches or steps
+    _begun: bool  # by an iterator of this process
+    _shard: Shard | None
+    _unit: str
+    _per_step: int
+    _device: torch.device | None
+    _ahead: bool
+    _even: EvenSteps | None
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._begun:  # and left before its end
+            self.epoch, self._done = self.epoch + 1, 0
+        self._begun = True
+        if self._shard is not None:
+            self._shard.start_at(self.epoch, self._done)
+        elif hasattr(self.dataset, "set_epoch"):
+            self.dataset.set_epoch(self.epoch)
+        return self._counted(self._batches(), self.epoch, self._done)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place after the batch that was given out last, as plain numbers and equal on all ranks."""
+        state: dict[str, Any] = {"epoch": self.epoch, self._unit: self._done}
+        if self._shard is not None:
+            state |= {"seed": self._shard.order.seed, "size": self._shard.order.size}
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iteration goes on from there, also with another number of workers."""
+        expected = self.state_dict()
+        if not isinstance(state, dict) or state.keys() != expected.keys():
+            raise ValueError(
+                f"load_state_dict({state!r}): this is no state of such a loader, which has {', '.join(expected)}"
+            )
+        if self._shard is not None:
+            if state["size"] != self._shard.order.size:
+                raise ValueError(
+                    f"load_state_dict(): the state is of a loader over {state['size']} {self._unit}, and this one has "
+                    f"{self._shard.order.size}; go on with the same data, or begin a new epoch without the state"
+                )
+            self._shard.order.seed = state["seed"]
+        self.epoch, self._done, self._begun = state["epoch"], state[self._unit], False
+
+    def _batches(self) -> Iterator[Any]:
+        batches = super().__iter__()
+        if self._shard is None and self._done:  # a stream has no index to jump by
+            batches = islice(batches, self._done, None)
+        if self._even is not None:
+            batches = self._even(batches)
+        return batches if self._device is None else transferred(batches, self._device, self._ahead)
+
+    def _counted(self, batches: Iterator[Any], epoch: int, start: int) -> Iterator[Any]:
+        size = self._shard.order.size if self._shard is not None else None
+        for step, batch in enumerate(batches, 1):
+            done = start + step * self._per_step
+            # An iterator that somebody has kept from an epoch before does not count any more.
+            if self.epoch == epoch:
+                self._done = done if size is None else min(done, size)
+            yield batch
+        if self.epoch == epoch:
+            self.epoch, self._done, self._begun = epoch + 1, 0, False
+
+
+def prepare_data_loader(
+    data_loader: DataLoader,
+    add_dist_sampler: bool = True,
+    move_to_device: bool = True,
+    auto_transfer: bool = True,
+) -> PreparedDataLoader:
+    """The loader over this worker's part of the data, with all its other options as they were.
+
+    Every epoch has a new order where the loader shuffles, every worker the same number of steps. state_dict() and
+    load_state_dict() store the place in an epoch and go on from it.
+
+    add_dist_sampler: False for all of the data on every worker. A sampler that is distributed already stays as it is.
+    move_to_device: batches come on this worker's device.
+    auto_transfer: with a GPU, the next batch is copied while this one is worked on.
+    """
+    session = current_session("prepare_data_loader")
+    if not isinstance(data_loader, DataLoader):
+        raise TypeError(f"prepare_data_loader() takes a torch DataLoader, got {type(data_loader).__name__}")
+    if isinstance(data_loader, PreparedDataLoader):
+        raise ValueError("prepare_data_loader(): this loader is prepared already; prepare it once and keep the result")
+    context = session.context
+    made = _copy_of(data_loader)
+    split = add_dist_sampler and not _is_distributed(data_loader)
+    rank, count = (context.get_world_rank(), context.get_world_size()) if split else (0, 1)
+    if isinstance(data_loader.dataset, IterableDataset):
+        made._unit, made._per_step = "steps", 1
+        if count > 1:
+            process_group_ready("prepare_data_loader")
+            made._even = EvenSteps()
+    else:
+        _split(made, rank, count, settings_of(session).seed)
+    if move_to_device:
+        made._device, made._ahead = devices_of(context)[0], auto_transfer
+    return made
+
+
+def _is_distributed(loader: DataLoader) -> bool:
+    """Whether its sampler gives this worker its part already."""
+    samplers = [loader.sampler, *parts_of(loader.batch_sampler)]
+    return any(hasattr(sampler, "num_replicas") and hasattr(sampler, "rank") for sampler in samplers)
+
+
+def _copy_of(loader: DataLoader) -> PreparedDataLoader:
+    """Attribute by attribute, so that no option is lost, nor what a subclass of DataLoader adds."""
+    kind: Any = PreparedDataLoader
+    if type(loader) is not DataLoader:
+        kind = type(PreparedDataLoader.__name__, (PreparedDataLoader, type(loader)), {})
+    made: PreparedDataLoader = kind.__new__(kind)
+    made.__dict__.update(loader.__dict__)
+    made.__dict__["_iterator"] = None  # persistent workers are the other one's
+    made.epoch, made._done, made._begun = 0, 0, False
+    made._shard = made._device = made._even = None
+    made._ahead = False
+    return made
+
+
+def _split(made: PreparedDataLoader, rank: int, count: int, seed: int) -> None:
+    """DataLoader refuses to have its samplers set, and has no other way to keep the rest."""
+    own_batches = made.batch_size is None and made.batch_sampler is not None
+    sampler: Iterable[Any] = made.batch_sampler if own_batches else made.sampler
+    order = Order(sampler, _seed_of(made, sampler, seed))
+    drop_last = bool(getattr(sampler, "drop_last", False) if own_batches else made.drop_last)
+    made._shard = Shard(order, rank, count, drop_last)
+    made._unit, made._per_step = ("batches", count) if own_batches else ("samples", count * (made.batch_size or 1))
+    _check_size(made, made._shard, own_batches)
+    if own_batches:
+        made.__dict__["batch_sampler"] = made._shard
+    else:
+        made.__dict__["sampler"] = made._shard
+        if made.batch_size is not None:
+            made.__dict__["batch_sampler"] = BatchSampler(made._shard, made.batch_size, drop_last)
+
+
+def _seed_of(loader: DataLoader, sampler: Any, otherwise: int) -> int:
+    """That of the generator which the user has given, where there is one."""
+    generators = [getattr(part, "generator", None) for part in parts_of(sampler)] + [loader.generator]
+    seeds = [generator.initial_seed() for generator in generators if isinstance(generator, torch.Generator)]
+    return seeds[0] if seeds else otherwise
+
+
+def _check_size(made: PreparedDataLoader, shard: Shard, own_batches: bool) -> None:
+    size = shard.order.size
+    if size is None:
+        return
+    needed = 1 if own_batches else made.batch_size or 1
+    what = "batches" if own_batches else "samples"
+    if len(shard) >= needed:
+        return
+    arithmetic = f"{size} {what} over {shard.count} workers are {len(shard)} for each"
+    if not len(shard) or made.drop_last:
+        raise ValueError(
+            f"prepare_data_loader(): {arithmetic}, less than a batch of {needed} (with drop_last={made.drop_last}), so "
+            "that an epoch has no steps; use a smaller batch_size or fewer workers"
+        )
+    warnings.warn(
+        f"prepare_data_loader(): {arithmetic}, less than batch_size={needed}: an epoch is a single smaller batch",
+        stacklevel=4,
+    )

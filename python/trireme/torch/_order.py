@@ -1,0 +1,76 @@
+"""In which order an epoch visits the samples: the same on every rank, and again after a restart."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator, Sized
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils.data import RandomSampler, SequentialSampler
+
+
+class Order:
+    """What a sampler (of samples or of batches) gives in an epoch.
+
+    size: how many that are; None where the sampler does not know.
+    """
+
+    def __init__(self, sampler: Any, seed: int) -> None:
+        self.seed = seed
+        self.size = len(sampler) if isinstance(sampler, Sized) else None
+        self._sampler = sampler
+        self._of_epoch = self._choose(sampler)
+
+    def of(self, epoch: int) -> Any:
+        """A sequence or tensor to cut from; an iterator where the sampler does not know its size."""
+        return self._of_epoch(epoch)
+
+    def _choose(self, sampler: Any) -> Callable[[int], Any]:
+        # Exactly these: what derives from them may do something else.
+        if type(sampler) is SequentialSampler:
+            return lambda epoch: range(len(sampler))
+        if type(sampler) is RandomSampler and not sampler.replacement and len(sampler) == len(sampler.data_source):
+            return self._shuffled
+        return self._drawn
+
+    def _shuffled(self, epoch: int) -> torch.Tensor:
+        """As DistributedSampler does it."""
+        return torch.randperm(self.size, generator=torch.Generator().manual_seed(self.seed + epoch))
+
+    def _drawn(self, epoch: int) -> Any:
+        """By the sampler itself, with random numbers that depend on the epoch alone."""
+        for part in parts_of(self._sampler):
+            if hasattr(part, "set_epoch"):
+                part.set_epoch(epoch)
+            if isinstance(generator := getattr(part, "generator", None), torch.Generator):
+                generator.manual_seed(self.seed + epoch)
+        if self.size is None:
+            return iter(self._sampler)
+        with _random_numbers(self.seed + epoch):
+            return list(self._sampler)
+
+
+def parts_of(sampler: Any) -> list[Any]:
+    """Of a sampler of batches, the one that it takes its samples from too."""
+    return [part for part in (sampler, getattr(sampler, "sampler", None)) if part is not None]
+
+
+@contextmanager
+def _random_numbers(seed: int) -> Iterator[None]:
+    """Those of torch, Python and numpy from this seed on, and afterwards as if nothing had been drawn."""
+    numpy = sys.modules.get("numpy")
+    python_state, numpy_state = random.getstate(), numpy.random.get_state() if numpy else None
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            random.seed(seed)
+            if numpy:
+                numpy.random.seed(seed % 2**32)
+            yield
+    finally:
+        random.setstate(python_state)
+        if numpy:
+            numpy.random.set_state(numpy_state)

@@ -1,0 +1,73 @@
+"""Batches on their way to the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+
+def move(batch: Any, device: torch.device) -> Any:
+    """The tensors in mappings, tuples and lists, and whatever else has a to()."""
+    return _map(lambda item: move(item, device), batch, lambda item: item.to(device) if hasattr(item, "to") else item)
+
+
+def transferred(batches: Iterator[Any], device: torch.device, ahead: bool) -> Iterator[Any]:
+    """ahead: copy a batch while the one before is worked on, where the device is a GPU."""
+    if device.type == "cpu":  # where loaders make them
+        return batches
+    if ahead and device.type == "cuda":
+        return _copied_ahead(batches, device)
+    return (move(batch, device) for batch in batches)
+
+
+def _copied_ahead(batches: Iterator[Any], device: torch.device) -> Iterator[Any]:
+    stream = torch.cuda.Stream(device)
+
+    def next_one() -> list[Any]:
+        for batch in batches:
+            with torch.cuda.stream(stream):
+                # Of pinned memory (DataLoader(pin_memory=True)) this returns at once.
+                return [_each_tensor(batch, lambda tensor: tensor.to(device, non_blocking=True))]
+        return []
+
+    coming = next_one()
+    while coming:
+        torch.cuda.current_stream(device).wait_stream(stream)
+        batch = _each_tensor(coming[0], _read_here)
+        coming = next_one()
+        yield move(batch, device)  # objects with a to() of their own: who knows which streams they take
+
+
+def _read_here(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory was taken on the other stream; it must not be given away while this one still reads it."""
+    tensor.record_stream(torch.cuda.current_stream(tensor.device))
+    return tensor
+
+
+def _each_tensor(batch: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(batch, torch.Tensor):
+        return function(batch)
+    return _map(lambda item: _each_tensor(item, function), batch, lambda item: item)
+
+
+def _map(function: Callable[[Any], Any], batch: Any, otherwise: Callable[[Any], Any]) -> Any:
+    if hasattr(batch, "to"):  # also a PackedSequence, which is a tuple, and a BatchEncoding, which is a mapping
+        return otherwise(batch)
+    if isinstance(batch, Mapping):
+        items = {key: function(value) for key, value in batch.items()}
+        return items if type(batch) is dict else _rebuilt(type(batch), items)
+    if isinstance(batch, tuple):
+        values = [function(value) for value in batch]
+        return type(batch)(*values) if hasattr(batch, "_fields") else tuple(values)
+    if isinstance(batch, list):
+        return [function(value) for value in batch]
+    return otherwise(batch)
+
+
+def _rebuilt(kind: Callable[[Any], Any], items: dict[Any, Any]) -> Any:
+    try:
+        return kind(items)
+    except TypeError:  # a mapping that is not made from a dict, as defaultdict
+        return items

@@ -1,0 +1,406 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import trireme
+from trireme import Checkpoint, FailureConfig, Result, RunConfig, ScalingConfig
+from trireme.torch import TorchTrainer, enable_reproducibility, prepare_data_loader
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset  # noqa: E402
+
+
+def fit(function: Any, workers: int = 2, **options: Any) -> Result:
+    return TorchTrainer(function, scaling_config=ScalingConfig(num_workers=workers), **options).fit()
+
+
+def numbers(count: int) -> Any:
+    return torch.arange(count)
+
+
+def gathered(value: Any) -> list[Any]:
+    """Of all ranks."""
+    import torch.distributed as dist
+
+    values: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+def epoch_of(loader: Any) -> list[list[int]]:
+    return [batch.tolist() for batch in loader]
+
+
+def each_worker(make: Callable[[], Any], epochs: int = 2, workers: int = 2) -> list[list[list[list[int]]]]:
+    """[rank][epoch][step] -> the batch's numbers."""
+
+    def train() -> Any:
+        loader = prepare_data_loader(make())
+        return gathered([epoch_of(loader) for _ in range(epochs)])
+
+    seen: list[list[list[list[int]]]] = fit(train, workers).return_value
+    return seen
+
+
+def flat(batches: list[list[int]]) -> list[int]:
+    return [number for batch in batches for number in batch]
+
+
+def test_each_worker_has_its_part_in_a_new_order_every_epoch() -> None:
+    seen = each_worker(lambda: DataLoader(numbers(21), batch_size=3, shuffle=True))
+    for epoch in range(2):
+        parts = [flat(seen[rank][epoch]) for rank in range(2)]
+        assert set(parts[0]) | set(parts[1]) == set(range(21))
+        assert [len(part) for part in parts] == [11, 11]  # one is there twice
+    assert seen[0][0] != seen[0][1]
+    # In torch's own words:
+    sampler = DistributedSampler(range(21), num_replicas=2, rank=1, seed=0)
+    sampler.set_epoch(1)
+    assert flat(seen[1][1]) == list(sampler)
+
+
+def test_without_shuffle_and_with_drop_last() -> None:
+    assert each_worker(lambda: DataLoader(numbers(11), batch_size=2, drop_last=True), epochs=1) == [
+        [[[0, 2], [4, 6]]],
+        [[[1, 3], [5, 7]]],
+    ]
+
+
+def test_fewer_samples_than_workers() -> None:
+    assert each_worker(lambda: DataLoader(numbers(1), batch_size=1), epochs=1, workers=3) == [[[[0]]]] * 3
+
+
+class Weighted:
+    """A sampler of the user's own, of Python's random numbers."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __iter__(self) -> Iterator[int]:
+        import random
+
+        return iter(random.choices(range(100), k=8))
+
+
+def test_samplers_of_the_users_are_split() -> None:
+    def train() -> Any:
+        import random
+
+        random.seed(trireme.get_context().get_world_rank())  # they must agree all the same
+        weighted = torch.utils.data.WeightedRandomSampler([0.0, 1.0, 0.0, 1.0], num_samples=6)
+        ours = prepare_data_loader(DataLoader(numbers(4), sampler=weighted))
+        own = prepare_data_loader(DataLoader(numbers(100), batch_size=2, sampler=Weighted()))
+        drawn = random.getstate()
+        found = [epoch_of(ours), epoch_of(own), epoch_of(own)]
+        assert random.getstate() == drawn
+        return gathered(found), len(own)
+
+    ranks, length = fit(train).return_value
+    assert length == 2
+    assert all(set(flat(rank[0])) <= {1, 3} and len(rank[0]) == 3 for rank in ranks)
+    for epoch in (1, 2):
+        import random
+
+        random.seed(epoch - 1)
+        together = [number for pair in zip(*(flat(rank[epoch]) for rank in ranks), strict=True) for number in pair]
+        assert together == random.choices(range(100), k=8)
+
+
+def test_samplers_of_batches_are_split_batch_by_batch() -> None:
+    def make() -> Any:
+        inner = torch.utils.data.RandomSampler(range(10), generator=torch.Generator().manual_seed(7))
+        return DataLoader(numbers(10), batch_sampler=BatchSampler(inner, 2, drop_last=False))
+
+    seen = each_worker(make)
+    for epoch in range(2):
+        assert len(seen[0][epoch]) == len(seen[1][epoch]) == 3  # of 5: the first one twice
+        assert set(flat(seen[0][epoch]) + flat(seen[1][epoch])) == set(range(10))
+    assert seen[0][0] != seen[0][1]
+    assert seen[0][0][0] == seen[1][0][2]
+
+
+def test_a_sampler_without_length() -> None:
+    class Endless:
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(7))
+
+    seen = each_worker(lambda: DataLoader(numbers(7), batch_size=2, sampler=Endless()), epochs=1)
+    assert seen == [[[[0, 2], [4]]], [[[1, 3], [5]]]]
+
+
+def test_a_distributed_sampler_stays_and_is_told_the_epoch() -> None:
+    def train() -> Any:
+        mirrored = DistributedSampler(range(8), num_replicas=2, rank=1, seed=3)  # the same on both ranks, on purpose
+        loader = prepare_data_loader(DataLoader(numbers(8), batch_size=2, sampler=mirrored))
+        return gathered([epoch_of(loader), epoch_of(loader)])
+
+    ranks = fit(train).return_value
+    assert ranks[0] == ranks[1]
+    for epoch in range(2):
+        expected = DistributedSampler(range(8), num_replicas=2, rank=1, seed=3)
+        expected.set_epoch(epoch)
+        assert flat(ranks[0][epoch]) == list(expected)
+
+
+def test_all_data_on_every_worker() -> None:
+    def train() -> Any:
+        loader = prepare_data_loader(DataLoader(numbers(5), batch_size=2), add_dist_sampler=False)
+        return gathered(epoch_of(loader))
+
+    assert fit(train).return_value == [[[0, 1], [2, 3], [4]]] * 2
+
+
+class Stream(IterableDataset):  # type: ignore[type-arg]
+    """One more on every rank."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        rank = trireme.get_context().get_world_rank()
+        return iter(range(100 * self.epoch, 100 * self.epoch + 6 + 3 * rank))
+
+
+def test_streams_end_on_all_ranks_at_the_same_step() -> None:
+    def train() -> Any:
+        loader = prepare_data_loader(DataLoader(Stream(), batch_size=2))
+        left = [batch.tolist() for batch, _ in zip(loader, range(2), strict=False)]
+        again = prepare_data_loader(DataLoader(Stream(), batch_size=2))
+        again.load_state_dict(loader.state_dict())
+        whole = prepare_data_loader(DataLoader(Stream(), batch_size=2), add_dist_sampler=False)
+        return gathered((left, epoch_of(loader), epoch_of(again), len(epoch_of(whole))))
+
+    first, second = fit(train).return_value
+    # zip() has taken a third batch before it saw that the range was over.
+    assert first == ([[0, 1], [2, 3]], [[100, 101], [102, 103], [104, 105]], [], 3)
+    assert second == ([[0, 1], [2, 3]], [[100, 101], [102, 103], [104, 105]], [], 5)
+
+
+def collated(items: list[Any]) -> dict[str, Any]:
+    return {"items": torch.stack(items), "worker": torch.utils.data.get_worker_info().seed}
+
+
+def started(worker: int) -> None:
+    torch.utils.data.get_worker_info().dataset.started = worker
+
+
+class Counting(torch.utils.data.Dataset):  # type: ignore[type-arg]
+    started = -1
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.tensor([index, self.started])
+
+
+class TheirLoader(DataLoader):  # type: ignore[type-arg]
+    extra = "kept"
+
+
+@pytest.mark.parametrize("context", ["fork", "forkserver"])
+def test_every_option_of_the_loader_stays(context: str) -> None:
+    def train() -> Any:
+        options = {
+            "batch_size": 2,
+            "num_workers": 2,
+            "collate_fn": collated,
+            "drop_last": True,
+            "timeout": 50,
+            "worker_init_fn": started,
+            "multiprocessing_context": context,
+            "generator": torch.Generator().manual_seed(5),
+            "prefetch_factor": 3,
+            "persistent_workers": True,
+        }
+        theirs = TheirLoader(Counting(), shuffle=True, **options)
+        loader = prepare_data_loader(theirs)
+        assert isinstance(loader, TheirLoader)
+        for name in [*options, "dataset", "pin_memory", "in_order", "extra"]:
+            assert getattr(loader, name) is getattr(theirs, name), name
+        epochs = [list(loader) for _ in range(2)]
+        assert len(loader) == len(epochs[0]) == 3
+        assert {int(row[1]) for batch in epochs[0] for row in batch["items"]} == {0, 1}  # worker_init_fn has run
+        seeds = [{batch["worker"] for batch in batches} for batches in epochs]
+        assert seeds[0] == seeds[1]  # persistent: the same processes
+        return gathered([[int(row[0]) for batch in batches for row in batch["items"]] for batches in epochs])
+
+    ranks = fit(train).return_value
+    for epoch in range(2):
+        assert sorted(ranks[0][epoch] + ranks[1][epoch]) == list(range(12))
+    assert ranks[0][0] == torch.randperm(12, generator=torch.Generator().manual_seed(5))[::2].tolist()
+
+
+def test_seed_of_enable_reproducibility() -> None:
+    def train() -> Any:
+        enable_reproducibility(11)
+        return flat(epoch_of(prepare_data_loader(DataLoader(numbers(10), shuffle=True))))
+
+    expected = torch.randperm(10, generator=torch.Generator().manual_seed(11)).tolist()
+    assert fit(train, 0).return_value == expected
+
+
+def test_no_automatic_batches() -> None:
+    def train() -> Any:
+        loader = prepare_data_loader(DataLoader(numbers(4), batch_size=None))
+        return gathered([item.item() for item in loader])
+
+    assert fit(train).return_value == [[0, 2], [1, 3]]
+
+
+def test_structures_are_moved() -> None:
+    from collections import defaultdict, namedtuple
+
+    from trireme.torch._transfer import move
+
+    pair = namedtuple("pair", "x y")
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
+    made = defaultdict(list, a=torch.ones(1))
+    batch = {"list": [torch.ones(1), "text"], "pair": pair(torch.ones(1), 3), "packed": packed, "made": made}
+    moved = move(batch, torch.device("meta"))
+    assert moved["list"][0].is_meta and moved["list"][1] == "text"
+    assert isinstance(moved["pair"], pair) and moved["pair"].x.is_meta and moved["pair"].y == 3
+    assert moved["packed"].data.is_meta
+    assert moved["made"]["a"].is_meta
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_resuming_in_the_middle_of_an_epoch(num_workers: int) -> None:
+    def train() -> Any:
+        def make() -> Any:
+            return prepare_data_loader(DataLoader(numbers(23), batch_size=3, shuffle=True, num_workers=num_workers))
+
+        whole = make()
+        expected = [epoch_of(whole) for _ in range(3)]
+        loader = make()
+        list(loader)
+        for step, _ in enumerate(loader):
+            if step == 1:
+                break
+        state = loader.state_dict()
+        assert state == {"epoch": 1, "samples": 12, "seed": 0, "size": 23}
+        resumed = make()
+        resumed.load_state_dict(state)
+        assert (resumed.epoch, resumed.state_dict()) == (1, state)
+        assert epoch_of(resumed) == expected[1][2:]
+        assert resumed.state_dict() == {"epoch": 2, "samples": 0, "seed": 0, "size": 23}
+        assert epoch_of(resumed) == expected[2]
+        # The one that was left goes on with the next epoch.
+        assert epoch_of(loader) == expected[2]
+        # After the last batch, but before the end: nothing is left of this epoch, and then comes the next.
+        for _ in loader:
+            last = loader.state_dict()
+        resumed.load_state_dict(last)
+        assert epoch_of(resumed) == []
+        assert resumed.epoch == 4
+
+    assert fit(train).error is None
+
+
+def test_going_on_with_another_number_of_workers(results: Any) -> None:
+    def train(config: dict[str, Any]) -> Any:
+        loader = prepare_data_loader(DataLoader(numbers(30), batch_size=2, shuffle=True))
+        if checkpoint := trireme.get_checkpoint():
+            loader.load_state_dict(checkpoint.to_dict()["loader"])
+        seen = []
+        for step, batch in enumerate(loader):
+            seen += batch.tolist()
+            if config["stop"] == step:
+                trireme.report({}, checkpoint=Checkpoint.from_dict({"loader": loader.state_dict()}))
+                break
+        return gathered(seen)
+
+    config = RunConfig(name="resized", storage_path=results)
+    first = fit(train, 2, train_loop_config={"stop": 2}, run_config=config).return_value
+    then = fit(train, 3, train_loop_config={"stop": -1}, run_config=config).return_value
+    assert [len(part) for part in first] == [6, 6]
+    assert [len(part) for part in then] == [6, 6, 6]
+    assert sorted(flat(first) + flat(then)) == list(range(30))
+
+
+def test_after_a_failure_no_batch_is_missing_or_repeated(results: Any) -> None:
+    def train() -> Any:
+        import os
+        import signal
+
+        loader = prepare_data_loader(DataLoader(numbers(40), batch_size=2, shuffle=True))
+        seen: list[int] = []
+        rank = trireme.get_context().get_world_rank()
+        if checkpoint := trireme.get_checkpoint():
+            state = checkpoint.to_dict()
+            loader.load_state_dict(state["loader"])
+            seen = state["seen"]
+        for _ in range(loader.epoch, 2):
+            for step, batch in enumerate(loader):
+                seen += batch.tolist()
+                state = {"loader": loader.state_dict(), "seen": seen}
+                trireme.report({}, checkpoint=Checkpoint.from_dict(state))
+                if trireme.get_context()._attempt == 0 and loader.epoch == 1 and step == 3 and rank == 1:
+                    os.kill(os.getpid(), signal.SIGKILL)
+        return gathered(seen)
+
+    config = RunConfig(storage_path=results, failure_config=FailureConfig(max_failures=1))
+    ranks = fit(train, run_config=config).return_value
+    for epoch in range(2):
+        parts = [rank[20 * epoch : 20 * epoch + 20] for rank in ranks]
+        assert sorted(parts[0] + parts[1]) == list(range(40))
+    assert [len(rank) for rank in ranks] == [40, 40]
+
+
+def test_resuming_does_not_read_what_was_seen() -> None:
+    class Touchy(torch.utils.data.Dataset):  # type: ignore[type-arg]
+        touched = 0
+
+        def __len__(self) -> int:
+            return 1_000_000
+
+        def __getitem__(self, index: int) -> int:
+            self.touched += 1
+            return index
+
+    def train() -> Any:
+        dataset = Touchy()
+        loader = prepare_data_loader(DataLoader(dataset, batch_size=10, shuffle=True))
+        loader.load_state_dict({"epoch": 3, "samples": 900_000, "seed": 0, "size": 1_000_000})
+        batch = next(iter(loader))
+        order = torch.randperm(1_000_000, generator=torch.Generator().manual_seed(3))
+        assert batch.tolist() == order[900_000:900_010].tolist()
+        return dataset.touched
+
+    assert fit(train, 0).return_value == 10
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_refused(workers: int) -> None:
+    def train() -> None:
+        share = 10 // max(workers, 1)
+        with pytest.raises(
+            ValueError, match=rf"10 samples over \d workers are {share} for each, less than a batch of 11"
+        ):
+            prepare_data_loader(DataLoader(numbers(10), batch_size=11, drop_last=True))
+        with pytest.warns(UserWarning, match=rf"are {share} for each, less than batch_size=11"):
+            loader = prepare_data_loader(DataLoader(numbers(10), batch_size=11))
+        with pytest.raises(ValueError, match="0 samples over"):
+            prepare_data_loader(DataLoader([], batch_size=2))
+        with pytest.raises(ValueError, match="is prepared already"):
+            prepare_data_loader(loader)
+        with pytest.raises(TypeError, match="takes a torch DataLoader, got list"):
+            prepare_data_loader([1, 2])
+        with pytest.raises(ValueError, match="which has epoch, samples, seed, size"):
+            loader.load_state_dict({"epoch": 3})
+        with pytest.raises(ValueError, match="over 11 samples, and this one has 10"):
+            loader.load_state_dict({"epoch": 3, "samples": 2, "seed": 0, "size": 11})
+
+    assert fit(train, workers).error is None
+
+
+def test_outside_of_a_worker() -> None:
+    with pytest.raises(RuntimeError, match="`prepare_data_loader` cannot be used outside"):
+        prepare_data_loader(DataLoader(numbers(2)))
