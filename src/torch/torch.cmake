@@ -1,7 +1,11 @@
 # trireme::torch, against the libtorch that cmake/torch.cmake has found.
 if(Torch_FOUND)
-  add_library(trireme_torch SHARED torch/torch.cpp torch/tensor.cpp)
+  add_library(trireme_torch SHARED torch/torch.cpp torch/tensor.cpp torch/process_group.cpp torch/model.cpp torch/data.cpp
+    torch/state.cpp torch/optimizer_state.cpp)
   add_library(trireme::torch ALIAS trireme_torch)
+  # gloo's own headers are not part of libtorch; one file needs a few names of them.
+  set_source_files_properties(torch/process_group.cpp PROPERTIES
+    INCLUDE_DIRECTORIES ${CMAKE_CURRENT_SOURCE_DIR}/torch/gloo)
   # The installed package links the libtorch of whoever uses it: triremeConfig.cmake adds it there.
   target_link_libraries(trireme_torch PUBLIC trireme "$<BUILD_INTERFACE:${TORCH_LIBRARIES}>")
   set_target_properties(trireme_torch PROPERTIES

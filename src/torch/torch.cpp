@@ -1,5 +1,7 @@
 #include "trireme/torch/torch.h"
 
+#include "inside.h"
+
 namespace trireme::torch {
 namespace {
 
@@ -31,6 +33,20 @@ class ControlPlaneStore final : public c10d::Store {
 };
 
 }  // namespace
+
+namespace detail {
+
+void expect_training(const char* caller) {
+  try {
+    context();
+  } catch (const std::runtime_error&) {
+    throw std::runtime_error(
+        std::string(caller) +
+        "() cannot be used outside of a training function; call it in the function given to a trainer");
+  }
+}
+
+}  // namespace detail
 
 c10::Device get_device() {
   if (context().gpus.empty()) return c10::Device(c10::DeviceType::CPU);

@@ -6,11 +6,18 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "trireme/export.h"
+#include "trireme/torch/data.h"
+#include "trireme/torch/model.h"
+#include "trireme/torch/state.h"
 #include "trireme/torch/tensor.h"
 #include "trireme/trireme.h"
 
-// What a training function that uses libtorch needs: its device, and a store for c10d process groups that needs no port
-// and survives the death of any rank.
+// What a training function that uses libtorch needs: model.h trains a module on all ranks, data.h gives each rank its
+// part of a dataset, state.h saves and loads what Python loads and saves.
+
+namespace c10d {
+class ProcessGroup;
+}
 
 namespace trireme::torch {
 
@@ -19,5 +26,9 @@ TRIREME_API c10::Device get_device();
 
 // The gang's rendezvous store as libtorch takes it: pass it to a c10d backend.
 TRIREME_API c10::intrusive_ptr<c10d::Store> store();
+
+// A process group of all ranks, for communication of one's own; every rank must call it. Gloo for tensors on the CPU,
+// NCCL for those on a GPU where this libtorch has it. Its methods need <torch/csrc/distributed/c10d/ProcessGroup.hpp>.
+TRIREME_API c10::intrusive_ptr<c10d::ProcessGroup> new_process_group();
 
 }  // namespace trireme::torch

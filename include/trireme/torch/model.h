@@ -1,0 +1,147 @@
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "trireme/export.h"
+
+// Data parallel training: every rank has the same module and its own batches, and backward() averages the gradients of
+// all ranks while it computes them. Ranks that start equal and step equally stay equal, bit for bit.
+
+namespace trireme::torch {
+
+struct ModelOptions {
+  bool move_to_device = true;  // to get_device()
+  // For modules of which a step may leave parameters unused, others on every rank if need be. Such a module must be
+  // called through Model::forward() and return tensors. Costs a walk through the graph per step.
+  bool find_unused_parameters = false;
+  // After every backward() that averages, buffers (running means and the like) are those of rank 0; with
+  // find_unused_parameters, before every forward pass.
+  bool broadcast_buffers = true;
+  // How much is sent at once. The first is smaller, so that sending begins early in the backward pass.
+  std::int64_t bucket_bytes = std::int64_t{25} << 20;
+  std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
+};
+
+namespace detail {
+
+// One rank's copy of a module that is trained by all. What of it is not a template.
+class TRIREME_API Replica {
+ public:
+  Replica(::torch::nn::Module& module, const ModelOptions& options);
+  ~Replica();
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  void begin_forward();
+  // Whether end_forward() wants to see the outputs.
+  bool follows_outputs() const;
+  void end_forward(const std::vector<at::Tensor>& outputs);
+
+  bool averages() const;
+  void set_averages(bool averages);
+
+ private:
+  class State;
+  std::shared_ptr<State> state_;  // shared with a backward pass that runs
+};
+
+template <typename T>
+concept TupleLike = requires {
+  std::tuple_size<std::remove_cvref_t<T>>::value;
+};
+template <typename T>
+concept Convertible = std::convertible_to<const T&, at::Tensor>;
+
+TRIREME_API void refuse_outputs(const char* type);
+
+// The tensors in what a forward() returned.
+template <typename T>
+void collect(const T& output, std::vector<at::Tensor>& into) {
+  if constexpr (Convertible<T>) {
+    into.push_back(output);
+  } else if constexpr (TupleLike<T>) {
+    std::apply([&](const auto&... each) { (collect(each, into), ...); }, output);
+  } else if constexpr (requires { output.begin(), output.end(); }) {
+    for (const auto& each : output) collect(each, into);
+  } else {
+    refuse_outputs(typeid(T).name());
+  }
+}
+
+}  // namespace detail
+
+// While it lives, backward() adds to the gradients of this rank and sends nothing.
+class [[nodiscard]] NoSync {
+ public:
+  explicit NoSync(std::shared_ptr<detail::Replica> replica)
+      : replica_(std::move(replica)), before_(replica_->averages()) {
+    replica_->set_averages(false);
+  }
+  ~NoSync() { replica_->set_averages(before_); }
+  NoSync(const NoSync&) = delete;
+  NoSync& operator=(const NoSync&) = delete;
+
+ private:
+  std::shared_ptr<detail::Replica> replica_;
+  bool before_;
+};
+
+// A module as before, whose gradients are averaged. Copies are handles of the same.
+template <typename Module>
+class Model {
+ public:
+  Model(std::shared_ptr<Module> module, const ModelOptions& options)
+      : module_(std::move(module)), replica_(std::make_shared<detail::Replica>(*module_, options)) {}
+
+  template <typename... Arguments>
+  auto forward(Arguments&&... arguments) const {
+    replica_->begin_forward();
+    auto output = module_->forward(std::forward<Arguments>(arguments)...);
+    if (replica_->follows_outputs()) {
+      std::vector<at::Tensor> tensors;
+      detail::collect(output, tensors);
+      replica_->end_forward(tensors);
+    }
+    return output;
+  }
+  template <typename... Arguments>
+  auto operator()(Arguments&&... arguments) const {
+    return forward(std::forward<Arguments>(arguments)...);
+  }
+
+  // For gradient accumulation: hold it during every backward() but the last.
+  NoSync no_sync() const { return NoSync(replica_); }
+
+  Module* operator->() const { return module_.get(); }
+  Module& operator*() const { return *module_; }
+  operator Module&() const { return *module_; }
+  const std::shared_ptr<Module>& module() const { return module_; }
+
+ private:
+  std::shared_ptr<Module> module_;            // shared with the user, as modules of libtorch are
+  std::shared_ptr<detail::Replica> replica_;  // shared by copies
+};
+
+// Moves the module to the device of this worker, gives it the parameters and buffers of rank 0, and averages its
+// gradients from then on; where there is one rank, only the first. Every rank must call it, with modules that have
+// the same parameters. Make the optimizer after it. Throws std::invalid_argument for a module that has nothing to train
+// or is prepared already, and where the module differs from that of rank 0.
+template <std::derived_from<::torch::nn::Module> Module>
+Model<Module> prepare_model(std::shared_ptr<Module> module, const ModelOptions& options = {}) {
+  return Model<Module>(std::move(module), options);
+}
+// The same for the holders that TORCH_MODULE(Net) makes.
+template <typename Module>
+Model<Module> prepare_model(const ::torch::nn::ModuleHolder<Module>& module, const ModelOptions& options = {}) {
+  return Model<Module>(module.ptr(), options);
+}
+
+}  // namespace trireme::torch

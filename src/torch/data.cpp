@@ -1,0 +1,100 @@
+#include "trireme/torch/data.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/randperm.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "inside.h"
+#include "trireme/torch/torch.h"
+
+namespace trireme::torch::detail {
+
+Shard::Shard(std::size_t size, std::size_t batch_size, bool drop_last, const DataLoaderOptions& options)
+    : size_(size),
+      batch_size_(batch_size),
+      rank_(static_cast<std::size_t>(context().world_rank)),
+      ranks_(static_cast<std::size_t>(context().world_size)),
+      drop_last_(drop_last),
+      options_(options) {
+  if (size_ == 0) throw std::invalid_argument("prepare_data_loader(): the dataset is empty");
+  if (batch_size_ == 0) throw std::invalid_argument("prepare_data_loader(): batch_size is 0; it must be at least 1");
+  if (num_batches() == 0) {
+    throw std::invalid_argument(c10::str("prepare_data_loader(): batch_size ", batch_size_, " on ", ranks_,
+                                         " ranks takes more than the ", size_,
+                                         " samples there are, and drop_last leaves nothing: make it smaller"));
+  }
+}
+
+// Up to a whole batch on every rank, or up to one sample more on all of them.
+std::size_t Shard::end_of(std::size_t position) const {
+  const std::size_t left = size_ - std::min(position, size_);
+  const std::size_t step = drop_last_ ? batch_size_ * ranks_ : ranks_;
+  return position + (drop_last_ ? left / step : (left + step - 1) / step) * step;
+}
+
+void Shard::begin(std::int64_t epoch, std::size_t position) {
+  order_.resize(size_);
+  if (options_.shuffle) {
+    // As Python's DistributedSampler does it, which gives the same order.
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(options_.seed + static_cast<std::uint64_t>(epoch));
+    const auto shuffled =
+        at::randperm(static_cast<std::int64_t>(size_), generator, at::TensorOptions().dtype(at::kLong));
+    std::copy_n(shuffled.const_data_ptr<std::int64_t>(), size_, order_.begin());
+  } else {
+    std::iota(order_.begin(), order_.end(), 0);
+  }
+  next_ = position;
+  end_ = end_of(position);
+}
+
+std::optional<std::vector<std::size_t>> Shard::next() {
+  if (next_ >= end_) return std::nullopt;
+  const std::size_t end = std::min(next_ + batch_size_ * ranks_, end_);
+  std::vector<std::size_t> batch;
+  batch.reserve(batch_size_);
+  for (std::size_t i = next_ + rank_; i < end; i += ranks_) {
+    batch.push_back(static_cast<std::size_t>(order_[i % size_]));
+  }
+  next_ = end;
+  return batch;
+}
+
+std::size_t Shard::after(std::size_t position) const { return std::min(position + batch_size_ * ranks_, size_); }
+
+std::size_t Shard::num_batches() const {
+  const std::size_t step = batch_size_ * ranks_;
+  return (end_of(0) + step - 1) / step;
+}
+
+// As the loaders of Python have it.
+Dict Shard::state(std::int64_t epoch, std::size_t position) const {
+  return {{"epoch", epoch}, {"samples", position}, {"seed", options_.seed}, {"size", size_}};
+}
+
+std::pair<std::int64_t, std::size_t> Shard::load(const Dict& state) {
+  const auto size = state["size"].get<std::size_t>();
+  if (size != size_) {
+    throw ValueError(c10::str("load_state(): the position is in a dataset of ", size, " samples, and this one has ",
+                              size_, "; go on with the same data, or begin a new epoch without it"));
+  }
+  const auto position = state["samples"].get<std::size_t>(), epoch = state["epoch"].get<std::size_t>();
+  options_.seed = static_cast<std::uint64_t>(state["seed"].get<std::int64_t>());
+  return {static_cast<std::int64_t>(epoch), position};
+}
+
+void Sampler::save(::torch::serialize::OutputArchive&) const {
+  throw std::logic_error("the position of a prepared loader is saved by its state()");
+}
+
+void Sampler::load(::torch::serialize::InputArchive&) {
+  throw std::logic_error("the position of a prepared loader is loaded by its load_state()");
+}
+
+c10::Device device_of_batches(const DataLoaderOptions& options) {
+  expect_training("prepare_data_loader");
+  return options.move_to_device ? get_device() : c10::Device(c10::kCPU);
+}
+
+}  // namespace trireme::torch::detail

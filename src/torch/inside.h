@@ -1,0 +1,8 @@
+#pragma once
+
+namespace trireme::torch::detail {
+
+// Throws std::runtime_error that names the caller, and not context(), outside of a training function.
+void expect_training(const char* caller);
+
+}  // namespace trireme::torch::detail

@@ -1,0 +1,329 @@
+#include "optimizer_state.h"
+
+#include <ATen/ops/scalar_tensor.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+
+#include <functional>
+#include <memory>
+
+#include "trireme/torch/tensor.h"
+
+// Each optimizer is a list of its options and a list of what it keeps per parameter, each with the name that Python
+// gives it; writing, reading and checking go through these lists.
+
+namespace trireme::torch::detail {
+namespace {
+
+namespace optim = ::torch::optim;
+
+// A number, also where Python has it as a tensor.
+double number(const Value& value) {
+  if (const auto* tensor = value.get_if<Tensor>()) return to_torch(*tensor).item<double>();
+  return value.as_double();
+}
+
+Value tuple(double first, double second) { return Dict{{"$tuple", List{first, second}}}; }
+
+// A list, a tuple, or a dict with numbers as keys: the state format has names for the last two.
+const List& elements(const Value& value, std::string_view kind) {
+  if (const auto* dict = value.get_if<Dict>()) return dict->at(kind).as_list();
+  return value.as_list();
+}
+
+class Writer {
+ public:
+  explicit Writer(Dict& into) : into_(into) {}
+  void operator()(const char* name, const double& value) { into_[name] = value; }
+  void operator()(const char* name, const bool& value) { into_[name] = value; }
+  void operator()(const char* name, const std::tuple<double, double>& value) {
+    into_[name] = tuple(std::get<0>(value), std::get<1>(value));
+  }
+  // Python's is a tensor.
+  void operator()(const char* name, const std::int64_t& steps) {
+    into_[name] = Tensor::scalar(static_cast<float>(steps));
+  }
+  void operator()(const char* name, const at::Tensor& tensor) {
+    if (tensor.defined()) into_[name] = from_torch(tensor);
+  }
+
+ private:
+  Dict& into_;
+};
+
+class Reader {
+ public:
+  Reader(const Dict& from, std::string place, at::Tensor parameter = {})
+      : from_(from), place_(std::move(place)), parameter_(std::move(parameter)) {}
+
+  void operator()(const char* name, double& value) const { value = number(need(name)); }
+  void operator()(const char* name, bool& value) const { value = need(name).as_bool(); }
+  void operator()(const char* name, std::tuple<double, double>& value) const {
+    const List& pair = elements(need(name), "$tuple");
+    value = {number(pair.at(0)), number(pair.at(1))};
+  }
+  void operator()(const char* name, std::int64_t& steps) const {
+    steps = static_cast<std::int64_t>(number(need(name)));
+  }
+  void operator()(const char* name, at::Tensor& tensor) const {
+    const Value* found = from_.find(name);
+    if (found == nullptr || found->is_null()) return;  // kept only with some options
+    const Tensor& stored = found->as_tensor();
+    if (stored.shape() != parameter_.sizes().vec()) {
+      throw ValueError(place_ + "/" + name + " is " + stored.describe() +
+                       " in the checkpoint; the parameter has the shape " + c10::str(parameter_.sizes()));
+    }
+    // A copy: the stored one may be a view of a file.
+    tensor = to_torch(stored).to(parameter_.options(), /*non_blocking=*/false, /*copy=*/true);
+  }
+
+ private:
+  const Value& need(const char* name) const {
+    const Value* found = from_.find(name);
+    if (found == nullptr) {
+      throw ValueError(place_ + " has no \"" + name + "\": the checkpoint was made with another kind of optimizer");
+    }
+    return *found;
+  }
+
+  const Dict& from_;
+  std::string place_;
+  at::Tensor parameter_;
+};
+
+// What libtorch's optimizers do not have. As Python writes it, and what a checkpoint must have here.
+struct Fixed {
+  const char* name;
+  Value value;
+};
+const Fixed kMaximize{"maximize", false}, kForeach{"foreach", nullptr}, kFused{"fused", nullptr},
+    kCapturable{"capturable", false}, kDifferentiable{"differentiable", false};
+
+struct Sgd {
+  using Options = optim::SGDOptions;
+  using State = optim::SGDParamState;
+  static constexpr const char* kName = "SGD";
+  static std::vector<Fixed> fixed() { return {kMaximize, kForeach, kDifferentiable, kFused}; }
+  template <typename Visit>
+  static void options(Options& o, Visit visit) {
+    visit("lr", o.lr());
+    visit("momentum", o.momentum());
+    visit("dampening", o.dampening());
+    visit("weight_decay", o.weight_decay());
+    visit("nesterov", o.nesterov());
+  }
+  template <typename Visit>
+  static void state(State& s, Visit visit) {
+    visit("momentum_buffer", s.momentum_buffer());
+  }
+  // Looked at by step() where there is a state at all.
+  static bool complete(State& s) { return s.momentum_buffer().defined(); }
+};
+
+template <typename AdamOptions, typename AdamState, bool kDecoupled>
+struct AdamLike {
+  using Options = AdamOptions;
+  using State = AdamState;
+  static constexpr const char* kName = kDecoupled ? "AdamW" : "Adam";
+  static std::vector<Fixed> fixed() {
+    return {kMaximize, kForeach, kCapturable, kDifferentiable, kFused, {"decoupled_weight_decay", kDecoupled}};
+  }
+  template <typename Visit>
+  static void options(Options& o, Visit visit) {
+    visit("lr", o.lr());
+    visit("betas", o.betas());
+    visit("eps", o.eps());
+    visit("weight_decay", o.weight_decay());
+    visit("amsgrad", o.amsgrad());
+  }
+  template <typename Visit>
+  static void state(State& s, Visit visit) {
+    visit("step", s.step());
+    visit("exp_avg", s.exp_avg());
+    visit("exp_avg_sq", s.exp_avg_sq());
+    visit("max_exp_avg_sq", s.max_exp_avg_sq());
+  }
+  static bool complete(State& s) { return s.exp_avg().defined() && s.exp_avg_sq().defined(); }
+};
+using Adam = AdamLike<optim::AdamOptions, optim::AdamParamState, false>;
+using AdamW = AdamLike<optim::AdamWOptions, optim::AdamWParamState, true>;
+
+struct RmsProp {
+  using Options = optim::RMSpropOptions;
+  using State = optim::RMSpropParamState;
+  static constexpr const char* kName = "RMSprop";
+  static std::vector<Fixed> fixed() { return {kCapturable, kForeach, kMaximize, kDifferentiable}; }
+  template <typename Visit>
+  static void options(Options& o, Visit visit) {
+    visit("lr", o.lr());
+    visit("momentum", o.momentum());
+    visit("alpha", o.alpha());
+    visit("eps", o.eps());
+    visit("centered", o.centered());
+    visit("weight_decay", o.weight_decay());
+  }
+  template <typename Visit>
+  static void state(State& s, Visit visit) {
+    visit("step", s.step());
+    visit("square_avg", s.square_avg());
+    visit("momentum_buffer", s.momentum_buffer());
+    visit("grad_avg", s.grad_avg());
+  }
+  static bool complete(State& s) { return s.square_avg().defined(); }
+};
+
+struct AdaGrad {
+  using Options = optim::AdagradOptions;
+  using State = optim::AdagradParamState;
+  static constexpr const char* kName = "Adagrad";
+  static std::vector<Fixed> fixed() { return {kForeach, kMaximize, kDifferentiable, kFused}; }
+  template <typename Visit>
+  static void options(Options& o, Visit visit) {
+    visit("lr", o.lr());
+    visit("lr_decay", o.lr_decay());
+    visit("eps", o.eps());
+    visit("weight_decay", o.weight_decay());
+    visit("initial_accumulator_value", o.initial_accumulator_value());
+  }
+  template <typename Visit>
+  static void state(State& s, Visit visit) {
+    visit("step", s.step());
+    visit("sum", s.sum());
+  }
+  static bool complete(State& s) { return s.sum().defined(); }
+};
+
+// libtorch's getters of what may change are not const.
+template <typename To, typename From>
+To& as(const From& from) {
+  return const_cast<To&>(static_cast<const To&>(from));
+}
+
+std::string place_of(std::size_t index) { return "optimizer/state/" + std::to_string(index); }
+
+template <typename Kind>
+Dict write(const optim::Optimizer& optimizer) {
+  List states, groups;
+  std::size_t index = 0;
+  for (const auto& group : optimizer.param_groups()) {
+    Dict written;
+    Kind::options(as<typename Kind::Options>(group.options()), Writer(written));
+    for (const auto& [name, value] : Kind::fixed()) written.append(name, value);
+    List indices;
+    for (const auto& parameter : group.params()) {
+      const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
+      if (found != optimizer.state().end()) {
+        Dict state;
+        Kind::state(as<typename Kind::State>(*found->second), Writer(state));
+        states.push_back(List{index, std::move(state)});
+      }
+      indices.emplace_back(index++);
+    }
+    written.append("params", std::move(indices));
+    groups.emplace_back(std::move(written));
+  }
+  return {{"state", Dict{{"$dict", std::move(states)}}}, {"param_groups", std::move(groups)}};
+}
+
+void expect_fixed(const Dict& group, const Fixed& fixed, const char* optimizer, const std::string& place) {
+  const Value* found = group.find(fixed.name);
+  // Which kernels compute it, and None for false, is Python's own business.
+  const auto* wanted = fixed.value.get_if<bool>();
+  if (found == nullptr || wanted == nullptr || found->get_if<bool>() == nullptr || found->as_bool() == *wanted) return;
+  if (std::string_view(fixed.name) == "capturable" || std::string_view(fixed.name) == "differentiable") return;
+  throw ValueError(place + "/" + fixed.name + " is " + (*wanted ? "false" : "true") +
+                   " in the checkpoint, which libtorch's " + optimizer + " cannot do");
+}
+
+// Python's {0: {...}, 1: {...}}: by number, which is that of the parameter.
+std::vector<const Dict*> states_by_index(const Value& value, std::size_t count) {
+  std::vector<const Dict*> found(count, nullptr);
+  const auto* dict = value.get_if<Dict>();
+  if (dict != nullptr && dict->empty()) return found;
+  for (const Value& item : elements(value, "$dict")) {
+    const auto index = item[0].get<std::size_t>();
+    if (index >= count) {
+      throw ValueError("the checkpoint's optimizer has a state for parameter " + std::to_string(index) +
+                       "; this one has " + std::to_string(count) + " parameters");
+    }
+    found[index] = &item[1].as_dict();
+  }
+  return found;
+}
+
+void expect_groups(const optim::Optimizer& optimizer, const List& groups) {
+  const auto& own = optimizer.param_groups();
+  if (groups.size() != own.size()) {
+    throw ValueError(
+        c10::str("the checkpoint's optimizer has ", groups.size(), " parameter groups, this one ", own.size()));
+  }
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const auto stored = groups[i]["params"].as_list().size();
+    if (stored != own[i].params().size()) {
+      throw ValueError(c10::str("parameter group ", i, " has ", stored,
+                                " parameters in the checkpoint's optimizer and ", own[i].params().size(),
+                                " in this one"));
+    }
+  }
+}
+
+template <typename Kind>
+void read(optim::Optimizer& optimizer, const Dict& state) {
+  const List& groups = state["param_groups"].as_list();
+  expect_groups(optimizer, groups);
+  std::vector<at::Tensor> parameters;
+  std::vector<std::unique_ptr<optim::OptimizerOptions>> options;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const Dict& group = groups[i].as_dict();
+    const std::string place = "optimizer/param_groups/" + std::to_string(i);
+    auto& own = optimizer.param_groups()[i];
+    auto read = std::make_unique<typename Kind::Options>(as<typename Kind::Options>(own.options()));
+    Kind::options(*read, Reader(group, place));
+    for (const auto& fixed : Kind::fixed()) expect_fixed(group, fixed, Kind::kName, place);
+    options.push_back(std::move(read));
+    parameters.insert(parameters.end(), own.params().begin(), own.params().end());
+  }
+
+  const auto stored = states_by_index(state["state"], parameters.size());
+  std::vector<std::pair<void*, std::unique_ptr<optim::OptimizerParamState>>> states;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (stored[i] == nullptr) continue;
+    auto read = std::make_unique<typename Kind::State>();
+    Kind::state(*read, Reader(*stored[i], place_of(i), parameters[i]));
+    if (Kind::complete(*read)) states.emplace_back(parameters[i].unsafeGetTensorImpl(), std::move(read));
+  }
+
+  // Nothing throws from here on.
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    optimizer.param_groups()[i].set_options(std::move(options[i]));
+  }
+  optimizer.state().clear();
+  for (auto& [parameter, read] : states) optimizer.state()[parameter] = std::move(read);
+}
+
+template <typename Do>
+auto with_kind(const optim::Optimizer& optimizer, Do&& act) {
+  if (dynamic_cast<const optim::SGD*>(&optimizer)) return act.template operator()<Sgd>();
+  if (dynamic_cast<const optim::Adam*>(&optimizer)) return act.template operator()<Adam>();
+  if (dynamic_cast<const optim::AdamW*>(&optimizer)) return act.template operator()<AdamW>();
+  if (dynamic_cast<const optim::RMSprop*>(&optimizer)) return act.template operator()<RmsProp>();
+  if (dynamic_cast<const optim::Adagrad*>(&optimizer)) return act.template operator()<AdaGrad>();
+  throw ValueError(
+      "the state of SGD, Adam, AdamW, RMSprop and Adagrad can be saved and loaded, not that of this optimizer: "
+      "save what it keeps as extras");
+}
+
+}  // namespace
+
+Dict optimizer_state(const optim::Optimizer& optimizer) {
+  return with_kind(optimizer, [&]<typename Kind>() { return write<Kind>(optimizer); });
+}
+
+void load_optimizer(optim::Optimizer& optimizer, const Dict& state) {
+  with_kind(optimizer, [&]<typename Kind>() { read<Kind>(optimizer, state); });
+}
+
+}  // namespace trireme::torch::detail
