@@ -461,10 +461,24 @@ TEST_CASE("a storage elsewhere") {
   // The state went through a folder of this machine: nothing of it is left.
   CHECK(fs::is_empty(temporary.path()));
 
+  writer.committed(2);
   CheckpointSource in_place{.folder = "bucket/run/c0", .mode = UploadMode::kNoUpload};
   CHECK(writer.name_for(in_place, 3, std::nullopt).value() == "c0");
   REQUIRE(writer.store(3, "c0", in_place));
   CHECK(desk.done.files(3) == Names{"a", "deep/b"});
   auto refused = writer.name_for({.folder = "other/c0", .mode = UploadMode::kNoUpload}, 3, std::nullopt);
   CHECK(refused.error().message().find("is no folder in the run's folder far://bucket/run") != std::string::npos);
+}
+
+TEST_CASE("a name that is used again waits until the checkpoint that has it is committed") {
+  Desk desk;
+  std::atomic<bool> idle = false;  // before the writer, whose thread sets it
+  auto writer = desk.writer();
+  REQUIRE(writer->store(0, "last", state_of(Tensor::of<std::int64_t>({0}), UploadMode::kAsync)));
+  REQUIRE(writer->store(1, "last", state_of(Tensor::of<std::int64_t>({1}), UploadMode::kAsync)));
+  writer->when_idle([&] { idle = true; });
+  CHECK_FALSE(idle);
+  writer->committed(0);
+  writer->wait_idle();
+  CHECK(numbers_in(desk.stored_path("last")) == std::vector<std::int64_t>{1});
 }
