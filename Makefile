@@ -52,7 +52,7 @@ fuzz: $(VENV)/.installed  ## The fuzzers, with a fixed number of inputs, under A
 define sanitized
 @cmake --preset $(1) > /dev/null
 @cmake --build --preset $(1) --parallel $(JOBS) --target sanitized_tests
-ctest --preset $(1) $(2)
+ctest --preset $(1) --parallel $(JOBS) $(2)
 endef
 
 lint: $(VENV)/.installed  ## Format, ruff, mypy --strict
