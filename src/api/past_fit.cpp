@@ -1,20 +1,11 @@
 #include "api/past_fit.h"
 
 #include "base/check.h"
+#include "control/failure_policy.h"
 #include "trireme/config.h"
 
 namespace trireme::api {
 namespace {
-
-Dict encode_failure(const WorkerFailure& failure) {
-  Dict dict{{"rank", failure.rank}, {"pid", failure.pid}, {"host", failure.host}, {"cause", failure.cause}};
-  dict["error_type"] = failure.error_type;
-  dict["message"] = failure.message;
-  dict["traceback"] = failure.traceback;
-  dict["log_tail"] = List(failure.log_tail.begin(), failure.log_tail.end());
-  dict["collateral"] = failure.collateral;
-  return dict;
-}
 
 WorkerFailure decode_failure(const Dict& dict) {
   WorkerFailure failure;
@@ -64,7 +55,7 @@ Result decode_result(const Dict& dict) {
 Dict PastFit::encode() const {
   Dict dict{{"end", static_cast<int>(end)}, {"what", what}, {"result", encode_result(result)}};
   List failed;
-  for (const auto& failure : failures) failed.push_back(encode_failure(failure));
+  for (const auto& failure : failures) failed.push_back(control::to_dict(failure));
   dict["failures"] = std::move(failed);
   return dict;
 }

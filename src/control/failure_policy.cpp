@@ -65,16 +65,6 @@ std::string headline(const Failure& failure) {
   return fmt::format("{} failed: {}", who, what);
 }
 
-Dict to_dict(const Failure& failure) {
-  Dict dict{{"rank", failure.rank}, {"pid", failure.pid}, {"host", failure.host}, {"cause", failure.cause}};
-  dict["error_type"] = failure.error_type;
-  dict["message"] = failure.message;
-  dict["traceback"] = failure.traceback;
-  dict["log_tail"] = List(failure.log_tail.begin(), failure.log_tail.end());
-  dict["collateral"] = failure.collateral;
-  return dict;
-}
-
 bool within_budget(std::int64_t used, std::int64_t limit) { return limit < 0 || used < limit; }
 
 }  // namespace trireme::control

@@ -22,8 +22,18 @@ std::vector<Failure> in_order_of_blame(std::vector<Failure> failures);
 // "rank 1 (pid 4711, host a) failed: ValueError: boom".
 std::string headline(const Failure& failure);
 
-// As the event log and Python have it; without the exception itself, which only Python can read.
-Dict to_dict(const Failure& failure);
+// As the event log and Python have it, without the exception itself, which only Python can read. For Failure and for
+// the public WorkerFailure, which has the same members.
+template <typename T>
+Dict to_dict(const T& failure) {
+  Dict dict{{"rank", failure.rank}, {"pid", failure.pid}, {"host", failure.host}, {"cause", failure.cause}};
+  dict["error_type"] = failure.error_type;
+  dict["message"] = failure.message;
+  dict["traceback"] = failure.traceback;
+  dict["log_tail"] = List(failure.log_tail.begin(), failure.log_tail.end());
+  dict["collateral"] = failure.collateral;
+  return dict;
+}
 
 // Whether one more failure is within a budget of `limit` (-1: without end) of which `used` are gone.
 bool within_budget(std::int64_t used, std::int64_t limit);
