@@ -51,6 +51,8 @@ struct GangRequest {
   Strategy strategy = Strategy::kPack;
   std::optional<std::string> accelerator_type;
   base::Seconds timeout{60.0};
+  // Beyond what its run needs at least: may be asked back (Reclaim), and is refused at once where there is no room now.
+  bool optional = false;
 };
 
 // Where one bundle of a gang lies. Bundles of one node are neighbours in the list, so that ranks of a node are too; for
@@ -124,9 +126,21 @@ struct Exited {
   int bundle;
   int pid;
   ExitStatus status;
+  std::string out_of_memory = {};  // what shows that the kernel ended it for want of memory; empty: nothing does
+};
+// The gang's room is wanted back. Its owner releases it in its own time, or at latest when `seconds` have passed.
+struct Reclaim {
+  GangId gang;
+  std::string why;
+  std::optional<base::Seconds> seconds = {};  // empty: no hurry
+};
+// There may be room now that was not there before.
+struct RoomGrew {
+  GangId gang;
 };
 
-using EngineEvent = std::variant<Reserved, ReserveFailed, ReserveWaiting, Started, StartFailed, Exited>;
+using EngineEvent =
+    std::variant<Reserved, ReserveFailed, ReserveWaiting, Started, StartFailed, Exited, Reclaim, RoomGrew>;
 using EventHandler = std::function<void(EngineEvent)>;
 
 class Engine {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/resources.h"
+
 namespace trireme::engine {
 namespace {
 
@@ -17,21 +19,22 @@ base::MonotonicTime::duration ticks(base::Seconds seconds) {
 
 }  // namespace
 
-GangTable::GangTable(const Machine& machine, std::vector<std::string> zygote_argv, const base::Clock& clock)
+GangTable::GangTable(Machine& machine, std::vector<std::string> zygote_argv, const base::Clock& clock)
     : machine_(machine),
       clock_(clock),
-      supervisor_(std::move(zygote_argv), {.started =
-                                               [this](BundleId id, int pid, bool forked) {
-                                                 tell(id.gang, Started{id.gang, id.bundle, pid, forked});
-                                               },
-                                           .start_failed =
-                                               [this](BundleId id, base::Error error) {
-                                                 tell(id.gang, StartFailed{id.gang, id.bundle, std::move(error)});
-                                               },
-                                           .exited =
-                                               [this](BundleId id, int pid, ExitStatus status) {
-                                                 tell(id.gang, Exited{id.gang, id.bundle, pid, status});
-                                               }}) {}
+      supervisor_(std::move(zygote_argv),
+                  {.started =
+                       [this](BundleId id, int pid, bool forked) {
+                         tell(id.gang, Started{id.gang, id.bundle, pid, forked});
+                       },
+                   .start_failed =
+                       [this](BundleId id, base::Error error) {
+                         tell(id.gang, StartFailed{id.gang, id.bundle, std::move(error)});
+                       },
+                   .exited =
+                       [this](BundleId id, int pid, ExitStatus status, std::string evidence) {
+                         tell(id.gang, Exited{id.gang, id.bundle, pid, status, std::move(evidence)});
+                       }}) {}
 
 void GangTable::tell(GangId id, EngineEvent event) {
   const auto gang = gangs_.find(id);
@@ -51,14 +54,41 @@ void GangTable::run(command::Reserve command) {
   try_reserve(command.gang, gang);
 }
 
+void GangTable::refuse(GangId id, Gang& gang, base::Error error) {
+  gang.waiting = false;
+  tell(id, ReserveFailed{id, std::move(error)});
+}
+
+// Whoever waits for the least that its run needs; extra workers of others do not come first.
+const GangRequest* GangTable::waits_before(const GangRequest& request) const {
+  const Resources wanted = sum_of(request);
+  const bool cpus_declared = machine_.cpus_declared();
+  for (const auto& [id, gang] : gangs_) {
+    if (!gang.waiting || gang.request.optional) continue;
+    for (const auto& [name, value] : sum_of(gang.request)) {
+      const bool limited = name != "CPU" || cpus_declared;
+      if (limited && value > 0.0 && amount_of(wanted, name) > 0.0) return &gang.request;
+    }
+  }
+  return nullptr;
+}
+
 void GangTable::try_reserve(GangId id, Gang& gang) {
+  if (gang.request.optional) {
+    if (const auto* first = waits_before(gang.request)) {
+      refuse(id, gang,
+             base::error("no room for more of run \"{}\": run \"{}\" waits for it", gang.request.run_name,
+                         first->run_name));
+      return;
+    }
+  }
   auto answer = machine_.reserve(gang.request);
   if (!answer) {
-    gang.waiting = false;
-    tell(id, ReserveFailed{id, std::move(answer).error()});
+    refuse(id, gang, std::move(answer).error());
   } else if (auto* granted = std::get_if<Machine::Granted>(&*answer)) {
     gang.waiting = false;
     gang.reservation = std::move(granted->reservation);
+    gang.use = std::move(granted->use);
     gang.size = granted->slots.size();
     tell(id, Reserved{id, std::move(granted->slots)});
   } else {
@@ -67,13 +97,16 @@ void GangTable::try_reserve(GangId id, Gang& gang) {
 }
 
 void GangTable::on_busy(GangId id, Gang& gang, const std::string& why) {
+  if (gang.request.optional) {
+    refuse(id, gang, base::error("no room for more of run \"{}\": {}", gang.request.run_name, why));
+    return;
+  }
   const auto now = clock_.now();
   if (now >= gang.deadline) {
-    gang.waiting = false;
-    tell(id,
-         ReserveFailed{id, base::error("no room for run \"{}\" within {}: {}. Wait for them to end, stop one with "
-                                       "`trireme stop`, or declare more capacity",
-                                       gang.request.run_name, base::duration_text(gang.request.timeout.count()), why)});
+    refuse(id, gang,
+           base::error("no room for run \"{}\" within {}: {}. Wait for them to end, stop one with `trireme stop`, or "
+                       "declare more capacity",
+                       gang.request.run_name, base::duration_text(gang.request.timeout.count()), why));
     return;
   }
   gang.next_try = now + kRetryInterval;
@@ -105,8 +138,44 @@ void GangTable::drop_released() {
     gang = gangs_.erase(gang);
     done.set_value();
   }
-  if (!freed) return;
+  if (freed) tell_room_grew();
+}
+
+void GangTable::tell_room_grew(const std::set<GangId>& except) {
   for (auto& [id, gang] : gangs_) gang.next_try = clock_.now();
+  // Those who wait for the least that they need are served before others hear of it.
+  retry_waiting();
+  for (const auto& [id, gang] : gangs_) {
+    if (gang.use && !except.contains(id)) tell(id, RoomGrew{id});
+  }
+}
+
+void GangTable::run(command::RoomGrew /*command*/) { tell_room_grew(); }
+
+void GangTable::run(command::SetCapacity command) {
+  *command.answer = set_capacity(command.asked);
+  command.done.set_value();
+}
+
+Result<void> GangTable::set_capacity(const Capacity& asked) {
+  std::vector<GangId> ids;
+  std::vector<Machine::Occupant> occupants;
+  for (auto& [id, gang] : gangs_) {
+    if (!gang.use) continue;
+    ids.push_back(id);
+    occupants.push_back({.use = *gang.use,
+                         .reservation = gang.reservation,
+                         .optional = gang.request.optional,
+                         .leaving = gang.leaving.has_value()});
+  }
+  TRIREME_ASSIGN(const auto change, machine_.set_capacity(asked, occupants));
+  std::set<GangId> asked_back;
+  for (const std::size_t index : change.lowering.too_much) {
+    asked_back.insert(ids[index]);
+    tell(ids[index], Reclaim{ids[index], change.lowering.why});
+  }
+  if (change.grew) tell_room_grew(asked_back);
+  return {};
 }
 
 void GangTable::run(command::Start command) {

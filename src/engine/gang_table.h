@@ -3,6 +3,7 @@
 #include <future>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -36,6 +37,13 @@ struct Kill {
   int bundle;
   base::Seconds grace;
 };
+// Answered before `done` is set; a promise that is dropped leaves the answer as it was.
+struct SetCapacity {
+  Capacity asked;
+  Result<void>* answer;
+  std::promise<void> done;
+};
+struct RoomGrew {};
 struct WarmUp {
   std::map<std::string, std::string> env;
   std::vector<std::string> preload;
@@ -43,11 +51,12 @@ struct WarmUp {
 };
 }  // namespace command
 
-using Command = std::variant<command::Reserve, command::Release, command::Start, command::Kill, command::WarmUp>;
+using Command = std::variant<command::Reserve, command::Release, command::Start, command::Kill, command::SetCapacity,
+                             command::RoomGrew, command::WarmUp>;
 
 class GangTable {
  public:
-  GangTable(const Machine& machine, std::vector<std::string> zygote_argv, const base::Clock& clock);
+  GangTable(Machine& machine, std::vector<std::string> zygote_argv, const base::Clock& clock);
 
   void handle(Command command);
   // Waits until something happens or `wake_fd` is readable, and handles it.
@@ -64,6 +73,7 @@ class GangTable {
     base::MonotonicTime deadline;
     base::MonotonicTime next_try;
     std::optional<Reservation> reservation;
+    std::optional<Holding> use;                 // once reserved
     std::size_t size = 0;                       // slots, once reserved
     std::optional<std::promise<void>> leaving;  // set by a release that still waits for processes
   };
@@ -72,16 +82,22 @@ class GangTable {
   void run(command::Release command);
   void run(command::Start command);
   void run(command::Kill command);
+  void run(command::SetCapacity command);
+  void run(command::RoomGrew command);
   void run(command::WarmUp command);
 
   void try_reserve(GangId id, Gang& gang);
   void on_busy(GangId id, Gang& gang, const std::string& why);
+  void refuse(GangId id, Gang& gang, base::Error error);
+  const GangRequest* waits_before(const GangRequest& request) const;
   void retry_waiting();
+  void tell_room_grew(const std::set<GangId>& except = {});
+  Result<void> set_capacity(const Capacity& asked);
   void drop_released();
   void tell(GangId gang, EngineEvent event);
   std::optional<base::MonotonicTime> next_try() const;
 
-  const Machine& machine_;
+  Machine& machine_;
   const base::Clock& clock_;
   std::map<GangId, Gang> gangs_;
   Supervisor supervisor_;

@@ -92,12 +92,12 @@ Result<base::Fd> Ledger::lock() const {
   return fd;
 }
 
-std::vector<Holding> Ledger::read_all() const {
+std::vector<Holding> Ledger::read_all(const std::set<fs::path>& except) const {
   std::vector<Holding> holdings;
   std::error_code failure;
   for (fs::directory_iterator entry(folder_, failure), end; !failure && entry != end; entry.increment(failure)) {
     const fs::path path = entry->path();
-    if (path.extension() != ".json") continue;
+    if (path.extension() != ".json" || except.contains(path)) continue;
     base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd.valid()) continue;
     if (try_lock(fd.get())) {
@@ -139,6 +139,25 @@ Result<std::optional<Reservation>> Ledger::reserve(const Decide& decide) const {
   if (!holding) return std::optional<Reservation>();
   TRIREME_ASSIGN(auto reservation, write(*holding));
   return std::optional<Reservation>(std::move(reservation));
+}
+
+Result<void> Ledger::revise(const std::vector<std::optional<Reservation>*>& own, const Revise& decide) const {
+  TRIREME_TRY(make_folder());
+  TRIREME_ASSIGN(const base::Fd locked, lock());
+  std::set<fs::path> paths;
+  for (const auto* reservation : own) {
+    if (*reservation) paths.insert((*reservation)->path());
+  }
+  TRIREME_ASSIGN(const auto wanted, decide(read_all(paths)));
+  TRIREME_CHECK(wanted.size() == own.size(), "{} reservations for {} gangs", wanted.size(), own.size());
+  // All are written before the first old one goes: when one cannot be, everything stays.
+  std::vector<std::optional<Reservation>> fresh(own.size());
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (wanted[i].resources.empty()) continue;
+    TRIREME_ASSIGN(fresh[i], write(wanted[i]));
+  }
+  for (std::size_t i = 0; i < own.size(); ++i) *own[i] = std::move(fresh[i]);
+  return {};
 }
 
 Result<std::vector<Holding>> Ledger::holdings() const {

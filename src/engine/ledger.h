@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ class Reservation {
   Reservation& operator=(Reservation&& other) noexcept;
   ~Reservation() { give_back(); }
 
+  const std::filesystem::path& path() const { return path_; }
+
  private:
   void give_back();
 
@@ -58,13 +61,18 @@ class Ledger {
   using Decide = std::function<std::optional<Holding>(const std::vector<Holding>&)>;
   base::Result<std::optional<Reservation>> reserve(const Decide& decide) const;
 
+  // Given what everybody but `own` holds now, says what each of `own` is to hold from now on (nothing where that is
+  // empty), or why all stays as it is. No other reservation is made meanwhile.
+  using Revise = std::function<base::Result<std::vector<Holding>>(const std::vector<Holding>& others)>;
+  base::Result<void> revise(const std::vector<std::optional<Reservation>*>& own, const Revise& decide) const;
+
   // What everybody holds now, this process included.
   base::Result<std::vector<Holding>> holdings() const;
 
  private:
   base::Result<void> make_folder() const;
   base::Result<base::Fd> lock() const;
-  std::vector<Holding> read_all() const;
+  std::vector<Holding> read_all(const std::set<std::filesystem::path>& except = {}) const;
   base::Result<Reservation> write(const Holding& holding) const;
 
   std::filesystem::path folder_;

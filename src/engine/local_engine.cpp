@@ -86,6 +86,31 @@ void LocalEngine::release(GangId gang) {
   gone.wait();
 }
 
+void LocalEngine::declare(const MachineOptions& options) {
+  const bool grew = machine_.declare(options);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!thread_) return;
+  }
+  if (grew) post(command::RoomGrew{});
+}
+
+Result<NodeInfo> LocalEngine::set_capacity(const Capacity& asked) {
+  {
+    const std::lock_guard lock(mutex_);
+    TRIREME_CHECK(!thread_ || thread_->get_id() != std::this_thread::get_id(), "set_capacity() from a handler");
+  }
+  // The NVIDIA driver is asked here where it has to be: the engine's thread has processes to watch.
+  if (asked.num_gpus) nodes();
+  Result<void> answer = base::error("the local engine has ended");
+  std::promise<void> done;
+  const auto decided = done.get_future();
+  post(command::SetCapacity{asked, &answer, std::move(done)});
+  decided.wait();
+  TRIREME_TRY(std::move(answer));
+  return machine_.node();
+}
+
 void LocalEngine::start(GangId gang, int bundle, ProcessSpec spec) {
   post(command::Start{gang, bundle, std::move(spec)});
 }

@@ -30,7 +30,7 @@ struct LocalEngineOptions {
 
 class LocalEngine final : public Engine {
  public:
-  // Starts no thread and opens nothing: both wait for the first reserve() or warm_up().
+  // Starts no thread and opens nothing: both wait for the first reserve(), warm_up() or set_capacity().
   explicit LocalEngine(LocalEngineOptions options);
   // Ends what still runs; returns when it is gone.
   ~LocalEngine() override;
@@ -45,7 +45,10 @@ class LocalEngine final : public Engine {
   std::vector<NodeInfo> nodes() const override { return {machine_.node()}; }
 
   // Replaces what is declared; running gangs and the warm process stay.
-  void declare(const MachineOptions& options) { machine_.declare(options); }
+  void declare(const MachineOptions& options);
+  // Changes what is given, while gangs run. Declared from then on, so a limit: less than what they need at least is
+  // refused; of optional gangs the newest are asked back. Returns when decided; never called from a handler.
+  Result<NodeInfo> set_capacity(const Capacity& asked);
 
   // Starts the process that Python workers are forked from, or takes a copy of this one for it, and lets it import
   // these modules meanwhile. Reads the environment: not while another thread changes it.

@@ -35,8 +35,7 @@ void take_away(NodeInfo& node, const Holding& holding) {
   if (!node.gpus.empty()) node.available["GPU"] = gpus;
 }
 
-// What of a placement is limited, and so has to be shared with other drivers.
-Holding holding_of(const GangRequest& request, const Placement& placement, const NodeInfo& node) {
+Holding use_of(const GangRequest& request, const Placement& placement) {
   Holding holding{.pid = ::getpid(), .run_name = request.run_name, .resources = {}, .gpus = {}};
   std::map<int, double> shares;
   const auto take = [&](const Slot& slot) {
@@ -45,9 +44,30 @@ Holding holding_of(const GangRequest& request, const Placement& placement, const
   };
   take(placement.trainer);
   for (const auto& slot : placement.slots) take(slot);
-  if (!node.cpus_declared) holding.resources.erase("CPU");
   for (const auto& [index, share] : shares) holding.gpus.push_back({.index = index, .share = std::min(1.0, share)});
   return holding;
+}
+
+// What of it is limited, and so has to be shared with other drivers.
+Holding limited(Holding use, bool cpus_declared) {
+  if (!cpus_declared) use.resources.erase("CPU");
+  return use;
+}
+
+// More than before, or no longer known to be less. A limit on CPUs that were time-shared is no growth.
+bool may_have_grown(const MachineOptions& before, const MachineOptions& after) {
+  const bool cpus = before.num_cpus && (!after.num_cpus || *after.num_cpus > *before.num_cpus);
+  const bool gpus =
+      before.num_gpus != after.num_gpus && (!before.num_gpus || !after.num_gpus || *after.num_gpus > *before.num_gpus);
+  return cpus || gpus || std::any_of(after.resources.begin(), after.resources.end(), [&](const auto& item) {
+           return item.second > amount_of(before.resources, item.first);
+         });
+}
+
+void apply(const Capacity& asked, MachineOptions& options) {
+  if (asked.num_cpus) options.num_cpus = asked.num_cpus;
+  if (asked.num_gpus) options.num_gpus = asked.num_gpus;
+  for (const auto& [name, value] : asked.resources) options.resources[name] = value;
 }
 
 // 'run "a" (pid 12) has {"CPU": 6} and run "b" (pid 13) has {"CPU": 2} of {"CPU": 8}', as far as the request asks for
@@ -77,19 +97,53 @@ Machine::Machine(MachineOptions options)
     // By host: the state folder may lie in a home that several machines share.
     : options_(std::move(options)), ledger_(options_.state_dir / "capacity" / options_.host) {}
 
-void Machine::declare(const MachineOptions& options) {
+bool Machine::declare(const MachineOptions& options) {
   std::lock_guard lock(mutex_);
+  const bool grew = may_have_grown(options_, options);
   options_.num_cpus = options.num_cpus;
   options_.num_gpus = options.num_gpus;
   options_.resources = options.resources;
+  return grew;
 }
 
-NodeInfo Machine::total(bool with_gpus) const {
-  MachineOptions options;
-  {
-    std::lock_guard lock(mutex_);
-    options = options_;
+Result<Machine::Change> Machine::set_capacity(const Capacity& asked, const std::vector<Occupant>& occupants) {
+  TRIREME_TRY(check_amounts(asked));
+  const MachineOptions now = options();
+  MachineOptions wanted = now;
+  apply(asked, wanted);
+  const bool with_gpus = asked.num_gpus.has_value();
+  const NodeInfo before = total(now, with_gpus);
+  const NodeInfo after = total(wanted, with_gpus);
+  Change change{.lowering = {}, .grew = may_have_grown(now, wanted)};
+  std::vector<Claim> claims;
+  std::vector<std::optional<Reservation>*> reservations;
+  std::vector<Holding> holdings;
+  for (const auto& one : occupants) {
+    claims.push_back({.holding = one.leaving ? Holding{} : one.use, .optional = one.optional});
+    reservations.push_back(&one.reservation);
+    holdings.push_back(limited(one.use, after.cpus_declared));
   }
+  const auto decide = [&](const std::vector<Holding>& others) -> Result<std::vector<Holding>> {
+    TRIREME_ASSIGN(change.lowering, lower_capacity(before, after, others, claims));
+    return holdings;
+  };
+  TRIREME_TRY(ledger_.revise(reservations, decide));
+  std::lock_guard lock(mutex_);
+  apply(asked, options_);
+  return change;
+}
+
+bool Machine::cpus_declared() const {
+  std::lock_guard lock(mutex_);
+  return options_.num_cpus.has_value();
+}
+
+MachineOptions Machine::options() const {
+  std::lock_guard lock(mutex_);
+  return options_;
+}
+
+NodeInfo Machine::total(const MachineOptions& options, bool with_gpus) const {
   NodeInfo node{.id = "local",
                 .host = options.host,
                 .total = options.resources,
@@ -110,7 +164,7 @@ NodeInfo Machine::total(bool with_gpus) const {
 }
 
 NodeInfo Machine::node() const {
-  NodeInfo node = total(true);
+  NodeInfo node = total(options(), true);
   const auto holdings = ledger_.holdings();
   if (!holdings) {
     base::log_warning("what other runs hold of this machine is not known: {}", holdings.error().message());
@@ -121,16 +175,17 @@ NodeInfo Machine::node() const {
 }
 
 Result<void> Machine::check(const GangRequest& request) const {
-  return check_capacity(request, {total(needs_gpus(request))});
+  return check_capacity(request, {total(options(), needs_gpus(request))});
 }
 
 Result<std::variant<Machine::Granted, Machine::Busy>> Machine::reserve(const GangRequest& request) const {
-  const NodeInfo whole = total(needs_gpus(request));
+  const NodeInfo whole = total(options(), needs_gpus(request));
   TRIREME_TRY(check_capacity(request, {whole}));
   const auto placement_on_empty = place(request, {whole});
   TRIREME_CHECK(placement_on_empty, "what passed the check has a placement");
-  if (holding_of(request, *placement_on_empty, whole).resources.empty()) {
-    return std::variant<Granted, Busy>(Granted{placement_on_empty->slots, std::nullopt});
+  Holding use = use_of(request, *placement_on_empty);
+  if (limited(use, whole.cpus_declared).resources.empty()) {
+    return std::variant<Granted, Busy>(Granted{placement_on_empty->slots, std::move(use), std::nullopt});
   }
   std::optional<Placement> placement;
   std::string why;
@@ -138,13 +193,16 @@ Result<std::variant<Machine::Granted, Machine::Busy>> Machine::reserve(const Gan
     NodeInfo node = whole;
     for (const auto& holding : holdings) take_away(node, holding);
     placement = place(request, {node});
-    if (placement) return holding_of(request, *placement, node);
+    if (placement) {
+      use = use_of(request, *placement);
+      return limited(use, node.cpus_declared);
+    }
     why = who_has_it(request, node, holdings);
     return {};
   };
   TRIREME_ASSIGN(auto reservation, ledger_.reserve(decide));
   if (!reservation) return std::variant<Granted, Busy>(Busy{std::move(why)});
-  return std::variant<Granted, Busy>(Granted{std::move(placement->slots), std::move(reservation)});
+  return std::variant<Granted, Busy>(Granted{std::move(placement->slots), std::move(use), std::move(reservation)});
 }
 
 }  // namespace trireme::engine

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/capacity.h"
 #include "engine/engine.h"
 #include "engine/ledger.h"
 
@@ -30,15 +31,33 @@ class Machine {
  public:
   explicit Machine(MachineOptions options);
 
-  // From now on: what is declared (num_cpus, num_gpus, resources) is replaced. What is reserved stays so.
-  void declare(const MachineOptions& options);
+  // From now on: what is declared (num_cpus, num_gpus, resources) is replaced. What is reserved stays so. True when
+  // there may be more room than before.
+  bool declare(const MachineOptions& options);
+
+  // A gang of this engine that has its room.
+  struct Occupant {
+    const Holding& use;
+    std::optional<Reservation>& reservation;
+    bool optional = false;
+    bool leaving = false;  // is about to give it back
+  };
+  struct Change {
+    Lowering lowering;
+    bool grew = false;  // there may be more of something
+  };
+  // Changes what is given; what is limited from now on is reserved for those who have it. Occupants in the order of
+  // age. When refused, nothing is changed.
+  Result<Change> set_capacity(const Capacity& asked, const std::vector<Occupant>& occupants);
 
   // With what is available now.
   NodeInfo node() const;
+  bool cpus_declared() const;
   Result<void> check(const GangRequest& request) const;
 
   struct Granted {
     std::vector<Slot> slots;
+    Holding use;                             // time-shared CPUs included
     std::optional<Reservation> reservation;  // absent where the gang takes nothing that is limited
   };
   // Others have it now; says who.
@@ -48,7 +67,8 @@ class Machine {
   Result<std::variant<Granted, Busy>> reserve(const GangRequest& request) const;
 
  private:
-  NodeInfo total(bool with_gpus) const;
+  MachineOptions options() const;
+  NodeInfo total(const MachineOptions& options, bool with_gpus) const;
 
   mutable std::mutex mutex_;
   MachineOptions options_;  // under the mutex

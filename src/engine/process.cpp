@@ -12,7 +12,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <fstream>
 #include <optional>
+#include <sstream>
 
 #include "base/text.h"
 
@@ -54,7 +57,7 @@ struct Plan {
   int failure_fd;
   int highest_fd;
   pid_t parent;
-  bool dies_with_parent;
+  int parent_death_signal;
 };
 
 [[noreturn]] void give_up(const Plan& plan, Stage stage) {
@@ -71,8 +74,8 @@ void close_on_exec_from(int first, int highest) {
 
 [[noreturn]] void become(const Plan& plan) {
   ::setsid();
-  if (plan.dies_with_parent) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (plan.parent_death_signal != 0) {
+    ::prctl(PR_SET_PDEATHSIG, plan.parent_death_signal);
     // The parent may have died before the line above.
     if (::getppid() != plan.parent) ::_exit(127);
   }
@@ -225,7 +228,7 @@ Result<Process> launch(const Launch& launch) {
                   .failure_fd = child_failure.get(),
                   .highest_fd = descriptor_limit(),
                   .parent = ::getpid(),
-                  .dies_with_parent = launch.dies_with_parent};
+                  .parent_death_signal = launch.parent_death_signal};
   pid_t pid = -1;
   {
     const SignalsBlocked blocked;
@@ -279,6 +282,11 @@ void signal_group(const Process& process, int signal) {
   ::syscall(SYS_pidfd_send_signal, process.pidfd.get(), signal, nullptr, 0);
 }
 
+void ask_group_to_end(const Process& process) {
+  signal_group(process, SIGTERM);
+  signal_group(process, SIGCONT);
+}
+
 void kill_group_remains(int pid) { ::kill(-pid, SIGKILL); }
 
 ExitStatus reap(const Process& process) {
@@ -296,6 +304,22 @@ ExitStatus from_wait_status(int status) {
   if (WIFEXITED(status)) return {.kind = ExitStatus::Kind::kCode, .value = WEXITSTATUS(status)};
   if (WIFSIGNALED(status)) return {.kind = ExitStatus::Kind::kSignal, .value = WTERMSIG(status)};
   return {};
+}
+
+ExitStatus peek_status(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  // "pid (name) Z ...": the name may hold anything, and the status is the 52nd field.
+  const auto name_end = line.rfind(')');
+  if (name_end == std::string::npos) return {};
+  std::istringstream fields(line.substr(name_end + 1));
+  std::string field;
+  fields >> field;
+  if (field != "Z") return {};
+  for (int number = 4; number <= 52; ++number) fields >> field;
+  if (!fields || field == "0") return {};
+  return from_wait_status(std::atoi(field.c_str()));
 }
 
 }  // namespace trireme::engine

@@ -44,6 +44,12 @@ std::string to_text(const Resources& resources) {
   return "{" + base::join(parts, ", ") + "}";
 }
 
+Resources sum_of(const GangRequest& request) {
+  Resources sum = request.trainer;
+  for (const auto& bundle : request.bundles) add(sum, bundle);
+  return sum;
+}
+
 Resources worker_bundle(const ScalingConfig& config) {
   Resources bundle = config.resources_per_worker.value_or(Resources{{"CPU", 1.0}});
   if (config.use_gpu && amount_of(bundle, "GPU") <= kAmountTolerance) bundle["GPU"] = 1.0;

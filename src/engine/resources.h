@@ -22,6 +22,8 @@ void subtract(Resources& from, const Resources& what);
 // {"CPU": 2, "GPU": 0.5}, as one writes it in Python.
 std::string to_text(const Resources& resources);
 
+// All that a gang takes: its bundles and its trainer.
+Resources sum_of(const GangRequest& request);
 // What one worker takes, without zero entries.
 Resources worker_bundle(const ScalingConfig& config);
 // What the trainer itself takes, without zero entries.

@@ -64,7 +64,9 @@ void Supervisor::execute(Entries::iterator entry) {
     return;
   }
   entry->second.process = std::move(process).value();
+  entry->second.oom_counters = out_of_memory_.counters(entry->second.process.pid);
   entry->second.state = Entry::State::kRunning;
+  guard_.add(entry->second.process.pid, entry->second.spec.env);
   entry->second.spec = {};
   owner_.started(id, entry->second.process.pid, false);
 }
@@ -83,12 +85,13 @@ void Supervisor::on_forked(std::uint64_t fork_id, Process process) {
   }
   Entry& entry = found->second;
   entry.process = std::move(process);
+  entry.oom_counters = out_of_memory_.counters(entry.process.pid);
   entry.state = Entry::State::kRunning;
   entry.forked = true;
   entry.spec = {};
   if (entry.condemned) signal_group(entry.process, SIGKILL);
   // Asked to end before it was there.
-  if (entry.deadline) signal_group(entry.process, SIGTERM);
+  if (entry.deadline) ask_group_to_end(entry.process);
   owner_.started(found->first, entry.process.pid, true);
 }
 
@@ -107,10 +110,12 @@ void Supervisor::on_fork_unavailable(std::uint64_t fork_id) {
 
 void Supervisor::on_zygote_gone() {
   std::vector<BundleId> ended;
-  for (const auto& [id, entry] : entries_) {
+  for (auto& [id, entry] : entries_) {
     if (entry.state == Entry::State::kEnded) ended.push_back(id);
+    if (entry.state != Entry::State::kRunning || !entry.forked) continue;
     // The parent-death signal misses a worker that had not asked for it yet when its zygote died.
-    if (entry.state == Entry::State::kRunning && entry.forked) signal_group(entry.process, SIGKILL);
+    signal_group(entry.process, SIGKILL);
+    entry.condemned = true;
   }
   for (const auto& id : ended) {
     if (const auto entry = entries_.find(id); entry != entries_.end()) finish(entry, {});
@@ -128,8 +133,9 @@ void Supervisor::kill(BundleId id, base::Seconds grace, base::MonotonicTime now)
     return;
   }
   const bool at_once = grace <= base::Seconds::zero();
-  if (entry.state == Entry::State::kRunning && (at_once || !entry.deadline)) {
-    signal_group(entry.process, at_once ? SIGKILL : SIGTERM);
+  if (entry.state == Entry::State::kRunning) {
+    if (at_once) signal_group(entry.process, SIGKILL);
+    if (!at_once && !entry.deadline) ask_group_to_end(entry.process);
   }
   entry.condemned = entry.condemned || at_once;
   // A second kill may shorten the grace, never lengthen it.
@@ -160,9 +166,13 @@ void Supervisor::on_ended(BundleId id, base::MonotonicTime now) {
   // Before the process is reaped: until then its number, and so its group's, belongs to nobody else.
   kill_group_remains(entry.process.pid);
   if (!entry.forked) {
+    guard_.remove(entry.process.pid);
     finish(found, reap(entry.process));
   } else if (!python_.alive()) {
     finish(found, {});
+  } else if (const auto status = peek_status(entry.process.pid); status.kind != ExitStatus::Kind::kUnknown) {
+    // A zygote that is importing would tell it seconds later.
+    finish(found, status);
   } else {
     entry.state = Entry::State::kEnded;
     entry.deadline = now + kStatusPatience;
@@ -174,8 +184,11 @@ void Supervisor::finish(Entries::iterator entry, ExitStatus status) {
   const int pid = entry->second.process.pid;
   // The zygote's word came before the pidfd was looked at.
   if (entry->second.state == Entry::State::kRunning) kill_group_remains(pid);
+  const bool killed_by_others = status == ExitStatus{ExitStatus::Kind::kSignal, SIGKILL} && !entry->second.condemned;
+  std::string evidence;
+  if (killed_by_others) evidence = out_of_memory_.evidence(pid, entry->second.oom_counters);
   entries_.erase(entry);
-  owner_.exited(id, pid, status);
+  owner_.exited(id, pid, status, std::move(evidence));
 }
 
 void Supervisor::advance(base::MonotonicTime now) {
@@ -205,6 +218,7 @@ std::optional<base::MonotonicTime> Supervisor::next_deadline() const {
 
 void Supervisor::wait(int wake_fd, std::optional<base::MonotonicTime> until, const base::Clock& clock) {
   advance(clock.now());
+  guard_.keep_up();
   std::vector<pollfd> fds = {{.fd = wake_fd, .events = POLLIN, .revents = 0},
                              {.fd = python_.fd(), .events = python_.events(), .revents = 0}};
   std::vector<BundleId> ids;

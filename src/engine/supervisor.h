@@ -10,6 +10,8 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "engine/guard.h"
+#include "engine/out_of_memory.h"
 #include "engine/process.h"
 #include "engine/warm_python.h"
 
@@ -29,7 +31,8 @@ class Supervisor {
   struct Owner {
     std::function<void(BundleId, int pid, bool forked)> started;
     std::function<void(BundleId, base::Error)> start_failed;
-    std::function<void(BundleId, int pid, ExitStatus)> exited;
+    // `out_of_memory`: see Exited.
+    std::function<void(BundleId, int pid, ExitStatus, std::string out_of_memory)> exited;
   };
 
   Supervisor(std::vector<std::string> zygote_argv, Owner owner);
@@ -57,10 +60,11 @@ class Supervisor {
     };
     State state = State::kForking;
     bool forked = false;
-    bool condemned = false;  // SIGKILL as soon as it is there
+    bool condemned = false;  // SIGKILL from us: as soon as it is there, or sent
     std::uint64_t fork_id = 0;
     ProcessSpec spec;  // until it runs
     Process process;
+    std::vector<OomCounter> oom_counters;         // when it was started
     std::optional<base::MonotonicTime> deadline;  // kRunning: SIGKILL; kEnded: no more waiting for the status
   };
   using Entries = std::map<BundleId, Entry>;
@@ -78,6 +82,8 @@ class Supervisor {
   Owner owner_;
   Entries entries_;
   std::uint64_t next_fork_id_ = 1;
+  OutOfMemory out_of_memory_;
+  Guard guard_;  // of those that are executed
   WarmPython python_;
 };
 

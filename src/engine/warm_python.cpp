@@ -67,6 +67,9 @@ bool WarmPython::fork(std::uint64_t id, const ProcessSpec& spec) {
   return true;
 }
 
+// Its socket may outlive it: a child that was just forked has a copy.
+bool WarmPython::alive() const { return zygote_ && !ended_within(zygote_->process(), 0); }
+
 bool WarmPython::cancel(std::uint64_t id) {
   const auto found = pending_.find(id);
   if (found == pending_.end() || found->second.deadline) return false;

@@ -38,7 +38,7 @@ class WarmPython {
   // Takes back a fork that the zygote has not been told of. False when it may happen already.
   bool cancel(std::uint64_t id);
 
-  bool alive() const { return zygote_.has_value(); }
+  bool alive() const;
   int fd() const { return zygote_ ? zygote_->fd() : -1; }
   short events() const { return zygote_ ? zygote_->events() : short{0}; }
   // Sends what waits, and gives up on a zygote that owes an answer for too long.

@@ -82,7 +82,7 @@ Result<Zygote> Zygote::start(const std::vector<std::string>& argv, Environment e
                                        .stderr_fd = 2,
                                        .passed_fd = theirs.get(),
                                        .passed_variable = "TRIREME_ZYGOTE_FD",
-                                       .dies_with_parent = false}));
+                                       .parent_death_signal = 0}));
   return Zygote(std::move(process), std::move(ours), std::move(started_with));
 }
 

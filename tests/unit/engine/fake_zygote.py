@@ -5,6 +5,7 @@ silent_exit (never tells how a worker ended).
 """
 
 import array
+import contextlib
 import ctypes
 import json
 import os
@@ -83,7 +84,8 @@ def main():
             os.close(pidfd)
             _, status = os.waitpid(pid, 0)
             if MODE != "silent_exit":
-                send(sock, {"op": "exit", "pid": pid, "status": status})
+                with contextlib.suppress(BrokenPipeError):  # the engine has seen it by itself, and may be gone
+                    send(sock, {"op": "exit", "pid": pid, "status": status})
         if sock.fileno() not in ready:
             continue
         request, fds = receive(sock)

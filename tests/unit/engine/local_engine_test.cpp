@@ -133,6 +133,24 @@ TEST_CASE("kill: SIGTERM, then SIGKILL after the grace; at once without one") {
   CHECK(read_text(folder / "log2") == "saved\n");
 }
 
+TEST_CASE("a stopped worker gets to see the SIGTERM") {
+  const TempDir folder;
+  EventBook book;
+  LocalEngine engine(options(folder));
+  const GangId id = reserve(engine, book, gang(1));
+  engine.start(id, 0, shell(folder.path(), "trap 'exit 5' TERM; echo $$ > ready; while :; do sleep 0.01; done"));
+  const int pid = written_number(folder / "ready");
+  REQUIRE(::kill(pid, SIGSTOP) == 0);
+  REQUIRE(eventually([&] { return read_text(fmt::format("/proc/{}/stat", pid)).find(") T ") != std::string::npos; }));
+  engine.kill(id, 0, 1000s);
+  CHECK(to_string(book.next<Exited>().status) == "exit code 5");
+
+  engine.start(id, 0, shell(folder.path(), "echo $$ > ready2; exec sleep 1000"));
+  REQUIRE(::kill(written_number(folder / "ready2"), SIGSTOP) == 0);
+  engine.kill(id, 0, 0s);
+  CHECK(book.next<Exited>().status == kKilled);
+}
+
 TEST_CASE("children of a worker do not outlive it") {
   const TempDir folder;
   EventBook book;

@@ -150,9 +150,33 @@ TEST_CASE("a zygote that does not tell how a worker ended leaves the status unkn
   EventBook book;
   LocalEngine engine(with_python(folder));
   const GangId id = reserve(engine, book, 1);
-  engine.start(id, 0, worker(folder.path(), "exit 1", "silent_exit"));
+  engine.start(id, 0, worker(folder.path(), "exit 0", "silent_exit"));
   CHECK(book.next<Started>().forked);
   CHECK(book.next<Exited>().status == ExitStatus{});
+}
+
+TEST_CASE("how a worker ended is known while the zygote has no time to tell") {
+  const TempDir folder;
+  EventBook book;
+  LocalEngine engine(with_python(folder));
+  const GangId id = reserve(engine, book, 2);
+  engine.start(id, 0, worker(folder.path(), "exec sleep 1000"));
+  const int killed = book.next<Started>().pid;
+  engine.start(id, 1, worker(folder.path(), "mkfifo go; echo $$ > ready; read word < go; exit 3"));
+  book.next<Started>();
+  written_number(folder / "ready");
+  const int zygote = parent_of(killed);
+  REQUIRE(::kill(zygote, SIGSTOP) == 0);
+  REQUIRE(::kill(killed, SIGKILL) == 0);
+  CHECK(to_string(book.next<Exited>().status) == "signal SIGKILL (9)");
+  std::ofstream(folder / "go") << "now\n";
+  CHECK(to_string(book.next<Exited>().status) == "exit code 3");
+  // Its words about them come late and mean nobody.
+  REQUIRE(::kill(zygote, SIGCONT) == 0);
+  engine.start(id, 0, worker(folder.path(), "exit 1"));
+  CHECK(book.next<Started>().forked);
+  CHECK(to_string(book.next<Exited>().status) == "exit code 1");
+  CHECK(book.count<Exited>() == 3);
 }
 
 TEST_CASE("what waits for imports can be ended before it starts") {

@@ -1,0 +1,150 @@
+#include "engine/capacity.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/text.h"
+#include "engine/resources.h"
+
+namespace trireme::engine {
+namespace {
+
+using base::amount;
+
+std::string argument(const std::string& name, double value) {
+  if (name == "CPU") return fmt::format("num_cpus={}", amount(value));
+  if (name == "GPU") return fmt::format("num_gpus={}", amount(std::ceil(std::max(0.0, value - kAmountTolerance))));
+  return fmt::format("resources={{\"{}\": {}}}", name, amount(value));
+}
+
+std::string unit(const std::string& name) { return name == "CPU" || name == "GPU" ? name + "s" : '"' + name + '"'; }
+
+bool was_unlimited(const NodeInfo& before, const std::string& name) { return name == "CPU" && !before.cpus_declared; }
+
+// The names of which there is less than before. Time-shared CPUs had no limit.
+std::vector<std::string> lowered_names(const NodeInfo& before, const NodeInfo& after) {
+  std::set<std::string> names;
+  for (const auto& [name, value] : before.total) {
+    const bool limited = name != "CPU" || after.cpus_declared;
+    if (limited && amount_of(after.total, name) + kAmountTolerance < value) names.insert(name);
+  }
+  if (!before.cpus_declared && after.cpus_declared) names.insert("CPU");
+  return {names.begin(), names.end()};
+}
+
+std::string describe(const NodeInfo& before, const NodeInfo& after, const std::vector<std::string>& names) {
+  std::vector<std::string> parts;
+  for (const auto& name : names) {
+    const std::string now = amount(amount_of(after.total, name));
+    parts.push_back(was_unlimited(before, name) ? fmt::format("limited to {} {}", now, unit(name))
+                                                : fmt::format("lowered from {} to {} {}",
+                                                              amount(amount_of(before.total, name)), now, unit(name)));
+  }
+  return parts.empty() ? "" : "capacity was " + base::join(parts, " and ");
+}
+
+std::set<int> devices_of(const NodeInfo& node) {
+  std::set<int> devices;
+  for (const auto& gpu : node.gpus) devices.insert(gpu.index);
+  return devices;
+}
+
+std::string run_text(const Holding& holding) {
+  return fmt::format("run \"{}\" (pid {})", holding.run_name, holding.pid);
+}
+
+base::Error in_use(const std::string& name, double asked, const std::vector<Holding>& firm) {
+  double sum = 0.0;
+  std::map<std::string, double> by_run;
+  std::set<std::string> stops;
+  for (const auto& holding : firm) {
+    const double held = amount_of(holding.resources, name);
+    if (held <= kAmountTolerance) continue;
+    sum += held;
+    by_run[run_text(holding)] += held;
+    stops.insert(fmt::format("`trireme stop {}`", holding.run_name));
+  }
+  std::vector<std::string> holders;
+  for (const auto& [run, held] : by_run) holders.push_back(fmt::format("{} has {}", run, amount(held)));
+  return base::error(
+      "{} is below what is in use: {} {} ({}). Ways out: (1) {} or more; (2) end a run first: {}; (3) run with "
+      "num_workers=(min, max), which gives back what lies above its min",
+      argument(name, asked), amount(sum), unit(name), base::join(holders, ", "), argument(name, sum),
+      base::join({stops.begin(), stops.end()}, " or "));
+}
+
+// The sums may do while the very device that somebody works on would go.
+Result<void> check_devices(const NodeInfo& after, const std::vector<Holding>& firm) {
+  const auto devices = devices_of(after);
+  for (const auto& holding : firm) {
+    for (const auto& gpu : holding.gpus) {
+      if (devices.contains(gpu.index)) continue;
+      return base::error(
+          "num_gpus={} would take GPU {} away, which {} works on. Ways out: (1) num_gpus={} or more; (2) end the run "
+          "first: `trireme stop {}`",
+          devices.size(), gpu.index, run_text(holding), gpu.index + 1, holding.run_name);
+    }
+  }
+  return {};
+}
+
+bool fits_still(const Holding& holding, const std::vector<std::string>& names, const Resources& left,
+                const std::set<int>& devices) {
+  const bool sums = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+    const double held = amount_of(holding.resources, name);
+    return held <= kAmountTolerance || held <= amount_of(left, name) + kAmountTolerance;
+  });
+  const bool fewer_gpus = std::find(names.begin(), names.end(), "GPU") != names.end();
+  return sums && (!fewer_gpus || std::all_of(holding.gpus.begin(), holding.gpus.end(),
+                                             [&](const GpuShare& gpu) { return devices.contains(gpu.index); }));
+}
+
+}  // namespace
+
+Result<void> check_amounts(const Capacity& capacity) {
+  const auto check = [](const std::string& name, double value) -> Result<void> {
+    if (value >= 0.0 && std::isfinite(value)) return {};
+    return base::error("{} = {}: must be a number of at least 0", name, value);
+  };
+  if (capacity.num_cpus) TRIREME_TRY(check("num_cpus", *capacity.num_cpus));
+  if (capacity.num_gpus) TRIREME_TRY(check("num_gpus", *capacity.num_gpus));
+  for (const auto& [name, value] : capacity.resources) {
+    if (name == "CPU" || name == "GPU") {
+      return base::error("resources['{}']: say it with num_{}s", name, name == "CPU" ? "cpu" : "gpu");
+    }
+    TRIREME_TRY(check(fmt::format("resources['{}']", name), value));
+  }
+  return {};
+}
+
+Result<Lowering> lower_capacity(const NodeInfo& before, const NodeInfo& after, const std::vector<Holding>& others,
+                                const std::vector<Claim>& own) {
+  const auto names = lowered_names(before, after);
+  std::vector<Holding> firm = others;
+  for (const auto& claim : own) {
+    if (!claim.optional) firm.push_back(claim.holding);
+  }
+  Resources left;
+  for (const auto& name : names) {
+    double held = 0.0;
+    for (const auto& holding : firm) held += amount_of(holding.resources, name);
+    left[name] = amount_of(after.total, name) - held;
+    if (left[name] < -kAmountTolerance) return in_use(name, amount_of(after.total, name), firm);
+    if (name == "GPU") TRIREME_TRY(check_devices(after, firm));
+  }
+  Lowering lowering{.too_much = {}, .why = describe(before, after, names)};
+  const auto devices = devices_of(after);
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (!own[i].optional) continue;
+    if (fits_still(own[i].holding, names, left, devices)) {
+      subtract(left, own[i].holding.resources);
+    } else {
+      lowering.too_much.push_back(i);
+    }
+  }
+  return lowering;
+}
+
+}  // namespace trireme::engine
