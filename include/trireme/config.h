@@ -58,7 +58,21 @@ class TRIREME_API ConfigError : public std::invalid_argument {
   FIELD(std::int64_t, controller_failure_limit, 3,                                                                     \
         "How many times a gang that could not be started is tried again; -1 for without end.")                         \
   FIELD(std::int64_t, max_preemption_failures, -1,                                                                     \
-        "How many times a gang that lost a worker to preemption is started again; -1 for without end.")
+        "How many times a gang that lost a worker to preemption is started again; -1 for without end.")                \
+  FIELD(bool, warm_restart, true,                                                                                      \
+        "Workers that are well keep their process when the gang is started again; only the others are replaced.")      \
+  FIELD(double, recall_timeout_s, 5.0,                                                                                 \
+        "How long a worker that is well may take to leave its function for a restart, before it is replaced too.")     \
+  FIELD(double, restart_backoff_s, 1.0,                                                                                \
+        "The pause before the second restart in a row without any progress; doubles with each. The first has none.")   \
+  FIELD(double, max_restart_backoff_s, 60.0, "The longest such pause.")                                                \
+  FIELD(std::int64_t, repeated_error_limit, 3,                                                                         \
+        "Stop when the same exception has come this many times in a row at the same report; 0 for never.")             \
+  FIELD(std::optional<double>, hang_timeout_s, 1800.0,                                                                 \
+        "Without a report for so long a gang counts as hanging: the stacks of all ranks are written down. None for never.") \
+  FIELD(std::string, on_hang, "warn", "What follows then: 'warn', 'restart' (a failure like others) or 'fail'.")       \
+  FIELD(double, preemption_grace_s, 20.0,                                                                              \
+        "How long workers have for a last checkpoint after a SIGTERM, where nobody said how long.")
 
 #define TRIREME_CHECKPOINT_CONFIG(FIELD, PYTHON_FIELD)                                                                 \
   FIELD(std::optional<std::int64_t>, num_to_keep, {}, "Keep this many checkpoints, the best or the newest; all when not given.") \

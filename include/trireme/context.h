@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trireme/checkpoint.h"
 #include "trireme/config.h"
@@ -60,6 +62,23 @@ struct ReportedCheckpoint {
 // What the run retains, worst first, once every checkpoint that this rank has reported is committed; after the timeout:
 // what is known.
 TRIREME_API std::vector<ReportedCheckpoint> get_all_reported_checkpoints(std::optional<double> timeout_s = {});
+
+// Workers that will be lost, as a scheduler, an engine or `trireme preempt` has announced. A checkpoint that is
+// reported until then is committed also without the parts of those who never come to report it.
+struct PreemptionInfo {
+  double deadline = 0;  // seconds since 1970
+  std::map<std::string, std::vector<int>> ranks_by_host;
+  std::string why;
+};
+// What rank 0 knows, on every rank, so that all do the same: every rank must call it.
+TRIREME_API std::optional<PreemptionInfo> get_preemption_info();
+
+// Thrown by the calls of this header when the gang is started again or resized: the function is to be left, and will be
+// called again in the same process. No std::exception, so that it passes by those who handle errors; whoever catches
+// everything must throw it on.
+struct Interrupted {};
+// For long computations that call nothing of this header: throws Interrupted where the function is to be left.
+TRIREME_API void check_interrupted();
 
 namespace collective {
 

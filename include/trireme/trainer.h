@@ -25,6 +25,14 @@ struct InitOptions {
 
 // In a worker process this runs the training function that the driver named and does not return.
 TRIREME_API void init(int argc, char** argv, const InitOptions& options = {});
+// How much of this machine runs may use, changed while they go on; what is not given stays. Elastic runs grow and
+// shrink with it. Safe from any thread. Throws ConfigError, and changes nothing, where runs need more.
+struct Capacity {
+  std::optional<double> num_cpus = {};
+  std::optional<double> num_gpus = {};
+  Resources resources = {};
+};
+TRIREME_API void set_capacity(const Capacity& capacity);
 // Ends what init() and fit() keep between runs. Called by itself when the program ends.
 TRIREME_API void shutdown();
 

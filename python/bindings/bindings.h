@@ -12,6 +12,7 @@ void bind_config(nb::module_& module);
 void bind_filesystem(nb::module_& module);
 void bind_run(nb::module_& module);
 void bind_session(nb::module_& module);
+void bind_stacks(nb::module_& module);
 void bind_state(nb::module_& module);
 
 }  // namespace trireme::python

@@ -113,6 +113,7 @@ nb::object read_manifest(const Storage& self, const std::string& path) {
   Dict made{{"index", manifest.index}, {"attempt", manifest.attempt}, {"time", manifest.time}};
   made["metrics"] = manifest.metrics;
   made["status"] = checkpoint::to_string(manifest.status);
+  made["positions"] = manifest.positions;
   made["files"] = checkpoint::to_list(manifest.files);
   return to_python(made);
 }

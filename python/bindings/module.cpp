@@ -8,5 +8,6 @@ NB_MODULE(_core, module) {
   trireme::python::bind_filesystem(module);
   trireme::python::bind_run(module);
   trireme::python::bind_session(module);
+  trireme::python::bind_stacks(module);
   trireme::python::bind_state(module);
 }

@@ -154,6 +154,19 @@ void bind_runtime(nb::module_& module) {
           nb::arg("preload"), nb::arg("copy") = nb::none(),
           "copy: pid and control socket of a copy of this process, to take for the warm one; the socket is closed "
           "here.")
+      .def(
+          "set_capacity",
+          [](PythonRuntime& self, std::optional<double> num_cpus, std::optional<double> num_gpus,
+             std::optional<Resources> resources) {
+            base::Result<Dict> done{Dict()};
+            {
+              nb::gil_scoped_release release;
+              done = self.runtime.set_capacity({num_cpus, num_gpus, resources.value_or(Resources())});
+            }
+            if (!done) raise_config_error(done.error().message());
+            return to_python(*done);
+          },
+          nb::arg("num_cpus") = nb::none(), nb::arg("num_gpus") = nb::none(), nb::arg("resources") = nb::none())
       .def("nodes",
            [](PythonRuntime& self) {
              auto engine = self.runtime.engine();
@@ -204,6 +217,7 @@ void bind_run(nb::module_& module) {
           nb::arg("timeout_s"))
       .def_prop_ro("finished", &api::Run::finished)
       .def("stop", &api::Run::stop, nb::arg("why"), nb::arg("hard") = false)
+      .def("announce_preemption", &api::Run::announce_preemption, nb::arg("ranks"), nb::arg("seconds"), nb::arg("why"))
       .def("outcome",
            [](api::Run& self) {
              control::RunEnd end;

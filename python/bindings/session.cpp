@@ -10,6 +10,7 @@
 #include "filesystem.h"
 #include "state.h"
 #include "value.h"
+#include "worker/process.h"
 
 namespace trireme::python {
 namespace {
@@ -57,10 +58,11 @@ struct PythonUpload {
 
 nb::object report(Session& self, const nb::dict& metrics, const std::optional<std::string>& checkpoint,
                   const std::optional<std::string>& checkpoint_dir_name, const std::string& mode, bool delete_local,
-                  nb::object state, nb::object upload, nb::object validation) {
+                  nb::object state, nb::object upload, nb::object validation, nb::object positions) {
   Metrics converted = to_dict(metrics, "metrics");
-  worker::ReportOptions options{.checkpoint_name = checkpoint_dir_name, .validation = {}};
+  worker::ReportOptions options{.checkpoint_name = checkpoint_dir_name};
   if (!validation.is_none()) options.validation = to_value(validation, "validation");
+  if (!positions.is_none()) options.positions = to_dict(nb::cast<nb::dict>(positions), "positions");
   std::optional<worker::CheckpointSource> source;
   if (checkpoint || !state.is_none() || !upload.is_none()) {
     source.emplace();
@@ -80,6 +82,17 @@ nb::object list_checkpoints(Session& self, bool validated, std::optional<double>
   std::optional<base::Seconds> timeout;
   if (timeout_s) timeout = base::Seconds(*timeout_s);
   return to_python(Value(value_or_raise(unlocked([&] { return self.list_checkpoints(validated, timeout); }))));
+}
+
+nb::object preemption(Session& self) {
+  auto known = self.preemption();
+  if (!known) return nb::none();
+  return to_python(Dict{{"nodes", known->nodes}, {"deadline", known->deadline}, {"why", known->why}});
+}
+
+// The signal reaches the thread that calls this, which is the one that runs the user's function.
+void interrupt_by(Session& self, int signal) {
+  self.set_interrupt([thread = ::pthread_self(), signal] { ::pthread_kill(thread, signal); });
 }
 
 void fail(Session& self, std::string error_type, std::string message, std::string traceback,
@@ -160,7 +173,8 @@ void bind_session(nb::module_& module) {
           nb::arg("filesystem"))
       .def("report", &report, nb::arg("metrics"), nb::arg("checkpoint") = nb::none(),
            nb::arg("checkpoint_dir_name") = nb::none(), nb::arg("mode") = "SYNC", nb::arg("delete_local") = false,
-           nb::arg("state") = nb::none(), nb::arg("upload") = nb::none(), nb::arg("validation") = nb::none())
+           nb::arg("state") = nb::none(), nb::arg("upload") = nb::none(), nb::arg("validation") = nb::none(),
+           nb::arg("positions") = nb::none())
       .def("list_checkpoints", &list_checkpoints, nb::arg("validated"), nb::arg("timeout_s") = nb::none())
       .def(
           "finish",
@@ -180,7 +194,18 @@ void bind_session(nb::module_& module) {
             return to_bytes(value_or_raise(unlocked([&] { return self.broadcast(std::move(given)); })));
           },
           nb::arg("data") = nb::none())
+      .def("interrupt_by", &interrupt_by, nb::arg("signal"),
+           "The signal that this thread gets, again and again, while it is to leave its function.")
+      .def_prop_ro("recalled", &Session::recalled)
+      .def("wait_recall", &Session::wait_recall, nb::call_guard<nb::gil_scoped_release>(),
+           "Whether another attempt follows; waits until that is known.")
+      .def("go_home", &Session::go_home, nb::call_guard<nb::gil_scoped_release>())
+      .def("preemption", &preemption)
+      .def("watch_termination", [](Session& self) { worker::watch_termination(self); })
       .def_prop_ro("stop_requested", &Session::stop_requested);
+  module.def(
+      "redirect_output", [](const std::string& path) { value_or_raise(worker::redirect_output(path)); },
+      nb::arg("path"));
   bind_store(session);
 }
 

@@ -265,10 +265,10 @@ void save(const std::string& folder, nb::handle state, bool allow_pickle) {
 }
 
 nb::object load(const std::string& path, bool allow_pickle, bool map, bool is_file,
-                std::map<std::string, std::string> elsewhere) {
+                std::map<std::string, std::string> elsewhere, bool verify) {
   auto read = [&] {
     nb::gil_scoped_release release;
-    const checkpoint::LoadOptions options{.map = map, .elsewhere = std::move(elsewhere)};
+    const checkpoint::LoadOptions options{.map = map, .verify = verify, .elsewhere = std::move(elsewhere)};
     return is_file ? checkpoint::load_safetensors(path, options) : checkpoint::load_state(path, options);
   };
   return from_state(value_or_raise(read()), allow_pickle);
@@ -303,7 +303,7 @@ void bind_state(nb::module_& module) {
       nb::arg("tree"), nb::arg("allow_pickle"));
   module.def("save_state", &save, nb::arg("folder"), nb::arg("state"), nb::arg("allow_pickle"));
   module.def("load_state", &load, nb::arg("path"), nb::arg("allow_pickle"), nb::arg("map"), nb::arg("is_file"),
-             nb::arg("elsewhere"));
+             nb::arg("elsewhere"), nb::arg("verify") = true);
 }
 
 }  // namespace trireme::python

@@ -1,11 +1,15 @@
 #include "trireme/checkpoint.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <map>
 
 #include "api/current.h"
 #include "base/json.h"
 #include "checkpoint/download.h"
+#include "checkpoint/shards.h"
 #include "checkpoint/shared_download.h"
 #include "checkpoint/state_file.h"
 #include "storage/local_files.h"
@@ -32,6 +36,19 @@ Opened open(const std::string& path) {
   return opened;
 }
 
+// Rank 0's is at the top, unless the checkpoint was committed without it because it was about to be taken away.
+std::string lowest_part(const std::string& folder) {
+  constexpr int kNone = std::numeric_limits<int>::max();
+  if (fs::exists(folder + "/state.json")) return folder;
+  int lowest = kNone;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    int rank = 0;
+    const std::string name = entry.path().filename();
+    if (std::sscanf(name.c_str(), "rank_%d", &rank) == 1) lowest = std::min(lowest, rank);
+  }
+  return lowest == kNone ? folder : fmt::format("{}/rank_{}", folder, lowest);
+}
+
 // Whose part a reader means who says nothing: its own, where there is one.
 std::string part_of(const std::string& folder, int rank) {
   const auto* current = api::current_if_any();
@@ -39,7 +56,7 @@ std::string part_of(const std::string& folder, int rank) {
   const std::string part = fmt::format("{}/rank_{}", folder, own);
   if (own > 0 && fs::is_directory(part)) return part;
   if (rank > 0) throw std::runtime_error(fmt::format("{} has no state of rank {}", folder, rank));
-  return folder;
+  return rank == 0 ? folder : lowest_part(folder);
 }
 
 // Where the files of the checkpoint that this worker was started from are in memory too: by name, for one part of it.
@@ -102,7 +119,7 @@ Dict Checkpoint::load_state(int rank) const {
     fmt::print("rank {} loads {} from memory\n", own, fs::path(path_).filename().native());
   }
   // A download goes when `directory` does: what was mapped stays.
-  return value_or_throw(checkpoint::load_state(part, options));
+  return value_or_throw(checkpoint::load_whole_state(part, options));
 }
 
 Dict Checkpoint::get_metadata() const {

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "api/current.h"
+#include "base/json.h"
 #include "storage/open_files.h"
 
 namespace trireme {
@@ -51,7 +52,12 @@ Current& current(const char* caller) {
   return *g_current;
 }
 
-const Current* current_if_any() { return g_current; }
+Current* current_if_any() { return g_current; }
+
+void throw_error(const base::Error& error) {
+  if (g_current && g_current->session && g_current->session->recalled()) throw Interrupted{};
+  throw std::runtime_error(error.message());
+}
 
 CurrentScope::CurrentScope(Current& current) {
   TRIREME_CHECK(!g_current, "a training function runs in this process already");
@@ -98,8 +104,9 @@ void report(const Metrics& metrics, const std::optional<Checkpoint>& checkpoint,
     api::attach_metadata(current.context.metadata, *checkpoint);
     source = api::source_of(*checkpoint, options);
   }
-  auto stored = api::value_or_throw(
-      current.session->report(metrics, std::move(source), {.checkpoint_name = options.checkpoint_dir_name}));
+  worker::ReportOptions told{.checkpoint_name = options.checkpoint_dir_name};
+  if (checkpoint) told.positions = api::positions_now(current);
+  auto stored = api::value_or_throw(current.session->report(metrics, std::move(source), std::move(told)));
   if (stored) current.checkpoint = api::checkpoint_in_storage(current.session->start(), *stored);
 }
 
@@ -117,6 +124,32 @@ std::vector<ReportedCheckpoint> get_all_reported_checkpoints(std::optional<doubl
 }
 
 std::optional<Checkpoint> get_checkpoint() { return api::current("get_checkpoint").checkpoint; }
+
+void check_interrupted() {
+  const auto& current = api::current("check_interrupted");
+  if (current.session && current.session->recalled()) throw Interrupted{};
+}
+
+std::optional<PreemptionInfo> get_preemption_info() {
+  auto& current = api::current("get_preemption_info");
+  if (!current.session) return std::nullopt;
+  std::optional<std::string> mine;
+  if (current.context.world_rank == 0) {
+    Dict told;
+    if (auto known = current.session->preemption()) {
+      told = {{"nodes", known->nodes}, {"deadline", known->deadline}, {"why", known->why}};
+    }
+    mine = base::to_json(told);
+  }
+  const std::string sent = api::value_or_throw(current.session->broadcast(std::move(mine)));
+  const Dict told = api::value_or_throw(base::parse_json_dict(sent));
+  if (told.empty()) return std::nullopt;
+  PreemptionInfo info{told["deadline"].as_double(), {}, told["why"].as_string()};
+  for (const auto& [host, ranks] : told["nodes"].as_dict()) {
+    for (const auto& rank : ranks.as_list()) info.ranks_by_host[host].push_back(static_cast<int>(rank.as_int()));
+  }
+  return info;
+}
 
 namespace collective {
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +19,11 @@ struct Current {
   std::optional<Checkpoint> checkpoint;
   std::optional<Metrics> metrics;  // of the last report in local mode
   std::int64_t reports = 0;
+
+  // What has a place in its data (trireme/position.h), by name, while it lives.
+  std::map<std::string, std::function<Dict()>> positions;
+  std::map<std::string, int> positions_made;  // by kind
+  bool data_taken = false;                    // stored places are of no use any more
 };
 
 // Makes `current` the one until the returned object goes. One function runs at a time.
@@ -32,14 +39,20 @@ Context context_of(const wire::Start& start);
 // The checkpoint in the run's storage, as the user can open it: a path, or a URI.
 Checkpoint checkpoint_in_storage(const wire::Start& start, const std::string& path);
 
+// The places of everything that has one.
+Dict positions_now(const Current& current);
+
 // The one that runs, if any.
-const Current* current_if_any();
+Current* current_if_any();
 // The one that runs; throws std::runtime_error that names the caller outside of a training function.
 Current& current(const char* caller);
 
+// Of a call of the running function: Interrupted where that is to be left.
+[[noreturn]] void throw_error(const base::Error& error);
+
 template <typename T>
 T value_or_throw(base::Result<T> result) {
-  if (!result) throw std::runtime_error(result.error().message());
+  if (!result) throw_error(result.error());
   if constexpr (!std::is_void_v<T>) return std::move(result).value();
 }
 

@@ -105,9 +105,50 @@ std::optional<std::string> attempt_failed(const Dict& event) {
                                  : fmt::format("{} of {} failures used", failures, limit);
     return fmt::format("attempt {} failed ({}); starting again", attempt, used);
   }
-  // Without restarts to speak of, the lines before and after this one say it all.
-  if (limit <= 0) return std::nullopt;
-  return fmt::format("attempt {} failed; max_failures={} is used up", attempt, limit);
+  // Without restarts to speak of, the lines before and after this one say it all; so they do where the budget is not
+  // what ends the run.
+  if (limit <= 0 || failures <= limit) return std::nullopt;
+  return fmt::format("attempt {} failed; {}={} is used up", attempt, text_of(event, "budget", "max_failures"), limit);
+}
+
+std::string restarted(const Dict& event) {
+  std::string line =
+      fmt::format("restarted {} in {:.2f} s: {} kept, {} new", text_of(event, "kind"), number_of(event, "seconds"),
+                  counted(event, "kept", "worker"), int_of(event, "replaced"));
+  const std::string checkpoint = text_of(event, "checkpoint");
+  return line + (checkpoint.empty() ? ", from the beginning" : ", from " + checkpoint);
+}
+
+std::string pausing(const Dict& event) {
+  return fmt::format("{} in a row without progress: the next attempt begins in {} s",
+                     counted(event, "failures", "failure"), base::amount(number_of(event, "seconds")));
+}
+
+std::string resizing(const Dict& event) {
+  return fmt::format("resizing from {} to {} ({})", int_of(event, "from"), counted(event, "to", "worker"),
+                     text_of(event, "why"));
+}
+
+std::vector<int> ranks_of(const Dict& event) {
+  std::vector<int> ranks;
+  const Value* value = event.find("ranks");
+  const List* list = value ? value->get_if<List>() : nullptr;
+  for (const auto& rank : list ? *list : List()) {
+    if (const auto* number = rank.get_if<std::int64_t>()) ranks.push_back(static_cast<int>(*number));
+  }
+  return ranks;
+}
+
+std::string preemption_announced(const Dict& event) {
+  const auto ranks = ranks_of(event);
+  return fmt::format("{} {} will be taken away in {} s: {}", ranks.size() == 1 ? "rank" : "ranks",
+                     base::rank_list(ranks), base::amount(number_of(event, "seconds")), text_of(event, "why"));
+}
+
+std::optional<std::string> hang_detected(const Dict& event) {
+  // Otherwise it is a failure, which tells the same.
+  if (text_of(event, "next") != "warn") return std::nullopt;
+  return fmt::format("warning: {}; all stacks: {}", text_of(event, "summary"), text_of(event, "path"));
 }
 
 std::string run_finished(const Dict& event) {
@@ -120,14 +161,9 @@ std::string run_finished(const Dict& event) {
 }
 
 std::optional<std::string> output(const Dict& event) {
-  OutputLine line{
-      .ranks = {}, .line = text_of(event, "line"), .repeats = static_cast<int>(int_of(event, "repeats", 1))};
-  const Value* ranks = event.find("ranks");
-  if (const List* list = ranks ? ranks->get_if<List>() : nullptr) {
-    for (const auto& rank : *list) {
-      if (const auto* number = rank.get_if<std::int64_t>()) line.ranks.push_back(static_cast<int>(*number));
-    }
-  }
+  OutputLine line{.ranks = ranks_of(event),
+                  .line = text_of(event, "line"),
+                  .repeats = static_cast<int>(int_of(event, "repeats", 1))};
   return to_text(line);
 }
 
@@ -141,6 +177,11 @@ const std::unordered_map<std::string, Teller>& tellers() {
       {"checkpoint_validated", checkpoint_validated},
       {"worker_failed", worker_failed},
       {"attempt_failed", attempt_failed},
+      {"restarted", restarted},
+      {"pausing", pausing},
+      {"resizing", resizing},
+      {"preemption_announced", preemption_announced},
+      {"hang_detected", hang_detected},
       {"run_finished", run_finished},
       {"output", output},
       {"warning", [](const Dict& event) { return "warning: " + text_of(event, "message"); }},

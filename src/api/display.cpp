@@ -54,7 +54,8 @@ void Display::show_result(const Dict& outcome) {
 
 bool Display::wanted(const std::string& kind) const {
   bool always = kind == "output" || kind == "worker_failed" || kind == "attempt_failed" || kind == "stop_requested";
-  return always || (kind == "warning" ? warnings_ : info_);
+  const bool warning = kind == "warning" || kind == "hang_detected" || kind == "preemption_announced";
+  return always || (warning ? warnings_ : info_);
 }
 
 void Display::count(const Dict& event) {

@@ -11,6 +11,8 @@
 #include "api/current.h"
 #include "base/fields.h"
 #include "base/json.h"
+#include "worker/process.h"
+#include "worker/stacks.h"
 
 namespace trireme::api {
 namespace {
@@ -57,10 +59,12 @@ wire::Failed failure_of(std::string error_type, std::string message) {
   return failure;
 }
 
-// A border: whatever the user's function throws becomes the worker's failure.
+// A border: whatever the user's function throws becomes the worker's failure, unless it was asked to leave.
 std::optional<wire::Failed> run_user_function(const TrainFunction& function, const Config& config, Value& value) {
   try {
     value = function(config);
+    return std::nullopt;
+  } catch (const Interrupted&) {
     return std::nullopt;
   } catch (const std::exception& thrown) {
     return failure_of(type_name(thrown), thrown.what());
@@ -165,6 +169,26 @@ void Program::join_run() {
 
 void Program::work(const TrainFunction& function) {
   fitting_ = true;
+  worker::prepare_stacks();
+  worker::watch_termination(*session_);
+  while (true) {
+    const bool succeeded = run_attempt(function);
+    if (!session_->wait_recall()) leave(succeeded ? 0 : kFailedExitCode);
+    session_->go_home();
+    auto start = session_->wait_start();
+    if (!start) give_up(start.error().message());
+    std::cout.flush();
+    std::fflush(nullptr);
+    if (auto redirected = worker::redirect_output(start->log_path); !redirected) {
+      give_up(redirected.error().message());
+    }
+    auto job = Job::decode(start->payload);
+    if (!job) give_up(job.error().message());
+    job_ = *std::move(job);
+  }
+}
+
+bool Program::run_attempt(const TrainFunction& function) {
   Current current;
   current.context = context_of(session_->start());
   current.session = session_;
@@ -180,15 +204,16 @@ void Program::work(const TrainFunction& function) {
     session_->entered();
     failure = run_user_function(function, job_.config, value);
   }
+  if (session_->recalled()) return true;  // whatever came of it, nobody asks any more
   if (!failure) {
     auto finished = session_->finish(std::move(value), false);
-    if (finished) leave(0);
+    if (finished) return true;
     failure = failure_of("", finished.error().message());
   }
   // Its log tells it too, to whoever looks there first.
   std::fprintf(stderr, "%s\n", told(failure->error_type, failure->message).c_str());
   session_->fail(*std::move(failure));
-  leave(kFailedExitCode);
+  return false;
 }
 
 Result Program::fit(const TrainFunction& function, const std::function<Result()>& run) {

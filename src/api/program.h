@@ -61,6 +61,8 @@ class Program {
   void check_names() const;
   Result replay(const TrainFunction& function);
   [[noreturn]] void work(const TrainFunction& function);
+  // Whether the function did not fail.
+  bool run_attempt(const TrainFunction& function);
 
   std::vector<Registered> functions_;
   std::vector<std::string> argv_;

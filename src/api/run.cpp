@@ -20,6 +20,7 @@
 #include "engine/resources.h"
 #include "storage/local_files.h"
 #include "storage/open_files.h"
+#include "storage/paths.h"
 #include "wire/frame.h"
 #include "wire/secret.h"
 
@@ -69,6 +70,15 @@ base::Result<std::string> make_dated_folder(const std::string& storage, double w
   }
 }
 
+// A driver that was killed while it wrote a file leaves it under its temporary name.
+void remove_half_written(const std::string& folder) {
+  const std::string prefix = fmt::format("{}tmp_", storage::kOwnPrefix);
+  std::error_code ignored;  // what cannot be removed does no harm
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().filename().native().starts_with(prefix)) fs::remove(entry.path(), ignored);
+  }
+}
+
 // A later start of the same run has its own attempts: its logs must not be mixed with the earlier ones.
 base::Result<int> next_attempt(const std::string& run_path, bool logs_are_here) {
   int next = 0;
@@ -82,6 +92,14 @@ base::Result<int> next_attempt(const std::string& run_path, bool logs_are_here) 
   return next;
 }
 
+// A folder that the user made has no manifest, and none of these.
+Dict positions_in(const std::string& checkpoint) {
+  auto text = storage::read_file(checkpoint + "/" + checkpoint::kManifestName);
+  if (!text) return {};
+  auto manifest = checkpoint::decode_manifest(*text);
+  return manifest ? std::move(manifest->positions) : Dict();
+}
+
 }  // namespace
 
 Dict outcome_dict(const control::RunEnd& end, const Run& run) {
@@ -90,6 +108,7 @@ Dict outcome_dict(const control::RunEnd& end, const Run& run) {
   if (!run.files().local()) outcome["storage"] = run.files().describe(storage_path);
   outcome["seconds"] = end.seconds;
   outcome["error"] = end.error.empty() ? Value() : Value(end.error);
+  outcome["note"] = end.note;
   List failures;
   for (const auto& failure : end.failures) {
     Dict told = control::to_dict(failure);
@@ -175,8 +194,21 @@ base::Result<void> Run::plan_gang() {
   control::Rules& rules = plan_.rules;
   rules.num_workers = static_cast<int>(gang.bundles.size());
   rules.checkpoints = spec_.run.checkpoint_config;
-  rules.max_failures = spec_.run.failure_config.max_failures;
-  rules.start_limit = spec_.run.failure_config.controller_failure_limit;
+  rules.min_workers = static_cast<int>(scaling.num_workers.min);
+  rules.max_workers = static_cast<int>(scaling.num_workers.max);
+  rules.resize_interval_s = scaling.elastic_resize_monitor_interval_s;
+  const FailureConfig& failures = spec_.run.failure_config;
+  rules.max_failures = failures.max_failures;
+  rules.start_limit = failures.controller_failure_limit;
+  rules.max_preemptions = failures.max_preemption_failures;
+  rules.repeated_error_limit = failures.repeated_error_limit;
+  rules.warm_restart = failures.warm_restart;
+  rules.recall_timeout_s = failures.recall_timeout_s;
+  rules.backoff_s = failures.restart_backoff_s;
+  rules.max_backoff_s = failures.max_restart_backoff_s;
+  rules.on_hang = failures.on_hang;
+  rules.preemption_grace_s = failures.preemption_grace_s;
+  plan_.hang_timeout_s = failures.hang_timeout_s.value_or(0.0);
   rules.start_timeout_s = spec_.run.start_timeout_s;
   rules.stop_grace_s = spec_.run.stop_grace_s;
 
@@ -215,7 +247,9 @@ base::Result<void> Run::plan_local_folder(const std::string& storage) {
   plan_.path = plan_.storage_path = fs::path(storage) / plan_.name;
   TRIREME_TRY(check_resume(control::is_run_folder(plan_.path)));
   TRIREME_TRY(storage::make_folder(plan_.path + "/logs"), "RunConfig.storage_path = '{}' cannot be written", storage);
-  return lock_folder();
+  TRIREME_TRY(lock_folder());
+  remove_half_written(plan_.path);
+  return {};
 }
 
 base::Result<void> Run::plan_remote_folder(const std::string& storage) {
@@ -291,6 +325,7 @@ base::Result<void> Run::plan_resume() {
     plan_.checkpoint = spec_.resume_checkpoint_elsewhere ? *spec_.resume_from_checkpoint
                                                          : fs::absolute(*spec_.resume_from_checkpoint).native();
     plan_.checkpoint_in_storage = false;
+    plan_.positions = positions_in(*plan_.checkpoint);
   }
   return pick_checkpoint(std::move(listing.committed));
 }
@@ -317,6 +352,7 @@ base::Result<void> Run::pick_checkpoint(std::vector<checkpoint::Committed> commi
   plan_.checkpoint = committed.back().path;
   plan_.checkpoint_in_storage = true;
   plan_.first_report = committed.back().manifest.index + 1;
+  plan_.positions = committed.back().manifest.positions;
   return {};
 }
 
@@ -347,6 +383,9 @@ base::Result<void> Run::start() {
   plan_.payload = std::move(spec_.payload);
   plan_.make_process = [this](int rank, int, const engine::Slot& slot, std::string ticket, std::string log) {
     return make_process(rank, slot, std::move(ticket), std::move(log));
+  };
+  plan_.set_capacity = [this](const wire::SetCapacity& asked) {
+    return runtime_.set_capacity({asked.num_cpus, asked.num_gpus, asked.resources});
   };
   plan_.log_tail = [](const std::string& path) { return last_lines(path, kLogTailLines); };
   controller_ = std::make_unique<control::Controller>(plan_, engine_, runtime_.clock(),
@@ -421,7 +460,8 @@ std::vector<Dict> Run::next(base::Seconds timeout) {
       over = over_;
     }
     for (const auto& event : out) {
-      if (spec_.run.logging_config.worker_output && control::text_of(event, "event") == "worker_started") {
+      const std::string kind = control::text_of(event, "event");
+      if (spec_.run.logging_config.worker_output && (kind == "worker_started" || kind == "worker_kept")) {
         int rank = static_cast<int>(control::int_of(event, "rank"));
         int attempt = static_cast<int>(control::int_of(event, "attempt"));
         follower_.follow(rank, control::log_path(plan_.path, attempt, rank));
@@ -455,6 +495,10 @@ bool Run::finished() {
 
 void Run::stop(std::string why, bool hard) {
   if (controller_) controller_->stop(std::move(why), hard);
+}
+
+void Run::announce_preemption(std::vector<int> ranks, std::optional<double> seconds, std::string why) {
+  if (controller_) controller_->announce_preemption({std::move(ranks), seconds, std::move(why)});
 }
 
 void Run::finish_validation(control::ValidationEnded ended) {

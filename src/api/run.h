@@ -56,6 +56,9 @@ class Run {
   bool finished();
   // Safe from any thread.
   void stop(std::string why, bool hard);
+  // Ranks (all when empty) will be lost in so many seconds (FailureConfig.preemption_grace_s when not given): workers
+  // are told, so that they can report a last checkpoint. Safe from any thread.
+  void announce_preemption(std::vector<int> ranks, std::optional<double> seconds, std::string why);
   // Waits for the end where it has not come yet.
   control::RunEnd wait();
   // Ends what still runs, at once, and forgets the secret. The destructor does the same.

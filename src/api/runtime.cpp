@@ -38,6 +38,15 @@ base::Result<void> check_amount(const char* name, double value, bool whole) {
   return {};
 }
 
+base::Result<Resources> checked_resources(const Resources& resources) {
+  for (const auto& [name, amount] : resources) {
+    if (name == "CPU" || name == "GPU")
+      return base::error("resources['{}']: declare it with num_{}s", name, name == "CPU" ? "cpu" : "gpu");
+    TRIREME_TRY(check_amount(name.c_str(), amount, false));
+  }
+  return resources;
+}
+
 }  // namespace
 
 base::Result<void> Runtime::init(InitOptions options) {
@@ -64,12 +73,7 @@ base::Result<void> Runtime::init(InitOptions options) {
     TRIREME_TRY(check_amount("num_gpus", *options.num_gpus, true));
     made.machine.num_gpus = static_cast<int>(*options.num_gpus);
   }
-  for (const auto& [name, amount] : options.resources.value_or(Resources())) {
-    if (name == "CPU" || name == "GPU")
-      return base::error("resources['{}']: declare it with num_{}s", name, name == "CPU" ? "cpu" : "gpu");
-    TRIREME_TRY(check_amount(name.c_str(), amount, false));
-    made.machine.resources[name] = amount;
-  }
+  TRIREME_ASSIGN(made.machine.resources, checked_resources(options.resources.value_or(Resources())));
   made.machine.host = base::host_name();
   made.machine.state_dir = control::state_dir();
   made.python = python_;
@@ -81,6 +85,25 @@ base::Result<void> Runtime::init(InitOptions options) {
   state_dir_ = made.machine.state_dir;
   engine_ = std::make_unique<engine::LocalEngine>(std::move(made));
   return {};
+}
+
+base::Result<Dict> Runtime::set_capacity(const Capacity& asked) {
+  TRIREME_TRY(engine());
+  engine::Capacity capacity;
+  if (asked.num_cpus) {
+    TRIREME_TRY(check_amount("num_cpus", *asked.num_cpus, false));
+    capacity.num_cpus = asked.num_cpus;
+  }
+  if (asked.num_gpus) {
+    TRIREME_TRY(check_amount("num_gpus", *asked.num_gpus, true));
+    capacity.num_gpus = static_cast<int>(*asked.num_gpus);
+  }
+  TRIREME_ASSIGN(capacity.resources, checked_resources(asked.resources));
+  TRIREME_ASSIGN(auto node, engine_->set_capacity(capacity));
+  return Dict{{"host", node.host},
+              {"total", base::Codec<Resources>::to(node.total)},
+              {"available", base::Codec<Resources>::to(node.available)},
+              {"cpus_declared", node.cpus_declared}};
 }
 
 base::Result<engine::Engine*> Runtime::engine() {

@@ -26,6 +26,13 @@ class Runtime {
   base::Result<engine::Engine*> engine();
   // Starts the process that Python workers are forked from, or takes a copy of this one for it.
   base::Result<void> warm_up(std::vector<std::string> preload, std::optional<engine::Zygote::Copy> copy = {});
+  // While runs go on; what is not given stays. Returns what there is then. Refused where a run needs more.
+  struct Capacity {
+    std::optional<double> num_cpus;
+    std::optional<double> num_gpus;
+    Resources resources;
+  };
+  base::Result<Dict> set_capacity(const Capacity& asked);
   const base::Clock& clock() const { return clock_; }
   void shutdown() { engine_.reset(); }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "api/current.h"
+#include "checkpoint/shards.h"
 #include "checkpoint/state_file.h"
 
 namespace trireme {
@@ -15,7 +16,7 @@ Dict load_state(const std::string& path, const LoadStateOptions& options) {
   const checkpoint::LoadOptions how{.map = options.map};
   std::error_code ignored;
   const bool is_file = std::filesystem::is_regular_file(path, ignored);
-  return value_or_throw(is_file ? checkpoint::load_safetensors(path, how) : checkpoint::load_state(path, how));
+  return value_or_throw(is_file ? checkpoint::load_safetensors(path, how) : checkpoint::load_whole_state(path, how));
 }
 
 }  // namespace trireme

@@ -25,17 +25,21 @@ namespace {
 
 constexpr base::Seconds kPump{0.1};
 
-// Ctrl-C and SIGTERM stop the run cleanly the first time, and at once the second.
+// Ctrl-C stops the run cleanly. SIGTERM, with which schedulers announce the end, is a preemption of all workers: they
+// may still make a last checkpoint. A second one of either ends the run at once.
 class Interrupts {
  public:
   Interrupts() {
-    count_ = 0;
+    interrupts_ = terminations_ = 0;
     struct sigaction action {};
-    action.sa_handler = [](int) { ++count_; };
+    action.sa_handler = [](int) { ++interrupts_; };
     ::sigaction(SIGINT, &action, &old_interrupt_);
-    ::sigaction(SIGTERM, &action, &old_terminate_);
     // A background job: Ctrl-C is not for it.
     if (old_interrupt_.sa_handler == SIG_IGN) ::sigaction(SIGINT, &old_interrupt_, nullptr);
+    action.sa_handler = [](int) { ++terminations_; };
+    ::sigaction(SIGTERM, &action, &old_terminate_);
+    // A handler of the program's own stays.
+    if (old_terminate_.sa_handler != SIG_DFL) ::sigaction(SIGTERM, &old_terminate_, nullptr);
   }
   ~Interrupts() {
     ::sigaction(SIGINT, &old_interrupt_, nullptr);
@@ -43,19 +47,27 @@ class Interrupts {
   }
 
   void pass_on(Run& run) {
-    while (passed_ < count_) {
-      run.stop("Ctrl-C", passed_ > 0);
-      ++passed_;
+    for (; stops_ < interrupts_; ++stops_) run.stop("Ctrl-C", stops_ > 0);
+    for (; announced_ < terminations_; ++announced_) {
+      if (announced_ == 0) {
+        run.announce_preemption({}, {}, "SIGTERM to the driver");
+      } else {
+        run.stop("SIGTERM, twice", true);
+      }
     }
   }
 
  private:
-  static std::atomic<int> count_;
-  int passed_ = 0;
+  // What a signal handler may touch.
+  static std::atomic<int> interrupts_;
+  static std::atomic<int> terminations_;
+  int stops_ = 0;
+  int announced_ = 0;
   struct sigaction old_interrupt_ {};
   struct sigaction old_terminate_ {};
 };
-std::atomic<int> Interrupts::count_ = 0;
+std::atomic<int> Interrupts::interrupts_ = 0;
+std::atomic<int> Interrupts::terminations_ = 0;
 
 [[noreturn]] void refuse_runtime_env(const std::string& key, const std::string& why) {
   throw ConfigError(fmt::format("RunConfig.worker_runtime_env['{}']: {}", key, why));
@@ -181,6 +193,12 @@ Result fit_on_workers(const Job& job, const TrainerOptions& options) {
 }  // namespace api
 
 void init(int argc, char** argv, const InitOptions& options) { api::Program::instance().init(argc, argv, options); }
+
+void set_capacity(const Capacity& capacity) {
+  auto done =
+      api::Program::instance().runtime().set_capacity({capacity.num_cpus, capacity.num_gpus, capacity.resources});
+  if (!done) throw ConfigError(done.error().message());
+}
 
 void shutdown() { api::Program::instance().runtime().shutdown(); }
 

@@ -63,6 +63,11 @@ Problem workers_problem(const WorkerCount& count) {
   return {};
 }
 
+Problem negative(const char* name, double seconds) {
+  if (seconds >= 0) return {};
+  return fmt::format("{} = {}: must not be negative", name, seconds);
+}
+
 template <typename T>
 void add_schema(Dict& schema, const char* name, const std::vector<std::pair<const char*, Dict>>& python_fields,
                 const std::vector<std::string>& order) {
@@ -110,10 +115,20 @@ Problem find_problem(const ScalingConfig& config) {
 
 Problem find_problem(const FailureConfig& config) {
   constexpr const char* kEndless = " (-1 is without end)";
+  Problem hang;
+  if (config.hang_timeout_s && !(*config.hang_timeout_s > 0)) {
+    hang = fmt::format("hang_timeout_s = {}: must be above 0 (None is for never)", *config.hang_timeout_s);
+  }
   return prefixed("FailureConfig",
                   first_of(below("max_failures", config.max_failures, -1, kEndless),
                            below("controller_failure_limit", config.controller_failure_limit, -1, kEndless),
-                           below("max_preemption_failures", config.max_preemption_failures, -1, kEndless)));
+                           below("max_preemption_failures", config.max_preemption_failures, -1, kEndless),
+                           below("repeated_error_limit", config.repeated_error_limit, 0, " (0 is for never)"),
+                           negative("recall_timeout_s", config.recall_timeout_s),
+                           negative("restart_backoff_s", config.restart_backoff_s),
+                           negative("max_restart_backoff_s", config.max_restart_backoff_s),
+                           negative("preemption_grace_s", config.preemption_grace_s), hang,
+                           one_of("on_hang", config.on_hang, {"warn", "restart", "fail"})));
 }
 
 Problem find_problem(const CheckpointConfig& config) {

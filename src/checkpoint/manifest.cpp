@@ -89,6 +89,7 @@ std::string encode_fields(const Manifest& manifest) {
   field("status", to_string(manifest.status));
   field("metrics", manifest.metrics);
   field("validation", manifest.validation);
+  if (!manifest.positions.empty()) field("positions", manifest.positions);
   out += ",\n  \"files\": [";
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     const auto& file = manifest.files[i];
@@ -168,6 +169,9 @@ base::Result<Manifest> decode_manifest(std::string_view text) {
   TRIREME_ASSIGN(manifest.status, status_from(status));
   TRIREME_ASSIGN(manifest.metrics, field_of<Dict>(fields, "metrics"));
   if (const Value* validation = fields.find("validation")) manifest.validation = *validation;
+  if (fields.contains("positions")) {
+    TRIREME_ASSIGN(manifest.positions, field_of<Dict>(fields, "positions"));
+  }
   TRIREME_ASSIGN(const auto files, field_of<List>(fields, "files"));
   manifest.files.reserve(files.size());
   for (const auto& file : files) {

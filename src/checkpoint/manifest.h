@@ -29,6 +29,7 @@ struct Manifest {
   Metrics metrics;
   Status status = Status::kCommitted;
   Value validation;  // what it is to be validated with; null: nothing
+  Dict positions;    // places in the data, by name, as they were when it was reported
   std::vector<storage::FileRecord> files;
 
   bool operator==(const Manifest&) const = default;

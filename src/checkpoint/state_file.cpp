@@ -23,11 +23,6 @@ std::string short_name(const fs::path& path) {
   return (folder / path.filename()).native();
 }
 
-bool is_rank_folder(const fs::path& folder) {
-  const std::string name = folder.filename().native();
-  return name.starts_with("rank_") && name.size() > 5 && name.find_first_not_of("0123456789", 5) == std::string::npos;
-}
-
 // Relative to the folder, as save_state() returned them. Nothing where there is no manifest.
 base::Result<std::vector<storage::FileRecord>> committed_files(const fs::path& folder) {
   fs::path manifest_path = folder / kManifestName;
@@ -123,6 +118,11 @@ base::Result<Dict> load_checked(const fs::path& folder, const LoadOptions& optio
 }
 
 }  // namespace
+
+bool is_rank_folder(const std::filesystem::path& folder) {
+  const std::string name = folder.filename().native();
+  return name.starts_with("rank_") && name.size() > 5 && name.find_first_not_of("0123456789", 5) == std::string::npos;
+}
 
 base::Result<std::vector<storage::FileRecord>> save_state(const std::string& folder, const Dict& state,
                                                           const SaveOptions& options) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -31,6 +32,9 @@ struct LoadOptions {
   // the one of the folder above. Without either nothing is compared.
   std::optional<std::vector<storage::FileRecord>> expected = {};
 };
+
+// The part of a rank in a checkpoint: rank_3.
+bool is_rank_folder(const std::filesystem::path& folder);
 
 // A file that differs from what was committed is an error that names it.
 base::Result<Dict> load_state(const std::string& folder, const LoadOptions& options = {});

@@ -9,7 +9,11 @@
 
 namespace trireme::control {
 
-struct ReserveGang {};
+struct ReserveGang {
+  int gang;
+  int size;
+  bool optional;
+};
 struct StartProcess {
   int rank;
 };
@@ -24,7 +28,24 @@ struct KillProcess {
   int rank;
   double grace_s;
 };
-struct ReleaseGang {};
+struct ReleaseGang {
+  int gang;
+};
+// Leave the function, keep the process.
+struct SendRecall {
+  int rank;
+  std::string why;
+};
+// Leave it with the checkpoint of that report or a later one.
+struct SendLeaveAt {
+  int rank;
+  std::int64_t index;
+};
+struct SendPreemption {
+  std::vector<int> ranks;
+  double seconds;
+  std::string why;
+};
 struct ArmTimer {
   Timer timer;
   double seconds;
@@ -38,6 +59,7 @@ struct Record {
 };
 struct RecordFailure {
   Failure failure;
+  int attempt;  // a decision may begin the next one too
 };
 struct Commit {
   ReadyCheckpoint checkpoint;
@@ -58,12 +80,17 @@ struct TellCommitted {
 struct SendStop {
   int rank;
 };
-// Forget the store, the barriers and unfinished checkpoints of the attempt that is over.
-struct ResetAttempt {};
+// Forget the store and the barriers of the attempt that is over. For each rank of the next one:
+// the rank whose process it takes over, or -1.
+struct ResetAttempt {
+  std::vector<int> taken_over;
+};
+// Remove what the attempt before has left half-written, before anybody writes again.
+struct SettleStorage {};
 struct Finish {};
 
 using Action = std::variant<ReserveGang, StartProcess, SendStart, SendGoodbye, KillProcess, ReleaseGang, ArmTimer,
                             DisarmTimer, Record, RecordFailure, Commit, RemoveCheckpoint, UpdateManifest, TellCommitted,
-                            SendStop, ResetAttempt, Finish>;
+                            SendStop, ResetAttempt, Finish, SendRecall, SendLeaveAt, SendPreemption, SettleStorage>;
 
 }  // namespace trireme::control

@@ -32,8 +32,8 @@ bool CommitBook::counts_as_arrived(int rank, std::int64_t index) const {
   return finished_[at(rank)] || silent_[at(rank)] || next_[at(rank)] > index;
 }
 
-void CommitBook::report(int rank, std::int64_t index, const Metrics& metrics,
-                        const std::optional<std::string>& checkpoint, const Value& validation) {
+void CommitBook::report(int rank, std::int64_t index, const RankReport& report) {
+  const auto& [metrics, checkpoint, validation, positions] = report;
   TRIREME_CHECK(index == next_[at(rank)], "rank {} reported {} instead of {}", rank, index, next_[at(rank)]);
   next_[at(rank)] = index + 1;
   if (!reported_[at(rank)]) {
@@ -67,14 +67,18 @@ void CommitBook::report(int rank, std::int64_t index, const Metrics& metrics,
       pending.metrics = metrics;
     }
   }
-  if (checkpoint) ++it->second.uploads;
+  if (checkpoint) it->second.uploading.insert(rank);
   if (it->second.validation.is_null()) it->second.validation = validation;
+  if (!positions.empty() && rank < it->second.positions_rank) {
+    it->second.positions_rank = rank;
+    it->second.positions = positions;
+  }
 }
 
 void CommitBook::uploaded(int rank, std::int64_t index, List files) {
   auto it = pending_.find(index);
   if (it == pending_.end()) return;  // already taken without this rank, or given up with its attempt
-  --it->second.uploads;
+  it->second.uploading.erase(rank);
   it->second.files[rank] = std::move(files);
 }
 
@@ -90,29 +94,45 @@ bool CommitBook::held_up_by_silent_ranks() const { return unheard_ > 0 && pendin
 void CommitBook::give_up_on_silent_ranks() {
   if (!held_up_by_silent_ranks()) return;
   for (int rank = 0; rank < static_cast<int>(next_.size()); ++rank) {
-    if (reported_[at(rank)] || finished_[at(rank)] || silent_[at(rank)]) continue;
-    for (auto& [index, pending] : pending_) pending.arrived += !counts_as_arrived(rank, index);
-    silent_[at(rank)] = true;
+    if (!reported_[at(rank)]) give_up_on(rank);
   }
-  unheard_ = 0;
+}
+
+void CommitBook::give_up_on(int rank) {
+  if (finished_[at(rank)] || silent_[at(rank)]) return;
+  for (auto& [index, pending] : pending_) {
+    pending.arrived += !counts_as_arrived(rank, index);
+    if (pending.uploading.erase(rank) > 0) pending.lost = true;
+  }
+  silent_[at(rank)] = true;
+  if (!reported_[at(rank)]) --unheard_;
+}
+
+std::int64_t CommitBook::next_report() const {
+  return next_.empty() ? resume_at_ : *std::max_element(next_.begin(), next_.end());
 }
 
 std::vector<ReadyCheckpoint> CommitBook::take_ready() {
   std::vector<ReadyCheckpoint> ready;
   while (!pending_.empty()) {
     auto first = pending_.begin();
-    if (first->second.arrived < static_cast<int>(next_.size()) || first->second.uploads > 0) break;
+    if (first->second.arrived < static_cast<int>(next_.size()) || !first->second.uploading.empty()) break;
     Pending& pending = first->second;
+    taken_ = first->first + 1;
+    if (pending.lost) {
+      pending_.erase(first);
+      continue;
+    }
     ReadyCheckpoint made{first->first,
                          pending.name,
                          std::move(pending.metrics),
                          std::move(pending.validation),
+                         std::move(pending.positions),
                          std::move(pending.files),
                          {}};
     for (int rank = 0; rank < static_cast<int>(next_.size()); ++rank) {
-      if (silent_[at(rank)] && next_[at(rank)] <= made.index) made.missing.push_back(rank);
+      if (silent_[at(rank)] && !made.files.contains(rank)) made.missing.push_back(rank);
     }
-    taken_ = made.index + 1;
     ready.push_back(std::move(made));
     pending_.erase(first);
   }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,10 +19,19 @@ struct ReadyCheckpoint {
   std::string name;
   Metrics metrics;
   Value validation;           // null: none is asked for
+  Dict positions;             // in the data, by name: the lowest rank's that has any, which speaks for all
   std::map<int, List> files;  // what each rank has stored, as its message told
   std::vector<int> missing;   // ranks that it goes on without
 
   bool operator==(const ReadyCheckpoint&) const = default;
+};
+
+// What a rank says with one report.
+struct RankReport {
+  Metrics metrics;
+  std::optional<std::string> checkpoint = {};
+  Value validation = {};
+  Dict positions = {};
 };
 
 // Knows when report i may be committed: every rank has reported i or finished, and all uploads that were announced for
@@ -36,14 +47,15 @@ class CommitBook {
   // The book of the next attempt: counts on from the newest checkpoint and still knows the last metrics.
   CommitBook next_attempt(int num_ranks) const;
 
-  void report(int rank, std::int64_t index, const Metrics& metrics, const std::optional<std::string>& checkpoint,
-              const Value& validation = {});
+  void report(int rank, std::int64_t index, const RankReport& report);
   void uploaded(int rank, std::int64_t index, List files);
   void finished(int rank);
 
   // Whether two checkpoints or more wait, and some rank has never said anything.
   bool held_up_by_silent_ranks() const;
   void give_up_on_silent_ranks();
+  // That rank will not come any more: checkpoints go on without it, but for those that it has begun to store.
+  void give_up_on(int rank);
 
   // Whether report `index` was taken already: a shard for it comes too late.
   bool taken(std::int64_t index) const { return index < taken_ && !pending_.contains(index); }
@@ -58,6 +70,8 @@ class CommitBook {
   std::int64_t next_report(int rank) const { return next_[static_cast<std::size_t>(rank)]; }
   // The next report after the newest committed checkpoint: where a restarted gang goes on counting.
   std::int64_t resume_at() const { return resume_at_; }
+  // The highest number that any rank will report next.
+  std::int64_t next_report() const;
   // Rank 0's last report.
   const std::optional<Metrics>& last_metrics() const { return last_metrics_; }
   // Indexes that wait, with the ranks that they wait for; for the message after a stall.
@@ -68,12 +82,15 @@ class CommitBook {
  private:
   struct Pending {
     std::string name;
-    int arrived = 0;  // ranks that reported it or have finished
-    int uploads = 0;  // announced and not done
+    int arrived = 0;          // ranks that reported it or have finished
+    std::set<int> uploading;  // ranks whose part is announced and not done
     int metrics_rank = 0;
     Metrics metrics;
     Value validation;
+    int positions_rank = std::numeric_limits<int>::max();
+    Dict positions;
     std::map<int, List> files;
+    bool lost = false;  // a part was begun by a rank that is gone: it will never be whole
     bool operator==(const Pending&) const = default;
   };
 
@@ -81,7 +98,7 @@ class CommitBook {
 
   std::vector<std::int64_t> next_;
   std::vector<bool> finished_;
-  std::vector<bool> silent_;  // never reported, and given up on
+  std::vector<bool> silent_;  // given up on
   std::vector<bool> reported_;
   int unheard_ = 0;  // ranks that have neither reported nor finished nor been given up on
   std::int64_t taken_ = 0;

@@ -55,6 +55,7 @@ CommitEnded Committer::write_manifest(ReadyCheckpoint ready, int attempt, double
     manifest.time = wall;
     manifest.metrics = end.checkpoint.metrics;
     manifest.validation = end.checkpoint.validation;
+    manifest.positions = end.checkpoint.positions;
     if (!manifest.validation.is_null()) manifest.status = checkpoint::Status::kPendingValidation;
     manifest.files = std::move(merged.files);
     TRIREME_TRY(checkpoint::commit(*place_.files, place_.storage_path, name, std::move(manifest)));

@@ -1,11 +1,14 @@
 #include "control/controller.h"
 
+#include <unistd.h>
+
 #include <asio/post.hpp>
 #include <filesystem>
 
 #include "base/hex.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/process_state.h"
 #include "base/text.h"
 #include "checkpoint/commit.h"
 #include "control/event_fields.h"
@@ -18,6 +21,8 @@ namespace {
 
 // Reports are written at latest so long after they came; what matters more is written at once.
 constexpr auto kFlushDelay = std::chrono::milliseconds(50);
+// How many times longer a process may be silent that the kernel calls neither stopped nor gone.
+constexpr double kStarved = 5.0;
 constexpr auto kStallWarning = std::chrono::seconds(30);
 // How often a storage elsewhere gets the event log while the run goes on.
 constexpr auto kMirrorPeriod = std::chrono::seconds(10);
@@ -38,7 +43,11 @@ Controller::Controller(RunPlan plan, engine::Engine& engine, const base::Clock& 
   state_.first_attempt = state_.attempt = plan_.first_attempt;
   state_.kept = plan_.kept;
   checkpoint_in_storage_ = plan_.checkpoint_in_storage;
-  for (Timer timer : {Timer::kStart, Timer::kCause, Timer::kStop, Timer::kSilence}) timers_.emplace(timer, io_);
+  positions_ = plan_.positions;
+  for (Timer timer :
+       {Timer::kStart, Timer::kCause, Timer::kStop, Timer::kSilence, Timer::kPause, Timer::kResize, Timer::kPreempt}) {
+    timers_.emplace(timer, ArmedTimer{asio::steady_timer(io_)});
+  }
 }
 
 Controller::~Controller() {
@@ -77,6 +86,10 @@ void Controller::warn(std::string message) {
   asio::post(io_, [this, message = std::move(message)] { append({{"event", "warning"}, {"message", message}}); });
 }
 
+void Controller::announce_preemption(PreemptionAnnounced announced) {
+  asio::post(io_, [this, announced = std::move(announced)] { handle(announced); });
+}
+
 void Controller::finish_validation(ValidationEnded ended) {
   asio::post(io_, [this, ended = std::move(ended)] { handle(ended); });
 }
@@ -93,7 +106,7 @@ void Controller::loop() {
     auto work = asio::make_work_guard(io_);
     io_.run();
   } catch (const std::exception& broken) {
-    if (gang_) engine_.release(*gang_);
+    for (const auto& [gang, id] : gangs_) engine_.release(id);
     std::lock_guard lock(end_mutex_);
     end_.outcome = Outcome::kFailed;
     end_.error = fmt::format("the controller broke: {}", broken.what());
@@ -104,8 +117,12 @@ void Controller::loop() {
 }
 
 void Controller::handle(Event event) {
+  const Phase before = state_.phase;
   auto decision = decide(std::move(state_), std::move(event), plan_.rules);
   state_ = std::move(decision.state);
+  if (state_.phase == Phase::kFailing && before != Phase::kFailing) {
+    restart_times_.noticed(clock_.now(), std::exchange(silence_s_, 0.0));
+  }
   for (auto& action : decision.actions) execute(std::move(action));
 }
 
@@ -113,43 +130,72 @@ void Controller::execute(Action action) {
   std::visit([this](auto& held) { run(held); }, action);
 }
 
-void Controller::run(const ReserveGang&) {
-  gang_ = engine_.reserve(plan_.gang, [this](engine::EngineEvent event) {
-    asio::post(io_, [this, event = std::move(event)]() mutable { engine_event(std::move(event)); });
+void Controller::run(const ReserveGang& action) {
+  engine::GangRequest request = plan_.gang;
+  request.bundles.resize(static_cast<std::size_t>(action.size));
+  request.optional = action.optional;
+  if (action.optional) request.trainer.clear();  // the first gang has it
+  gangs_[action.gang] = engine_.reserve(std::move(request), [this, gang = action.gang](engine::EngineEvent event) {
+    asio::post(io_, [this, gang, event = std::move(event)]() mutable { engine_event(gang, std::move(event)); });
   });
 }
 
-void Controller::engine_event(engine::EngineEvent event) {
+int Controller::rank_at(Seat seat) const {
+  for (std::size_t rank = 0; rank < state_.workers.size(); ++rank) {
+    if (state_.workers[rank].seat == seat) return static_cast<int>(rank);
+  }
+  return -1;
+}
+
+const engine::GangId& Controller::gang_of(int rank) const {
+  return gangs_.at(state_.workers[static_cast<std::size_t>(rank)].seat.gang);
+}
+
+void Controller::engine_event(int gang, engine::EngineEvent event) {
+  if (!gangs_.contains(gang)) return;  // released since
   if (auto* reserved = std::get_if<engine::Reserved>(&event)) {
-    handle(GangReserved{std::move(reserved->slots)});
+    handle(GangReserved{std::move(reserved->slots), gang});
   } else if (auto* failed = std::get_if<engine::ReserveFailed>(&event)) {
-    handle(ReservationFailed{failed->error.message()});
+    handle(ReservationFailed{failed->error.message(), gang});
   } else if (auto* waiting = std::get_if<engine::ReserveWaiting>(&event)) {
     append({{"event", "warning"}, {"message", waiting->why}});
   } else if (auto* started = std::get_if<engine::Started>(&event)) {
-    handle(ProcessStarted{started->bundle, started->pid, started->forked});
+    if (int rank = rank_at({gang, started->bundle}); rank >= 0) {
+      handle(ProcessStarted{rank, started->pid, started->forked});
+    }
   } else if (auto* refused = std::get_if<engine::StartFailed>(&event)) {
-    handle(ProcessStartFailed{refused->bundle, refused->error.message()});
+    if (int rank = rank_at({gang, refused->bundle}); rank >= 0) {
+      handle(ProcessStartFailed{rank, refused->error.message()});
+    }
   } else if (auto* exited = std::get_if<engine::Exited>(&event)) {
-    handle(ProcessExited{exited->bundle, exited->status});
+    if (int rank = rank_at({gang, exited->bundle}); rank >= 0) {
+      handle(ProcessExited{rank, exited->status, std::move(exited->out_of_memory)});
+    }
+  } else if (auto* reclaim = std::get_if<engine::Reclaim>(&event)) {
+    std::optional<double> seconds;
+    if (reclaim->seconds) seconds = reclaim->seconds->count();
+    handle(GangReclaimed{gang, std::move(reclaim->why), seconds});
+  } else if (std::holds_alternative<engine::RoomGrew>(event)) {
+    handle(RoomGrew{});
   }
 }
 
 void Controller::run(const StartProcess& action) {
-  const auto rank = static_cast<std::size_t>(action.rank);
+  const Worker& worker = state_.workers[static_cast<std::size_t>(action.rank)];
   Dict ticket{{"address", server_->address().text()},
               {"secret", base::to_hex(plan_.secret)},
               {"run_id", plan_.id},
               {"rank", action.rank},
-              {"attempt", state_.attempt}};
-  engine_.start(*gang_, action.rank,
-                plan_.make_process(action.rank, state_.attempt, state_.slots[rank], base::to_json(ticket),
+              {"attempt", state_.attempt},
+              {"driver", ::getpid()}};
+  engine_.start(gang_of(action.rank), worker.seat.bundle,
+                plan_.make_process(action.rank, state_.attempt, worker.slot, base::to_json(ticket),
                                    log_path(plan_.path, state_.attempt, action.rank)));
 }
 
 void Controller::run(const SendStart& action) {
   const auto& place = places_[static_cast<std::size_t>(action.rank)];
-  const auto& slot = state_.slots[static_cast<std::size_t>(action.rank)];
+  const auto& slot = state_.workers[static_cast<std::size_t>(action.rank)].slot;
   wire::Start start;
   start.rank = action.rank;
   start.world_size = static_cast<int>(state_.workers.size());
@@ -175,7 +221,10 @@ void Controller::run(const SendStart& action) {
   start.nodes = nodes_;
   start.next_report = state_.commits.next_report(action.rank);
   start.metadata = plan_.metadata;
+  start.positions = positions_;
+  start.log_path = log_path(plan_.path, state_.attempt, action.rank);
   Peer& peer = peers_[static_cast<std::size_t>(action.rank)];
+  peer.reported = clock_.now();
   if (peer.channel) peer.channel->send(start);
 }
 
@@ -184,26 +233,35 @@ void Controller::run(const SendGoodbye& action) {
   if (peer.channel) peer.channel->send(wire::Goodbye{});
 }
 
-void Controller::run(const KillProcess& action) { engine_.kill(*gang_, action.rank, base::Seconds(action.grace_s)); }
+void Controller::run(const KillProcess& action) {
+  engine_.kill(gang_of(action.rank), state_.workers[static_cast<std::size_t>(action.rank)].seat.bundle,
+               base::Seconds(action.grace_s));
+}
 
-void Controller::run(const ReleaseGang&) {
-  if (gang_) engine_.release(*gang_);
-  gang_.reset();
+void Controller::run(const ReleaseGang& action) {
+  auto gang = gangs_.extract(action.gang);
+  if (!gang.empty()) engine_.release(gang.mapped());
 }
 
 void Controller::run(const ArmTimer& action) {
-  auto& timer = timers_.at(action.timer);
-  timer.expires_after(to_duration(action.seconds));
-  timer.async_wait([this, which = action.timer](const asio::error_code& cancelled) {
-    if (!cancelled) handle(TimerFired{which});
+  auto& armed = timers_.at(action.timer);
+  const auto generation = ++armed.generation;
+  armed.timer.expires_after(to_duration(action.seconds));
+  armed.timer.async_wait([this, &armed, generation, which = action.timer](const asio::error_code& cancelled) {
+    if (!cancelled && armed.generation == generation) handle(TimerFired{which});
   });
 }
 
-void Controller::run(const DisarmTimer& action) { timers_.at(action.timer).cancel(); }
+void Controller::run(const DisarmTimer& action) {
+  auto& armed = timers_.at(action.timer);
+  ++armed.generation;
+  armed.timer.cancel();
+}
 
 void Controller::run(Record& action) {
   Dict event{{"event", action.event}};
   for (auto& [key, value] : action.fields) event[key] = std::move(value);
+  time_restart(event);
   if (action.event == "attempt_started") attempt_began_ = clock_.now();
   if (action.event == "training_started") event["seconds"] = base::Seconds(clock_.now() - attempt_began_).count();
   if (action.event == "validation_requested") event["path"] = plan_.storage_path + "/" + event["name"].as_string();
@@ -212,6 +270,30 @@ void Controller::run(Record& action) {
     store_return_value();  // whoever reads the event looks for it
   }
   append(std::move(event));
+}
+
+// What the event says about a restart that is under way.
+void Controller::time_restart(const Dict& event) {
+  const auto now = clock_.now();
+  const std::string& kind = event["event"].as_string();
+  if (kind == "attempt_failed" || kind == "resizing") {
+    restart_times_.decided(now);
+  } else if (kind == "attempt_started") {
+    entered_ = 0;
+    const auto kept = int_of(event, "kept");
+    restart_times_.stopped(now, kept, int_of(event, "num_workers") - kept);
+  } else if (kind == "training_started") {
+    restart_times_.started(now);
+  } else if (kind == "function_entered") {
+    if (++entered_ == static_cast<int>(state_.workers.size())) restart_times_.entered(now);
+  } else if (kind == "report") {
+    auto told = restart_times_.reported(now);
+    if (!told) return;
+    Dict restarted{{"event", "restarted"}, {"attempt", state_.attempt}};
+    for (auto& [key, value] : *told) restarted[key] = std::move(value);
+    if (checkpoint_) restarted["checkpoint"] = checkpoint_->substr(checkpoint_->rfind('/') + 1);
+    append(std::move(restarted));
+  }
 }
 
 void Controller::store_return_value() const {
@@ -223,12 +305,12 @@ void Controller::store_return_value() const {
 
 void Controller::run(RecordFailure& action) {
   Failure& failure = action.failure;
-  failure.log_tail = plan_.log_tail(log_path(plan_.path, state_.attempt, failure.rank));
+  failure.log_tail = plan_.log_tail(log_path(plan_.path, action.attempt, failure.rank));
   // The state keeps what the result will show.
   for (auto& kept : state_.failures) {
     if (kept.rank == failure.rank) kept.log_tail = failure.log_tail;
   }
-  Dict event{{"event", "worker_failed"}, {"attempt", state_.attempt}};
+  Dict event{{"event", "worker_failed"}, {"attempt", action.attempt}};
   for (auto& [key, value] : to_dict(failure)) event[key] = std::move(value);
   append(std::move(event));
 }
@@ -242,6 +324,7 @@ void Controller::run(Commit& action) {
         checkpoint_ = plan_.storage_path + "/" + end.checkpoint.name;
         checkpoint_in_storage_ = true;
         checkpoint_index_ = end.checkpoint.index;
+        positions_ = end.checkpoint.positions;
         memory_.committed(checkpoint_index_);
       }
       handle(std::move(end));
@@ -274,15 +357,29 @@ void Controller::run(const SendStop& action) {
   if (peer.channel) peer.channel->send(stop);
 }
 
-void Controller::run(const ResetAttempt&) {
+void Controller::run(const ResetAttempt& action) {
+  std::vector<Peer> peers(state_.workers.size());
+  for (std::size_t rank = 0; rank < peers.size(); ++rank) {
+    if (action.taken_over[rank] < 0) continue;
+    auto& channel = peers_[static_cast<std::size_t>(action.taken_over[rank])].channel;
+    wire::Hello who = channel->peer();
+    who.rank = static_cast<int>(rank);
+    who.attempt = state_.attempt;
+    channel->set_peer(std::move(who));
+    peers[rank].channel = std::move(channel);
+    peers[rank].heard = clock_.now();
+  }
   for (auto& peer : peers_) {
     if (peer.channel) peer.channel->close();
   }
-  peers_.assign(state_.workers.size(), Peer{});
-  places_ = places_of(state_.slots);
+  peers_ = std::move(peers);
+  hang_told_ = false;
+  std::vector<engine::Slot> slots;
+  for (const auto& worker : state_.workers) slots.push_back(worker.slot);
+  places_ = places_of(slots);
   nodes_.clear();
   for (std::size_t rank = 0; rank < places_.size(); ++rank) {
-    if (places_[rank].local_rank == 0) nodes_.push_back(state_.slots[rank].host);
+    if (places_[rank].local_rank == 0) nodes_.push_back(slots[rank].host);
   }
   store_.clear();
   list_requests_.clear();
@@ -293,8 +390,40 @@ void Controller::run(const ResetAttempt&) {
     // Each rank's start will say so, with the name of its file.
     base::log_warning("{}", made.error().message());
   }
+}
+
+void Controller::run(const SettleStorage&) {
   if (auto removed = committer_->settle(); !removed) {
     append({{"event", "warning"}, {"message", removed.error().message()}});
+  }
+}
+
+void Controller::run(const SendRecall& action) {
+  Peer& peer = peers_[static_cast<std::size_t>(action.rank)];
+  wire::Recall recall;
+  recall.why = action.why;
+  if (peer.channel) peer.channel->send(recall);
+}
+
+void Controller::run(const SendLeaveAt& action) {
+  Peer& peer = peers_[static_cast<std::size_t>(action.rank)];
+  wire::LeaveAt leave;
+  leave.index = action.index;
+  if (peer.channel) peer.channel->send(leave);
+}
+
+void Controller::run(const SendPreemption& action) {
+  wire::Preemption told;
+  for (int rank : action.ranks) {
+    Value& on_host = told.nodes[state_.workers[static_cast<std::size_t>(rank)].host];
+    List ranks = on_host.is_null() ? List() : on_host.as_list();
+    ranks.push_back(rank);
+    on_host = std::move(ranks);
+  }
+  told.seconds = action.seconds;
+  told.why = action.why;
+  for (auto& peer : peers_) {
+    if (peer.channel) peer.channel->send(told);
   }
 }
 
@@ -302,15 +431,17 @@ void Controller::run(const Finish&) {
   flush(true);
   committer_->mirror(true);
   committer_.reset();  // finishes what was asked for; what it ends is nobody's business any more
-  if (gang_) engine_.release(*gang_);
-  gang_.reset();
+  for (const auto& [gang, id] : gangs_) engine_.release(id);
+  gangs_.clear();
   server_->close();
   tick_timer_.cancel();
+  stack_timer_.cancel();
   flush_timer_.cancel();
   {
     std::lock_guard lock(end_mutex_);
     end_.outcome = state_.outcome;
     end_.error = state_.error;
+    end_.note = state_.note;
     if (state_.outcome != Outcome::kFinished) end_.failures = state_.failures;
     end_.return_value = state_.return_value;
     end_.metrics = state_.commits.last_metrics();
@@ -373,6 +504,7 @@ void Controller::tick() {
       check_heartbeats(now);
     }
     warn_of_stall(now);
+    look_for_hang(now);
     tick();
   });
 }
@@ -382,11 +514,27 @@ void Controller::check_heartbeats(base::MonotonicTime now) {
     Peer& peer = peers_[rank];
     if (!peer.channel) continue;
     double silent = base::Seconds(now - peer.heard).count();
-    if (silent < plan_.heartbeat_timeout_s) continue;
+    if (silent < plan_.heartbeat_timeout_s || (silent < kStarved * plan_.heartbeat_timeout_s && may_starve(rank))) {
+      continue;
+    }
     auto channel = std::exchange(peer.channel, nullptr);
     channel->close();
-    handle(ConnectionLost{static_cast<int>(rank), fmt::format("no heartbeat for {:.1f} s", silent)});
+    silence_s_ = silent;
+    handle(ConnectionLost{static_cast<int>(rank), fmt::format("no heartbeat for {:.1f} s{}", silent, state_of(rank))});
   }
+}
+
+// A machine with far more to do than cores may keep a healthy thread waiting for seconds. A stopped process is stopped.
+bool Controller::may_starve(std::size_t rank) const {
+  const Worker& worker = state_.workers[rank];
+  return worker.host == host_ && worker.pid > 0 && base::may_run(worker.pid);
+}
+
+// ": it is stopped (by a signal)", where somebody can look.
+std::string Controller::state_of(std::size_t rank) const {
+  const Worker& worker = state_.workers[rank];
+  if (worker.host != host_ || worker.pid <= 0) return "";
+  return ": " + base::describe_process(worker.pid);
 }
 
 void Controller::warn_of_stall(base::MonotonicTime now) {

@@ -19,11 +19,13 @@
 #include "control/committer.h"
 #include "control/decide.h"
 #include "control/event_log.h"
+#include "control/hang_report.h"
 #include "control/key_value_store.h"
 #include "control/meeting.h"
 #include "control/memory_tier.h"
 #include "control/metrics_files.h"
 #include "control/ranks.h"
+#include "control/restart_times.h"
 #include "engine/engine.h"
 #include "wire/server.h"
 
@@ -45,6 +47,7 @@ struct RunPlan {
   Bytes payload;
   std::optional<std::string> checkpoint;  // to start from
   bool checkpoint_in_storage = true;      // or wherever the user said
+  Dict positions;                         // in the data, as that checkpoint has them
   std::vector<KeptCheckpoint> kept;       // by earlier starts of the run
   std::int64_t first_report = 0;
   int first_attempt = 0;
@@ -55,6 +58,10 @@ struct RunPlan {
   double heartbeat_s = 0.4;
   double heartbeat_timeout_s = 1.8;
   double lease_s = 30.0;
+
+  double hang_timeout_s = 0.0;  // 0: nothing counts as a hang
+  // Changes what the engine's machine offers; empty: it cannot be changed.
+  std::function<base::Result<Dict>(const wire::SetCapacity& asked)> set_capacity;
 
   // How a worker's process is made; `ticket` is all that it needs to join.
   std::function<engine::ProcessSpec(int rank, int attempt, const engine::Slot& slot, std::string ticket,
@@ -67,6 +74,7 @@ struct RunPlan {
 struct RunEnd {
   Outcome outcome = Outcome::kNone;
   std::string error;
+  std::string note;
   std::vector<Failure> failures;
   ReturnValue return_value;
   std::optional<Metrics> metrics;
@@ -97,6 +105,8 @@ class Controller final : private wire::ServerHandler {
   void stop(std::string why, bool hard);
   // Records a warning.
   void warn(std::string message);
+  // Ranks (all when empty) will be lost in so many seconds.
+  void announce_preemption(PreemptionAnnounced announced);
   // The answer to a validation_requested event.
   void finish_validation(ValidationEnded ended);
 
@@ -110,7 +120,8 @@ class Controller final : private wire::ServerHandler {
   struct Peer {
     std::shared_ptr<wire::Channel> channel;
     base::MonotonicTime heard;
-    std::int64_t reports = 0;  // recorded
+    base::MonotonicTime reported;  // or began
+    std::int64_t reports = 0;      // recorded
     std::int64_t acked = 0;
   };
 
@@ -134,16 +145,32 @@ class Controller final : private wire::ServerHandler {
   void run(const TellCommitted&);
   void run(const SendStop&);
   void run(const ResetAttempt&);
+  void run(const SettleStorage&);
+  void run(const SendRecall&);
+  void run(const SendLeaveAt&);
+  void run(const SendPreemption&);
   void run(const Finish&);
 
-  void engine_event(engine::EngineEvent event);
+  void engine_event(int gang, engine::EngineEvent event);
+  int rank_at(Seat seat) const;  // -1: nobody sits there
+  const engine::GangId& gang_of(int rank) const;
   void store_return_value() const;
+  void time_restart(const Dict& event);
+  std::string state_of(std::size_t rank) const;
+  bool may_starve(std::size_t rank) const;
   void append(Dict event);
   void flush_soon();
   void flush(bool to_disk);
   void tick();
   void check_heartbeats(base::MonotonicTime now);
   void warn_of_stall(base::MonotonicTime now);
+  void look_for_hang(base::MonotonicTime now);
+  int likely_culprit() const;
+  // Asks every rank for its stacks and calls back with all of them, written to a file, when they have come or a moment
+  // has passed.
+  using StacksWritten = std::function<void(const HangReport& report, const std::string& path)>;
+  void collect_stacks(const std::string& title, StacksWritten done);
+  void finish_stacks();
   void acknowledge(Peer& peer);
   void answer_lists();
 
@@ -173,6 +200,16 @@ class Controller final : private wire::ServerHandler {
   void take(wire::Channel& channel, wire::Broadcast& message);
   void take(wire::Channel& channel, wire::ListCheckpoints& message);
   void take(wire::Channel& channel, wire::Drained& message);
+  void take(wire::Channel& channel, wire::Home& message);
+  void take(wire::Channel& channel, wire::PreemptionNotice& message);
+  void take(wire::Channel& channel, wire::Stack& message);
+  // What the command line may send.
+  void serve(wire::Channel& channel, wire::StopRun& message);
+  void serve(wire::Channel& channel, wire::GetStacks& message);
+  void serve(wire::Channel& channel, wire::PreemptRun& message);
+  void serve(wire::Channel& channel, wire::SetCapacity& message);
+  template <typename T>
+  void serve(wire::Channel& channel, T& message);
   // Everything else is not a worker's to send.
   template <typename T>
   void take(wire::Channel& channel, T& message);
@@ -185,13 +222,17 @@ class Controller final : private wire::ServerHandler {
   asio::io_context io_{1};
   std::optional<EventLog> log_;
   std::unique_ptr<wire::Server> server_;
-  std::map<Timer, asio::steady_timer> timers_;
+  struct ArmedTimer {
+    asio::steady_timer timer;
+    std::uint64_t generation = 0;  // a timer that fires in the turn in which it is disarmed is told by this
+  };
+  std::map<Timer, ArmedTimer> timers_;
   asio::steady_timer tick_timer_{io_};
   asio::steady_timer flush_timer_{io_};
   bool flush_pending_ = false;
 
   RunState state_;
-  std::optional<engine::GangId> gang_;
+  std::map<int, engine::GangId> gangs_;
   std::vector<Peer> peers_;
   const std::string host_ = base::host_name();
   std::vector<Place> places_;
@@ -201,6 +242,7 @@ class Controller final : private wire::ServerHandler {
   std::optional<std::string> checkpoint_;
   bool checkpoint_in_storage_ = true;
   std::int64_t checkpoint_index_ = -1;
+  Dict positions_;  // of that checkpoint
   MemoryTier memory_;
   std::optional<MetricsFiles> metrics_files_;
   struct ListRequest {
@@ -211,7 +253,21 @@ class Controller final : private wire::ServerHandler {
   base::MonotonicTime mirrored_;
   base::MonotonicTime run_began_;
   base::MonotonicTime attempt_began_;
+  int entered_ = 0;         // ranks that are in the function
+  double silence_s_ = 0.0;  // of the rank that was given up on last
   base::MonotonicTime last_tick_;
+  RestartTimes restart_times_;
+  struct StackRound {
+    std::int64_t id = 0;
+    std::string title;
+    std::vector<RankPlace> ranks;
+    int missing = 0;
+    std::vector<StacksWritten> done;
+  };
+  std::optional<StackRound> stack_round_;
+  std::int64_t stack_rounds_ = 0;
+  asio::steady_timer stack_timer_{io_};
+  bool hang_told_ = false;  // of this silence
   std::int64_t stalled_index_ = -1;
   base::MonotonicTime stalled_since_;
 

@@ -55,7 +55,9 @@ Controller::Peer& Controller::peer_of(const wire::Channel& channel) {
 void Controller::opened(const std::shared_ptr<wire::Channel>& channel) {
   const auto& peer = channel->peer();
   if (peer.role != "worker") return;
-  peers_[static_cast<std::size_t>(peer.rank)] = Peer{channel, clock_.now(), 0, 0};
+  Peer& made = peers_[static_cast<std::size_t>(peer.rank)] = {};
+  made.channel = channel;
+  made.heard = clock_.now();
   handle(Connected{peer.rank, peer.pid, peer.host});
 }
 
@@ -69,17 +71,50 @@ void Controller::closed(const std::shared_ptr<wire::Channel>& channel, const bas
 
 void Controller::received(const std::shared_ptr<wire::Channel>& channel, wire::Message message) {
   if (channel->peer().role == "client") {
-    if (auto* stop = std::get_if<wire::StopRun>(&message)) {
-      channel->send(reply(stop->id, true));
-      handle(StopRequested{stop->why, stop->hard});
-    } else {
-      channel->close();
-    }
+    std::visit([&](auto& held) { serve(*channel, held); }, message);
     return;
   }
   if (!current(*channel)) return;
   peer_of(*channel).heard = clock_.now();
   std::visit([&](auto& held) { take(*channel, held); }, message);
+}
+
+template <typename T>
+void Controller::serve(wire::Channel& channel, T&) {
+  channel.close();
+}
+
+void Controller::serve(wire::Channel& channel, wire::StopRun& message) {
+  channel.send(reply(message.id, true));
+  handle(StopRequested{message.why, message.hard});
+}
+
+void Controller::serve(wire::Channel& channel, wire::GetStacks& message) {
+  if (state_.phase != Phase::kRunning) {
+    channel.send(refusal(message.id,
+                         fmt::format("the run is {}: no rank is in the training function", to_string(state_.phase))));
+    return;
+  }
+  collect_stacks("asked for",
+                 [to = channel.weak_from_this(), id = message.id](const HangReport& report, const std::string& path) {
+                   if (auto open = to.lock()) open->send(reply(id, Dict{{"path", path}, {"text", report.text}}));
+                 });
+}
+
+void Controller::serve(wire::Channel& channel, wire::PreemptRun& message) {
+  for (int rank : message.ranks) {
+    if (rank >= 0 && rank < static_cast<int>(peers_.size())) continue;
+    channel.send(refusal(message.id, fmt::format("there is no rank {}: the run has {} workers", rank, peers_.size())));
+    return;
+  }
+  channel.send(reply(message.id, true));
+  handle(PreemptionAnnounced{std::move(message.ranks), message.seconds, std::move(message.why)});
+}
+
+void Controller::serve(wire::Channel& channel, wire::SetCapacity& message) {
+  if (!plan_.set_capacity) return channel.send(refusal(message.id, "this engine's capacity cannot be changed"));
+  auto changed = plan_.set_capacity(message);
+  channel.send(changed ? reply(message.id, *std::move(changed)) : refusal(message.id, changed.error().message()));
 }
 
 template <typename T>
@@ -114,9 +149,11 @@ void Controller::take(wire::Channel& channel, wire::Report& message) {
   }
   Peer& peer = peer_of(channel);
   peer.reports = message.index + 1;
+  peer.reported = peer.heard;
+  hang_told_ = false;
   if (peer.reports - peer.acked >= kAckEvery) acknowledge(peer);
   handle(Reported{rank, message.index, std::move(message.metrics), std::move(message.checkpoint),
-                  std::move(message.validation)});
+                  std::move(message.validation), std::move(message.positions)});
 }
 
 void Controller::take(wire::Channel& channel, wire::UploadDone& message) {
@@ -136,6 +173,12 @@ void Controller::take(wire::Channel& channel, wire::Failed& message) {
 }
 
 void Controller::take(wire::Channel& channel, wire::Drained&) { handle(UploadsDrained{channel.peer().rank}); }
+
+void Controller::take(wire::Channel& channel, wire::Home&) { handle(CameHome{channel.peer().rank}); }
+
+void Controller::take(wire::Channel& channel, wire::PreemptionNotice& message) {
+  handle(PreemptionAnnounced{{channel.peer().rank}, std::nullopt, std::move(message.why)});
+}
 
 void Controller::take(wire::Channel& channel, wire::ListCheckpoints& message) {
   list_requests_.push_back({channel.weak_from_this(), message});

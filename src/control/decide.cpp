@@ -3,567 +3,367 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
-#include "control/failure_policy.h"
+#include "control/decider.h"
 
 namespace trireme::control {
-namespace {
 
-// Whether what breaks is still a failure of the run: after that it only ends.
-bool before_the_end(Phase phase) {
-  return phase == Phase::kReserving || phase == Phase::kStarting || phase == Phase::kRunning ||
-         phase == Phase::kFailing;
+Worker& Decider::at(int rank) {
+  TRIREME_CHECK(rank >= 0 && rank < size(), "there is no rank {}", rank);
+  return state_.workers[static_cast<std::size_t>(rank)];
 }
 
-// One decision under way. Each `on` is one kind of event; what they share stands below them.
-class Decider {
- public:
-  Decider(RunState state, const Rules& rules) : state_(std::move(state)), rules_(rules) {}
+bool Decider::running() const {
+  return state_.phase == Phase::kRunning || state_.phase == Phase::kFailing || state_.phase == Phase::kDraining;
+}
 
-  Decision take() && { return {std::move(state_), std::move(actions_)}; }
+bool Decider::before_the_end() const {
+  return state_.phase == Phase::kReserving || state_.phase == Phase::kStarting || state_.phase == Phase::kRunning ||
+         state_.phase == Phase::kFailing;
+}
 
-  void on(Begin) {
-    if (state_.phase != Phase::kIdle) return;
-    state_.phase = Phase::kReserving;
-    // Those that an earlier start of the run did not come to.
-    for (const auto& kept : state_.kept) {
-      if (kept.pending()) request_validation(kept);
+void Decider::record(const char* event, Dict fields) {
+  fields["attempt"] = state_.attempt;
+  act(Record{event, std::move(fields)});
+}
+
+void Decider::on(Begin) {
+  if (state_.phase != Phase::kIdle) return;
+  state_.phase = Phase::kReserving;
+  state_.furthest = state_.began_at = state_.commits.resume_at();
+  // Those that an earlier start of the run did not come to.
+  for (const auto& kept : state_.kept) {
+    if (kept.pending()) request_validation(kept);
+  }
+  // What the run needs is one gang; what an elastic one could do without comes and goes seat by seat.
+  const int least = rules_.least();
+  for (int seats = least; seats <= rules_.num_workers; ++seats) {
+    const bool optional = seats > least;
+    const Gang& gang = state_.gangs[state_.next_gang] = {optional ? 1 : least, optional};
+    act(ReserveGang{state_.next_gang++, gang.size, gang.optional});
+  }
+}
+
+void Decider::on(const ProcessStarted& event) {
+  Worker& worker = at(event.rank);
+  worker.pid = event.pid;
+  worker.host = worker.slot.host;
+  if (worker.phase == WorkerPhase::kAbsent) worker.phase = WorkerPhase::kStarted;
+  record("worker_started", {{"rank", event.rank}, {"pid", event.pid}, {"host", worker.host}, {"forked", event.forked}});
+}
+
+void Decider::on(const ProcessStartFailed& event) {
+  // The same program in the same place fails the same way: trying again would only repeat the line.
+  at(event.rank).process = false;
+  state_.starts_used = std::max<std::int64_t>(rules_.start_limit, 0);
+  fail_to_start(event.rank, fmt::format("rank {} could not be started: {}", event.rank, event.message));
+  end_when_gone();
+}
+
+void Decider::on(ProcessExited event) {
+  Worker& worker = at(event.rank);
+  worker.process = false;
+  worker.exit = event.status;
+  worker.out_of_memory = std::move(event.out_of_memory);
+  judge_departure(event.rank);
+  end_when_gone();
+}
+
+void Decider::on(Connected event) {
+  Worker& worker = at(event.rank);
+  worker.channel = true;
+  worker.pid = event.pid;
+  worker.host = std::move(event.host);
+  if (state_.phase != Phase::kStarting) return;
+  worker.phase = WorkerPhase::kConnected;
+  record("worker_connected", {{"rank", event.rank}, {"pid", worker.pid}, {"host", worker.host}});
+  begin_when_complete();
+}
+
+void Decider::on(const ConnectionLost& event) {
+  Worker& worker = at(event.rank);
+  worker.channel = false;
+  worker.lost = event.why;
+  // Without its connection it cannot take part in the next attempt either.
+  const bool awaited = worker.phase == WorkerPhase::kRecalled || worker.phase == WorkerPhase::kHome;
+  if (awaited) {
+    worker.phase = WorkerPhase::kFailed;
+    if (worker.process) act(KillProcess{event.rank, 0.0});
+  }
+  judge_departure(event.rank);
+  end_when_gone();
+}
+
+void Decider::on(const FunctionEntered& event) {
+  if (running()) record("function_entered", {{"rank", event.rank}});
+}
+
+void Decider::on(FunctionReturned event) {
+  Worker& worker = at(event.rank);
+  if (!running() || worker.phase == WorkerPhase::kDone) return;
+  worker.phase = WorkerPhase::kDone;
+  if (event.rank == 0) state_.return_value = std::move(event.value);
+  record("worker_finished", {{"rank", event.rank}});
+  state_.commits.finished(event.rank);
+  commit_what_is_ready();
+  finish_when_done();
+  stop_when_drained();
+}
+
+void Decider::on(const CameHome& event) {
+  Worker& worker = at(event.rank);
+  if (worker.phase != WorkerPhase::kRecalled) return;
+  worker.phase = WorkerPhase::kHome;
+  end_when_gone();
+}
+
+void Decider::on(const StopRequested& event) {
+  if (state_.phase == Phase::kFinished) return;
+  if (state_.phase == Phase::kValidating) {
+    // How the training ended is known. The manifests keep what is not validated yet: the next start asks again.
+    record("stop_requested", {{"why", event.why}, {"hard", event.hard}});
+    return finish();
+  }
+  const double grace = event.hard ? 0.0 : rules_.stop_grace_s;
+  if (state_.stop_why.empty() && state_.outcome == Outcome::kNone) {
+    state_.stop_why = event.why;
+    state_.outcome = Outcome::kStopped;
+    state_.error = fmt::format("stopped: {}", event.why);
+    record("stop_requested", {{"why", event.why}, {"hard", event.hard}});
+  } else if (!event.hard) {
+    return;
+  }
+  if (state_.phase == Phase::kIdle || state_.phase == Phase::kReserving) {
+    for (const auto& [id, gang] : state_.gangs) act(ReleaseGang{id});
+    return finish();
+  }
+  if (state_.phase == Phase::kRunning && !event.hard) return drain();
+  kill_all(grace);
+  enter_stopping(Next::kFinish);
+}
+
+void Decider::on(const TimerFired& event) {
+  switch (event.timer) {
+    case Timer::kStart: return start_timed_out();
+    case Timer::kCause: return settle_causes();
+    case Timer::kSilence: return give_up_on_silent_ranks();
+    case Timer::kStop:
+      // Those who have come home are not waited for; they stay.
+      for (int rank = 0; state_.phase == Phase::kStopping && rank < size(); ++rank) {
+        const bool stays = state_.next == Next::kRestart && at(rank).phase == WorkerPhase::kHome;
+        if (at(rank).process && !stays) act(KillProcess{rank, 0.0});
+      }
+      return;
+    case Timer::kPause:
+      if (state_.phase != Phase::kPausing) return;
+      state_.phase = Phase::kStopping;  // somebody who had come home may have broken meanwhile
+      state_.paused = true;
+      return end_when_gone();
+    case Timer::kResize:
+      if (state_.phase == Phase::kRunning) act(ArmTimer{Timer::kResize, rules_.resize_interval_s});
+      return grow();
+    case Timer::kPreempt: return preemption_due();
+  }
+}
+
+void Decider::start_attempt() {
+  if (!state_.workers.empty()) ++state_.attempt;
+  state_.phase = Phase::kStarting;
+  state_.failures.clear();
+  state_.next = Next::kNone;
+  state_.leave_at.reset();
+  state_.preemption.reset();
+  state_.began_at = state_.furthest;
+  seat_workers();
+  state_.commits = state_.commits.next_attempt(size());
+  for (int rank = 0; rank < size(); ++rank) {
+    Worker& worker = at(rank);
+    if (worker.phase == WorkerPhase::kConnected) {
+      record("worker_kept", {{"rank", rank}, {"pid", worker.pid}, {"host", worker.host}});
+      continue;
     }
-    act(ReserveGang{});
+    // From now on, not from the engine's answer: a stop in between must wait for it.
+    worker.process = true;
+    act(StartProcess{rank});
   }
+  act(SettleStorage{});  // while processes start
+  act(ArmTimer{Timer::kStart, rules_.start_timeout_s});
+  begin_when_complete();
+}
 
-  void on(GangReserved event) {
-    if (state_.phase != Phase::kReserving) return;
-    state_.slots = std::move(event.slots);
-    start_attempt();
+// Ranks for all seats that are left, ranks of one node together. Who came home stays in its process.
+void Decider::seat_workers() {
+  release_leaving();
+  std::vector<Worker> seated;
+  for (const auto& [id, gang] : state_.gangs) {
+    for (int bundle = 0; gang.reserved && bundle < gang.size; ++bundle) {
+      Worker worker;
+      worker.seat = {id, bundle};
+      worker.slot = gang.slots[static_cast<std::size_t>(bundle)];
+      seated.push_back(std::move(worker));
+    }
   }
+  std::map<std::string, int> nodes;  // in the order in which they come
+  for (const auto& worker : seated) nodes.emplace(worker.slot.node_id, static_cast<int>(nodes.size()));
+  std::stable_sort(seated.begin(), seated.end(),
+                   [&](const Worker& a, const Worker& b) { return nodes[a.slot.node_id] < nodes[b.slot.node_id]; });
+  std::vector<int> taken_over(seated.size(), -1);
+  std::map<Seat, int> home;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (at(rank).phase == WorkerPhase::kHome && at(rank).process) home[at(rank).seat] = rank;
+  }
+  std::int64_t kept = 0;
+  for (std::size_t rank = 0; rank < seated.size(); ++rank) {
+    const auto before = home.find(seated[rank].seat);
+    if (before == home.end()) continue;
+    const Worker& old = at(before->second);
+    seated[rank].phase = WorkerPhase::kConnected;
+    seated[rank].pid = old.pid;
+    seated[rank].host = old.host;
+    seated[rank].process = seated[rank].channel = true;
+    taken_over[rank] = before->second;
+    ++kept;
+  }
+  state_.workers = std::move(seated);
+  record("attempt_started", {{"num_workers", size()}, {"kept", kept}});
+  act(ResetAttempt{std::move(taken_over)});
+}
 
-  void on(const ReservationFailed& event) {
-    if (state_.phase != Phase::kReserving) return;
-    state_.outcome = Outcome::kFailed;
-    state_.error = event.message;
+void Decider::begin_when_complete() {
+  bool all = std::all_of(state_.workers.begin(), state_.workers.end(),
+                         [](const Worker& worker) { return worker.phase == WorkerPhase::kConnected; });
+  if (!all) return;
+  state_.phase = Phase::kRunning;
+  act(DisarmTimer{Timer::kStart});
+  for (int rank = 0; rank < size(); ++rank) {
+    at(rank).phase = WorkerPhase::kRunning;
+    act(SendStart{rank});
+  }
+  record("training_started", {{"num_workers", size()}});
+  if (!rules_.elastic()) return;
+  act(ArmTimer{Timer::kResize, rules_.resize_interval_s});
+  // What changed while the gang was starting.
+  if (seats() != size()) want_resize("the number of seats changed while workers were starting");
+}
+
+void Decider::finish_when_done() {
+  // A checkpoint that could not be stored is a failure also where the function took no notice: its verdict is under
+  // way.
+  if (!before_the_end() || !state_.failures.empty() || state_.workers.empty()) return;
+  bool all = std::all_of(state_.workers.begin(), state_.workers.end(),
+                         [](const Worker& each) { return each.phase == WorkerPhase::kDone; });
+  if (!all || state_.commits_in_flight > 0) return;
+  if (everyone_preempted()) {
+    // They returned because they had to go: whether there was more to do, the next start of the run finds out.
+    state_.outcome = Outcome::kStopped;
+    state_.stop_why = state_.preemption->why;
+    state_.error = fmt::format("preempted: {}", state_.preemption->why);
+  } else {
+    state_.outcome = Outcome::kFinished;
+  }
+  for (int rank = 0; rank < size(); ++rank) act(SendGoodbye{rank});
+  enter_stopping(Next::kFinish);
+}
+
+void Decider::drain() {
+  state_.phase = Phase::kDraining;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (at(rank).channel) act(SendStop{rank});
+  }
+  stop_when_drained();
+}
+
+// What was on its way to storage has arrived: now the workers may go.
+void Decider::stop_when_drained() {
+  if (state_.phase != Phase::kDraining || state_.commits_in_flight > 0) return;
+  bool all = std::all_of(state_.workers.begin(), state_.workers.end(), [](const Worker& each) {
+    return each.drained || !each.channel || each.phase == WorkerPhase::kDone || each.phase == WorkerPhase::kFailed;
+  });
+  if (!all) return;
+  kill_all(rules_.stop_grace_s);
+  enter_stopping(Next::kFinish);
+}
+
+void Decider::kill_all(double grace) {
+  for (int rank = 0; rank < size(); ++rank) {
+    if (at(rank).process) act(KillProcess{rank, grace});
+  }
+}
+
+// Before a restart. A process whose own code failed may have anything wrong in it (a broken CUDA context stays broken),
+// so that only the others are kept.
+void Decider::recall_or_kill() {
+  for (int rank = 0; rank < size(); ++rank) {
+    Worker& worker = at(rank);
+    const bool to_blame = std::any_of(state_.failures.begin(), state_.failures.end(),
+                                      [&](const Failure& each) { return each.rank == rank && !each.collateral; });
+    const bool well = worker.process && worker.channel && !to_blame;
+    const bool connected = worker.phase != WorkerPhase::kAbsent && worker.phase != WorkerPhase::kStarted;
+    if (rules_.warm_restart && well && connected) {
+      worker.phase = WorkerPhase::kRecalled;
+      act(SendRecall{rank, state_.failures.empty() ? "the gang is resized" : "another attempt begins"});
+    } else if (worker.process) {
+      act(KillProcess{rank, 0.0});
+    }
+  }
+}
+
+void Decider::enter_stopping(Next next) {
+  state_.phase = Phase::kStopping;
+  if (state_.next != Next::kFinish) state_.next = next;
+  act(DisarmTimer{Timer::kStart});
+  act(DisarmTimer{Timer::kCause});
+  if (state_.silence_timed) act(DisarmTimer{Timer::kSilence});
+  state_.silence_timed = false;
+  if (rules_.elastic()) act(DisarmTimer{Timer::kResize});
+  if (state_.preemption) act(DisarmTimer{Timer::kPreempt});
+  const bool recalling = std::any_of(state_.workers.begin(), state_.workers.end(),
+                                     [](const Worker& each) { return each.phase == WorkerPhase::kRecalled; });
+  act(ArmTimer{Timer::kStop, recalling ? rules_.recall_timeout_s : rules_.stop_grace_s});
+  end_when_gone();
+}
+
+void Decider::end_when_gone() {
+  if (state_.phase != Phase::kStopping) return;
+  const bool restart = state_.next == Next::kRestart;
+  bool some = std::any_of(state_.workers.begin(), state_.workers.end(), [&](const Worker& each) {
+    return each.process && !(restart && each.phase == WorkerPhase::kHome);
+  });
+  // The next attempt goes on from the newest checkpoint: it must be known which one that is.
+  if (some || state_.commits_in_flight > 0) return;
+  act(DisarmTimer{Timer::kStop});
+  if (restart) {
+    const double pause = pause_before_restart();
+    if (pause <= 0 || std::exchange(state_.paused, false)) return start_attempt();
+    state_.phase = Phase::kPausing;
+    record("pausing", {{"seconds", pause}, {"failures", state_.failures_in_row}});
+    act(ArmTimer{Timer::kPause, pause});
+    return;
+  }
+  for (const auto& [id, gang] : state_.gangs) act(ReleaseGang{id});
+  if (validating() && state_.outcome != Outcome::kStopped) {
+    state_.phase = Phase::kValidating;
+  } else {
     finish();
   }
+}
 
-  void on(const ProcessStarted& event) {
-    Worker& worker = at(event.rank);
-    worker.pid = event.pid;
-    worker.host = state_.slots[static_cast<std::size_t>(event.rank)].host;
-    if (worker.phase == WorkerPhase::kAbsent) worker.phase = WorkerPhase::kStarted;
-    record("worker_started",
-           {{"rank", event.rank}, {"pid", event.pid}, {"host", worker.host}, {"forked", event.forked}});
-  }
-
-  void on(const ProcessStartFailed& event) {
-    // The same program in the same place fails the same way: trying again would only repeat the line.
-    at(event.rank).process = false;
-    state_.starts_used = std::max<std::int64_t>(rules_.start_limit, 0);
-    fail_to_start(event.rank, fmt::format("rank {} could not be started: {}", event.rank, event.message));
-    end_when_gone();
-  }
-
-  void on(const ProcessExited& event) {
-    Worker& worker = at(event.rank);
-    worker.process = false;
-    worker.exit = event.status;
-    judge_departure(event.rank);
-    end_when_gone();
-  }
-
-  void on(Connected event) {
-    Worker& worker = at(event.rank);
-    worker.channel = true;
-    worker.pid = event.pid;
-    worker.host = std::move(event.host);
-    if (state_.phase != Phase::kStarting) return;
-    worker.phase = WorkerPhase::kConnected;
-    record("worker_connected", {{"rank", event.rank}, {"pid", worker.pid}, {"host", worker.host}});
-    begin_when_complete();
-  }
-
-  void on(const ConnectionLost& event) {
-    Worker& worker = at(event.rank);
-    worker.channel = false;
-    worker.lost = event.why;
-    judge_departure(event.rank);
-    end_when_gone();
-  }
-
-  void on(const FunctionEntered& event) {
-    if (running()) record("function_entered", {{"rank", event.rank}});
-  }
-
-  void on(Reported event) {
-    if (!running()) return;
-    if (event.checkpoint && state_.commits.taken(event.index)) return part_came_too_late(event.rank, *event.checkpoint);
-    ++state_.reports;
-    state_.commits.report(event.rank, event.index, event.metrics, event.checkpoint, event.validation);
-    Dict fields{{"rank", event.rank}, {"index", event.index}};
-    fields["metrics"] = std::move(event.metrics);
-    if (event.checkpoint) fields["checkpoint"] = *event.checkpoint;
-    record("report", std::move(fields));
-    commit_what_is_ready();
-    watch_silent_ranks();
-  }
-
-  void on(Uploaded event) {
-    if (event.failure) return upload_failed(event.rank, event.index, *event.failure);
-    if (!running()) return;
-    state_.commits.uploaded(event.rank, event.index, std::move(event.files));
-    commit_what_is_ready();
-  }
-
-  void on(CommitEnded event) {
-    --state_.commits_in_flight;
-    const ReadyCheckpoint& ready = event.checkpoint;
-    if (event.failure) {
-      upload_failed(0, ready.index, *event.failure);
-    } else {
-      for (const auto& conflict : event.conflicts) {
-        record("warning", {{"message", fmt::format("{}: ranks wrote different content to the same file ({}); the last "
-                                                   "one stands. Put the rank into the file's name",
-                                                   ready.name, conflict)}});
-      }
-      keep(std::move(event.checkpoint));
-    }
-    finish_when_done();
-    stop_when_drained();
-    end_when_gone();
-  }
-
-  void on(ValidationEnded event) {
-    if (auto outdated = state_.outdated_validations.find(event.name); outdated != state_.outdated_validations.end()) {
-      if (--outdated->second == 0) state_.outdated_validations.erase(outdated);
-      return;
-    }
-    auto it = std::find_if(state_.kept.begin(), state_.kept.end(),
-                           [&](const KeptCheckpoint& each) { return each.name == event.name && each.pending(); });
-    if (it == state_.kept.end()) return;
-    it->status = event.status;
-    it->validation = {};
-    // What the validation found stands above what was reported.
-    for (auto& [key, value] : event.metrics) it->metrics[key] = value;
-    act(UpdateManifest{*it});
-    Dict fields{{"name", it->name}, {"index", it->index}, {"status", checkpoint::to_string(it->status)}};
-    if (!event.message.empty()) fields["message"] = event.message;
-    fields["metrics"] = std::move(event.metrics);
-    record("checkpoint_validated", std::move(fields));
-    const std::int64_t index = it->index;
-    remove_surplus();
-    act(TellCommitted{index});
-    if (state_.phase == Phase::kValidating && !validating()) finish();
-  }
-
-  void on(const UploadsDrained& event) {
-    at(event.rank).drained = true;
-    stop_when_drained();
-  }
-
-  void on(FunctionReturned event) {
-    Worker& worker = at(event.rank);
-    if (!running() || worker.phase == WorkerPhase::kDone) return;
-    worker.phase = WorkerPhase::kDone;
-    if (event.rank == 0) state_.return_value = std::move(event.value);
-    record("worker_finished", {{"rank", event.rank}});
-    state_.commits.finished(event.rank);
-    commit_what_is_ready();
-    finish_when_done();
-    stop_when_drained();
-  }
-
-  void on(FunctionFailed event) {
-    Worker& worker = at(event.rank);
-    worker.phase = WorkerPhase::kFailed;
-    stop_when_drained();
-    if (!before_the_end(state_.phase)) return;
-    fail(Failure{event.rank,
-                 worker.pid,
-                 worker.host,
-                 "exception",
-                 std::move(event.error_type),
-                 std::move(event.message),
-                 std::move(event.traceback),
-                 std::move(event.exception),
-                 {},
-                 false});
-  }
-
-  void on(const StopRequested& event) {
-    if (state_.phase == Phase::kFinished) return;
-    if (state_.phase == Phase::kValidating) {
-      // How the training ended is known. The manifests keep what is not validated yet: the next start asks again.
-      record("stop_requested", {{"why", event.why}, {"hard", event.hard}});
-      return finish();
-    }
-    const double grace = event.hard ? 0.0 : rules_.stop_grace_s;
-    if (state_.stop_why.empty() && state_.outcome == Outcome::kNone) {
-      state_.stop_why = event.why;
-      state_.outcome = Outcome::kStopped;
-      state_.error = fmt::format("stopped: {}", event.why);
-      record("stop_requested", {{"why", event.why}, {"hard", event.hard}});
-    } else if (!event.hard) {
-      return;
-    }
-    if (state_.phase == Phase::kIdle || state_.phase == Phase::kReserving) {
-      act(ReleaseGang{});
-      return finish();
-    }
-    if (state_.phase == Phase::kRunning && !event.hard) return drain();
-    kill_all(grace);
-    enter_stopping(Next::kFinish);
-  }
-
-  void on(const TimerFired& event) {
-    switch (event.timer) {
-      case Timer::kStart: return start_timed_out();
-      case Timer::kCause: return settle_causes();
-      case Timer::kSilence: return give_up_on_silent_ranks();
-      case Timer::kStop:
-        if (state_.phase == Phase::kStopping) kill_all(0.0);
-        return;
-    }
-  }
-
- private:
-  Worker& at(int rank) {
-    TRIREME_CHECK(rank >= 0 && rank < size(), "there is no rank {}", rank);
-    return state_.workers[static_cast<std::size_t>(rank)];
-  }
-  int size() const { return static_cast<int>(state_.workers.size()); }
-  bool running() const {
-    return state_.phase == Phase::kRunning || state_.phase == Phase::kFailing || state_.phase == Phase::kDraining;
-  }
-  bool validating() const {
-    return std::any_of(state_.kept.begin(), state_.kept.end(), [](const auto& each) { return each.pending(); });
-  }
-
-  template <typename T>
-  void act(T action) {
-    actions_.emplace_back(std::move(action));
-  }
-
-  void record(const char* event, Dict fields) {
-    fields["attempt"] = state_.attempt;
-    act(Record{event, std::move(fields)});
-  }
-
-  void start_attempt() {
-    state_.phase = Phase::kStarting;
-    state_.workers.assign(static_cast<std::size_t>(rules_.num_workers), Worker{});
-    state_.failures.clear();
-    state_.next = Next::kNone;
-    state_.commits = state_.commits.next_attempt(rules_.num_workers);
-    record("attempt_started", {{"num_workers", rules_.num_workers}});
-    act(ResetAttempt{});
-    for (int rank = 0; rank < size(); ++rank) {
-      // From now on, not from the engine's answer: a stop in between must wait for it.
-      at(rank).process = true;
-      act(StartProcess{rank});
-    }
-    act(ArmTimer{Timer::kStart, rules_.start_timeout_s});
-  }
-
-  void begin_when_complete() {
-    bool all = std::all_of(state_.workers.begin(), state_.workers.end(),
-                           [](const Worker& worker) { return worker.phase == WorkerPhase::kConnected; });
-    if (!all) return;
-    state_.phase = Phase::kRunning;
-    act(DisarmTimer{Timer::kStart});
-    for (int rank = 0; rank < size(); ++rank) {
-      at(rank).phase = WorkerPhase::kRunning;
-      act(SendStart{rank});
-    }
-    record("training_started", {{"num_workers", size()}});
-  }
-
-  void start_timed_out() {
-    if (state_.phase != Phase::kStarting) return;
-    std::vector<int> silent;
-    for (int rank = 0; rank < size(); ++rank) {
-      if (at(rank).phase != WorkerPhase::kConnected) silent.push_back(rank);
-    }
-    fail_to_start(silent.front(), fmt::format("rank {} did not say hello within {} s (start_timeout_s)",
-                                              base::rank_list(silent), base::amount(rules_.start_timeout_s)));
-  }
-
-  void fail_to_start(int rank, std::string message) {
-    if (!before_the_end(state_.phase)) return;
-    fail(Failure{rank, at(rank).pid, at(rank).host, "start", "StartError", std::move(message), "", {}, {}, false});
-  }
-
-  // A worker is gone for good when its process has ended and its connection is closed: only then has everything that it
-  // sent been read. Where one of the two is late, the cause timer settles it.
-  void judge_departure(int rank) {
-    Worker& worker = at(rank);
-    stop_when_drained();
-    if (!before_the_end(state_.phase)) return;
-    if (worker.phase == WorkerPhase::kDone || worker.phase == WorkerPhase::kFailed) return;
-    bool gone = worker.exit && !worker.channel;
-    if (!gone) return wait_for_cause();
-    fail_departed(rank);
-  }
-
-  void fail_departed(int rank) {
-    Worker& worker = at(rank);
-    bool connected = worker.phase != WorkerPhase::kStarted && worker.phase != WorkerPhase::kAbsent;
-    Failure failure{rank, worker.pid, worker.host, "lost", "", "", "", {}, {}, false};
-    if (worker.exit) {
-      bool by_signal = worker.exit->kind == engine::ExitStatus::Kind::kSignal;
-      failure.cause = !connected ? "start" : by_signal ? "signal" : "exit";
-      failure.error_type = by_signal ? "WorkerKilled" : "WorkerExited";
-      failure.message = fmt::format("the process {} with {} before the training function returned",
-                                    by_signal ? "was killed" : "ended", engine::to_string(*worker.exit));
-    } else {
-      failure.error_type = "WorkerLost";
-      failure.message = fmt::format("its connection was lost: {}", worker.lost);
-    }
-    worker.phase = WorkerPhase::kFailed;
-    fail(std::move(failure));
-  }
-
-  void part_came_too_late(int rank, const std::string& name) {
-    Failure failure{rank,
-                    at(rank).pid,
-                    at(rank).host,
-                    "exception",
-                    "LateCheckpoint",
-                    fmt::format("{} was committed without rank {}: its part came too late", name, rank),
-                    "",
-                    {},
-                    {},
-                    false};
-    fail_or_warn(std::move(failure));
-  }
-
-  void upload_failed(int rank, std::int64_t index, const std::string& why) {
-    Failure failure{rank,
-                    at(rank).pid,
-                    at(rank).host,
-                    "exception",
-                    "UploadError",
-                    fmt::format("the checkpoint of report {} could not be stored: {}", index, why),
-                    "",
-                    {},
-                    {},
-                    false};
-    fail_or_warn(std::move(failure));
-  }
-
-  // A run that ends for another reason does not change its mind.
-  void fail_or_warn(Failure failure) {
-    if (before_the_end(state_.phase)) return fail(std::move(failure));
-    record("warning", {{"message", failure.message}});
-  }
-
-  void keep(ReadyCheckpoint ready) {
-    state_.commits.committed(ready.index);
-    Dict fields{{"index", ready.index}, {"name", ready.name}};
-    fields["metrics"] = ready.metrics;
-    KeptCheckpoint kept{ready.index, ready.name, std::move(ready.metrics), checkpoint::Status::kCommitted, {}};
-    if (!ready.validation.is_null()) {
-      kept.status = checkpoint::Status::kPendingValidation;
-      kept.validation = std::move(ready.validation);
-    }
-    fields["status"] = checkpoint::to_string(kept.status);
-    record("checkpoint_committed", std::move(fields));
-    if (kept.pending()) request_validation(kept);
-    // A name that the user chose again has replaced the older one.
-    for (const auto& each : state_.kept) {
-      if (each.name == kept.name && each.pending()) ++state_.outdated_validations[each.name];
-    }
-    std::erase_if(state_.kept, [&](const KeptCheckpoint& each) { return each.name == kept.name; });
-    const std::int64_t index = kept.index;
-    state_.kept.push_back(std::move(kept));
-    remove_surplus();
-    act(TellCommitted{index});
-  }
-
-  void request_validation(const KeptCheckpoint& kept) {
-    Dict fields{{"name", kept.name}, {"index", kept.index}};
-    const Dict* asked = kept.validation.get_if<Dict>();
-    for (const char* key : {"fn_kwargs", "timeout_s"}) {
-      const Value* value = asked ? asked->find(key) : nullptr;
-      fields[key] = value ? *value : Value();
-    }
-    record("validation_requested", std::move(fields));
-  }
-
-  void remove_surplus() {
-    for (const auto& name : surplus(state_.kept, rules_.checkpoints)) {
-      std::erase_if(state_.kept, [&](const KeptCheckpoint& each) { return each.name == name; });
-      act(RemoveCheckpoint{name});
-      record("checkpoint_removed", {{"name", name}});
-    }
-  }
-
-  void finish_when_done() {
-    // A checkpoint that could not be stored is a failure also where the function took no notice: its verdict is under
-    // way.
-    if (!before_the_end(state_.phase) || !state_.failures.empty() || state_.workers.empty()) return;
-    bool all = std::all_of(state_.workers.begin(), state_.workers.end(),
-                           [](const Worker& each) { return each.phase == WorkerPhase::kDone; });
-    if (!all || state_.commits_in_flight > 0) return;
-    state_.outcome = Outcome::kFinished;
-    for (int rank = 0; rank < size(); ++rank) act(SendGoodbye{rank});
-    enter_stopping(Next::kFinish);
-  }
-
-  void drain() {
-    state_.phase = Phase::kDraining;
-    for (int rank = 0; rank < size(); ++rank) {
-      if (at(rank).channel) act(SendStop{rank});
-    }
-    stop_when_drained();
-  }
-
-  // What was on its way to storage has arrived: now the workers may go.
-  void stop_when_drained() {
-    if (state_.phase != Phase::kDraining || state_.commits_in_flight > 0) return;
-    bool all = std::all_of(state_.workers.begin(), state_.workers.end(), [](const Worker& each) {
-      return each.drained || !each.channel || each.phase == WorkerPhase::kDone || each.phase == WorkerPhase::kFailed;
-    });
-    if (!all) return;
-    kill_all(rules_.stop_grace_s);
-    enter_stopping(Next::kFinish);
-  }
-
-  void fail(Failure failure) {
-    bool clear = !looks_like_peer_loss(failure);
-    bool was_clear = std::any_of(state_.failures.begin(), state_.failures.end(),
-                                 [](const Failure& each) { return !looks_like_peer_loss(each); });
-    state_.failures.push_back(std::move(failure));
-    if (!clear) return wait_for_cause();
-    state_.phase = Phase::kFailing;
-    // The first clear cause shortens the wait that a vague one may have begun.
-    if (!was_clear) act(ArmTimer{Timer::kCause, rules_.echo_window_s});
-  }
-
-  void wait_for_cause() {
-    if (state_.phase == Phase::kFailing) return;
-    state_.phase = Phase::kFailing;
-    act(ArmTimer{Timer::kCause, rules_.cause_window_s});
-  }
-
-  void settle_causes() {
-    if (state_.phase != Phase::kFailing) return;
-    for (int rank = 0; rank < size(); ++rank) {
-      Worker& worker = at(rank);
-      if (worker.phase == WorkerPhase::kDone || worker.phase == WorkerPhase::kFailed) continue;
-      bool was_connected = worker.phase == WorkerPhase::kRunning || worker.phase == WorkerPhase::kConnected;
-      if (worker.exit || (was_connected && !worker.channel)) fail_departed(rank);
-    }
-    if (state_.failures.empty()) {
-      // What looked like a departure was a rank that had already said "done".
-      state_.phase = Phase::kRunning;
-      return;
-    }
-    give_verdict();
-  }
-
-  void give_verdict() {
-    state_.failures = in_order_of_blame(std::move(state_.failures));
-    for (const auto& failure : state_.failures) act(RecordFailure{failure});
-    const Failure& root = state_.failures.front();
-    bool start = root.cause == "start";
-    std::int64_t& used = start ? state_.starts_used : state_.failures_used;
-    std::int64_t limit = start ? rules_.start_limit : rules_.max_failures;
-    bool again = within_budget(used, limit);
-    if (again) ++used;
-    Dict fields{{"rank", root.rank}, {"message", headline(root)}, {"next", again ? "restart" : "fail"}};
-    fields["failures"] = again ? used : used + 1;
-    fields["max_failures"] = limit;
-    record("attempt_failed", std::move(fields));
-    if (!again) {
-      state_.outcome = Outcome::kFailed;
-      state_.error = headline(root);
-    }
-    kill_all(again ? 0.0 : rules_.stop_grace_s);
-    enter_stopping(again ? Next::kRestart : Next::kFinish);
-  }
-
-  void watch_silent_ranks() {
-    if (state_.silence_timed || !state_.commits.held_up_by_silent_ranks()) return;
-    state_.silence_timed = true;
-    act(ArmTimer{Timer::kSilence, rules_.silent_rank_s});
-  }
-
-  void give_up_on_silent_ranks() {
-    state_.silence_timed = false;
-    if (!running()) return;
-    state_.commits.give_up_on_silent_ranks();
-    commit_what_is_ready();
-  }
-
-  void commit_what_is_ready() {
-    for (auto& ready : state_.commits.take_ready()) {
-      if (!ready.missing.empty()) {
-        record("warning", {{"message", fmt::format("{} is committed without rank {}, which has never reported",
-                                                   ready.name, base::rank_list(ready.missing))}});
-      }
-      ++state_.commits_in_flight;
-      act(Commit{std::move(ready)});
-    }
-  }
-
-  void kill_all(double grace) {
-    for (int rank = 0; rank < size(); ++rank) {
-      if (at(rank).process) act(KillProcess{rank, grace});
-    }
-  }
-
-  void enter_stopping(Next next) {
-    state_.phase = Phase::kStopping;
-    if (state_.next != Next::kFinish) state_.next = next;
-    act(DisarmTimer{Timer::kStart});
-    act(DisarmTimer{Timer::kCause});
-    if (state_.silence_timed) act(DisarmTimer{Timer::kSilence});
-    state_.silence_timed = false;
-    act(ArmTimer{Timer::kStop, rules_.stop_grace_s});
-    end_when_gone();
-  }
-
-  void end_when_gone() {
-    if (state_.phase != Phase::kStopping) return;
-    bool some =
-        std::any_of(state_.workers.begin(), state_.workers.end(), [](const Worker& each) { return each.process; });
-    // The next attempt goes on from the newest checkpoint: it must be known which one that is.
-    if (some || state_.commits_in_flight > 0) return;
-    act(DisarmTimer{Timer::kStop});
-    if (state_.next == Next::kRestart) {
-      ++state_.attempt;
-      start_attempt();
-    } else {
-      act(ReleaseGang{});
-      if (validating() && state_.outcome != Outcome::kStopped) {
-        state_.phase = Phase::kValidating;
-      } else {
-        finish();
-      }
-    }
-  }
-
-  void finish() {
-    state_.phase = Phase::kFinished;
-    Dict fields{{"outcome", to_string(state_.outcome)},
-                {"attempts", state_.attempt - state_.first_attempt + 1},
-                {"reports", state_.reports}};
-    if (!state_.error.empty()) fields["error"] = state_.error;
-    const ReturnValue& returned = state_.return_value;
-    // A pickle goes into a file of its own.
-    if (state_.outcome == Outcome::kFinished && returned.pickled) fields["return_value_pickled"] = true;
-    if (state_.outcome == Outcome::kFinished && !returned.pickled) fields["return_value"] = returned.value;
-    record("run_finished", std::move(fields));
-    act(Finish{});
-  }
-
-  RunState state_;
-  std::vector<Action> actions_;
-  const Rules& rules_;
-};
-
-}  // namespace
+void Decider::finish() {
+  state_.phase = Phase::kFinished;
+  Dict fields{{"outcome", to_string(state_.outcome)},
+              {"attempts", state_.attempt - state_.first_attempt + 1},
+              {"reports", state_.reports}};
+  if (!state_.error.empty()) fields["error"] = state_.error;
+  const ReturnValue& returned = state_.return_value;
+  // A pickle goes into a file of its own.
+  if (state_.outcome == Outcome::kFinished && returned.pickled) fields["return_value_pickled"] = true;
+  if (state_.outcome == Outcome::kFinished && !returned.pickled) fields["return_value"] = returned.value;
+  record("run_finished", std::move(fields));
+  act(Finish{});
+}
 
 Decision decide(RunState state, Event event, const Rules& rules) {
   if (state.phase == Phase::kFinished) return {std::move(state), {}};

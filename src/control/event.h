@@ -13,17 +13,29 @@ namespace trireme::control {
 enum class Timer {
   kStart,    // the gang has not come up in time
   kCause,    // enough waiting for a better cause
-  kStop,     // the gang has not ended in time
+  kStop,     // the gang has not ended in time, or has not left the function
   kSilence,  // checkpoints have waited long enough for ranks that never report
+  kPause,    // now the next attempt may begin
+  kResize,   // time to look for more room
+  kPreempt,  // those who were announced to go are gone now
 };
 
 struct Begin {};
 struct GangReserved {
   std::vector<engine::Slot> slots;
+  int gang = 0;
 };
 struct ReservationFailed {
   std::string message;
+  int gang = 0;
 };
+// The engine wants its room back.
+struct GangReclaimed {
+  int gang;
+  std::string why;
+  std::optional<double> seconds;
+};
+struct RoomGrew {};
 struct ProcessStarted {
   int rank;
   int pid;
@@ -36,6 +48,7 @@ struct ProcessStartFailed {
 struct ProcessExited {
   int rank;
   engine::ExitStatus status;
+  std::string out_of_memory = {};
 };
 struct Connected {
   int rank;
@@ -56,6 +69,7 @@ struct Reported {
   Metrics metrics;
   std::optional<std::string> checkpoint;
   Value validation = {};
+  Dict positions = {};
 };
 struct Uploaded {
   int rank;
@@ -83,6 +97,22 @@ struct FunctionReturned {
   int rank;
   ReturnValue value;
 };
+// A worker that was recalled is ready for the next attempt.
+struct CameHome {
+  int rank;
+};
+// Ranks (all when empty) will be lost in so many seconds; in the usual time when nobody said.
+struct PreemptionAnnounced {
+  std::vector<int> ranks;
+  std::optional<double> seconds;
+  std::string why;
+};
+// Nothing has been reported for long, and the stacks are written down.
+struct HangNoticed {
+  int rank;  // the one that seems to hold the others up
+  std::string summary;
+  std::string path;
+};
 struct FunctionFailed {
   int rank;
   std::string error_type;
@@ -100,6 +130,7 @@ struct TimerFired {
 
 using Event = std::variant<Begin, GangReserved, ReservationFailed, ProcessStarted, ProcessStartFailed, ProcessExited,
                            Connected, ConnectionLost, FunctionEntered, Reported, Uploaded, CommitEnded, ValidationEnded,
-                           UploadsDrained, FunctionReturned, FunctionFailed, StopRequested, TimerFired>;
+                           UploadsDrained, FunctionReturned, FunctionFailed, StopRequested, TimerFired, GangReclaimed,
+                           RoomGrew, CameHome, PreemptionAnnounced, HangNoticed>;
 
 }  // namespace trireme::control

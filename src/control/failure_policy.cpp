@@ -27,9 +27,8 @@ constexpr std::array<std::string_view, 12> kPeerLossPhrases = {"Connection close
 
 // Lower explains more.
 int weight(const Failure& failure) {
-  if (failure.cause == "signal" || failure.cause == "exit" || failure.cause == "start") return 0;
   if (failure.cause == "exception") return looks_like_peer_loss(failure) ? 2 : 0;
-  return 1;
+  return failure.cause == "lost" ? 1 : 0;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "control/meeting.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace trireme::control {
@@ -32,6 +34,11 @@ void Meetings::finished(int rank) {
     fail(sequence, fmt::format("{} {} cannot complete: rank {} has finished its training function without it",
                                meetings_.begin()->second.kind, sequence, rank));
   }
+}
+
+bool Meetings::waits(int rank) const {
+  return std::any_of(meetings_.begin(), meetings_.end(),
+                     [rank](const auto& each) { return each.second.waiting.contains(rank); });
 }
 
 void Meetings::fail(std::int64_t sequence, const std::string& why) {

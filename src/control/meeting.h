@@ -24,6 +24,8 @@ class Meetings {
   // `kind` is "barrier" or "broadcast": ranks that meet in different ones are told so.
   void come(int rank, std::int64_t sequence, const std::string& kind, std::string data, Answer answer);
   void finished(int rank);
+  // Whether it has come to one, and others have not.
+  bool waits(int rank) const;
   void clear(int num_ranks);
 
  private:

@@ -11,6 +11,7 @@ const char* to_string(Phase phase) {
     case Phase::kFailing: return "failing";
     case Phase::kDraining: return "draining";
     case Phase::kStopping: return "stopping";
+    case Phase::kPausing: return "pausing";
     case Phase::kValidating: return "validating";
     case Phase::kFinished: return "finished";
   }
@@ -25,6 +26,8 @@ const char* to_string(WorkerPhase phase) {
     case WorkerPhase::kRunning: return "running";
     case WorkerPhase::kDone: return "done";
     case WorkerPhase::kFailed: return "failed";
+    case WorkerPhase::kRecalled: return "recalled";
+    case WorkerPhase::kHome: return "home";
   }
   return "?";
 }

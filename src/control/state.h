@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,12 +24,22 @@ enum class Phase {
   kRunning,     // the function runs on every rank
   kFailing,     // something broke; a moment is given to learn what broke first
   kDraining,    // a stop was asked for; what is on its way to storage arrives first
-  kStopping,    // the gang ends; `next` says what follows
+  kStopping,    // workers end, or leave their function for the next attempt; `next` says what follows
+  kPausing,     // before the next attempt, as the same thing keeps breaking
   kValidating,  // the gang is gone; validations of checkpoints still run
   kFinished,
 };
 
-enum class WorkerPhase { kAbsent, kStarted, kConnected, kRunning, kDone, kFailed };
+enum class WorkerPhase {
+  kAbsent,
+  kStarted,
+  kConnected,  // waits to be told what to run
+  kRunning,
+  kDone,
+  kFailed,
+  kRecalled,  // asked to leave its function, for the next attempt
+  kHome,      // it has: nothing of the attempt is left in its process
+};
 
 enum class Outcome { kNone, kFinished, kFailed, kStopped };
 
@@ -43,7 +54,7 @@ struct Failure {
   int rank = 0;
   int pid = 0;
   std::string host;
-  std::string cause;  // exception, exit, signal, lost or start
+  std::string cause;  // exception, exit, signal, out_of_memory, lost, start, hang or preemption
   std::string error_type;
   std::string message;
   std::string traceback;
@@ -54,17 +65,48 @@ struct Failure {
   bool operator==(const Failure&) const = default;
 };
 
+// One bundle of one gang: where a process is, whatever rank it has.
+struct Seat {
+  int gang = 0;
+  int bundle = 0;
+
+  auto operator<=>(const Seat&) const = default;
+};
+
+// Room that was asked of the engine. The first gang is what the run needs; an elastic run has more, of one seat each.
+struct Gang {
+  int size = 1;
+  bool optional = false;
+  bool reserved = false;
+  bool leaving = false;  // is given back before the next attempt
+  std::vector<engine::Slot> slots = {};
+
+  bool operator==(const Gang&) const = default;
+};
+
 struct Worker {
+  Seat seat;
+  engine::Slot slot;
   WorkerPhase phase = WorkerPhase::kAbsent;
   int pid = 0;
   std::string host;
   bool process = false;  // the engine says that it runs
   bool channel = false;  // its connection is open
   std::optional<engine::ExitStatus> exit;
-  std::string lost;      // why its connection is gone, where it is
-  bool drained = false;  // after a stop: nothing of it is on its way to storage
+  std::string out_of_memory;  // what shows that this is why it was killed
+  std::string lost;           // why its connection is gone, where it is
+  bool drained = false;       // after a stop: nothing of it is on its way to storage
 
   bool operator==(const Worker&) const = default;
+};
+
+// Workers that will be lost soon, as somebody has announced.
+struct Preemption {
+  std::set<int> ranks;
+  std::string why;
+  std::int64_t last_report = 0;  // a checkpoint of this report or a later one saves everything
+
+  bool operator==(const Preemption&) const = default;
 };
 
 // What the function of rank 0 returned.
@@ -79,11 +121,23 @@ struct RunState {
   Phase phase = Phase::kIdle;
   int first_attempt = 0;  // a resumed run counts on
   int attempt = 0;
-  std::vector<engine::Slot> slots;
-  std::vector<Worker> workers;
+  std::map<int, Gang> gangs;
+  int next_gang = 0;
+  std::vector<Worker> workers;    // by rank
   std::vector<Failure> failures;  // of this attempt, in order of arrival
   std::int64_t failures_used = 0;
   std::int64_t starts_used = 0;
+  std::int64_t preemptions_used = 0;
+  std::int64_t furthest = 0;  // the highest number of a report that any attempt has made, and one
+  std::int64_t began_at = 0;  // what `furthest` was when this attempt began
+  int failures_in_row = 0;    // attempts that came no further
+  std::string last_error;     // an exception that may come again
+  std::int64_t last_error_at = 0;
+  std::int64_t same_errors = 0;
+  std::optional<std::int64_t> leave_at;  // the attempt ends with the checkpoint of this report: the gang is resized
+  std::optional<Preemption> preemption;
+  bool last_failure = false;  // whatever the budget says
+  bool paused = false;        // long enough
   CommitBook commits;
   int commits_in_flight = 0;         // manifests being written
   std::vector<KeptCheckpoint> kept;  // committed and not removed
@@ -96,16 +150,28 @@ struct RunState {
   Next next = Next::kNone;
   Outcome outcome = Outcome::kNone;
   std::string error;  // one line; empty unless the outcome is kFailed or kStopped
+  std::string note;   // why there is no further attempt, where that is not for want of budget; part of `error`
 
   bool operator==(const RunState&) const = default;
 };
 
 // What decide() goes by; fixed for the whole run.
 struct Rules {
-  int num_workers = 1;
+  int num_workers = 1;  // to begin with
+  int min_workers = 0;  // 0: as many as above
+  int max_workers = 0;
   CheckpointConfig checkpoints;
   std::int64_t max_failures = 0;
   std::int64_t start_limit = 3;
+  std::int64_t max_preemptions = -1;
+  std::int64_t repeated_error_limit = 0;  // 0: never mind
+  double resize_interval_s = 60.0;
+  bool warm_restart = false;
+  double recall_timeout_s = 5.0;
+  double backoff_s = 0.0;
+  double max_backoff_s = 60.0;
+  std::string on_hang = "warn";
+  double preemption_grace_s = 20.0;
   double start_timeout_s = 120.0;
   double stop_grace_s = 5.0;
   // How long to wait for the true cause when the first sign is only that a peer is gone.
@@ -115,6 +181,10 @@ struct Rules {
   double silent_rank_s = 10.0;
   // How long other ranks may still say that they failed too.
   double echo_window_s = 0.02;
+
+  int least() const { return min_workers > 0 ? min_workers : num_workers; }
+  int most() const { return max_workers > 0 ? max_workers : num_workers; }
+  bool elastic() const { return least() < most(); }
 };
 
 }  // namespace trireme::control

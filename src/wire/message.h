@@ -16,7 +16,7 @@
 
 namespace trireme::wire {
 
-inline constexpr int kProtocolVersion = 2;
+inline constexpr int kProtocolVersion = 3;
 
 // clang-format off
 
@@ -64,7 +64,9 @@ inline constexpr int kProtocolVersion = 2;
   FIELD(Resources, resources, {}, "what this worker takes")                                                      \
   FIELD(std::vector<std::string>, nodes, {}, "host of every node, by node rank")                                 \
   FIELD(std::int64_t, next_report, 0, "number of this worker's next report")                                     \
-  FIELD(Dict, metadata, {}, "what the user attached to the run")
+  FIELD(Dict, metadata, {}, "what the user attached to the run")                                                 \
+  FIELD(Dict, positions, {}, "places in the data that the checkpoint was made at, by name")                      \
+  FIELD(std::string, log_path, {}, "where a worker that is kept writes its output from now on; empty: as before")
 
 #define TRIREME_NO_FIELDS(FIELD)
 
@@ -72,7 +74,8 @@ inline constexpr int kProtocolVersion = 2;
   FIELD(std::int64_t, index, 0, "counts this rank's reports")                                                    \
   FIELD(Dict, metrics, {}, "what was reported")                                                                  \
   FIELD(std::optional<std::string>, checkpoint, {}, "folder name of the checkpoint that this rank adds to")      \
-  FIELD(Value, validation, {}, "null, or what to validate the checkpoint with: fn_kwargs, timeout_s")
+  FIELD(Value, validation, {}, "null, or what to validate the checkpoint with: fn_kwargs, timeout_s")            \
+  FIELD(Dict, positions, {}, "with a checkpoint: this rank's places in its data, by name")
 
 #define TRIREME_UPLOAD_DONE(FIELD)                                                                               \
   FIELD(std::int64_t, index, 0, "the report whose files are durable now")                                        \
@@ -160,6 +163,43 @@ inline constexpr int kProtocolVersion = 2;
   FIELD(std::string, why, {}, "who asks")                                                                        \
   FIELD(bool, hard, false, "at once, without grace")
 
+#define TRIREME_RECALL(FIELD)                                                                                    \
+  FIELD(std::string, why, {}, "for the log")
+
+#define TRIREME_LEAVE_AT(FIELD)                                                                                  \
+  FIELD(std::int64_t, index, 0, "leave the function with the first checkpoint of a report of this number or later")
+
+#define TRIREME_PREEMPTION(FIELD)                                                                                \
+  FIELD(Dict, nodes, {}, "who will be lost: host -> its ranks")                                                  \
+  FIELD(double, seconds, 0.0, "until then")                                                                      \
+  FIELD(std::string, why, {}, "who says so")
+
+#define TRIREME_PREEMPTION_NOTICE(FIELD)                                                                         \
+  FIELD(std::string, why, {}, "the signal that this worker got, and from whom")
+
+#define TRIREME_STACK_REQUEST(FIELD)                                                                             \
+  FIELD(std::int64_t, id, 0, "request number")
+
+#define TRIREME_STACK(FIELD)                                                                                     \
+  FIELD(std::int64_t, id, 0, "the request that this answers")                                                    \
+  FIELD(std::string, where, {}, "the innermost frame of the user's code, for the summary")                       \
+  FIELD(std::string, text, {}, "the stacks of all threads, Python's and native ones")
+
+#define TRIREME_GET_STACKS(FIELD)                                                                                \
+  FIELD(std::int64_t, id, 0, "request number; the reply has the file's path and the text")
+
+#define TRIREME_PREEMPT_RUN(FIELD)                                                                               \
+  FIELD(std::int64_t, id, 0, "request number")                                                                   \
+  FIELD(std::vector<int>, ranks, {}, "who will be lost; empty: all")                                             \
+  FIELD(std::optional<double>, seconds, {}, "until then; the run's own grace when not given")                    \
+  FIELD(std::string, why, {}, "who says so")
+
+#define TRIREME_SET_CAPACITY(FIELD)                                                                              \
+  FIELD(std::int64_t, id, 0, "request number; the reply tells the capacity, or why it stays")                    \
+  FIELD(std::optional<double>, num_cpus, {}, "")                                                                 \
+  FIELD(std::optional<double>, num_gpus, {}, "")                                                                 \
+  FIELD(Resources, resources, {}, "others; those that are not named stay")
+
 #define TRIREME_MESSAGES(MESSAGE)                         \
   MESSAGE(1, Hello, TRIREME_HELLO)                        \
   MESSAGE(2, Welcome, TRIREME_WELCOME)                    \
@@ -187,7 +227,17 @@ inline constexpr int kProtocolVersion = 2;
   MESSAGE(24, StoreCheck, TRIREME_STORE_CHECK)            \
   MESSAGE(25, Committed, TRIREME_COMMITTED)               \
   MESSAGE(26, ListCheckpoints, TRIREME_LIST_CHECKPOINTS)  \
-  MESSAGE(27, Drained, TRIREME_NO_FIELDS)
+  MESSAGE(27, Drained, TRIREME_NO_FIELDS)                 \
+  MESSAGE(28, Recall, TRIREME_RECALL)                     \
+  MESSAGE(29, Home, TRIREME_NO_FIELDS)                    \
+  MESSAGE(30, LeaveAt, TRIREME_LEAVE_AT)                  \
+  MESSAGE(31, Preemption, TRIREME_PREEMPTION)             \
+  MESSAGE(32, PreemptionNotice, TRIREME_PREEMPTION_NOTICE) \
+  MESSAGE(33, StackRequest, TRIREME_STACK_REQUEST)        \
+  MESSAGE(34, Stack, TRIREME_STACK)                       \
+  MESSAGE(35, GetStacks, TRIREME_GET_STACKS)              \
+  MESSAGE(36, PreemptRun, TRIREME_PREEMPT_RUN)            \
+  MESSAGE(37, SetCapacity, TRIREME_SET_CAPACITY)
 // clang-format on
 
 #define TRIREME_MESSAGE_STRUCT(number, Name, TABLE) TRIREME_STRUCT(Name, TABLE)

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "checkpoint/commit.h"
 #include "storage/open_files.h"
+#include "worker/stacks.h"
 
 namespace trireme::worker {
 namespace {
@@ -20,6 +21,10 @@ namespace {
 // Reports on their way: enough to never wait in practice, few enough to bound memory.
 constexpr std::int64_t kReportWindow = 4096;
 constexpr int kLostExitCode = 75;
+// A function may miss an interrupt, in a destructor or in the middle of an except clause: it is repeated.
+constexpr auto kInterruptPeriod = std::chrono::milliseconds(100);
+constexpr base::Seconds kStackTimeout{0.5};
+constexpr const char* kRecalled = "this attempt is over";
 
 Result<void> check_metrics(const Dict& metrics, const std::string& where);
 
@@ -60,6 +65,7 @@ Result<Ticket> parse_ticket(const std::string& json) {
   ticket.run_id = dict["run_id"].as_string();
   ticket.rank = static_cast<int>(dict["rank"].as_int());
   ticket.attempt = static_cast<int>(dict["attempt"].as_int());
+  if (dict.contains("driver")) ticket.driver = static_cast<int>(dict["driver"].as_int());
   return ticket;
 }
 
@@ -184,8 +190,97 @@ void Session::receive(wire::Message message) {
   } else if (std::holds_alternative<wire::Stop>(message)) {
     stop_requested_ = true;
     drain();
+  } else if (std::holds_alternative<wire::Recall>(message)) {
+    recall();
+  } else if (auto* leave = std::get_if<wire::LeaveAt>(&message)) {
+    leave_at_ = leave->index;
+  } else if (auto* told = std::get_if<wire::Preemption>(&message)) {
+    const base::Seconds now = std::chrono::system_clock::now().time_since_epoch();
+    preemption_ = {std::move(told->nodes), now.count() + told->seconds, std::move(told->why)};
+  } else if (auto* request = std::get_if<wire::StackRequest>(&message)) {
+    answer_stack_request(request->id);
   }
   changed_.notify_all();
+}
+
+// Under the mutex, on the I/O thread.
+void Session::recall() {
+  if (at_home_) {  // it has not taken what it was to run: nothing to leave
+    pending_start_.reset();
+    return post(wire::Home{});
+  }
+  recalled_ = true;
+  for (auto& [id, promise] : requests_) promise.set_value(base::error("{}", kRecalled));
+  requests_.clear();
+  asio::post(io_, [this] { interrupt(); });
+}
+
+void Session::interrupt() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!recalled_ || at_home_) return;
+    if (interrupt_) interrupt_();
+  }
+  interrupt_timer_.expires_after(kInterruptPeriod);
+  interrupt_timer_.async_wait([this](const asio::error_code& cancelled) {
+    if (!cancelled) interrupt();
+  });
+}
+
+// On a thread of its own, as it waits for the other threads: heartbeats go on.
+void Session::answer_stack_request(std::int64_t id) {
+  stacks_thread_ = std::jthread([this, id] {
+    Stacks stacks = collect_stacks(kStackTimeout);
+    wire::Stack answer;
+    answer.id = id;
+    answer.where = std::move(stacks.where);
+    answer.text = std::move(stacks.text);
+    post(std::move(answer));
+  });
+}
+
+void Session::set_interrupt(std::function<void()> interrupt) {
+  std::lock_guard lock(mutex_);
+  interrupt_ = std::move(interrupt);
+}
+
+bool Session::wait_recall() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return recalled_ || goodbye_ || !lost_why_.empty(); });
+  return recalled_;
+}
+
+void Session::go_home() {
+  std::unique_ptr<CheckpointWriter> writer;
+  {
+    std::lock_guard lock(mutex_);
+    writer = std::move(writer_);
+  }
+  writer.reset();  // what is on its way belongs to the attempt that is over
+  std::lock_guard lock(mutex_);
+  recalled_ = false;
+  at_home_ = true;
+  leave_at_ = -1;
+  next_meeting_ = 0;
+  preemption_.reset();
+  post(wire::Home{});
+}
+
+std::optional<PreemptionInfo> Session::preemption() {
+  std::lock_guard lock(mutex_);
+  return preemption_;
+}
+
+void Session::announce_own_preemption(const std::string& why) {
+  wire::PreemptionNotice notice;
+  notice.why = why;
+  post(std::move(notice));
+}
+
+// Under the mutex.
+std::string Session::closed() const {
+  if (!lost_why_.empty()) return "the controller is gone: " + lost_why_;
+  return recalled_ ? kRecalled : "";
 }
 
 void Session::post(wire::Message message) {
@@ -198,6 +293,7 @@ Result<wire::Start> Session::wait_start() {
   if (!pending_start_) return base::error("the controller is gone: {}", lost_why_);
   start_ = *std::move(pending_start_);
   pending_start_.reset();
+  at_home_ = false;
   next_report_ = acked_ = start_.next_report;
   return start_;
 }
@@ -250,8 +346,8 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, std::optiona
   }
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return next_report_ - acked_ < kReportWindow || !lost_why_.empty(); });
-    if (!lost_why_.empty()) return base::error("the controller is gone: {}", lost_why_);
+    changed_.wait(lock, [&] { return next_report_ - acked_ < kReportWindow || !closed().empty(); });
+    if (const auto why = closed(); !why.empty()) return base::error("{}", why);
     report.index = next_report_++;
   }
   if (!checkpoint) {
@@ -262,9 +358,23 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, std::optiona
   TRIREME_ASSIGN(std::string name, writer->name_for(*checkpoint, index, options.checkpoint_name));
   report.checkpoint = name;
   report.validation = std::move(options.validation);
+  report.positions = std::move(options.positions);
   post(std::move(report));
   TRIREME_TRY(writer->store(index, name, *std::move(checkpoint)), "{} could not be stored", name);
+  TRIREME_TRY(leave_with(index, *writer));
   return std::optional(start_.storage_path + "/" + name);
+}
+
+// The gang is resized with this checkpoint: what would be computed after it would be thrown away.
+Result<void> Session::leave_with(std::int64_t index, CheckpointWriter& writer) {
+  {
+    std::lock_guard lock(mutex_);
+    if (leave_at_ < 0 || index < leave_at_) return {};
+  }
+  writer.wait_idle();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return recalled_ || goodbye_ || !lost_why_.empty(); });
+  return base::error("{}", closed().empty() ? kRecalled : closed());
 }
 
 Result<List> Session::list_checkpoints(bool validated, std::optional<base::Seconds> timeout) {
@@ -303,25 +413,18 @@ Result<void> Session::finish(Value value, bool pickled) {
   if (writer) writer->wait_idle();
   asio::post(io_, [this, payload = std::move(payload)] { channel_->send_payload(payload); });
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return goodbye_ || !lost_why_.empty(); });
+  changed_.wait(lock, [&] { return goodbye_ || !closed().empty(); });
   return {};
 }
 
 void Session::fail(wire::Failed failure) {
-  std::promise<void> sent;
-  asio::post(io_, [this, payload = wire::encode(failure), &sent] {
-    channel_->send_payload(payload);
-    channel_->close_when_sent();
-    leaving_ = true;
-    sent.set_value();
-  });
-  sent.get_future().wait();
-  // The frame may still lie in our buffer; the process must not exit before the kernel has it.
+  post(std::move(failure));
+  // It may still lie in our buffer, and whatever made the function fail may end the process next.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (std::chrono::steady_clock::now() < deadline) {
-    std::promise<bool> open;
-    asio::post(io_, [this, &open] { open.set_value(channel_->open()); });
-    if (!open.get_future().get()) return;
+    std::promise<bool> sent;
+    asio::post(io_, [this, &sent] { sent.set_value(!channel_->open() || channel_->unsent() == 0); });
+    if (sent.get_future().get()) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -331,7 +434,7 @@ Result<Value> Session::ask(Request request, std::optional<base::Seconds> timeout
   std::future<Result<Value>> answer;
   {
     std::lock_guard lock(mutex_);
-    if (!lost_why_.empty()) return base::error("the controller is gone: {}", lost_why_);
+    if (const auto why = closed(); !why.empty()) return base::error("{}", why);
     request.id = next_request_++;
     answer = requests_[request.id].get_future();
   }

@@ -29,6 +29,7 @@ struct Ticket {
   std::string run_id;
   int rank = 0;
   int attempt = 0;
+  int driver = 0;  // its pid; 0: not of this machine
 };
 
 Result<Ticket> parse_ticket(const std::string& json);
@@ -36,6 +37,14 @@ Result<Ticket> parse_ticket(const std::string& json);
 struct ReportOptions {
   std::optional<std::string> checkpoint_name = {};
   Value validation = {};  // null: none
+  Dict positions = {};    // in the data, by name; stored with the checkpoint
+};
+
+// Workers that will be lost, as somebody has announced.
+struct PreemptionInfo {
+  Dict nodes;           // host -> ranks that will be lost with it
+  double deadline = 0;  // seconds since 1970
+  std::string why;
 };
 
 // A worker's side of the connection. The user's thread calls; a thread of its own does the I/O, so that heartbeats and
@@ -49,7 +58,7 @@ class Session {
   static Result<std::unique_ptr<Session>> join(const Ticket& ticket, LostHandler lost = exit_process);
   ~Session();
 
-  // Blocks until every rank is there and the controller says what to run.
+  // Blocks until every rank is there and the controller says what to run: once, and again after every go_home().
   Result<wire::Start> wait_start();
   const wire::Start& start() const { return start_; }
 
@@ -67,10 +76,24 @@ class Session {
   // After the timeout: what is known.
   Result<List> list_checkpoints(bool validated, std::optional<base::Seconds> timeout);
 
-  // Says that the function returned, and waits until every rank has said so.
+  // Says that the function returned, and waits until every rank has said so, or another attempt begins.
   Result<void> finish(Value value, bool pickled);
-  // Says that it failed. The controller ends the process; this returns once the message is sent.
+  // Says that it failed; returns once the message has left this process.
   void fail(wire::Failed failure);
+
+  // The function is to be left, for the next attempt: calls that wait return errors, and the interrupt is called.
+  bool recalled() const { return recalled_; }
+  // How to get the user's thread out of its function: called on the I/O thread, again and again until go_home().
+  void set_interrupt(std::function<void()> interrupt);
+  // After the function: whether there will be another attempt. False: it is over.
+  bool wait_recall();
+  // Nothing of the function is left: this process is ready for the next attempt.
+  void go_home();
+
+  // What was announced to this attempt, if anything.
+  std::optional<PreemptionInfo> preemption();
+  // Somebody wants this process gone: the controller is told, so that a last checkpoint can be made.
+  void announce_own_preemption(const std::string& why);
 
   Result<void> store_set(const std::string& key, std::string value);
   Result<std::string> store_get(const std::string& key, base::Seconds timeout);
@@ -86,6 +109,8 @@ class Session {
   // Rank 0's data, on every rank.
   Result<std::string> broadcast(std::optional<std::string> data);
 
+  // Its pid, where it is on this machine.
+  int driver() const { return ticket_.driver; }
   bool stop_requested() const { return stop_requested_; }
 
   static void exit_process(const std::string& why);
@@ -99,9 +124,14 @@ class Session {
   void beat();
   void lose(const std::string& why);
 
+  void interrupt();
+  void recall();
+  void answer_stack_request(std::int64_t id);
+  std::string closed() const;  // why nothing can be asked any more; empty: it can
   void post(wire::Message message);
   Result<CheckpointWriter*> writer();
   void drain();
+  Result<void> leave_with(std::int64_t index, CheckpointWriter& writer);
   // Sends a request and waits for its reply. A timeout is an error whose text starts with "timed out".
   template <typename Request>
   Result<Value> ask(Request request, std::optional<base::Seconds> timeout = {});
@@ -115,6 +145,7 @@ class Session {
   asio::io_context io_{1};
   std::shared_ptr<wire::Channel> channel_;
   asio::steady_timer heartbeat_{io_};
+  asio::steady_timer interrupt_timer_{io_};
   double heartbeat_s_ = 0.5;
   double lease_s_ = 30.0;
   std::int64_t beats_ = 0;
@@ -131,11 +162,17 @@ class Session {
   std::int64_t acked_ = 0;
   std::int64_t next_meeting_ = 0;
   bool goodbye_ = false;
+  bool at_home_ = true;  // not in a function
+  std::int64_t leave_at_ = -1;
+  std::function<void()> interrupt_;
+  std::optional<PreemptionInfo> preemption_;
   std::string lost_why_;  // not empty: the connection is gone
 
   std::atomic<bool> stop_requested_ = false;
+  std::atomic<bool> recalled_ = false;
 
-  std::jthread thread_;  // stops before what it uses
+  std::jthread stacks_thread_;  // while stacks are collected
+  std::jthread thread_;         // stops before what it uses
   // Under the mutex until it is made. Last: what it finishes is sent by the thread above.
   std::unique_ptr<CheckpointWriter> writer_;
 };

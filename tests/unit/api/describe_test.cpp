@@ -86,6 +86,36 @@ TEST_CASE("events that matter are told in one line") {
        "attempt 7 failed (failure 8, without a limit); starting again"},
       {{{"event", "attempt_failed"}, {"attempt", 3}, {"next", "fail"}, {"failures", 4}, {"max_failures", 3}},
        "attempt 3 failed; max_failures=3 is used up"},
+      {{{"event", "attempt_failed"},
+        {"attempt", 3},
+        {"next", "fail"},
+        {"failures", 2},
+        {"max_failures", 1},
+        {"budget", "max_preemption_failures"}},
+       "attempt 3 failed; max_preemption_failures=1 is used up"},
+      {{{"event", "restarted"},
+        {"kind", "warm"},
+        {"seconds", 0.1623},
+        {"kept", 2},
+        {"replaced", 1},
+        {"checkpoint", "checkpoint_000003"}},
+       "restarted warm in 0.16 s: 2 workers kept, 1 new, from checkpoint_000003"},
+      {{{"event", "restarted"}, {"kind", "cold"}, {"seconds", 1.0}, {"kept", 0}, {"replaced", 2}},
+       "restarted cold in 1.00 s: 0 workers kept, 2 new, from the beginning"},
+      {{{"event", "pausing"}, {"seconds", 2.0}, {"failures", 2}},
+       "2 failures in a row without progress: the next attempt begins in 2 s"},
+      {{{"event", "resizing"}, {"from", 2}, {"to", 4}, {"why", "at a checkpoint"}},
+       "resizing from 2 to 4 workers (at a checkpoint)"},
+      {{{"event", "preemption_announced"}, {"ranks", List{1}}, {"seconds", 20.0}, {"why", "SIGTERM from pid 1"}},
+       "rank 1 will be taken away in 20 s: SIGTERM from pid 1"},
+      {{{"event", "preemption_announced"}, {"ranks", List{0, 1, 3}}, {"seconds", 0.5}, {"why", "spot"}},
+       "ranks 0-1,3 will be taken away in 0.5 s: spot"},
+      {{{"event", "hang_detected"},
+        {"rank", 1},
+        {"summary", "no report for 5 s: rank 1 is behind"},
+        {"path", "/r/stacks/attempt_0-1.txt"},
+        {"next", "warn"}},
+       "warning: no report for 5 s: rank 1 is behind; all stacks: /r/stacks/attempt_0-1.txt"},
       {{{"event", "warning"}, {"message", "slow disk"}}, "warning: slow disk"},
       {{{"event", "stop_requested"}, {"why", "Ctrl-C"}}, "stop requested: Ctrl-C"},
       {{{"event", "run_finished"}, {"outcome", "finished"}, {"seconds", 12.34}, {"attempts", 1}, {"reports", 40}},
@@ -107,14 +137,18 @@ TEST_CASE("events that matter are told in one line") {
 }
 
 TEST_CASE("the other events are not shown") {
-  for (const char* kind : {"attempt_started", "worker_started", "worker_connected", "function_entered", "report",
-                           "worker_finished", "checkpoint_removed", "validation_requested", ""}) {
+  for (const char* kind :
+       {"attempt_started", "worker_started", "worker_connected", "function_entered", "report", "worker_finished",
+        "checkpoint_removed", "validation_requested", "worker_kept", "resize_wanted", ""}) {
     CAPTURE(kind);
     CHECK_FALSE(describe({{"event", kind}}));
   }
   CHECK_FALSE(describe({}));
   CHECK_FALSE(describe({{"event", "worker_failed"}, {"rank", 2}, {"collateral", true}}));
   CHECK_FALSE(describe({{"event", "attempt_failed"}, {"next", "fail"}, {"max_failures", 0}}));
+  // The same error too often: the end of the run tells why.
+  CHECK_FALSE(describe({{"event", "attempt_failed"}, {"next", "fail"}, {"failures", 3}, {"max_failures", 9}}));
+  CHECK_FALSE(describe({{"event", "hang_detected"}, {"summary", "no report"}, {"next", "restart"}}));
 }
 
 TEST_CASE("metrics become rows") {

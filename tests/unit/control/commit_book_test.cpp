@@ -14,7 +14,7 @@ std::string name_of(std::int64_t index) { return "checkpoint_" + std::to_string(
 
 // A report with a checkpoint and its upload.
 void add(CommitBook& book, int rank, std::int64_t index) {
-  book.report(rank, index, {{"rank", rank}, {"index", index}}, name_of(index));
+  book.report(rank, index, {{{"rank", rank}, {"index", index}}, name_of(index)});
   book.uploaded(rank, index, {});
 }
 
@@ -32,12 +32,12 @@ using Indexes = std::vector<std::int64_t>;
 
 TEST_CASE("a checkpoint is ready when every rank has reported and every upload is done") {
   CommitBook book(2, 0);
-  book.report(0, 0, {{"loss", 1}}, "first");
+  book.report(0, 0, {{{"loss", 1}}, "first"});
   CHECK(book.take_ready().empty());
   CHECK(book.waiting() == std::map<std::int64_t, std::vector<int>>{{0, {1}}});
   book.uploaded(0, 0, files_of(0));
   CHECK(book.take_ready().empty());
-  book.report(1, 0, {{"loss", 2}}, "first");
+  book.report(1, 0, {{{"loss", 2}}, "first"});
   CHECK(book.take_ready().empty());
   CHECK(book.waiting() == std::map<std::int64_t, std::vector<int>>{{0, {}}});
   CHECK_FALSE(book.waits_below(0));
@@ -46,7 +46,7 @@ TEST_CASE("a checkpoint is ready when every rank has reported and every upload i
   book.uploaded(1, 0, files_of(1));
   auto ready = book.take_ready();
   REQUIRE(ready.size() == 1);
-  CHECK(ready[0] == ReadyCheckpoint{0, "first", {{"loss", 1}}, {}, {{0, files_of(0)}, {1, files_of(1)}}, {}});
+  CHECK(ready[0] == ReadyCheckpoint{0, "first", {{"loss", 1}}, {}, {}, {{0, files_of(0)}, {1, files_of(1)}}, {}});
   CHECK(book.take_ready().empty());
   CHECK(book.waiting().empty());
   CHECK_FALSE(book.waits_below(1));
@@ -68,9 +68,9 @@ TEST_CASE("only what is durable is gone on from") {
 
 TEST_CASE("a checkpoint is validated as the first rank asks that asks") {
   CommitBook book(3, 0);
-  book.report(2, 0, {}, name_of(0));
-  book.report(1, 0, {}, name_of(0), Dict{{"n", 1}});
-  book.report(0, 0, {}, name_of(0), Dict{{"n", 0}});
+  book.report(2, 0, {{}, name_of(0)});
+  book.report(1, 0, {{}, name_of(0), Dict{{"n", 1}}});
+  book.report(0, 0, {{}, name_of(0), Dict{{"n", 0}}});
   for (int rank : {0, 1, 2}) book.uploaded(rank, 0, {});
   CHECK(book.take_ready()[0].validation == Value(Dict{{"n", 1}}));
   for (int rank : {0, 1, 2}) add(book, rank, 1);
@@ -79,16 +79,16 @@ TEST_CASE("a checkpoint is validated as the first rank asks that asks") {
 
 TEST_CASE("ranks without files of their own only have to come by") {
   CommitBook book(3, 0);
-  book.report(2, 0, {}, std::nullopt);
+  book.report(2, 0, {{}, std::nullopt});
   add(book, 0, 0);
   CHECK(book.take_ready().empty());
-  book.report(1, 0, {}, std::nullopt);
+  book.report(1, 0, {{}, std::nullopt});
   CHECK(indexes(book.take_ready()) == Indexes{0});
 }
 
 TEST_CASE("reports without a checkpoint commit nothing") {
   CommitBook book(2, 0);
-  for (int i = 0; i < 3; ++i) book.report(0, i, {{"step", i}}, std::nullopt);
+  for (int i = 0; i < 3; ++i) book.report(0, i, {{{"step", i}}, std::nullopt});
   CHECK(book.take_ready().empty());
   CHECK(book.waiting().empty());
   CHECK(book.next_report(0) == 3);
@@ -99,8 +99,8 @@ TEST_CASE("reports without a checkpoint commit nothing") {
 
 TEST_CASE("checkpoints are ready in the order of their reports") {
   CommitBook book(2, 0);
-  book.report(0, 0, {}, name_of(0));
-  book.report(1, 0, {}, name_of(0));
+  book.report(0, 0, {{}, name_of(0)});
+  book.report(1, 0, {{}, name_of(0)});
   add(book, 0, 1);
   add(book, 1, 1);
   CHECK(book.take_ready().empty());  // 1 is complete, 0 is not
@@ -117,9 +117,9 @@ TEST_CASE("the metrics of a checkpoint are those of the lowest rank, whoever com
   add(book, 0, 0);
   CHECK(book.take_ready()[0].metrics["rank"] == Value(0));
   // Rank 0 reports without a checkpoint before another one makes it a checkpoint.
-  book.report(0, 1, {{"rank", 0}}, std::nullopt);
+  book.report(0, 1, {{{"rank", 0}}, std::nullopt});
   add(book, 2, 1);
-  book.report(1, 1, {{"rank", 1}}, std::nullopt);
+  book.report(1, 1, {{{"rank", 1}}, std::nullopt});
   CHECK(book.take_ready()[0].metrics["rank"] == Value(0));
 }
 
@@ -189,8 +189,8 @@ TEST_CASE("a rank that never reports is given up on after two checkpoints") {
   CHECK(indexes(book.take_ready()) == Indexes{1});
   // When it wakes up its part of what is committed is too late, a report without files is fine.
   CHECK(book.taken(0));
-  book.report(2, 0, {}, std::nullopt);
-  book.report(2, 1, {}, std::nullopt);
+  book.report(2, 0, {{}, std::nullopt});
+  book.report(2, 1, {{}, std::nullopt});
   add(book, 0, 2);
   add(book, 2, 2);
   CHECK(book.take_ready().empty());
@@ -219,8 +219,8 @@ TEST_CASE("the next attempt counts on from the newest checkpoint") {
   add(book, 1, 5);
   CHECK(indexes(book.take_ready()) == Indexes{5});
   book.committed(5);
-  book.report(0, 6, {{"step", 6}}, name_of(6));
-  book.report(1, 6, {}, std::nullopt);
+  book.report(0, 6, {{{"step", 6}}, name_of(6)});
+  book.report(1, 6, {{}, std::nullopt});
   CommitBook next = book.next_attempt(4);
   CHECK(next.resume_at() == 6);
   for (int rank = 0; rank < 4; ++rank) CHECK(next.next_report(rank) == 6);
@@ -229,16 +229,51 @@ TEST_CASE("the next attempt counts on from the newest checkpoint") {
   next.uploaded(0, 6, {});  // of the attempt before: belongs to nothing
   CHECK(next.take_ready().empty());
   // The old metrics are not taken for those of the new report 6.
-  next.report(1, 6, {{"rank", 1}}, name_of(6));
-  for (int rank : {2, 3}) next.report(rank, 6, {}, std::nullopt);
+  next.report(1, 6, {{{"rank", 1}}, name_of(6)});
+  for (int rank : {2, 3}) next.report(rank, 6, {{}, std::nullopt});
   next.finished(0);
   next.uploaded(1, 6, {});
   CHECK(next.take_ready()[0].metrics == Metrics{{"rank", 1}});
 }
 
+TEST_CASE("positions are those of the lowest rank that has some") {
+  CommitBook book(3, 0);
+  book.report(2, 0, {{}, "first", {}, {{"loader/0", 2}}});
+  book.report(1, 0, {{}, "first", {}, {{"loader/0", 1}}});
+  book.report(0, 0, {{}, std::nullopt});
+  book.uploaded(1, 0, {});
+  book.uploaded(2, 0, {});
+  auto ready = book.take_ready();
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0].positions == Dict{{"loader/0", 1}});
+}
+
+TEST_CASE("a rank that is given up on holds nothing up, but what it began to store will never be whole") {
+  CommitBook book(3, 0);
+  add(book, 1, 0);
+  book.report(2, 0, {{}, name_of(0)});
+  book.give_up_on(2);
+  CHECK(book.take_ready().empty());
+  add(book, 0, 0);
+  CHECK(book.take_ready().empty());
+  CHECK(book.taken(0));
+  add(book, 0, 1);
+  add(book, 1, 1);
+  auto ready = book.take_ready();
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0].index == 1);
+  CHECK(ready[0].missing == std::vector<int>{2});
+  // Whole parts count.
+  CommitBook other(2, 0);
+  add(other, 1, 0);
+  other.give_up_on(1);
+  add(other, 0, 0);
+  CHECK(other.take_ready()[0].missing.empty());
+}
+
 TEST_CASE("a report out of turn is a mistake of ours") {
   CommitBook book(1, 0);
-  CHECK_THROWS_AS(book.report(0, 1, {}, std::nullopt), base::BrokenInvariant);
-  book.report(0, 0, {}, std::nullopt);
-  CHECK_THROWS_AS(book.report(0, 0, {}, std::nullopt), base::BrokenInvariant);
+  CHECK_THROWS_AS(book.report(0, 1, {{}, std::nullopt}), base::BrokenInvariant);
+  book.report(0, 0, {{}, std::nullopt});
+  CHECK_THROWS_AS(book.report(0, 0, {{}, std::nullopt}), base::BrokenInvariant);
 }

@@ -155,7 +155,7 @@ TEST_CASE("a disk that fails while the manifest is written") {
   Committer committer({files, "/run", "/run"}, [](const std::string&) { FAIL("there is nothing to warn of"); });
   auto commit = [&] {
     std::promise<CommitEnded> ended;
-    committer.commit({0, "checkpoint_000000", {}, {}, {}, {}}, 0, 0, desk.log(),
+    committer.commit({0, "checkpoint_000000", {}, {}, {}, {}, {}}, 0, 0, desk.log(),
                      [&](CommitEnded end) { ended.set_value(std::move(end)); });
     return ended.get_future().get();
   };
@@ -288,7 +288,7 @@ TEST_CASE("a storage elsewhere gets the run's own files") {
     auto records = checkpoint::upload(*files, source.path(), "bucket/run", "checkpoint_000000");
     REQUIRE(records);
     std::promise<CommitEnded> ended;
-    committer->commit({0, "checkpoint_000000", {}, {}, {{0, checkpoint::to_list(*records)}}, {}}, 0, 0, desk.log(),
+    committer->commit({0, "checkpoint_000000", {}, {}, {}, {{0, checkpoint::to_list(*records)}}, {}}, 0, 0, desk.log(),
                       [&](CommitEnded end) { ended.set_value(std::move(end)); });
     CHECK_FALSE(ended.get_future().get().failure);
     auto listing = checkpoint::list_committed(*files, "bucket/run");

@@ -119,7 +119,7 @@ TEST_CASE("a rank that never reports, and wakes up too late") {
   CHECK(machine.on(Reported{0, 2, {}, "checkpoint_2"}) == "report");
   CHECK(machine.on(TimerFired{Timer::kSilence}) == "warning, commit checkpoint_0");
   CHECK(machine.recorded("warning")["message"] ==
-        Value("checkpoint_0 is committed without rank 1, which has never reported"));
+        Value("checkpoint_0 is committed without rank 1, which has not reported it"));
   SUBCASE("with files: they would be missing in what is committed") {
     CHECK(machine.on(Reported{1, 0, {}, "checkpoint_0"}) == "arm cause 0.02");
     CHECK(machine.state.failures[0].message == "checkpoint_0 was committed without rank 1: its part came too late");
@@ -201,7 +201,7 @@ TEST_CASE("a manifest that could not be written") {
     machine.on(TimerFired{Timer::kCause});
     CHECK(machine.exit_all() == "");
     CHECK(machine.commit_ended("disk full") ==
-          "warning, disarm stop, attempt_started, reset, start 0, start 1, arm start 120");
+          "warning, disarm stop, attempt_started, reset, start 0, start 1, settle, arm start 120");
     CHECK(machine.state.commits.next_report(0) == 0);
   }
 }
@@ -225,7 +225,7 @@ TEST_CASE("the run goes on when the commit is through") {
     machine.on(TimerFired{Timer::kCause});
     CHECK(machine.exit_all() == "");
     CHECK(machine.commit_ended() ==
-          "checkpoint_committed, tell 0, disarm stop, attempt_started, reset, start 0, start 1, arm start 120");
+          "checkpoint_committed, tell 0, disarm stop, attempt_started, reset, start 0, start 1, settle, arm start 120");
     CHECK(machine.state.commits.next_report(0) == 1);
   }
 }

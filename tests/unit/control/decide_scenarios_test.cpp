@@ -11,7 +11,7 @@ using namespace trireme::control::testing;
 
 namespace {
 
-constexpr const char* kAgain = "disarm stop, attempt_started, reset, start 0, start 1, arm start 120";
+constexpr const char* kAgain = "disarm stop, attempt_started, reset, start 0, start 1, settle, arm start 120";
 constexpr const char* kOver = "disarm stop, release, run_finished, finish";
 
 }  // namespace
@@ -20,7 +20,7 @@ TEST_CASE("a run from begin to end") {
   RunMachine machine;
   CHECK(machine.on(Begin{}) == "reserve");
   CHECK(machine.on(GangReserved{{{"n", "a", {}, {}}, {"n", "b", {}, {}}}}) ==
-        "attempt_started, reset, start 0, start 1, arm start 120");
+        "attempt_started, reset, start 0, start 1, settle, arm start 120");
   CHECK(machine.on(ProcessStarted{1, 101, true}) == "worker_started");
   CHECK(machine.recorded("worker_started") ==
         Dict{{"attempt", 0}, {"rank", 1}, {"pid", 101}, {"host", "b"}, {"forked", true}});
@@ -83,6 +83,7 @@ TEST_CASE("a worker raises") {
                                                    {"rank", 1},
                                                    {"message", machine.state.error},
                                                    {"next", "fail"},
+                                                   {"budget", "max_failures"},
                                                    {"failures", 1},
                                                    {"max_failures", 0}});
   CHECK(machine.recorded("run_finished")["error"] == Value(machine.state.error));
@@ -156,7 +157,7 @@ TEST_CASE("the cause is the process that died, however many say before that a pe
   CHECK(machine.on(peer_gone(1)) == "");
   CHECK(machine.on(TimerFired{Timer::kCause}) ==
         "failure 2 signal, failure 0 exception*, failure 3 exception*, failure 1 exception*, attempt_failed, "
-        "kill 0 5, kill 1 5, kill 3 5, disarm start, disarm cause, arm stop 5");
+        "goodbye 0, goodbye 1, goodbye 3, kill 0 5, kill 1 5, kill 3 5, disarm start, disarm cause, arm stop 5");
   CHECK(machine.state.error.find("rank 2 (pid 102, host host) failed: WorkerKilled") == 0);
 }
 

@@ -35,10 +35,10 @@ constexpr const char* kBegin = "worker_connected, disarm start, begin 0, begin 1
 // The events are about rank 1; rank 0 is what brought the run into the phase.
 const std::vector<Row> kRows = {
     {"idle", "begin", "reserving", "reserve"},
-    {"idle", "stop", "finished", kNoGang},
-    {"idle", "stop hard", "finished", kNoGang},
+    {"idle", "stop", "finished", "stop_requested, run_finished, finish"},
+    {"idle", "stop hard", "finished", "stop_requested, run_finished, finish"},
 
-    {"reserving", "gang reserved", "starting", "attempt_started, reset, start 0, start 1, arm start 120"},
+    {"reserving", "gang reserved", "starting", "attempt_started, reset, start 0, start 1, settle, arm start 120"},
     {"reserving", "reservation failed", "finished", "run_finished, finish"},
     {"reserving", "stop", "finished", kNoGang},
     {"reserving", "stop hard", "finished", kNoGang},
@@ -67,6 +67,10 @@ const std::vector<Row> kRows = {
     {"running", "failed", "failing", "arm cause 0.02"},
     {"running", "stop", "draining", "stop_requested, ask to stop 0, ask to stop 1"},
     {"running", "stop hard", "stopping", kStopHard},
+    {"running", "gang reclaimed", "running", "preemption_announced, tell that rank 0-1 goes in 20, arm preempt 20"},
+    {"running", "preemption", "running", "preemption_announced, tell that rank 1 goes in 5, arm preempt 5"},
+    {"running", "hang", "running", "hang_detected"},
+    {"running", "resize timer", "running", "arm resize 60"},
 
     {"failing", "process started", "failing", "worker_started"},
     {"failing", "process start failed", "failing", "arm cause 0.02"},
@@ -108,6 +112,15 @@ const std::vector<Row> kRows = {
     {"stopping to restart", "stop hard", "stopping", kStopHard},
     {"stopping to restart", "stop timer", "stopping", "kill 0 0, kill 1 0"},
 
+    {"pausing", "process started", "pausing", "worker_started"},
+    {"pausing", "upload failed", "pausing", "warning"},
+    {"pausing", "stop", "finished",
+     "stop_requested, disarm start, disarm cause, arm stop 5, disarm stop, release, run_finished, finish"},
+    {"pausing", "stop hard", "finished",
+     "stop_requested, disarm start, disarm cause, arm stop 5, disarm stop, release, run_finished, finish"},
+    {"pausing", "pause timer", "starting",
+     "disarm stop, attempt_started, reset, start 0, start 1, settle, arm start 120"},
+
     {"validating", "process started", "validating", "worker_started"},
     {"validating", "upload failed", "validating", "warning"},
     {"validating", "validation ended", "finished",
@@ -145,6 +158,17 @@ RunMachine in_phase(const std::string& phase) {
     machine.exit_all(kCleanExit);
     return machine;
   }
+  if (phase == "pausing") {
+    machine.rules.max_failures = -1;
+    machine.rules.backoff_s = 1;
+    for (int attempt : {0, 1}) {
+      if (attempt > 0) machine.run_again();
+      machine.on(raised(0));
+      machine.on(TimerFired{Timer::kCause});
+      machine.exit_all();
+    }
+    return machine;
+  }
   if (phase == "failing") {
     machine.on(ConnectionLost{0, "closed"});
     return machine;
@@ -155,9 +179,9 @@ RunMachine in_phase(const std::string& phase) {
   return machine;
 }
 
-const std::vector<std::string> kPhases = {"idle",       "reserving", "starting",           "running",
-                                          "failing",    "draining",  "stopping to finish", "stopping to restart",
-                                          "validating", "finished"};
+const std::vector<std::string> kPhases = {
+    "idle",    "reserving",  "starting", "running", "failing", "draining", "stopping to finish", "stopping to restart",
+    "pausing", "validating", "finished"};
 
 const std::vector<std::pair<std::string, Event>> kEvents = {
     {"begin", Begin{}},
@@ -184,12 +208,22 @@ const std::vector<std::pair<std::string, Event>> kEvents = {
     {"cause timer", TimerFired{Timer::kCause}},
     {"stop timer", TimerFired{Timer::kStop}},
     {"silence timer", TimerFired{Timer::kSilence}},
+    {"pause timer", TimerFired{Timer::kPause}},
+    {"resize timer", TimerFired{Timer::kResize}},
+    {"preempt timer", TimerFired{Timer::kPreempt}},
+    {"gang reclaimed", GangReclaimed{0, "spot", std::nullopt}},
+    {"room grew", RoomGrew{}},
+    {"came home", CameHome{1}},
+    {"preemption", PreemptionAnnounced{{1}, 5.0, "spot"}},
+    {"hang", HangNoticed{1, "rank 1 is behind", "stacks.txt"}},
 };
 
 // Nobody can speak for a rank before there is a gang.
-const std::set<std::string> kNeedGang = {"process started", "process start failed", "process exited", "connected",
-                                         "connection lost", "upload failed",        "returned",       "failed",
-                                         "drained"};
+const std::set<std::string> kNeedGang = {"process started", "process start failed",
+                                         "process exited",  "connected",
+                                         "connection lost", "upload failed",
+                                         "returned",        "failed",
+                                         "drained",         "came home"};
 
 // A commit begins while the function runs, and nobody goes on to another attempt or to the end before it is through.
 bool may_commit(const RunState& state) {
@@ -272,7 +306,8 @@ TEST_CASE("every phase ends, whatever two events come after each other") {
               report && machine.state.workers.size() > 1 && machine.state.commits.next_report(1) != 0;
           const bool no_commit = std::holds_alternative<CommitEnded>(event) && machine.state.commits_in_flight == 0;
           if (out_of_turn || no_commit) continue;
-          if (machine.state.workers.empty() && event.index() >= 3 && event.index() <= 15) continue;
+          const bool of_a_rank = (event.index() >= 3 && event.index() <= 15) || std::holds_alternative<CameHome>(event);
+          if (machine.state.workers.empty() && of_a_rank) continue;
           machine.on(event);
         }
         // A hard stop, and what the engine says once the processes are killed, end it.

@@ -103,3 +103,13 @@ TEST_CASE("an answer may come to the next meeting") {
                 [&](const base::Result<std::string>&) { meetings.come(0, 1, "broadcast", "again", answers.of(0)); });
   CHECK(answers.left[0] == "again");
 }
+
+TEST_CASE("who waits for others is known") {
+  Meetings meetings(2);
+  Answers answers;
+  meetings.come(0, 0, "barrier", "", answers.of(0));
+  CHECK(meetings.waits(0));
+  CHECK_FALSE(meetings.waits(1));
+  meetings.come(1, 0, "barrier", "", answers.of(1));
+  CHECK_FALSE(meetings.waits(0));
+}

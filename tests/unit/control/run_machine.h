@@ -19,19 +19,33 @@ inline const char* to_text(Timer timer) {
     case Timer::kCause: return "cause";
     case Timer::kStop: return "stop";
     case Timer::kSilence: return "silence";
+    case Timer::kPause: return "pause";
+    case Timer::kResize: return "resize";
+    case Timer::kPreempt: return "preempt";
   }
   return "?";
 }
 
 struct ActionText {
-  std::string operator()(const ReserveGang&) const { return "reserve"; }
+  std::string operator()(const ReserveGang& action) const {
+    return action.optional ? fmt::format("reserve gang {}", action.gang) : "reserve";
+  }
   std::string operator()(const StartProcess& action) const { return fmt::format("start {}", action.rank); }
   std::string operator()(const SendStart& action) const { return fmt::format("begin {}", action.rank); }
   std::string operator()(const SendGoodbye& action) const { return fmt::format("goodbye {}", action.rank); }
   std::string operator()(const KillProcess& action) const {
     return fmt::format("kill {} {}", action.rank, action.grace_s);
   }
-  std::string operator()(const ReleaseGang&) const { return "release"; }
+  std::string operator()(const ReleaseGang& action) const {
+    return action.gang == 0 ? "release" : fmt::format("release gang {}", action.gang);
+  }
+  std::string operator()(const SendRecall& action) const { return fmt::format("recall {}", action.rank); }
+  std::string operator()(const SendLeaveAt& action) const {
+    return fmt::format("leave {} at {}", action.rank, action.index);
+  }
+  std::string operator()(const SendPreemption& action) const {
+    return fmt::format("tell that rank {} goes in {}", base::rank_list(action.ranks), action.seconds);
+  }
   std::string operator()(const ArmTimer& action) const {
     return fmt::format("arm {} {}", to_text(action.timer), action.seconds);
   }
@@ -46,7 +60,14 @@ struct ActionText {
   std::string operator()(const UpdateManifest& action) const { return "update " + action.checkpoint.name; }
   std::string operator()(const TellCommitted& action) const { return fmt::format("tell {}", action.index); }
   std::string operator()(const SendStop& action) const { return fmt::format("ask to stop {}", action.rank); }
-  std::string operator()(const ResetAttempt&) const { return "reset"; }
+  std::string operator()(const ResetAttempt& action) const {
+    std::string kept;
+    for (std::size_t rank = 0; rank < action.taken_over.size(); ++rank) {
+      if (action.taken_over[rank] >= 0) kept += fmt::format(" {}<-{}", rank, action.taken_over[rank]);
+    }
+    return "reset" + kept;
+  }
+  std::string operator()(const SettleStorage&) const { return "settle"; }
   std::string operator()(const Finish&) const { return "finish"; }
 };
 
@@ -75,8 +96,11 @@ struct RunMachine {
 
   void reserve() {
     on(Begin{});
-    std::vector<engine::Slot> slots(static_cast<std::size_t>(rules.num_workers), engine::Slot{"node", "host", {}, {}});
-    on(GangReserved{slots});
+    on(GangReserved{slots(rules.least())});
+    for (int gang = 1; gang <= rules.num_workers - rules.least(); ++gang) on(GangReserved{slots(1), gang});
+  }
+  static std::vector<engine::Slot> slots(int count) {
+    return std::vector<engine::Slot>(static_cast<std::size_t>(count), engine::Slot{"node", "host", {}, {}});
   }
   void start_processes() {
     for (int rank = 0; rank < rules.num_workers; ++rank) on(ProcessStarted{rank, pid_of(rank), true});
@@ -130,7 +154,7 @@ struct RunMachine {
 };
 
 inline ReadyCheckpoint ready_of(std::int64_t index) {
-  return {index, "checkpoint_" + std::to_string(index), {}, {}, {}, {}};
+  return {index, "checkpoint_" + std::to_string(index), {}, {}, {}, {}, {}};
 }
 
 inline constexpr engine::ExitStatus kCleanExit{engine::ExitStatus::Kind::kCode, 0};

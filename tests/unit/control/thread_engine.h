@@ -40,64 +40,91 @@ class ThreadEngine final : public engine::Engine {
 
   engine::GangId reserve(engine::GangRequest request, engine::EventHandler handler) override {
     const std::lock_guard lock(mutex_);
-    handler_ = std::move(handler);
+    const engine::GangId gang = next_gang_++;
+    handlers_[gang] = std::move(handler);
+    if (request.optional && optional_room_ <= 0) {
+      handlers_[gang](engine::ReserveFailed{gang, base::error("no room")});
+      return gang;
+    }
+    optional_room_ -= request.optional ? 1 : 0;
     std::vector<engine::Slot> slots;
     for (std::size_t i = 0; i < request.bundles.size(); ++i) {
       const int node = static_cast<int>(i) / per_node_;
       slots.push_back({"node" + std::to_string(node), "host" + std::to_string(node), request.bundles[i], {}});
     }
-    handler_(engine::Reserved{kGang, std::move(slots)});
-    return kGang;
+    handlers_[gang](engine::Reserved{gang, std::move(slots)});
+    return gang;
   }
 
-  void release(engine::GangId) override {
+  void release(engine::GangId gang) override {
     const std::lock_guard lock(mutex_);
-    for (auto& [bundle, process] : running_) process.request_stop();
-    running_.clear();
-    handler_ = nullptr;
+    for (auto it = running_.lower_bound({gang, 0}); it != running_.end() && it->first.first == gang;) {
+      it->second.request_stop();
+      it = running_.erase(it);
+    }
+    handlers_.erase(gang);
   }
 
-  void start(engine::GangId, int bundle, engine::ProcessSpec spec) override {
+  void start(engine::GangId gang, int bundle, engine::ProcessSpec spec) override {
     const std::lock_guard lock(mutex_);
     if (bundle == refused_) {
-      handler_(engine::StartFailed{kGang, bundle, base::error("refused by the test")});
+      handlers_[gang](engine::StartFailed{gang, bundle, base::error("refused by the test")});
       return;
     }
     const int id = ++starts_;
-    running_[bundle] = std::stop_source();
-    RankProcess process{bundle, std::move(spec.ticket), running_[bundle].get_token()};
-    handler_(engine::Started{kGang, bundle, id, true});
-    threads_.emplace_back([this, process = std::move(process)] {
+    auto& stop = running_[{gang, bundle}] = std::stop_source();
+    RankProcess process{bundle, std::move(spec.ticket), stop.get_token()};
+    handlers_[gang](engine::Started{gang, bundle, id, true});
+    threads_.emplace_back([this, gang, process = std::move(process)] {
       const auto status = body_(process);
-      ended(process, status);
+      ended(gang, process, status);
     });
   }
 
-  void kill(engine::GangId, int bundle, base::Seconds grace) override {
+  void kill(engine::GangId gang, int bundle, base::Seconds grace) override {
     const std::lock_guard lock(mutex_);
-    auto process = running_.extract(bundle);
+    auto process = running_.extract({gang, bundle});
     if (process.empty()) return;
     process.mapped().request_stop();
-    handler_(engine::Exited{kGang, bundle, 0, {engine::ExitStatus::Kind::kSignal, grace.count() > 0 ? 15 : 9}});
+    handlers_[gang](engine::Exited{gang, bundle, 0, {engine::ExitStatus::Kind::kSignal, grace.count() > 0 ? 15 : 9}});
+  }
+
+  // From now on so many optional gangs are granted; those who have some are told.
+  void set_optional_room(int room) {
+    const std::lock_guard lock(mutex_);
+    optional_room_ = room;
+    for (auto& [gang, handler] : handlers_) handler(engine::RoomGrew{gang});
+  }
+  // Asks for the newest gang back.
+  void reclaim_newest() {
+    const std::lock_guard lock(mutex_);
+    auto& [gang, handler] = *handlers_.rbegin();
+    handler(engine::Reclaim{gang, "the test wants it"});
+  }
+  int starts() {
+    const std::lock_guard lock(mutex_);
+    return starts_;
   }
 
  private:
-  static constexpr engine::GangId kGang = 1;
+  using Place = std::pair<engine::GangId, int>;
 
-  void ended(const RankProcess& process, engine::ExitStatus status) {
+  void ended(engine::GangId gang, const RankProcess& process, engine::ExitStatus status) {
     const std::lock_guard lock(mutex_);
     // A later process of the same rank, or the kill, has been told already.
     if (process.killed.stop_requested()) return;
-    running_.erase(process.rank);
-    if (handler_) handler_(engine::Exited{kGang, process.rank, 0, status});
+    running_.erase({gang, process.rank});
+    if (handlers_.contains(gang)) handlers_[gang](engine::Exited{gang, process.rank, 0, status});
   }
 
   const Body body_;
   int per_node_ = 1000;
   int refused_ = -1;
   std::mutex mutex_;
-  engine::EventHandler handler_;
-  std::map<int, std::stop_source> running_;
+  engine::GangId next_gang_ = 1;
+  int optional_room_ = 0;
+  std::map<engine::GangId, engine::EventHandler> handlers_;
+  std::map<Place, std::stop_source> running_;
   int starts_ = 0;
   std::vector<std::jthread> threads_;  // last: joined first
 };

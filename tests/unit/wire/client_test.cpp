@@ -46,7 +46,7 @@ TEST_CASE("a controller that is none is not believed") {
   struct Row {
     const char* what;
     std::function<void(RawPeer&)> behave;
-    const char* says;
+    std::string says;
   };
   for (const Row& row :
        {Row{"closes", [](RawPeer&) {}, "no challenge: closed by the peer"},
@@ -55,7 +55,8 @@ TEST_CASE("a controller that is none is not believed") {
             "not a trireme controller"},
         Row{"a huge frame", [](RawPeer& peer) { (void)peer.send("\xff\xff\xff\xff"); }, "over the limit"},
         Row{"another version", [](RawPeer& peer) { (void)peer.send_frame(challenge(9)); },
-            "speaks protocol version 9, this process 2; install the same trireme on both"},
+            "speaks protocol version 9, this process " + std::to_string(kProtocolVersion) +
+                "; install the same trireme on both"},
         Row{"another message",
             [](RawPeer& peer) {
               (void)peer.send_frame(challenge(kProtocolVersion));

@@ -1,0 +1,40 @@
+#include "trireme/position.h"
+
+#include <fmt/format.h>
+
+#include "api/current.h"
+
+namespace trireme {
+namespace api {
+
+Dict positions_now(const Current& current) {
+  Dict places;
+  for (const auto& [name, now] : current.positions) places[name] = now();
+  return places;
+}
+
+}  // namespace api
+
+namespace detail {
+
+PositionSource::PositionSource(const std::string& kind, std::function<Dict()> now) {
+  api::Current* current = api::current_if_any();
+  if (!current) return;
+  name_ = fmt::format("{}/{}", kind, current->positions_made[kind]++);
+  current->positions[name_] = std::move(now);
+  if (!current->session || current->data_taken) return;
+  const Value* stored = current->session->start().positions.find(name_);
+  if (stored && stored->get_if<Dict>()) stored_ = *stored->get_if<Dict>();
+}
+
+PositionSource::~PositionSource() {
+  // One that outlives its function has nothing to be removed from.
+  if (api::Current* current = api::current_if_any(); current && !name_.empty()) current->positions.erase(name_);
+}
+
+void PositionSource::begin() const {
+  if (api::Current* current = api::current_if_any()) current->data_taken = true;
+}
+
+}  // namespace detail
+}  // namespace trireme

@@ -1,0 +1,166 @@
+// Reports, commits, retention and validation.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "control/decider.h"
+
+namespace trireme::control {
+
+void Decider::on(Reported event) {
+  if (!running()) return;
+  if (event.checkpoint && state_.commits.taken(event.index)) return part_came_too_late(event.rank, *event.checkpoint);
+  ++state_.reports;
+  state_.furthest = std::max(state_.furthest, event.index + 1);
+  state_.commits.report(event.rank, event.index,
+                        {event.metrics, event.checkpoint, std::move(event.validation), std::move(event.positions)});
+  Dict fields{{"rank", event.rank}, {"index", event.index}};
+  fields["metrics"] = std::move(event.metrics);
+  if (event.checkpoint) fields["checkpoint"] = *event.checkpoint;
+  record("report", std::move(fields));
+  commit_what_is_ready();
+  watch_silent_ranks();
+}
+
+void Decider::on(Uploaded event) {
+  if (event.failure) return upload_failed(event.rank, event.index, *event.failure);
+  if (!running()) return;
+  state_.commits.uploaded(event.rank, event.index, std::move(event.files));
+  commit_what_is_ready();
+}
+
+void Decider::on(CommitEnded event) {
+  --state_.commits_in_flight;
+  const ReadyCheckpoint& ready = event.checkpoint;
+  const std::int64_t index = ready.index;
+  const bool stored = !event.failure;
+  if (event.failure) {
+    upload_failed(0, index, *event.failure);
+  } else {
+    for (const auto& conflict : event.conflicts) {
+      record("warning", {{"message", fmt::format("{}: ranks wrote different content to the same file ({}); the last "
+                                                 "one stands. Put the rank into the file's name",
+                                                 ready.name, conflict)}});
+    }
+    keep(std::move(event.checkpoint));
+  }
+  finish_when_done();
+  if (stored) {
+    saved_before_preemption(index);
+    resize_at_checkpoint(index);
+  }
+  stop_when_drained();
+  end_when_gone();
+}
+
+void Decider::on(ValidationEnded event) {
+  if (auto outdated = state_.outdated_validations.find(event.name); outdated != state_.outdated_validations.end()) {
+    if (--outdated->second == 0) state_.outdated_validations.erase(outdated);
+    return;
+  }
+  auto it = std::find_if(state_.kept.begin(), state_.kept.end(),
+                         [&](const KeptCheckpoint& each) { return each.name == event.name && each.pending(); });
+  if (it == state_.kept.end()) return;
+  it->status = event.status;
+  it->validation = {};
+  // What the validation found stands above what was reported.
+  for (auto& [key, value] : event.metrics) it->metrics[key] = value;
+  act(UpdateManifest{*it});
+  Dict fields{{"name", it->name}, {"index", it->index}, {"status", checkpoint::to_string(it->status)}};
+  if (!event.message.empty()) fields["message"] = event.message;
+  fields["metrics"] = std::move(event.metrics);
+  record("checkpoint_validated", std::move(fields));
+  const std::int64_t index = it->index;
+  remove_surplus();
+  act(TellCommitted{index});
+  if (state_.phase == Phase::kValidating && !validating()) finish();
+}
+
+void Decider::on(const UploadsDrained& event) {
+  at(event.rank).drained = true;
+  stop_when_drained();
+}
+
+bool Decider::validating() const {
+  return std::any_of(state_.kept.begin(), state_.kept.end(), [](const auto& each) { return each.pending(); });
+}
+
+void Decider::part_came_too_late(int rank, const std::string& name) {
+  if (preempted(rank)) return;  // nobody counted on it
+  fail_or_warn(failure_of(rank, "exception", "LateCheckpoint",
+                          fmt::format("{} was committed without rank {}: its part came too late", name, rank)));
+}
+
+void Decider::upload_failed(int rank, std::int64_t index, const std::string& why) {
+  fail_or_warn(failure_of(rank, "exception", "UploadError",
+                          fmt::format("the checkpoint of report {} could not be stored: {}", index, why)));
+}
+
+void Decider::keep(ReadyCheckpoint ready) {
+  state_.commits.committed(ready.index);
+  Dict fields{{"index", ready.index}, {"name", ready.name}};
+  fields["metrics"] = ready.metrics;
+  KeptCheckpoint kept{ready.index, ready.name, std::move(ready.metrics), checkpoint::Status::kCommitted, {}};
+  if (!ready.validation.is_null()) {
+    kept.status = checkpoint::Status::kPendingValidation;
+    kept.validation = std::move(ready.validation);
+  }
+  fields["status"] = checkpoint::to_string(kept.status);
+  record("checkpoint_committed", std::move(fields));
+  if (kept.pending()) request_validation(kept);
+  // A name that the user chose again has replaced the older one.
+  for (const auto& each : state_.kept) {
+    if (each.name == kept.name && each.pending()) ++state_.outdated_validations[each.name];
+  }
+  std::erase_if(state_.kept, [&](const KeptCheckpoint& each) { return each.name == kept.name; });
+  const std::int64_t index = kept.index;
+  state_.kept.push_back(std::move(kept));
+  remove_surplus();
+  act(TellCommitted{index});
+}
+
+void Decider::request_validation(const KeptCheckpoint& kept) {
+  Dict fields{{"name", kept.name}, {"index", kept.index}};
+  const Dict* asked = kept.validation.get_if<Dict>();
+  for (const char* key : {"fn_kwargs", "timeout_s"}) {
+    const Value* value = asked ? asked->find(key) : nullptr;
+    fields[key] = value ? *value : Value();
+  }
+  record("validation_requested", std::move(fields));
+}
+
+void Decider::remove_surplus() {
+  for (const auto& name : surplus(state_.kept, rules_.checkpoints)) {
+    std::erase_if(state_.kept, [&](const KeptCheckpoint& each) { return each.name == name; });
+    act(RemoveCheckpoint{name});
+    record("checkpoint_removed", {{"name", name}});
+  }
+}
+
+void Decider::watch_silent_ranks() {
+  if (state_.silence_timed || !state_.commits.held_up_by_silent_ranks()) return;
+  state_.silence_timed = true;
+  act(ArmTimer{Timer::kSilence, rules_.silent_rank_s});
+}
+
+void Decider::give_up_on_silent_ranks() {
+  state_.silence_timed = false;
+  if (!running()) return;
+  state_.commits.give_up_on_silent_ranks();
+  commit_what_is_ready();
+}
+
+void Decider::commit_what_is_ready() {
+  for (auto& ready : state_.commits.take_ready()) {
+    if (!ready.missing.empty()) {
+      record("warning", {{"message", fmt::format("{} is committed without rank {}, which has not reported it",
+                                                 ready.name, base::rank_list(ready.missing))}});
+    }
+    ++state_.commits_in_flight;
+    act(Commit{std::move(ready)});
+  }
+}
+
+}  // namespace trireme::control

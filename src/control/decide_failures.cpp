@@ -1,0 +1,204 @@
+// What broke, what it means for the run, and whether it goes on.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "control/decider.h"
+#include "control/failure_policy.h"
+
+namespace trireme::control {
+
+void Decider::on(FunctionFailed event) {
+  Worker& worker = at(event.rank);
+  // A worker that was recalled comes out of its function by an error.
+  if (worker.phase == WorkerPhase::kRecalled || worker.phase == WorkerPhase::kHome) return;
+  worker.phase = WorkerPhase::kFailed;
+  stop_when_drained();
+  if (!before_the_end()) return;
+  Failure failure = failure_of(event.rank, "exception", std::move(event.error_type), std::move(event.message));
+  failure.traceback = std::move(event.traceback);
+  failure.exception = std::move(event.exception);
+  fail(std::move(failure));
+}
+
+void Decider::on(const HangNoticed& event) {
+  if (state_.phase != Phase::kRunning) return;
+  record("hang_detected",
+         {{"rank", event.rank}, {"summary", event.summary}, {"path", event.path}, {"next", rules_.on_hang}});
+  if (rules_.on_hang == "warn") return;
+  state_.last_failure = rules_.on_hang == "fail";
+  at(event.rank).phase = WorkerPhase::kFailed;
+  fail(failure_of(event.rank, "hang", "Hang", fmt::format("{}; all stacks: {}", event.summary, event.path)));
+}
+
+Failure Decider::failure_of(int rank, std::string cause, std::string error_type, std::string message) {
+  const Worker& worker = at(rank);
+  return Failure{rank, worker.pid, worker.host, std::move(cause), std::move(error_type), std::move(message), "",
+                 {},   {},         false};
+}
+
+void Decider::start_timed_out() {
+  if (state_.phase != Phase::kStarting) return;
+  std::vector<int> silent;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (at(rank).phase != WorkerPhase::kConnected) silent.push_back(rank);
+  }
+  fail_to_start(silent.front(), fmt::format("rank {} did not say hello within {} s (start_timeout_s)",
+                                            base::rank_list(silent), base::amount(rules_.start_timeout_s)));
+}
+
+void Decider::fail_to_start(int rank, std::string message) {
+  if (!before_the_end()) return;
+  fail(failure_of(rank, "start", "StartError", std::move(message)));
+}
+
+// A worker is gone for good when its process has ended and its connection is closed: only then has everything that it
+// sent been read. Where one of the two is late, the cause timer settles it.
+void Decider::judge_departure(int rank) {
+  Worker& worker = at(rank);
+  stop_when_drained();
+  if (!before_the_end()) return;
+  if (worker.phase == WorkerPhase::kDone || worker.phase == WorkerPhase::kFailed) return;
+  bool gone = worker.exit && !worker.channel;
+  if (!gone) return wait_for_cause();
+  fail_departed(rank);
+}
+
+void Decider::fail_departed(int rank) {
+  Worker& worker = at(rank);
+  bool connected = worker.phase != WorkerPhase::kStarted && worker.phase != WorkerPhase::kAbsent;
+  Failure failure = failure_of(rank, "lost", "WorkerLost", fmt::format("its connection was lost: {}", worker.lost));
+  if (worker.exit) {
+    bool by_signal = worker.exit->kind == engine::ExitStatus::Kind::kSignal;
+    failure.cause = !connected ? "start" : by_signal ? "signal" : "exit";
+    failure.error_type = by_signal ? "WorkerKilled" : "WorkerExited";
+    failure.message = fmt::format("the process {} with {} before the training function returned",
+                                  by_signal ? "was killed" : "ended", engine::to_string(*worker.exit));
+  }
+  if (!worker.out_of_memory.empty()) {
+    failure.cause = "out_of_memory";
+    failure.error_type = "OutOfMemory";
+    failure.message = fmt::format("the kernel ended the process for want of memory: {}", worker.out_of_memory);
+  }
+  worker.phase = WorkerPhase::kFailed;
+  if (preempted(rank)) {
+    failure.cause = "preemption";
+    failure.error_type = "Preempted";
+    failure.message = fmt::format("it was taken away, as announced ({}): {}", state_.preemption->why, failure.message);
+    // What the others have stored counts without it.
+    state_.commits.give_up_on(rank);
+    commit_what_is_ready();
+  }
+  fail(std::move(failure));
+}
+
+// A run that ends for another reason does not change its mind.
+void Decider::fail_or_warn(Failure failure) {
+  if (before_the_end()) return fail(std::move(failure));
+  record("warning", {{"message", failure.message}});
+}
+
+void Decider::fail(Failure failure) {
+  bool clear = !looks_like_peer_loss(failure);
+  bool was_clear = std::any_of(state_.failures.begin(), state_.failures.end(),
+                               [](const Failure& each) { return !looks_like_peer_loss(each); });
+  state_.failures.push_back(std::move(failure));
+  if (!clear) return wait_for_cause();
+  state_.phase = Phase::kFailing;
+  // The first clear cause shortens the wait that a vague one may have begun.
+  if (!was_clear) act(ArmTimer{Timer::kCause, rules_.echo_window_s});
+}
+
+void Decider::wait_for_cause() {
+  if (state_.phase == Phase::kFailing) return;
+  state_.phase = Phase::kFailing;
+  act(ArmTimer{Timer::kCause, rules_.cause_window_s});
+}
+
+void Decider::settle_causes() {
+  if (state_.phase != Phase::kFailing) return;
+  for (int rank = 0; rank < size(); ++rank) {
+    Worker& worker = at(rank);
+    if (worker.phase == WorkerPhase::kDone || worker.phase == WorkerPhase::kFailed) continue;
+    bool was_connected = worker.phase == WorkerPhase::kRunning || worker.phase == WorkerPhase::kConnected;
+    if (worker.exit || (was_connected && !worker.channel)) fail_departed(rank);
+  }
+  if (state_.failures.empty()) {
+    // What looked like a departure was a rank that had already said "done".
+    state_.phase = Phase::kRunning;
+    return;
+  }
+  give_verdict();
+}
+
+void Decider::give_verdict() {
+  state_.failures = in_order_of_blame(std::move(state_.failures));
+  for (const auto& failure : state_.failures) act(RecordFailure{failure, state_.attempt});
+  const Failure& root = state_.failures.front();
+  state_.failures_in_row = state_.furthest > state_.began_at ? 0 : state_.failures_in_row;
+  if (root.cause != "preemption") ++state_.failures_in_row;
+  std::string told = headline(root);
+  const bool repeats = repeats_itself(root);
+  if (repeats) {
+    state_.note = fmt::format(
+        "the same error {} times in a row at report {}: it would only come again; see "
+        "FailureConfig.repeated_error_limit",
+        state_.same_errors, state_.last_error_at);
+    told += fmt::format(" ({})", state_.note);
+  }
+  Dict fields{{"rank", root.rank}, {"message", told}, {"next", "fail"}};
+  const bool again = spend(root, fields) && !repeats && !state_.last_failure;
+  if (again) fields["next"] = "restart";
+  record("attempt_failed", std::move(fields));
+  if (!again) {
+    state_.outcome = Outcome::kFailed;
+    state_.error = told;
+    // Those who have said what broke only wait to be told how it goes on.
+    for (int rank = 0; rank < size(); ++rank) {
+      if (at(rank).channel && at(rank).phase == WorkerPhase::kFailed) act(SendGoodbye{rank});
+    }
+    kill_all(rules_.stop_grace_s);
+  } else {
+    recall_or_kill();
+  }
+  enter_stopping(again ? Next::kRestart : Next::kFinish);
+}
+
+bool Decider::spend(const Failure& root, Dict& told) {
+  const bool start = root.cause == "start";
+  const bool preemption = root.cause == "preemption";
+  std::int64_t& used = start ? state_.starts_used : preemption ? state_.preemptions_used : state_.failures_used;
+  told["budget"] = start ? "controller_failure_limit" : preemption ? "max_preemption_failures" : "max_failures";
+  const std::int64_t limit = start ? rules_.start_limit : preemption ? rules_.max_preemptions : rules_.max_failures;
+  const bool again = within_budget(used, limit);
+  if (again) ++used;
+  told["failures"] = again ? used : used + 1;
+  told["max_failures"] = limit;
+  return again;
+}
+
+bool Decider::repeats_itself(const Failure& root) {
+  if (root.cause != "exception") {
+    state_.same_errors = 0;
+    return false;
+  }
+  const std::string error = root.error_type + ": " + root.message.substr(0, root.message.find('\n'));
+  const std::int64_t place = state_.commits.next_report(root.rank);
+  const bool same = state_.same_errors > 0 && error == state_.last_error && place == state_.last_error_at;
+  state_.same_errors = same ? state_.same_errors + 1 : 1;
+  state_.last_error = error;
+  state_.last_error_at = place;
+  return rules_.repeated_error_limit > 0 && state_.same_errors >= rules_.repeated_error_limit;
+}
+
+// None before the first restart: most of what breaks breaks once.
+double Decider::pause_before_restart() const {
+  if (state_.failures.empty() || state_.failures_in_row < 2) return 0.0;
+  if (state_.failures.front().cause == "preemption") return 0.0;
+  return std::min(rules_.max_backoff_s, rules_.backoff_s * std::exp2(state_.failures_in_row - 2));
+}
+
+}  // namespace trireme::control

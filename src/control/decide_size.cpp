@@ -1,0 +1,168 @@
+// How many workers there are: what the engine gives and wants back, resizes, and workers that are about to be lost.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "control/decider.h"
+
+namespace trireme::control {
+
+// That the next attempt would have.
+int Decider::seats() const {
+  int count = 0;
+  for (const auto& [id, gang] : state_.gangs) count += gang.reserved && !gang.leaving ? gang.size : 0;
+  return count;
+}
+
+bool Decider::reserving() const {
+  return std::any_of(state_.gangs.begin(), state_.gangs.end(), [](const auto& each) { return !each.second.reserved; });
+}
+
+void Decider::on(GangReserved event) {
+  auto it = state_.gangs.find(event.gang);
+  if (it == state_.gangs.end()) return;
+  it->second.reserved = true;
+  it->second.slots = std::move(event.slots);
+  if (state_.phase == Phase::kReserving) return start_when_reserved();
+  grow();
+  if (!reserving()) want_resize("there is room for more workers");
+}
+
+void Decider::on(const ReservationFailed& event) {
+  auto it = state_.gangs.find(event.gang);
+  if (it == state_.gangs.end()) return;
+  if (it->second.optional) {
+    act(ReleaseGang{event.gang});
+    state_.gangs.erase(it);
+    if (state_.phase == Phase::kReserving) return start_when_reserved();
+    if (!reserving() && seats() > size()) want_resize("there is room for more workers");
+    return;
+  }
+  if (state_.phase != Phase::kReserving) return;
+  state_.outcome = Outcome::kFailed;
+  state_.error = event.message;
+  finish();
+}
+
+void Decider::start_when_reserved() {
+  if (!reserving()) start_attempt();
+}
+
+void Decider::on(RoomGrew) { grow(); }
+
+// Asks for one more seat; with the answer comes the next question, until there is no room or enough.
+void Decider::grow() {
+  if (state_.phase != Phase::kRunning || reserving() || seats() >= rules_.most()) return;
+  const bool leaving =
+      std::any_of(state_.gangs.begin(), state_.gangs.end(), [](const auto& each) { return each.second.leaving; });
+  if (leaving) return;  // the engine has just asked for room
+  state_.gangs[state_.next_gang] = {1, true};
+  act(ReserveGang{state_.next_gang++, 1, true});
+}
+
+void Decider::on(const GangReclaimed& event) {
+  auto it = state_.gangs.find(event.gang);
+  if (it == state_.gangs.end() || it->second.leaving) return;
+  if (!it->second.optional) {
+    // The run cannot do without: whoever sits there is lost, and has to be replaced.
+    PreemptionAnnounced announced{{}, event.seconds, event.why};
+    for (int rank = 0; rank < size(); ++rank) {
+      if (at(rank).seat.gang == event.gang) announced.ranks.push_back(rank);
+    }
+    if (!announced.ranks.empty()) on(announced);
+    return;
+  }
+  it->second.leaving = true;
+  want_resize(event.why);
+  if (event.seconds && state_.phase == Phase::kRunning) act(ArmTimer{Timer::kPreempt, *event.seconds});
+}
+
+// A resize waits for a checkpoint, so that nothing that was computed is lost. Without checkpoints it never comes: then
+// the run goes on as it is.
+void Decider::want_resize(const std::string& why) {
+  if (state_.phase != Phase::kRunning || state_.leave_at || seats() == size()) return;
+  state_.leave_at = state_.commits.next_report();
+  record("resize_wanted", {{"from", size()}, {"to", seats()}, {"why", why}});
+  for (int rank = 0; rank < size(); ++rank) act(SendLeaveAt{rank, *state_.leave_at});
+}
+
+void Decider::resize_at_checkpoint(std::int64_t index) {
+  if (state_.phase != Phase::kRunning || !state_.leave_at || index < *state_.leave_at) return;
+  resize("at a checkpoint");
+}
+
+void Decider::resize(const std::string& why) {
+  record("resizing", {{"from", size()}, {"to", seats()}, {"why", why}});
+  state_.failures_in_row = 0;
+  recall_or_kill();
+  enter_stopping(Next::kRestart);
+}
+
+void Decider::release_leaving() {
+  for (auto it = state_.gangs.begin(); it != state_.gangs.end();) {
+    if (!it->second.leaving) {
+      ++it;
+      continue;
+    }
+    act(ReleaseGang{it->first});
+    it = state_.gangs.erase(it);
+  }
+}
+
+bool Decider::preempted(int rank) const { return state_.preemption && state_.preemption->ranks.contains(rank); }
+
+bool Decider::everyone_preempted() const {
+  return state_.preemption && static_cast<int>(state_.preemption->ranks.size()) == size();
+}
+
+void Decider::on(const PreemptionAnnounced& event) {
+  if (state_.phase == Phase::kRunning) {
+    const double seconds = event.seconds.value_or(rules_.preemption_grace_s);
+    std::vector<int> ranks = event.ranks;
+    for (int rank = 0; event.ranks.empty() && rank < size(); ++rank) ranks.push_back(rank);
+    std::erase_if(ranks, [&](int rank) { return rank < 0 || rank >= size() || preempted(rank); });
+    if (ranks.empty()) return;
+    const bool first = !state_.preemption;
+    if (first) state_.preemption = Preemption{{}, event.why, state_.commits.next_report()};
+    state_.preemption->ranks.insert(ranks.begin(), ranks.end());
+    record("preemption_announced",
+           {{"ranks", List(ranks.begin(), ranks.end())}, {"seconds", seconds}, {"why", event.why}});
+    act(SendPreemption{{state_.preemption->ranks.begin(), state_.preemption->ranks.end()}, seconds, event.why});
+    // Others that are announced meanwhile have their own time, but the first who goes takes the gang along.
+    if (first) act(ArmTimer{Timer::kPreempt, seconds});
+    return;
+  }
+  // Nothing runs that could be saved.
+  if (event.ranks.empty()) on(StopRequested{event.why, false});
+}
+
+// Everything up to the announcement is in a checkpoint: nothing is gained by waiting for the end.
+void Decider::saved_before_preemption(std::int64_t index) {
+  if (state_.phase != Phase::kRunning || !state_.preemption || index < state_.preemption->last_report) return;
+  preemption_due(true);
+}
+
+void Decider::preemption_due(bool saved) {
+  if (state_.phase != Phase::kRunning) return;
+  if (!state_.preemption) {  // only room that had to be given back
+    if (seats() != size()) resize("the time that the engine gave is over");
+    return;
+  }
+  if (everyone_preempted()) return on(StopRequested{state_.preemption->why, false});
+  const auto doomed = state_.preemption->ranks;
+  for (int rank : doomed) state_.commits.give_up_on(rank);
+  commit_what_is_ready();
+  for (int rank : doomed) {
+    if (at(rank).phase != WorkerPhase::kRunning) continue;
+    at(rank).phase = WorkerPhase::kFailed;
+    fail(failure_of(rank, "preemption", saved ? "Preempted" : "PreemptionTimeout",
+                    fmt::format("it is taken away ({}), {}", state_.preemption->why,
+                                saved ? "with everything in a checkpoint" : "without a last checkpoint in time")));
+  }
+  // Those that had finished already take nobody along.
+  if (state_.failures.empty()) state_.preemption.reset();
+}
+
+}  // namespace trireme::control

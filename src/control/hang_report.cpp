@@ -1,0 +1,126 @@
+#include "control/hang_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "base/clock.h"
+#include "base/text.h"
+
+namespace trireme::control {
+namespace {
+
+// More than these make no line that anybody reads; the file has all.
+constexpr std::size_t kMaxGroups = 6;
+
+// Ranks of which the same can be said.
+struct Group {
+  std::int64_t behind = 0;  // reports that others have made and these have not
+  bool answered = false;
+  std::string place;
+  std::vector<int> ranks;
+};
+
+std::string time_text(double seconds) {
+  return seconds < 60.0 ? fmt::format("{:.0f} s", seconds) : base::duration_text(seconds);
+}
+
+std::string place_of(const RankPlace& rank) {
+  if (!rank.answered) return rank.process;
+  return rank.where.empty() ? "an unknown place" : rank.where;
+}
+
+// Those in front first, the larger groups before the smaller; then who is behind, the last one last.
+std::vector<Group> groups_of(const std::vector<RankPlace>& ranks, std::int64_t most) {
+  std::vector<Group> groups;
+  for (const RankPlace& rank : ranks) {
+    Group own{most - rank.reports, rank.answered, place_of(rank), {rank.rank}};
+    auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
+      return std::tie(group.behind, group.answered, group.place) == std::tie(own.behind, own.answered, own.place);
+    });
+    if (same == groups.end()) {
+      groups.push_back(std::move(own));
+    } else {
+      same->ranks.push_back(rank.rank);
+    }
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+    if (a.behind != b.behind) return a.behind < b.behind;
+    if (a.answered != b.answered) return a.answered;
+    return a.ranks.size() > b.ranks.size();
+  });
+  return groups;
+}
+
+std::string who(const Group& group, std::size_t all) {
+  if (group.ranks.size() == all && all > 1) return fmt::format("all {} ranks", all);
+  return fmt::format("{} {}", group.ranks.size() == 1 ? "rank" : "ranks", base::rank_list(group.ranks));
+}
+
+std::string sentence(const Group& group, std::size_t all, bool waits) {
+  const bool one = group.ranks.size() == 1;
+  const std::string are = one ? "is" : "are";
+  const std::string silence =
+      fmt::format("{} not answer{}", one ? "does" : "do", group.place.empty() ? "" : fmt::format(": {}", group.place));
+  std::string text = who(group, all) + " ";
+  if (group.behind == 0) {
+    if (!group.answered) return text + silence;
+    return text + fmt::format("{} in {}", waits ? (one ? "waits" : "wait") : are, group.place);
+  }
+  text += fmt::format("{} behind by {}", are, base::count_of(static_cast<std::size_t>(group.behind), "report"));
+  return text + (group.answered ? fmt::format(": in {}", group.place) : fmt::format(" and {}", silence));
+}
+
+std::string summary_of(const std::vector<RankPlace>& ranks) {
+  std::int64_t most = 0;
+  double silent_s = ranks.front().silent_s;
+  for (const RankPlace& rank : ranks) {
+    most = std::max(most, rank.reports);
+    silent_s = std::min(silent_s, rank.silent_s);
+  }
+  const auto groups = groups_of(ranks, most);
+  // Only then is it sure that the ones in front wait for somebody.
+  const bool waits = groups.back().behind > 0;
+  std::vector<std::string> parts;
+  std::size_t left_out = 0;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    // Who is behind explains the rest: the last group is always told.
+    const bool told = groups.size() <= kMaxGroups || i + 2 <= kMaxGroups || i + 1 == groups.size();
+    if (told) {
+      parts.push_back(sentence(groups[i], ranks.size(), waits));
+    } else {
+      left_out += groups[i].ranks.size();
+    }
+  }
+  if (left_out > 0) parts.push_back(fmt::format("{} elsewhere", base::count_of(left_out, "other rank")));
+  return fmt::format("no {} for {}: {}", most == 0 ? "first report" : "report", time_text(silent_s),
+                     base::join(parts, ", "));
+}
+
+std::string section(const RankPlace& rank) {
+  const std::string last =
+      rank.reports == 0
+          ? fmt::format("no report in {}", time_text(rank.silent_s))
+          : fmt::format("{}, the last {} ago", base::count_of(static_cast<std::size_t>(rank.reports), "report"),
+                        time_text(rank.silent_s));
+  std::string text = fmt::format("==== rank {}: {}; ", rank.rank, last);
+  if (!rank.answered) {
+    return text + fmt::format("did not answer{}{}\n", rank.process.empty() ? "" : ": ", rank.process);
+  }
+  return text + fmt::format("in {}\n{}{}", place_of(rank), rank.text, rank.text.ends_with('\n') ? "" : "\n");
+}
+
+}  // namespace
+
+HangReport hang_report(std::vector<RankPlace> ranks) {
+  if (ranks.empty()) return {.summary = "no worker is running", .text = "no worker is running\n"};
+  std::sort(ranks.begin(), ranks.end(), [](const RankPlace& a, const RankPlace& b) { return a.rank < b.rank; });
+  HangReport report{.summary = summary_of(ranks), .text = ""};
+  report.text = report.summary + "\n";
+  for (const RankPlace& rank : ranks) report.text += "\n" + section(rank);
+  return report;
+}
+
+}  // namespace trireme::control

@@ -1,0 +1,68 @@
+#include "worker/process.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "base/fd.h"
+
+namespace trireme::worker {
+namespace {
+
+// What the signal handler may touch: it finds nothing but globals.
+struct Termination {
+  int wake = -1;
+  pid_t driver = 0;
+  volatile std::sig_atomic_t sender = 0;
+  volatile std::sig_atomic_t told = 0;
+};
+Termination g_termination;
+
+void end_by(int signal) {
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+void on_termination(int signal, siginfo_t* info, void*) {
+  if (g_termination.told || info->si_pid == g_termination.driver) return end_by(signal);
+  const int kept = errno;
+  g_termination.told = 1;
+  g_termination.sender = info->si_pid;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(g_termination.wake, &one, sizeof one);
+  errno = kept;
+}
+
+}  // namespace
+
+void watch_termination(Session& session) {
+  g_termination.wake = ::eventfd(0, EFD_CLOEXEC);
+  TRIREME_CHECK(g_termination.wake >= 0, "eventfd: errno {}", errno);
+  g_termination.driver = session.driver();
+  std::thread([&session] {
+    ::pthread_setname_np(::pthread_self(), "trireme-term");
+    std::uint64_t count = 0;
+    while (::read(g_termination.wake, &count, sizeof count) < 0 && errno == EINTR) continue;
+    session.announce_own_preemption(fmt::format("SIGTERM from pid {}", static_cast<int>(g_termination.sender)));
+  }).detach();  // lives as long as the process
+  struct sigaction action {};
+  action.sa_sigaction = on_termination;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+Result<void> redirect_output(const std::string& path) {
+  base::Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!file.valid()) return base::system_error(fmt::format("could not open {}", path), errno);
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (::dup2(file.get(), fd) < 0) return base::system_error(fmt::format("could not write to {}", path), errno);
+  }
+  return {};
+}
+
+}  // namespace trireme::worker

@@ -1,0 +1,74 @@
+#include "checkpoint/shards.h"
+
+#include <doctest/doctest.h>
+
+#include "unit/temp_dir.h"
+
+using namespace trireme;
+using namespace trireme::checkpoint;
+using trireme::tests::TempDir;
+
+namespace {
+
+Value shard(List shape, List offsets, List parts) {
+  return Dict{{"$shard", Dict{{"shape", std::move(shape)},
+                              {"dtype", "F32"},
+                              {"offsets", std::move(offsets)},
+                              {"parts", std::move(parts)}}}};
+}
+
+// [[0, 1, 2], [3, 4, 5]] in columns: rank 0 has the first, rank 1 the others, in two pieces.
+Dict of_rank(int rank) {
+  if (rank == 0) {
+    return {{"weight", shard({2, 3}, {List{0, 0}}, {Tensor::of<float>({0, 3}, {2, 1})})},
+            {"pairs", Dict{{"$dict", List{List{0, Tensor::of<float>({0})}}}}},
+            {"scalar", shard({}, {List{}}, {Tensor::scalar(2.5F)})},
+            {"step", 3}};
+  }
+  return {{"weight", shard({2, 3}, {List{0, 1}, List{1, 1}},
+                           {Tensor::of<float>({1, 2}, {1, 2}), Tensor::of<float>({4, 5}, {1, 2})})},
+          {"pairs", Dict{{"$dict", List{List{1, Tensor::of<float>({1})}}}}},
+          {"scalar", shard({}, {}, {})},
+          {"step", 4},
+          {"more", Dict{{"$tuple", List{shard({0, 2}, {}, {}), "a"}}}}};
+}
+
+}  // namespace
+
+TEST_CASE("parts of tensors come together") {
+  const auto joined = join_shards({of_rank(0), of_rank(1)});
+  REQUIRE(joined);
+  CHECK(*joined ==
+        Dict{{"weight", Tensor::of<float>({0, 1, 2, 3, 4, 5}, {2, 3})},
+             {"pairs", Dict{{"$dict", List{List{0, Tensor::of<float>({0})}, List{1, Tensor::of<float>({1})}}}}},
+             {"scalar", Tensor::scalar(2.5F)},
+             {"step", 3},
+             {"more", Dict{{"$tuple", List{Tensor(DType::kF32, {0, 2}), "a"}}}}});
+  CHECK(join_shards({of_rank(1), of_rank(0)})->at("step") == Value(4));
+  CHECK_FALSE(has_shards(*joined));
+}
+
+TEST_CASE("the whole state of a checkpoint, from any of its folders") {
+  TempDir folder;
+  const std::string second = (folder.path() / "rank_1").native();
+  REQUIRE(save_state(folder.path().native(), of_rank(0)));
+  REQUIRE(save_state(second, of_rank(1)));
+  const Value weight = Tensor::of<float>({0, 1, 2, 3, 4, 5}, {2, 3});
+  CHECK(load_whole_state(folder.path().native())->at("weight") == weight);
+  CHECK(load_whole_state(second + "/")->at("weight") == weight);
+  CHECK(load_whole_state(second)->at("step") == Value(4));
+}
+
+TEST_CASE("what is not complete or does not fit is named") {
+  auto message = [](const std::vector<Dict>& states) { return join_shards(states).error().message(); };
+  CHECK(message({of_rank(0)}).find("'weight' of the state: 2 of 6 elements are there") != std::string::npos);
+  CHECK(message({of_rank(0), {{"weight", shard({3, 3}, {}, {})}}}).find("F32[2, 3] on one rank and F32[3, 3]") !=
+        std::string::npos);
+  CHECK(message({of_rank(0), {{"weight", 3}}}).find("in parts on one rank and int on another") != std::string::npos);
+  CHECK(message({{{"a", Dict{{"b", shard({2}, {List{1}}, {Tensor::of<float>({0, 3})})}}}}})
+            .find("'a/b' of the state: a part of it, F32[2], does not fit in") != std::string::npos);
+  CHECK(message({{{"a", shard({2}, {}, {})}}}).find("no rank has stored it") != std::string::npos);
+  for (const Value& content : {Value(3), Value(Dict{{"shape", List{-1}}}), Value(Dict{{"shape", List{}}})}) {
+    CHECK(message({{{"a", Dict{{"$shard", content}}}}}).find("'$shard' is damaged") != std::string::npos);
+  }
+}

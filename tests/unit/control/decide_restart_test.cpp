@@ -1,0 +1,193 @@
+#include <doctest/doctest.h>
+
+#include "control/decide.h"
+#include "unit/control/run_machine.h"
+
+// Restarts in which survivors keep their process, and what limits restarts.
+
+using namespace trireme;
+using namespace trireme::control;
+using namespace trireme::control::testing;
+
+namespace {
+
+RunMachine warm(int num_workers = 3) {
+  RunMachine machine(num_workers);
+  machine.rules.warm_restart = true;
+  machine.rules.max_failures = -1;
+  machine.run();
+  return machine;
+}
+
+void kill_rank(RunMachine& machine, int rank) {
+  machine.on(ProcessExited{rank, kKilled});
+  machine.on(ConnectionLost{rank, "closed"});
+}
+
+void fail_with(RunMachine& machine, const FunctionFailed& failed) {
+  machine.on(failed);
+  machine.on(TimerFired{Timer::kCause});
+}
+
+}  // namespace
+
+TEST_CASE("survivors are recalled and only the dead rank is replaced") {
+  RunMachine machine = warm();
+  kill_rank(machine, 1);
+  machine.on(peer_gone(0));
+  CHECK(machine.on(TimerFired{Timer::kCause}) ==
+        "failure 1 signal, failure 0 exception*, attempt_failed, recall 0, recall 2, disarm start, disarm cause, "
+        "arm stop 5");
+  CHECK(machine.on(CameHome{2}) == "");
+  // What a recalled function raises is no failure.
+  CHECK(machine.on(peer_gone(2)) == "");
+  CHECK(machine.on(CameHome{0}) ==
+        "disarm stop, attempt_started, reset 0<-0 2<-2, worker_kept, start 1, worker_kept, settle, arm start 120");
+  CHECK(machine.recorded("attempt_started") == Dict{{"attempt", 1}, {"num_workers", 3}, {"kept", 2}});
+  machine.on(ProcessStarted{1, 201, true});
+  CHECK(machine.on(Connected{1, 201, "host"}) ==
+        "worker_connected, disarm start, begin 0, begin 1, begin 2, training_started");
+  CHECK(machine.state.failures_used == 1);
+}
+
+TEST_CASE("a rank whose own code failed is replaced, although it lives") {
+  RunMachine machine = warm(2);
+  machine.on(raised(0));
+  CHECK(machine.on(TimerFired{Timer::kCause}) ==
+        "failure 0 exception, attempt_failed, kill 0 0, recall 1, disarm start, disarm cause, arm stop 5");
+  machine.on(CameHome{1});
+  CHECK(machine.on(ProcessExited{0, kKilled}) ==
+        "disarm stop, attempt_started, reset 1<-1, start 0, worker_kept, settle, arm start 120");
+}
+
+TEST_CASE("who does not come home in time is replaced too") {
+  RunMachine machine = warm();
+  kill_rank(machine, 1);
+  machine.on(TimerFired{Timer::kCause});
+  machine.on(CameHome{0});
+  CHECK(machine.on(TimerFired{Timer::kStop}) == "kill 2 0");
+  CHECK(machine.on(ProcessExited{2, kKilled}) ==
+        "disarm stop, attempt_started, reset 0<-0, worker_kept, start 1, start 2, settle, arm start 120");
+}
+
+TEST_CASE("who breaks on the way home, or there, is replaced") {
+  RunMachine machine = warm();
+  kill_rank(machine, 1);
+  machine.on(TimerFired{Timer::kCause});
+  machine.on(CameHome{0});
+  CHECK(machine.on(ConnectionLost{0, "closed"}) == "kill 0 0");
+  machine.on(ProcessExited{0, kKilled});
+  CHECK(machine.on(ConnectionLost{2, "no heartbeat"}) == "kill 2 0");
+  CHECK(machine.on(ProcessExited{2, kKilled}) ==
+        "disarm stop, attempt_started, reset, start 0, start 1, start 2, settle, arm start 120");
+}
+
+TEST_CASE("a rank that had finished takes part again") {
+  RunMachine machine = warm(2);
+  machine.on(FunctionReturned{0, {"value"}});
+  kill_rank(machine, 1);
+  CHECK(machine.on(TimerFired{Timer::kCause}) ==
+        "failure 1 signal, attempt_failed, recall 0, disarm start, disarm cause, arm stop 5");
+}
+
+TEST_CASE("a stop while workers come home ends all of them") {
+  RunMachine machine = warm();
+  kill_rank(machine, 1);
+  machine.on(TimerFired{Timer::kCause});
+  machine.on(CameHome{0});
+  CHECK(machine.on(StopRequested{"Ctrl-C"}) ==
+        "stop_requested, kill 0 5, kill 2 5, disarm start, disarm cause, arm stop 5");
+  machine.on(ProcessExited{0, kKilled});
+  CHECK(machine.on(CameHome{2}) == "");
+  CHECK(machine.on(ProcessExited{2, kKilled}) == "disarm stop, release, run_finished, finish");
+}
+
+TEST_CASE("restarts without progress wait longer and longer; progress ends that") {
+  RunMachine machine(1);
+  machine.rules.max_failures = -1;
+  machine.rules.backoff_s = 1;
+  machine.rules.max_backoff_s = 3;
+  machine.run();
+  auto crash = [&] {
+    kill_rank(machine, 0);
+    return machine.on(TimerFired{Timer::kCause});
+  };
+  constexpr const char* kVerdict =
+      "failure 0 signal, attempt_failed, disarm start, disarm cause, arm stop 5, disarm stop, ";
+  constexpr const char* kStart = "attempt_started, reset, start 0, settle, arm start 120";
+  CHECK(crash() == std::string(kVerdict) + kStart);
+  for (const char* pause : {"1", "2", "3", "3"}) {
+    machine.run_again();
+    CHECK(crash() == std::string(kVerdict) + "pausing, arm pause " + pause);
+    CHECK(machine.on(TimerFired{Timer::kPause}) == std::string("disarm stop, ") + kStart);
+  }
+  machine.run_again();
+  machine.on(Reported{0, 0, {}, std::nullopt});
+  CHECK(crash() == std::string(kVerdict) + kStart);
+  // The same report again is no progress.
+  machine.run_again();
+  machine.on(Reported{0, 0, {}, std::nullopt});
+  CHECK(crash() == std::string(kVerdict) + "pausing, arm pause 1");
+  SUBCASE("a stop does not wait for the pause") {
+    CHECK(machine.on(StopRequested{"Ctrl-C"}) ==
+          "stop_requested, disarm start, disarm cause, arm stop 5, disarm stop, release, run_finished, finish");
+  }
+}
+
+TEST_CASE("the same error at the same report, three times") {
+  RunMachine machine(1);
+  machine.rules.max_failures = -1;
+  machine.rules.repeated_error_limit = 3;
+  machine.run();
+  auto attempt = [&](const std::string& message) {
+    fail_with(machine, raised(0, message));
+    const std::string next = machine.recorded("attempt_failed")["next"].as_string();
+    machine.exit_all();
+    machine.run_again();
+    return next;
+  };
+  SUBCASE("ends the run") {
+    CHECK(attempt("boom") == "restart");
+    CHECK(attempt("boom") == "restart");
+    CHECK(attempt("boom") == "fail");
+    CHECK(machine.state.error.find("the same error 3 times in a row at report 0") != std::string::npos);
+  }
+  SUBCASE("another error in between begins anew") {
+    CHECK(attempt("boom") == "restart");
+    CHECK(attempt("boom") == "restart");
+    CHECK(attempt("bang") == "restart");
+    CHECK(attempt("boom") == "restart");
+  }
+  SUBCASE("at another report it is another one") {
+    CHECK(attempt("boom") == "restart");
+    CHECK(attempt("boom") == "restart");
+    machine.on(Reported{0, 0, {}, std::nullopt});
+    CHECK(attempt("boom") == "restart");
+  }
+}
+
+TEST_CASE("killed for want of memory") {
+  RunMachine machine(1);
+  machine.run();
+  machine.on(ProcessExited{0, kKilled, "oom_kill of its cgroup rose from 0 to 1"});
+  machine.on(ConnectionLost{0, "closed"});
+  CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 out_of_memory, attempt_failed"));
+  CHECK(machine.state.error.find("OutOfMemory: the kernel ended the process for want of memory: oom_kill of") !=
+        std::string::npos);
+}
+
+TEST_CASE("a hang is told, restarted or fails, as configured") {
+  for (const std::string on_hang : {"warn", "restart", "fail"}) {
+    CAPTURE(on_hang);
+    RunMachine machine = warm(2);
+    machine.rules.on_hang = on_hang;
+    const std::string first = machine.on(HangNoticed{1, "rank 1 is behind", "/run/stacks/1.txt"});
+    CHECK(first == (on_hang == "warn" ? "hang_detected" : "hang_detected, arm cause 0.02"));
+    machine.on(TimerFired{Timer::kCause});
+    CHECK(machine.state.phase == (on_hang == "warn" ? Phase::kRunning : Phase::kStopping));
+    CHECK(machine.state.next == (on_hang == "warn"      ? Next::kNone
+                                 : on_hang == "restart" ? Next::kRestart
+                                                        : Next::kFinish));
+    if (on_hang != "warn") CHECK(machine.state.failures.front().cause == "hang");
+  }
+}

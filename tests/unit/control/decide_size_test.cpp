@@ -1,0 +1,210 @@
+#include <doctest/doctest.h>
+
+#include "control/decide.h"
+#include "unit/control/run_machine.h"
+
+// Elastic runs, and workers that are about to be lost.
+
+using namespace trireme;
+using namespace trireme::control;
+using namespace trireme::control::testing;
+
+namespace {
+
+RunMachine elastic(int num_workers, int least, int most) {
+  RunMachine machine(num_workers);
+  machine.rules.min_workers = least;
+  machine.rules.max_workers = most;
+  machine.rules.warm_restart = true;
+  return machine;
+}
+
+// Every rank reports a checkpoint, and it is committed.
+std::string commit(RunMachine& machine, std::int64_t index, std::vector<int> ranks) {
+  for (int rank : ranks) {
+    machine.on(Reported{rank, index, {}, "checkpoint_" + std::to_string(index)});
+    machine.on(Uploaded{rank, index, std::nullopt});
+  }
+  return machine.commit_ended();
+}
+
+void come_home(RunMachine& machine, std::vector<int> ranks) {
+  for (int rank : ranks) machine.on(CameHome{rank});
+}
+
+}  // namespace
+
+TEST_CASE("an elastic run asks for what it needs and for the rest one by one") {
+  RunMachine machine = elastic(4, 2, 4);
+  CHECK(machine.on(Begin{}) == "reserve, reserve gang 1, reserve gang 2");
+  CHECK(machine.on(GangReserved{RunMachine::slots(2)}) == "");
+  CHECK(machine.on(GangReserved{RunMachine::slots(1), 1}) == "");
+  // Somebody was faster.
+  CHECK(machine.on(ReservationFailed{"no room", 2}) ==
+        "release gang 2, attempt_started, reset, start 0, start 1, start 2, settle, arm start 120");
+}
+
+TEST_CASE("it grows at a checkpoint, and survivors stay") {
+  RunMachine machine = elastic(2, 2, 4);
+  machine.run();
+  CHECK(machine.on(RoomGrew{}) == "reserve gang 1");
+  CHECK(machine.on(RoomGrew{}) == "");
+  CHECK(machine.on(GangReserved{RunMachine::slots(1), 1}) == "reserve gang 2");
+  machine.on(Reported{0, 0, {}, std::nullopt});
+  CHECK(machine.on(GangReserved{RunMachine::slots(1), 2}) == "resize_wanted, leave 0 at 1, leave 1 at 1");
+  CHECK(machine.recorded("resize_wanted") ==
+        Dict{{"attempt", 0}, {"from", 2}, {"to", 4}, {"why", "there is room for more workers"}});
+  machine.on(Reported{1, 0, {}, std::nullopt});
+  CHECK(commit(machine, 1, {0, 1}) ==
+        "checkpoint_committed, tell 1, resizing, recall 0, recall 1, disarm start, disarm cause, disarm resize, "
+        "arm stop 5");
+  machine.on(CameHome{1});
+  CHECK(machine.on(CameHome{0}) ==
+        "disarm stop, attempt_started, reset 0<-0 1<-1, worker_kept, worker_kept, start 2, start 3, settle, arm start "
+        "120");
+  CHECK(machine.state.failures_used == 0);
+  CHECK(machine.state.commits.resume_at() == 2);
+}
+
+TEST_CASE("there is no more room") {
+  RunMachine machine = elastic(2, 2, 4);
+  machine.run();
+  CHECK(machine.on(TimerFired{Timer::kResize}) == "arm resize 60, reserve gang 1");
+  CHECK(machine.on(ReservationFailed{"no room", 1}) == "release gang 1");
+  CHECK(machine.state.phase == Phase::kRunning);
+}
+
+TEST_CASE("it shrinks at a checkpoint when the engine wants room back") {
+  RunMachine machine = elastic(4, 2, 4);
+  machine.run();
+  CHECK(machine.on(GangReclaimed{1, "capacity was lowered", std::nullopt}) ==
+        "resize_wanted, leave 0 at 0, leave 1 at 0, leave 2 at 0, leave 3 at 0");
+  CHECK(machine.on(GangReclaimed{1, "again", std::nullopt}) == "");
+  // It does not ask for room while somebody wants some.
+  CHECK(machine.on(RoomGrew{}) == "");
+  commit(machine, 0, {0, 1, 2, 3});
+  come_home(machine, {0, 1, 2});
+  // Gang 1 had rank 2; who sat behind it moves up.
+  CHECK(machine.on(CameHome{3}) ==
+        "disarm stop, release gang 1, attempt_started, reset 0<-0 1<-1 2<-3, worker_kept, worker_kept, worker_kept, "
+        "settle, arm start 120, disarm start, begin 0, begin 1, begin 2, training_started, arm resize 60");
+  CHECK(machine.state.workers.size() == 3);
+}
+
+TEST_CASE("room that must be given back by a time is given back then, checkpoint or not") {
+  RunMachine machine = elastic(3, 2, 3);
+  machine.run();
+  CHECK(machine.on(GangReclaimed{1, "spot", 30.0}) ==
+        "resize_wanted, leave 0 at 0, leave 1 at 0, leave 2 at 0, arm preempt 30");
+  CHECK(machine.on(TimerFired{Timer::kPreempt}) ==
+        "resizing, recall 0, recall 1, recall 2, disarm start, disarm cause, disarm resize, arm stop 5");
+}
+
+TEST_CASE("a worker that is lost together with its room is not replaced") {
+  RunMachine machine = elastic(3, 2, 3);
+  machine.rules.max_failures = 1;
+  machine.run();
+  machine.on(GangReclaimed{1, "lowered", std::nullopt});
+  machine.on(ProcessExited{2, kKilled});
+  machine.on(ConnectionLost{2, "closed"});
+  machine.on(TimerFired{Timer::kCause});
+  machine.on(CameHome{0});
+  CHECK(
+      machine.on(CameHome{1}) ==
+      "disarm stop, release gang 1, attempt_started, reset 0<-0 1<-1, worker_kept, worker_kept, settle, arm start 120, "
+      "disarm start, begin 0, begin 1, training_started, arm resize 60");
+}
+
+TEST_CASE("a function that ends before the resize just ends") {
+  RunMachine machine = elastic(1, 1, 2);
+  machine.run();
+  machine.on(RoomGrew{});
+  machine.on(GangReserved{RunMachine::slots(1), 1});
+  machine.on(FunctionReturned{0, {}});
+  CHECK(machine.on(ProcessExited{0, kCleanExit}) == "disarm stop, release, release gang 1, run_finished, finish");
+}
+
+TEST_CASE("an announced loss: workers are told, and a checkpoint saves everything at once") {
+  RunMachine machine(2);
+  machine.rules.warm_restart = true;
+  machine.run();
+  machine.on(Reported{0, 0, {}, std::nullopt});
+  CHECK(machine.on(PreemptionAnnounced{{1}, 30.0, "spot"}) ==
+        "preemption_announced, tell that rank 1 goes in 30, arm preempt 30");
+  CHECK(machine.on(PreemptionAnnounced{{1}, 10.0, "again"}) == "");
+  machine.on(Reported{1, 0, {}, std::nullopt});
+  CHECK(commit(machine, 1, {0, 1}) == "checkpoint_committed, tell 1, arm cause 0.02");
+  CHECK(machine.on(TimerFired{Timer::kCause}) ==
+        "failure 1 preemption, attempt_failed, recall 0, kill 1 0, disarm start, disarm cause, disarm preempt, "
+        "arm stop 5");
+  // Not a failure, and without a limit.
+  CHECK(machine.state.failures_used == 0);
+  CHECK(machine.state.preemptions_used == 1);
+  CHECK(machine.state.next == Next::kRestart);
+}
+
+TEST_CASE("a checkpoint is committed without the doomed rank, which never reports") {
+  RunMachine machine(3);
+  machine.run();
+  machine.on(PreemptionAnnounced{{2}, std::nullopt, "SIGTERM"});
+  for (int rank : {0, 1}) {
+    machine.on(Reported{rank, 0, {}, "checkpoint_0"});
+    machine.on(Uploaded{rank, 0, std::nullopt});
+  }
+  SUBCASE("when it is gone") {
+    machine.on(ConnectionLost{2, "closed"});
+    CHECK(machine.on(ProcessExited{2, kKilled}) == "warning, commit checkpoint_0, arm cause 0.02");
+  }
+  SUBCASE("when its time is over") {
+    CHECK(machine.on(TimerFired{Timer::kPreempt}) == "warning, commit checkpoint_0, arm cause 0.02");
+  }
+  CHECK(machine.recorded("warning")["message"].as_string() ==
+        "checkpoint_0 is committed without rank 2, which has not reported it");
+  machine.commit_ended();
+  machine.on(TimerFired{Timer::kCause});
+  CHECK(machine.state.failures.front().cause == "preemption");
+  CHECK(machine.state.commits.resume_at() == 1);
+}
+
+TEST_CASE("when everybody has to go the run ends and can be continued") {
+  RunMachine machine(2);
+  machine.run();
+  CHECK(machine.on(PreemptionAnnounced{{}, 20.0, "SIGTERM to the driver"}) ==
+        "preemption_announced, tell that rank 0-1 goes in 20, arm preempt 20");
+  SUBCASE("after the last checkpoint") {
+    const std::string last = commit(machine, 0, {0, 1});
+    CHECK(last == "checkpoint_committed, tell 0, stop_requested, ask to stop 0, ask to stop 1");
+  }
+  SUBCASE("when the time is over") {
+    CHECK(machine.on(TimerFired{Timer::kPreempt}) == "stop_requested, ask to stop 0, ask to stop 1");
+  }
+  SUBCASE("when the functions return") {
+    machine.on(FunctionReturned{0, {}});
+    machine.on(FunctionReturned{1, {}});
+    machine.exit_all(kCleanExit);
+  }
+  if (machine.state.phase == Phase::kDraining) {
+    machine.on(UploadsDrained{0});
+    machine.on(UploadsDrained{1});
+    machine.exit_all();
+  }
+  CHECK(machine.state.outcome == Outcome::kStopped);
+  CHECK(machine.state.error.find("SIGTERM to the driver") != std::string::npos);
+}
+
+TEST_CASE("losses that were announced have a budget of their own") {
+  RunMachine machine(1);
+  machine.rules.max_preemptions = 0;
+  machine.rules.max_failures = -1;
+  machine.run();
+  // One of one is everybody; two ranks are needed for a part.
+  RunMachine two(2);
+  two.rules.max_preemptions = 0;
+  two.rules.max_failures = -1;
+  two.run();
+  two.on(PreemptionAnnounced{{1}, 5.0, "spot"});
+  two.on(TimerFired{Timer::kPreempt});
+  two.on(TimerFired{Timer::kCause});
+  CHECK(two.recorded("attempt_failed")["next"] == Value("fail"));
+  CHECK(two.recorded("attempt_failed")["max_failures"] == Value(0));
+}

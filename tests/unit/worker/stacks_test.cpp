@@ -1,0 +1,282 @@
+#include "worker/stacks.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <thread>
+
+#include "base/fd.h"
+#include "base/text.h"
+#include "worker/symbols.h"
+#include "worker/thread_stacks.h"
+
+// Not static, so that no optimizer gives them other names.
+namespace stacks_test {
+
+[[gnu::noinline]] void sleeps_here(int pipe, std::atomic<int>& tid) {
+  tid = static_cast<int>(::syscall(SYS_gettid));
+  pollfd end{.fd = pipe, .events = POLLIN, .revents = 0};
+  while (::poll(&end, 1, -1) < 0 && errno == EINTR) {
+  }
+}
+
+[[gnu::noinline]] void spins_here(std::atomic<bool>& stop, std::atomic<int>& tid) {
+  tid = static_cast<int>(::syscall(SYS_gettid));
+  while (!stop) {
+  }
+}
+
+[[gnu::noinline]] void recurses_here(int depth, int pipe, std::atomic<int>& tid) {
+  if (depth > 0) {
+    recurses_here(depth - 1, pipe, tid);
+  } else {
+    sleeps_here(pipe, tid);
+  }
+  asm volatile("");  // no tail call
+}
+
+}  // namespace stacks_test
+
+using namespace trireme;
+using namespace trireme::worker;
+
+namespace {
+
+constexpr base::Seconds kPatience{20.0};
+
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+    read = base::Fd(ends[0]);
+    write = base::Fd(ends[1]);
+  }
+  base::Fd read, write;
+};
+
+// A thread that has reached what it does, and ends when this goes out of scope.
+class Busy {
+ public:
+  enum class Kind { kSleeps, kSpins, kRecurses, kBlocksSignals };
+
+  explicit Busy(Kind kind) {
+    thread_ = std::thread([this, kind] {
+      if (kind == Kind::kBlocksSignals) set_mask(SIG_BLOCK);
+      if (kind == Kind::kSpins) return stacks_test::spins_here(stop_, tid_);
+      if (kind == Kind::kRecurses) return stacks_test::recurses_here(300, pipe_.read.get(), tid_);
+      stacks_test::sleeps_here(pipe_.read.get(), tid_);
+      if (kind == Kind::kBlocksSignals) set_mask(SIG_UNBLOCK);
+    });
+    while (tid_ == 0) std::this_thread::yield();
+  }
+  ~Busy() {
+    stop_ = true;
+    pipe_.write.reset();
+    thread_.join();
+  }
+
+  int tid() const { return tid_; }
+
+ private:
+  static void set_mask(int how) {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(how, &all, nullptr);
+  }
+
+  Pipe pipe_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<int> tid_ = 0;
+  std::thread thread_;
+};
+
+// The part of the text that is about one thread, from its head on.
+std::string section(const std::string& text, int tid) {
+  const std::size_t at = text.find("Thread " + std::to_string(tid) + " ");
+  return at == std::string::npos ? "" : text.substr(at, text.find("\n\n", at) - at);
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+const Symbol& symbol_of(const void* address, std::map<Address, Symbol>& symbols) {
+  symbols = symbolize({reinterpret_cast<Address>(address)});
+  return symbols.begin()->second;
+}
+
+}  // namespace
+
+TEST_CASE("threads tell where they are, whatever they do") {
+  prepare_stacks();
+  const Busy sleeping(Busy::Kind::kSleeps), spinning(Busy::Kind::kSpins), blocking(Busy::Kind::kBlocksSignals);
+  for (int round = 0; round < 2; ++round) {
+    const Stacks stacks = collect_stacks(kPatience);
+    CAPTURE(stacks.text);
+    CHECK(has(section(stacks.text, sleeping.tid()), "stacks_test::sleeps_here("));
+    CHECK(has(section(stacks.text, sleeping.tid()), "(unit_tests)"));
+    CHECK(has(section(stacks.text, spinning.tid()), "stacks_test::spins_here("));
+    CHECK(has(section(stacks.text, blocking.tid()), "blocks the signal; sleeping"));
+    CHECK_FALSE(has(section(stacks.text, blocking.tid()), "sleeps_here"));
+    CHECK(has(section(stacks.text, ::getpid()), "the main one: collects this"));
+    CHECK_FALSE(has(section(stacks.text, sleeping.tid()), "on_signal"));
+  }
+}
+
+TEST_CASE("the place is the innermost function of the program, of the main thread") {
+  prepare_stacks();
+  Stacks stacks;
+  std::atomic<int> tid = 0;
+  Pipe pipe;
+  std::thread collector([&] {
+    while (tid == 0) std::this_thread::yield();
+    // It may not have come into poll() yet.
+    while (!has(stacks.where, "poll)")) {
+      stacks = collect_stacks(kPatience);
+      if (!has(stacks.where, "sleeps_here")) break;
+    }
+    pipe.write.reset();
+  });
+  stacks_test::sleeps_here(pipe.read.get(), tid);
+  collector.join();
+  CHECK(stacks.where.starts_with("stacks_test::sleeps_here in "));
+  CHECK(has(section(stacks.text, tid), "the main one\n"));
+}
+
+TEST_CASE("a deep stack is cut, not followed") {
+  prepare_stacks();
+  const Busy deep(Busy::Kind::kRecurses);
+  const std::string text = section(collect_stacks(kPatience).text, deep.tid());
+  CHECK(has(text, "stacks_test::sleeps_here("));
+  const auto lines = base::split(text, '\n').size();
+  CHECK(lines > 100);
+  CHECK(lines < 140);
+}
+
+TEST_CASE("threads that come and go disturb nobody, and nobody waits for them") {
+  prepare_stacks();
+  std::atomic<bool> stop = false;
+  std::thread spawner([&] {
+    while (!stop) std::thread([] {}).join();
+  });
+  for (int round = 0; round < 50; ++round) {
+    const std::string text = collect_stacks(kPatience).text;
+    CHECK(has(section(text, ::getpid()), "the main one"));
+    CHECK_FALSE(has(text, "no stacks"));
+  }
+  stop = true;
+  spawner.join();
+}
+
+TEST_CASE("two collections at a time: one has the stacks, the other says why not") {
+  prepare_stacks();
+  std::atomic<int> complete = 0, refused = 0;
+  std::vector<std::thread> collectors;
+  for (int i = 0; i < 4; ++i) {
+    collectors.emplace_back([&] {
+      for (int round = 0; round < 20; ++round) {
+        const std::string text = collect_stacks(kPatience).text;
+        ++(has(text, "no stacks: they are being collected already") ? refused : complete);
+        CHECK_FALSE(has(text, "does not answer"));
+      }
+    });
+  }
+  for (auto& collector : collectors) collector.join();
+  CHECK(complete > 0);
+  CHECK(complete + refused == 80);
+}
+
+TEST_CASE("an answer that comes after the collection has ended changes nothing") {
+  prepare_stacks();
+  Busy sleeping(Busy::Kind::kSleeps);
+  for (int round = 0; round < 20; ++round) {
+    // No time at all: whoever has not answered at once is late.
+    CHECK(section(collect_stacks(base::Seconds(0)).text, sleeping.tid()) != "");
+    CHECK(has(section(collect_stacks(kPatience).text, sleeping.tid()), "stacks_test::sleeps_here("));
+  }
+}
+
+TEST_CASE("a signal that somebody else sends is ignored") {
+  prepare_stacks();
+  const Busy sleeping(Busy::Kind::kSleeps);
+  ::syscall(SYS_tgkill, ::getpid(), sleeping.tid(), stack_signal());
+  sigval value{};
+  value.sival_ptr = reinterpret_cast<void*>(~std::uintptr_t{0});
+  ::sigqueue(::getpid(), stack_signal(), value);
+  CHECK(has(section(collect_stacks(kPatience).text, sleeping.tid()), "stacks_test::sleeps_here("));
+}
+
+TEST_CASE("where the program took the signal nothing is sent") {
+  prepare_stacks();
+  struct sigaction ours {};
+  struct sigaction other {};
+  other.sa_handler = SIG_DFL;
+  ::sigaction(stack_signal(), &other, &ours);
+  const Stacks stacks = collect_stacks(kPatience);
+  ::sigaction(stack_signal(), &ours, nullptr);
+  CHECK(stacks.text.starts_with("no stacks: signal"));
+  CHECK(stacks.where.empty());
+}
+
+namespace {
+
+int dump_fd = -1;
+
+void write_dump(int) {
+  const char text[] = "Thread 0x0000000000000abc (most recent call first):\n  File \"/x/a.py\", line 7 in f\n";
+  [[maybe_unused]] auto written = ::write(dump_fd, text, sizeof text - 1);
+}
+
+}  // namespace
+
+TEST_CASE("what Python writes is part of the text, once per collection") {
+  prepare_stacks();
+  const base::Fd file(::memfd_create("dump", MFD_CLOEXEC));
+  dump_fd = file.get();
+  const int signal = SIGRTMIN + 7;
+  std::signal(signal, &write_dump);
+  set_python_dump(signal, file.get(), {});
+  for (int round = 0; round < 2; ++round) {
+    const std::string text = collect_stacks(kPatience).text;
+    const std::size_t at = text.find("Python thread 0xabc");
+    REQUIRE(at != std::string::npos);
+    CHECK(has(text.substr(at), "    File \"/x/a.py\", line 7 in f\n"));
+    CHECK(text.find("line 7 in f") == text.rfind("line 7 in f"));
+  }
+  // Raised all the same, the signal would end this process.
+  std::signal(signal, SIG_DFL);
+  CHECK(has(collect_stacks(kPatience).text, "the main one"));
+  set_python_dump(0, -1, {});
+}
+
+TEST_CASE("addresses have names") {
+  std::map<Address, Symbol> symbols;
+  const Symbol& own = symbol_of(reinterpret_cast<const void*>(&stacks_test::sleeps_here), symbols);
+  CHECK(own.function == "stacks_test::sleeps_here(int, std::atomic<int>&)");
+  CHECK(own.file.starts_with('/'));
+  const int local = 0;
+  CHECK(symbol_of(&local, symbols).function.empty());
+  CHECK(symbol_of(nullptr, symbols).file.empty());
+}
+
+TEST_CASE("functions without their parameters") {
+  struct Row {
+    const char *function, *name;
+  };
+  for (const Row& row : {
+           Row{"read", "read"},
+           Row{"a::f(int, char (*)(int))", "a::f"},
+           Row{"a::f(int) const", "a::f"},
+           Row{"(anonymous namespace)::f()", "(anonymous namespace)::f"},
+           Row{"a::operator()(int) const", "a::operator()"},
+           Row{"f(int)::{lambda()#1}::operator()() const", "f(int)::{lambda()#1}::operator()"},
+           Row{"f(int) [clone .part.0]", "f"},
+           Row{")", ")"},
+       }) {
+    CHECK(without_parameters(row.function) == row.name);
+  }
+}
