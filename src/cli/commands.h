@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "base/result.h"
 #include "control/run_folder.h"
 #include "control/run_registry.h"
+#include "wire/message.h"
 
 // One function per command. Each prints to stdout what was asked for; a failure comes back and main() prints it.
 
@@ -27,6 +29,29 @@ struct RunOptions {
 };
 // Becomes the script; returns only when that is not possible.
 base::Result<int> run(const RunOptions& options);
+
+struct LaunchOptions {
+  std::string num_workers = "1";  // or "2,8", "cpu", "gpu", "auto"
+  bool module = false;
+  std::optional<std::int64_t> max_failures;
+  std::optional<std::int64_t> num_to_keep;
+  std::optional<std::string> name;
+  std::optional<std::string> storage_path;
+  bool use_gpu = false;
+  std::optional<std::int64_t> gpus_per_worker;
+  std::optional<double> cpus_per_worker;
+  std::optional<double> num_cpus;
+  std::optional<double> num_gpus;
+  std::vector<std::string> preload;
+  std::vector<std::string> env;  // NAME=VALUE
+  std::optional<std::string> nnodes;
+  std::vector<std::string> script;  // or a module, and its arguments
+};
+// Becomes the driver of the workers; returns only when that is not possible.
+base::Result<int> launch(const LaunchOptions& options);
+// What is wrong with an option's value; empty where nothing is.
+std::string worker_count_problem(const std::string& text);
+std::string variable_problem(const std::string& text);
 
 struct RunsOptions {
   bool all = false;
@@ -63,6 +88,31 @@ struct StopOptions {
 };
 base::Result<int> stop(const StopOptions& options);
 
+struct StackOptions {
+  std::string run;
+};
+base::Result<int> stack(const StackOptions& options);
+
+struct PreemptOptions {
+  std::string run;
+  std::optional<double> deadline;  // in seconds; the run's own grace when not given
+  std::vector<int> ranks;          // all when empty
+  std::string why;
+};
+base::Result<int> preempt(const PreemptOptions& options);
+
+struct CapacityOptions {
+  std::string run;  // all that are running when empty
+  std::optional<double> num_cpus;
+  std::optional<double> num_gpus;
+  std::vector<std::string> resources;  // NAME=AMOUNT
+};
+// kFailed where a run refuses; it stays as it is then.
+base::Result<int> capacity(const CapacityOptions& options);
+// What is wrong with an option's value; empty where nothing is.
+std::string amount_problem(const std::string& text);
+std::string resource_problem(const std::string& text);
+
 struct EnvOptions {
   bool json = false;
 };
@@ -76,5 +126,10 @@ struct FoundRun {
 };
 base::Result<control::RunEntry> find_entry(const std::string& what);
 base::Result<FoundRun> find(const std::string& what);
+
+// A run whose controller can be asked something.
+base::Result<control::RunEntry> find_active(const std::string& what);
+// Its answer; a refusal is an error with the controller's own words.
+base::Result<Value> ask(const control::RunEntry& entry, const wire::Message& request);
 
 }  // namespace trireme::cli

@@ -1,0 +1,28 @@
+#include "base/hex.h"
+#include "cli/commands.h"
+#include "wire/client.h"
+
+namespace trireme::cli {
+
+using base::error;
+using base::Result;
+
+Result<control::RunEntry> find_active(const std::string& what) {
+  TRIREME_ASSIGN(auto entry, control::RunRegistry().find_run(what));
+  if (!control::is_active(entry)) {
+    return error("run {} is not running; `trireme show {}` tells how it ended", entry.name, entry.name);
+  }
+  return entry;
+}
+
+Result<Value> ask(const control::RunEntry& entry, const wire::Message& request) {
+  // A rank that does not tell its stack is given up on after 3 s.
+  constexpr auto kTimeout = std::chrono::seconds(10);
+  auto secret = base::from_hex(entry.secret.value_or(""));
+  if (!secret || secret->empty()) return error("the entry of run {} has no secret to prove", entry.id);
+  TRIREME_ASSIGN(auto reply, wire::ask(*entry.address, *secret, entry.id, request, kTimeout));
+  if (reply.failure) return error("{}", *reply.failure);
+  return std::move(reply.value);
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,127 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/script.h"
+
+namespace trireme::cli {
+namespace {
+
+using base::error;
+using base::Result;
+
+constexpr const char* kUsage = "trireme launch [options] script.py [args...]";
+
+// Options of torchrun that people will bring along and that mean nothing here, and what to do instead.
+struct TorchrunOption {
+  std::string_view beginning;
+  std::string_view instead;
+};
+constexpr auto kTorchrunOptions = std::to_array<TorchrunOption>({
+    {"--rdzv-",
+     "workers meet over the run's own connection; leave it out (more than one machine is not available yet)"},
+    {"--master-", "workers meet over the run's own connection and need no port; leave it out"},
+    {"--node-rank", "workers run on this machine only; leave it out"},
+    {"--local-addr", "workers run on this machine only; leave it out"},
+    {"--no-python", "workers are Python processes; a C++ program starts its own workers with trireme::init()"},
+    {"--run-path", "scripts are run this way already; leave it out"},
+    {"--log-dir", "every rank has a log file in the run's folder; --storage-path DIR says where runs lie"},
+    {"--redirects", "every rank has a log file in the run's folder and `trireme logs` shows it; leave it out"},
+    {"--tee", "output is both shown and kept in a log file per rank already; leave it out"},
+    {"--local-ranks-filter", "`trireme logs --rank R` shows one rank; leave it out"},
+    {"--monitor-interval", "failures are told at once, not looked for; leave it out"},
+    {"--start-method", "workers are forked from a process that has their modules imported; leave it out"},
+    {"--role", "all workers have the same role; leave it out"},
+});
+
+Result<void> refuse_option(const std::string& written) {
+  std::string name = written.substr(0, written.find('='));
+  std::replace(name.begin(), name.end(), '_', '-');
+  for (const auto& option : kTorchrunOptions) {
+    if (name.starts_with(option.beginning)) return error("{} of torchrun: {}", written, option.instead);
+  }
+  return error("'{}' is no option of `trireme launch`; options of the script come after the script", written);
+}
+
+Result<void> check(const LaunchOptions& options) {
+  if (options.nnodes && *options.nnodes != "1" && *options.nnodes != "1:1") {
+    return error(
+        "--nnodes {}: workers run on this machine, other machines are not available yet; leave it out and give all "
+        "workers with -n",
+        *options.nnodes);
+  }
+  if (options.script.empty()) return error("no script was named: {}", kUsage);
+  const std::string& script = options.script.front();
+  if (script.starts_with("-")) return refuse_option(script);
+  if (!options.module) return check_script("launch", script);
+  if (script.ends_with(".py") || script.find('/') != std::string::npos) {
+    return error("-m takes the name of a module, such as package.train; '{}' is a file: leave out -m", script);
+  }
+  return {};
+}
+
+Dict variables(const std::vector<std::string>& assignments) {
+  Dict made;
+  for (const auto& assignment : assignments) {
+    const auto end = assignment.find('=');
+    made[assignment.substr(0, end)] = assignment.substr(end + 1);
+  }
+  return made;
+}
+
+// Only what was given: the defaults are written in Python.
+std::string to_json(const LaunchOptions& options) {
+  Dict made{{"num_workers", options.num_workers}, {"module", options.module}, {"use_gpu", options.use_gpu}};
+  auto add = [&](const char* name, const auto& value) {
+    if (value) made[name] = *value;
+  };
+  add("max_failures", options.max_failures);
+  add("num_to_keep", options.num_to_keep);
+  add("name", options.name);
+  add("storage_path", options.storage_path);
+  add("gpus_per_worker", options.gpus_per_worker);
+  add("cpus_per_worker", options.cpus_per_worker);
+  made["preload"] = List(options.preload.begin(), options.preload.end());
+  made["env"] = variables(options.env);
+  return base::to_json(made);
+}
+
+}  // namespace
+
+Result<int> launch(const LaunchOptions& options) {
+  if (auto checked = check(options); !checked) {
+    fmt::print(stderr, "trireme: {}\n", checked.error().message());
+    return kWrongUsage;
+  }
+  // Of a `trireme run` around this one: -n speaks for itself.
+  ::unsetenv("TRIREME_RUN_NUM_WORKERS");
+  if (options.num_cpus) ::setenv("TRIREME_NUM_CPUS", base::amount(*options.num_cpus).c_str(), 1);
+  if (options.num_gpus) ::setenv("TRIREME_NUM_GPUS", base::amount(*options.num_gpus).c_str(), 1);
+  std::vector<std::string> words = {"-m", "trireme._launch", to_json(options)};
+  words.insert(words.end(), options.script.begin(), options.script.end());
+  return become_python(std::move(words));
+}
+
+std::string worker_count_problem(const std::string& text) {
+  if (text == "cpu" || text == "gpu" || text == "auto") return {};
+  const auto numbers = base::split(text, ',');
+  auto positive = [](const std::string& number) {
+    return !number.empty() && number.find_first_not_of("0123456789") == std::string::npos &&
+           number.find_first_not_of('0') != std::string::npos;
+  };
+  if (numbers.size() <= 2 && std::all_of(numbers.begin(), numbers.end(), positive)) return {};
+  return fmt::format("'{}' is no number of workers: give N of at least 1, MIN,MAX, or one of cpu, gpu, auto", text);
+}
+
+std::string variable_problem(const std::string& text) {
+  const auto end = text.find('=');
+  if (end != std::string::npos && end > 0) return {};
+  return fmt::format("'{}' is no variable: write NAME=VALUE", text);
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,40 @@
+#include "cli/script.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+
+#include "cli/commands.h"
+
+namespace trireme::cli {
+
+using base::error;
+
+base::Result<void> check_script(const std::string& command, const std::string& script) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  if (!fs::exists(script, failed)) {
+    return error("there is no script '{}' (in {})", script, fs::current_path(failed).string());
+  }
+  if (fs::is_directory(script, failed)) {
+    return error("'{}' is a folder; name a Python script: trireme {} [options] script.py [args...]", script, command);
+  }
+  return {};
+}
+
+int become_python(std::vector<std::string> arguments) {
+  const char* chosen = std::getenv("TRIREME_PYTHON");
+  std::string python = chosen && *chosen ? chosen : "python3";
+  std::vector<char*> argv = {python.data()};
+  for (auto& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  ::execvp(python.c_str(), argv.data());
+  fmt::print(stderr, "trireme: {}; set TRIREME_PYTHON to the Python that has Trireme\n",
+             base::system_error(fmt::format("could not start '{}'", python), errno).message());
+  return kNoPython;
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,21 @@
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "control/event_fields.h"
+
+namespace trireme::cli {
+
+base::Result<int> stack(const StackOptions& options) {
+  TRIREME_ASSIGN(auto entry, find_active(options.run));
+  wire::GetStacks request;
+  request.id = 1;
+  TRIREME_ASSIGN(auto answer, ask(entry, request), "run {} (driver pid {}) did not tell its stacks", entry.name,
+                 entry.pid);
+  const Dict* told = answer.get_if<Dict>();
+  if (!told) return base::error("run {} answered without stacks", entry.name);
+  fmt::print("{}", control::text_of(*told, "text"));
+  if (std::string path = control::text_of(*told, "path"); !path.empty()) fmt::print("\nwritten to {}\n", path);
+  return kDone;
+}
+
+}  // namespace trireme::cli
