@@ -47,10 +47,9 @@ void train(const trireme::Config& config) {
   auto loader = trireme::torch::prepare_data_loader(Digits(640).map(torch::data::transforms::Stack<>()),
                                                     torch::data::DataLoaderOptions(16).workers(1));
 
-  if (const auto checkpoint = trireme::get_checkpoint()) {
+  if (const auto checkpoint = trireme::get_checkpoint()) {  // the loader went on by itself
     const auto extras = trireme::torch::load(*checkpoint, *model, optimizer);
     trireme::torch::load_state(scheduler, extras["scheduler"].as_dict());
-    loader.load_state(extras["data"].as_dict());
     std::cout << "goes on with epoch " << loader.epoch() << std::endl;
   }
 
@@ -75,8 +74,7 @@ void train(const trireme::Config& config) {
 
     std::optional<trireme::Checkpoint> checkpoint;
     if (context.world_rank == 0) {
-      checkpoint = trireme::torch::save(*model, optimizer,
-                                        {{"scheduler", trireme::torch::state_of(scheduler)}, {"data", loader.state()}});
+      checkpoint = trireme::torch::save(*model, optimizer, {{"scheduler", trireme::torch::state_of(scheduler)}});
     }
     const double steps = static_cast<double>(loader.num_batches());
     trireme::report({{"epoch", epoch}, {"loss", loss_sum / steps}, {"accuracy", right / seen}}, checkpoint,

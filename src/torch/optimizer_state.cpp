@@ -4,12 +4,14 @@
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
+#include <torch/optim/lbfgs.h>
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
 #include <functional>
 #include <memory>
 
+#include "lbfgs_state.h"
 #include "trireme/torch/tensor.h"
 
 // Each optimizer is a list of its options and a list of what it keeps per parameter, each with the name that Python
@@ -312,17 +314,22 @@ auto with_kind(const optim::Optimizer& optimizer, Do&& act) {
   if (dynamic_cast<const optim::RMSprop*>(&optimizer)) return act.template operator()<RmsProp>();
   if (dynamic_cast<const optim::Adagrad*>(&optimizer)) return act.template operator()<AdaGrad>();
   throw ValueError(
-      "the state of SGD, Adam, AdamW, RMSprop and Adagrad can be saved and loaded, not that of this optimizer: "
+      "the state of SGD, Adam, AdamW, RMSprop, Adagrad and LBFGS can be saved and loaded, not that of this optimizer: "
       "save what it keeps as extras");
 }
 
 }  // namespace
 
 Dict optimizer_state(const optim::Optimizer& optimizer) {
+  if (const auto* lbfgs = dynamic_cast<const optim::LBFGS*>(&optimizer)) return lbfgs_state(*lbfgs);
   return with_kind(optimizer, [&]<typename Kind>() { return write<Kind>(optimizer); });
 }
 
 void load_optimizer(optim::Optimizer& optimizer, const Dict& state) {
+  if (auto* lbfgs = dynamic_cast<optim::LBFGS*>(&optimizer)) {
+    expect_groups(optimizer, state["param_groups"].as_list());
+    return load_lbfgs(*lbfgs, state);
+  }
   with_kind(optimizer, [&]<typename Kind>() { read<Kind>(optimizer, state); });
 }
 

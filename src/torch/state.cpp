@@ -3,7 +3,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <torch/nn/module.h>
-#include <torch/optim/schedulers/lr_scheduler.h>
 
 #include <algorithm>
 #include <mutex>
@@ -95,15 +94,6 @@ void apply(const std::vector<Copy>& copies) {
   for (const auto& copy : copies) copy.to.detach().copy_(copy.from);
 }
 
-// libtorch shows a scheduler's steps to its subclasses only.
-class Steps : public ::torch::optim::LRScheduler {
- public:
-  static unsigned& of(::torch::optim::LRScheduler& scheduler) { return scheduler.*(&Steps::step_count_); }
-  static std::vector<double> rates(const ::torch::optim::LRScheduler& scheduler) {
-    return (scheduler.*(&Steps::get_current_lrs))();
-  }
-};
-
 const Dict& part(const Dict& state, std::string_view name) {
   const Value* found = state.find(name);
   if (found == nullptr || found->get_if<Dict>() == nullptr) {
@@ -173,18 +163,6 @@ Dict load(const Checkpoint& checkpoint, ::torch::nn::Module& module, ::torch::op
 Dict state_of(const ::torch::optim::Optimizer& optimizer) { return detail::optimizer_state(optimizer); }
 
 void load_state(::torch::optim::Optimizer& optimizer, const Dict& state) { detail::load_optimizer(optimizer, state); }
-
-Dict state_of(const ::torch::optim::LRScheduler& scheduler) {
-  const std::int64_t steps = Steps::of(const_cast<::torch::optim::LRScheduler&>(scheduler));
-  List rates;
-  for (const double rate : Steps::rates(scheduler)) rates.emplace_back(rate);
-  // Python counts a step before it computes the rate, libtorch after it: the next step of each must be the same.
-  return {{"last_epoch", steps - 1}, {"_step_count", steps}, {"_last_lr", rates}};
-}
-
-void load_state(::torch::optim::LRScheduler& scheduler, const Dict& state) {
-  Steps::of(scheduler) = static_cast<unsigned>(state["last_epoch"].get<std::int64_t>() + 1);
-}
 
 Dict rng_state() {
   Dict state;

@@ -1,7 +1,8 @@
 # trireme::torch, against the libtorch that cmake/torch.cmake has found.
 if(Torch_FOUND)
-  add_library(trireme_torch SHARED torch/torch.cpp torch/tensor.cpp torch/process_group.cpp torch/model.cpp torch/data.cpp
-    torch/state.cpp torch/optimizer_state.cpp)
+  add_library(trireme_torch SHARED torch/torch.cpp torch/tensor.cpp torch/process_group.cpp torch/model.cpp torch/shard.cpp
+    torch/transfer.cpp torch/precision.cpp torch/state.cpp torch/scheduler_state.cpp torch/optimizer_state.cpp
+    torch/lbfgs_state.cpp)
   add_library(trireme::torch ALIAS trireme_torch)
   # gloo's own headers are not part of libtorch; one file needs a few names of them.
   set_source_files_properties(torch/process_group.cpp PROPERTIES

@@ -1,35 +1,10 @@
-#include <torch/torch.h>
-#include <trireme/torch/torch.h>
+#include "torch_cases.h"
 
-#include <cstdlib>
-#include <iostream>
-#include <string>
-
-// One program with many ways to run: tests/python/test_cpp_torch.py names one and looks at what comes of it. What ranks
-// must agree on is checked here, where the gradients are.
+// Models on many ranks. What the ranks must agree on is checked here, where the gradients are.
 
 namespace {
 
-using at::Tensor;
-using trireme::Config;
-using trireme::Dict;
-using trireme::List;
-
-int rank() { return trireme::context().world_rank; }
-int ranks() { return trireme::context().world_size; }
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error("not so: " + what);
-}
-
-struct NetImpl : torch::nn::Module {
-  explicit NetImpl(int width = 16)
-      : fc1(register_module("fc1", torch::nn::Linear(8, width))),
-        fc2(register_module("fc2", torch::nn::Linear(width, 1))) {}
-  Tensor forward(const Tensor& x) { return fc2(torch::tanh(fc1(x))); }
-  torch::nn::Linear fc1, fc2;
-};
-TORCH_MODULE(Net);
+using namespace cases;
 
 // With buffers.
 struct NormedImpl : torch::nn::Module {
@@ -58,28 +33,6 @@ struct HeadsImpl : torch::nn::Module {
   torch::nn::Linear body, left, right, nobody;
 };
 TORCH_MODULE(Heads);
-
-// The rows of a step, the same in Python; a rank takes every ranks-th.
-std::pair<Tensor, Tensor> rows(int step, int rank, int ranks) {
-  const Tensor x = torch::sin(torch::arange(12 * 8).reshape({12, 8}) * 0.37 + step);
-  const Tensor y = torch::cos(x.sum(1, true));
-  using torch::indexing::Slice;
-  return {x.index({Slice(rank, torch::indexing::None, ranks)}), y.index({Slice(rank, torch::indexing::None, ranks)})};
-}
-
-std::string bytes_of(const torch::nn::Module& module) {
-  std::string bytes;
-  for (const auto& [name, value] : trireme::torch::state_of(module)) {
-    const auto& tensor = value.as_tensor();
-    bytes.append(static_cast<const char*>(tensor.data()), tensor.num_bytes());
-  }
-  return bytes;
-}
-
-void expect_same_on_all(const torch::nn::Module& module, const std::string& when) {
-  const std::string mine = bytes_of(module);
-  expect(trireme::collective::broadcast_from_rank_zero(mine) == mine, "the module is that of rank 0 " + when);
-}
 
 void copy_parameters(const torch::nn::Module& from, torch::nn::Module& to) {
   trireme::torch::load_state(to, trireme::torch::state_of(from));
@@ -255,164 +208,24 @@ void prepares_what_is_bad(const Config& config) {
 }
 TRIREME_TRAIN_FUNCTION(prepares_what_is_bad);
 
-std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& kind, std::vector<Tensor> parameters) {
-  using namespace torch::optim;
-  if (kind == "SGD") return std::make_unique<SGD>(parameters, SGDOptions(0.05).momentum(0.9).nesterov(true));
-  if (kind == "Adam") return std::make_unique<Adam>(parameters, AdamOptions(0.01).betas({0.8, 0.99}).amsgrad(true));
-  if (kind == "AdamW") return std::make_unique<AdamW>(parameters, AdamWOptions(0.01).weight_decay(0.1));
-  if (kind == "RMSprop") return std::make_unique<RMSprop>(parameters, RMSpropOptions(0.01).centered(true));
-  if (kind == "Adagrad") return std::make_unique<Adagrad>(parameters, AdagradOptions(0.05).lr_decay(0.01));
-  throw std::invalid_argument(kind);
-}
-
-// Steps [begin, end), from a checkpoint where one is given; reports the loss over all rows before each step.
-void trains(const Config& config) {
-  torch::manual_seed(7);
-  auto model = trireme::torch::prepare_model(Net(config["width"].get<int>()));
-  const auto optimizer = make_optimizer(config["optimizer"].get<std::string>(), model->parameters());
-  torch::optim::StepLR scheduler(*optimizer, 3, 0.5);
-  int step = 0;
-  if (const auto checkpoint = trireme::get_checkpoint()) {
-    const Dict extras = trireme::torch::load(*checkpoint, *model, *optimizer);
-    step = extras["step"].get<int>();
-    trireme::torch::load_state(scheduler, extras["scheduler"].as_dict());
-    trireme::torch::set_rng_state(extras["rng"].as_dict());
-  }
-  List losses, drawn;
-  for (; step < config["end"].get<int>(); ++step) {
-    const auto [all_x, all_y] = rows(step, 0, 1);
-    {
-      const torch::NoGradGuard no_grad;
-      losses.emplace_back(torch::mse_loss(model(all_x), all_y).item<double>());
-    }
-    drawn.emplace_back(torch::rand({1}).item<double>());
-    const auto [x, y] = rows(step, rank(), ranks());
-    optimizer->zero_grad();
-    torch::mse_loss(model(x), y).backward();
-    optimizer->step();
-    scheduler.step();
-  }
-  expect_same_on_all(*model, "at the end");
-  const auto made = trireme::torch::save(
-      *model, *optimizer,
-      {{"step", step}, {"scheduler", trireme::torch::state_of(scheduler)}, {"rng", trireme::torch::rng_state()}});
-  trireme::report({{"losses", losses}, {"drawn", drawn}}, made,
-                  {.checkpoint_upload_mode = trireme::CheckpointUploadMode::kAsync});
-}
-TRIREME_TRAIN_FUNCTION(trains);
-
-struct Numbers : torch::data::datasets::Dataset<Numbers> {
-  explicit Numbers(std::int64_t count) : count(count) {}
-  torch::data::Example<> get(std::size_t index) override {
-    return {torch::tensor(static_cast<std::int64_t>(index)), torch::tensor(0)};
-  }
-  std::optional<std::size_t> size() const override { return static_cast<std::size_t>(count); }
-  std::int64_t count;
-};
-
-// Two epochs, left in the middle of the second where "stop" says so; goes on from the checkpoint's position.
-void loads_data(const Config& config) {
-  auto loader =
-      trireme::torch::prepare_data_loader(Numbers(config["size"].get<int>()).map(torch::data::transforms::Stack<>()),
-                                          torch::data::DataLoaderOptions(config["batch"].get<std::size_t>())
-                                              .workers(config["threads"].get<std::size_t>())
-                                              .drop_last(config["drop_last"].get<bool>()),
-                                          {.shuffle = config["shuffle"].get<bool>(), .seed = 3});
-  if (const auto checkpoint = trireme::get_checkpoint()) loader.load_state(checkpoint->load_state()["data"].as_dict());
-  int left = config["stop"].get<int>();
-  while (loader.epoch() < 2) {
-    const auto epoch = loader.epoch();
-    List batches;
-    for (auto& batch : loader) {
-      List indices;
-      for (std::int64_t i = 0; i < batch.data.size(0); ++i)
-        indices.emplace_back(batch.data[i].template item<std::int64_t>());
-      batches.emplace_back(std::move(indices));
-      if (epoch == 1 && --left == 0) break;
-    }
-    const bool stopped = epoch == 1 && left == 0;
-    std::optional<trireme::Checkpoint> made;
-    if (stopped && rank() == 0) made = trireme::Checkpoint::from_state({{"data", loader.state()}});
-    trireme::report({{"epoch", epoch}, {"batches", batches}, {"num_batches", loader.num_batches()}}, made);
-    if (stopped) break;
-  }
-}
-TRIREME_TRAIN_FUNCTION(loads_data);
-
-void leaves_an_epoch() {
-  auto loader = trireme::torch::prepare_data_loader(Numbers(64).map(torch::data::transforms::Stack<>()),
-                                                    torch::data::DataLoaderOptions(4).workers(2));
-  for (int expected = 0; expected < 3; ++expected) {
-    int count = 0;
-    for (auto& batch : loader) {
-      expect(batch.data.size(0) == 4, "whole batches");
-      expect(loader.epoch() == expected, "begin() after a break begins the next epoch");
-      if (++count == 2) break;
-    }
-    expect(loader.epoch() == expected, "it is left, and not at its end");
-    if (expected < 2) continue;
-    expect(loader.state()["epoch"].get<int>() == 2 && loader.state()["samples"].get<int>() == 2 * 4 * ranks(),
-           "what was handed out counts");
-  }
-}
-TRIREME_TRAIN_FUNCTION(leaves_an_epoch);
-
-Config config_of(int argc, char** argv) {
-  Config config = {{"width", 16}, {"threads", 0}, {"drop_last", false}, {"shuffle", true}, {"stop", -1}};
-  for (int i = 4; i + 1 < argc; i += 2) {
-    const std::string value = argv[i + 1];
-    char* rest = nullptr;
-    const long number = std::strtol(argv[i + 1], &rest, 10);
-    if (value == "true" || value == "false") {
-      config[argv[i]] = value == "true";
-    } else if (*rest == '\0') {
-      config[argv[i]] = number;
-    } else {
-      config[argv[i]] = value;
-    }
-  }
-  return config;
-}
-
 }  // namespace
 
-// torch_ddp_program FUNCTION WORKERS NAME [KEY VALUE]...; "from" is the checkpoint to begin with.
 int main(int argc, char** argv) {
   trireme::init(argc, argv);
-  const std::string function = argc > 1 ? argv[1] : "";
-  if (function == "outside") {
-    try {
-      trireme::torch::prepare_model(Net());
-    } catch (const std::runtime_error& refused) {
-      std::cout << "REFUSED " << refused.what() << "\n";
-    }
+  if (argc > 1 && std::string(argv[1]) == "outside") {
+    const auto refused = [](const char* what, const std::function<void()>& act) {
+      expect_thrown<std::runtime_error>(act, std::string(what) + "() cannot be used outside of a training function");
+      std::cout << "REFUSED " << what << "\n";
+    };
+    refused("prepare_model", [] { trireme::torch::prepare_model(Net()); });
+    refused("Autocast", [] { const trireme::torch::Autocast guard; });
     return 0;
   }
-  const Config config = config_of(argc, argv);
-  trireme::TrainerOptions options = {
-      .config = config, .scaling = {.num_workers = std::atoi(argv[2])}, .run = {.name = argv[3]}};
-  if (const auto* from = config.find("from")) options.resume_from_checkpoint = trireme::Checkpoint(from->as_string());
-  const auto run = [&](auto train) {
-    try {
-      const auto result = trireme::DataParallelTrainer(train, options).fit();
-      if (result.checkpoint) std::cout << "CHECKPOINT " << result.checkpoint->path() << "\n";
-      return 0;
-    } catch (const trireme::TrainingFailedError& failed) {
-      for (const auto& each : failed.worker_failures()) {
-        if (!each.collateral) std::cout << "FAILED rank " << each.rank << ": " << each.message << "\n";
-      }
-      return 3;
-    }
-  };
-  if (function == "gradients") return run(gradients_are_averaged);
-  if (function == "accumulation") return run(gradients_accumulate);
-  if (function == "buffers") return run(buffers_are_those_of_rank_zero);
-  if (function == "unused") return run(parameters_may_be_unused);
-  if (function == "two_backwards") return run(a_step_may_have_two_backwards);
-  if (function == "bad") return run(prepares_what_is_bad);
-  if (function == "train") return run(trains);
-  if (function == "data") return run(loads_data);
-  if (function == "leave") return run(leaves_an_epoch);
-  std::cerr << "no such function: " << function << "\n";
-  return 2;
+  return run(argc, argv, {},
+             {{"gradients", train_with(gradients_are_averaged)},
+              {"accumulation", train_with(gradients_accumulate)},
+              {"buffers", train_with(buffers_are_those_of_rank_zero)},
+              {"unused", train_with(parameters_may_be_unused)},
+              {"two_backwards", train_with(a_step_may_have_two_backwards)},
+              {"bad", train_with(prepares_what_is_bad)}});
 }

@@ -13,13 +13,14 @@ class Module;
 namespace torch::optim {
 class LRScheduler;
 class Optimizer;
+class ReduceLROnPlateauScheduler;
 }  // namespace torch::optim
 
 namespace trireme::torch {
 
 // A checkpoint to report: "model" is what Python's module.state_dict() has, "optimizer" what optimizer.state_dict()
 // has, `extras` stand beside them. It refers to the memory of the module and of the optimizer: report it before the
-// next step, in any mode. Optimizers: SGD, Adam, AdamW, RMSprop, Adagrad.
+// next step, in any mode. Optimizers: SGD, Adam, AdamW, RMSprop, Adagrad, LBFGS.
 TRIREME_API Checkpoint save(const ::torch::nn::Module& module, const ::torch::optim::Optimizer& optimizer,
                             Dict extras = {});
 TRIREME_API Checkpoint save(const ::torch::nn::Module& module, Dict extras = {});
@@ -37,6 +38,9 @@ TRIREME_API void load_state(::torch::optim::Optimizer& optimizer, const Dict& st
 // Its steps; the learning rates are part of the optimizer.
 TRIREME_API Dict state_of(const ::torch::optim::LRScheduler& scheduler);
 TRIREME_API void load_state(::torch::optim::LRScheduler& scheduler, const Dict& state);
+// Its options as well, as Python has it.
+TRIREME_API Dict state_of(const ::torch::optim::ReduceLROnPlateauScheduler& scheduler);
+TRIREME_API void load_state(::torch::optim::ReduceLROnPlateauScheduler& scheduler, const Dict& state);
 
 // The random numbers of this rank: "cpu" is what Python's torch.get_rng_state() returns, "cuda" that of its GPU.
 TRIREME_API Dict rng_state();

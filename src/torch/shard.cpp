@@ -1,13 +1,15 @@
-#include "trireme/torch/data.h"
+#include "trireme/torch/shard.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randperm.h>
 
 #include <algorithm>
 #include <numeric>
+#include <stdexcept>
+#include <tuple>
 
-#include "inside.h"
-#include "trireme/torch/torch.h"
+#include "trireme/context.h"
+#include "trireme/store.h"
 
 namespace trireme::torch::detail {
 
@@ -25,6 +27,21 @@ Shard::Shard(std::size_t size, std::size_t batch_size, bool drop_last, const Dat
                                          " ranks takes more than the ", size_,
                                          " samples there are, and drop_last leaves nothing: make it smaller"));
   }
+  if (ranks_ > 1) expect_same_on_all_ranks();
+}
+
+// Or they would make different numbers of steps, or take the same samples. Nobody waits: the first to come says what
+// it has, and the others compare.
+void Shard::expect_same_on_all_ranks() const {
+  const std::string mine = c10::str(size_, " samples in batches of ", batch_size_, drop_last_ ? " with drop_last" : "",
+                                    options_.shuffle ? c10::str(", shuffled with seed ", options_.seed) : ", in order");
+  const auto number = trireme::store::add(c10::str("torch/loaders_of/", rank_), 1);
+  const auto first =
+      trireme::store::compare_set(c10::str("torch/loader/", number), "", c10::str("rank ", rank_, " has ", mine));
+  const std::size_t begin = first.find(" has ") + 5;
+  if (first.substr(begin) == mine) return;
+  throw std::invalid_argument(c10::str("prepare_data_loader(): the ranks have different data: ", first, ", and rank ",
+                                       rank_, " has ", mine, "; give all of them the same dataset and options"));
 }
 
 // Up to a whole batch on every rank, or up to one sample more on all of them.
@@ -79,9 +96,55 @@ std::pair<std::int64_t, std::size_t> Shard::load(const Dict& state) {
     throw ValueError(c10::str("load_state(): the position is in a dataset of ", size, " samples, and this one has ",
                               size_, "; go on with the same data, or begin a new epoch without it"));
   }
-  const auto position = state["samples"].get<std::size_t>(), epoch = state["epoch"].get<std::size_t>();
+  const auto position = state["samples"].get<std::size_t>();
+  const auto epoch = state["epoch"].get<std::int64_t>();
   options_.seed = static_cast<std::uint64_t>(state["seed"].get<std::int64_t>());
-  return {static_cast<std::int64_t>(epoch), position};
+  if (!has_more(position)) return {epoch + 1, 0};
+  return {epoch, position};
+}
+
+Place::Place(std::shared_ptr<Shard> shard, bool exact, const DataLoaderOptions& options)
+    : shard_(std::move(shard)), exact_(exact) {
+  // Also where nothing is taken from it, so that the numbers of those that follow stay the same.
+  source_.emplace("loader", [this] { return to_store(); });
+  if (options.resume && source_->stored()) go_on_from(*source_->stored());
+}
+
+bool Place::begin() {
+  const bool left = running_;
+  if (left) end();
+  running_ = true;
+  source_->begin();
+  shard_->begin(epoch_, position_);
+  return !left;
+}
+
+void Place::end() {
+  running_ = left_ = false;
+  ++epoch_;
+  position_ = 0;
+}
+
+void Place::load(const Dict& state) {
+  std::tie(epoch_, position_) = shard_->load(state);
+  running_ = left_ = false;
+}
+
+Dict Place::to_store() const { return left_ || !shard_->has_more(position_) ? shard_->state(epoch_ + 1, 0) : state(); }
+
+void Place::go_on_from(const Dict& stored) {
+  const Value *size = stored.find("size"), *samples = stored.find("samples");
+  if (size && samples && size->get<std::size_t>() == shard_->size()) return load(stored);
+  // Between two epochs the data may change. A loader of Python may count something else than samples.
+  for (const char* unit : {"samples", "batches", "steps"}) {
+    const Value* done = stored.find(unit);
+    if (!done || done->as_int() == 0) continue;
+    throw ValueError(c10::str("prepare_data_loader(): the checkpoint was made in the middle of an epoch over ",
+                              size ? std::to_string(size->as_int()) : "an unknown number of", " ",
+                              samples ? "samples" : unit, ", and this loader has ", shard_->size(),
+                              " samples; go on with the same data, or begin anew with resume = false"));
+  }
+  epoch_ = stored["epoch"].as_int();
 }
 
 void Sampler::save(::torch::serialize::OutputArchive&) const {
@@ -90,11 +153,6 @@ void Sampler::save(::torch::serialize::OutputArchive&) const {
 
 void Sampler::load(::torch::serialize::InputArchive&) {
   throw std::logic_error("the position of a prepared loader is loaded by its load_state()");
-}
-
-c10::Device device_of_batches(const DataLoaderOptions& options) {
-  expect_training("prepare_data_loader");
-  return options.move_to_device ? get_device() : c10::Device(c10::kCPU);
 }
 
 }  // namespace trireme::torch::detail
