@@ -13,7 +13,8 @@ from trireme._config import (
 )
 from trireme._context import TrainContext
 from trireme._core import version as __version__
-from trireme._errors import ControllerError, TrainingFailedError, WorkerGroupError
+from trireme._errors import ControllerError, PreemptionError, TrainingFailedError, WorkerGroupError
+from trireme._preemption import PreemptionInfo
 from trireme._report import (
     CheckpointConsistencyMode,
     CheckpointUploadMode,
@@ -21,12 +22,13 @@ from trireme._report import (
     ReportedCheckpointStatus,
 )
 from trireme._result import Result
-from trireme._runtime import init, shutdown
+from trireme._runtime import init, set_capacity, shutdown
 from trireme._session import (
     get_all_reported_checkpoints,
     get_checkpoint,
     get_context,
     get_dataset_shard,
+    get_preemption_info,
     report,
 )
 from trireme._state import load_state, save_state
@@ -48,6 +50,8 @@ __all__ = [
     "DataParallelTrainer",
     "FailureConfig",
     "LoggingConfig",
+    "PreemptionError",
+    "PreemptionInfo",
     "ReportedCheckpoint",
     "ReportedCheckpointStatus",
     "Result",
@@ -66,9 +70,11 @@ __all__ = [
     "get_checkpoint",
     "get_context",
     "get_dataset_shard",
+    "get_preemption_info",
     "init",
     "load_state",
     "report",
     "save_state",
+    "set_capacity",
     "shutdown",
 ]

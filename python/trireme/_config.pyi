@@ -51,11 +51,27 @@ class FailureConfig(_ConfigBase):
     max_failures: int
     controller_failure_limit: int
     max_preemption_failures: int
+    warm_restart: bool
+    recall_timeout_s: float
+    restart_backoff_s: float
+    max_restart_backoff_s: float
+    repeated_error_limit: int
+    hang_timeout_s: float | None
+    on_hang: str
+    preemption_grace_s: float
     def __init__(
         self,
         max_failures: int = ...,
         controller_failure_limit: int = ...,
         max_preemption_failures: int = ...,
+        warm_restart: bool = ...,
+        recall_timeout_s: float = ...,
+        restart_backoff_s: float = ...,
+        max_restart_backoff_s: float = ...,
+        repeated_error_limit: int = ...,
+        hang_timeout_s: float | None = ...,
+        on_hang: str = ...,
+        preemption_grace_s: float = ...,
     ) -> None: ...
 
 class CheckpointConfig(_ConfigBase):

@@ -11,6 +11,7 @@ from typing import Any
 from trireme import _core
 
 _ALWAYS = ("output", "worker_failed", "attempt_failed", "stop_requested")
+_WARNINGS = ("warning", "hang_detected", "preemption_announced")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # between two lines of progress where there is no live one
 _LEVELS = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 
@@ -69,7 +70,7 @@ class Display:
     def _wanted(self, kind: str) -> bool:
         if kind in _ALWAYS:
             return True
-        return self._level <= (_LEVELS["WARNING"] if kind == "warning" else _LEVELS["INFO"])
+        return self._level <= (_LEVELS["WARNING"] if kind in _WARNINGS else _LEVELS["INFO"])
 
     def _count(self, event: dict[str, Any]) -> None:
         kind = event["event"]

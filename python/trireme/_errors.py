@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from trireme._preemption import PreemptionInfo
+
 
 class TrainingFailedError(RuntimeError):
     """A run did not finish. `__cause__` is the first worker's own exception."""
@@ -37,10 +39,32 @@ class ControllerError(TrainingFailedError):
         return type(self), (self.controller_failure,)
 
 
+class PreemptionError(TrainingFailedError):
+    """Workers were taken away more often than `FailureConfig(max_preemption_failures=...)` allows.
+
+    drain_timed_out: their time was over before a last checkpoint was there.
+    """
+
+    def __init__(self, preemption_info: PreemptionInfo, drain_timed_out: bool = False) -> None:
+        lost = ", ".join(
+            f"{rank_list(ranks)} on {node}" for node, ranks in preemption_info.preempted_node_to_ranks.items()
+        )
+        super().__init__(
+            f"Training failed due to preemption:\n{lost} taken away"
+            f"{', without a last checkpoint in time' if drain_timed_out else ''}; "
+            "FailureConfig.max_preemption_failures is used up; fit() with the same name and storage_path goes on"
+        )
+        self.preemption_info = preemption_info
+        self.drain_timed_out = drain_timed_out
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.preemption_info, self.drain_timed_out)
+
+
 def one_line(error: BaseException) -> str:
     """For tables and tags: the first line that says something of its own."""
     lines = str(error).splitlines()
-    if isinstance(error, (WorkerGroupError, ControllerError)):
+    if isinstance(error, (WorkerGroupError, ControllerError, PreemptionError)):
         lines = lines[1:]
     return lines[0] if lines else type(error).__name__
 
@@ -59,11 +83,34 @@ def worker_exception(failure: dict[str, Any]) -> Exception:
     return WorkerError(_what(failure))
 
 
-def worker_group_error(failures: Sequence[dict[str, Any]], path: str) -> WorkerGroupError:
+def failure_error(outcome: dict[str, Any]) -> TrainingFailedError:
+    """Of a run that failed: by the cause of its first failure."""
+    failures = outcome["failures"]
+    if not failures:
+        return ControllerError(RuntimeError(outcome["error"]))
+    if failures[0]["cause"] == "preemption":
+        return _preemption_error(failures)
+    return worker_group_error(failures, outcome["path"], outcome["note"])
+
+
+def _preemption_error(failures: Sequence[dict[str, Any]]) -> PreemptionError:
+    nodes: dict[str, list[int]] = {}
+    for failure in failures:
+        if failure["cause"] == "preemption":
+            nodes.setdefault(failure["host"], []).append(failure["rank"])
+    late = any(failure["error_type"] == "PreemptionTimeout" for failure in failures)
+    error = PreemptionError(PreemptionInfo(None, nodes), late)
+    error.__cause__ = worker_exception(failures[0])
+    return error
+
+
+def worker_group_error(failures: Sequence[dict[str, Any]], path: str, note: str = "") -> WorkerGroupError:
     """The first failure in full; those that only follow from it grouped by their text."""
     ordered = sorted(failures, key=lambda failure: bool(failure["collateral"]))
     first, others = ordered[0], ordered[1:]
     lines = [f"rank {first['rank']}{_where(first)} failed: {_what(first)}"]
+    if note:
+        lines += [note]
     if first.get("traceback"):
         lines += ["", first["traceback"].rstrip()]
     if tail := _log_tail(first):

@@ -1,4 +1,4 @@
-"""Ctrl-C while a run goes on: the first one stops it cleanly, the second at once."""
+"""Ctrl-C and SIGTERM while a run goes on: the first one ends it cleanly, the second at once."""
 
 from __future__ import annotations
 
@@ -9,28 +9,51 @@ from typing import Any
 
 
 class InterruptGuard:
-    """Turns SIGINT into a stop of the run. Only the main thread may; elsewhere this does nothing."""
+    """Turns SIGINT into a stop of the run, and SIGTERM, with which schedulers announce the end, into a preemption: the
+    workers may still make a last checkpoint. Only the main thread may; elsewhere this does nothing.
+    """
 
     def __init__(self, run: Any) -> None:
         self._run = run
-        self._before: Any = None
+        self._before: dict[signal.Signals, Any] = {}
         self.interrupted = False
+        self.terminated = False
 
     def __enter__(self) -> InterruptGuard:
         if threading.current_thread() is threading.main_thread():
-            before = signal.getsignal(signal.SIGINT)
-            # None: a handler that Python did not set. SIG_IGN: a background job, which Ctrl-C is not for.
-            if before not in (None, signal.SIG_IGN):
-                self._before = before
-                signal.signal(signal.SIGINT, self._on_signal)
+            self._replace(signal.SIGINT, self._on_interrupt)
+            # A handler of the user's own stays.
+            if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                self._replace(signal.SIGTERM, self._on_terminate)
         return self
+
+    def raise_if_ended(self) -> None:
+        """As the signal would have ended the script without a run."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+        if self.terminated:
+            raise SystemExit(128 + signal.SIGTERM)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def _replace(self, number: signal.Signals, handler: Any) -> None:
+        before = signal.getsignal(number)
+        # None: a handler that Python did not set. SIG_IGN: a background job, which Ctrl-C is not for.
+        if before not in (None, signal.SIG_IGN):
+            self._before[number] = before
+            signal.signal(number, handler)
+
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         self._run.stop("Ctrl-C", hard=self.interrupted)
         self.interrupted = True
+
+    def _on_terminate(self, number: int, frame: FrameType | None) -> None:
+        if self.terminated:
+            self._run.stop("SIGTERM, twice", hard=True)
+        else:
+            self._run.announce_preemption([], None, "SIGTERM to the driver")
+        self.terminated = True

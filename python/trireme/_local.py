@@ -9,6 +9,7 @@ from typing import Any
 from trireme import _core
 from trireme._checkpoint import Checkpoint
 from trireme._context import TrainContext
+from trireme._positions import Positions
 from trireme._report import Report, ReportedCheckpoint, ReportedCheckpointStatus
 from trireme._result import Result
 from trireme._session import set_session
@@ -22,6 +23,7 @@ class LocalSession:
         self, context: TrainContext, checkpoint: Checkpoint | None, validation: ValidationConfig | None = None
     ) -> None:
         self.context = context
+        self.positions = Positions(_positions_of(checkpoint))
         self.metrics: dict[str, Any] | None = None
         self.checkpoint = checkpoint
         self._validation = validation
@@ -44,6 +46,9 @@ class LocalSession:
     def reported_checkpoints(self, validated: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:
         return list(self._reported)
 
+    def preemption(self) -> dict[str, Any] | None:
+        return None
+
     def barrier(self) -> None:
         pass
 
@@ -55,6 +60,15 @@ class LocalSession:
         task = ValidationConfig.task_for(self._validation, report.validation)
         assert self._validation is not None
         return checked_metrics(self._validation.fn(report.checkpoint, **task["fn_kwargs"]))
+
+
+def _positions_of(checkpoint: Checkpoint | None) -> dict[str, Any]:
+    """Of one that a run has stored."""
+    if checkpoint is None or checkpoint._state is not None:
+        return {}
+    where = checkpoint._where()
+    manifest: Any = _core.Storage(where.files()).read_manifest(where.path)
+    return manifest.get("positions", {}) if manifest else {}
 
 
 def run_here(

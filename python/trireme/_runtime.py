@@ -45,6 +45,21 @@ def init(
             _runtime.init(num_cpus, num_gpus, resources, engine)
 
 
+def set_capacity(
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    resources: dict[str, float] | None = None,
+) -> None:
+    """Change how much of this machine runs may use while they go on, from a callback or another thread; what is not
+    given stays. Elastic runs grow and shrink with it, at their next checkpoint.
+
+    ConfigError, and nothing changes, where runs need more. `trireme capacity` does the same from outside.
+    """
+    if os.environ.get("TRIREME_WORKER") == "1":
+        raise _core.ConfigError("set_capacity() in a worker: call it in the driver, whose machine it speaks of")
+    runtime().set_capacity(num_cpus, num_gpus, resources)
+
+
 def shutdown() -> None:
     """End the warm process and forget what was declared. Called by itself when the driver ends."""
     global _runtime

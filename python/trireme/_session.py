@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 from trireme._checkpoint import Checkpoint
 from trireme._context import TrainContext
+from trireme._positions import Positions
+from trireme._preemption import PreemptionInfo, preemption_info
 from trireme._report import (
     CheckpointConsistencyMode,
     CheckpointUploadMode,
@@ -20,6 +22,7 @@ class TrainSession(Protocol):
     """A worker's connection, or the stand-in of local mode."""
 
     context: TrainContext
+    positions: Positions
 
     def report(self, report: Report) -> None: ...
 
@@ -30,6 +33,8 @@ class TrainSession(Protocol):
     def barrier(self) -> None: ...
 
     def broadcast_from_rank_zero(self, data: Any) -> Any: ...
+
+    def preemption(self) -> dict[str, Any] | None: ...
 
 
 # One training function runs per process; threads that it starts report for it too.
@@ -100,6 +105,15 @@ def get_all_reported_checkpoints(
         modes = ", ".join(f"CheckpointConsistencyMode.{mode.name}" for mode in CheckpointConsistencyMode)
         raise ValueError(f"get_all_reported_checkpoints({consistency_mode!r}): expected one of {modes}")
     return session.reported_checkpoints(consistency_mode is CheckpointConsistencyMode.VALIDATED, timeout_s)
+
+
+def get_preemption_info() -> PreemptionInfo | None:
+    """Which workers will be lost, and when, once somebody has announced it: a scheduler's SIGTERM, an engine, or
+    `trireme preempt`. Until then there is time to report a last checkpoint.
+
+    Every rank must call it, and gets what rank 0 knows, so that all of them do the same.
+    """
+    return preemption_info(current_session("get_preemption_info").preemption())
 
 
 def get_context() -> TrainContext:

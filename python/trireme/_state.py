@@ -15,6 +15,8 @@ from typing import Any, cast
 
 from trireme import _core
 from trireme._checkpoint import Checkpoint
+from trireme._parts import load_part, ranks_in
+from trireme._shards import Box, Part, Shards, assembled, has_shards, merged
 
 
 def save_state(path: str | os.PathLike[str], state: dict[Any, Any], *, allow_pickle: bool = False) -> None:
@@ -36,14 +38,18 @@ def load_state(
     allow_pickle: only for files that you trust; unpickling runs what their author wrote.
     mmap: tensors are read when they are looked at; writing to them never changes the file.
     rank: whose part of a checkpoint that several ranks have written; a worker's own when not given.
+    Tensors that ranks have written parts of (trireme.torch.save_sharded) come back whole.
     """
     if isinstance(path, Checkpoint):
         if path._state is not None:
             return path.to_dict()
         if _in_memory(path._memory, rank):
-            return _load(path.path, allow_pickle, mmap, rank, path._memory)
+            state = _load_own(path.path, allow_pickle, mmap, rank, path._memory)[1]
+            if not has_shards(state):
+                print(f"rank {_own_rank()} loads {os.path.basename(path.path)} from memory", flush=True)
+                return state
         with path.as_directory() as folder:
-            return _load(folder, allow_pickle, mmap, rank, {})
+            return _load(folder, allow_pickle, mmap, rank, path._memory)
     return _load(os.path.abspath(os.path.expanduser(os.fspath(path))), allow_pickle, mmap, rank, {})
 
 
@@ -58,28 +64,36 @@ def _in_memory(memory: Mapping[str, str], rank: int | None) -> bool:
 
 
 def _load(folder: str, allow_pickle: bool, mmap: bool, rank: int | None, memory: Mapping[str, str]) -> dict[Any, Any]:
-    part = _part_of(folder, rank, memory)
-    inside = folder if not part else os.path.join(folder, part)
-    prefix = f"{part}/" if part else ""
-    names = (f"{prefix}state.json", f"{prefix}state.safetensors")
-    elsewhere = {name[len(prefix) :]: memory[name] for name in names if name in memory}
-    if elsewhere:
-        print(f"rank {_own_rank()} loads {os.path.basename(folder)} from memory", flush=True)
-    elif not os.path.exists(inside):
-        raise FileNotFoundError(f"there is no state in {inside}: no such file or directory")
-    loaded = _core.load_state(inside, allow_pickle, mmap, os.path.isfile(inside), elsewhere)
-    return cast("dict[Any, Any]", loaded)
+    chosen, state = _load_own(folder, allow_pickle, mmap, rank, memory)
+    if not has_shards(state):
+        return state
+    others = [other for other in ranks_in(folder, memory) if other != chosen]
+    trees = [state, *(load_part(folder, other, memory, allow_pickle=allow_pickle, mmap=mmap) for other in others)]
+    return cast("dict[Any, Any]", assembled(merged(trees), _empty))
 
 
-def _part_of(folder: str, rank: int | None, memory: Mapping[str, str]) -> str:
-    """Where a rank's part lies: rank 0 at the top. Who says nothing means his own, where there is one."""
+def _load_own(
+    folder: str, allow_pickle: bool, mmap: bool, rank: int | None, memory: Mapping[str, str]
+) -> tuple[int, dict[Any, Any]]:
+    chosen = _rank_of(folder, rank, memory)
+    return chosen, load_part(folder, chosen, memory, allow_pickle=allow_pickle, mmap=mmap)
+
+
+def _rank_of(folder: str, rank: int | None, memory: Mapping[str, str]) -> int:
+    """Whose part: rank 0's is at the top. Who says nothing means his own, else the lowest rank's that there is."""
     wanted = _own_rank() if rank is None else rank
     part = f"rank_{wanted}"
     if wanted > 0 and (f"{part}/state.json" in memory or os.path.isdir(os.path.join(folder, part))):
-        return part
+        return wanted
     if rank is not None and rank != 0:
         raise FileNotFoundError(f"{folder} has no state of rank {rank}")
-    return ""
+    others = [other for other in ranks_in(folder, memory) if other > 0]
+    if not others or "state.json" in memory or os.path.exists(os.path.join(folder, "state.json")):
+        return 0
+    # A checkpoint that was committed without rank 0, which was about to be taken away.
+    if rank == 0:
+        raise FileNotFoundError(f"{folder} has no state of rank 0")
+    return others[0]
 
 
 def _own_rank() -> int:
@@ -120,6 +134,9 @@ _FROM_NUMPY = {theirs: ours for ours, theirs in _TORCH.items() if theirs != "bfl
 
 def encode_object(value: Any, allow_pickle: bool) -> Any:
     """A _core.Tensor; or (mark, content); or (None, what stands for it)."""
+    if isinstance(value, Shards):
+        offsets, tensors = [list(part.box.offset) for part in value.parts], [part.tensor for part in value.parts]
+        return "$shard", {"shape": list(value.shape), "dtype": value.dtype, "offsets": offsets, "parts": tensors}
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     # A Parameter's class is a class of classes: isinstance() with it is slow, and it is a Tensor anyway.
     if torch is not None and isinstance(value, torch.Tensor):
@@ -205,7 +222,7 @@ def _encode_torch(torch: Any, tensor: Any) -> Any:
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) and _is_wrapper(torch, tensor):
         raise Refused(
             f"is of type {_name_of(type(tensor))}, whose bytes lie elsewhere: store the plain tensors in it "
-            "(of a DTensor: to_local() on every rank, or full_tensor())"
+            "(of a DTensor: trireme.torch.save_sharded() on every rank, or full_tensor())"
         )
     if not tensor.is_cpu or tensor.is_conj() or tensor.is_neg() or not tensor.is_contiguous():
         tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
@@ -263,6 +280,8 @@ def decode_mark(mark: str, content: Any, allow_pickle: bool) -> Any:
             return array if mark == "$numpy" else array[()]
         if mark == "$torch":
             return _decode_torch(content)
+        if mark == "$shard":
+            return _decode_shards(content)
         if mark == "$blob":
             return bytes(content)
         if mark == "$int":
@@ -283,6 +302,15 @@ def decode_mark(mark: str, content: Any, allow_pickle: bool) -> Any:
             )
         return pickle.loads(content)
     raise Refused(f"is marked {mark}, which this version of trireme does not know: use a newer one")
+
+
+def _decode_shards(content: Any) -> Shards:
+    pairs = zip(content["offsets"], content["parts"], strict=True)
+    parts = [Part(Box(tuple(offset), tuple(tensor.shape)), tensor) for offset, tensor in pairs]
+    shape = tuple(content["shape"])
+    if any(len(part.box.offset) != len(shape) or len(part.box.shape) != len(shape) for part in parts):
+        raise ValueError(f"a part with another number of dimensions than {shape}")
+    return Shards(shape, content["dtype"], parts)
 
 
 def _decode_numpy(content: Any) -> Any:
@@ -326,6 +354,24 @@ def _to_numpy(tensor: _core.Tensor) -> Any:
     if tensor.nbytes == 0:
         return numpy.empty(tensor.shape, _TORCH[tensor.dtype])
     return numpy.frombuffer(tensor, _TORCH[tensor.dtype]).reshape(tensor.shape)
+
+
+def dtype_name(dtype: Any) -> str:
+    """Of a torch.dtype, as files have it; torch's own name where safetensors has none."""
+    return _FROM_TORCH.get(str(dtype), str(dtype))
+
+
+def plain_dtype(name: str) -> str:
+    """As torch and numpy call it."""
+    return _TORCH.get(name, name).removeprefix("torch.")
+
+
+def _empty(shards: Shards) -> Any:
+    """What the parts are copied into."""
+    torch = _import("torch")
+    if torch is not None:
+        return torch.empty(shards.shape, dtype=_torch_dtype(torch, plain_dtype(shards.dtype)))
+    return _needed("numpy", "a tensor").empty(shards.shape, _TORCH[shards.dtype])
 
 
 def _import(name: str) -> Any:

@@ -13,7 +13,7 @@ from trireme._checkpoint import Checkpoint
 from trireme._config import DataConfig, RunConfig, ScalingConfig
 from trireme._context import TrainContext
 from trireme._display import Display
-from trireme._errors import ControllerError, TrainingFailedError, worker_group_error
+from trireme._errors import ControllerError, TrainingFailedError, failure_error
 from trireme._interrupt import InterruptGuard
 from trireme._local import run_here
 from trireme._result import Result, result_of
@@ -161,8 +161,8 @@ class DataParallelTrainer:
                 validations.poll()
             outcome: dict[str, Any] = run.outcome()
             display.show_result(outcome)
-        if guard.interrupted:
-            raise KeyboardInterrupt
+        if outcome["outcome"] == "stopped":
+            guard.raise_if_ended()
         return outcome
 
     def _storage(self) -> Location:
@@ -273,7 +273,5 @@ def _raise_failure(outcome: dict[str, Any]) -> None:
             f"the run was stopped ({outcome['error'] or 'on request'}); fit() with the same name and storage_path "
             "continues it"
         )
-    if outcome["failures"]:
-        error = worker_group_error(outcome["failures"], outcome["path"])
-        raise error from error.__cause__
-    raise ControllerError(RuntimeError(outcome["error"]))
+    error = failure_error(outcome)
+    raise error from error.__cause__

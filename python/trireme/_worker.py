@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
 import types
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import cloudpickle
 
-from trireme import _core, _ship
+from trireme import _core, _ship, _stacks
 from trireme._checkpoint import Checkpoint
 from trireme._context import TrainContext
+from trireme._positions import Positions
+from trireme._recall import Door, Recalled
 from trireme._report import (
     CheckpointUploadMode,
     Report,
@@ -25,6 +30,7 @@ from trireme._report import (
 from trireme._session import set_session
 from trireme._storage import ArrowFiles, Location
 from trireme._validation import ValidationTaskConfig, merged_task
+from trireme.backend import Backend
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _MANIFEST = ".trireme_manifest.json"
@@ -44,6 +50,7 @@ class WorkerSession:
         self._run = Location(start["storage_path"], files.filesystem if files else None)
         self._validation: ValidationTaskConfig | None = extras.get("validation_config")
         self._checkpoint = self._first_checkpoint(start, extras)
+        self.positions = Positions(start["positions"])
         # Of ASYNC reports; they count when they are committed.
         self._on_their_way: deque[Checkpoint] = deque(maxlen=16)
         if files is not None:
@@ -68,16 +75,12 @@ class WorkerSession:
     def report(self, report: Report) -> None:
         validation = self._task(report) if report.validation else None
         if report.checkpoint is None:
-            self._core.report(report.metrics, validation=validation)
+            with self._leaving():
+                self._core.report(report.metrics, validation=validation)
             return
         checkpoint, options = self._prepare(report)
-        stored = self._core.report(
-            report.metrics,
-            checkpoint_dir_name=report.dir_name,
-            mode=report.mode.name,
-            validation=validation,
-            **options,
-        )
+        with self._leaving():
+            stored = self._store(report, validation, options)
         if report.mode is CheckpointUploadMode.NO_UPLOAD:
             self._checkpoint = checkpoint
         elif stored is not None:
@@ -87,6 +90,17 @@ class WorkerSession:
             else:
                 self._checkpoint = made
                 self._on_their_way.clear()
+
+    def _store(self, report: Report, validation: dict[str, Any] | None, options: dict[str, Any]) -> str | None:
+        stored: str | None = self._core.report(
+            report.metrics,
+            checkpoint_dir_name=report.dir_name,
+            mode=report.mode.name,
+            validation=validation,
+            positions=self.positions.now(),
+            **options,
+        )
+        return stored
 
     def get_checkpoint(self) -> Checkpoint | None:
         for index in reversed(range(len(self._on_their_way))):
@@ -108,12 +122,28 @@ class WorkerSession:
         ]
 
     def barrier(self) -> None:
-        self._core.barrier()
+        with self._leaving():
+            self._core.barrier()
 
     def broadcast_from_rank_zero(self, data: Any) -> Any:
         mine = cloudpickle.dumps(data) if self.context.get_world_rank() == 0 else None
-        sent = self._core.broadcast(mine)
+        with self._leaving():
+            sent = self._core.broadcast(mine)
         return data if mine is not None else cloudpickle.loads(sent)
+
+    def preemption(self) -> dict[str, Any] | None:
+        known: dict[str, Any] | None = self.broadcast_from_rank_zero(self._core.preemption())
+        return known
+
+    @contextmanager
+    def _leaving(self) -> Iterator[None]:
+        """What waits ends with an error when the function is to be left; that error is not the user's to handle."""
+        try:
+            yield
+        except RuntimeError:
+            if self._core.recalled:
+                raise Recalled("the training function is left for the next attempt") from None
+            raise
 
     def _first_checkpoint(self, start: dict[str, Any], extras: dict[str, Any]) -> Checkpoint | None:
         if not start["checkpoint"]:
@@ -176,35 +206,75 @@ class WorkerSession:
 
 
 def main(ticket: str) -> int:
-    """Runs the training function. The exit code is for people only: success is what finish() has told."""
+    """Runs the training function, again for every attempt that this process is part of.
+
+    The exit code is for people only: success is what finish() has told.
+    """
+    _stacks.prepare()
     core = _core.Session(ticket)
+    core.watch_termination()
+    door = Door(core)
     start = core.wait_start()
-    # The one border between Trireme and the user's code: whatever comes out of it is this worker's failure.
-    try:
-        value = _run(core, start)
-        if start["rank"] == 0:
-            _finish(core, value)
-        else:
-            core.finish(None, False)
-    except BaseException as error:
-        text = _format(error)
-        print(text, file=sys.stderr, end="", flush=True)
-        core.fail(type(error).__name__, str(error), text, _dump_exception(error))
-        return 1
-    return 0
+    while True:
+        attempt = _Attempt(core, start)
+        succeeded = attempt.run(door)
+        if not core.wait_recall():
+            return 0 if succeeded else 1
+        attempt.clear()
+        core.go_home()
+        gc.collect()  # while those who are gone are replaced
+        start = core.wait_start()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _core.redirect_output(start["log_path"])
 
 
-def _run(core: Any, start: dict[str, Any]) -> Any:
-    function, arguments, extras = _ship.unpack(start["payload"])
-    session = WorkerSession(core, start, extras)
-    set_session(session)
-    backend_config = extras["backend_config"]
-    backend = backend_config.backend_cls(backend_config)
-    backend.on_start(session.context, core)
-    core.entered()
-    value = function(*arguments)
-    backend.on_shutdown(session.context, core)
-    return value
+class _Attempt:
+    """One call of the training function, with what its framework needs around it."""
+
+    def __init__(self, core: Any, start: dict[str, Any]) -> None:
+        self._core = core
+        self._start = start
+        self._session: WorkerSession | None = None
+        self._backend: Backend | None = None
+
+    def run(self, door: Door) -> bool:
+        """Whether the function did not fail. What comes out of one that was recalled is nobody's business any more."""
+        # The one border between Trireme and the user's code: whatever comes out of it is this worker's failure.
+        try:
+            with door:
+                value = self._call()
+            if self._start["rank"] == 0:
+                _finish(self._core, value)
+            else:
+                self._core.finish(None, False)
+        except BaseException as error:
+            if isinstance(error, Recalled) or self._core.recalled:
+                return True
+            text = _format(error)
+            print(text, file=sys.stderr, end="", flush=True)
+            self._core.fail(type(error).__name__, str(error), text, _dump_exception(error))
+            return False
+        return True
+
+    def clear(self) -> None:
+        """Nothing of the function may reach into the next attempt: connections to ranks that are gone least of all."""
+        set_session(None)
+        if self._backend is not None and self._session is not None:
+            self._backend.on_interrupt(self._session.context, self._core)
+        self._backend = self._session = None
+
+    def _call(self) -> Any:
+        function, arguments, extras = _ship.unpack(self._start["payload"])
+        self._session = session = WorkerSession(self._core, self._start, extras)
+        set_session(session)
+        backend_config = extras["backend_config"]
+        self._backend = backend = backend_config.backend_cls(backend_config)
+        backend.on_start(session.context, self._core)
+        self._core.entered()
+        value = function(*arguments)
+        backend.on_shutdown(session.context, self._core)
+        return value
 
 
 def _finish(core: Any, value: Any) -> None:

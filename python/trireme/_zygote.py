@@ -21,10 +21,29 @@ import socket
 import struct
 import sys
 import types
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _MAX_FRAME = 256 << 20
+_IDLE_MS = 500
+
+# What nearly every training function comes to import with a framework, in pieces: a worker may be wanted in between.
+# torch's optimizers need torch._dynamo, which needs the rest.
+_LATER = {
+    "torch": (
+        "sympy",
+        "torch.fx.experimental.symbolic_shapes",
+        "torch.distributed.tensor",
+        "torch.distributed.fsdp",
+        "torch._dynamo",
+        "trireme.torch._backend",
+        "trireme.torch._model",
+        "trireme.torch._loader",
+    )
+}
+# Their settings: variables that are read once, on import.
+_SETTINGS = ("TORCH", "INDUCTOR_", "AOT", "PARTITIONER_", "SYMPY_")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -78,6 +97,9 @@ class Zygote:
         self._children: dict[int, int] = {}  # pidfd -> pid
         self._imported: list[str] = []
         self._failed: dict[str, str] = {}
+        self._later: list[str] = []
+        self._settings: dict[str, str] | None = None  # of the workers so far, or what was imported later has read
+        self._deeper = False
         self._poll = select.poll()
         self._poll.register(channel.sock, select.POLLIN)
         self._poll.register(driver_pidfd, select.POLLIN)
@@ -86,8 +108,15 @@ class Zygote:
         """Returns when the driver is gone; no child outlives it."""
         self._channel.send({"op": "ready", "pid": os.getpid()})
         try:
+            idle_ms = _IDLE_MS
             while True:
-                ready = {fd for fd, _ in self._poll.poll()}
+                waits = self._later and self._settings is not None
+                ready = {fd for fd, _ in self._poll.poll(idle_ms if waits else None)}
+                if not ready:
+                    self._import_one_more()
+                    idle_ms = 0
+                    continue
+                idle_ms = _IDLE_MS
                 if self._driver_pidfd in ready:
                     return
                 for pidfd in ready & self._children.keys():
@@ -123,8 +152,19 @@ class Zygote:
             else:
                 self._imported.append(name)
                 self._failed.pop(name, None)
+                self._later += _LATER.get(name, ())
         answer = {"op": "preloaded", "modules": self._imported, "failed": self._failed, "threads": thread_count()}
         self._channel.send(answer)
+
+    def _import_one_more(self) -> None:
+        """Nobody waits: workers that replace others later find this done."""
+        if not self._deeper:
+            self._deeper = True
+            for name in _settings_of(os.environ):
+                del os.environ[name]
+            os.environ.update(self._settings or {})
+        with contextlib.suppress(BaseException):  # not in this version of it, or not installed
+            importlib.import_module(self._later.pop(0))
 
     def _fork(self, request: dict[str, Any], log_fd: int) -> None:
         threads = thread_count()
@@ -132,13 +172,16 @@ class Zygote:
             why = f"{threads} threads after importing {', '.join(self._imported) or 'nothing'}"
             self._channel.send({"op": "refused", "id": request["id"], "why": why})
             return
+        settings = _settings_of(request["env"])
+        if not self._deeper:
+            self._settings = settings
         gc.freeze()  # the collector never writes into pages that parent and children share
         flush()
         zygote_pid = os.getpid()
         pid = os.fork()
         if pid == 0:
             self._close_in_child()
-            _become_worker(request, log_fd, zygote_pid)
+            _become_worker(request, log_fd, zygote_pid, settings == self._settings)
         pidfd = os.pidfd_open(pid)  # nobody but this process reaps the child, so the pid is still its own
         self._children[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)
@@ -153,15 +196,38 @@ class Zygote:
         pid = self._children.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
+        left = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        if left is None or left.si_status != 0:
+            # It may have ended because the driver is gone, before this process has noticed: then nobody else would end
+            # what it has started. Until it is reaped its number is its own.
+            self._kill_with_children({pid})
         _, status = os.waitpid(pid, 0)
         self._channel.send({"op": "exit", "pid": pid, "status": status})
 
     def _kill_children(self) -> None:
-        for pid in self._children.values():
+        self._kill_with_children(set(self._children.values()))
+
+    def _kill_with_children(self, workers: set[int]) -> None:
+        for pid in workers:
             # The group takes the worker's own children along; the pid alone is there before setsid() was reached.
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     kill(pid, signal.SIGKILL)
+        # Those that have left the group, with the terminal's job control for example.
+        for pid in _in_sessions(workers):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _in_sessions(leaders: set[int]) -> list[int]:
+    found: list[int] = []
+    for name in os.listdir("/proc") if leaders else ():
+        with contextlib.suppress(OSError, ValueError):
+            with open(f"/proc/{int(name)}/stat", errors="replace") as file:
+                session = int(file.read().rpartition(") ")[2].split()[3])
+            if session in leaders:
+                found.append(int(name))
+    return found
 
 
 def thread_count() -> int:
@@ -174,7 +240,11 @@ def flush() -> None:
             stream.flush()
 
 
-def _become_worker(request: dict[str, Any], log_fd: int, zygote_pid: int) -> NoReturn:
+def _settings_of(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(_SETTINGS)}
+
+
+def _become_worker(request: dict[str, Any], log_fd: int, zygote_pid: int, fits: bool) -> NoReturn:
     code = 1
     try:
         os.setsid()
@@ -187,6 +257,8 @@ def _become_worker(request: dict[str, Any], log_fd: int, zygote_pid: int) -> NoR
         os.environ.update(request["env"])
         os.environ["TRIREME_WORKER"] = "1"
         os.chdir(request["cwd"])
+        if not fits:
+            _start_afresh(request["ticket"])
         sys.modules["__main__"] = types.ModuleType("__main__")  # the user's own travels by value
         _reseed()
         _set_thread_counts()
@@ -197,6 +269,18 @@ def _become_worker(request: dict[str, Any], log_fd: int, zygote_pid: int) -> NoR
         sys.excepthook(*sys.exc_info())
     finally:
         _exit(code)
+
+
+def _start_afresh(ticket: str) -> NoReturn:
+    """What is imported here has read other settings than this worker's: a new interpreter in the same process."""
+    from trireme._runtime import _python_command
+
+    fd = os.memfd_create("trireme_ticket", 0)
+    os.write(fd, ticket.encode())
+    os.lseek(fd, 0, os.SEEK_SET)
+    os.environ["TRIREME_TICKET_FD"] = str(fd)
+    command = [*_python_command(), "-m", "trireme._worker"]
+    os.execv(command[0], command)
 
 
 def _set_streams(log_fd: int) -> None:

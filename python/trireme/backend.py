@@ -18,7 +18,13 @@ class Backend:
         """Before the function. `session` is the worker's connection, with the key-value store of this attempt."""
 
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
-        """After the function has returned. Not called where it raised: the process ends then anyway."""
+        """After the function has returned."""
+
+    def on_interrupt(self, context: TrainContext, session: Any) -> None:
+        """After the function was left for another attempt, which begins with on_start() in this same process.
+
+        Must not wait for other ranks: some are gone. Raising has the process replaced.
+        """
 
 
 class BackendConfig:

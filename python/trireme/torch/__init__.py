@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trireme.torch._model import prepare_model
     from trireme.torch._precision import accelerate, backward, prepare_optimizer
     from trireme.torch._reproducible import enable_reproducibility
+    from trireme.torch._sharded import load_sharded, save_sharded
 
 __all__ = [
     "TorchCheckpoint",
@@ -29,9 +30,11 @@ __all__ = [
     "get_device",
     "get_device_mesh",
     "get_devices",
+    "load_sharded",
     "prepare_data_loader",
     "prepare_model",
     "prepare_optimizer",
+    "save_sharded",
 ]
 
 # Where those are that import torch.
@@ -41,9 +44,11 @@ _LATER = {
     "backward": "_precision",
     "enable_reproducibility": "_reproducible",
     "get_device_mesh": "_mesh",
+    "load_sharded": "_sharded",
     "prepare_data_loader": "_loader",
     "prepare_model": "_model",
     "prepare_optimizer": "_precision",
+    "save_sharded": "_sharded",
 }
 
 

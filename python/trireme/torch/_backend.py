@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from trireme._context import TrainContext
+from trireme._rank_variables import master_variables, one_host, rank_variables
 from trireme.backend import Backend
 from trireme.torch._device import devices_of
 from trireme.torch._store import ControlStore
@@ -24,10 +24,11 @@ class TorchBackend(Backend):
         if not dist.is_available():
             raise RuntimeError("this torch was built without torch.distributed; install one that has it")
         timeout = timedelta(seconds=self.config.timeout_s)
-        self._store = ControlStore(session, f"torch/{context._attempt}/", timeout)
+        prefix = f"torch/{context._attempt}/"
+        self._store = ControlStore(session, prefix, timeout)
         device = devices_of(context)[0]
-        os.environ.update(_rank_variables(context))
-        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = _master(context, self._store)
+        os.environ.update(rank_variables(context))
+        os.environ.update(master_variables(context, session, prefix, self.config.timeout_s))
         _set_defaults(context, device)
         if device.type == "cuda":
             torch.cuda.set_device(device)
@@ -43,33 +44,15 @@ class TorchBackend(Backend):
         if dist.is_initialized():
             dist.destroy_process_group()
 
+    def on_interrupt(self, context: TrainContext, session: Any) -> None:
+        """Connections to ranks that are gone go; those who still wait for this one in a collective notice."""
+        self.on_shutdown(context, session)
+
 
 def _standard_backend(context: TrainContext, device: torch.device) -> str:
     # NCCL refuses two ranks on one device, which is what a part of a GPU means.
     whole = context._resources.get("GPU", 0) >= 1
     return "nccl" if device.type == "cuda" and whole and dist.is_nccl_available() else "gloo"
-
-
-def _rank_variables(context: TrainContext) -> dict[str, str]:
-    numbers = {
-        "RANK": context.get_world_rank(),
-        "WORLD_SIZE": context.get_world_size(),
-        "LOCAL_RANK": context.get_local_rank(),
-        "LOCAL_WORLD_SIZE": context.get_local_world_size(),
-        "NODE_RANK": context.get_node_rank(),
-    }
-    return {name: str(number) for name, number in numbers.items()}
-
-
-def _master(context: TrainContext, store: ControlStore) -> tuple[str, str]:
-    """For libraries that open a connection of their own; our rendezvous needs no port."""
-    if context.get_world_rank() == 0:
-        host = "127.0.0.1" if _one_host(context) else context._hosts[0]
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            store.set("master", f"{host} {probe.getsockname()[1]}")
-    host, port = store.get("master").decode().split()
-    return host, port
 
 
 def _set_defaults(context: TrainContext, device: torch.device) -> None:
@@ -78,11 +61,7 @@ def _set_defaults(context: TrainContext, device: torch.device) -> None:
     if device.type == "cpu":
         # Without it accelerate and transformers ignore RANK and train alone on every worker.
         defaults["ACCELERATE_USE_CPU"] = "true"
-    if _one_host(context):
+    if one_host(context):
         defaults["GLOO_SOCKET_IFNAME"] = "lo"  # the host's own name may resolve to nowhere
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
-
-
-def _one_host(context: TrainContext) -> bool:
-    return len(set(context._hosts)) <= 1

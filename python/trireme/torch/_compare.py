@@ -1,4 +1,4 @@
-"""Whether all ranks hold the same module, found out before a collective of different sizes hangs or corrupts."""
+"""Whether all ranks hold the same module, and the same data, found out before collectives hang or corrupt."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 
 _SHOWN = 5
+# Of loaders. Who prepares one per epoch would fill the store.
+_COMPARED = 64
 
 # Name -> what must be equal, in words.
 Signature = dict[str, str]
@@ -33,6 +35,20 @@ def check_same_module(model: torch.nn.Module, group: dist.ProcessGroup) -> None:
         "prepare_model(): the ranks have different modules; build the same one everywhere:\n  "
         + "\n  ".join(lines[:_SHOWN] + more)
     )
+
+
+def check_same_data(number: int, rank: int, mine: str) -> None:
+    """Of a loader by its number. Nobody waits: the first to come says what it has, and the others compare."""
+    if number > _COMPARED or not (dist.is_available() and dist.is_initialized()):
+        return
+    store = dist.distributed_c10d._get_default_store()
+    first = store.compare_set(f"trireme/loader/{number}", "", f"rank {rank} has {mine}").decode()
+    if first.partition(" has ")[2] != mine:
+        raise ValueError(
+            f"prepare_data_loader(): the ranks have different data: {first}, and rank {rank} has {mine}; give all of "
+            "them the same datasets and options, in the same order, and one that only some ranks have "
+            "add_dist_sampler=False"
+        )
 
 
 def _signature(model: torch.nn.Module) -> Signature:

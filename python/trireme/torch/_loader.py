@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
+from trireme._positions import Positions
 from trireme._session import current_session
+from trireme.torch._compare import check_same_data
 from trireme.torch._device import devices_of
 from trireme.torch._even import EvenSteps
 from trireme.torch._group import process_group_ready
@@ -29,6 +31,8 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
     epoch: int
     _done: int  # of this epoch, by all ranks: samples, batches or steps
     _begun: bool  # by an iterator of this process
+    _left: bool  # before its end: who comes back begins the next epoch
+    _positions: Positions
     _shard: Shard | None
     _unit: str
     _per_step: int
@@ -37,9 +41,10 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
     _even: EvenSteps | None
 
     def __iter__(self) -> Iterator[Any]:
+        self._positions.begin()
         if self._begun:  # and left before its end
             self.epoch, self._done = self.epoch + 1, 0
-        self._begun = True
+        self._begun, self._left = True, False
         if self._shard is not None:
             self._shard.start_at(self.epoch, self._done)
         elif hasattr(self.dataset, "set_epoch"):
@@ -67,7 +72,32 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
                     f"{self._shard.order.size}; go on with the same data, or begin a new epoch without the state"
                 )
             self._shard.order.seed = state["seed"]
-        self.epoch, self._done, self._begun = state["epoch"], state[self._unit], False
+        self.epoch, self._done, self._begun, self._left = state["epoch"], state[self._unit], False, False
+
+    def _position(self) -> dict[str, Any]:
+        """What a checkpoint of this moment has: the place where somebody who starts now has to go on."""
+        place = self.state_dict()
+        batch = self.batch_size or 1 if self._unit == "samples" else 1
+        if self._left or (self._shard is not None and not self._shard.has_more(self._done, batch)):
+            place |= {"epoch": self.epoch + 1, self._unit: 0}
+        if place.get("seed", 0) >= 2**63:  # manifests have 64 bits with a sign
+            place["seed"] -= 2**64
+        return place
+
+    def _go_on_from(self, position: dict[str, Any]) -> None:
+        if position.keys() == (mine := self.state_dict()).keys() and position.get("size") == mine.get("size"):
+            self.load_state_dict(position | ({"seed": position["seed"] % 2**64} if "seed" in position else {}))
+        elif any(position.get(unit, 0) for unit in _UNITS):
+            theirs, here = [
+                f"{state.get('size', 'an unknown number of')} {_unit_of(state)}" for state in (position, mine)
+            ]
+            raise ValueError(
+                f"prepare_data_loader(): the checkpoint was made in the middle of an epoch over {theirs}, and this "
+                f"loader has {here}; go on with the same data, or begin the epoch anew with "
+                "prepare_data_loader(..., resume=False)"
+            )
+        else:
+            self.epoch = position["epoch"]  # between two epochs the data may change
 
     def _batches(self) -> Iterator[Any]:
         batches = super().__iter__()
@@ -84,7 +114,11 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
             # An iterator that somebody has kept from an epoch before does not count any more.
             if self.epoch == epoch:
                 self._done = done if size is None else min(done, size)
-            yield batch
+            try:
+                yield batch
+            except GeneratorExit:  # nobody will ask for more: a break, for example
+                self._left = self._left or self.epoch == epoch
+                raise
         if self.epoch == epoch:
             self.epoch, self._done, self._begun = epoch + 1, 0, False
 
@@ -94,15 +128,17 @@ def prepare_data_loader(
     add_dist_sampler: bool = True,
     move_to_device: bool = True,
     auto_transfer: bool = True,
+    resume: bool = True,
 ) -> PreparedDataLoader:
     """The loader over this worker's part of the data, with all its other options as they were.
 
-    Every epoch has a new order where the loader shuffles, every worker the same number of steps. state_dict() and
-    load_state_dict() store the place in an epoch and go on from it.
+    Every epoch has a new order where the loader shuffles, every worker the same number of steps. The place in an epoch
+    is stored with every checkpoint, and a worker that begins with a checkpoint goes on from there.
 
     add_dist_sampler: False for all of the data on every worker. A sampler that is distributed already stays as it is.
     move_to_device: batches come on this worker's device.
     auto_transfer: with a GPU, the next batch is copied while this one is worked on.
+    resume: False to begin with epoch 0 whatever the checkpoint says.
     """
     session = current_session("prepare_data_loader")
     if not isinstance(data_loader, DataLoader):
@@ -113,16 +149,39 @@ def prepare_data_loader(
     made = _copy_of(data_loader)
     split = add_dist_sampler and not _is_distributed(data_loader)
     rank, count = (context.get_world_rank(), context.get_world_size()) if split else (0, 1)
+    settings = settings_of(session)
     if isinstance(data_loader.dataset, IterableDataset):
         made._unit, made._per_step = "steps", 1
         if count > 1:
             process_group_ready("prepare_data_loader")
             made._even = EvenSteps()
     else:
-        _split(made, rank, count, settings_of(session).seed)
+        _split(made, rank, count, settings.seed)
+        if count > 1:
+            settings.loaders += 1
+            check_same_data(settings.loaders, rank, _data_of(made))
     if move_to_device:
         made._device, made._ahead = devices_of(context)[0], auto_transfer
+    made._positions = session.positions
+    stored = session.positions.add("loader", made._position)
+    if resume and stored is not None:
+        made._go_on_from(stored)
     return made
+
+
+_UNITS = ("samples", "batches", "steps")
+
+
+def _unit_of(state: dict[str, Any]) -> str:
+    return next((unit for unit in _UNITS if unit in state), "items")
+
+
+def _data_of(made: PreparedDataLoader) -> str:
+    """What has to be the same on all ranks."""
+    assert made._shard is not None
+    size = "an unknown number of" if made._shard.order.size is None else made._shard.order.size
+    batch = f" in batches of {made.batch_size}" if made._unit == "samples" and made.batch_size else ""
+    return f"{size} {made._unit}{batch}{' with drop_last' if made.drop_last else ''}, seed {made._shard.order.seed}"
 
 
 def _is_distributed(loader: DataLoader) -> bool:
@@ -139,7 +198,7 @@ def _copy_of(loader: DataLoader) -> PreparedDataLoader:
     made: PreparedDataLoader = kind.__new__(kind)
     made.__dict__.update(loader.__dict__)
     made.__dict__["_iterator"] = None  # persistent workers are the other one's
-    made.epoch, made._done, made._begun = 0, 0, False
+    made.epoch, made._done, made._begun, made._left = 0, 0, False, False
     made._shard = made._device = made._even = None
     made._ahead = False
     return made

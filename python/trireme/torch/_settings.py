@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 class Settings:
     seed: int = 0
     precision: Precision | None = None
+    loaders: int = 0  # that were split between the ranks
 
 
 # By session: local mode runs many training functions in one process.

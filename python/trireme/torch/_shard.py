@@ -37,6 +37,12 @@ class Shard(Sampler[Any]):  # type: ignore[misc]
             raise TypeError(f"{type(self.order).__name__} of unknown length: its sampler has no len()")
         return self._share_of(self.order.size)
 
+    def has_more(self, done: int, batch: int) -> bool:
+        """Whether each rank has another batch of that size after this place; a smaller one, where none is dropped."""
+        if self.order.size is None:
+            return True
+        return self._share_of(max(self.order.size - done, 0)) >= (batch if self._drop_last else 1)
+
     def __iter__(self) -> Iterator[Any]:
         order = self.order.of(self._epoch)
         if self.order.size is None:

@@ -1,0 +1,82 @@
+"""What a torchrun script finds in its environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from trireme._after_import import after_import
+from trireme._context import TrainContext
+from trireme._rank_variables import master_variables, one_host, rank_variables
+from trireme.backend import Backend, BackendConfig
+
+_TIMEOUT_S = 1800.0  # as torch's own
+
+
+@dataclass
+class LaunchConfig(BackendConfig):
+    max_restarts: int = 0
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        return LaunchBackend
+
+
+class LaunchBackend(Backend):
+    """Needs no torch. Where the script has it, its `env://` goes over the run's own connection."""
+
+    def on_start(self, context: TrainContext, session: Any) -> None:
+        _end_process_group()  # of an earlier attempt in this process
+        prefix = f"launch/{context._attempt}/"
+        variables = {
+            **rank_variables(context),
+            **_torchelastic_variables(context, self.config.max_restarts),
+            **master_variables(context, session, prefix, _TIMEOUT_S),
+        }
+        if context._gpus:
+            variables["CUDA_VISIBLE_DEVICES"] = _visible_gpus(context, session, prefix)
+        os.environ.update(variables)
+        if one_host(context):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's own name may resolve to nowhere
+        os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+
+        def take_over(module: Any) -> None:
+            from trireme.torch._launch import take_env_rendezvous
+
+            take_env_rendezvous(module, session, prefix)
+
+        after_import("torch.distributed.rendezvous", take_over)
+
+    def on_shutdown(self, context: TrainContext, session: Any) -> None:
+        _end_process_group()
+
+
+def _torchelastic_variables(context: TrainContext, max_restarts: int) -> dict[str, str]:
+    return {
+        "GROUP_RANK": str(context.get_node_rank()),
+        "GROUP_WORLD_SIZE": str(len(set(context._hosts)) or 1),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": str(context.get_world_rank()),
+        "ROLE_WORLD_SIZE": str(context.get_world_size()),
+        "TORCHELASTIC_RESTART_COUNT": str(context._attempt),
+        "TORCHELASTIC_MAX_RESTARTS": str(max_restarts),
+        "TORCHELASTIC_RUN_ID": context._run_id,
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+    }
+
+
+def _visible_gpus(context: TrainContext, session: Any, prefix: str) -> str:
+    """Those of all workers of this machine: scripts take `cuda:LOCAL_RANK`, so the first of each come first."""
+    here = f"{prefix}gpus/{context.get_node_rank()}/"
+    session.store_set(f"{here}{context.get_local_rank()}", ",".join(map(str, context._gpus)).encode())
+    ranks = range(context.get_local_world_size())
+    owned = [session.store_get(f"{here}{rank}", _TIMEOUT_S).decode().split(",") for rank in ranks]
+    return ",".join([gpus[0] for gpus in owned] + [gpu for gpus in owned for gpu in gpus[1:]])
+
+
+def _end_process_group() -> None:
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()

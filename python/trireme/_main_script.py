@@ -1,0 +1,58 @@
+"""A script, or a module, run in a worker as `python script.py` or `python -m module` would run it."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import io
+import os
+import sys
+import types
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+
+def run_as_main(config: dict[str, Any]) -> None:
+    """The training function of `trireme launch`. Also runs again in the same process: nothing of `__main__` stays.
+
+    script: its path, or the name of a module where is_module; arguments: its own; folder: where the user was.
+    """
+    os.chdir(config["folder"])
+    main = types.ModuleType("__main__")
+    vars(main)["__builtins__"] = builtins
+    # Pickle, multiprocessing and inspect look for the user's classes there.
+    sys.modules["__main__"] = main
+    code = _load_module(config["script"], main) if config["is_module"] else _load_script(config["script"], main)
+    assert main.__file__ is not None
+    sys.argv[:] = [main.__file__ if config["is_module"] else config["script"], *config["arguments"]]
+    try:
+        exec(code, vars(main))
+    except SystemExit as end:
+        if end.code is None or end.code == 0:
+            return
+        what = f"the script ended with exit code {end.code}" if isinstance(end.code, int) else str(end.code)
+        raise SystemExit(what).with_traceback(end.__traceback__) from None
+
+
+def _load_script(path: str, main: types.ModuleType) -> types.CodeType:
+    main.__file__ = os.path.abspath(path)
+    with io.open_code(main.__file__) as file:
+        return compile(file.read(), main.__file__, "exec", dont_inherit=True)
+
+
+def _load_module(name: str, main: types.ModuleType) -> types.CodeType:
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = importlib.util.find_spec(f"{name}.__main__")
+    code: types.CodeType | None = _code_of(spec) if spec else None
+    if spec is None or code is None:
+        raise ModuleNotFoundError(f"there is no module '{name}' that could be run", name=name)
+    main.__spec__, main.__loader__, main.__package__ = spec, spec.loader, spec.parent
+    main.__file__ = spec.origin
+    return code
+
+
+def _code_of(spec: ModuleSpec) -> types.CodeType | None:
+    get_code = getattr(spec.loader, "get_code", None)
+    code: types.CodeType | None = get_code(spec.name) if get_code else None
+    return code

@@ -1,0 +1,50 @@
+"""Places in the data that travel with checkpoints by themselves."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+from weakref import WeakMethod
+
+Position = dict[str, Any]
+
+
+class Positions:
+    """Of everything in this worker that has a place in its data and lives; named "loader/0", "loader/1" and so on.
+
+    stored: those of the checkpoint that the worker begins with. They belong to the first attempt at the data: once
+    somebody has begun to take it, what is made later is something else, whatever its number.
+    """
+
+    def __init__(self, stored: Mapping[str, Position]) -> None:
+        self._stored = dict(stored)
+        self._made: Counter[str] = Counter()
+        # Weak: a loader that is made anew for every epoch goes when the training function drops it.
+        self._sources: dict[str, WeakMethod[Callable[[], Position]]] = {}
+        self._begun = False
+
+    def add(self, kind: str, now: Callable[[], Position]) -> Position | None:
+        """The place to begin at, where there is one. now: a bound method that tells it, as plain values."""
+        name = f"{kind}/{self._made[kind]}"
+        self._made[kind] += 1
+        self._sources[name] = WeakMethod(now)
+        stored = self._stored.pop(name, None)
+        if stored is None or not self._begun:
+            return stored
+        warnings.warn(
+            f"the checkpoint has a position of {name}, but data was taken before it was prepared: it begins anew; "
+            "prepare all loaders, once, before the first is iterated",
+            stacklevel=4,
+        )
+        return None
+
+    def begin(self) -> None:
+        """Somebody takes data."""
+        self._begun = True
+
+    def now(self) -> dict[str, Position]:
+        found = {name: source() for name, source in self._sources.items()}
+        self._sources = {name: self._sources[name] for name, now in found.items() if now is not None}
+        return {name: now() for name, now in found.items() if now is not None}

@@ -1,0 +1,35 @@
+"""The environment variables that tell a process its place among the others, as torchrun sets them."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from trireme._context import TrainContext
+
+
+def rank_variables(context: TrainContext) -> dict[str, str]:
+    numbers = {
+        "RANK": context.get_world_rank(),
+        "WORLD_SIZE": context.get_world_size(),
+        "LOCAL_RANK": context.get_local_rank(),
+        "LOCAL_WORLD_SIZE": context.get_local_world_size(),
+        "NODE_RANK": context.get_node_rank(),
+    }
+    return {name: str(number) for name, number in numbers.items()}
+
+
+def master_variables(context: TrainContext, session: Any, prefix: str, timeout_s: float) -> dict[str, str]:
+    """For libraries that open a connection of their own: a port of rank 0's machine that was free just now."""
+    key = prefix + "master"
+    if context.get_world_rank() == 0:
+        host = "127.0.0.1" if one_host(context) else context._hosts[0]
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            session.store_set(key, f"{host} {probe.getsockname()[1]}".encode())
+    host, port = session.store_get(key, timeout_s).decode().split()
+    return {"MASTER_ADDR": host, "MASTER_PORT": port}
+
+
+def one_host(context: TrainContext) -> bool:
+    return len(set(context._hosts)) <= 1

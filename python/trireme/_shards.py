@@ -1,0 +1,159 @@
+"""Tensors of which every rank holds a part: boxes of the whole, wherever they were cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Box(NamedTuple):
+    """Which elements of a tensor: from where, and how many in each dimension."""
+
+    offset: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def overlap(self, other: Box) -> Box | None:
+        """None where there is nothing in common. A tensor without dimensions is one element."""
+        starts = tuple(map(max, self.offset, other.offset))
+        ends = map(min, _ends(self), _ends(other))
+        sizes = tuple(end - start for start, end in zip(starts, ends, strict=True))
+        return Box(starts, sizes) if all(size > 0 for size in sizes) else None
+
+    def without(self, other: Box) -> Iterator[Box]:
+        """What is left of this one, in boxes."""
+        common = self.overlap(other)
+        if common is None:
+            yield self
+            return
+        offset, shape = list(self.offset), list(self.shape)
+        for dim in range(len(shape)):
+            end = offset[dim] + shape[dim]
+            common_end = common.offset[dim] + common.shape[dim]
+            for start, stop in ((offset[dim], common.offset[dim]), (common_end, end)):
+                if stop > start:
+                    yield Box(
+                        (*offset[:dim], start, *offset[dim + 1 :]), (*shape[:dim], stop - start, *shape[dim + 1 :])
+                    )
+            offset[dim], shape[dim] = common.offset[dim], common.shape[dim]
+
+    def within(self, outer: Box) -> tuple[slice, ...]:
+        """Its place in a tensor that has just the elements of the outer one."""
+        starts = [mine - its for mine, its in zip(self.offset, outer.offset, strict=True)]
+        return tuple(slice(start, start + size) for start, size in zip(starts, self.shape, strict=True))
+
+    def __str__(self) -> str:
+        ranges = [f"{start}:{end}" for start, end in zip(self.offset, _ends(self), strict=True)]
+        return f"[{', '.join(ranges)}]"
+
+
+def _ends(box: Box) -> list[int]:
+    return [start + size for start, size in zip(box.offset, box.shape, strict=True)]
+
+
+class Part(NamedTuple):
+    box: Box
+    tensor: Any
+    rank: int | None = None  # who has stored it
+
+
+@dataclass(frozen=True)
+class Shards:
+    """A tensor, and those parts of it that are here. dtype: as docs/state_format.md calls it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    parts: list[Part]
+
+    @property
+    def whole(self) -> Box:
+        return Box((0,) * len(self.shape), self.shape)
+
+    def overlaps(self, wanted: Box) -> list[tuple[Box, Part]]:
+        found = ((part.box.overlap(wanted), part) for part in self.parts)
+        return [(common, part) for common, part in found if common is not None]
+
+    def gap_in(self, wanted: Box) -> Box | None:
+        """What no part has."""
+        missing = [wanted] if 0 not in wanted.shape else []
+        for _, part in self.overlaps(wanted):
+            missing = [rest for box in missing for rest in box.without(part.box)]
+            if not missing:
+                break
+        return missing[0] if missing else None
+
+    def copy_to(self, target: Any, place: Box) -> None:
+        """Into a tensor that has the elements of `place`."""
+        for common, part in self.overlaps(place):
+            target[common.within(place)] = part.tensor[common.within(part.box)]
+
+
+def has_shards(tree: Any) -> bool:
+    return next(each_shards(tree), None) is not None
+
+
+def each_shards(tree: Any) -> Iterator[Shards]:
+    if isinstance(tree, Shards):
+        yield tree
+    elif isinstance(tree, dict):
+        for value in tree.values():
+            yield from each_shards(value)
+    elif isinstance(tree, (list, tuple)):
+        for value in tree:
+            yield from each_shards(value)
+
+
+def merged(trees: list[Any], place: str = "") -> Any:
+    """What several ranks have stored as one: parts come together; of anything else the first one's counts."""
+    first = trees[0]
+    if all(isinstance(tree, dict) for tree in trees):
+        keys = {key: None for tree in trees for key in tree}
+        return {key: merged([tree[key] for tree in trees if key in tree], below(place, key)) for key in keys}
+    if isinstance(first, (list, tuple)):
+        alike = [tree for tree in trees if type(tree) is type(first) and len(tree) == len(first)]
+        return type(first)(merged(list(items), below(place, i)) for i, items in enumerate(zip(*alike, strict=True)))
+    if isinstance(first, Shards):
+        for other in trees[1:]:
+            if not isinstance(other, Shards) or (other.shape, other.dtype) != (first.shape, first.dtype):
+                raise ValueError(
+                    f"'{place}' of the state is {kind_of(first)} on one rank and {kind_of(other)} on another"
+                )
+        return Shards(first.shape, first.dtype, [part for tree in trees for part in tree.parts])
+    return first
+
+
+def assembled(tree: Any, make: Callable[[Shards], Any], place: str = "") -> Any:
+    """With whole tensors in place of parts."""
+    if isinstance(tree, dict):
+        return {key: assembled(value, make, below(place, key)) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(assembled(value, make, below(place, i)) for i, value in enumerate(tree))
+    if not isinstance(tree, Shards):
+        return tree
+    if gap := tree.gap_in(tree.whole):
+        raise ValueError(describe_gap(place, tree, gap))
+    for part in tree.parts:
+        if part.box == tree.whole:
+            return part.tensor
+    target = make(tree)
+    tree.copy_to(target, tree.whole)
+    return target
+
+
+def describe_gap(place: str, shards: Shards, gap: Box) -> str:
+    ranks = sorted({part.rank for part in shards.parts if part.rank is not None})
+    stored = f"there are only parts of ranks {', '.join(map(str, ranks))}" if ranks else "there is no part of it"
+    return (
+        f"'{place}' {kind_of(shards)} is not complete: nobody has stored {gap}, {stored}; every rank has to report() "
+        "its checkpoint: load one that has all parts"
+    )
+
+
+def below(place: str, key: Any) -> str:
+    return f"{place}/{key}" if place else str(key)
+
+
+def kind_of(value: Any) -> str:
+    if isinstance(value, Shards):
+        return f"{value.shape} {value.dtype}"
+    return f"a {type(value).__name__}"

@@ -1,0 +1,48 @@
+"""`init_process_group()` in a script that `trireme launch` runs: over the run's own connection, without a port."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlparse
+
+if TYPE_CHECKING:
+    from trireme.torch._store import ControlStore
+
+_PLACE = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_STANDARD_TIMEOUT = timedelta(minutes=30)
+_of_torch: Any = None
+
+
+def take_env_rendezvous(module: Any, session: Any, prefix: str) -> None:
+    """module: torch.distributed.rendezvous. torch's own way stays for groups that are not those of all workers."""
+    global _of_torch
+    handlers = getattr(module, "_rendezvous_handlers", {})
+    if "env" not in handlers:
+        return
+    _of_torch = _of_torch or handlers["env"]
+    handlers["env"] = _EnvRendezvous(session, prefix)
+
+
+class _EnvRendezvous:
+    def __init__(self, session: Any, prefix: str) -> None:
+        self._session = session
+        self._prefix = prefix
+        self._place = {name: os.environ[name] for name in _PLACE}
+        # torch holds the C++ half of a store only; the Python half must live as long as the process group.
+        self._stores: list[ControlStore] = []
+
+    def __call__(self, url: str, timeout: timedelta = _STANDARD_TIMEOUT, **options: Any) -> Iterator[Any]:
+        query = {name.upper(): values[-1] for name, values in parse_qs(urlparse(url).query).items()}
+        asked = {name: query.get(name, os.environ.get(name)) for name in _PLACE}
+        if asked != self._place:
+            standard: Iterator[Any] = _of_torch(url, timeout=timeout, **options)
+            return standard
+        from trireme.torch._store import ControlStore
+
+        # A group that is made again must not find the addresses of the one before.
+        store = ControlStore(self._session, f"{self._prefix}torch/{len(self._stores)}/", timeout)
+        self._stores.append(store)
+        return iter([(store, int(self._place["RANK"]), int(self._place["WORLD_SIZE"]))])
