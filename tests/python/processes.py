@@ -39,9 +39,14 @@ def marked() -> list[Process]:
     return [process for process in found if process and process.state != "Z"]
 
 
+def is_guard(process: Process) -> bool:
+    """The shell that ends what executed workers leave behind when their driver is killed."""
+    return process.command.endswith(" trireme-guard")
+
+
 def left_over() -> list[Process]:
-    """Those that no test may leave: everything but this process's own warm zygote."""
-    return [p for p in marked() if not (p.parent == os.getpid() and "trireme._zygote" in p.command)]
+    """Those that no test may leave: everything but this process's own warm zygote and guard."""
+    return [p for p in marked() if not (p.parent == os.getpid() and ("trireme._zygote" in p.command or is_guard(p)))]
 
 
 def wait_until(condition: Callable[[], object], timeout: float = 30.0) -> bool:

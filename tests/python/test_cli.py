@@ -117,12 +117,36 @@ def test_version_and_help(machine: Machine) -> None:
     text = machine.trireme("--help")
     assert text.returncode == 0
     assert "Exit codes" in text.stdout
-    for command in ("run", "runs", "show", "logs", "stop", "env"):
+    for command in ("run", "runs", "show", "logs", "stop", "stack", "preempt", "capacity", "env"):
         assert command in text.stdout
         assert machine.trireme(command, "--help").returncode == 0
 
 
-@pytest.mark.parametrize("args", [(), ("fly",), ("runs", "--bogus"), ("logs", "--rank", "x"), ("stop",)])
+@pytest.mark.parametrize(
+    "args",
+    [
+        (),
+        ("fly",),
+        ("runs", "--bogus"),
+        ("logs", "--rank", "x"),
+        ("stop",),
+        ("stack",),
+        ("preempt",),
+        ("preempt", "digits", "--rank", "-1"),
+        ("preempt", "digits", "--deadline", "-3"),
+        ("preempt", "digits", "--deadline", "nan"),
+        ("preempt", "digits", "--deadline", "soon"),
+        ("capacity", "--num-cpus", "-1"),
+        ("capacity", "--num-cpus", "nan"),
+        ("capacity", "--num-cpus", "inf"),
+        ("capacity", "--num-cpus", "4x"),
+        ("capacity", "--num-gpus", "0.5"),
+        ("capacity", "--resource", "licence"),
+        ("capacity", "--resource", "=2"),
+        ("capacity", "--resource", "licence=-2"),
+        ("capacity", "--resource", "CPU=2"),
+    ],
+)
 def test_wrong_usage_ends_with_2(machine: Machine, args: tuple[str, ...]) -> None:
     assert machine.trireme(*args).returncode == 2
 
@@ -257,6 +281,25 @@ def test_stop_refuses_what_cannot_be_stopped(machine: Machine) -> None:
     deaf = machine.trireme("stop", "deaf")
     assert deaf.returncode == 1
     assert "could not stop run deaf" in deaf.stderr
+
+
+@pytest.mark.parametrize(
+    "args", [("stack",), ("preempt",), ("capacity",), ("capacity", "--num-cpus", "4")], ids=lambda args: " ".join(args)
+)
+def test_runs_that_cannot_be_asked(machine: Machine, args: tuple[str, ...]) -> None:
+    command, *options = args
+    unknown = machine.trireme(command, "digits", *options)
+    assert unknown.returncode == 1
+    assert "digits" in unknown.stderr
+    machine.add_run("digits", happy_events())
+    over = machine.trireme(command, "digits", *options)
+    assert over.returncode == 1
+    assert "run digits is not running; `trireme show digits` tells how it ended" in over.stderr
+    machine.add_run("deaf", happy_events()[:4], active=True)
+    deaf = machine.trireme(command, "deaf", *options)
+    assert deaf.returncode == 1
+    assert "run deaf" in deaf.stderr
+    assert "could not reach" in deaf.stderr
 
 
 def test_env(machine: Machine) -> None:

@@ -27,7 +27,11 @@ def train():
     time.sleep(600)
 
 if __name__ == "__main__":
-    run_config = trireme.RunConfig(name="waiting", stop_grace_s=600 if "stubborn" in sys.argv else 5)
+    run_config = trireme.RunConfig(
+        name="waiting",
+        stop_grace_s=600 if "stubborn" in sys.argv else 5,
+        failure_config=trireme.FailureConfig(preemption_grace_s=0.5),
+    )
     trainer = trireme.DataParallelTrainer(
         train, scaling_config=trireme.ScalingConfig(num_workers=3), run_config=run_config
     )
@@ -93,15 +97,50 @@ def test_second_ctrl_c_does_not_wait_for_the_grace(script: Any, results: Path) -
     assert all_gone(), processes.left_over()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_driver_killed(script: Any, results: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
+def test_driver_killed(script: Any, results: Path, number: signal.Signals, code: int) -> None:
     process = start_and_wait(script, results)
     assert sockets_of_the_run(results), "the controller listens"
     process.send_signal(number)
     process.communicate(timeout=30)
-    assert process.returncode == -number
+    assert process.returncode == code
     assert all_gone(), processes.left_over()
     assert not sockets_of_the_run(results)
+
+
+DRIVER_OF_PARENTS = """
+import os, subprocess, sys, time
+import trireme
+
+def train():
+    subprocess.Popen(["sleep", "600"])
+    subprocess.Popen(["sleep", "600"], process_group=0)
+    time.sleep(600)
+
+if __name__ == "__main__":
+    # Read by the loader: such a worker cannot be forked.
+    env = {"env_vars": {"MALLOC_ARENA_MAX": "2"}} if "executed" in sys.argv else {}
+    trireme.DataParallelTrainer(
+        train,
+        scaling_config=trireme.ScalingConfig(num_workers=2),
+        run_config=trireme.RunConfig(name="waiting", worker_runtime_env=env),
+    ).fit()
+"""
+
+
+@pytest.mark.parametrize("manner", ["forked", "executed"])
+def test_sigkill_of_the_driver_takes_the_children_of_workers_along(script: Any, results: Path, manner: str) -> None:
+    process = script.start(DRIVER_OF_PARENTS, manner)
+    assert processes.wait_until(
+        lambda: sum(p.command == "sleep 600" for p in processes.marked()) == 4 or process.poll() is not None, 60
+    )
+    assert process.poll() is None, process.communicate()
+    lines = (results / "waiting/events.jsonl").read_text().splitlines()
+    started = [event for event in map(json.loads, lines) if event["event"] == "worker_started"]
+    assert [event["forked"] for event in started] == [manner == "forked"] * 2
+    process.kill()
+    process.communicate(timeout=30)
+    assert all_gone(), processes.left_over()
 
 
 def test_driver_stopped_for_a_while_goes_on(script: Any, results: Path) -> None:

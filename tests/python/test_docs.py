@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,12 +103,20 @@ def test_cpp_block(block: Block, tmp_path: Path) -> None:
     check_output(block, run([tmp_path / "program"], tmp_path))
 
 
+PATH = os.pathsep.join([os.path.dirname(sys.executable), str(BUILD / "src/cli"), os.environ["PATH"]])
+
+
+def trireme_command() -> list[str]:
+    found = shutil.which("trireme", path=PATH)
+    if not found:
+        pytest.skip("there is no trireme command: run `make build` first")
+    return [found]
+
+
 @pytest.mark.parametrize("block", marked(BLOCKS, "bash"))
 def test_bash_block(block: Block, tmp_path: Path) -> None:
-    path = os.pathsep.join([os.path.dirname(sys.executable), str(BUILD / "src/cli"), os.environ["PATH"]])
-    if not shutil.which("trireme", path=path):
-        pytest.skip("there is no trireme command: run `make build` first")
-    check_output(block, run(["bash", "-euc", block.text], tmp_path, PATH=path, TRIREME_PYTHON=sys.executable))
+    trireme_command()
+    check_output(block, run(["bash", "-euc", block.text], tmp_path, PATH=PATH, TRIREME_PYTHON=sys.executable))
 
 
 def test_blocks_are_found() -> None:
@@ -143,6 +153,16 @@ EXPECTED = {
     "trackers.py": ["worst loss of all ranks: 1.0", "1 file in .*/tensorboard"],
     "validation.py": ["best: step 1, error 0.1, weight 2.9"],
     "digits.py": [r"The network reads 9\d\.\d% of the test digits right", "checkpoint_000007 committed", "outcome "],
+    "elastic.py": [
+        r"resizing from 2 to 4 workers \(at a checkpoint\)",
+        r"resizing from 4 to 1 worker \(at a checkpoint\)",
+        r"workers \[2, 4, 1\], the sum of all steps is exact",
+    ],
+    "preemption.py": [
+        r"rank 1 will be taken away in 20 s: SIGTERM from pid \d+",
+        r"ranks \[1\] go in \d+ s: a checkpoint of step [5-7]",
+        r"finished step 20; the last attempt went on from step [5-7]",
+    ],
     "quickstart.py": ["x = 2.965, loss 0.001196", "outcome "],
     "restart.py": ["SIGKILL", "starting again", "total 21, the last attempt began at step 3"],
     "state.py": [r"epoch 5: loss (\S+), without the detour \1\n"],
@@ -155,8 +175,21 @@ EXPECTED = {
     ],
     "torch_mixed_precision.py": [r"outputs in torch\.bfloat16, weights in torch\.float32, loss 0\.0"],
     "torch_pipeline.py": ["2 stages of 2 layers, 4 small batches per step: equal to one process"],
+    "torchrun_script.py": [
+        "RuntimeError: a broken batch",
+        "starting again",
+        r"\[rank 0\] 2 workers, steps [34] to 5, mean weight 0\.\d",
+    ],
+    "torch_sharded.py": [
+        r"rank 2 of 3: steps 3 to 5, holds \(2, 16\) of \(10, 16\)",
+        "the same 4 tensors as one worker without a break",
+    ],
     "torch_tensor_parallel.py": [r"each of 4 workers holds \(8, 8\) of \(32, 8\); equal to one process"],
 }
+
+
+# Those that are workers themselves, with what they are started with.
+LAUNCHED = {"torchrun_script.py": (["launch", "-n", "2", "--max-failures", "1"], ["--fail-at", "3"])}
 
 
 def marks_of(example: Path) -> list[pytest.MarkDecorator]:
@@ -169,7 +202,9 @@ def marks_of(example: Path) -> list[pytest.MarkDecorator]:
     [pytest.param(e, id=e.name, marks=marks_of(e)) for e in EXAMPLES],
 )
 def test_example(example: Path, tmp_path: Path) -> None:
-    printed = run([sys.executable, example], tmp_path)
+    options, arguments = LAUNCHED.get(example.name, ([], []))
+    program = [*trireme_command(), *options] if options else [sys.executable]
+    printed = run([*program, example, *arguments], tmp_path, TRIREME_PYTHON=sys.executable)
     for pattern in EXPECTED[example.name]:
         assert re.search(pattern, printed), printed
 
@@ -224,7 +259,40 @@ def test_event_log_page_has_every_kind_and_field(results: Path) -> None:
         validation_config=trireme.ValidationConfig(lambda checkpoint: checkpoint.to_dict()),
     ).fit()
     seen = check_events(results / "told")
-    assert seen == documented_events().keys() - {"stop_requested"}
+    assert seen == documented_events().keys() - {"stop_requested"} - RARE
+
+
+RARE = {"worker_kept", "resize_wanted", "resizing", "preemption_announced", "hang_detected", "pausing"}
+
+
+def test_event_log_page_on_what_is_rare(results: Path, declared: Any) -> None:
+    class GiveMore(trireme.UserCallback):
+        def after_report(self, *_: Any) -> None:
+            trireme.set_capacity(num_cpus=2)
+
+    def train() -> None:
+        context = trireme.get_context()
+        if context._attempt == 1 and context.get_world_rank() == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        while context._attempt < 2:  # resized, then preempted
+            trireme.report({}, checkpoint=trireme.Checkpoint.from_dict({"a": 1}))
+            time.sleep(0.02)
+        while context._attempt == 2 and not list(Path(context.get_trial_dir()).glob("stacks/*")):
+            time.sleep(0.02)
+        if context._attempt < 4:
+            raise ValueError(f"error {context._attempt}")
+
+    declared(num_cpus=1)
+    DataParallelTrainer(
+        train,
+        scaling_config=ScalingConfig(num_workers=(1, 2), trainer_resources={"CPU": 0}),
+        run_config=RunConfig(
+            name="rare",
+            failure_config=FailureConfig(max_failures=2, hang_timeout_s=0.5, restart_backoff_s=0.01),
+            callbacks=[GiveMore()],
+        ),
+    ).fit()
+    assert check_events(results / "rare") >= RARE
 
 
 def test_event_log_page_on_a_stop(results: Path) -> None:
@@ -264,6 +332,8 @@ REFUSALS: list[Callable[[], Any]] = [
     lambda: ScalingConfig(num_workers=-1),
     lambda: ScalingConfig(num_workers=(4, 2)),
     lambda: ScalingConfig(resources_per_worker={"GPU": 1}),
+    lambda: FailureConfig(max_failures=-2),
+    lambda: trireme.set_capacity(num_cpus=-1),
     lambda: FailureConfig(fail_fast=True),  # type: ignore[call-arg]
     lambda: RunConfig(name="a/b"),
     lambda: DataParallelTrainer(SCRIPT["nothing"], datasets={"train": [1]}),

@@ -108,7 +108,7 @@ def test_hard_exit(code: int) -> None:
     assert "last words" in str(error)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGHUP])
 def test_signal(number: signal.Signals) -> None:
     error = fails(on_rank_one(lambda: os.kill(os.getpid(), number)))
     assert number.name in str(error)

@@ -489,3 +489,12 @@ class TestTorch:
             file.unlink()
         gc.collect()
         assert tensor.sum() == 100_000 * 99_999 // 2
+
+
+def test_without_the_part_of_rank_0_the_lowest_one_is_taken(tmp_path: Path) -> None:
+    """A checkpoint is committed without a rank that was taken away before it could report."""
+    for rank in (2, 1):
+        trireme.save_state(tmp_path / f"rank_{rank}", {"rank": rank})
+    assert trireme.load_state(tmp_path) == {"rank": 1}
+    with pytest.raises(FileNotFoundError, match="no state of rank 0"):
+        trireme.load_state(tmp_path, rank=0)

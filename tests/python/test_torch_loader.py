@@ -307,13 +307,11 @@ def test_resuming_in_the_middle_of_an_epoch(num_workers: int) -> None:
 def test_going_on_with_another_number_of_workers(results: Any) -> None:
     def train(config: dict[str, Any]) -> Any:
         loader = prepare_data_loader(DataLoader(numbers(30), batch_size=2, shuffle=True))
-        if checkpoint := trireme.get_checkpoint():
-            loader.load_state_dict(checkpoint.to_dict()["loader"])
         seen = []
         for step, batch in enumerate(loader):
             seen += batch.tolist()
             if config["stop"] == step:
-                trireme.report({}, checkpoint=Checkpoint.from_dict({"loader": loader.state_dict()}))
+                trireme.report({}, checkpoint=Checkpoint.from_dict({}))
                 break
         return gathered(seen)
 
@@ -326,32 +324,176 @@ def test_going_on_with_another_number_of_workers(results: Any) -> None:
 
 
 def test_after_a_failure_no_batch_is_missing_or_repeated(results: Any) -> None:
+    """The position travels with the checkpoint; nobody has to store it."""
+
     def train() -> Any:
         import os
         import signal
 
+        import torch.distributed as dist
+
         loader = prepare_data_loader(DataLoader(numbers(40), batch_size=2, shuffle=True))
-        seen: list[int] = []
-        rank = trireme.get_context().get_world_rank()
-        if checkpoint := trireme.get_checkpoint():
-            state = checkpoint.to_dict()
-            loader.load_state_dict(state["loader"])
-            seen = state["seen"]
+        valid = prepare_data_loader(DataLoader(numbers(6), batch_size=3), add_dist_sampler=False)
+        began = loader.state_dict(), valid.state_dict()
+        rank, attempt = dist.get_rank(), trireme.get_context()._attempt
+        checkpoint = trireme.get_checkpoint()
+        seen: list[int] = checkpoint.to_dict()["seen"] if checkpoint else []
         for _ in range(loader.epoch, 2):
             for step, batch in enumerate(loader):
                 seen += batch.tolist()
-                state = {"loader": loader.state_dict(), "seen": seen}
-                trireme.report({}, checkpoint=Checkpoint.from_dict(state))
-                if trireme.get_context()._attempt == 0 and loader.epoch == 1 and step == 3 and rank == 1:
-                    os.kill(os.getpid(), signal.SIGKILL)
-        return gathered(seen)
+                if len(seen) % 6 == 0:  # not every batch
+                    trireme.report({}, checkpoint=Checkpoint.from_dict({"seen": seen}))
+                if attempt == 0 and loader.epoch == 1 and step == 7:
+                    dist.barrier()
+                    if rank == 1:
+                        os.kill(os.getpid(), signal.SIGKILL)
+            list(valid)
+        return gathered((seen, began))
 
     config = RunConfig(storage_path=results, failure_config=FailureConfig(max_failures=1))
     ranks = fit(train, run_config=config).return_value
-    for epoch in range(2):
-        parts = [rank[20 * epoch : 20 * epoch + 20] for rank in ranks]
-        assert sorted(parts[0] + parts[1]) == list(range(40))
-    assert [len(rank) for rank in ranks] == [40, 40]
+    for rank, (seen, (began, valid)) in enumerate(ranks):
+        orders = [torch.randperm(40, generator=torch.Generator().manual_seed(epoch)) for epoch in range(2)]
+        assert seen == torch.cat([order[rank::2] for order in orders]).tolist()
+        assert began["epoch"] == 1 and 0 < began["samples"] < 40
+        assert (valid["epoch"], valid["samples"]) == (1, 0)
+
+
+def positions() -> Any:
+    from trireme._session import current_session
+
+    return current_session("test").positions
+
+
+def places() -> list[tuple[int, int]]:
+    """Epoch and samples of all loaders, as a checkpoint would have them now."""
+    return [(place["epoch"], place["samples"]) for place in positions().now().values()]
+
+
+def test_the_place_that_a_checkpoint_has() -> None:
+    def train() -> None:
+        loader = prepare_data_loader(DataLoader(numbers(7), batch_size=2))
+        assert positions().now() == {"loader/0": {"epoch": 0, "samples": 0, "seed": 0, "size": 7}}
+        seen = []
+        for _ in loader:
+            seen += places()
+        # With the last batch in hand nothing is left of the epoch.
+        assert seen == [(0, 2), (0, 4), (0, 6), (1, 0)]
+        assert places() == [(1, 0)]
+        for _ in loader:
+            break
+        assert places() == [(2, 0)]  # left for good
+        for _ in zip(loader, range(1), strict=False):
+            assert places() == [(2, 2)]
+        assert places() == [(3, 0)]
+        kept = iter(loader)
+        next(kept)
+        assert places() == [(3, 2)]  # may go on
+        del kept
+        assert places() == [(4, 0)]
+        loader.load_state_dict({"epoch": 9, "samples": 2, "seed": 0, "size": 7})
+        assert places() == [(9, 2)]
+        dropping = prepare_data_loader(DataLoader(numbers(7), batch_size=2, drop_last=True))
+        assert [places()[1] for _ in dropping] == [(0, 2), (0, 4), (1, 0)]
+        assert positions().now().keys() == {"loader/0", "loader/1"}
+        del loader, _
+        assert positions().now().keys() == {"loader/1"}
+        batches = DataLoader(numbers(6), batch_sampler=BatchSampler(range(6), 2, drop_last=False))
+        own = prepare_data_loader(batches)
+        assert [positions().now()["loader/2"]["batches"] for _ in own] == [1, 2, 0]
+        seeded = prepare_data_loader(
+            DataLoader(numbers(4), shuffle=True, generator=torch.Generator().manual_seed(2**64 - 9))
+        )
+        order = epoch_of(seeded)
+        place = positions().now()["loader/3"]
+        assert place["seed"] == -9
+        seeded._go_on_from(place | {"epoch": 0})
+        assert epoch_of(seeded) == order
+
+    assert fit(train, 0).error is None
+
+
+def test_a_loader_goes_on_from_the_checkpoints_place() -> None:
+    def train() -> None:
+        from trireme._positions import Positions
+        from trireme._session import current_session
+
+        session: Any = current_session("test")
+        place = {"epoch": 2, "samples": 4, "seed": 5, "size": 10}
+
+        def make(size: int = 10, **options: Any) -> Any:
+            return prepare_data_loader(DataLoader(numbers(size), batch_size=2, shuffle=True), **options)
+
+        order = torch.randperm(10, generator=torch.Generator().manual_seed(5 + 2)).tolist()
+        session.positions = Positions({"loader/0": place, "loader/1": place | {"samples": 8}})
+        first, second, third = make(), make(), make()
+        assert flat(epoch_of(first)) == order[4:]
+        assert flat(epoch_of(second)) == order[8:]
+        assert third.state_dict()["samples"] == third.epoch == 0
+        session.positions = Positions({"loader/0": place})
+        assert make(resume=False).epoch == 0
+        session.positions = Positions({"loader/0": place})
+        with pytest.raises(
+            ValueError,
+            match=r"in the middle of an epoch over 10 samples, and this loader has 12 samples; .*resume=False",
+        ):
+            make(12)
+        session.positions = Positions({"loader/0": {"epoch": 2, "steps": 3}})
+        with pytest.raises(
+            ValueError, match="an epoch over an unknown number of steps, and this loader has 10 samples"
+        ):
+            make()
+        # Between two epochs the data may change.
+        session.positions = Positions({"loader/0": place | {"samples": 0}})
+        other = make(12)
+        assert (other.epoch, len(flat(epoch_of(other)))) == (2, 12)
+        # One per epoch: none of the later ones is the one of the checkpoint.
+        session.positions = Positions({"loader/1": place})
+        assert len(epoch_of(make())) == 5
+        with pytest.warns(UserWarning, match="the checkpoint has a position of loader/1, but data was taken before"):
+            later = make()
+        assert len(epoch_of(later)) == 5
+        del later
+        for _ in range(100):
+            make()
+        assert session.positions.now() == {} and session.positions._sources == {}
+
+    assert fit(train, 0).error is None
+
+
+def test_ranks_with_different_data_are_named() -> None:
+    def train(config: dict[str, Any]) -> Any:
+        rank = trireme.get_context().get_world_rank()
+        odd = rank == 1
+        prepare_data_loader(DataLoader(numbers(8 + rank), batch_size=2), add_dist_sampler=False)  # its own business
+        make: dict[str, Callable[[], Any]] = {
+            "size": lambda: DataLoader(numbers(9 if odd else 8), batch_size=2),
+            "batch": lambda: DataLoader(numbers(8), batch_size=4 if odd else 2),
+            "seed": lambda: DataLoader(
+                numbers(8), batch_size=2, shuffle=True, generator=torch.Generator().manual_seed(rank)
+            ),
+        }
+        import torch.distributed as dist
+
+        said = []
+        for kind in config["kinds"]:
+            try:
+                prepare_data_loader(make[kind]())
+                said.append("")
+            except ValueError as error:
+                said.append(str(error))
+            dist.barrier()
+        if not odd:
+            prepare_data_loader(DataLoader(numbers(3)))  # nobody waits for the others
+        return gathered(said)
+
+    ranks = fit(train, train_loop_config={"kinds": ["size", "batch", "seed"]}).return_value
+    # The one that comes second notices.
+    sizes, batches, seeds = [mine or its for mine, its in zip(*ranks, strict=True)]
+    assert "rank 0 has 8 samples in batches of 2, seed 0" in sizes
+    assert "rank 1 has 9 samples in batches of 2, seed 0" in sizes
+    assert "rank 1 has 8 samples in batches of 4" in batches
+    assert "seed 1" in seeds and "seed 0" in seeds
 
 
 def test_resuming_does_not_read_what_was_seen() -> None:

@@ -1,0 +1,97 @@
+"""`make chaos SEED=1 N=50`: scenarios of a seed on real processes, one line each, and a table at the end."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import random
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+
+from chaos import scenario
+from chaos.runner import Done, Runner, Skipped, temporary_folder
+
+
+def main() -> int:
+    options = parse()
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000)
+    torch = importlib.util.find_spec("torch") is not None and not options.no_torch
+    if options.fixed:
+        chosen = [each for each in scenario.fixed() if options.only is None or options.only in each.name]
+    else:
+        numbers = range(options.first, options.first + options.count)
+        chosen = [scenario.make(seed, number, torch) for number in numbers]
+    print(f"seed {seed}, {len(chosen)} scenarios", flush=True)
+    folder = options.folder or temporary_folder()
+    broken = run_all(chosen, Runner(folder), seed)
+    if not broken and options.folder is None:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 1 if broken else 0
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
+    parser.add_argument("--seed", type=int, help="a random one, which is printed, when not given")
+    parser.add_argument("--count", type=int, default=30)
+    parser.add_argument("--first", type=int, default=0, help="number of the first scenario: to replay one")
+    parser.add_argument("--fixed", action="store_true", help="the short set that `make test` runs")
+    parser.add_argument("--only", help="of the fixed ones: those whose name has this in it")
+    parser.add_argument("--no-torch", action="store_true")
+    parser.add_argument("--folder", type=Path, help="where the runs are kept")
+    return parser.parse_args()
+
+
+def run_all(chosen: list[scenario.Scenario], runner: Runner, seed: int) -> list[str]:
+    met: Counter[tuple[str, str]] = Counter()
+    broken: list[str] = []
+    skipped = held = 0
+    try:
+        for each in chosen:
+            try:
+                done = runner.run(each)
+            except Skipped as why:
+                skipped += 1
+                print(f"{each.name:>12}  skipped  {each.describe()}: {why}", flush=True)
+                continue
+            met.update((fault.kind, fault.phase) for fault in each.faults)
+            tell(each, done)
+            if done.broken:
+                broken.append(replay(each, seed))
+            else:
+                held += 1
+    except KeyboardInterrupt:
+        print("interrupted")
+    print_table(met)
+    print(f"{held} held, {len(broken)} broken, {skipped} skipped")
+    for command in broken:
+        print(f"  again: {command}")
+    return broken
+
+
+def tell(each: scenario.Scenario, done: Done) -> None:
+    word = "BROKEN" if done.broken else "held"
+    met = "" if done.broken or done.met == len(each.faults) else f"  (met {done.met} of {len(each.faults)})"
+    counts = f"{done.restarts} restarts {done.starts} starts {done.seconds:5.1f} s"
+    print(f"{each.name:>12}  {word:<7}  {counts}  {each.describe()}{met}", flush=True)
+    if done.broken:
+        print(f"              {done.broken}\n              kept in {done.folder}", flush=True)
+
+
+def replay(each: scenario.Scenario, seed: int) -> str:
+    if each.name.startswith("fixed-"):
+        return f"make chaos ARGS='--fixed --only {each.name.removeprefix('fixed-')}'"
+    return f"make chaos SEED={seed} N=1 FIRST={each.name.rpartition('-')[2]}"
+
+
+def print_table(met: Counter[tuple[str, str]]) -> None:
+    phases = ["start", "rendezvous", "step", "report", "upload", "commit", "restart", "resize", "shutdown", "instant"]
+    print(f"\n{'':14}" + "".join(f"{phase:>11}" for phase in phases))
+    for kind in sorted({kind for kind, _ in met}):
+        print(f"{kind:14}" + "".join(f"{met[kind, phase] or '':>11}" for phase in phases))
+    print()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

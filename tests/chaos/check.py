@@ -1,0 +1,133 @@
+"""What must hold after every scenario, whatever has happened."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import trireme
+from chaos import process_table
+from chaos.outside import Events
+from chaos.scenario import STEPS, Scenario
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("TRIREME_BUILD_DIR", ROOT / "build/release"))
+COMMAND_LINE = os.environ.get("TRIREME_CLI", str(BUILD / "src/cli/trireme"))
+
+
+class Broken(Exception):
+    """An invariant that does not hold."""
+
+
+def require(holds: object, what: str) -> None:
+    if not holds:
+        raise Broken(what)
+
+
+class Outcome:
+    """What a run's folder tells when it is over."""
+
+    def __init__(self, scenario: Scenario, run: Path) -> None:
+        self.scenario, self.run = scenario, run
+        self.events = Events(run / "events.jsonl").new()
+        self.restarts = sum(event["event"] == "attempt_started" for event in self.events) - 1
+        self.starts = sum(event["event"] == "run_started" for event in self.events)
+
+    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["event"] == kind]
+
+    def committed(self) -> list[str]:
+        """In the order of their commits, without those that were removed since."""
+        names: dict[str, None] = {}
+        for event in self.events:
+            if event["event"] == "checkpoint_committed":
+                names.pop(event["name"], None)
+                names[event["name"]] = None
+            elif event["event"] == "checkpoint_removed":
+                names.pop(event["name"], None)
+        return list(names)
+
+    def final_state(self) -> dict[str, Any]:
+        """Of any rank: their states are the same."""
+        folder = self.run / self.committed()[-1]
+        for part in sorted(folder.glob("part_*.json")):
+            return dict(json.loads(part.read_text()))
+        return trireme.load_state(folder)
+
+    def final_loss(self) -> float:
+        last = max(self.of_kind("report"), key=lambda event: (event["attempt"], event["index"]))
+        return float(last["metrics"]["loss"])
+
+    def pids(self) -> set[int]:
+        return {event["pid"] for event in self.events if event.get("pid")}
+
+
+def finished(outcome: Outcome) -> None:
+    require(outcome.events and outcome.events[-1]["event"] == "run_finished", "the last event is not run_finished")
+    require(outcome.events[-1]["outcome"] == "finished", f"the outcome is {outcome.events[-1]['outcome']}")
+
+
+def same_result(outcome: Outcome, undisturbed: Outcome) -> None:
+    """Each step counted exactly once, and the training ended where it would have ended."""
+    state, expected = outcome.final_state(), undisturbed.final_state()
+    require(state["next"] == STEPS, f"the last checkpoint is of step {state['next']}")
+    contributions = [int(count) for count in state["applied"]]
+    if not (outcome.scenario.elastic and outcome.scenario.trainer == "torch"):
+        require(contributions == [int(count) for count in expected["applied"]], f"steps were counted {contributions}")
+        pairs = zip(_numbers(state["weight"]), _numbers(expected["weight"]), strict=True)
+        require(all(map(lambda pair: math.isclose(*pair, rel_tol=1e-12), pairs)),
+                f"the weights are {state['weight']}, undisturbed {expected['weight']}")  # fmt: skip
+        require(math.isclose(outcome.final_loss(), undisturbed.final_loss(), rel_tol=1e-12), "another final loss")
+    require(all(contributions), f"steps were counted {contributions}")
+    returned = outcome.events[-1].get("return_value")
+    require(returned == contributions, f"the function returned {returned}, the last checkpoint has {contributions}")
+
+
+def _numbers(weight: Any) -> list[float]:
+    return list(weight) if isinstance(weight, list) else [weight]
+
+
+def nothing_lost(outcome: Outcome) -> None:
+    command = [COMMAND_LINE, "checkpoints", str(outcome.run), "--verify", "--json"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    require(told.returncode == 0, f"`trireme checkpoints --verify`: {told.stderr}{told.stdout}")
+    listed = {Path(each["path"]).name: each["problem"] for each in json.loads(told.stdout)}
+    # A driver that is killed may have removed one without having told so.
+    kept = outcome.scenario.num_to_keep or len(outcome.committed())
+    for name in outcome.committed()[-kept:]:
+        require(name in listed, f"{name} was committed and is not there; there are {sorted(listed)}")
+        require(not listed[name], f"{name} is damaged: {listed[name]}")
+
+
+def no_process(mark: str) -> None:
+    gone = process_table.wait_until(lambda: not process_table.marked(mark), 15)
+    require(gone, f"processes remain: {process_table.marked(mark)}")
+
+
+def no_socket(outcome: Outcome) -> None:
+    names = [f"@trireme-{event['id']}" for event in outcome.of_kind("run_started")]
+    left = [line for line in Path("/proc/net/unix").read_text().splitlines() if any(name in line for name in names)]
+    require(not left, f"sockets remain: {left}")
+
+
+def no_shared_memory(outcome: Outcome, before: set[str]) -> None:
+    ours = [str(pid) for pid in outcome.pids()] + [event["id"] for event in outcome.of_kind("run_started")]
+    left = [name for name in set(os.listdir("/dev/shm")) - before if any(word in name for word in ours)]
+    require(not left, f"shared memory remains: {left}")
+
+
+def no_file(outcome: Outcome, temporary: Path, state_dir: Path) -> None:
+    # What torch keeps for the next time is its own.
+    left = [path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor_")]
+    require(not left, f"temporary files remain: {left}")
+    held = list(state_dir.glob("capacity/*/*.json"))
+    require(not held, f"reservations remain: {held}")
+    last = outcome.of_kind("run_started")[-1]["id"]
+    entry = json.loads((state_dir / "runs" / f"{last}.json").read_text())
+    require("secret" not in entry and "address" not in entry, "the registry still has the run's secret")
+    hidden = [path.name for path in outcome.run.rglob("*") if path.name.startswith((".tmp", ".trireme_tmp"))]
+    require(not hidden, f"unfinished files remain in the run folder: {hidden}")

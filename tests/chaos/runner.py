@@ -1,0 +1,191 @@
+"""Runs one scenario in a folder of its own, and checks what came of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos import check, process_table
+from chaos.check import Broken, Outcome
+from chaos.outside import BALLAST, Outside
+from chaos.scenario import DISK_FULL, ENDS_THE_DRIVER, Scenario
+
+TESTS = Path(__file__).resolve().parents[1]
+PROGRAM = check.BUILD / "tests/chaos_program"
+# Generous: a machine may be busy. It only bounds what would otherwise wait for ever.
+TIMEOUT_S = 150.0
+MOST_STARTS = 6
+DISK_BYTES = 2 << 20
+
+
+class Skipped(Exception):
+    """This machine cannot do what the scenario needs."""
+
+
+@dataclass
+class Done:
+    restarts: int = 0
+    starts: int = 0
+    met: int = 0
+    seconds: float = 0.0
+    broken: str = ""
+    folder: str = ""
+
+
+class Runner:
+    """Keeps the undisturbed runs: many scenarios are compared with the same one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._undisturbed: dict[str, Outcome] = {}
+
+    def run(self, scenario: Scenario) -> Done:
+        begun = time.monotonic()
+        place = Place(self._folder / scenario.name, scenario)
+        done = Done(folder=str(place.folder))
+        try:
+            expected = self._expected(scenario)
+            place.make()
+            outcome = place.run_to_the_end()
+            done.restarts, done.starts = outcome.restarts, outcome.starts
+            place.check(outcome)
+            done.met = place.met
+            check.same_result(outcome, expected)
+        except Broken as broken:
+            done.broken = str(broken)
+        finally:
+            place.clear(keep=bool(done.broken))
+        done.seconds = time.monotonic() - begun
+        return done
+
+    def _expected(self, scenario: Scenario) -> Outcome:
+        calm = scenario.undisturbed()
+        if calm.name not in self._undisturbed:
+            place = Place(self._folder / calm.name, calm)
+            place.make()
+            self._undisturbed[calm.name] = place.run_to_the_end()
+        return self._undisturbed[calm.name]
+
+
+class Place:
+    """A scenario's folder: script, results, state, temporary files, and all that its processes are told."""
+
+    def __init__(self, folder: Path, scenario: Scenario) -> None:
+        self.folder, self.scenario = folder, scenario
+        self.results, self.temporary, self.state_dir = folder / "results", folder / "tmp", folder / "state"
+        self.run = self.results / "chaos"
+        self._mark = f"TRIREME_CHAOS={scenario.name}-{random.SystemRandom().randbytes(6).hex()}"
+        self._shared_memory = set(os.listdir("/dev/shm"))
+        self._mounted = False
+        self.met = 0
+
+    def make(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for folder in (self.results, self.temporary, self.state_dir):
+            folder.mkdir(parents=True)
+        self.scenario.write(self.folder / "scenario.json")
+        if DISK_FULL in self.scenario.kinds():
+            self._mount_small_disk()
+
+    def run_to_the_end(self) -> Outcome:
+        """Starts the script, and again after what has ended its driver: nobody else would."""
+        may_end = bool(self.scenario.kinds() & ENDS_THE_DRIVER) or self._all_may_be_preempted()
+        with Outside(self.scenario, self.run, self.state_dir) as outside:
+            for number in range(MOST_STARTS):
+                code = self._start(number)
+                if code == 0 or not may_end:
+                    break
+                # A person would look for the reason first, and free some space.
+                process_table.wait_until(lambda: not (self.results / BALLAST).exists(), TIMEOUT_S)
+        self.met = len(outside.met) + len(list(self.folder.glob("fired_*")))
+        if code == 0:
+            return Outcome(self.scenario, self.run)
+        output = (self.folder / f"driver_{number}.log").read_text(errors="replace")
+        raise Broken(f"the driver ended with {code} at start {number}: ...{output[-1500:]}")
+
+    def check(self, outcome: Outcome) -> None:
+        check.finished(outcome)
+        check.no_process(self._mark)
+        check.nothing_lost(outcome)
+        check.no_socket(outcome)
+        check.no_shared_memory(outcome, self._shared_memory)
+        check.no_file(outcome, self.temporary, self.state_dir)
+
+    def clear(self, keep: bool) -> None:
+        for pid in process_table.marked(self._mark):
+            process_table.send(pid, signal.SIGKILL)
+        process_table.wait_until(lambda: not process_table.marked(self._mark), 5)
+        if self._mounted:
+            if keep:
+                shutil.copytree(self.run, self.folder / "results_kept", dirs_exist_ok=True)
+            subprocess.run(["umount", "--lazy", str(self.results)], check=False)
+        if not keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _all_may_be_preempted(self) -> bool:
+        """A run stops, to be continued, when all of its workers are about to be lost."""
+        doomed = {fault.rank for fault in self.scenario.faults if fault.kind == "term"}
+        return len(doomed) >= self.scenario.workers
+
+    def _start(self, number: int) -> int:
+        name, value = self._mark.split("=")
+        environment = os.environ | {
+            name: value,
+            "TRIREME_RESULTS": str(self.results),
+            "TRIREME_STATE_DIR": str(self.state_dir),
+            "TMPDIR": str(self.temporary),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")])),
+            "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",
+        }
+        if self.scenario.tls:
+            environment["TRIREME_LISTEN"] = "tls://127.0.0.1:0"
+        if self.scenario.elastic:
+            environment["TRIREME_NUM_CPUS"] = str(self.scenario.most_workers)
+        with (self.folder / f"driver_{number}.log").open("wb") as log:
+            driver = subprocess.Popen(self._command(), stdout=log, stderr=log, env=environment, cwd=self.folder)
+            try:
+                return driver.wait(TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._write_stacks()
+                driver.kill()
+                driver.wait()
+                raise Broken(f"the run did not end within {TIMEOUT_S:.0f} s; {self.folder} has its stacks") from None
+
+    def _command(self) -> list[str]:
+        script = str(self.folder / "scenario.json")
+        if self.scenario.language == "python":
+            return [sys.executable, "-m", "chaos.training", script]
+        if not PROGRAM.exists():
+            raise Skipped(f"{PROGRAM} is not built")
+        s = self.scenario
+        flags = [int(s.only_rank_zero), int(s.keep_in_memory), int(s.warm_restart)]
+        numbers = [s.pace_s, s.padding, s.num_to_keep or 0]
+        faults = [f"{f.kind}:{f.phase}:{f.rank}:{f.step}:{f.delay_s}" for f in s.faults if f.inside]
+        words = [PROGRAM, self.folder, s.workers, s.most_workers, s.mode, *flags, *numbers, *faults]
+        return [str(word) for word in words]
+
+    def _mount_small_disk(self) -> None:
+        command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(self.results)]
+        if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+            raise Skipped("a small disk needs the right to mount one")
+        self._mounted = True
+
+    def _write_stacks(self) -> None:
+        """For whoever looks at it after; the run itself is beyond help."""
+        environment = os.environ | {"TRIREME_STATE_DIR": str(self.state_dir)}
+        command = [check.COMMAND_LINE, "stack", str(self.run)]
+        with (self.folder / "stacks.txt").open("w") as file:
+            print(process_table.marked(self._mark), file=file, flush=True)
+            subprocess.run(command, stdout=file, stderr=file, timeout=60, check=False, env=environment)
+
+
+def temporary_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="trireme_chaos_"))

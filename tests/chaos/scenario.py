@@ -1,0 +1,208 @@
+"""What is done to a run: one scenario is a small training, and the faults that meet it. A seed and a number name it."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+STEPS = 10
+CHECKPOINT_EVERY = 2
+
+# What a worker does to itself, at an exact place of the training function.
+INSIDE = ["kill", "stop", "exception", "exit", "os_exit", "hang", "hang_native", "slow", "term"]
+INSIDE_PHASES = ["rendezvous", "step", "report", "upload", "shutdown"]
+# What is done from outside, when the event log tells of the phase.
+OUTSIDE = ["kill", "stop", "term", "cut", "pulse", "zygote_kill", "driver_kill", "driver_term", "driver_int",
+           "driver_pause", "fuzz"]  # fmt: skip
+OUTSIDE_PHASES = ["start", "rendezvous", "step", "upload", "commit", "restart", "shutdown", "instant"]
+IN_A_RESIZE = ["kill", "stop", "term", "cut", "driver_kill", "driver_term", "driver_pause"]
+# These have scenarios of their own.
+DISK_FULL, CAPACITY = "disk_full", "capacity"
+# Not by a thread beside report(): it would only end, or hold up, itself. And C++ has no interpreter, no warm process.
+NOT_IN_UPLOAD = {"exception", "exit", "hang", "slow"}
+NOT_IN_CPP = {"hang_native", "zygote_kill"}
+# After these the same script is started again, as its user would.
+ENDS_THE_DRIVER = {"driver_kill", "driver_term", "driver_int", DISK_FULL}
+
+
+@dataclass
+class Fault:
+    kind: str
+    phase: str
+    inside: bool = False
+    rank: int = 0
+    step: int = 0
+    delay_s: float = 0.0
+    # How long a stop, a pause or a full disk lasts; the CPUs that remain, for a change of capacity.
+    amount: float = 0.0
+
+    def __str__(self) -> str:
+        where = f"{self.phase} {self.step}" if self.phase in ("step", "report", "upload", "commit") else self.phase
+        return f"{self.kind} in {where} of rank {self.rank}" + (" (inside)" if self.inside else "")
+
+
+@dataclass
+class Scenario:
+    name: str
+    language: str = "python"
+    trainer: str = "plain"
+    workers: int = 2
+    most_workers: int = 2
+    checkpoint: str = "state"  # or "folder"
+    mode: str = "SYNC"  # or "ASYNC"
+    only_rank_zero: bool = False
+    keep_in_memory: bool = False
+    warm_restart: bool = True
+    tls: bool = False
+    num_to_keep: int | None = None
+    padding: int = 0  # bytes beside the state, so that storing it takes a while
+    pace_s: float = 0.02  # what a step takes
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def elastic(self) -> bool:
+        return self.workers != self.most_workers
+
+    def kinds(self) -> set[str]:
+        return {fault.kind for fault in self.faults}
+
+    def undisturbed(self) -> Scenario:
+        """What the same training does when nothing happens to it."""
+        return Scenario(f"undisturbed-{self.language}-{self.trainer}-{self.most_workers}", self.language, self.trainer,
+                        self.most_workers, self.most_workers)  # fmt: skip
+
+    def describe(self) -> str:
+        size = f"{self.workers}-{self.most_workers}" if self.elastic else str(self.workers)
+        ways = [self.checkpoint, self.mode.lower()]
+        ways += [name for name in ("only_rank_zero", "keep_in_memory", "tls") if getattr(self, name)]
+        ways += [f"keep {self.num_to_keep}"] if self.num_to_keep else []
+        ways += [f"{self.padding >> 20} MB"] if self.padding else []
+        ways += [] if self.warm_restart else ["cold"]
+        faults = "; ".join(map(str, self.faults)) or "nothing"
+        return f"{self.language} {self.trainer} x{size} {','.join(ways)}: {faults}"
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=1))
+
+
+def read(path: str | Path) -> Scenario:
+    fields: dict[str, Any] = json.loads(Path(path).read_text())
+    return Scenario(**{**fields, "faults": [Fault(**fault) for fault in fields["faults"]]})
+
+
+def make(seed: int, number: int, torch: bool = True) -> Scenario:
+    """The same for the same seed and number, whatever came before."""
+    dice = random.Random(f"{seed}/{number}")
+    language = dice.choices(["python", "cpp"], [3, 2])[0]
+    use_torch = dice.random() < 0.25
+    workers = dice.choice([1, 2, 2, 2, 3, 6])
+    made = Scenario(
+        name=f"{seed}-{number}",
+        language=language,
+        trainer="torch" if use_torch and torch and language == "python" else "plain",
+        workers=workers,
+        most_workers=workers,
+        checkpoint=dice.choice(["state", "state", "folder"]) if language == "python" else "state",
+        mode=dice.choice(["SYNC", "ASYNC"]),
+        only_rank_zero=dice.random() < 0.3,
+        keep_in_memory=dice.random() < 0.25,
+        warm_restart=dice.random() < 0.8,
+        tls=dice.random() < 0.2,
+        num_to_keep=dice.choice([None, None, 1, 2]),
+        padding=dice.choice([0, 0, 8 << 20]),
+    )
+    special = dice.random()
+    if special < 0.08:
+        made.padding = 0  # the disk is small
+        made.faults = [Fault(DISK_FULL, "step", step=dice.randrange(1, STEPS - 2), amount=dice.uniform(0.2, 1.5))]
+    elif special < 0.22:
+        _make_elastic(made, dice)
+    elif special < 0.30:
+        _make_preemption(made, dice)
+    else:
+        made.faults = [_fault(made, dice) for _ in range(dice.choice([1, 1, 1, 2, 2, 3, 6]))]
+        if any(fault.phase == "restart" for fault in made.faults):
+            made.faults.append(Fault("kill", "step", True, dice.randrange(workers), dice.randrange(STEPS - 1)))
+        if "fuzz" in made.kinds():
+            made.pace_s = 0.1
+    return made
+
+
+def _make_elastic(made: Scenario, dice: random.Random) -> None:
+    made.workers, made.most_workers, made.pace_s = 1, dice.choice([2, 3]), 0.15
+    down = Fault(CAPACITY, "step", step=dice.randrange(1, 4), amount=1)
+    up = Fault(CAPACITY, "step", step=dice.randrange(5, 8), amount=made.most_workers)
+    made.faults = [down, up]
+    if dice.random() < 0.6:
+        made.faults.append(
+            Fault(dice.choice(IN_A_RESIZE), "resize", rank=dice.randrange(2), delay_s=dice.uniform(0, 0.1), amount=4.0)
+        )
+
+
+def _make_preemption(made: Scenario, dice: random.Random) -> None:
+    """A worker that is told to go, and is gone at the worst moments after."""
+    rank, step = dice.randrange(made.workers), dice.randrange(0, STEPS - 2)
+    kind, phase = dice.choice(["kill", "os_exit", "stop"]), dice.choice(["step", "report", "upload"])
+    later = min(STEPS - 1, (step + dice.randrange(3)) // CHECKPOINT_EVERY * CHECKPOINT_EVERY + 1)
+    made.faults = [
+        Fault("term", "step", True, rank, step),
+        Fault(kind, phase, True, rank, later, delay_s=dice.choice([0.0, 0.005, 0.02])),
+    ]
+    made.padding = dice.choice([0, 32 << 20])
+
+
+def _fault(scenario: Scenario, dice: random.Random) -> Fault:
+    cpp = scenario.language == "cpp"
+    while True:
+        inside = dice.random() < 0.6
+        kind, phase = (
+            dice.choice(INSIDE if inside else OUTSIDE),
+            dice.choice(INSIDE_PHASES if inside else OUTSIDE_PHASES),
+        )
+        if not ((cpp and kind in NOT_IN_CPP) or (inside and phase == "upload" and kind in NOT_IN_UPLOAD)):
+            break
+    step = dice.randrange(0, STEPS - 1)
+    if phase in ("upload", "commit"):
+        step = step // CHECKPOINT_EVERY * CHECKPOINT_EVERY + CHECKPOINT_EVERY - 1
+    return Fault(
+        kind,
+        phase,
+        inside,
+        rank=dice.randrange(scenario.workers),
+        step=step,
+        delay_s=dice.uniform(0, 1.5 if phase == "instant" else 0.03),
+        amount=dice.choice([0.3, 1.0, 4.0]),
+    )
+
+
+def fixed() -> list[Scenario]:
+    """Every kind once, in few scenarios: what `make test` runs."""
+
+    def one(name: str, *faults: Fault, **settings: Any) -> Scenario:
+        return Scenario(f"fixed-{name}", faults=list(faults), **settings)
+
+    return [
+        one("kill-upload", Fault("kill", "upload", True, 1, 3), Fault("kill", "commit", rank=0, step=7), mode="ASYNC"),
+        one("stop-cut", Fault("stop", "step", True, 1, 2), Fault("cut", "step", rank=0, step=6), keep_in_memory=True),
+        one("exits", Fault("exception", "step", True, 0, 2), Fault("exit", "report", True, 1, 4),
+            Fault("os_exit", "shutdown", True, 0), checkpoint="folder"),
+        one("hangs", Fault("hang", "step", True, 1, 2), Fault("hang_native", "step", True, 1, 6), checkpoint="folder"),
+        one("driver-kill", Fault("driver_kill", "step", step=4), Fault("zygote_kill", "start"), tls=True),
+        one("driver-term", Fault("driver_term", "step", step=3), Fault("slow", "step", True, 1, 1),
+            Fault("pulse", "step", step=5, amount=0.3)),
+        one("term", Fault("term", "step", True, 1, 3), Fault("driver_pause", "step", step=6, amount=0.3)),
+        one("term-upload", Fault("term", "step", True, 0, 3), Fault("kill", "upload", True, 0, 3), mode="ASYNC",
+            only_rank_zero=True, padding=32 << 20),
+        one("disk-full", Fault(DISK_FULL, "step", step=3, amount=0.5)),
+        one("elastic", Fault(CAPACITY, "step", step=2, amount=1), Fault(CAPACITY, "step", step=6, amount=2),
+            Fault("kill", "resize"), workers=1, most_workers=2, pace_s=0.15),
+        one("fuzz", Fault("fuzz", "rendezvous"), pace_s=0.1),
+        one("torch", Fault("kill", "step", True, 1, 3), trainer="torch"),
+        one("cpp", Fault("kill", "step", True, 1, 3), Fault("stop", "report", True, 0, 5),
+            Fault("exception", "step", True, 1, 7), language="cpp"),
+        one("cpp-driver", Fault("driver_kill", "commit", step=3), Fault("hang", "step", True, 0, 6),
+            language="cpp", mode="ASYNC"),
+    ]  # fmt: skip

@@ -1,0 +1,182 @@
+"""The script of a chaos scenario, small and deterministic: `python -m chaos.training SCENARIO.json`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import trireme
+from chaos.inside import Inside
+from chaos.scenario import CHECKPOINT_EVERY, STEPS, Scenario, read
+from trireme import Checkpoint, CheckpointConfig, CheckpointUploadMode, FailureConfig, RunConfig, ScalingConfig
+
+SAMPLES = 4
+
+
+def gradient(weight: float, step: int) -> float:
+    return sum(weight - ((step * 7 + sample * 3) % 11) / 11 for sample in range(SAMPLES)) / SAMPLES
+
+
+class Plain:
+    """Every rank computes the same; that they agree is checked at each step."""
+
+    def __init__(self) -> None:
+        self.weight, self.applied = 0.5, [0] * STEPS
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.weight, self.applied = state["weight"], list(state["applied"])
+
+    def state(self) -> dict[str, Any]:
+        return {"weight": self.weight, "applied": self.applied}
+
+    def advance(self, step: int) -> float:
+        lead = trireme.collective.broadcast_from_rank_zero((step, self.weight))
+        if lead != (step, self.weight):
+            raise RuntimeError(f"ranks disagree: rank 0 is at {lead}, this one at {(step, self.weight)}")
+        self.applied[step] += 1
+        slope = gradient(self.weight, step)
+        self.weight -= 0.3 * slope
+        return slope * slope
+
+
+class Torch:
+    """Real data parallel training: what every rank contributes to a step is counted by the ranks together."""
+
+    def __init__(self) -> None:
+        import torch
+
+        from trireme.torch import prepare_model
+
+        torch.manual_seed(0)
+        self.torch, self.network = torch, torch.nn.Linear(3, 1).double()
+        self.model = prepare_model(self.network)
+        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.1, momentum=0.9)
+        self.applied = torch.zeros(STEPS, dtype=torch.int64)
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.network.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.applied = state["applied"].clone()
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "model": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "applied": self.applied,
+            "weight": [weight.item() for part in self.network.parameters() for weight in part.flatten()],
+        }
+
+    def advance(self, step: int) -> float:
+        torch, context = self.torch, trireme.get_context()
+        source = torch.Generator().manual_seed(1000 * step + context.get_world_rank())
+        inputs = torch.randn(4, 3, generator=source, dtype=torch.float64)
+        loss = (self.model(inputs) - inputs.sum(1, keepdim=True)).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        counted = torch.zeros(STEPS, dtype=torch.int64)
+        counted[step] = 1
+        total = loss.detach().clone()
+        if context.get_world_size() > 1:
+            torch.distributed.all_reduce(counted)
+            torch.distributed.all_reduce(total)
+        self.applied += counted
+        return float(total)
+
+
+def resumed(scenario: Scenario, rank: int) -> dict[str, Any] | None:
+    """A rank that has no part of its own in the checkpoint takes another's: all are the same."""
+    checkpoint = trireme.get_checkpoint()
+    if checkpoint is None:
+        return None
+    if not in_folders(scenario):
+        return checkpoint.to_dict()
+    with checkpoint.as_directory() as folder:
+        parts = sorted(name for name in os.listdir(folder) if name.startswith("part_"))
+        own = f"part_{rank}.json"
+        with open(os.path.join(folder, own if own in parts else parts[0])) as file:
+            return dict(json.load(file))
+
+
+def in_folders(scenario: Scenario) -> bool:
+    return scenario.checkpoint == "folder" and scenario.trainer == "plain"
+
+
+def stored(scenario: Scenario, state: dict[str, Any], folder: str, rank: int, step: int) -> Checkpoint:
+    if not in_folders(scenario):
+        return Checkpoint.from_dict({**state, "padding": bytes(scenario.padding)})
+    mine = os.path.join(folder, f"made_{rank}_{step}_{os.getpid()}")
+    os.makedirs(mine, exist_ok=True)
+    with open(os.path.join(mine, f"part_{rank}.json"), "w") as file:
+        json.dump(state, file)
+    with open(os.path.join(mine, f"padding_{rank}"), "wb") as file:
+        file.write(bytes(scenario.padding))
+    return Checkpoint.from_directory(mine)
+
+
+def train(config: dict[str, Any]) -> list[int]:
+    scenario: Scenario = config["scenario"]
+    rank = trireme.get_context().get_world_rank()
+    inside = Inside(scenario, config["folder"], rank)
+    inside.reach("rendezvous")
+    trireme.collective.barrier()
+    model = Torch() if scenario.trainer == "torch" else Plain()
+    first = 0
+    if state := resumed(scenario, rank):
+        first = state["next"]
+        model.load(state)
+    for step in range(first, STEPS):
+        inside.reach("step", step)
+        loss = model.advance(step)
+        time.sleep(scenario.pace_s)
+        inside.reach("report", step)
+        metrics = {"loss": loss, "step": step}
+        if (step + 1) % CHECKPOINT_EVERY or (scenario.only_rank_zero and rank > 0):
+            trireme.report(metrics)
+            continue
+        checkpoint = stored(scenario, {**model.state(), "next": step + 1}, config["folder"], rank, step)
+        inside.reach_beside("upload", step)
+        trireme.report(metrics, checkpoint, checkpoint_upload_mode=CheckpointUploadMode[scenario.mode])
+    inside.reach("shutdown")
+    return [int(count) for count in model.applied]
+
+
+def run_config(scenario: Scenario) -> RunConfig:
+    hangs = scenario.kinds() & {"hang", "hang_native"}
+    return RunConfig(
+        name="chaos",
+        stop_grace_s=3,
+        failure_config=FailureConfig(
+            max_failures=12,
+            restart_backoff_s=0.1,
+            recall_timeout_s=2.0,
+            warm_restart=scenario.warm_restart,
+            hang_timeout_s=3.0 if hangs else 60.0,
+            on_hang="restart",
+            preemption_grace_s=3.0,
+        ),
+        checkpoint_config=CheckpointConfig(keep_in_memory=scenario.keep_in_memory, num_to_keep=scenario.num_to_keep),
+    )
+
+
+def main() -> None:
+    scenario = read(sys.argv[1])
+    folder = os.path.dirname(os.path.abspath(sys.argv[1]))
+    trainer_cls: Any = trireme.DataParallelTrainer
+    if scenario.trainer == "torch":
+        from trireme.torch import TorchTrainer as trainer_cls
+    workers = (scenario.workers, scenario.most_workers) if scenario.elastic else scenario.workers
+    trainer = trainer_cls(
+        train,
+        train_loop_config={"scenario": scenario, "folder": folder},
+        scaling_config=ScalingConfig(num_workers=workers, trainer_resources={}, elastic_resize_monitor_interval_s=0.5),
+        run_config=run_config(scenario),
+    )
+    print("RESULT", json.dumps(trainer.fit().return_value))
+
+
+if __name__ == "__main__":
+    main()

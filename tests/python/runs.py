@@ -1,0 +1,55 @@
+"""What tests of failures, resizes and preemptions share: runs, their event logs, and the command line beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from trireme import DataParallelTrainer, FailureConfig, Result, RunConfig, ScalingConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def command() -> str:
+    """`trireme` of this environment, else the one of a C++ build (TRIREME_CLI names it)."""
+    chosen = os.environ.get("TRIREME_CLI") or shutil.which("trireme", path=os.path.dirname(sys.executable))
+    if chosen:
+        return chosen
+    built = ROOT / "build" / "release" / "src" / "cli" / "trireme"
+    assert built.exists(), "no trireme command: run `make build` first"
+    return str(built)
+
+
+def trireme_command(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([command(), *args], capture_output=True, text=True, timeout=60, check=False)
+
+
+def fit(function: Any, workers: Any = 2, config: dict[str, Any] | None = None, **options: Any) -> Result:
+    """options: of FailureConfig, and `callbacks`, `trainer_class`, `stop_grace_s`."""
+    callbacks = options.pop("callbacks", ())
+    trainer_class = options.pop("trainer_class", DataParallelTrainer)
+    run = {name: options.pop(name) for name in ("stop_grace_s", "name") if name in options}
+    scaling = ScalingConfig(num_workers=workers, trainer_resources={"CPU": 0})
+    failure = FailureConfig(**options)
+    run_config = RunConfig(**{"name": "run", **run}, failure_config=failure, callbacks=list(callbacks))
+    trainer = trainer_class(function, train_loop_config=config, scaling_config=scaling, run_config=run_config)
+    made: Result = trainer.fit()
+    return made
+
+
+def events(folder: Any, *kinds: str) -> list[dict[str, Any]]:
+    """Of the event log, all or only of these kinds."""
+    lines = Path(folder, "events.jsonl").read_text().splitlines()
+    parsed = [json.loads(line) for line in lines]
+    return [event for event in parsed if not kinds or event["event"] in kinds]
+
+
+def pids(folder: Any, attempt: int) -> dict[int, int]:
+    """Rank -> pid in an attempt, started for it or kept."""
+    found = events(folder, "worker_started", "worker_kept")
+    return {event["rank"]: event["pid"] for event in found if event["attempt"] == attempt}

@@ -1,0 +1,168 @@
+"""Workers that will be taken away: announced, saved, replaced; and a driver that is told to end."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import processes
+import trireme
+from runs import events, fit, pids, trireme_command
+from trireme import Checkpoint, PreemptionError, PreemptionInfo, UserCallback, collective
+
+
+def train(config: dict[str, Any]) -> dict[str, Any]:
+    """Makes a checkpoint only when somebody is about to be lost, and as the last thing."""
+    context = trireme.get_context()
+    rank = context.get_world_rank()
+    checkpoint = trireme.get_checkpoint()
+    state = checkpoint.to_dict() if checkpoint else {"step": 0, "ranks": [], "deadline_ms": 0}
+    while state["step"] < 8 or (config.get("waits") and not state["ranks"]):
+        state["step"] += 1
+        info = trireme.get_preemption_info()
+        if info is not None:
+            assert info.preempted_node_ids == [socket.gethostname()]
+            state["ranks"], state["deadline_ms"] = info.preempted_ranks, info.deadline_ms
+            trireme.report({"step": state["step"]}, checkpoint=Checkpoint.from_dict(state) if rank == 0 else None)
+        else:
+            trireme.report({"step": state["step"]})
+            if config.get("signal") and rank == 1 and state["step"] == 3 and not checkpoint:
+                os.kill(os.getpid(), signal.SIGTERM)
+        collective.barrier()
+        time.sleep(0.02)
+    return state
+
+
+def test_sigterm_to_a_worker(capfd: pytest.CaptureFixture[str]) -> None:
+    before = time.time() * 1000
+    result = fit(train, config={"signal": True, "waits": True}, preemption_grace_s=300.0)
+    state = result.return_value
+    assert state["ranks"] == [1]
+    assert before + 250_000 < state["deadline_ms"] < time.time() * 1000 + 350_000
+    (announced,) = events(result.path, "preemption_announced")
+    lost = pids(result.path, 0)[1]
+    assert (announced["ranks"], announced["why"]) == ([1], f"SIGTERM from pid {lost}")
+    (verdict,) = events(result.path, "attempt_failed")
+    assert (verdict["budget"], verdict["next"]) == ("max_preemption_failures", "restart")
+    (failure,) = events(result.path, "worker_failed")
+    assert (failure["rank"], failure["cause"], failure["error_type"]) == (1, "preemption", "Preempted")
+    # What was reported until then is not done again.
+    starts = [event["index"] for event in events(result.path, "report") if event["attempt"] == 1]
+    *_, committed = [event for event in events(result.path, "checkpoint_committed") if event["attempt"] == 0]
+    assert min(starts, default=committed["index"] + 1) == committed["index"] + 1
+    assert pids(result.path, 1)[0] == pids(result.path, 0)[0]
+    assert pids(result.path, 1)[1] != lost
+    assert f"rank 1 will be taken away in 300 s: SIGTERM from pid {lost}" in capfd.readouterr().out
+
+
+def test_a_doomed_rank_that_never_reports_does_not_hold_up_the_last_checkpoint() -> None:
+    def train() -> list[int]:
+        context = trireme.get_context()
+        checkpoint = trireme.get_checkpoint()
+        if checkpoint:
+            return checkpoint.to_dict()["step"]
+        collective.barrier()
+        if context.get_world_rank() == 1:
+            trireme.report({"step": -1})
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(600)
+        for step in range(3):
+            trireme.report({"step": step}, checkpoint=Checkpoint.from_dict({"step": step}))
+        time.sleep(600)
+        return -1
+
+    result = fit(train, preemption_grace_s=0.5)
+    assert result.return_value == 2
+    (verdict,) = events(result.path, "attempt_failed")
+    assert "PreemptionTimeout" in verdict["message"]
+
+
+class Announces(UserCallback):
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+
+    def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
+        if not self.said:
+            self.said = [
+                trireme_command("preempt", "run", "--rank", "5"),
+                trireme_command("preempt", "run", "--rank", "0", "--deadline", "60", "--why", "spot reclaim"),
+            ]
+
+
+def test_preempt_command_and_the_budget_for_it(results: Path) -> None:
+    announces = Announces()
+    with pytest.raises(PreemptionError) as caught:
+        fit(train, config={"waits": True}, callbacks=[announces], max_preemption_failures=0, max_failures=5)
+    refused, done = announces.said
+    assert refused.returncode == 1
+    assert "there is no rank 5: the run has 2 workers" in refused.stderr
+    assert done.returncode == 0, done.stderr
+    assert "run run was told that it loses rank 0 in 60 s" in done.stdout
+
+    error = pickle.loads(pickle.dumps(caught.value))
+    for each in (error, caught.value):
+        assert isinstance(each, trireme.TrainingFailedError)
+        assert each.preemption_info == PreemptionInfo(None, {socket.gethostname(): [0]})
+        assert each.preemption_info.preempted_ranks == [0]
+        assert not each.drain_timed_out
+        assert "max_preemption_failures is used up" in str(each)
+    (announced,) = events(results / "run", "preemption_announced")
+    assert (announced["ranks"], announced["seconds"], announced["why"]) == ([0], 60.0, "spot reclaim")
+
+
+DRIVER = """
+import time, trireme
+
+def train():
+    context = trireme.get_context()
+    checkpoint = trireme.get_checkpoint()
+    if checkpoint:
+        return checkpoint.to_dict()["told"]
+    step = 0
+    while True:
+        step += 1
+        info = trireme.get_preemption_info()
+        mine = None
+        if info and context.get_world_rank() == 0:
+            mine = trireme.Checkpoint.from_dict({"step": step, "told": info.preempted_ranks})
+        trireme.report({"step": step}, checkpoint=mine)
+        time.sleep(0.02)
+
+if __name__ == "__main__":
+    scaling = trireme.ScalingConfig(num_workers=2)
+    result = trireme.DataParallelTrainer(train, scaling_config=scaling, run_config=trireme.RunConfig(name="run")).fit()
+    print("told", result.return_value)
+"""
+
+
+def test_sigterm_to_the_driver_leaves_a_run_that_can_be_continued(script: Any, results: Path) -> None:
+    process = script.start(DRIVER)
+    log = results / "run" / "events.jsonl"
+    assert processes.wait_until(lambda: log.exists() and '"report"' in log.read_text())
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 143, (out, err)
+    assert "Traceback" not in err
+    assert "SIGTERM to the driver" in out
+    (announced,) = events(results / "run", "preemption_announced")
+    assert announced["ranks"] == [0, 1]
+    last = events(results / "run")[-1]
+    assert (last["event"], last["outcome"]) == ("run_finished", "stopped")
+    assert len(events(results / "run", "checkpoint_committed")) == 1
+    assert processes.wait_until(lambda: not processes.left_over(), 10), processes.left_over()
+
+    again = script.run(DRIVER)
+    assert again.returncode == 0, again.stderr
+    assert "told [0, 1]" in again.stdout
+
+
+def test_outside_of_a_training_function() -> None:
+    with pytest.raises(RuntimeError, match="`get_preemption_info` cannot be used outside"):
+        trireme.get_preemption_info()

@@ -1,0 +1,101 @@
+"""The stacks of a process, told by itself while its main thread hangs in something."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Collects from another thread until the main one has come to where it hangs, then ends the process from there.
+PRELUDE = """
+import os, sys, threading, time
+from trireme import _core, _stacks
+
+_stacks.prepare()
+_stacks.prepare()
+
+def collect(place):
+    where = text = ""
+    while place not in where:
+        where, text = _core.collect_stacks(20.0)
+    again = _core.collect_stacks(20.0)[0]
+    os.write(1, f"{where}\\n{again}\\n{text}".encode())
+    os._exit(0)
+
+"""
+
+SLEEPS = """
+def step():
+    time.sleep(1000)
+
+threading.Thread(target=collect, args=("in step",)).start()
+step()
+"""
+
+# The interpreter lock is held by a call into C (PyDLL does not release it) while the stacks are collected.
+HOLDS_LOCK = """
+import ctypes
+
+def waits():
+    ctypes.PyDLL(None).poll(None, 0, 300)
+
+def collect_without_lock():
+    while True:
+        where, text = _core.collect_stacks(20.0)
+        if "in waits" in where:
+            os.write(1, f"{where}\\n{where}\\n{text}".encode())
+            os._exit(0)
+
+threading.Thread(target=collect_without_lock).start()
+while True:
+    waits()
+"""
+
+RECURSES = """
+def down(depth):
+    if depth == 0:
+        time.sleep(1000)
+    down(depth - 1)
+
+threading.Thread(target=collect, args=("in down",)).start()
+down(500)
+"""
+
+IN_LIBRARY = """
+def waits_for_event():
+    threading.Event().wait()
+
+threading.Thread(target=collect, args=("in waits_for_event (in threading.py:",)).start()
+waits_for_event()
+"""
+
+
+def run(folder: Path, body: str) -> tuple[str, str, str]:
+    (folder / "train.py").write_text(PRELUDE + body)
+    done = subprocess.run([sys.executable, "train.py"], cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    where, again, text = done.stdout.split("\n", 2)
+    return where, again, text
+
+
+@pytest.mark.parametrize(
+    ("body", "function", "native"),
+    [(SLEEPS, "step", "nanosleep"), (HOLDS_LOCK, "waits", "poll"), (RECURSES, "down", "nanosleep")],
+)
+def test_the_main_thread_tells_its_place(tmp_path: Path, body: str, function: str, native: str) -> None:
+    where, again, text = run(tmp_path, body)
+    assert where.startswith("train.py:") and where.endswith(f" in {function}")
+    assert again == where
+    main = text.split("\n\n")[0]
+    assert main.startswith("Thread ") and ", the main one\n  Python, most recent call first:\n" in main
+    assert f" in {function}\n" in main
+    assert native in main.partition("Native, most recent call first:")[2]
+    assert "collects this\n  Python, most recent call first:\n" in text  # the other thread has its frames too
+    assert "did not answer" not in text
+
+
+def test_a_library_is_named_beside_the_line_that_called_it(tmp_path: Path) -> None:
+    where, _, _ = run(tmp_path, IN_LIBRARY)
+    assert where.startswith("train.py:") and where.endswith(" wait)")
