@@ -22,6 +22,8 @@ class Options:
     repeat: int
     peers: Path | None  # bin folder of the peers' venv
     scale: str  # the C++ program of bench/scale
+    ddp: str  # that of bench/ddp; libtorch may not have been there to build it
+    recover: str  # that of bench/recover, likewise
 
 
 @dataclass

@@ -16,7 +16,7 @@ from pathlib import Path
 from measure import ROOT, Options, table
 from peers import peers_bin
 
-_BENCHMARKS = ("launch", "report", "scale", "memory", "checkpoint")
+_BENCHMARKS = ("launch", "report", "scale", "memory", "checkpoint", "ddp", "recover")
 
 
 def main() -> None:
@@ -45,12 +45,16 @@ def parse_options() -> tuple[list[str], Options]:
     parser.add_argument("--peers", action="store_true", help="also measure Ray Train and torchrun")
     parser.add_argument("--peers-venv", type=Path, default=ROOT / ".venv-peers", help="made when it is not there")
     parser.add_argument("--repeat", type=int, default=3, help="measurements of each; the table shows medians")
-    parser.add_argument("--scale-program", default=str(ROOT / "build" / "release" / "bench" / "cpp" / "bench_scale"))
+    programs = ROOT / "build" / "release" / "bench" / "cpp"
+    parser.add_argument("--scale-program", default=str(programs / "bench_scale"))
+    parser.add_argument("--ddp-program", default=str(programs / "bench_ddp"), help="left out when it is not there")
+    parser.add_argument("--recover-program", default=str(programs / "bench_recover"), help="likewise")
     given = parser.parse_args()
     if unknown := set(given.benchmarks) - set(_BENCHMARKS):
         parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(_BENCHMARKS)}")
     peers = peers_bin(given.peers_venv) if given.peers else None
-    return given.benchmarks or list(_BENCHMARKS), Options(given.repeat, peers, given.scale_program)
+    options = Options(given.repeat, peers, given.scale_program, given.ddp_program, given.recover_program)
+    return given.benchmarks or list(_BENCHMARKS), options
 
 
 if __name__ == "__main__":

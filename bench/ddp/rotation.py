@@ -1,0 +1,112 @@
+"""Jobs that all run at the same time, of which one at a time makes steps."""
+
+from __future__ import annotations
+
+import math
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_RANKS = 2
+_PATIENCE_S = 120
+Form = tuple[list[str], Path]  # a command and where it runs
+
+
+@dataclass
+class Block:
+    """Steps that one form has made in a row."""
+
+    loss: float  # the last one
+    cpu: float  # seconds of CPU of a step, on all ranks
+    seconds: list[float]  # of each step, on rank 0
+
+
+class Rotation:
+    """The connections to the ranks of each job, which are told over them how many steps of which network to make."""
+
+    def __init__(self, jobs: dict[str, subprocess.Popen[bytes]], server: socket.socket, logs: Path) -> None:
+        self._jobs = jobs
+        self._logs = logs
+        self._ranks: dict[str, dict[int, socket.socket]] = {name: {} for name in jobs}
+        server.settimeout(0.2)
+        deadline = time.monotonic() + _PATIENCE_S
+        while any(len(ranks) < _RANKS for ranks in self._ranks.values()):
+            self._check(deadline)
+            try:
+                connection = server.accept()[0]
+            except TimeoutError:
+                continue
+            connection.settimeout(_PATIENCE_S)
+            name, rank = self._line(connection).rsplit(" ", 1)
+            self._ranks[name][int(rank)] = connection
+
+    def block(self, name: str, network: int, steps: int) -> Block:
+        for connection in self._ranks[name].values():
+            connection.sendall(f"{network} {steps}\n".encode())
+        answers = [[float(word) for word in self._line(self._ranks[name][rank]).split()] for rank in range(_RANKS)]
+        losses, worked = ([answer[i] for answer in answers] for i in (0, 1))
+        return Block(sum(losses) / _RANKS, sum(worked) / steps / 1e9, [taken / 1e9 for taken in answers[0][2:]])
+
+    def end(self) -> None:
+        """The ranks see that nobody has orders for them any more."""
+        for ranks in self._ranks.values():
+            for connection in ranks.values():
+                connection.close()
+        for name, job in self._jobs.items():
+            if job.wait(_PATIENCE_S) != 0:
+                self._give_up(name, f"ended with {job.returncode}")
+
+    def _line(self, connection: socket.socket) -> str:
+        received = b""
+        while not received.endswith(b"\n"):
+            more = connection.recv(1 << 16)
+            if not more:
+                self._give_up(", ".join(self._jobs), "one of them ended too early")
+            received += more
+        return received.decode().strip()
+
+    def _check(self, deadline: float) -> None:
+        for name, job in self._jobs.items():
+            if job.poll() is not None:
+                self._give_up(name, f"ended with {job.returncode}")
+        if time.monotonic() > deadline:
+            self._give_up(", ".join(self._jobs), f"not all ranks came within {_PATIENCE_S} s")
+
+    def _give_up(self, name: str, why: str) -> None:
+        logs = "".join(f"\n--- {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self._logs.glob("*.log")))
+        sys.exit(f"{name}: {why}{logs}")
+
+
+@contextmanager
+def rotation(forms: dict[str, Form], env: dict[str, str], folder: Path) -> Iterator[Rotation]:
+    with socket.socket(socket.AF_UNIX) as server:
+        env = {**env, "BENCH_SOCKET": str(folder / "socket")}
+        server.bind(env["BENCH_SOCKET"])
+        server.listen()
+        jobs = {}
+        try:
+            for name, (command, cwd) in forms.items():
+                with open(folder / f"{name}.log", "wb") as log:
+                    jobs[name] = subprocess.Popen(
+                        [*command, name], env=env, cwd=cwd, stdout=log, stderr=subprocess.STDOUT
+                    )
+            made = Rotation(jobs, server, folder)
+            yield made
+            made.end()
+        finally:
+            for job in jobs.values():
+                if job.poll() is None:
+                    job.terminate()
+                    job.wait()
+
+
+def expect_same_losses(network: str, losses: dict[str, float]) -> None:
+    """Forms that do not learn the same have not done the same work."""
+    least, most = min(losses.values()), max(losses.values())
+    if not math.isclose(least, most, rel_tol=1e-2, abs_tol=1e-3):
+        sys.exit(f"{network}: after the same steps the forms have different losses: {losses}")
