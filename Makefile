@@ -49,6 +49,9 @@ tsan: $(VENV)/.installed  ## The unit tests under ThreadSanitizer
 fuzz: $(VENV)/.installed  ## The fuzzers, with a fixed number of inputs, under AddressSanitizer
 	$(call sanitized,asan,--label-regex fuzz)
 
+chaos: build  ## Scenarios of failure on real processes: make chaos [SEED=1] [N=30] [FIRST=0]
+	@PYTHONPATH=tests $(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) --count $(or $(N),30) --first $(or $(FIRST),0) $(ARGS)
+
 define sanitized
 @cmake --preset $(1) > /dev/null
 @cmake --build --preset $(1) --parallel $(JOBS) --target sanitized_tests
@@ -89,7 +92,7 @@ bench-peers: build  ## The same side by side with Ray Train and torchrun, in a v
 clean:  ## Remove what was built
 	rm -rf build dist $(VENV)
 
-.PHONY: help build demo test test-fast test-unit test-python asan tsan fuzz lint tidy format bench bench-peers clean
+.PHONY: help build demo test test-fast test-unit test-python asan tsan fuzz chaos lint tidy format bench bench-peers clean
 
 # Again when what is installed changes; the C++ sources are ninja's business.
 $(VENV)/.installed: pyproject.toml constraints.txt CMakeLists.txt

@@ -6,17 +6,14 @@ A second start with the same --name and more --epochs goes on from the newest ch
 """
 
 import argparse
-import tempfile
-from pathlib import Path
 
 import torch
 from sklearn.datasets import load_digits
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 import trireme
 from trireme import Checkpoint, RunConfig, ScalingConfig
-from trireme.torch import TorchTrainer
+from trireme.torch import TorchTrainer, prepare_data_loader, prepare_model
 
 TEST_SIZE = 360
 
@@ -31,35 +28,21 @@ def load_data():
     }
 
 
-def save(folder, model, optimizer, epoch):
-    state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}
-    torch.save(state, Path(folder) / "state.pt")
-    return Checkpoint.from_directory(folder)
-
-
-def load(model, optimizer):
-    """The epoch to begin with: 0, or the one after the checkpoint's."""
-    checkpoint = trireme.get_checkpoint()
-    if checkpoint is None:
-        return 0
-    with checkpoint.as_directory() as folder:
-        state = torch.load(Path(folder) / "state.pt", weights_only=True)
-    model.module.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    return state["epoch"] + 1
-
-
 def train(config):
     torch.manual_seed(0)
     images, labels = config["images"], config["labels"]
-    train_set = TensorDataset(images[TEST_SIZE:], labels[TEST_SIZE:])
-    sampler = DistributedSampler(train_set)  # this worker's part; the process group is ready
-    loader = DataLoader(train_set, batch_size=config["batch_size"], sampler=sampler)
+    loader = DataLoader(
+        TensorDataset(images[TEST_SIZE:], labels[TEST_SIZE:]), batch_size=config["batch_size"], shuffle=True
+    )
+    loader = prepare_data_loader(loader)  # this worker's part, another order every epoch
     network = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
-    model = DistributedDataParallel(network)  # averages the gradients of all workers
+    model = prepare_model(network)  # averages the gradients of all workers
     optimizer = torch.optim.Adam(model.parameters(), lr=config["lr"])
-    for epoch in range(load(model, optimizer), config["epochs"]):
-        sampler.set_epoch(epoch)
+    if checkpoint := trireme.get_checkpoint():  # the loader finds its place by itself
+        state = checkpoint.to_dict()
+        network.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+    for epoch in range(loader.epoch, config["epochs"]):
         for some_images, some_labels in loader:
             loss = torch.nn.functional.cross_entropy(model(some_images), some_labels)
             optimizer.zero_grad()
@@ -67,12 +50,9 @@ def train(config):
             optimizer.step()
         with torch.no_grad():
             accuracy = (network(images[:TEST_SIZE]).argmax(1) == labels[:TEST_SIZE]).float().mean()
-        metrics = {"epoch": epoch, "loss": loss.item(), "accuracy": accuracy.item()}
-        if trireme.get_context().get_world_rank() == 0:
-            with tempfile.TemporaryDirectory() as folder:
-                trireme.report(metrics, checkpoint=save(folder, model, optimizer, epoch))
-        else:
-            trireme.report(metrics)
+        state = {"model": network.state_dict(), "optimizer": optimizer.state_dict()}
+        mine = Checkpoint.from_dict(state) if trireme.get_context().get_world_rank() == 0 else None
+        trireme.report({"epoch": epoch, "loss": loss.item(), "accuracy": accuracy.item()}, checkpoint=mine)
 
 
 if __name__ == "__main__":
