@@ -218,8 +218,8 @@ base::Result<void> Run::plan_gang() {
   }
   // Ten thousand workers may beat more slowly: the controller's time goes to reports.
   const double crowd = std::max(1.0, rules.num_workers / 500.0);
-  plan_.heartbeat_s = from_environment("TRIREME_HEARTBEAT_S", 0.4) * crowd;
-  plan_.heartbeat_timeout_s = from_environment("TRIREME_HEARTBEAT_TIMEOUT_S", 4.5 * plan_.heartbeat_s);
+  plan_.heartbeat_s = from_environment("TRIREME_HEARTBEAT_S", 0.3) * crowd;
+  plan_.heartbeat_timeout_s = from_environment("TRIREME_HEARTBEAT_TIMEOUT_S", 4.0 * plan_.heartbeat_s);
   plan_.lease_s = from_environment("TRIREME_LEASE_S", 30.0);
   return {};
 }

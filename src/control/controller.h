@@ -55,8 +55,8 @@ struct RunPlan {
   Dict started;                       // further fields of the run_started event
   std::vector<std::string> warnings;  // what the preparation found
 
-  double heartbeat_s = 0.4;
-  double heartbeat_timeout_s = 1.8;
+  double heartbeat_s = 0.3;
+  double heartbeat_timeout_s = 1.2;
   double lease_s = 30.0;
 
   double hang_timeout_s = 0.0;  // 0: nothing counts as a hang

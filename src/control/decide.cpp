@@ -56,9 +56,13 @@ void Decider::on(const ProcessStarted& event) {
 }
 
 void Decider::on(const ProcessStartFailed& event) {
-  // The same program in the same place fails the same way: trying again would only repeat the line.
   at(event.rank).process = false;
-  state_.starts_used = std::max<std::int64_t>(rules_.start_limit, 0);
+  if (Gang& gang = state_.gangs.at(at(event.rank).seat.gang); gang.optional) {
+    gang.leaving = true;  // the run can do without
+  } else {
+    // The same program in the same place fails the same way: trying again would only repeat the line.
+    state_.starts_used = std::max<std::int64_t>(rules_.start_limit, 0);
+  }
   fail_to_start(event.rank, fmt::format("rank {} could not be started: {}", event.rank, event.message));
   end_when_gone();
 }

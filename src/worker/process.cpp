@@ -16,6 +16,7 @@ namespace {
 // What the signal handler may touch: it finds nothing but globals.
 struct Termination {
   int wake = -1;
+  pid_t self = 0;
   pid_t driver = 0;
   volatile std::sig_atomic_t sender = 0;
   volatile std::sig_atomic_t told = 0;
@@ -28,7 +29,9 @@ void end_by(int signal) {
 }
 
 void on_termination(int signal, siginfo_t* info, void*) {
-  if (g_termination.told || info->si_pid == g_termination.driver) return end_by(signal);
+  // What this process has forked (a loader's workers, say) is ended by its parent like that, and must end.
+  const bool of_a_child = ::getpid() != g_termination.self;
+  if (of_a_child || g_termination.told || info->si_pid == g_termination.driver) return end_by(signal);
   const int kept = errno;
   g_termination.told = 1;
   g_termination.sender = info->si_pid;
@@ -42,6 +45,7 @@ void on_termination(int signal, siginfo_t* info, void*) {
 void watch_termination(Session& session) {
   g_termination.wake = ::eventfd(0, EFD_CLOEXEC);
   TRIREME_CHECK(g_termination.wake >= 0, "eventfd: errno {}", errno);
+  g_termination.self = ::getpid();
   g_termination.driver = session.driver();
   std::thread([&session] {
     ::pthread_setname_np(::pthread_self(), "trireme-term");

@@ -166,3 +166,18 @@ def test_sigterm_to_the_driver_leaves_a_run_that_can_be_continued(script: Any, r
 def test_outside_of_a_training_function() -> None:
     with pytest.raises(RuntimeError, match="`get_preemption_info` cannot be used outside"):
         trireme.get_preemption_info()
+
+
+def test_processes_of_a_worker_are_still_ended_by_sigterm() -> None:
+    def forks() -> int | None:
+        import multiprocessing
+
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+        child.start()
+        child.terminate()
+        child.join()
+        return child.exitcode
+
+    result = fit(forks, workers=1)
+    assert result.return_value == -signal.SIGTERM
+    assert not events(result.path, "preemption_announced")

@@ -115,6 +115,21 @@ TEST_CASE("a worker that is lost together with its room is not replaced") {
       "disarm start, begin 0, begin 1, training_started, arm resize 60");
 }
 
+TEST_CASE("a seat in which nothing can be started is given up, if the run can do without it") {
+  RunMachine machine = elastic(3, 2, 3);
+  machine.reserve();
+  machine.on(ProcessStarted{0, 100, true});
+  machine.on(ProcessStarted{1, 101, true});
+  machine.on(Connected{0, 100, "host"});
+  machine.on(Connected{1, 101, "host"});
+  machine.on(ProcessStartFailed{2, "no such file"});
+  machine.on(TimerFired{Timer::kCause});
+  machine.on(CameHome{0});
+  CHECK(machine.on(CameHome{1}).starts_with("disarm stop, release gang 1, attempt_started, reset 0<-0 1<-1"));
+  CHECK(machine.state.phase == Phase::kRunning);
+  CHECK(machine.state.workers.size() == 2);
+}
+
 TEST_CASE("a function that ends before the resize just ends") {
   RunMachine machine = elastic(1, 1, 2);
   machine.run();
