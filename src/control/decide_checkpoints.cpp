@@ -116,9 +116,11 @@ void Decider::keep(ReadyCheckpoint ready) {
   }
   std::erase_if(state_.kept, [&](const KeptCheckpoint& each) { return each.name == kept.name; });
   const std::int64_t index = kept.index;
+  const bool first = state_.kept.empty();
   state_.kept.push_back(std::move(kept));
   remove_surplus();
   act(TellCommitted{index});
+  if (first) grow();
 }
 
 void Decider::request_validation(const KeptCheckpoint& kept) {

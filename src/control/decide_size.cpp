@@ -52,9 +52,10 @@ void Decider::start_when_reserved() {
 
 void Decider::on(RoomGrew) { grow(); }
 
-// Asks for one more seat; with the answer comes the next question, until there is no room or enough.
+// Asks for one more seat; with the answer comes the next question, until there is no room or enough. A run that makes
+// no checkpoints could not use it, and would only keep it from others.
 void Decider::grow() {
-  if (state_.phase != Phase::kRunning || reserving() || seats() >= rules_.most()) return;
+  if (state_.phase != Phase::kRunning || reserving() || seats() >= rules_.most() || state_.kept.empty()) return;
   const bool leaving =
       std::any_of(state_.gangs.begin(), state_.gangs.end(), [](const auto& each) { return each.second.leaving; });
   if (leaving) return;  // the engine has just asked for room

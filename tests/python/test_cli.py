@@ -6,24 +6,15 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runs import command
+
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def _program() -> str:
-    """The one of this environment, else the one of a C++ build (TRIREME_CLI names it)."""
-    chosen = os.environ.get("TRIREME_CLI") or shutil.which("trireme", path=os.path.dirname(sys.executable))
-    if chosen:
-        return chosen
-    built = ROOT / "build" / "release" / "src" / "cli" / "trireme"
-    assert built.exists(), "no trireme command: run `make build` first"
-    return str(built)
 
 
 class Machine:
@@ -37,11 +28,11 @@ class Machine:
 
     def trireme(self, *args: str, **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [_program(), *args], env={**self.env, **more}, capture_output=True, text=True, timeout=60, check=False
+            [command(), *args], env={**self.env, **more}, capture_output=True, text=True, timeout=60, check=False
         )
 
     def start(self, *args: str) -> subprocess.Popen[str]:
-        return subprocess.Popen([_program(), *args], env=self.env, stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen([command(), *args], env=self.env, stdout=subprocess.PIPE, text=True)
 
     def add_run(self, name: str, events: list[dict[str, Any]], *, started: float = 100.0, active: bool = False) -> Path:
         path = self.results / name
@@ -117,9 +108,9 @@ def test_version_and_help(machine: Machine) -> None:
     text = machine.trireme("--help")
     assert text.returncode == 0
     assert "Exit codes" in text.stdout
-    for command in ("run", "runs", "show", "logs", "stop", "stack", "preempt", "capacity", "env"):
-        assert command in text.stdout
-        assert machine.trireme(command, "--help").returncode == 0
+    for name in ("run", "launch", "runs", "show", "logs", "stop", "stack", "preempt", "capacity", "env"):
+        assert name in text.stdout
+        assert machine.trireme(name, "--help").returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,19 @@ TEST_CASE("an elastic run asks for what it needs and for the rest one by one") {
         "release gang 2, attempt_started, reset, start 0, start 1, start 2, settle, arm start 120");
 }
 
+TEST_CASE("it asks for more once it has a checkpoint: without any it could not use it") {
+  RunMachine machine = elastic(2, 2, 4);
+  machine.run();
+  CHECK(machine.on(RoomGrew{}) == "");
+  CHECK(commit(machine, 0, {0, 1}) == "checkpoint_committed, tell 0, reserve gang 1");
+  CHECK(machine.on(ReservationFailed{"no room", 1}) == "release gang 1");
+  CHECK(commit(machine, 1, {0, 1}) == "checkpoint_committed, tell 1");
+  CHECK(machine.on(RoomGrew{}) == "reserve gang 2");
+}
+
 TEST_CASE("it grows at a checkpoint, and survivors stay") {
   RunMachine machine = elastic(2, 2, 4);
+  machine.state.kept = {{0, "checkpoint_0", {}, checkpoint::Status::kCommitted, {}}};
   machine.run();
   CHECK(machine.on(RoomGrew{}) == "reserve gang 1");
   CHECK(machine.on(RoomGrew{}) == "");
@@ -68,6 +79,7 @@ TEST_CASE("it grows at a checkpoint, and survivors stay") {
 
 TEST_CASE("there is no more room") {
   RunMachine machine = elastic(2, 2, 4);
+  machine.state.kept = {{0, "checkpoint_0", {}, checkpoint::Status::kCommitted, {}}};
   machine.run();
   CHECK(machine.on(TimerFired{Timer::kResize}) == "arm resize 60, reserve gang 1");
   CHECK(machine.on(ReservationFailed{"no room", 1}) == "release gang 1");
@@ -132,6 +144,7 @@ TEST_CASE("a seat in which nothing can be started is given up, if the run can do
 
 TEST_CASE("a function that ends before the resize just ends") {
   RunMachine machine = elastic(1, 1, 2);
+  machine.state.kept = {{0, "checkpoint_0", {}, checkpoint::Status::kCommitted, {}}};
   machine.run();
   machine.on(RoomGrew{});
   machine.on(GangReserved{RunMachine::slots(1), 1});
