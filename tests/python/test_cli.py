@@ -14,8 +14,6 @@ import pytest
 
 from runs import command
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 class Machine:
     """A user's state and results folders, and the command in them."""
