@@ -62,11 +62,19 @@ struct Family {
   bool all_there() const { return !gone(worker.pid) && !gone(child) && !gone(apart); }
 };
 
+// Whether it ignores HUP, INT, QUIT and TERM; what this process ignores, its children do too.
+bool ignores_signals(const std::string& status) {
+  constexpr std::string_view kField = "SigIgn:\t";
+  constexpr unsigned long long kFour = 0x4007;
+  const auto at = status.find(kField);
+  return at != std::string::npos && (std::stoull(status.substr(at + kField.size(), 16), nullptr, 16) & kFour) == kFour;
+}
+
 // It has read what it was told, and waits for more.
 bool waits(int guard) {
   const std::string folder = "/proc/" + std::to_string(guard);
   return eventually([&] {
-    const bool prepared = read_text(folder + "/status").find("SigIgn:\t0000000000004007\n") != std::string::npos;
+    const bool prepared = ignores_signals(read_text(folder + "/status"));
     const std::string stat = read_text(folder + "/stat");
     return prepared && stat.find(") S ") != std::string::npos;
   });
