@@ -22,7 +22,7 @@ from trireme import Checkpoint, CheckpointConfig, DataParallelTrainer, FailureCo
 SEED = int(os.environ.get("TRIREME_TEST_SEED", "7"))
 
 COUNTS = """
-    import sys, trireme
+    import sys, time, trireme
     from trireme import Checkpoint, CheckpointUploadMode, DataParallelTrainer, RunConfig, ScalingConfig
 
     def train(config):
@@ -33,6 +33,7 @@ COUNTS = """
             state = Checkpoint.from_dict({"step": step, "rank": rank, "data": [step] * 1000})
             mode = CheckpointUploadMode.ASYNC if step % 2 else CheckpointUploadMode.SYNC
             trireme.report({"step": step}, checkpoint=state, checkpoint_upload_mode=mode)
+            time.sleep(0.05)  # the test reads all checkpoints again and again: they must not become thousands
 
     if __name__ == "__main__":
         DataParallelTrainer(
