@@ -87,7 +87,7 @@ nb::object list_checkpoints(Session& self, bool validated, std::optional<double>
 nb::object preemption(Session& self) {
   auto known = self.preemption();
   if (!known) return nb::none();
-  return to_python(Dict{{"nodes", known->nodes}, {"deadline", known->deadline}, {"why", known->why}});
+  return to_python(worker::to_dict(*known));
 }
 
 // The signal reaches the thread that calls this, which is the one that runs the user's function.

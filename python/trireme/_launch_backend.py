@@ -28,7 +28,6 @@ class LaunchBackend(Backend):
     """Needs no torch. Where the script has it, its `env://` goes over the run's own connection."""
 
     def on_start(self, context: TrainContext, session: Any) -> None:
-        _end_process_group()  # of an earlier attempt in this process
         prefix = f"launch/{context._attempt}/"
         variables = {
             **rank_variables(context),
@@ -51,6 +50,9 @@ class LaunchBackend(Backend):
 
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
         _end_process_group()
+
+    def on_interrupt(self, context: TrainContext, session: Any) -> None:
+        _end_process_group()  # so that those who still wait for this rank in a collective notice
 
 
 def _torchelastic_variables(context: TrainContext, max_restarts: int) -> dict[str, str]:

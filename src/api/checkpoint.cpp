@@ -1,9 +1,6 @@
 #include "trireme/checkpoint.h"
 
-#include <algorithm>
-#include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <map>
 
 #include "api/current.h"
@@ -38,15 +35,9 @@ Opened open(const std::string& path) {
 
 // Rank 0's is at the top, unless the checkpoint was committed without it because it was about to be taken away.
 std::string lowest_part(const std::string& folder) {
-  constexpr int kNone = std::numeric_limits<int>::max();
   if (fs::exists(folder + "/state.json")) return folder;
-  int lowest = kNone;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    int rank = 0;
-    const std::string name = entry.path().filename();
-    if (std::sscanf(name.c_str(), "rank_%d", &rank) == 1) lowest = std::min(lowest, rank);
-  }
-  return lowest == kNone ? folder : fmt::format("{}/rank_{}", folder, lowest);
+  const auto parts = api::value_or_throw(checkpoint::rank_folders(folder));
+  return parts.empty() ? folder : parts.front().native();
 }
 
 // Whose part a reader means who says nothing: its own, where there is one.

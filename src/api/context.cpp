@@ -135,11 +135,8 @@ std::optional<PreemptionInfo> get_preemption_info() {
   if (!current.session) return std::nullopt;
   std::optional<std::string> mine;
   if (current.context.world_rank == 0) {
-    Dict told;
-    if (auto known = current.session->preemption()) {
-      told = {{"nodes", known->nodes}, {"deadline", known->deadline}, {"why", known->why}};
-    }
-    mine = base::to_json(told);
+    auto known = current.session->preemption();
+    mine = base::to_json(known ? worker::to_dict(*known) : Dict());
   }
   const std::string sent = api::value_or_throw(current.session->broadcast(std::move(mine)));
   const Dict told = api::value_or_throw(base::parse_json_dict(sent));

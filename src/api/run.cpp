@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/replaced.h"
 #include "control/event_fields.h"
 #include "control/failure_policy.h"
 #include "control/run_folder.h"
@@ -94,10 +95,9 @@ base::Result<int> next_attempt(const std::string& run_path, bool logs_are_here) 
 
 // A folder that the user made has no manifest, and none of these.
 Dict positions_in(const std::string& checkpoint) {
-  auto text = storage::read_file(checkpoint + "/" + checkpoint::kManifestName);
-  if (!text) return {};
-  auto manifest = checkpoint::decode_manifest(*text);
-  return manifest ? std::move(manifest->positions) : Dict();
+  storage::LocalFiles files;
+  auto read = checkpoint::read_manifest(files, checkpoint);
+  return read && read->manifest ? std::move(read->manifest->positions) : Dict();
 }
 
 }  // namespace

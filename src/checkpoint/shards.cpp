@@ -251,15 +251,8 @@ base::Result<Dict> load_whole_state(const std::string& folder, const LoadOptions
   fs::path mine = fs::path(folder).lexically_normal();
   if (!mine.has_filename()) mine = mine.parent_path();
   const fs::path top = is_rank_folder(mine) ? mine.parent_path() : mine;
-  std::vector<fs::path> folders{top};
-  std::error_code failed;
-  for (const auto& entry : fs::directory_iterator(top, failed)) {
-    if (is_rank_folder(entry.path())) folders.push_back(entry.path());
-  }
-  if (failed) return base::error("could not list {}: {}", top.native(), failed.message());
-  std::sort(folders.begin(), folders.end(), [](const fs::path& a, const fs::path& b) {
-    return std::pair(a.native().size(), a.native()) < std::pair(b.native().size(), b.native());
-  });
+  TRIREME_ASSIGN(auto folders, rank_folders(top));
+  folders.insert(folders.begin(), top);
   std::vector<Dict> states{std::move(own)};
   const LoadOptions others{.map = options.map, .verify = options.verify};
   for (const auto& each : folders) {

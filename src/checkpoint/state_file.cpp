@@ -124,6 +124,19 @@ bool is_rank_folder(const std::filesystem::path& folder) {
   return name.starts_with("rank_") && name.size() > 5 && name.find_first_not_of("0123456789", 5) == std::string::npos;
 }
 
+base::Result<std::vector<fs::path>> rank_folders(const fs::path& checkpoint) {
+  std::vector<fs::path> folders;
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(checkpoint, failed)) {
+    if (is_rank_folder(entry.path())) folders.push_back(entry.path());
+  }
+  if (failed) return base::error("could not list {}: {}", checkpoint.native(), failed.message());
+  std::sort(folders.begin(), folders.end(), [](const fs::path& a, const fs::path& b) {
+    return std::pair(a.native().size(), a.native()) < std::pair(b.native().size(), b.native());
+  });
+  return folders;
+}
+
 base::Result<std::vector<storage::FileRecord>> save_state(const std::string& folder, const Dict& state,
                                                           const SaveOptions& options) {
   TRIREME_ASSIGN(const auto image, lay_out(state), "could not save a state into {}", folder);

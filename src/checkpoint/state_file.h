@@ -35,6 +35,8 @@ struct LoadOptions {
 
 // The part of a rank in a checkpoint: rank_3.
 bool is_rank_folder(const std::filesystem::path& folder);
+// Those in a checkpoint, by rank.
+base::Result<std::vector<std::filesystem::path>> rank_folders(const std::filesystem::path& checkpoint);
 
 // A file that differs from what was committed is an error that names it.
 base::Result<Dict> load_state(const std::string& folder, const LoadOptions& options = {});

@@ -223,15 +223,16 @@ void Controller::run(const SendStart& action) {
   start.metadata = plan_.metadata;
   start.positions = positions_;
   start.log_path = log_path(plan_.path, state_.attempt, action.rank);
-  Peer& peer = peers_[static_cast<std::size_t>(action.rank)];
-  peer.reported = clock_.now();
-  if (peer.channel) peer.channel->send(start);
+  peers_[static_cast<std::size_t>(action.rank)].reported = clock_.now();
+  send(action.rank, start);
 }
 
-void Controller::run(const SendGoodbye& action) {
-  Peer& peer = peers_[static_cast<std::size_t>(action.rank)];
-  if (peer.channel) peer.channel->send(wire::Goodbye{});
+void Controller::send(int rank, const wire::Message& message) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  if (peer.channel) peer.channel->send(message);
 }
+
+void Controller::run(const SendGoodbye& action) { send(action.rank, wire::Goodbye{}); }
 
 void Controller::run(const KillProcess& action) {
   engine_.kill(gang_of(action.rank), state_.workers[static_cast<std::size_t>(action.rank)].seat.bundle,
@@ -351,10 +352,9 @@ void Controller::run(const TellCommitted& action) {
 }
 
 void Controller::run(const SendStop& action) {
-  Peer& peer = peers_[static_cast<std::size_t>(action.rank)];
   wire::Stop stop;
   stop.why = state_.stop_why;
-  if (peer.channel) peer.channel->send(stop);
+  send(action.rank, stop);
 }
 
 void Controller::run(const ResetAttempt& action) {
@@ -399,17 +399,15 @@ void Controller::run(const SettleStorage&) {
 }
 
 void Controller::run(const SendRecall& action) {
-  Peer& peer = peers_[static_cast<std::size_t>(action.rank)];
   wire::Recall recall;
   recall.why = action.why;
-  if (peer.channel) peer.channel->send(recall);
+  send(action.rank, recall);
 }
 
 void Controller::run(const SendLeaveAt& action) {
-  Peer& peer = peers_[static_cast<std::size_t>(action.rank)];
   wire::LeaveAt leave;
   leave.index = action.index;
-  if (peer.channel) peer.channel->send(leave);
+  send(action.rank, leave);
 }
 
 void Controller::run(const SendPreemption& action) {

@@ -154,6 +154,8 @@ class Controller final : private wire::ServerHandler {
   void engine_event(int gang, engine::EngineEvent event);
   int rank_at(Seat seat) const;  // -1: nobody sits there
   const engine::GangId& gang_of(int rank) const;
+  // Nothing where it is gone.
+  void send(int rank, const wire::Message& message);
   void store_return_value() const;
   void time_restart(const Dict& event);
   std::string state_of(std::size_t rank) const;

@@ -149,8 +149,9 @@ void Controller::take(wire::Channel& channel, wire::Report& message) {
   }
   Peer& peer = peer_of(channel);
   peer.reports = message.index + 1;
+  // What others report while one is behind does not end its silence.
+  if (base::Seconds(peer.heard - peer.reported).count() >= plan_.hang_timeout_s) hang_told_ = false;
   peer.reported = peer.heard;
-  hang_told_ = false;
   if (peer.reports - peer.acked >= kAckEvery) acknowledge(peer);
   handle(Reported{rank, message.index, std::move(message.metrics), std::move(message.checkpoint),
                   std::move(message.validation), std::move(message.positions)});

@@ -20,6 +20,10 @@ bool Decider::reserving() const {
   return std::any_of(state_.gangs.begin(), state_.gangs.end(), [](const auto& each) { return !each.second.reserved; });
 }
 
+bool Decider::giving_back() const {
+  return std::any_of(state_.gangs.begin(), state_.gangs.end(), [](const auto& each) { return each.second.leaving; });
+}
+
 void Decider::on(GangReserved event) {
   auto it = state_.gangs.find(event.gang);
   if (it == state_.gangs.end()) return;
@@ -56,9 +60,7 @@ void Decider::on(RoomGrew) { grow(); }
 // no checkpoints could not use it, and would only keep it from others.
 void Decider::grow() {
   if (state_.phase != Phase::kRunning || reserving() || seats() >= rules_.most() || state_.kept.empty()) return;
-  const bool leaving =
-      std::any_of(state_.gangs.begin(), state_.gangs.end(), [](const auto& each) { return each.second.leaving; });
-  if (leaving) return;  // the engine has just asked for room
+  if (giving_back()) return;  // the engine has just asked for room
   state_.gangs[state_.next_gang] = {1, true};
   act(ReserveGang{state_.next_gang++, 1, true});
 }
@@ -147,8 +149,9 @@ void Decider::saved_before_preemption(std::int64_t index) {
 
 void Decider::preemption_due(bool saved) {
   if (state_.phase != Phase::kRunning) return;
-  if (!state_.preemption) {  // only room that had to be given back
-    if (seats() != size()) resize("the time that the engine gave is over");
+  if (!state_.preemption) {
+    // Only room that had to be given back; the timer may be one of an attempt that has done so.
+    if (giving_back()) resize("the time that the engine gave is over");
     return;
   }
   if (everyone_preempted()) return on(StopRequested{state_.preemption->why, false});

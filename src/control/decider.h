@@ -95,6 +95,7 @@ class Decider {
   // The number of workers.
   int seats() const;
   bool reserving() const;
+  bool giving_back() const;
   void start_when_reserved();
   void grow();
   void want_resize(const std::string& why);

@@ -69,6 +69,10 @@ Result<Ticket> parse_ticket(const std::string& json) {
   return ticket;
 }
 
+Dict to_dict(const PreemptionInfo& info) {
+  return {{"nodes", info.nodes}, {"deadline", info.deadline}, {"why", info.why}};
+}
+
 void Session::exit_process(const std::string& why) {
   std::fprintf(stderr, "trireme: the connection to the controller is gone (%s); this worker ends\n", why.c_str());
   std::fflush(stderr);
@@ -372,8 +376,8 @@ Result<void> Session::leave_with(std::int64_t index, CheckpointWriter& writer) {
     if (leave_at_ < 0 || index < leave_at_) return {};
   }
   writer.wait_idle();
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return recalled_ || goodbye_ || !lost_why_.empty(); });
+  wait_recall();
+  std::lock_guard lock(mutex_);
   return base::error("{}", closed().empty() ? kRecalled : closed());
 }
 

@@ -47,6 +47,8 @@ struct PreemptionInfo {
   std::string why;
 };
 
+Dict to_dict(const PreemptionInfo& info);
+
 // A worker's side of the connection. The user's thread calls; a thread of its own does the I/O, so that heartbeats and
 // reports go on while the function computes, whatever the interpreter lock does.
 class Session {

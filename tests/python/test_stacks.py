@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-# Collects from another thread until the main one has come to where it hangs, then ends the process from there.
+# Collects from another thread until the main one has come to where it hangs (its line and the call into the system:
+# a function that is only on its way there has another line), then ends the process from there.
 PRELUDE = """
 import os, sys, threading, time
 from trireme import _core, _stacks
@@ -16,9 +17,9 @@ from trireme import _core, _stacks
 _stacks.prepare()
 _stacks.prepare()
 
-def collect(place):
+def collect(place, native):
     where = text = ""
-    while place not in where:
+    while place not in where or native not in text.split("\\n\\n")[0]:
         where, text = _core.collect_stacks(20.0)
     again = _core.collect_stacks(20.0)[0]
     os.write(1, f"{where}\\n{again}\\n{text}".encode())
@@ -30,7 +31,7 @@ SLEEPS = """
 def step():
     time.sleep(1000)
 
-threading.Thread(target=collect, args=("in step",)).start()
+threading.Thread(target=collect, args=("in step", "nanosleep")).start()
 step()
 """
 
@@ -59,7 +60,7 @@ def down(depth):
         time.sleep(1000)
     down(depth - 1)
 
-threading.Thread(target=collect, args=("in down",)).start()
+threading.Thread(target=collect, args=("in down", "nanosleep")).start()
 down(500)
 """
 
@@ -67,7 +68,7 @@ IN_LIBRARY = """
 def waits_for_event():
     threading.Event().wait()
 
-threading.Thread(target=collect, args=("in waits_for_event (in threading.py:",)).start()
+threading.Thread(target=collect, args=(" wait)", "")).start()
 waits_for_event()
 """
 

@@ -200,3 +200,25 @@ TEST_CASE("a gang that does not report is looked at") {
   REQUIRE(text);
   CHECK(text->find("rank 1") != std::string::npos);
 }
+
+TEST_CASE("a rank that falls behind is told of once, however much the others report") {
+  std::atomic<bool> over = false;
+  ThreadRun run(2, lasting_workers([&](Session& session, int) -> Status {
+                  (void)session.report({{"step", 0}}).ok();
+                  while (!over) {
+                    if (session.start().rank == 0) (void)session.report({{"step", 1}}).ok();
+                    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                  }
+                  return kReturn;
+                }));
+  run.plan().hang_timeout_s = 0.1;
+  run.plan().heartbeat_s = 0.02;
+  run.start();
+  CHECK(run.wait_for("hang_detected"));
+  const auto told_at = run.events("report").size();
+  // Many looks later.
+  CHECK(engine::testing::eventually([&] { return run.events("report").size() > told_at + 300; }));
+  over = true;
+  CHECK(run.wait().outcome == Outcome::kFinished);
+  CHECK(run.events("hang_detected").size() == 1);
+}

@@ -112,6 +112,19 @@ TEST_CASE("room that must be given back by a time is given back then, checkpoint
         "resizing, recall 0, recall 1, recall 2, disarm start, disarm cause, disarm resize, arm stop 5");
 }
 
+TEST_CASE("the time for giving room back is over with the room: it forces no later resize") {
+  RunMachine machine = elastic(3, 2, 3);
+  machine.run();
+  machine.on(GangReclaimed{1, "spot", 30.0});
+  commit(machine, 0, {0, 1, 2});
+  come_home(machine, {0, 1, 2});
+  machine.on(RoomGrew{});
+  machine.on(GangReserved{RunMachine::slots(1), 2});
+  CHECK(machine.count("resize_wanted") == 2);
+  CHECK(machine.on(TimerFired{Timer::kPreempt}) == "");
+  CHECK(machine.state.phase == Phase::kRunning);
+}
+
 TEST_CASE("a worker that is lost together with its room is not replaced") {
   RunMachine machine = elastic(3, 2, 3);
   machine.rules.max_failures = 1;
