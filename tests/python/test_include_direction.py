@@ -29,7 +29,7 @@ for _optional in ("torch", "arrow", "boosting"):
     ALLOWED[_optional] = {"base", "data", "worker", "checkpoint"}
 
 # The bindings wire parts together as the API does; where processes come from is none of their business.
-BINDINGS = {"base", "wire", "storage", "checkpoint", "control", "worker", "api"}
+BINDINGS = {"base", "wire", "storage", "checkpoint", "data", "control", "worker", "api"}
 
 # What public headers of the optional libraries may include beside public headers and std.
 PUBLIC_MAY_ALSO = {"torch": ("torch/", "ATen/", "c10/"), "arrow": ("arrow/",), "boosting": ()}

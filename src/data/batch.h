@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "data/chunk.h"
+#include "data/schema.h"
+#include "trireme/tensor.h"
+
+namespace trireme::data {
+
+// Rows of a chunk that follow one another.
+struct Run {
+  std::uint32_t chunk = 0;
+  std::int64_t row = 0;
+  std::int64_t count = 0;
+};
+
+// A table in memory of its own, made from rows of chunks. A handle: copies share the memory.
+class Batch {
+ public:
+  // The rows of the runs, one after the other, straight from the chunks into the batch's buffers (64-byte aligned).
+  // The chunks have the same schema. No interpreter lock, no allocation per row.
+  static base::Result<Batch> gather(std::span<const std::shared_ptr<const Chunk>> chunks, std::span<const Run> runs);
+  // Without rows.
+  static Batch empty(std::shared_ptr<const Schema> schema);
+
+  const std::shared_ptr<const Schema>& schema() const;
+  std::int64_t rows() const;
+  std::int64_t bytes() const;
+
+  // A column without a copy (booleans: one byte each, copied): shape [rows], or [rows, ...] for lists of a fixed size.
+  // The error names the column and what it is: text, lists of different lengths, or how many nulls it has.
+  base::Result<Tensor> tensor(std::size_t column) const;
+  // The text of a column of strings; it lives as long as the batch.
+  base::Result<std::vector<std::string_view>> strings(std::size_t column) const;
+  // A record batch (a struct array) that shares the memory, and its schema.
+  void export_to(ArrowArray& array, ArrowSchema& schema) const;
+
+ private:
+  struct Data;
+  explicit Batch(std::shared_ptr<const Data> data) : data_(std::move(data)) {}
+
+  std::shared_ptr<const Data> data_;  // shared by handles, tensors and exported arrays
+};
+
+}  // namespace trireme::data

@@ -1,0 +1,61 @@
+#include "data/piece_reader.h"
+
+#include <algorithm>
+
+namespace trireme::data {
+
+bool PieceReader::open(std::optional<Failure>& failure) {
+  if (stream_) return true;
+  auto opened = reading_.source->open(piece_.fragment, piece_.row);
+  if (!opened) {
+    failure = Failure{std::move(opened).error().wrap(fmt::format("could not read {}", fragment().name)), true};
+    return false;
+  }
+  stream_ = std::make_unique<Stream>(opened->stream, reading_.schema);
+  stream_row_ = opened->first_row;
+  return true;
+}
+
+// A fragment with more rows than were counted would lose them in silence.
+void PieceReader::check_end(std::optional<Failure>& failure) {
+  if (piece_.row != fragment().rows || !stream_) return;
+  std::optional<Stream::Failure> why;  // of no interest: all rows are here
+  if (stream_row_ > piece_.row || stream_->next(why)) {
+    failure =
+        Failure{base::error("{} has more than the {} rows that were counted: has it changed? Make the dataset anew",
+                            fragment().name, fragment().rows)};
+  }
+}
+
+std::optional<Stretch> PieceReader::next(std::optional<Failure>& failure) {
+  while (piece_.count > 0) {
+    if (!open(failure)) return {};
+    std::optional<Stream::Failure> why;
+    auto chunk = stream_->next(why);
+    if (why) {
+      failure = Failure{std::move(why->error).wrap(fmt::format("could not read {}", fragment().name)), why->may_pass};
+      stream_.reset();
+      return {};
+    }
+    if (!chunk) {
+      failure = Failure{
+          base::error("{} ends after {} of the {} rows that were counted: has it changed? Make the dataset anew",
+                      fragment().name, stream_row_, fragment().rows)};
+      return {};
+    }
+    const std::int64_t skip = std::clamp<std::int64_t>(piece_.row - stream_row_, 0, chunk->rows());
+    const std::int64_t count = std::min(chunk->rows() - skip, piece_.count);
+    stream_row_ += chunk->rows();
+    if (count == 0) continue;
+    Stretch stretch{std::move(chunk), skip, begin_, count, reading_.samples[piece_.fragment] + piece_.row};
+    piece_.row += count;
+    piece_.count -= count;
+    begin_ += count;
+    if (piece_.count == 0) check_end(failure);
+    if (failure) return {};
+    return stretch;
+  }
+  return {};
+}
+
+}  // namespace trireme::data

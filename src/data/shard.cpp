@@ -1,0 +1,268 @@
+#include "data/shard.h"
+
+#include <deque>
+#include <utility>
+
+#include "base/json.h"
+#include "data/random.h"
+
+namespace trireme::data {
+namespace {
+
+// Seeds are written into manifests, whose numbers have a sign.
+constexpr std::uint64_t kSeedBits = (std::uint64_t{1} << 63) - 1;
+
+base::Result<std::int64_t> number_in(const Dict& state, const char* key) {
+  const Value* found = state.find(key);
+  const auto* number = found ? found->get_if<std::int64_t>() : nullptr;
+  if (!number || *number < 0) {
+    return base::error("this is no place in a dataset, as state() gives them: {}", base::to_json(state));
+  }
+  return *number;
+}
+
+// Where a shard is; what its passes and report() share.
+struct Place {
+  std::int64_t epoch = 0;
+  std::int64_t rows = 0;  // of this epoch, by all ranks
+  bool begun = false;     // by a pass of this process
+  bool left = false;      // before its end: the next pass begins the next epoch
+  bool over = false;      // the last batch was given out
+  std::int64_t pass = 0;  // counts them: one that somebody has kept from before does not move the place
+};
+
+void add(PipelineStats& sum, const PipelineStats& each) {
+  sum.rows += each.rows;
+  sum.bytes += each.bytes;
+  sum.batches += each.batches;
+  sum.wait_s += each.wait_s;
+  sum.held_bytes += each.held_bytes;
+  sum.peak_bytes = std::max(sum.peak_bytes, each.peak_bytes);
+  sum.retries += each.retries;
+}
+
+class EpochShard final : public Shard, public std::enable_shared_from_this<EpochShard> {
+ public:
+  EpochShard(Table table, ShardOptions options) : table_(std::move(table)), options_(std::move(options)) {
+    table_.layout.seed &= kSeedBits;
+    table_.layout.fragment_rows.clear();
+    for (const auto& each : table_.fragments) {
+      table_.layout.fragment_rows.push_back(each.rows);
+      rows_ += each.rows;
+    }
+  }
+
+  base::Result<void> open_log() {
+    if (options_.digest_folder.empty()) return {};
+    const DigestContext context{options_.name, options_.log_rank, options_.log_world, options_.attempt,
+                                options_.world != options_.log_world};
+    TRIREME_ASSIGN(log_, DigestLog::open(options_.digest_folder, context, table_.layout),
+                   "could not log the samples of '{}'", options_.name);
+    return {};
+  }
+
+  base::Result<std::unique_ptr<Pass>> iterate(const IterOptions& options) override;
+
+  std::int64_t epoch() const override {
+    std::lock_guard lock(mutex_);
+    return place_.left ? place_.epoch + 1 : place_.epoch;
+  }
+  std::int64_t rows() const override { return rows_; }
+
+  Dict state() const override {
+    std::lock_guard lock(mutex_);
+    return state_at(place_.epoch, place_.rows);
+  }
+
+  base::Result<void> load_state(const Dict& state) override {
+    TRIREME_ASSIGN(const auto epoch, number_in(state, "epoch"));
+    TRIREME_ASSIGN(const auto rows, number_in(state, "rows"));
+    TRIREME_ASSIGN(const auto seed, number_in(state, "seed"));
+    TRIREME_ASSIGN(const auto size, number_in(state, "size"));
+    TRIREME_ASSIGN(const auto virtual_shards, number_in(state, "virtual_shards"));
+    TRIREME_ASSIGN(const auto window_rows, number_in(state, "window_rows"));
+    if (size != rows_ && rows > 0) {
+      return base::error(
+          "dataset '{}': the place is in the middle of an epoch over {} rows, and there are {} now: go on with the "
+          "same "
+          "data, or begin at an epoch's end",
+          options_.name, size, rows_);
+    }
+    if (rows > rows_) return base::error("dataset '{}': row {} of {} is no place in it", options_.name, rows, rows_);
+    std::lock_guard lock(mutex_);
+    ++place_.pass;
+    place_ = {epoch, rows, false, false, false, place_.pass};
+    table_.layout.seed = static_cast<std::uint64_t>(seed);
+    if (rows == 0) return {};
+    // The order that the epoch was begun in, whatever another configuration or version would choose.
+    table_.layout.virtual_shards = std::max<std::int64_t>(virtual_shards, 1);
+    table_.layout.window_rows = window_rows;
+    return {};
+  }
+
+  Dict position() override {
+    std::lock_guard lock(mutex_);
+    if (log_) log_->cut();
+    const bool next = place_.left || place_.over;
+    return state_at(next ? place_.epoch + 1 : place_.epoch, next ? 0 : place_.rows);
+  }
+
+  PipelineStats stats() const override {
+    std::lock_guard lock(mutex_);
+    PipelineStats sum = past_;
+    if (running_) add(sum, running_->stats());
+    return sum;
+  }
+
+ private:
+  friend class EpochPass;
+
+  Dict state_at(std::int64_t epoch, std::int64_t rows) const {
+    return {{"epoch", epoch},
+            {"rows", rows},
+            {"size", rows_},
+            {"seed", static_cast<std::int64_t>(table_.layout.seed)},
+            {"virtual_shards", table_.layout.virtual_shards},
+            {"window_rows", table_.layout.window_rows}};
+  }
+
+  base::Result<PipelineOptions> pipeline_options(const IterOptions& options) const;
+
+  Table table_;
+  const ShardOptions options_;
+  std::int64_t rows_ = 0;
+  mutable std::mutex mutex_;  // all below, and the layout's seed
+  Place place_;
+  std::unique_ptr<DigestLog> log_;
+  const Pipeline* running_ = nullptr;  // the current pass's
+  PipelineStats past_;
+};
+
+class EpochPass final : public Pass {
+ public:
+  EpochPass(std::shared_ptr<EpochShard> shard, std::unique_ptr<Pipeline> pipeline, std::int64_t epoch,
+            std::int64_t number, int ahead)
+      : shard_(std::move(shard)),
+        pipeline_(std::move(pipeline)),
+        epoch_(epoch),
+        number_(number),
+        ahead_(static_cast<std::size_t>(ahead)) {}
+
+  ~EpochPass() override {
+    std::lock_guard lock(shard_->mutex_);
+    add(shard_->past_, pipeline_->stats());
+    if (shard_->running_ == pipeline_.get()) shard_->running_ = nullptr;
+    if (current() && !ended_) shard_->place_.left = true;
+    if (current() && shard_->log_) shard_->log_->cut();
+  }
+
+  std::int64_t epoch() const override { return epoch_; }
+  std::int64_t steps() const override { return pipeline_->steps(); }
+
+  base::Result<Next> next(std::chrono::duration<double> timeout) override {
+    TRIREME_ASSIGN(Next next, pipeline_->next(timeout));
+    std::lock_guard lock(shard_->mutex_);
+    if (!current()) return next;
+    Place& place = shard_->place_;
+    if (next.state == Next::State::kBatch) {
+      taken_.push_back({next.span, next.own_rows, next.digest});
+      if (taken_.size() > ahead_) give_one();
+    } else if (next.state == Next::State::kEnd && !ended_) {
+      while (!taken_.empty()) give_one();
+      ended_ = true;
+      place.epoch = epoch_ + 1;
+      place.rows = 0;
+      place.begun = place.over = false;
+      if (shard_->log_) shard_->log_->cut();
+    }
+    return next;
+  }
+
+ private:
+  struct Taken {
+    Span span;
+    std::int64_t rows = 0;
+    std::uint64_t digest = 0;
+  };
+
+  bool current() const { return shard_->place_.pass == number_; }
+
+  // The user has the next batch.
+  void give_one() {
+    const Taken& given = taken_.front();
+    shard_->place_.rows = given.span.end;
+    shard_->place_.over = ++given_ == pipeline_->steps();
+    if (shard_->log_) shard_->log_->add(given.span, given.rows, given.digest);
+    taken_.pop_front();
+  }
+
+  std::shared_ptr<EpochShard> shard_;  // shared: a pass may outlive the handle of its shard
+  std::unique_ptr<Pipeline> pipeline_;
+  std::int64_t epoch_;
+  std::int64_t number_;
+  std::size_t ahead_;
+  std::deque<Taken> taken_;  // and not given yet
+  std::int64_t given_ = 0;
+  bool ended_ = false;
+};
+
+base::Result<PipelineOptions> EpochShard::pipeline_options(const IterOptions& options) const {
+  if (options.batch_size < 1) return base::error("batch_size = {}: must be at least 1", options.batch_size);
+  if (options.prefetch_batches < 0) {
+    return base::error("prefetch_batches = {}: must not be negative", options.prefetch_batches);
+  }
+  if (options.local_shuffle_buffer_size < 0) {
+    return base::error("local_shuffle_buffer_size = {}: must not be negative", options.local_shuffle_buffer_size);
+  }
+  PipelineOptions made;
+  made.layout = table_.layout;
+  if (options.local_shuffle_buffer_size > 0) {
+    const std::int64_t shards = made.layout.virtual_shards;
+    const std::int64_t window = (options.local_shuffle_buffer_size + shards - 1) / shards;
+    made.layout.window_rows = std::max(made.layout.window_rows, std::min(window, rows_));
+    if (options.local_shuffle_seed) {
+      made.layout.seed = mixed(static_cast<std::uint64_t>(*options.local_shuffle_seed)) & kSeedBits;
+    }
+  }
+  made.rank = options_.rank;
+  made.cutting.world = options_.world;
+  made.cutting.max_world = options_.max_world;
+  made.cutting.batch_rows = options.global_batch_size.value_or(options.batch_size * options_.world);
+  made.cutting.drop_last = options.drop_last;
+  made.cutting.pad = options.pad_last;
+  made.cutting.equal = options_.equal;
+  made.prefetch_batches = options.prefetch_batches;
+  made.threads = options_.threads;
+  made.memory_budget = options_.memory_budget;
+  made.read_retries = options_.read_retries;
+  made.digest = log_ != nullptr;
+  return made;
+}
+
+base::Result<std::unique_ptr<Pass>> EpochShard::iterate(const IterOptions& options) {
+  std::unique_lock lock(mutex_);
+  TRIREME_ASSIGN(PipelineOptions made, pipeline_options(options), "dataset '{}'", options_.name);
+  // A place that is kept from before: nothing has begun, so that an error leaves it as it was.
+  Place place = place_;
+  if (place.begun || place.left) place = {place.epoch + 1, 0, false, false, false, place.pass};
+  made.epoch = place.epoch;
+  made.begin = place.rows;
+  TRIREME_ASSIGN(auto pipeline, Pipeline::start(table_.fragments, table_.source, made), "dataset '{}'", options_.name);
+  place.begun = true;
+  ++place.pass;
+  place_ = place;
+  running_ = pipeline.get();
+  if (log_) log_->begin(place.epoch, made.layout);
+  return std::unique_ptr<Pass>(
+      std::make_unique<EpochPass>(shared_from_this(), std::move(pipeline), place.epoch, place.pass, options.ahead));
+}
+
+}  // namespace
+
+base::Result<std::shared_ptr<Shard>> Shard::make(Table table, ShardOptions options) {
+  auto shard = std::make_shared<EpochShard>(std::move(table), std::move(options));
+  TRIREME_TRY(shard->open_log());
+  return std::shared_ptr<Shard>(std::move(shard));
+}
+
+}  // namespace trireme::data

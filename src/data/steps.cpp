@@ -1,0 +1,105 @@
+#include "data/steps.h"
+
+#include <algorithm>
+
+namespace trireme::data {
+namespace {
+
+// Of what is at least -shards.
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
+
+// A slice of the batch's rows sorted by virtual shard.
+void append_slice(std::vector<ShardRows>& taken, Span batch, std::int64_t shards, Span slice) {
+  std::int64_t before = 0;  // rows of the shards so far
+  for (std::int64_t shard = 0; shard < shards && before < slice.end; ++shard) {
+    const Span rows{ceil_div(batch.begin - shard, shards), ceil_div(batch.end - shard, shards)};
+    const std::int64_t from = std::max(slice.begin - before, std::int64_t{0});
+    const std::int64_t to = std::min(slice.end - before, rows.size());
+    if (from < to) taken.push_back({shard, {rows.begin + from, rows.begin + to}});
+    before += rows.size();
+  }
+}
+
+}  // namespace
+
+base::Result<Steps> Steps::cut(std::int64_t epoch_rows, std::int64_t begin, const Cutting& cutting) {
+  const std::int64_t batch = cutting.batch_rows;
+  const std::int64_t most = std::max(cutting.world, cutting.max_world);
+  if (batch < cutting.world) {
+    return base::error("a global batch of {} rows has none for some of the {} workers: use a larger batch_size", batch,
+                       cutting.world);
+  }
+  if (cutting.equal && batch % cutting.world != 0) {
+    return base::error(
+        "equal shares of a global batch of {} rows are not possible for {} workers: use a multiple of {}", batch,
+        cutting.world, cutting.world);
+  }
+  Steps steps;
+  steps.begin_ = begin;
+  steps.batch_rows_ = batch;
+  std::int64_t rows = epoch_rows - begin;
+  if (cutting.equal) rows -= rows % cutting.world;
+  const std::int64_t full = rows / batch;
+  const std::int64_t rest = rows % batch;
+  steps.count_ = full;
+  if (cutting.drop_last) {
+    if (full == 0 && begin == 0) {
+      return base::error(
+          "the {} rows of an epoch are less than one batch of {} (batch_size times {} workers), and "
+          "drop_last leaves that out: use a smaller batch_size, or drop_last=False",
+          epoch_rows, batch, cutting.world);
+    }
+    steps.end_ = begin + full * batch;
+    return steps;
+  }
+  steps.end_ = begin + rows;
+  if (rest == 0) {
+    if (rows == 0 && begin == 0) return base::error("there are no rows{}", cutting.equal ? " for every worker" : "");
+    return steps;
+  }
+  if (full == 0 && rest < cutting.world && !cutting.pad) {
+    return base::error(
+        "{} rows are too few for {} workers: use fewer workers, do not split this dataset "
+        "(DataConfig.datasets_to_split), or pad_last=True",
+        rest, cutting.world);
+  }
+  if (full == 0 || rest >= most || cutting.pad) {
+    steps.count_ = full + 1;
+  } else if (batch >= 2 * most) {
+    // Too few for everybody: the last two batches share what there is, so that nobody is left out and no batch is
+    // larger than asked for.
+    steps.count_ = full + 1;
+    steps.before_last_ = (batch + rest + 1) / 2;
+    if (cutting.equal) steps.before_last_ = (steps.before_last_ + cutting.world - 1) / cutting.world * cutting.world;
+  }  // else the last batch takes them along: with one row each there is nothing to share
+  return steps;
+}
+
+Span Steps::operator[](std::int64_t step) const {
+  const bool shorter = before_last_ > 0 && step >= count_ - 2;
+  std::int64_t begin = begin_ + step * batch_rows_;
+  if (shorter && step == count_ - 1) begin += before_last_ - batch_rows_;
+  if (step == count_ - 1) return {begin, end_};
+  return {begin, begin + (shorter ? before_last_ : batch_rows_)};
+}
+
+std::vector<ShardRows> share(Span batch, std::int64_t virtual_shards, int rank, int world, std::int64_t pad_to) {
+  std::vector<ShardRows> taken;
+  const std::int64_t size = batch.size();
+  if (pad_to <= size) {
+    append_slice(taken, batch, virtual_shards, {size * rank / world, size * (rank + 1) / world});
+    return taken;
+  }
+  // Around and around the rows that there are.
+  std::int64_t at = pad_to * rank / world;
+  const std::int64_t end = pad_to * (rank + 1) / world;
+  while (at < end) {
+    const std::int64_t here = at % size;
+    const std::int64_t count = std::min(size - here, end - at);
+    append_slice(taken, batch, virtual_shards, {here, here + count});
+    at += count;
+  }
+  return taken;
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "data/chunk.h"
+#include "data/source.h"
+
+namespace trireme::data {
+
+// The schema that all fragments of a dataset must have: that of the one which is opened first.
+class CommonSchema {
+ public:
+  // The one object for all, so that chunks are known to fit together by a look at a pointer.
+  base::Result<std::shared_ptr<const Schema>> agree(std::shared_ptr<const Schema> schema);
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<const Schema> first_;
+};
+
+// Chunks of a stream, one after the other.
+class Stream {
+ public:
+  // Takes the C stream over.
+  Stream(ArrowArrayStream stream, CommonSchema& common) : stream_(stream), common_(common) {}
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  struct Failure {
+    base::Error error;
+    bool may_pass = false;  // EIO: trying again may help
+  };
+  // nullptr at the end.
+  std::shared_ptr<const Chunk> next(std::optional<Failure>& failure);
+
+ private:
+  std::string told(int code);
+  bool open(std::optional<Failure>& failure);
+
+  ArrowArrayStream stream_;
+  CommonSchema& common_;
+  std::shared_ptr<const Schema> schema_;
+};
+
+}  // namespace trireme::data

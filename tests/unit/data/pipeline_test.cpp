@@ -1,0 +1,191 @@
+#include "data/pipeline.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+
+#include "rows.h"
+
+using namespace trireme;
+using namespace trireme::data;
+using tests::RowSource;
+
+namespace {
+
+PipelineOptions batches_of(std::int64_t rows) {
+  PipelineOptions options;
+  options.cutting.batch_rows = rows;
+  return options;
+}
+
+std::unique_ptr<Pipeline> started(const std::shared_ptr<RowSource>& source, PipelineOptions options) {
+  options.layout.fragment_rows.clear();
+  for (const auto& each : source->fragments()) options.layout.fragment_rows.push_back(each.rows);
+  auto made = Pipeline::start(source->fragments(), source, options);
+  REQUIRE(made);
+  return *std::move(made);
+}
+
+struct Ended {
+  std::vector<std::int64_t> rows;
+  std::string error;
+};
+
+Ended drained(Pipeline& pipeline) {
+  Ended ended;
+  while (true) {
+    auto next = pipeline.next(std::chrono::seconds(60));
+    if (!next) {
+      ended.error = next.error().message();
+      return ended;
+    }
+    if (next->state != Next::State::kBatch) return ended;
+    const auto rows = tests::rows_in(*next->batch);
+    ended.rows.insert(ended.rows.end(), rows.begin(), rows.end());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("rows come in order, in exact batches, over edges of chunks and fragments") {
+  auto source = std::make_shared<RowSource>(std::vector<std::int64_t>{10, 1, 0, 17}, 4);
+  auto pipeline = started(source, batches_of(6));
+  CHECK(pipeline->steps() == 5);
+  std::vector<std::int64_t> sizes, rows;
+  while (true) {
+    auto next = pipeline->next(std::chrono::seconds(60));
+    REQUIRE(next);
+    if (next->state != Next::State::kBatch) break;
+    sizes.push_back(next->batch->rows());
+    const auto here = tests::rows_in(*next->batch);
+    rows.insert(rows.end(), here.begin(), here.end());
+  }
+  CHECK(sizes == std::vector<std::int64_t>{6, 6, 6, 6, 4});
+  for (std::int64_t i = 0; i < 28; ++i) CHECK(rows[static_cast<std::size_t>(i)] == i);
+  CHECK(pipeline->stats().rows == 28);
+  CHECK(pipeline->stats().batches == 5);
+}
+
+TEST_CASE("what passes is tried again where it failed; what does not is named") {
+  auto source = std::make_shared<RowSource>(std::vector<std::int64_t>{30, 30}, 5);
+  std::mutex mutex;
+  std::set<std::size_t> failed;
+  source->fault_of = [&](std::size_t fragment) -> tests::StreamFault {
+    std::lock_guard lock(mutex);
+    if (!failed.insert(fragment).second) return {};
+    return {.after_chunks = 3};
+  };
+  PipelineOptions options = batches_of(7);
+  options.read_retries = 2;
+  options.retry_pause = std::chrono::duration<double>(0);
+  auto pipeline = started(source, options);
+  auto ended = drained(*pipeline);
+  CHECK(ended.error == "");
+  CHECK(ended.rows.size() == 60);
+  for (std::size_t i = 0; i < 60; ++i) CHECK(ended.rows[i] == static_cast<std::int64_t>(i));
+  CHECK(pipeline->stats().retries == 2);
+
+  source->fault_of = [](std::size_t fragment) -> tests::StreamFault {
+    if (fragment == 0) return {};
+    return {.after_chunks = 0};
+  };
+  pipeline = started(source, options);
+  CHECK(drained(*pipeline).error == "could not read part-1: the store does not answer");
+  CHECK(drained(*pipeline).error == "could not read part-1: the store does not answer");
+  options.read_retries = 0;
+  CHECK(drained(*started(source, options)).error.find("part-1") != std::string::npos);
+}
+
+TEST_CASE("a fragment that does not have the rows that were counted is an error that names it") {
+  auto longer = std::make_shared<RowSource>(std::vector<std::int64_t>{10, 10}, 4);
+  longer->more = 3;
+  CHECK(drained(*started(longer, batches_of(4))).error.find("part-0 has more than the 10 rows") != std::string::npos);
+  auto shorter = std::make_shared<RowSource>(std::vector<std::int64_t>{10, 10}, 4);
+  shorter->more = -3;
+  CHECK(drained(*started(shorter, batches_of(4))).error.find("part-0 ends after 7 of the 10 rows") !=
+        std::string::npos);
+}
+
+TEST_CASE("going on reads what is left, and not what was before") {
+  auto source = std::make_shared<RowSource>(std::vector<std::int64_t>(100, 10), 10);
+  PipelineOptions options = batches_of(15);
+  options.begin = 955;
+  auto pipeline = started(source, options);
+  auto ended = drained(*pipeline);
+  CHECK(ended.rows.size() == 45);
+  CHECK(ended.rows.front() == 955);
+  CHECK(source->opened == 5);
+}
+
+TEST_CASE("no more is held than the budget allows") {
+  auto source = std::make_shared<RowSource>(std::vector<std::int64_t>(200, 1000), 100);  // chunks of 800 bytes
+  PipelineOptions options = batches_of(50);
+  options.threads = 3;
+  options.memory_budget = 20'000;
+  auto pipeline = started(source, options);
+  REQUIRE(pipeline->next(std::chrono::seconds(60)));
+  auto ended = drained(*pipeline);
+  CHECK(ended.rows.size() == 199'950);
+  CHECK(pipeline->stats().peak_bytes <= 20'000);
+  CHECK(pipeline->stats().held_bytes == 0);
+}
+
+TEST_CASE("small batches of a large dataset take no longer than they must") {
+  // As many steps as there are rows: looking at each of them ahead of time would take minutes.
+  auto source = std::make_shared<RowSource>(std::vector<std::int64_t>(3, 1'000'000), 65536);
+  auto pipeline = started(source, batches_of(1));
+  CHECK(pipeline->steps() == 3'000'000);
+  for (int i = 0; i < 1000; ++i) {
+    auto next = pipeline->next(std::chrono::seconds(60));
+    REQUIRE(next->state == Next::State::kBatch);
+    CHECK(tests::rows_in(*next->batch) == std::vector<std::int64_t>{i});
+  }
+}
+
+TEST_CASE("a window that does not fit into the budget is refused with its size") {
+  auto source = std::make_shared<RowSource>(std::vector<std::int64_t>{1 << 20}, 1 << 16);
+  PipelineOptions options = batches_of(50);
+  options.memory_budget = 1 << 20;
+  options.layout.window_rows = 1 << 20;
+  options.layout.fragment_rows = {1 << 20};
+  auto refused = Pipeline::start(source->fragments(), source, options);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message().find("takes about 8 MiB, and the memory budget is 1 MiB") != std::string::npos);
+}
+
+TEST_CASE("a pipeline that nobody drains ends at once") {
+  auto source = std::make_shared<RowSource>(std::vector<std::int64_t>(50, 1000), 10);
+  for (int i = 0; i < 20; ++i) {
+    auto pipeline = started(source, batches_of(64));
+    if (i % 2) REQUIRE(pipeline->next(std::chrono::seconds(60)));
+  }
+}
+
+namespace {
+
+// Fragment 1 has another type.
+class MixedSource final : public Source {
+ public:
+  base::Result<Opened> open(std::size_t fragment, std::int64_t) override {
+    if (fragment == 0) return Opened{tests::make_stream({tests::int64_column("x", {1, 2})}, 2)};
+    return Opened{tests::make_stream({tests::double_column("x", {3, 4})}, 2)};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a fragment with other columns is named, with the column and both types") {
+  PipelineOptions options = batches_of(1);
+  options.layout.fragment_rows = {2, 2};
+  auto pipeline = Pipeline::start({{"a", 2, 16}, {"b", 2, 16}}, std::make_shared<MixedSource>(), options);
+  REQUIRE(pipeline);
+  std::string error;
+  while (error.empty()) {
+    auto next = (*pipeline)->next(std::chrono::seconds(60));
+    if (!next) error = next.error().message();
+    if (next && next->state == Next::State::kEnd) break;
+  }
+  CHECK(error == "could not read b: column 'x' is double, and int64 in the others");
+}
