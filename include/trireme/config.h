@@ -95,7 +95,19 @@ class TRIREME_API ConfigError : public std::invalid_argument {
 
 #define TRIREME_DATA_CONFIG(FIELD, PYTHON_FIELD)                                                                       \
   FIELD(Value, datasets_to_split, "all",                                                                               \
-        "Which datasets are divided among the workers: 'all' or a list of names; the others are seen whole by each.")
+        "Which datasets are divided among the workers: 'all' or a list of names; the others are seen whole by each.")  \
+  FIELD(bool, equal, false,                                                                                            \
+        "Give every worker the same number of rows: what does not divide at the end of an epoch is left out.")         \
+  FIELD(Value, memory_budget, nullptr,                                                                                 \
+        "What the data of one worker may take in memory on its way, as '1GB' or a number of bytes; None: a fourth of the machine's divided by its workers, 2GB at most.") \
+  FIELD(std::optional<std::int64_t>, seed, {},                                                                         \
+        "Of the order of shuffled datasets that have no seed of their own; drawn, and kept with the checkpoints, when not given.") \
+  FIELD(std::optional<std::int64_t>, virtual_shards, {},                                                               \
+        "Into how many parts an epoch is cut that are read side by side; 1 keeps the dataset's own order and lets every worker read all files. By the dataset when not given.") \
+  FIELD(std::optional<std::int64_t>, num_threads, {},                                                                  \
+        "How many threads of a worker read and put batches together; 2 when not given, 1 where a worker has one CPU to itself.") \
+  FIELD(bool, log_samples, false,                                                                                      \
+        "Log a digest of the rows that every worker takes, for `trireme data verify`.")
 
 #define TRIREME_RUN_CONFIG(FIELD, PYTHON_FIELD)                                                                        \
   FIELD(std::optional<std::string>, name, {},                                                                          \

@@ -107,9 +107,21 @@ class LoggingConfig(_ConfigBase):
 
 class DataConfig(_ConfigBase):
     datasets_to_split: Any
+    equal: bool
+    memory_budget: Any
+    seed: int | None
+    virtual_shards: int | None
+    num_threads: int | None
+    log_samples: bool
     def __init__(
         self,
         datasets_to_split: Any = ...,
+        equal: bool = ...,
+        memory_budget: Any = ...,
+        seed: int | None = ...,
+        virtual_shards: int | None = ...,
+        num_threads: int | None = ...,
+        log_samples: bool = ...,
     ) -> None: ...
 
 class RunConfig(_ConfigBase):

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "base/config_fields.h"
+#include "base/json.h"
+#include "base/text.h"
 
 namespace trireme {
 namespace base {
@@ -151,8 +153,24 @@ Problem find_problem(const DataConfig& config) {
   const auto* text = split.get_if<std::string>();
   const auto* list = split.get_if<List>();
   bool names = list && std::all_of(list->begin(), list->end(), [](const Value& v) { return v.get_if<std::string>(); });
-  if ((text && *text == "all") || names) return {};
-  return "DataConfig.datasets_to_split: must be 'all' or a list of dataset names";
+  Problem which, budget, shards, threads;
+  if (!(text && *text == "all") && !names) which = "datasets_to_split: must be 'all' or a list of dataset names";
+  if (auto bytes = memory_budget_of(config); !bytes) budget = bytes.error().message();
+  if (config.virtual_shards) shards = below("virtual_shards", *config.virtual_shards, 1, "");
+  if (config.num_threads) threads = below("num_threads", *config.num_threads, 1, "");
+  return prefixed("DataConfig", first_of(which, budget, shards, threads));
+}
+
+Result<std::optional<std::int64_t>> memory_budget_of(const DataConfig& config) {
+  constexpr std::int64_t kLeast = std::int64_t{1} << 20;
+  if (config.memory_budget.is_null()) return std::optional<std::int64_t>();
+  std::optional<std::int64_t> bytes;
+  if (const auto* text = config.memory_budget.get_if<std::string>()) bytes = parse_bytes(*text);
+  if (const auto* number = config.memory_budget.get_if<std::int64_t>()) bytes = *number;
+  const std::string written = to_json(config.memory_budget);
+  if (!bytes) return error("memory_budget = {}: must be a number of bytes or a text like '1GB' or '512MiB'", written);
+  if (*bytes < kLeast) return error("memory_budget = {}: must be at least 1MiB", written);
+  return bytes;
 }
 
 Problem find_problem(const RunConfig& config) {

@@ -55,6 +55,9 @@ std::optional<std::string> find_problem(const LoggingConfig& config);
 std::optional<std::string> find_problem(const DataConfig& config);
 std::optional<std::string> find_problem(const RunConfig& config);
 
+// In bytes; nothing where it was left to us.
+Result<std::optional<std::int64_t>> memory_budget_of(const DataConfig& config);
+
 // Field by field, then the values: the whole check of a configuration that came as a dict. The error names the field.
 template <typename T>
 Result<T> checked_config(const Dict& fields, std::string_view name) {

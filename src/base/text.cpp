@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -61,6 +64,29 @@ std::string rank_list(std::vector<int> ranks) {
     i = j + 1;
   }
   return join(parts, ",");
+}
+
+std::optional<std::int64_t> parse_bytes(std::string_view text) {
+  text = trim(text);
+  double number = 0;
+  auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failed != std::errc() || !(number >= 0)) return {};
+  std::string unit;
+  for (char c : trim({end, text.data() + text.size()})) unit += static_cast<char>(std::tolower(c));
+  if (unit.ends_with('b')) unit.pop_back();
+  const bool binary = unit.ends_with('i');
+  if (binary) unit.pop_back();
+  constexpr std::string_view kPrefixes = "kmgt";
+  std::size_t power = 0;
+  if (!unit.empty()) {
+    power = kPrefixes.find(unit) + 1;
+    if (unit.size() != 1 || power == 0) return {};
+  } else if (binary) {
+    return {};
+  }
+  const double bytes = number * std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power));
+  if (bytes > 9e18) return {};
+  return static_cast<std::int64_t>(bytes);
 }
 
 std::vector<std::string> split(std::string_view text, char separator) {

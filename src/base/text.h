@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +23,9 @@ std::string amount(double value);
 
 // {0,1,2,5} -> "0-2,5".
 std::string rank_list(std::vector<int> ranks);
+
+// "1GB" -> 1000000000, "512MiB" -> 536870912, "100" -> 100; nothing where it is no amount of memory.
+std::optional<std::int64_t> parse_bytes(std::string_view text);
 
 std::vector<std::string> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
