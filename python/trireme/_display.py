@@ -27,6 +27,7 @@ class Display:
         self._attempt = 0
         self._reports = 0
         self._metrics: dict[str, Any] = {}
+        self._data_rate = _core.DataRate()
         self._reports_shown = 0
         self._next_plain_line = 0.0
         self._plain_pause = _FIRST_PAUSE_S
@@ -78,6 +79,8 @@ class Display:
             # Only rank 0's newest comes here where no callback wants them all.
             if event["rank"] == 0:
                 self._reports, self._metrics = event["index"] + 1, event["metrics"]
+                if "data" in event:
+                    self._data_rate.count(event)
         elif kind == "attempt_started":
             self._attempt, self._workers = event["attempt"], event["num_workers"]
 
@@ -102,6 +105,8 @@ class Display:
         if self._attempt:
             parts.insert(1, f"attempt {self._attempt}")
         parts += [f"{name} {_short(value)}" for name, value in list(self._metrics.items())[:6]]
+        if self._data_rate.text:
+            parts.append(self._data_rate.text)
         return "  ".join(parts)
 
 

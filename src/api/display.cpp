@@ -66,6 +66,7 @@ void Display::count(const Dict& event) {
   } else if (kind == "report" && control::int_of(event, "rank") == 0) {
     reports_ = control::int_of(event, "index") + 1;
     if (const Dict* metrics = control::dict_of(event, "metrics")) metrics_ = *metrics;
+    data_rate_.count(event);
   }
 }
 
@@ -79,6 +80,7 @@ std::string Display::progress(double seconds) const {
     if (++shown > kShownMetrics) break;
     line += fmt::format("  {} {}", name, value);
   }
+  if (!data_rate_.text().empty()) line += "  " + data_rate_.text();
   return line;
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "api/data_rate.h"
 #include "trireme/value.h"
 
 namespace trireme::api {
@@ -36,6 +37,7 @@ class Display {
   std::int64_t workers_ = 0;
   std::int64_t reports_ = 0;
   Dict metrics_;
+  DataRate data_rate_;
   // Of progress in plain lines.
   std::int64_t reports_shown_ = 0;
   double next_line_ = 0.0;

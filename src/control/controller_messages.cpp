@@ -154,7 +154,7 @@ void Controller::take(wire::Channel& channel, wire::Report& message) {
   peer.reported = peer.heard;
   if (peer.reports - peer.acked >= kAckEvery) acknowledge(peer);
   handle(Reported{rank, message.index, std::move(message.metrics), std::move(message.checkpoint),
-                  std::move(message.validation), std::move(message.positions)});
+                  std::move(message.validation), std::move(message.positions), std::move(message.data)});
 }
 
 void Controller::take(wire::Channel& channel, wire::UploadDone& message) {

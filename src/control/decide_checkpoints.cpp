@@ -19,6 +19,7 @@ void Decider::on(Reported event) {
   Dict fields{{"rank", event.rank}, {"index", event.index}};
   fields["metrics"] = std::move(event.metrics);
   if (event.checkpoint) fields["checkpoint"] = *event.checkpoint;
+  if (!event.data.empty()) fields["data"] = std::move(event.data);
   record("report", std::move(fields));
   commit_what_is_ready();
   watch_silent_ranks();

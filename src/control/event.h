@@ -70,6 +70,7 @@ struct Reported {
   std::optional<std::string> checkpoint;
   Value validation = {};
   Dict positions = {};
+  Dict data = {};
 };
 struct Uploaded {
   int rank;

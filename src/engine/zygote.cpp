@@ -72,6 +72,7 @@ Result<Zygote> Zygote::start(const std::vector<std::string>& argv, Environment e
   Environment started_with = start_variables(env);
   // OpenBLAS would start its threads on import, and CUDA must not be touched before a worker is forked.
   env["OPENBLAS_NUM_THREADS"] = "1";
+  env.emplace("JE_ARROW_MALLOC_CONF", "background_thread:false");  // pyarrow's allocator has a thread of its own
   env["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1";
   // It watches the driver by itself and takes the groups of its children along: a signal would leave it no time for
   // that.

@@ -341,6 +341,7 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, std::optiona
   TRIREME_TRY(check_metrics(metrics, "metrics"));
   wire::Report report;
   report.metrics = std::move(metrics);
+  report.data = std::move(options.data);
   if (options.checkpoint_name) TRIREME_TRY(checkpoint::check_name(*options.checkpoint_name));
   CheckpointWriter* writer = nullptr;
   if (checkpoint) {

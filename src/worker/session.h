@@ -38,6 +38,7 @@ struct ReportOptions {
   std::optional<std::string> checkpoint_name = {};
   Value validation = {};  // null: none
   Dict positions = {};    // in the data, by name; stored with the checkpoint
+  Dict data = {};         // read so far: rows, bytes, wait_s
 };
 
 // Workers that will be lost, as somebody has announced.

@@ -1,0 +1,46 @@
+#include "api/data_rate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "control/event_fields.h"
+
+namespace trireme::api {
+namespace {
+
+// Reports may come by the thousand; rates of so short a time would only flicker.
+constexpr double kLeastSeconds = 0.5;
+
+std::string short_number(double number) {
+  if (number >= 1e6) return fmt::format("{:.1f}M", number / 1e6);
+  if (number >= 1e4) return fmt::format("{:.0f}k", number / 1e3);
+  return fmt::format("{:.0f}", number);
+}
+
+}  // namespace
+
+void DataRate::count(const Dict& event) {
+  if (control::text_of(event, "event") != "report" || control::int_of(event, "rank") != 0) return;
+  const Dict* data = control::dict_of(event, "data");
+  if (!data) return;
+  const double time = control::number_of(event, "time", 0);
+  const double rows = control::number_of(*data, "rows", 0);
+  const double bytes = control::number_of(*data, "bytes", 0);
+  const double wait_s = control::number_of(*data, "wait_s", 0);
+  const double seconds = time - time_;
+  const std::int64_t attempt = control::int_of(event, "attempt");
+  const bool another_attempt = attempt != attempt_;  // it counts from 0 again
+  if (time_ > 0 && !another_attempt && seconds < kLeastSeconds) return;
+  if (time_ > 0 && !another_attempt) {
+    text_ = fmt::format("{} rows/s  {:.3g} MB/s  waited {:.0f} %", short_number((rows - rows_) / seconds),
+                        (bytes - bytes_) / seconds / 1e6, std::clamp((wait_s - wait_s_) / seconds, 0.0, 1.0) * 100);
+  }
+  attempt_ = attempt;
+  time_ = time;
+  rows_ = rows;
+  bytes_ = bytes;
+  wait_s_ = wait_s;
+}
+
+}  // namespace trireme::api
