@@ -73,6 +73,13 @@ struct CheckpointsOptions {
 // kFailed where one is damaged.
 base::Result<int> checkpoints(const CheckpointsOptions& options);
 
+struct DataVerifyOptions {
+  std::string run;
+  bool json = false;
+};
+// kFailed where a row was not taken exactly once.
+base::Result<int> data_verify(const DataVerifyOptions& options);
+
 struct LogsOptions {
   std::string run;
   std::optional<int> rank;

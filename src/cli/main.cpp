@@ -124,6 +124,15 @@ void add_checkpoints(CLI::App& app, CheckpointsOptions& options, Command& chosen
   command->callback([&] { chosen = [&] { return checkpoints(options); }; });
 }
 
+void add_data(CLI::App& app, DataVerifyOptions& options, Command& chosen) {
+  auto* command = app.add_subcommand("data", "Look at the data of a run");
+  command->require_subcommand(1);
+  auto* verify = command->add_subcommand("verify", "Prove that every row was taken exactly once in every epoch");
+  verify->add_option("run", options.run, std::string(kRunHelp) + "; the newest when not given");
+  verify->add_flag("--json", options.json, "As JSON");
+  verify->callback([&] { chosen = [&] { return data_verify(options); }; });
+}
+
 void add_logs(CLI::App& app, LogsOptions& options, Command& chosen) {
   auto* command = app.add_subcommand("logs", "Print what the workers of a run have printed");
   command->add_option("run", options.run, std::string(kRunHelp) + "; the newest when not given");
@@ -200,6 +209,7 @@ int command_line(int argc, char** argv) {
   RunsOptions runs_options;
   ShowOptions show_options;
   CheckpointsOptions checkpoints_options;
+  DataVerifyOptions data_options;
   LogsOptions logs_options;
   StopOptions stop_options;
   StackOptions stack_options;
@@ -212,6 +222,7 @@ int command_line(int argc, char** argv) {
   add_runs(app, runs_options, chosen);
   add_show(app, show_options, chosen);
   add_checkpoints(app, checkpoints_options, chosen);
+  add_data(app, data_options, chosen);
   add_logs(app, logs_options, chosen);
   add_stop(app, stop_options, chosen);
   add_stack(app, stack_options, chosen);
