@@ -9,6 +9,7 @@ namespace trireme::python {
 namespace nb = nanobind;
 
 void bind_config(nb::module_& module);
+void bind_data(nb::module_& module);
 void bind_filesystem(nb::module_& module);
 void bind_run(nb::module_& module);
 void bind_session(nb::module_& module);

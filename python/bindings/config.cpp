@@ -1,3 +1,5 @@
+#include <nanobind/stl/optional.h>
+
 #include "base/config_fields.h"
 #include "bindings.h"
 #include "errors.h"
@@ -23,6 +25,14 @@ void bind_config(nb::module_& module) {
         return to_python(*checked);
       },
       nb::arg("name"), nb::arg("fields"), "The same fields, complete and normalised; ConfigError names what is wrong.");
+  module.def(
+      "memory_budget",
+      [](const nb::dict& config) {
+        auto checked = base::checked_config<DataConfig>(to_dict(config, "config"), "DataConfig");
+        if (!checked) raise_config_error(checked.error().message());
+        return value_or_raise(base::memory_budget_of(*checked));
+      },
+      nb::arg("config"), "DataConfig.memory_budget in bytes; None where it is left to us.");
   module.def(
       "checkpoint_due",
       [](const nb::dict& config, std::int64_t round, bool last) {

@@ -5,6 +5,7 @@ NB_MODULE(_core, module) {
   module.attr("version") = TRIREME_VERSION;
   trireme::python::bind_errors(module);
   trireme::python::bind_config(module);
+  trireme::python::bind_data(module);
   trireme::python::bind_filesystem(module);
   trireme::python::bind_run(module);
   trireme::python::bind_session(module);

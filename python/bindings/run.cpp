@@ -7,6 +7,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include "api/data_rate.h"
 #include "api/describe.h"
 #include "api/runtime.h"
 #include "base/config_fields.h"
@@ -242,6 +243,10 @@ void bind_run(nb::module_& module) {
       .def_prop_ro("id", &api::Run::id)
       .def_prop_ro("path", &api::Run::path)
       .def_prop_ro("storage_path", &api::Run::storage_path);
+  nb::class_<api::DataRate>(module, "DataRate")
+      .def(nb::init<>())
+      .def("count", [](api::DataRate& self, nb::dict event) { self.count(python::to_dict(event, "event")); })
+      .def_prop_ro("text", &api::DataRate::text);
   module.def(
       "describe_event", [](nb::dict event) { return api::describe(python::to_dict(event, "event")); },
       nb::arg("event"));

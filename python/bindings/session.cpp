@@ -58,11 +58,12 @@ struct PythonUpload {
 
 nb::object report(Session& self, const nb::dict& metrics, const std::optional<std::string>& checkpoint,
                   const std::optional<std::string>& checkpoint_dir_name, const std::string& mode, bool delete_local,
-                  nb::object state, nb::object upload, nb::object validation, nb::object positions) {
+                  nb::object state, nb::object upload, nb::object validation, nb::object positions, nb::object data) {
   Metrics converted = to_dict(metrics, "metrics");
   worker::ReportOptions options{.checkpoint_name = checkpoint_dir_name};
   if (!validation.is_none()) options.validation = to_value(validation, "validation");
   if (!positions.is_none()) options.positions = to_dict(nb::cast<nb::dict>(positions), "positions");
+  if (!data.is_none()) options.data = to_dict(nb::cast<nb::dict>(data), "data");
   std::optional<worker::CheckpointSource> source;
   if (checkpoint || !state.is_none() || !upload.is_none()) {
     source.emplace();
@@ -174,7 +175,7 @@ void bind_session(nb::module_& module) {
       .def("report", &report, nb::arg("metrics"), nb::arg("checkpoint") = nb::none(),
            nb::arg("checkpoint_dir_name") = nb::none(), nb::arg("mode") = "SYNC", nb::arg("delete_local") = false,
            nb::arg("state") = nb::none(), nb::arg("upload") = nb::none(), nb::arg("validation") = nb::none(),
-           nb::arg("positions") = nb::none())
+           nb::arg("positions") = nb::none(), nb::arg("data") = nb::none())
       .def("list_checkpoints", &list_checkpoints, nb::arg("validated"), nb::arg("timeout_s") = nb::none())
       .def(
           "finish",

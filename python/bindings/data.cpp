@@ -1,0 +1,260 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "data/shard.h"
+#include "errors.h"
+#include "value.h"
+
+namespace trireme::python {
+namespace {
+
+using data::Batch;
+using data::Pass;
+using data::Shard;
+
+// Goes wherever the last owner goes: also in a thread without the interpreter's lock, and after the interpreter.
+std::shared_ptr<nb::object> kept(nb::object object) {
+  return {new nb::object(std::move(object)), [](nb::object* held) {
+            if (!Py_IsInitialized()) {
+              (void)held->release();
+            } else {
+              nb::gil_scoped_acquire lock;
+              held->reset();
+            }
+            delete held;
+          }};
+}
+
+// Fragments that Python opens: open(fragment, row) -> (an object with __arrow_c_stream__, first row).
+class PythonSource final : public data::Source {
+ public:
+  explicit PythonSource(nb::object open) : open_(kept(std::move(open))) {}
+
+  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
+    nb::gil_scoped_acquire lock;
+    try {
+      const auto answer = nb::cast<nb::tuple>((*open_)(fragment, row));
+      const nb::object capsule = answer[0].attr("__arrow_c_stream__")();
+      auto* stream = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream"));
+      if (!stream) throw nb::python_error();
+      data::Opened opened{*stream, nb::cast<std::int64_t>(answer[1])};
+      stream->release = nullptr;  // ours now
+      return opened;
+    } catch (const nb::python_error& raised) {  // the border to Python's code; it keeps the exception itself
+      return base::Error(nb::cast<std::string>(nb::str(raised.value())));
+    } catch (const nb::cast_error&) {
+      return base::Error("open() must return a stream and a row");
+    }
+  }
+
+ private:
+  std::shared_ptr<nb::object> open_;  // shared for its deleter
+};
+
+nb::dlpack::dtype dlpack_type(DType dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const auto bits = static_cast<std::uint8_t>(size_of(dtype) * 8);
+  switch (dtype) {
+    case DType::kBool: return {static_cast<std::uint8_t>(Code::Bool), bits, 1};
+    case DType::kU8:
+    case DType::kU16:
+    case DType::kU32:
+    case DType::kU64: return {static_cast<std::uint8_t>(Code::UInt), bits, 1};
+    case DType::kI8:
+    case DType::kI16:
+    case DType::kI32:
+    case DType::kI64: return {static_cast<std::uint8_t>(Code::Int), bits, 1};
+    default: return {static_cast<std::uint8_t>(Code::Float), bits, 1};
+  }
+}
+
+nb::object numpy_of(const Tensor& tensor) {
+  std::vector<std::size_t> shape(tensor.shape().begin(), tensor.shape().end());
+  auto* handle = new Tensor(tensor);
+  nb::capsule owner(handle, [](void* held) noexcept { delete static_cast<Tensor*>(held); });
+  return nb::cast(nb::ndarray<nb::numpy>(const_cast<void*>(tensor.data()), shape.size(), shape.data(), owner, nullptr,
+                                         dlpack_type(tensor.dtype())));
+}
+
+// Those that numpy can look at as they are.
+nb::dict tensors(const Batch& batch) {
+  nb::dict made;
+  const auto& fields = batch.schema()->fields();
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (auto tensor = batch.tensor(i)) made[fields[i].name.c_str()] = numpy_of(*tensor);
+  }
+  return made;
+}
+
+template <typename T>
+nb::capsule capsule_of(T* owned, const char* name) {
+  return nb::capsule(owned, name, [](void* held) noexcept {
+    auto* c = static_cast<T*>(held);
+    if (c->release) c->release(c);
+    delete c;
+  });
+}
+
+nb::tuple arrow_c_array(const Batch& batch, nb::handle) {
+  auto* schema = new ArrowSchema{};
+  auto* array = new ArrowArray{};
+  batch.export_to(*array, *schema);
+  return nb::make_tuple(capsule_of(schema, "arrow_schema"), capsule_of(array, "arrow_array"));
+}
+
+// A pass whose threads may want the interpreter's lock while they are ended.
+class PythonPass {
+ public:
+  explicit PythonPass(std::unique_ptr<Pass> pass) : pass_(std::move(pass)) {}
+  ~PythonPass() { close(); }
+
+  void close() {
+    nb::gil_scoped_release unlocked;
+    pass_.reset();
+  }
+  Pass& pass() const {
+    if (!pass_) throw nb::value_error("this pass over the data is closed");
+    return *pass_;
+  }
+
+  // A batch, None at the end, False where none was ready in time.
+  nb::object next(double timeout_s) const {
+    Pass& running = pass();
+    auto next = [&] {
+      nb::gil_scoped_release unlocked;
+      return running.next(std::chrono::duration<double>(timeout_s));
+    }();
+    if (!next) raise_error(next.error());
+    if (next->state == data::Next::State::kTimeout) return nb::borrow(Py_False);
+    if (next->state == data::Next::State::kEnd) return nb::none();
+    return nb::cast(*std::move(next->batch));
+  }
+
+ private:
+  std::unique_ptr<Pass> pass_;
+};
+
+template <typename T>
+std::optional<T> optional_in(const nb::dict& dict, const char* key) {
+  if (!dict.contains(key) || dict[key].is_none()) return {};
+  T value{};
+  if (!nb::try_cast(dict[key], value)) {
+    throw nb::type_error(
+        fmt::format("{}={}: that is not what it takes", key, nb::cast<std::string>(nb::repr(dict[key]))).c_str());
+  }
+  return value;
+}
+
+template <typename T>
+void set(T& target, const nb::dict& dict, const char* key) {
+  if (auto value = optional_in<T>(dict, key)) target = *std::move(value);
+}
+
+data::IterOptions iter_options(const nb::dict& given) {
+  data::IterOptions options;
+  set(options.batch_size, given, "batch_size");
+  options.global_batch_size = optional_in<std::int64_t>(given, "global_batch_size");
+  set(options.drop_last, given, "drop_last");
+  set(options.pad_last, given, "pad_last");
+  set(options.prefetch_batches, given, "prefetch_batches");
+  set(options.local_shuffle_buffer_size, given, "local_shuffle_buffer_size");
+  options.local_shuffle_seed = optional_in<std::int64_t>(given, "local_shuffle_seed");
+  set(options.ahead, given, "ahead");
+  return options;
+}
+
+data::ShardOptions shard_options(const nb::dict& given) {
+  data::ShardOptions options;
+  set(options.name, given, "name");
+  set(options.rank, given, "rank");
+  set(options.world, given, "world");
+  set(options.max_world, given, "max_world");
+  set(options.equal, given, "equal");
+  set(options.threads, given, "threads");
+  set(options.memory_budget, given, "memory_budget");
+  set(options.read_retries, given, "read_retries");
+  set(options.digest_folder, given, "digest_folder");
+  set(options.log_rank, given, "log_rank");
+  set(options.log_world, given, "log_world");
+  set(options.attempt, given, "attempt");
+  return options;
+}
+
+using FragmentTuple = std::tuple<std::int64_t, std::int64_t, std::string>;
+
+std::shared_ptr<Shard> make_shard(const std::vector<FragmentTuple>& fragments, nb::object open,
+                                  const nb::dict& ordering, const nb::dict& options) {
+  data::Table table;
+  for (const auto& [rows, bytes, name] : fragments) table.fragments.push_back({name, rows, bytes});
+  table.source = std::make_shared<PythonSource>(std::move(open));
+  data::Ordering wanted;
+  set(wanted.shuffle_fragments, ordering, "shuffle_fragments");
+  set(wanted.shuffle_rows, ordering, "shuffle_rows");
+  wanted.window_rows = optional_in<std::int64_t>(ordering, "window_rows");
+  wanted.virtual_shards = optional_in<std::int64_t>(ordering, "virtual_shards");
+  set(wanted.seed, ordering, "seed");
+  set(wanted.cheap_skips, ordering, "cheap_skips");
+  set(wanted.costly_rows, ordering, "costly_rows");
+  wanted.memory_budget = optional_in<std::int64_t>(ordering, "memory_budget");
+  table.layout = data::lay_out(table.fragments, wanted);
+  return value_or_raise(Shard::make(std::move(table), shard_options(options)));
+}
+
+nb::dict stats_of(const Shard& shard) {
+  const auto stats = shard.stats();
+  nb::dict made;
+  made["rows"] = stats.rows;
+  made["bytes"] = stats.bytes;
+  made["batches"] = stats.batches;
+  made["wait_s"] = stats.wait_s;
+  made["held_bytes"] = stats.held_bytes;
+  made["peak_bytes"] = stats.peak_bytes;
+  made["retries"] = stats.retries;
+  return made;
+}
+
+}  // namespace
+
+void bind_data(nb::module_& module) {
+  nb::class_<Batch>(module, "DataBatch")
+      .def_prop_ro("num_rows", &Batch::rows)
+      .def_prop_ro("num_bytes", &Batch::bytes)
+      .def("tensors", &tensors)
+      .def("__arrow_c_array__", &arrow_c_array, nb::arg("requested_schema") = nb::none());
+  nb::class_<PythonPass>(module, "DataPass")
+      .def_prop_ro("epoch", [](const PythonPass& self) { return self.pass().epoch(); })
+      .def_prop_ro("steps", [](const PythonPass& self) { return self.pass().steps(); })
+      .def("next", &PythonPass::next, nb::arg("timeout_s"))
+      .def("close", &PythonPass::close);
+  nb::class_<Shard>(module, "DataShard")
+      .def_static("make", &make_shard, nb::arg("fragments"), nb::arg("open"), nb::arg("ordering"), nb::arg("options"))
+      .def("iterate",
+           [](Shard& self, const nb::dict& options) {
+             auto wanted = iter_options(options);
+             auto made = [&] {
+               nb::gil_scoped_release unlocked;
+               return self.iterate(wanted);
+             }();
+             if (!made) throw nb::value_error(made.error().message().c_str());
+             return new PythonPass(*std::move(made));
+           })
+      .def_prop_ro("epoch", &Shard::epoch)
+      .def_prop_ro("rows", &Shard::rows)
+      .def("state", [](const Shard& self) { return to_python(self.state()); })
+      .def("position", [](Shard& self) { return to_python(self.position()); })
+      .def("load_state",
+           [](Shard& self, nb::handle state) {
+             if (auto loaded = self.load_state(to_dict(state, "state")); !loaded) {
+               throw nb::value_error(loaded.error().message().c_str());
+             }
+           })
+      .def("stats", &stats_of);
+}
+
+}  // namespace trireme::python
