@@ -1,0 +1,153 @@
+"""Folders of images."""
+
+from __future__ import annotations
+
+import importlib
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from trireme import _core
+from trireme.data._file_source import FileSource, Listing, Placed, dataset_of_files, in_threads, listing_of
+from trireme.data._fragment import DataError, Fragment
+from trireme.data._paths import File, select
+from trireme.data._tensors import RaggedTensorType, array_of, conform, ragged_tensors
+from trireme.data._whole_files import FilesFragment, together
+
+if TYPE_CHECKING:
+    from trireme.data._dataset import Dataset
+
+_EXTENSIONS = ("png", "jpg", "jpeg", "tif", "tiff", "bmp", "gif")
+# Images that are looked at to find out whether all have the same shape.
+_LOOKED_AT = 64
+# What an image takes in memory, compared to its file, where only reading it would tell.
+_UNPACKED = 10
+
+
+def read_images(
+    paths: Any,
+    *,
+    filesystem: Any = None,
+    size: tuple[int, int] | None = None,
+    mode: str | None = None,
+    include_paths: bool = False,
+    partition_filter: Any = None,
+    partitioning: Any = None,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: Sequence[str] | None = _EXTENSIONS,
+    on_bad_file: str = "raise",
+    **others: Any,
+) -> Dataset:
+    """Images in the column "image", as arrays [height, width, channels]; needs Pillow.
+
+    size: (height, width) that all are brought to; without it they may differ. mode: one of Pillow's, "RGB" or "L".
+    """
+    sides = None if size is None else tuple(size) if isinstance(size, (tuple, list)) else ()
+    if sides is not None and (len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides)):
+        raise _core.ConfigError(f"read_images: size = {size!r}: expected (height, width), both at least 1")
+    modes = pillow().MODES
+    if mode is not None and mode not in modes:
+        raise _core.ConfigError(f"read_images: mode = {mode!r}: Pillow has {', '.join(modes)}")
+    selection = select("read_images", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
+    listing = listing_of(selection, partitioning, include_paths)
+    return dataset_of_files(ImageSource(listing, on_bad_file, sides, mode), shuffle, others)
+
+
+class ImageSource(FileSource):
+    def __init__(self, listing: Listing, on_bad_file: str, size: tuple[int, int] | None, mode: str | None) -> None:
+        super().__init__(listing, on_bad_file)
+        self._size = size
+        self._mode = mode
+
+    def _infer(self, file: File) -> pa.Schema:
+        first = decode(file.read_raw(), file.shown, self._size, self._mode)
+        files = self._listing.files()
+        chosen = files[:: max(1, len(files) // _LOOKED_AT)]
+        known = self._size is not None and self._mode is not None
+        same = known or {shape for shape in in_threads(self._shape, chosen) if shape} <= {first.shape}
+        kind = array_of([first]).type if same else ragged_tensors([first]).type
+        return pa.schema([("image", kind)])
+
+    def _shape(self, file: File) -> tuple[int, ...]:
+        """Empty where it is broken and may be."""
+        try:
+            with file.open_file() as handle, pillow().open(handle) as image:
+                height, width = self._size or (image.height, image.width)
+                bands = len(pillow().new(self._mode or image.mode, (1, 1)).getbands())
+                return (height, width) if bands == 1 else (height, width, bands)
+        except (OSError, ValueError, SyntaxError) as error:
+            if self._on_bad_file == "raise":
+                raise DataError(f"{file.shown} is not an image that Pillow can read") from error
+            return ()
+
+    def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
+        schema, names = self._whole_schema(), self.schema().names
+        kind = body.field(0).type
+        sizes: list[float] = [_UNPACKED * file.size for file, _ in files]
+        if isinstance(kind, pa.FixedShapeTensorType):
+            sizes = [float(np.prod(kind.shape))] * len(files)
+        average = sum(sizes) / max(len(sizes), 1)
+        return [
+            [ImagesFragment(part, schema, names, average, self._size, self._mode)] for part in together(files, sizes)
+        ]
+
+
+class ImagesFragment(FilesFragment):
+    costly = True
+
+    def __init__(
+        self,
+        files: Sequence[Placed],
+        schema: pa.Schema,
+        names: Sequence[str],
+        row_bytes: float,
+        size: tuple[int, int] | None,
+        mode: str | None,
+    ) -> None:
+        super().__init__(files, schema, names, row_bytes)
+        self._size = size
+        self._mode = mode
+
+    def _content(self, files: Sequence[File], field: pa.Field) -> pa.Array:
+        images = [decode(file.read_raw(), file.shown, self._size, self._mode) for file in files]
+        if isinstance(field.type, RaggedTensorType):
+            batch = pa.record_batch([ragged_tensors(images)], [field.name])
+            return conform(batch, pa.schema([field]), files[0].shown).column(0)
+        expected = (tuple(field.type.shape), np.dtype(field.type.value_type.to_pandas_dtype()))
+        for file, image in zip(files, images, strict=True):
+            if (image.shape, image.dtype) != expected:
+                raise DataError(
+                    f"{file.shown} is {image.dtype}{list(image.shape)}, and the first images are "
+                    f"{expected[1]}{list(expected[0])}: read_images(size=(height, width), mode='RGB') makes them equal"
+                )
+        return array_of(np.stack(images), field.name)
+
+
+def decode(content: bytes, shown: str, size: tuple[int, int] | None = None, mode: str | None = None) -> np.ndarray:
+    """Pillow decodes and resizes without the interpreter's lock."""
+    try:
+        with pillow().open(io.BytesIO(content)) as image:
+            if size is not None:
+                # A large JPEG need not be decoded in full to become a small image.
+                image.draft(mode, (2 * size[1], 2 * size[0]))
+            if mode is not None and image.mode != mode:
+                image = image.convert(mode)
+            if size is not None and (image.height, image.width) != size:
+                image = image.resize((size[1], size[0]), pillow().Resampling.BILINEAR)
+            array: np.ndarray = np.asarray(image)
+            return array
+    except pillow().UnidentifiedImageError as error:
+        raise DataError(f"{shown} is not an image that Pillow can read") from error
+    except (OSError, ValueError, SyntaxError, EOFError, pillow().DecompressionBombError) as error:
+        raise DataError(f"{shown} is not an image that can be read: {error}") from error
+
+
+def pillow() -> Any:
+    try:
+        return importlib.import_module("PIL.Image")
+    except ImportError as error:
+        raise ImportError('images need Pillow: pip install "trireme[images]"') from error

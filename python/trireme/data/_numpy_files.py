@@ -1,0 +1,146 @@
+"""Arrays that numpy has saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from trireme import _core
+from trireme.data._file_source import FileFragment, FileSource, Placed, dataset_of_files, in_threads, listing_of
+from trireme.data._fragment import DataError, Fragment
+from trireme.data._memory import BATCH_BYTES, rows_of_batch
+from trireme.data._paths import File, select
+from trireme.data._tensors import array_of
+
+if TYPE_CHECKING:
+    from trireme.data._dataset import Dataset
+
+# A large file is read by several threads.
+_FRAGMENT_BYTES = 4 * BATCH_BYTES
+
+
+def read_numpy(
+    paths: Any,
+    *,
+    filesystem: Any = None,
+    allow_pickle: bool = False,
+    partition_filter: Any = None,
+    partitioning: Any = None,
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: Sequence[str] | None = ("npy",),
+    on_bad_file: str = "raise",
+    **others: Any,
+) -> Dataset:
+    """.npy files: a row for each index of the first dimension, in the column "data"."""
+    if allow_pickle:
+        raise _core.ConfigError("read_numpy: allow_pickle = True: arrays of objects are not read; save numbers or text")
+    selection = select("read_numpy", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
+    listing = listing_of(selection, partitioning, include_paths)
+    return dataset_of_files(NumpySource(listing, on_bad_file), shuffle, others)
+
+
+@dataclass(frozen=True)
+class _Header:
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran_order: bool
+    begin: int  # of the values, in bytes
+
+    @property
+    def row_bytes(self) -> int:
+        return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+
+
+class NumpySource(FileSource):
+    def _infer(self, file: File) -> pa.Schema:
+        header = _header(file)
+        sample = np.zeros((1, *header.shape[1:]), header.dtype)
+        return pa.schema([("data", array_of(sample, f"data of {file.shown}").type)])
+
+    def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
+        first = self._listing.files()[0]
+        names = self.schema().names
+
+        def fragments_of(entry: Placed) -> list[Fragment]:
+            file, constants = entry
+            header = _header(file)
+            kind = self._infer(file).field(0).type
+            if kind != body.field(0).type:
+                raise DataError(
+                    f"read_numpy: a row of {file.shown} is {header.dtype}{list(header.shape[1:])}, and one of "
+                    f"{first.shown} is {body.field(0).type}: read them apart"
+                )
+            rows = header.shape[0]
+            step = rows if header.fortran_order else max(1, _FRAGMENT_BYTES // max(header.row_bytes, 1))
+            return [
+                NumpyFragment(file, body, constants, names, header, start, min(step, rows - start))
+                for start in range(0, rows, step or 1)
+            ]
+
+        return in_threads(fragments_of, files)
+
+
+class NumpyFragment(FileFragment):
+    def __init__(
+        self,
+        file: File,
+        body: pa.Schema,
+        constants: Any,
+        names: Sequence[str],
+        header: _Header,
+        start: int,
+        rows: int,
+    ) -> None:
+        whole = rows == header.shape[0]
+        super().__init__(file, "" if whole else f"rows {start} to {start + rows - 1}", body, constants, names)
+        self._header = header
+        self._start = start
+        self.rows: int = rows
+        self.size_bytes = rows * header.row_bytes
+
+    def _batches(self, columns: Sequence[str], row: int) -> Iterator[pa.RecordBatch]:
+        header = self._header
+        begin, end = self._start + row, self._start + self.rows
+        step = rows_of_batch(header.row_bytes)
+        with self._file.open_file() as handle:
+            if header.fortran_order:
+                handle.seek(header.begin)
+                whole = np.frombuffer(handle.read(), header.dtype).reshape(header.shape, order="F")
+            for at in range(begin, end, step):
+                count = min(step, end - at)
+                if header.fortran_order:
+                    values = whole[at : at + count]
+                else:
+                    handle.seek(header.begin + at * header.row_bytes)
+                    content = handle.read_buffer(count * header.row_bytes)
+                    if content.size < count * header.row_bytes:
+                        raise DataError(
+                            f"{self._file.shown} is cut off: row {at + count - 1} of {header.shape[0]} is missing"
+                        )
+                    values = np.frombuffer(content, header.dtype).reshape(count, *header.shape[1:])
+                yield pa.record_batch([array_of(values, "data")], ["data"])
+
+
+def _header(file: File) -> _Header:
+    formats = np.lib.format
+    try:
+        with file.open_file() as handle:
+            version = formats.read_magic(handle)
+            read = formats.read_array_header_1_0 if version == (1, 0) else formats.read_array_header_2_0
+            shape, fortran_order, dtype = read(handle)
+            begin = handle.tell()
+    except ValueError as error:
+        raise DataError(f"{file.shown} is not a file of numpy's: {error}") from error
+    if dtype.hasobject:
+        raise DataError(f"{file.shown} is an array of objects, which are not read; save numbers or text")
+    if not shape:
+        raise DataError(f"{file.shown} is a single value: expected a dimension for the rows")
+    if file.size < begin + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize:
+        raise DataError(f"{file.shown} is cut off: it has {file.size} bytes, and should have more for {list(shape)}")
+    return _Header(shape, dtype, fortran_order, begin)

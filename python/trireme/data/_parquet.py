@@ -1,0 +1,301 @@
+"""Parquet files: a fragment for each row group, decoded by Arrow without the interpreter."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from trireme import _core
+from trireme.data._file_source import (
+    FileSource,
+    Listing,
+    Placed,
+    assemble,
+    check_same,
+    dataset_of_files,
+    in_threads,
+    listing_of,
+)
+from trireme.data._fragment import DataError, Fragment, Source
+from trireme.data._memory import rows_of_batch
+from trireme.data._paths import File, select
+from trireme.data._tensors import conform, plain_type
+
+if TYPE_CHECKING:
+    from trireme.data._dataset import Dataset
+
+_FORMAT = ds.ParquetFileFormat()
+# A store is asked for a whole row group at once; a disk is read as the decoder goes.
+_REMOTE = ds.ParquetFragmentScanOptions(pre_buffer=True)
+_LOCAL = ds.ParquetFragmentScanOptions(pre_buffer=False)
+# Row groups up to this size are decoded at once, by Arrow alone; larger ones page by page.
+_SCANNED_BYTES = 8 << 20
+_PAGE_BUFFER = 256 << 10
+
+
+def read_parquet(
+    paths: Any,
+    *,
+    filesystem: Any = None,
+    columns: Sequence[str] | None = None,
+    filter: Any = None,
+    schema: pa.Schema | None = None,
+    partition_filter: Any = None,
+    partitioning: Any = "hive",
+    shuffle: Any = None,
+    include_paths: bool = False,
+    file_extensions: Sequence[str] | None = ("parquet",),
+    ignore_missing_paths: bool = False,
+    skip_paths: Any = None,
+    on_bad_file: str = "raise",
+    **others: Any,
+) -> Dataset:
+    """Parquet files, folders or globs of them, here or in a store.
+
+    columns: only these are read. filter: a pyarrow.compute expression; row groups that it excludes are not read.
+    schema: what all files have; columns that a file lacks are null in it. on_bad_file="skip" reads every file once,
+    before anything else, to leave out those that are broken.
+    """
+    selection = select(
+        "read_parquet", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter, skip_paths
+    )
+    for name in ("batch_size", "use_threads"):
+        others.pop(name, None)
+    source = ParquetSource(listing_of(selection, partitioning, include_paths), on_bad_file, schema)
+    if columns is not None:
+        also = ["path"] if include_paths and "path" not in columns else []
+        source = source.with_columns([*columns, *also] if not isinstance(columns, str) else columns)
+    if filter is not None:
+        source = source.filtered(filter)
+    return dataset_of_files(source, shuffle, others)
+
+
+class ParquetSource(FileSource):
+    def __init__(self, listing: Listing, on_bad_file: str = "raise", schema: pa.Schema | None = None) -> None:
+        super().__init__(listing, on_bad_file)
+        self._given_schema = schema
+        self._filter: Any = None
+
+    def with_filter(self, expression: Any) -> Source | None:
+        try:
+            return self.filtered(expression)
+        except DataError:  # it speaks of columns that are not in the files: the path, for example
+            return None
+
+    def filtered(self, expression: Any) -> ParquetSource:
+        if not isinstance(expression, pc.Expression):
+            raise _core.ConfigError(f"read_parquet: filter = {expression!r}: expected a pyarrow.compute expression")
+        schema = self._scanned_schema()
+        try:
+            ds.dataset(schema.empty_table()).scanner(filter=expression)
+        except (pa.ArrowException, TypeError) as error:
+            reason = str(error).partition(" in ")[0]
+            raise DataError(
+                f"read_parquet: filter = {expression}: {reason}; there are {', '.join(schema.names)}"
+            ) from error
+        return self._changed(_filter=expression if self._filter is None else self._filter & expression)
+
+    def _infer(self, file: File) -> pa.Schema:
+        if self._given_schema is not None:
+            return self._given_schema
+        return _plain(_physical_schema(file))
+
+    def _scanned_schema(self) -> pa.Schema:
+        """What Arrow sees: the files' columns and the partitions, and not our paths."""
+        body, whole = self._body_schema(), self._whole_schema()
+        ours = {"path"} - set(body.names) if self._listing.include_paths else set()
+        return pa.schema([field for field in whole if field.name not in ours])
+
+    def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
+        scanned, names = self._scanned_schema(), self.schema().names
+        needed = pa.schema([field for field in body if field.name in names])
+        widths = _Widths(needed)
+        first = self._listing.files()[0]
+
+        def fragments_of(entry: tuple[Placed, Any]) -> list[Fragment]:
+            (file, constants), row_filter = entry
+            if row_filter is False:
+                return []
+            fragment = _scan(file, constants, scanned)
+            footer = _named(file, lambda: fragment.metadata)
+            if self._given_schema is None:
+                check_same("read_parquet", file, _plain(fragment.physical_schema), first, needed)
+            groups = [group for group in range(footer.num_row_groups) if footer.row_group(group).num_rows]
+            if row_filter is not None:
+                kept = fragment.split_by_row_group(filter=row_filter, schema=scanned)
+                groups = [group.id for part in kept for group in part.row_groups]
+            constants = {name: value for name, value in constants.items() if name not in body.names}
+            plan = _FilePlan(file, constants, scanned, names, row_filter)
+            return [ParquetFragment(plan, group, footer.row_group(group), widths) for group in groups]
+
+        return in_threads(fragments_of, list(zip(files, self._filters(files, scanned), strict=True)))
+
+    def _filters(self, files: Sequence[Placed], scanned: pa.Schema) -> list[Any]:
+        """For each file what is left of the filter: None where its partition satisfies all of it, False where none."""
+        if self._filter is None:
+            return [None] * len(files)
+        fragments = [_scan(file, constants, scanned) for file, constants in files]
+        whole = ds.FileSystemDataset(fragments, scanned, _FORMAT, files[0][0].filesystem)
+        possible = {fragment.path for fragment in whole.get_fragments(filter=self._filter)}
+        undecided = {fragment.path for fragment in whole.get_fragments(filter=~self._filter)}
+        return [
+            False if file.path not in possible else self._filter if file.path in undecided else None
+            for file, _ in files
+        ]
+
+
+@dataclass(frozen=True)
+class _FilePlan:
+    """What the row groups of a file have in common."""
+
+    file: File
+    constants: Mapping[str, pa.Scalar]
+    scanned: pa.Schema
+    names: Sequence[str]
+    row_filter: Any
+
+
+class ParquetFragment(Fragment):
+    def __init__(self, plan: _FilePlan, group: int, about: Any, widths: _Widths) -> None:
+        self._plan = plan
+        self._group = group
+        self._row_bytes = widths.of(about)
+        self.name = f"{plan.file.name}, row group {group}"
+        self.rows = about.num_rows if plan.row_filter is None else None
+        self.size_bytes: int = int(about.num_rows * self._row_bytes)
+        self.remote = plan.file.remote
+        self.version = plan.file.version
+
+    def open(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
+        plan = self._plan
+        plan.file.check()
+        names = list(plan.names if columns is None else columns)
+        whole = _scan(plan.file, plan.constants, plan.scanned)
+        footer = _named(plan.file, lambda: whole.metadata)
+        if self._group >= footer.num_row_groups:
+            raise DataError(
+                f"{plan.file.shown} has changed since the dataset was made: row group {self._group} is gone"
+            )
+        if plan.row_filter is None and self.size_bytes > _SCANNED_BYTES:
+            return pa.RecordBatchReader.from_batches(self._schema(names), self._streamed(footer, names)), 0
+        return self._scanned(whole, names), 0
+
+    def _scanned(self, whole: Any, names: Sequence[str]) -> pa.RecordBatchReader:
+        """Arrow does it alone, without the interpreter, and holds the row group in memory for it."""
+        scanner = whole.subset(row_group_ids=[self._group]).scanner(
+            schema=self._plan.scanned,
+            columns={name: self._column(name) for name in names},
+            filter=self._plan.row_filter,
+            batch_size=rows_of_batch(self._row_bytes),
+            batch_readahead=0,
+            fragment_readahead=0,
+            fragment_scan_options=_REMOTE if self.remote else _LOCAL,
+            use_threads=False,
+        )
+        return scanner.to_reader()
+
+    def _streamed(self, footer: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Page by page: a large row group takes as much memory as a small one."""
+        file, schema = self._plan.file, self._schema(names)
+        stored = [name for name in names if name not in self._plan.constants]
+        body = pa.schema([schema.field(name) for name in stored])
+        try:
+            with file.open_file() as handle:
+                reader = pq.ParquetFile(
+                    handle, metadata=footer, pre_buffer=self.remote, buffer_size=0 if self.remote else _PAGE_BUFFER
+                )
+                known = [name for name in stored if name in reader.schema_arrow.names]
+                batches = reader.iter_batches(
+                    rows_of_batch(self._row_bytes), row_groups=[self._group], columns=known, use_threads=False
+                )
+                for batch in batches:
+                    yield assemble(conform(batch, body, self.name), schema, self._plan.constants)
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and self.remote:
+                raise
+            raise DataError(f"{file.shown}, row group {self._group}: {error}") from error
+
+    def _schema(self, names: Sequence[str]) -> pa.Schema:
+        constants = self._plan.constants
+        return pa.schema(
+            [
+                pa.field(name, constants[name].type) if name in constants else self._plan.scanned.field(name)
+                for name in names
+            ]
+        )
+
+    def _column(self, name: str) -> Any:
+        return pc.field(name) if name in self._plan.scanned.names else pc.scalar(self._plan.constants[name])
+
+
+class _Widths:
+    """About how many bytes a row takes in memory: by the types, and for text by what the row group says."""
+
+    def __init__(self, columns: pa.Schema) -> None:
+        self._fixed = sum(_width(field.type) or 0 for field in columns)
+        self._varying = {field.name for field in columns if _width(field.type) is None}
+
+    def of(self, group: Any) -> float:
+        varying = 0
+        if self._varying:
+            chunks = [group.column(index) for index in range(group.num_columns)]
+            varying = sum(
+                chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in self._varying
+            )
+        each: float = self._fixed + varying / max(group.num_rows, 1)
+        return each
+
+
+def _width(kind: pa.DataType) -> int | None:
+    """Bytes of a value; None where they differ."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _width(kind.storage_type)
+    if pa.types.is_fixed_size_list(kind):
+        inner = _width(kind.value_type)
+        return None if inner is None else inner * kind.list_size
+    if pa.types.is_dictionary(kind):
+        return None
+    try:
+        return int(kind.bit_width + 7) // 8
+    except ValueError:
+        return None
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_type(plain_type(field.type)).remove_metadata() for field in schema])
+
+
+def _physical_schema(file: File) -> pa.Schema:
+    return _named(file, lambda: _arrow_fragment(file, ()).physical_schema)
+
+
+def _named(file: File, read: Any) -> Any:
+    try:
+        return read()
+    except (pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, OSError) and file.remote:
+            raise
+        raise DataError(f"{file.shown} is not a Parquet file that can be read: {error}") from error
+
+
+def _scan(file: File, constants: Mapping[str, pa.Scalar], scanned: pa.Schema) -> Any:
+    """The file as Arrow's dataset sees it, with its partition."""
+    return _arrow_fragment(file, tuple((name, value) for name, value in constants.items() if name in scanned.names))
+
+
+@functools.lru_cache(maxsize=64)
+def _arrow_fragment(file: File, partition: tuple[tuple[str, pa.Scalar], ...]) -> Any:
+    """With its footer, once that has been read: the row groups of a file are opened one after another."""
+    conditions = [
+        pc.field(name) == pc.scalar(value) if value.is_valid else pc.field(name).is_null() for name, value in partition
+    ]
+    expression = functools.reduce(operator.and_, conditions) if conditions else None
+    return _FORMAT.make_fragment(file.path, file.filesystem, partition_expression=expression)

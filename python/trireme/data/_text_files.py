@@ -1,0 +1,285 @@
+"""CSV, JSON and plain text: a fragment for each file, read block by block."""
+
+from __future__ import annotations
+
+import codecs
+import copy
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from trireme import _core
+from trireme.data._blocks import BLOCK, SAMPLE, blocks_of, skipped, string_for_null
+from trireme.data._file_source import FileFragment, FileSource, Listing, Placed, dataset_of_files, listing_of
+from trireme.data._fragment import DataError, Fragment
+from trireme.data._json_files import JsonSource
+from trireme.data._paths import File, select
+
+if TYPE_CHECKING:
+    from trireme.data._dataset import Dataset
+
+_JSON_EXTENSIONS = ("json", "jsonl")
+_TEXT = pa.schema([("text", pa.string())])
+
+
+def read_csv(
+    paths: Any,
+    *,
+    filesystem: Any = None,
+    read_options: Any = None,
+    parse_options: Any = None,
+    convert_options: Any = None,
+    partition_filter: Any = None,
+    partitioning: Any = "hive",
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: Sequence[str] | None = None,
+    on_bad_file: str = "raise",
+    arrow_open_stream_args: dict[str, Any] | None = None,
+    **others: Any,
+) -> Dataset:
+    """CSV files. Types are found in the beginning of the first file and hold for all of them.
+
+    read_options, parse_options, convert_options: pyarrow.csv's; ConvertOptions(column_types=...) sets types.
+    arrow_open_stream_args={"compression": "gzip"}: for names that do not tell it.
+    """
+    selection = select(
+        "read_csv",
+        paths,
+        filesystem,
+        file_extensions,
+        ignore_missing_paths,
+        partition_filter,
+        None,
+        arrow_open_stream_args,
+    )
+    listing = listing_of(selection, partitioning, include_paths)
+    return dataset_of_files(
+        CsvSource(listing, on_bad_file, read_options, parse_options, convert_options), shuffle, others
+    )
+
+
+def read_json(
+    paths: Any,
+    *,
+    filesystem: Any = None,
+    lines: bool | None = None,
+    read_options: Any = None,
+    parse_options: Any = None,
+    partition_filter: Any = None,
+    partitioning: Any = "hive",
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: Sequence[str] | None = _JSON_EXTENSIONS,
+    on_bad_file: str = "raise",
+    arrow_open_stream_args: dict[str, Any] | None = None,
+    **others: Any,
+) -> Dataset:
+    """JSON: an object on each line, or a file that is one array of objects; `lines` is found out by itself.
+
+    Types are found in the beginning of the first file. pyarrow.json.ParseOptions(explicit_schema=...) sets them, and
+    with it fields that are not in the schema are left out.
+    """
+    selection = select(
+        "read_json",
+        paths,
+        filesystem,
+        file_extensions,
+        ignore_missing_paths,
+        partition_filter,
+        None,
+        arrow_open_stream_args,
+    )
+    listing = listing_of(selection, partitioning, include_paths)
+    return dataset_of_files(JsonSource(listing, on_bad_file, lines, read_options, parse_options), shuffle, others)
+
+
+def read_text(
+    paths: Any,
+    *,
+    encoding: str = "utf-8",
+    drop_empty_lines: bool = True,
+    filesystem: Any = None,
+    partition_filter: Any = None,
+    partitioning: Any = "hive",
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: Sequence[str] | None = None,
+    on_bad_file: str = "raise",
+    arrow_open_stream_args: dict[str, Any] | None = None,
+    **others: Any,
+) -> Dataset:
+    """A row for each line, in the column "text"."""
+    try:
+        codecs.lookup(encoding)
+    except (LookupError, TypeError):
+        raise _core.ConfigError(f"read_text: encoding = {encoding!r}: Python does not know it") from None
+    selection = select(
+        "read_text",
+        paths,
+        filesystem,
+        file_extensions,
+        ignore_missing_paths,
+        partition_filter,
+        None,
+        arrow_open_stream_args,
+    )
+    listing = listing_of(selection, partitioning, include_paths)
+    return dataset_of_files(TextSource(listing, on_bad_file, encoding, drop_empty_lines), shuffle, others)
+
+
+class CsvSource(FileSource):
+    def __init__(self, listing: Listing, on_bad_file: str, read: Any, parse: Any, convert: Any) -> None:
+        super().__init__(listing, on_bad_file)
+        self._options = (
+            read or pa.csv.ReadOptions(block_size=BLOCK),
+            parse or pa.csv.ParseOptions(),
+            convert or pa.csv.ConvertOptions(),
+        )
+
+    def _infer(self, file: File) -> pa.Schema:
+        read, parse, convert = self._options
+        larger = copy.copy(read)
+        larger.block_size, larger.use_threads = max(SAMPLE, read.block_size or 0), False
+        try:
+            with file.open_stream() as stream, pa.csv.open_csv(stream, larger, parse, convert) as reader:
+                found = reader.schema
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{file.shown} is not a CSV file that can be read: {error}") from error
+        return string_for_null(found)
+
+    def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
+        names = self.schema().names
+        return [[CsvFragment(file, body, constants, names, self._options)] for file, constants in files]
+
+
+class CsvFragment(FileFragment):
+    def __init__(
+        self, file: File, body: pa.Schema, constants: Any, names: Sequence[str], options: tuple[Any, Any, Any]
+    ) -> None:
+        super().__init__(file, "", body, constants, names)
+        self._options = options
+
+    def _batches(self, columns: Sequence[str], row: int) -> Iterator[pa.RecordBatch]:
+        read, parse, convert = self._options
+        read, parse, convert = copy.copy(read), _unpickled(parse), copy.copy(convert)
+        read.use_threads = False
+        convert.column_types = {field.name: field.type for field in self._body}
+        all_columns = len(columns) == len(self._body)
+        if not all_columns:
+            convert.include_columns = list(columns) or self._body.names[:1]
+        try:
+            for batch in blocks_of(self._file, lambda stream: pa.csv.open_csv(stream, read, parse, convert), read, row):
+                if all_columns:
+                    self._compare(batch.schema.names)
+                yield batch
+        except pa.ArrowKeyError as error:
+            raise DataError(f"{self._file.shown}: {error}, unlike the first file of the dataset") from error
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{self._file.shown}: {self._named(str(error))}") from error
+
+    def _compare(self, names: Sequence[str]) -> None:
+        for name in self._body.names:
+            if name not in names:
+                raise DataError(f"{self._file.shown}: column {name!r} is missing, and the first file has it")
+        for name in names:
+            if name not in self._body.names:
+                raise DataError(
+                    f"{self._file.shown}: column {name!r} is not in the first file; select_columns([...]) leaves it out"
+                )
+
+    def _named(self, message: str) -> str:
+        """Arrow gives the number of the column."""
+        found = re.match(r"In CSV column #(\d+): (.*)", message, re.DOTALL)
+        if not found:
+            return message
+        with self._file.open_stream() as stream, pa.csv.open_csv(stream, *self._options[:2]) as reader:
+            name = reader.schema.names[int(found[1])]
+        kind = self._body.field(name).type if name in self._body.names else "?"
+        return (
+            f"column {name!r} is {kind} in the beginning of the dataset: {found[2]}. "
+            f"convert_options=pyarrow.csv.ConvertOptions(column_types={{{name!r}: ...}}) sets a type that fits all"
+        )
+
+
+class TextSource(FileSource):
+    def __init__(self, listing: Listing, on_bad_file: str, encoding: str, drop_empty_lines: bool) -> None:
+        super().__init__(listing, on_bad_file)
+        self._encoding = codecs.lookup(encoding).name
+        self._drop_empty = drop_empty_lines
+
+    def _infer(self, file: File) -> pa.Schema:
+        return _TEXT
+
+    def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
+        names = self.schema().names
+        return [[TextFragment(f, constants, names, self._encoding, self._drop_empty)] for f, constants in files]
+
+
+class TextFragment(FileFragment):
+    def __init__(self, file: File, constants: Any, names: Sequence[str], encoding: str, drop_empty: bool) -> None:
+        super().__init__(file, "", _TEXT, constants, names)
+        self._encoding = encoding
+        self._drop_empty = drop_empty
+
+    def _batches(self, columns: Sequence[str], row: int) -> Iterator[pa.RecordBatch]:
+        batches = (pa.record_batch([lines], schema=_TEXT) for lines in self._lines_of_blocks() if len(lines))
+        yield from skipped(batches, row)
+
+    def _lines_of_blocks(self) -> Iterator[pa.Array]:
+        rest: list[bytes] = []  # the beginning of a line whose end has not been read yet
+        for block in self._blocks():
+            end = block.rfind(b"\n")
+            if end < 0:
+                rest.append(block)
+                continue
+            yield self._split(b"".join([*rest, block[:end]]))
+            rest = [block[end + 1 :]]
+        last = b"".join(rest)
+        if last:
+            yield self._split(last)
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Of UTF-8, without the mark that some editors put first."""
+        with self._file.open_stream() as stream:
+            blocks = iter(lambda: stream.read(BLOCK), b"")
+            if self._encoding != "utf-8":
+                decoder = codecs.getincrementaldecoder(self._encoding)()
+                blocks = (decoder.decode(block, not block).encode() for block in itertools.chain(blocks, [b""]))
+            first = True
+            for block in blocks:
+                yield block.removeprefix(codecs.BOM_UTF8) if first else block
+                first = False
+
+    def _split(self, block: bytes) -> pa.Array:
+        """Arrow splits, without the interpreter."""
+        ends = pa.array([0, len(block)], pa.int64())
+        whole = pa.LargeStringArray.from_buffers(1, ends.buffers()[1], pa.py_buffer(block))
+        lines = pc.split_pattern(whole, "\n").flatten()
+        if b"\r" in block:
+            lines = pc.utf8_rtrim(lines, "\r")
+        try:
+            lines = lines.cast(pa.string())
+            lines.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{self._file.shown} is not {self._encoding}: {error}; read_text(encoding=...)") from error
+        if self._drop_empty:
+            full = pc.greater(pc.binary_length(lines), 0)
+            lines = lines if pc.all(full).as_py() else lines.filter(full)
+        return lines
+
+
+def _unpickled(parse: Any) -> Any:
+    """pyarrow calls the handler that pickled options do not have."""
+    if parse.invalid_row_handler is not None:
+        return parse
+    names = ("delimiter", "quote_char", "double_quote", "escape_char", "newlines_in_values", "ignore_empty_lines")
+    return pa.csv.ParseOptions(**{name: getattr(parse, name) for name in names})

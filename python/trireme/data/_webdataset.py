@@ -1,0 +1,184 @@
+"""WebDataset shards: tar files in which the files of a sample share a name and differ in what follows it."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import posixpath
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from trireme import _core
+from trireme.data._file_source import FileFragment, FileSource, Listing, Placed, dataset_of_files, listing_of
+from trireme.data._fragment import DataError, Fragment
+from trireme.data._images import decode
+from trireme.data._paths import File, select
+from trireme.data._tensors import batch_of_rows
+
+if TYPE_CHECKING:
+    from trireme.data._dataset import Dataset
+
+_IMAGES = ("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "bmp", "gif", "tif", "tiff", "webp")
+# Samples of the first shard that tell what the columns are.
+_LOOKED_AT = 64
+_BATCH_ROWS = 64
+_BATCH_BYTES = 8 << 20
+
+Sample = dict[str, Any]
+
+
+def read_webdataset(
+    paths: Any,
+    *,
+    filesystem: Any = None,
+    decoder: bool | Callable[[Sample], Sample] | None = True,
+    suffixes: Sequence[str] | None = None,
+    partition_filter: Any = None,
+    partitioning: Any = None,
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: Sequence[str] | None = ("tar", "tgz"),
+    on_bad_file: str = "raise",
+    **others: Any,
+) -> Dataset:
+    """Tar files: a row for each sample, with its name in "__key__" and a column for each suffix.
+
+    decoder: True decodes txt, json, cls, npy and images by their suffixes; a function gets the sample's dict of bytes;
+    None leaves bytes. suffixes: only these are read.
+    """
+    if not callable(decoder) and decoder not in (True, False, None):
+        raise _core.ConfigError(f"read_webdataset: decoder = {decoder!r}: expected True, None or a function")
+    selection = select("read_webdataset", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
+    others.pop("verbose_open", None)
+    wanted = None if suffixes is None else tuple(suffix.lstrip(".") for suffix in suffixes)
+    listing = listing_of(selection, partitioning, include_paths)
+    return dataset_of_files(WebDatasetSource(listing, on_bad_file, decoder, wanted), shuffle, others)
+
+
+class WebDatasetSource(FileSource):
+    def __init__(self, listing: Listing, on_bad_file: str, decoder: Any, suffixes: tuple[str, ...] | None) -> None:
+        super().__init__(listing, on_bad_file)
+        self._decoder = decoder
+        self._suffixes = suffixes
+
+    def _infer(self, file: File) -> pa.Schema:
+        samples = list(itertools.islice(_samples(file, self._decoder, self._suffixes), _LOOKED_AT))
+        if not samples:
+            raise DataError(f"{file.shown} has no samples: the first file must tell what the columns are")
+        return batch_of_rows(samples).schema
+
+    def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
+        names = self.schema().names
+        return [
+            [WebDatasetFragment(file, body, constants, names, self._decoder, self._suffixes)]
+            for file, constants in files
+        ]
+
+
+class WebDatasetFragment(FileFragment):
+    def __init__(
+        self,
+        file: File,
+        body: pa.Schema,
+        constants: Any,
+        names: Sequence[str],
+        decoder: Any,
+        suffixes: tuple[str, ...] | None,
+    ) -> None:
+        super().__init__(file, "", body, constants, names)
+        self._decoder = decoder
+        self._suffixes = suffixes
+
+    def _batches(self, columns: Sequence[str], row: int) -> Iterator[pa.RecordBatch]:
+        # Names alone do not need what is in the files.
+        decoder = self._decoder if set(columns) - {"__key__"} else None
+        samples = itertools.islice(_samples(self._file, decoder, self._suffixes), row, None)
+        while rows := list(_some(samples)):
+            for sample in rows:
+                strange = next((name for name in sample if name not in self._body.names), None)
+                if strange is not None and not callable(self._decoder):
+                    raise DataError(
+                        f"{self._file.shown}: sample {sample['__key__']!r} has a .{strange}, and the first samples "
+                        f"only {', '.join(self._body.names[1:])}; read_webdataset(suffixes=[...]) says which to read"
+                    )
+            if not columns:
+                yield pa.record_batch([pa.nulls(len(rows))], ["sample"])
+            else:
+                yield batch_of_rows([{name: sample.get(name) for name in columns} for sample in rows])
+
+
+def _some(samples: Iterator[Sample]) -> Iterator[Sample]:
+    size = 0
+    for sample in itertools.islice(samples, _BATCH_ROWS):
+        yield sample
+        size += sum(getattr(value, "nbytes", 0) or 8 for value in sample.values())
+        if size >= _BATCH_BYTES:
+            return
+
+
+def _samples(file: File, decoder: Any, suffixes: tuple[str, ...] | None) -> Iterator[Sample]:
+    current: Sample = {}
+    for key, suffix, content in _members(file, suffixes):
+        if current and current["__key__"] != key:
+            yield _decoded(current, decoder, file)
+            current = {}
+        current.setdefault("__key__", key)
+        if suffix in current:
+            raise DataError(f"{file.shown}: sample {key!r} has two files with the suffix .{suffix}")
+        current[suffix] = content
+    if current:
+        yield _decoded(current, decoder, file)
+
+
+def _members(file: File, suffixes: tuple[str, ...] | None) -> Iterator[tuple[str, str, bytes]]:
+    """(key, suffix, content). The key ends at the first dot of the file's name."""
+    try:
+        with file.open_stream() as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+            for member in tar:
+                folder, name = posixpath.split(member.name)
+                stem, _, suffix = name.partition(".")
+                if not member.isfile() or not stem or not suffix:
+                    continue
+                if suffixes is None or suffix in suffixes:
+                    content = tar.extractfile(member)
+                    assert content is not None
+                    yield posixpath.join(folder, stem), suffix, content.read()
+    except tarfile.TarError as error:
+        raise DataError(f"{file.shown} is not a tar file that can be read: {error}") from error
+
+
+def _decoded(sample: Sample, decoder: Any, file: File) -> Sample:
+    if decoder is None or decoder is False:
+        return sample
+    where = f"{file.shown}: sample {sample['__key__']!r}"
+    if callable(decoder):
+        try:
+            result = decoder(sample)
+        except Exception as error:
+            raise DataError(f"{where}: the decoder raised {type(error).__name__}: {error}") from error
+        if not isinstance(result, dict):
+            raise DataError(f"{where}: the decoder returned {type(result).__name__}, expected a dict")
+        return result
+    return {name: value if name == "__key__" else _value(name, value, where) for name, value in sample.items()}
+
+
+def _value(suffix: str, content: bytes, where: str) -> Any:
+    kind = suffix.rpartition(".")[2].lower()
+    try:
+        if kind in ("txt", "text", "transcript"):
+            return content.decode()
+        if kind in ("cls", "cls2", "index", "count"):
+            return int(content)
+        if kind in ("json", "jsn"):
+            return json.loads(content)
+        if kind == "npy":
+            return np.load(io.BytesIO(content), allow_pickle=False)
+    except ValueError as error:
+        raise DataError(f"{where}, .{suffix}: {error}") from error
+    return decode(content, f"{where}, .{suffix}") if kind in _IMAGES else content

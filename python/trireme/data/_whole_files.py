@@ -1,0 +1,115 @@
+"""Files that are a row each."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from trireme.data._file_source import FileSource, Placed, dataset_of_files, listing_of
+from trireme.data._fragment import DataError, Fragment
+from trireme.data._memory import BATCH_BYTES, rows_of_batch
+from trireme.data._paths import File, select
+
+if TYPE_CHECKING:
+    from trireme.data._dataset import Dataset
+
+# So many files, or so many bytes, are read one after another by one thread.
+_FRAGMENT_FILES = 32
+_FRAGMENT_BYTES = 4 * BATCH_BYTES
+_BATCH_FILES = 8
+
+
+def read_binary_files(
+    paths: Any,
+    *,
+    include_paths: bool = False,
+    filesystem: Any = None,
+    partition_filter: Any = None,
+    partitioning: Any = None,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: Sequence[str] | None = None,
+    on_bad_file: str = "raise",
+    **others: Any,
+) -> Dataset:
+    """The content of each file, in the column "bytes"."""
+    selection = select("read_binary_files", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
+    listing = listing_of(selection, partitioning, include_paths)
+    return dataset_of_files(BinarySource(listing, on_bad_file), shuffle, others)
+
+
+class FilesFragment(Fragment):
+    """Some files, each of them a row: what is in it, and the columns that come from its path."""
+
+    def __init__(self, files: Sequence[Placed], schema: pa.Schema, names: Sequence[str], row_bytes: float) -> None:
+        self._files = list(files)
+        self._schema = schema
+        self._names = list(names)
+        self._row_bytes = row_bytes
+        first = files[0][0]
+        self.name = first.name if len(files) == 1 else f"{first.name} and {len(files) - 1} more"
+        self.rows: int = len(files)
+        self.size_bytes = int(row_bytes * len(files))
+        self.remote = first.remote
+        self.version = hashlib.sha256(" ".join(file.version for file, _ in files).encode()).hexdigest()[:16]
+
+    @abstractmethod
+    def _content(self, files: Sequence[File], field: pa.Field) -> pa.Array:
+        """A value for each file. Raises what is wrong with one, named."""
+
+    def open(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
+        names = self._names if columns is None else list(columns)
+        schema = pa.schema([self._schema.field(name) for name in names])
+        return pa.RecordBatchReader.from_batches(schema, self._batches(schema, row)), row
+
+    def _batches(self, schema: pa.Schema, row: int) -> Iterator[pa.RecordBatch]:
+        content = self._schema.field(0)
+        step = rows_of_batch(self._row_bytes, _BATCH_FILES)
+        for start in range(row, self.rows, step):
+            part = self._files[start : start + step]
+            columns = [
+                self._content([file for file, _ in part], content)
+                if field.name == content.name
+                else pa.array([constants[field.name].as_py() for _, constants in part], field.type)
+                for field in schema
+            ]
+            if columns:
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            else:
+                yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(part), pa.struct([])))
+
+
+class BinarySource(FileSource):
+    def _infer(self, file: File) -> pa.Schema:
+        return pa.schema([("bytes", pa.binary())])
+
+    def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
+        schema, names = self._whole_schema(), self.schema().names
+        return [
+            [BinaryFragment(part, schema, names, sum(file.size for file, _ in part) / len(part))]
+            for part in together(files, [file.size for file, _ in files])
+        ]
+
+
+class BinaryFragment(FilesFragment):
+    def _content(self, files: Sequence[File], field: pa.Field) -> pa.Array:
+        for file in files:
+            if file.size >= 2**31:
+                raise DataError(f"{file.shown} has {file.size} bytes: a value of a column holds at most 2 GB")
+        return pa.array([file.read_raw() for file in files], field.type)
+
+
+def together(files: Sequence[Placed], sizes: Sequence[float]) -> Iterator[Sequence[Placed]]:
+    """Files that are read in one go: neither each alone, nor the whole folder at once."""
+    start, taken = 0, 0.0
+    for index, size in enumerate(sizes):
+        if index > start and (index - start >= _FRAGMENT_FILES or taken + size > _FRAGMENT_BYTES):
+            yield files[start:index]
+            start, taken = index, 0.0
+        taken += size
+    if start < len(files):
+        yield files[start:]
