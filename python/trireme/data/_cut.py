@@ -1,0 +1,161 @@
+"""How a fragment's batches are cut: into the sizes that functions want, and into pieces of work for processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from trireme.data._fragment import Where
+
+if TYPE_CHECKING:
+    from trireme.data._functions import Function
+
+# A trip to a process costs about as much as copying this.
+_PIECE_BYTES = 1 << 20
+# Functions that take long are to be shared out; so many calls take longer than the trip in any case.
+_PIECE_ROWS = 1024
+_PIECE_CALLS = 16
+
+
+def exact_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows, `rows` at a time, over the edges of the batches; the last may be smaller."""
+    for parts in exact_parts(batches, rows):
+        yield one_batch(parts)
+
+
+def exact_parts(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
+    parts: list[pa.RecordBatch] = []
+    missing = rows
+    for batch in batches:
+        begin = 0
+        while batch.num_rows - begin >= missing:
+            yield [*parts, batch.slice(begin, missing)]
+            begin += missing
+            parts, missing = [], rows
+        if begin < batch.num_rows:
+            parts.append(batch.slice(begin))
+            missing -= batch.num_rows - begin
+    if parts:
+        yield parts
+
+
+def one_batch(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(parts) == 1:
+        return parts[0]
+    schema = parts[0].schema
+    columns = [pa.concat_arrays([part.column(index) for part in parts]) for index in range(len(schema))]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class Stage(NamedTuple):
+    """Functions that one piece of work can go through, whatever the pieces around it.
+
+    multiple: the number of rows in a piece is a multiple of it, but for the last; None: a piece is a record batch.
+    """
+
+    ops: tuple[Function, ...]
+    multiple: int | None
+
+    @property
+    def name(self) -> str:
+        return ", ".join(op.name for op in self.ops)
+
+
+def stages(ops: Sequence[Function]) -> list[Stage]:
+    """One, unless a batch size applies to rows of which nobody knows before where they fall."""
+    made: list[Stage] = []
+    taken: list[Function] = []
+    multiple: int | None = 1
+    in_place = True  # every row that a function sees has the number it has in the piece
+    for op in ops:
+        size = op.batch_size
+        if taken and size and (multiple is None or not in_place):
+            made.append(Stage(tuple(taken), multiple))
+            taken, multiple, in_place = [], 1, True
+        if size:
+            assert multiple is not None
+            multiple = math.lcm(multiple, size)
+        elif not op.by_rows and all(before.by_rows for before in taken):
+            multiple = None  # this one sees record batches as they come
+        in_place = in_place and op.keeps_rows is True
+        taken.append(op)
+    return [*made, Stage(tuple(taken), multiple)]
+
+
+class Piece(NamedTuple):
+    parts: list[pa.RecordBatch]  # one after the other
+    rows: int
+    where: Where
+
+
+def pieces(batches: Iterable[pa.RecordBatch], multiple: int | None, where: Where) -> Iterator[Piece]:
+    """What a stage's processes get. Where the edges fall between multiples changes nothing in the results."""
+    row = where.row
+    for parts in _parts(batches, multiple):
+        rows = sum(part.num_rows for part in parts)
+        yield Piece(parts, rows, Where(where.fragment, row))
+        row += rows
+
+
+def _parts(batches: Iterable[pa.RecordBatch], multiple: int | None) -> Iterator[list[pa.RecordBatch]]:
+    if multiple is None:
+        for batch in batches:
+            if batch.num_rows:
+                yield [batch]
+        return
+    iterator = iter(batches)
+    for first in iterator:
+        if first.num_rows:
+            break
+    else:
+        return
+    fitting = _PIECE_BYTES * first.num_rows // max(pa.ipc.get_record_batch_size(first), 1)
+    calls = _PIECE_CALLS if multiple > 1 else _PIECE_ROWS
+    rows = max(min(fitting // multiple, calls), 1) * multiple
+    yield from exact_parts(_chained(first, iterator), rows)
+
+
+def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
+
+
+def run_piece(
+    ops: Sequence[Function], piece: Piece, entered: Callable[[int], None] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The work itself, the same here and in a process. `entered` is told which of the functions is being called."""
+    stream, where = iter(piece.parts), piece.where
+    for index, op in enumerate(ops):
+        if index and ops[index - 1].keeps_rows is not True:
+            where = Where(f"what {ops[index - 1].name} made of {rows_text(piece.where, piece.rows)}")
+        stream = op(stream, where) if entered is None else _told(op, stream, where, index, entered)
+    return stream
+
+
+def _told(
+    op: Function, batches: Iterator[pa.RecordBatch], where: Where, index: int, entered: Callable[[int], None]
+) -> Iterator[pa.RecordBatch]:
+    def coming() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            entered(index)
+            yield batch
+
+    for made in op(coming(), where):
+        yield made
+        entered(index)
+
+
+def rows_text(where: Where, rows: int) -> str:
+    if rows == 1:
+        return f"row {where.row} of {where.fragment}"
+    return f"rows {where.row} to {where.row + rows - 1} of {where.fragment}"
+
+
+def first_row(ops: Sequence[Function], row: int) -> int:
+    """Where reading has to begin so that the functions see `row` in the same batch as if it had begun at 0."""
+    made = stages(ops)
+    multiple = made[0].multiple
+    return row - row % multiple if len(made) == 1 and multiple else 0

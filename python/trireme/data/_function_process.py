@@ -1,0 +1,167 @@
+"""A process that calls the user's functions on pieces of work until nobody sends it any."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib
+import os
+import pickle
+import socket
+import sys
+import weakref
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import cloudpickle
+import pyarrow as pa
+
+from trireme._user_exception import dump_exception, format_exception
+from trireme._zygote import _reseed, _set_thread_counts
+from trireme.data._cut import Piece, Stage, rows_text, run_piece
+from trireme.data._fragment import DataError, Where
+from trireme.data._segment import Segment
+
+_MESSAGE = 1 << 16
+_MOST_FDS = 2
+
+# Whether this process is one: functions that use datasets themselves run theirs here.
+inside = False
+
+
+class Setup(NamedTuple):
+    """What a process is told once."""
+
+    environment: dict[str, str]
+    folder: str
+    sys_path: list[str]
+    argv: list[str]
+    names: list[str]  # of the stages
+    stages: bytes  # by cloudpickle, a list[Stage]; loading it imports modules from these folders
+
+
+class Request(NamedTuple):
+    stage: int
+    where: Where
+    rows: int
+    given: tuple[int, int, int]  # segment, its size, where the batches end in it
+    wanted: tuple[int, int]  # the segment for the answer, its size
+    new: tuple[int, ...]  # segments that come with it
+    gone: tuple[int, ...]  # segments that do not come again
+
+
+class Answer(NamedTuple):
+    end: int  # where the batches end in the segment
+    size: int  # of the segment now
+    failed: bool  # in the segment is a Failure
+    keeps_given: bool  # somebody still refers to the batches that it was given
+
+
+class Failure(NamedTuple):
+    message: str
+    cause: bytes | None  # the exception, where it can be pickled
+    trace: str
+
+
+class _Owner:
+    """Lives as long as the batches that were read for it, and keeps their segment mapped."""
+
+    __slots__ = ("__weakref__", "segment")
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+
+
+def run(sock: socket.socket, payload: int) -> None:
+    global inside
+    inside = True
+    faulthandler.enable()
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("500")  # where memory is short, this one can be replaced, and the one that trains cannot
+    with open(payload, "rb") as packed:
+        setup: Setup = pickle.load(packed)
+    loaded = _load(setup)
+    segments: dict[int, Segment] = {}
+    while True:
+        data, fds, _, _ = socket.recv_fds(sock, _MESSAGE, _MOST_FDS)
+        if not data:
+            return
+        request = Request(*pickle.loads(data))
+        sizes = {request.given[0]: request.given[1], request.wanted[0]: request.wanted[1]}
+        for number in request.gone:
+            segments.pop(number, None)
+        for number, fd in zip(request.new, fds, strict=True):
+            segments[number] = Segment(fd, sizes[number])
+            os.close(fd)
+        for number, size in sizes.items():
+            segments[number].grow(size)
+        answer = _work(loaded, setup.names, request, segments)
+        if answer.keeps_given:
+            del segments[request.given[0]]
+        try:
+            sock.send(pickle.dumps(tuple(answer)))
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+
+def _load(setup: Setup) -> list[Stage] | Failure:
+    os.environ.clear()
+    os.environ.update(setup.environment)
+    # Beside one that trains, and as many of them as the user wants: not each with as many threads as there are cores.
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    os.environ["TRIREME_WORKER"] = "1"
+    _set_thread_counts()
+    pa.set_cpu_count(1)
+    _reseed()
+    try:
+        os.chdir(setup.folder)
+        sys.path[:], sys.argv[:] = setup.sys_path, setup.argv
+        importlib.invalidate_caches()
+        stages: list[Stage] = pickle.loads(setup.stages)
+    except Exception as error:
+        told = f"cannot be loaded in a process of its own: {type(error).__name__}: {error}"
+        return _failure(DataError(f"{', '.join(setup.names)} {told}"), error)
+    return stages
+
+
+def _work(loaded: list[Stage] | Failure, names: list[str], request: Request, segments: dict[int, Segment]) -> Answer:
+    given, _, end = request.given
+    wanted = segments[request.wanted[0]]
+    owner = _Owner(segments[given])
+    alive = weakref.ref(owner)
+    failure: Failure | None = None
+    try:
+        if isinstance(loaded, Failure):
+            failure = loaded
+        else:
+            end = _run(loaded[request.stage], request, segments[given], end, owner, wanted)
+    except DataError as error:
+        failure = _failure(error, error.__cause__ or error)
+    except Exception as error:
+        on = rows_text(request.where, request.rows)
+        told = f"what {names[request.stage]} made of {on} cannot be sent: {type(error).__name__}: {error}"
+        failure = _failure(DataError(told), error)
+    if failure is not None:
+        end = wanted.write_object(tuple(failure))
+    del owner
+    return Answer(end, wanted.size, failure is not None, alive() is not None)
+
+
+def _run(stage: Stage, request: Request, given: Segment, end: int, owner: _Owner, wanted: Segment) -> int:
+    piece = Piece(given.read(end, owner), request.rows, request.where)
+
+    def entered(index: int) -> None:
+        wanted.step = index
+
+    return wanted.write(list(run_piece(stage.ops, piece, entered)))
+
+
+def _failure(error: DataError, cause: BaseException) -> Failure:
+    return Failure(str(error), dump_exception(cause), format_exception(cause))
+
+
+def pack(stages: Sequence[Stage], sys_path: list[str]) -> bytes:
+    """A Setup for this process's functions, as they see it now."""
+    names = [stage.name for stage in stages]
+    dumped = cloudpickle.dumps(list(stages))
+    return pickle.dumps(Setup(dict(os.environ), os.getcwd(), sys_path, list(sys.argv), names, dumped))

@@ -1,0 +1,368 @@
+"""What map(), map_batches(), flat_map(), filter() and add_column() do to a batch with the user's function."""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trireme.data._cut import exact_batches, rows_text
+from trireme.data._formats import check_format, in_format
+from trireme.data._fragment import DataError, FunctionOp, Where
+from trireme.data._function_call import Call, name_of, processes_asked
+from trireme.data._tensors import array_of, batch_of, batch_of_rows, rows_of
+
+_AUTO_ROWS = 1024
+_BATCHES = "a dict of arrays or lists, a pandas DataFrame, a pyarrow Table or RecordBatch, or a generator of those"
+
+
+@dataclass(frozen=True)
+class TaskPoolStrategy:
+    """compute=: functions in this many processes beside each worker."""
+
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class ActorPoolStrategy:
+    """compute=: objects of a class in this many processes beside each worker, at most."""
+
+    size: int | None = None
+    min_size: int | None = None
+    max_size: int | None = None
+    initial_size: int | None = None
+    max_tasks_in_flight_per_actor: int | None = None
+
+
+class Function(FunctionOp):
+    """What all have in common: a function or a class, what it is called with, and errors that say on what it failed.
+
+    batch_size: the function sees exactly so many rows at once; None: a record batch as it comes; 1 means nothing where
+    `by_rows`, because every row is a call of its own.
+    """
+
+    verb: str  # "map"
+    by_rows = True
+    takes_generators = False
+    batch_size: int | None = None
+    _ready: Any
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        fn_args: Iterable[Any] | None = None,
+        fn_kwargs: Mapping[str, Any] | None = None,
+        fn_constructor_args: Iterable[Any] | None = None,
+        fn_constructor_kwargs: Mapping[str, Any] | None = None,
+        concurrency: int | tuple[int, ...] | None = None,
+        compute: Any = None,
+    ) -> None:
+        self.fn = fn
+        self.name = f"{self.verb}({name_of(fn)})"
+        self._args = tuple(fn_args or ())
+        self._kwargs = dict(fn_kwargs or {})
+        self._constructor_args = tuple(fn_constructor_args or ())
+        self._constructor_kwargs = dict(fn_constructor_kwargs or {})
+        self.concurrency = processes_asked(self.name, concurrency, compute)
+        self._check()
+        self._begin()
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], where: Where) -> Iterator[pa.RecordBatch]:
+        row = where.row
+        for batch in exact_batches(batches, self.batch_size) if self.batch_size else batches:
+            if batch.num_rows:
+                yield from self.apply(batch, Where(where.fragment, row))
+            row += batch.num_rows
+
+    @abstractmethod
+    def apply(self, batch: pa.RecordBatch, where: Where) -> Iterator[pa.RecordBatch]:
+        """What comes out for one batch of the right size, not an empty one. `where` is that of its first row."""
+
+    def prepare(self) -> Callable[..., Any]:
+        """The function, or the object of the class: made once in each process."""
+        if not isinstance(self.fn, type):
+            return self.fn
+        with self._one_at_a_time:
+            if self._ready is None:
+                try:
+                    self._ready = self.fn(*self._constructor_args, **self._constructor_kwargs)
+                except Exception as error:
+                    raise DataError(f"{self.name}: {self.fn.__name__}() failed: {_text(error)}") from error
+            made: Callable[..., Any] = self._ready
+            return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key not in ("_ready", "_one_at_a_time")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._ready = None
+        # Functions are called by one thread at a time, as in processes of their own, whoever reads ahead here.
+        self._one_at_a_time = threading.RLock()
+
+    def _check(self) -> None:
+        if not callable(self.fn):
+            raise TypeError(
+                f"{self.verb}(fn): expected a function or a class, got {type(self.fn).__name__}: {self.fn!r}"
+            )
+        call = Call(self.fn, self._args, self._kwargs, self._constructor_args, self._constructor_kwargs)
+        call.check(self.name, "row" if self.by_rows else "batch", self.takes_generators)
+
+    def _failed(self, where: str, error: Exception) -> DataError:
+        hint = ""
+        if not self.by_rows and "read-only" in str(error):
+            hint = f". The batch is not a copy: {self.verb}(..., zero_copy_batch=False) gives the function one"
+        return DataError(f"{self.name} failed on {where}: {_text(error)}{hint}")
+
+
+class _ByRows(Function):
+    def _results(self, batch: pa.RecordBatch, where: Where) -> Iterator[tuple[int, Any]]:
+        """What the function returns for each row, with the row's number in the fragment."""
+        call = self.prepare()
+        for row, values in enumerate(rows_of(batch), where.row):
+            try:
+                with self._one_at_a_time:
+                    result = call(values, *self._args, **self._kwargs)
+            except Exception as error:
+                raise self._failed(_row(where, row), error) from error
+            yield row, result
+
+    def _as_batch(self, rows: list[Mapping[str, Any]], batch: pa.RecordBatch, where: Where) -> pa.RecordBatch:
+        try:
+            return batch_of_rows(rows)
+        except DataError as error:
+            raise DataError(f"{self.name} on {rows_text(where, batch.num_rows)} returned {error}") from error
+
+    def _returned(self, value: Any, what: str, where: Where, row: int) -> DataError:
+        return DataError(f"{self.name} must return {what}; for {_row(where, row)} it returned {_shown(value)}")
+
+
+class Map(_ByRows):
+    """A row for each row: a dict of the columns' values."""
+
+    verb = "map"
+
+    def apply(self, batch: pa.RecordBatch, where: Where) -> Iterator[pa.RecordBatch]:
+        rows: list[Mapping[str, Any]] = []
+        for row, result in self._results(batch, where):
+            if not isinstance(result, Mapping):
+                raise self._returned(result, "a dict with the columns of a row", where, row)
+            rows.append(result)
+        yield self._as_batch(rows, batch, where)
+
+
+class FlatMap(_ByRows):
+    """Any number of rows for each row: a list of dicts, or what yields them."""
+
+    verb = "flat_map"
+    keeps_rows = False
+    takes_generators = True
+
+    def apply(self, batch: pa.RecordBatch, where: Where) -> Iterator[pa.RecordBatch]:
+        rows: list[Mapping[str, Any]] = []
+        for row, result in self._results(batch, where):
+            if isinstance(result, (Mapping, str, bytes)) or not isinstance(result, Iterable):
+                raise self._returned(result, "a list of dicts, or a generator of them", where, row)
+            rows += self._rows_of(result, where, row)
+        if rows:
+            yield self._as_batch(rows, batch, where)
+
+    def _rows_of(self, result: Iterable[Any], where: Where, row: int) -> list[Mapping[str, Any]]:
+        try:
+            with self._one_at_a_time:  # a generator runs now
+                made = list(result)
+        except Exception as error:
+            raise self._failed(_row(where, row), error) from error
+        for value in made:
+            if not isinstance(value, Mapping):
+                raise self._returned(value, "dicts", where, row)
+        return made
+
+
+class FilterRows(_ByRows):
+    """The rows that the function says yes to, as they are."""
+
+    verb = "filter"
+    keeps_rows = False
+
+    def apply(self, batch: pa.RecordBatch, where: Where) -> Iterator[pa.RecordBatch]:
+        mask = np.empty(batch.num_rows, bool)
+        for row, result in self._results(batch, where):
+            try:
+                mask[row - where.row] = bool(result)
+            except Exception:  # an array has no truth of its own
+                raise self._returned(result, "True or False", where, row) from None
+        if mask.any():
+            yield batch if mask.all() else batch.filter(pa.array(mask))
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        return schema
+
+
+class _ByBatches(Function):
+    by_rows = False
+
+    def __init__(self, fn: Callable[..., Any], *, batch_format: str | None, zero_copy_batch: bool, **more: Any) -> None:
+        check_format(batch_format)
+        self._format = batch_format
+        self._copies = not zero_copy_batch
+        super().__init__(fn, **more)
+
+    def _given(self, batch: pa.RecordBatch) -> Any:
+        given = in_format((batch, {}), self._format)
+        if self._copies and isinstance(given, dict):
+            return {name: values if values.flags.writeable else values.copy() for name, values in given.items()}
+        if self._copies and self._format == "pandas":
+            return given.copy()
+        return given
+
+    def _result(self, batch: pa.RecordBatch, where: Where) -> Any:
+        call = self.prepare()
+        given = self._given(batch)
+        try:
+            with self._one_at_a_time:
+                return call(given, *self._args, **self._kwargs)
+        except Exception as error:
+            raise self._failed(rows_text(where, batch.num_rows), error) from error
+
+
+class MapBatches(_ByBatches):
+    """Batches for each batch. Whether rows are added or dropped is found out by trying, unless it is said.
+
+    Once `keeps_rows` is True, every batch is held to it: positions in the dataset depend on it.
+    """
+
+    verb = "map_batches"
+    takes_generators = True
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        batch_size: int | str | None = None,
+        batch_format: str | None = "default",
+        zero_copy_batch: bool = True,
+        udf_modifying_row_count: bool | None = None,
+        **more: Any,
+    ) -> None:
+        if batch_size in ("auto", "default"):
+            batch_size = _AUTO_ROWS
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int | None) or batch_size == 0:
+            raise ValueError(f"map_batches(batch_size={batch_size!r}): expected a number of rows, 'auto' or None")
+        if batch_size is not None and batch_size < 0:
+            raise ValueError(f"map_batches(batch_size={batch_size}): expected a positive number of rows")
+        self.batch_size = batch_size
+        self.keeps_rows = None if udf_modifying_row_count is None else not udf_modifying_row_count
+        super().__init__(fn, batch_format=batch_format, zero_copy_batch=zero_copy_batch, **more)
+
+    def apply(self, batch: pa.RecordBatch, where: Where) -> Iterator[pa.RecordBatch]:
+        made = 0
+        for result in self._results(batch, where):
+            for out in self._as_batches(result, batch, where):
+                made += out.num_rows
+                if out.num_rows or _has_types(out.schema):
+                    yield out
+        if self.keeps_rows and made != batch.num_rows:
+            raise DataError(
+                f"{self.name} returned {made} rows for {batch.num_rows}, {rows_text(where, batch.num_rows)}, but was "
+                "taken for a function that keeps the number of rows; "
+                "say map_batches(..., udf_modifying_row_count=True)"
+            )
+
+    def _results(self, batch: pa.RecordBatch, where: Where) -> Iterator[Any]:
+        result = self._result(batch, where)
+        if not isinstance(result, Iterator):
+            yield result
+            return
+        while True:
+            try:
+                with self._one_at_a_time:
+                    one = next(result)
+            except StopIteration:
+                return
+            except Exception as error:
+                raise self._failed(rows_text(where, batch.num_rows), error) from error
+            yield one
+
+    def _as_batches(self, result: Any, batch: pa.RecordBatch, where: Where) -> list[pa.RecordBatch]:
+        if isinstance(result, pa.RecordBatch):
+            return [result]
+        if not isinstance(result, pa.Table) and not _is_frame(result) and hasattr(result, "__arrow_c_stream__"):
+            result = pa.RecordBatchReader.from_stream(result).read_all()  # polars, for example
+        if isinstance(result, pa.Table):
+            batches: list[pa.RecordBatch] = result.combine_chunks().to_batches()
+            return batches or [pa.RecordBatch.from_pylist([], schema=result.schema)]  # one that says of which types
+        try:
+            if isinstance(result, Mapping):
+                return [batch_of(result)]
+            if _is_frame(result):
+                return [batch_of({str(name): result[name] for name in result.columns})]
+        except DataError as error:
+            raise DataError(f"{self.name} on {rows_text(where, batch.num_rows)} returned {error}") from error
+        raise DataError(
+            f"{self.name} must return {_BATCHES}; for {rows_text(where, batch.num_rows)} it returned {_shown(result)}"
+        )
+
+
+class AddColumn(_ByBatches):
+    """One more column, or another in the place of one: an array, a list or a Series with a value for each row."""
+
+    verb = "add_column"
+
+    def __init__(self, col: str, fn: Callable[..., Any], *, batch_format: str | None = "pandas", **more: Any) -> None:
+        if not isinstance(col, str):
+            raise TypeError(f"add_column(col={col!r}): expected the name of a column, got {type(col).__name__}")
+        super().__init__(fn, batch_format=batch_format, zero_copy_batch=more.pop("zero_copy_batch", True), **more)
+        self._column = col
+        self.name = f"add_column({col!r}, {name_of(fn)})"
+
+    def apply(self, batch: pa.RecordBatch, where: Where) -> Iterator[pa.RecordBatch]:
+        result = self._result(batch, where)
+        on = rows_text(where, batch.num_rows)
+        if isinstance(result, (bool, int, float, str, bytes, np.generic, pa.Scalar)):
+            result = pa.repeat(result.item() if isinstance(result, np.generic) else result, batch.num_rows)
+        try:
+            column = array_of(result, self._column)
+        except DataError as error:
+            raise DataError(f"{self.name} on {on} returned no column: {error}") from error
+        if len(column) != batch.num_rows:
+            raise DataError(f"{self.name} returned {len(column)} values for {batch.num_rows} rows, {on}")
+        columns = {**dict(zip(batch.schema.names, batch.columns, strict=True)), self._column: column}
+        yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _row(where: Where, row: int) -> str:
+    return f"row {row} of {where.fragment}"
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "None"
+    text = repr(value)
+    return f"{_article(type(value).__name__)}: {text if len(text) <= 80 else text[:77] + '...'}"
+
+
+def _article(kind: str) -> str:
+    return f"an {kind}" if kind[0].lower() in "aeiou" else f"a {kind}"
+
+
+def _has_types(schema: pa.Schema) -> bool:
+    """Lists without values have none."""
+    return len(schema) > 0 and not any(pa.types.is_null(field.type) for field in schema)
+
+
+def _is_frame(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "columns")
