@@ -1,0 +1,93 @@
+"""Columns on their way through a preprocessor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trireme.data._column_ops import one_batch, require_columns
+from trireme.data._tensors import batch_of, is_number
+
+
+def plain(batch: pa.RecordBatch, name: str, who: str) -> pa.Array:
+    """The column, with values in the place of a dictionary's indices."""
+    require_columns([name], batch.schema, who)
+    column = batch.column(batch.schema.get_field_index(name))
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def numeric(batch: pa.RecordBatch, name: str, who: str) -> pa.Array:
+    column = plain(batch, name, who)
+    kind = column.type
+    if is_number(kind):
+        return column
+    if pa.types.is_decimal(kind) or pa.types.is_null(kind):
+        return column.cast(pa.float64())
+    raise ValueError(
+        f"{who}: column {name!r} is {kind}, and numbers are needed: leave it out of the columns, or make numbers of it "
+        "first (OrdinalEncoder, OneHotEncoder, map_batches)"
+    )
+
+
+def as_floats(column: pa.Array) -> np.ndarray:
+    """Its numbers to compute with; NaN for null."""
+    values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return values
+
+
+def from_floats(values: np.ndarray, like: pa.Array) -> pa.Array:
+    """What was computed from the column `like`: null where that is. float32 stays float32."""
+    mask = like.is_null().to_numpy(zero_copy_only=False) if like.null_count else None
+    return pa.array(values, pa.float64(), mask=mask).cast(pa.float32() if like.type == pa.float32() else pa.float64())
+
+
+def without_nulls(batch: pa.RecordBatch, name: str, who: str) -> pa.Array:
+    column = plain(batch, name, who)
+    if has_nulls(column):
+        raise nulls_in(name, who)
+    return column
+
+
+def nulls_in(name: str, who: str) -> ValueError:
+    return ValueError(f"{who}: column {name!r} has nulls: fill them first (SimpleImputer), or filter their rows out")
+
+
+def has_nulls(column: pa.Array) -> bool:
+    """NaN is one too."""
+    if column.null_count:
+        return True
+    return bool(pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py())
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def replaced(batch: pa.RecordBatch, columns: Mapping[str, pa.Array], drop: Sequence[str] = ()) -> pa.RecordBatch:
+    """New columns are put at the end; those with a name that is there take its place."""
+    everything = {name: batch.column(index) for index, name in enumerate(batch.schema.names) if name not in drop}
+    everything.update(columns)
+    return pa.RecordBatch.from_arrays(list(everything.values()), names=list(everything))
+
+
+def batch_from(data: Any) -> pa.RecordBatch:
+    """A dict of columns, a DataFrame, or what Arrow has, as a batch."""
+    if isinstance(data, pa.RecordBatch):
+        return data
+    if isinstance(data, pa.Table):
+        return one_batch(data)
+    if isinstance(data, Mapping):
+        return batch_of(data)
+    if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
+        return batch_of({name: data[name] for name in data.columns})
+    raise TypeError(
+        f"a batch is a dict of columns, a pandas DataFrame, a pyarrow Table or RecordBatch, not {type(data).__name__}"
+    )

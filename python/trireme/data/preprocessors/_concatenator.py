@@ -1,0 +1,85 @@
+"""Many columns as one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trireme.data._column_ops import require_columns
+from trireme.data._tensors import fixed_tensors, is_number, numpy_of, tensor_shape
+from trireme.data.preprocessors._columns import plain, replaced
+from trireme.data.preprocessors._preprocessor import Preprocessor, checked_names
+
+
+class Concatenator(Preprocessor):
+    """Columns of numbers become one column of vectors, in the order given, and are dropped.
+
+    dtype: of the vectors; when not given the smallest that holds all columns. flatten: vectors and tensors among the
+    columns are laid out side by side. raise_if_missing: Ray's; a column that is not there is an error in any case.
+    """
+
+    _is_fittable = False
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        output_column_name: str = "concat_out",
+        dtype: Any = None,
+        raise_if_missing: bool = False,
+        flatten: bool = False,
+    ) -> None:
+        super().__init__()
+        self.columns = checked_names("columns", columns)
+        self.output_column_name = output_column_name
+        self.dtype = None if dtype is None else np.dtype(dtype)
+        self.raise_if_missing = raise_if_missing
+        self.flatten = flatten
+
+    def get_input_columns(self) -> list[str]:
+        return self.columns
+
+    def get_output_columns(self) -> list[str]:
+        return [self.output_column_name]
+
+    def _change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        require_columns(self.columns, batch.schema, "Concatenator")
+        columns = {name: plain(batch, name, "Concatenator") for name in self.columns}
+        widths = {name: self._width(name, column.type) for name, column in columns.items()}
+        # By type, not by what a batch has: a null in it must not make another type of it.
+        dtype = self.dtype or np.result_type(*(_dtype(column.type) for column in columns.values()))
+        together: np.ndarray = np.empty((batch.num_rows, sum(widths.values())), dtype)
+        at = 0
+        for name, column in columns.items():
+            if column.null_count and (dtype.kind != "f" or widths[name] > 1):
+                raise ValueError(
+                    f"Concatenator: column {name!r} has nulls: fill them first (SimpleImputer), or, if it has numbers, "
+                    "ask for dtype='float32', in which they are NaN"
+                )
+            if column.null_count and is_number(column.type):
+                column = column.cast(pa.float64(), safe=False)
+            together[:, at : at + widths[name]] = numpy_of(column, name).reshape(len(column), widths[name])
+            at += widths[name]
+        return replaced(batch, {self.output_column_name: fixed_tensors(together)}, drop=self.columns)
+
+    def _width(self, name: str, kind: pa.DataType) -> int:
+        if is_number(kind):
+            return 1
+        shape = tensor_shape(kind)
+        if shape is None:
+            raise ValueError(
+                f"Concatenator: column {name!r} is {kind}, and numbers are needed (or vectors of one length): leave it "
+                "out of the columns, or make numbers of it first (OrdinalEncoder, OneHotEncoder, map_batches)"
+            )
+        if not self.flatten:
+            raise ValueError(f"Concatenator: column {name!r} holds vectors; flatten=True lays them out side by side")
+        return int(np.prod(shape, dtype=np.int64))
+
+
+def _dtype(kind: pa.DataType) -> np.dtype[Any]:
+    while not is_number(kind):
+        kind = kind.value_type
+    dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+    return dtype

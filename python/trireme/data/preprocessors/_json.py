@@ -1,0 +1,79 @@
+"""Arguments and statistics of preprocessors as JSON, and back: whoever reads it runs nothing that is in it."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+
+class NotJson(Exception):
+    """The value that has no place in JSON."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+def encoded(value: Any) -> Any:
+    """Values that JSON does not have are dicts with one key, "$" and the kind."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": str(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) and not key.startswith("$") for key in value):
+            return {key: encoded(item) for key, item in value.items()}
+        return {"$pairs": [[encoded(key), encoded(item)] for key, item in value.items()]}
+    if isinstance(value, list):
+        return [encoded(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return encoded(value.tolist())
+    for kind, (python, write, _) in _KINDS.items():
+        if isinstance(value, python):
+            return {f"${kind}": write(value)}
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return {"$dtype": np.dtype(value).str}
+    raise NotJson(value)
+
+
+def decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [decoded(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    name = next(iter(value), "")
+    if not name.startswith("$"):
+        return {key: decoded(item) for key, item in value.items()}
+    content = value[name]
+    if name == "$float":
+        return float(content)
+    if name == "$pairs":
+        return {decoded(key): decoded(item) for key, item in content}
+    if name[1:] not in _KINDS:
+        raise ValueError(f"a value of the kind {name[1:]!r}, which this version of Trireme does not know")
+    return _KINDS[name[1:]][2](content)
+
+
+# By name: the type, how it is written and how it is read. A datetime is a date too: it comes first.
+_KINDS: dict[str, tuple[type, Any, Any]] = {
+    "tuple": (tuple, lambda value: [encoded(item) for item in value], lambda items: tuple(map(decoded, items))),
+    "bytes": (bytes, lambda value: base64.b64encode(value).decode(), base64.b64decode),
+    "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "date": (date, date.isoformat, date.fromisoformat),
+    "time": (time, time.isoformat, time.fromisoformat),
+    "timedelta": (
+        timedelta,
+        lambda value: [value.days, value.seconds, value.microseconds],
+        lambda parts: timedelta(*parts),
+    ),
+    "decimal": (Decimal, str, Decimal),
+    "dtype": (np.dtype, lambda value: value.str, np.dtype),
+}
