@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trireme import _core
 from trireme._checkpoint import Checkpoint
@@ -15,15 +15,23 @@ from trireme._result import Result
 from trireme._session import set_session
 from trireme._validation import ValidationConfig, checked_metrics
 
+if TYPE_CHECKING:
+    from trireme.data._shards import DatasetPlans
+
 
 class LocalSession:
     """A TrainSession that keeps the last metrics and the checkpoints, and writes nothing."""
 
     def __init__(
-        self, context: TrainContext, checkpoint: Checkpoint | None, validation: ValidationConfig | None = None
+        self,
+        context: TrainContext,
+        checkpoint: Checkpoint | None,
+        validation: ValidationConfig | None = None,
+        datasets: DatasetPlans | None = None,
     ) -> None:
         self.context = context
         self.positions = Positions(_positions_of(checkpoint))
+        self.datasets = datasets.shards(context, self.positions) if datasets is not None else None
         self.metrics: dict[str, Any] | None = None
         self.checkpoint = checkpoint
         self._validation = validation
@@ -77,9 +85,10 @@ def run_here(
     context: TrainContext,
     checkpoint: Checkpoint | None,
     validation: ValidationConfig | None = None,
+    datasets: DatasetPlans | None = None,
 ) -> Result:
     """Exceptions of the function pass straight through."""
-    session = LocalSession(context, checkpoint, validation)
+    session = LocalSession(context, checkpoint, validation, datasets)
     before = set_session(session)
     started = time.monotonic()
     try:

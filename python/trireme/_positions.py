@@ -40,6 +40,11 @@ class Positions:
         )
         return None
 
+    def add_named(self, name: str, now: Callable[[], Position]) -> Position | None:
+        """As add(), for what has a name of its own: it is the same whenever it is made."""
+        self._sources[name] = WeakMethod(now)
+        return self._stored.pop(name, None)
+
     def begin(self) -> None:
         """Somebody takes data."""
         self._begun = True

@@ -68,7 +68,12 @@ def _dump(trainer: DataParallelTrainer) -> bytes:
     import cloudpickle
 
     # The path that restore() is given tells where the run is; a filesystem may hold keys.
-    attributes = {**vars(trainer), "run_config": trainer.run_config.replace(storage_filesystem=None, storage_path=None)}
+    attributes = {
+        **vars(trainer),
+        "run_config": trainer.run_config.replace(storage_filesystem=None, storage_path=None),
+        # Their names only: they are given again.
+        "datasets": dict.fromkeys(trainer.datasets),
+    }
     try:
         content: bytes = cloudpickle.dumps((type(trainer), attributes))
     except Exception:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trireme._checkpoint import Checkpoint
 from trireme._context import TrainContext
@@ -17,12 +17,17 @@ from trireme._report import (
 )
 from trireme._validation import ValidationTaskConfig
 
+if TYPE_CHECKING:
+    from trireme.data._iterator import DataIterator
+    from trireme.data._shards import Shards
+
 
 class TrainSession(Protocol):
     """A worker's connection, or the stand-in of local mode."""
 
     context: TrainContext
     positions: Positions
+    datasets: Shards | None
 
     def report(self, report: Report) -> None: ...
 
@@ -121,10 +126,10 @@ def get_context() -> TrainContext:
     return current_session("get_context").context
 
 
-def get_dataset_shard(dataset_name: str | None = None) -> Any:
-    """This worker's part of a dataset that was given to the trainer."""
-    current_session("get_dataset_shard")
-    raise KeyError(
-        f"no dataset {dataset_name!r}: trainers do not take datasets yet; load the data in the training function and "
-        "take every world_size-th item from get_context().get_world_rank() on"
-    )
+def get_dataset_shard(dataset_name: str | None = None) -> DataIterator:
+    """This worker's part of a dataset that was given to the trainer: the same object whenever it is asked for."""
+    shards = current_session("get_dataset_shard").datasets
+    if shards is None:
+        way_out = f"give it datasets={{{dataset_name or 'train'!r}: ...}}"
+        raise KeyError(f"no dataset {dataset_name!r}: the trainer was given none; {way_out}")
+    return shards.get(dataset_name)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from trireme import _core, _restore, _ship
 from trireme._checkpoint import Checkpoint
@@ -23,6 +23,9 @@ from trireme._storage import Location, check_usable, resolve
 from trireme._validation import ValidationConfig, ValidationRunner
 from trireme.backend import BackendConfig
 from trireme.callbacks import CallbackCaller, RunContext
+
+if TYPE_CHECKING:
+    from trireme.data._shards import DatasetPlans
 
 _PUMP_S = 0.1  # how long Ctrl-C and the live line may wait
 
@@ -44,8 +47,7 @@ class DataParallelTrainer:
         metadata: dict[str, Any] | None = None,
         validation_config: ValidationConfig | None = None,
     ) -> None:
-        if datasets:
-            raise NotImplementedError("datasets=... is not available yet; load the data in the training function")
+        self.datasets = _checked_datasets(datasets)
         self.train_loop_per_worker = train_loop_per_worker
         self.train_loop_config = _checked("train_loop_config", train_loop_config, dict)
         self.backend_config = _checked("backend_config", backend_config, BackendConfig) or BackendConfig()
@@ -60,7 +62,7 @@ class DataParallelTrainer:
         self.validation_config = _checked("validation_config", validation_config, ValidationConfig)
         if self.scaling_config.max_workers > 0:
             # Modules of the user wait for the run, which knows the folders that they are in.
-            warm_up(list(self.backend_config.preload))
+            warm_up([*self.backend_config.preload, *(["trireme.data._shards"] if self.datasets else [])])
 
     def fit(self) -> Result:
         """Run to the end. Raises TrainingFailedError where the run did not finish."""
@@ -68,10 +70,11 @@ class DataParallelTrainer:
         if self.scaling_config.max_workers == 0:
             context = TrainContext(self.run_config.name or type(self).__name__, _metadata=self.metadata)
             resume, validation = self.resume_from_checkpoint, self.validation_config
-            return run_here(self.train_loop_per_worker, arguments, context, resume, validation)
+            return run_here(self.train_loop_per_worker, arguments, context, resume, validation, self._plans())
         storage = self._storage()
         start = worker_start(self.run_config.worker_runtime_env)
-        run = _core.Run(runtime(), self._spec(arguments, storage, start), storage.files())
+        plans = self._plans()  # kept here: workers map what its tables share
+        run = _core.Run(runtime(), self._spec(arguments, storage, start, plans), storage.files())
         try:
             outcome = self._follow(run, storage, start)
         finally:
@@ -120,13 +123,23 @@ class DataParallelTrainer:
             backend_config=trainer.backend_config,
             scaling_config=scaling_config or trainer.scaling_config,
             run_config=config,
-            datasets=datasets,
+            datasets=trainer._datasets_for_restore(datasets),
             dataset_config=trainer.dataset_config,
             resume_from_checkpoint=trainer.resume_from_checkpoint,
             metadata=trainer.metadata,
             validation_config=validation_config or trainer.validation_config,
         )
         return cast(Self, trainer)
+
+    def _datasets_for_restore(self, given: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Datasets are not stored with a run: their rows may have been in the memory of a driver that is gone."""
+        names = self.datasets
+        if given is None and names:
+            known = ", ".join(names)
+            raise ValueError(
+                f"this run was made with datasets ({known}): give them again, restore(path, datasets={{...}})"
+            )
+        return given
 
     def _follow(self, run: _core.Run, storage: Location, start: WorkerStart) -> dict[str, Any]:
         """Shows what happens until the run is over and returns how it ended, or raises."""
@@ -178,9 +191,18 @@ class DataParallelTrainer:
         check_usable(location, "RunConfig.storage_path")
         return location
 
+    def _plans(self) -> DatasetPlans | None:
+        """Lists and counts what has to be known of the datasets; refuses what cannot work."""
+        if not self.datasets:
+            return None
+        from trireme.data._shards import DatasetPlans
+
+        return DatasetPlans(self.datasets, self.dataset_config, self.scaling_config.max_workers)
+
     def _preload(self) -> list[str]:
         asked = [name for name in os.environ.get("TRIREME_RUN_PRELOAD", "").split(",") if name]
-        return list(dict.fromkeys([*self.backend_config.preload, *self.run_config.preload, *asked]))
+        data = ["trireme.data._shards"] if self.datasets else []
+        return list(dict.fromkeys([*self.backend_config.preload, *data, *self.run_config.preload, *asked]))
 
     def _run_context(self, run: _core.Run) -> RunContext:
         return RunContext(
@@ -194,7 +216,9 @@ class DataParallelTrainer:
             dataset_config=self.dataset_config,
         )
 
-    def _spec(self, arguments: tuple[Any, ...], storage: Location, start: WorkerStart) -> dict[str, Any]:
+    def _spec(
+        self, arguments: tuple[Any, ...], storage: Location, start: WorkerStart, plans: DatasetPlans | None
+    ) -> dict[str, Any]:
         """What the core needs to know; everything that can be refused in Python is refused here."""
         run_config = self.run_config.to_dict()
         del run_config["storage_filesystem"], run_config["callbacks"]
@@ -207,7 +231,10 @@ class DataParallelTrainer:
             "storage_filesystem": storage.files(),
             "resume_from_checkpoint": resume if foreign else None,
             "validation_config": self.validation_config.task_config if self.validation_config else None,
+            "datasets": plans,
         }
+        # So that functions of the datasets have a process to run in from the worker's first moment on.
+        host = {"TRIREME_FUNCTION_HOST": "1"} if plans is not None and plans.has_functions else {}
         return {
             "trainer": type(self).__name__,
             "scaling_config": self.scaling_config.to_dict(),
@@ -215,7 +242,7 @@ class DataParallelTrainer:
             "payload": _ship.pack(self.train_loop_per_worker, arguments, extras, start.sys_path),
             "python": {"preload": self._preload(), "sys_path": start.sys_path, "argv": sys.argv},
             "cwd": start.cwd,
-            "env": start.env,
+            "env": {**start.env, **host},
             "storage": None if storage.local else {"uri": storage.uri, "path": storage.path},
             "resume_from_checkpoint": str(resume._where()) if resume else None,
             "resume_checkpoint_foreign": foreign,
@@ -228,6 +255,14 @@ def _checked(name: str, value: Any, kind: type) -> Any:
     if value is not None and not isinstance(value, kind):
         raise TypeError(f"{name} must be a {kind.__name__}, got {type(value).__name__}: {value!r}")
     return value
+
+
+def _checked_datasets(datasets: dict[str, Any] | None) -> dict[str, Any]:
+    if not datasets:
+        return {}
+    from trireme.data._shards import check_names
+
+    return check_names(datasets)
 
 
 def _check_json(name: str, value: dict[str, Any]) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import traceback
 import types
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from trireme import _core, _ship, _stacks
+from trireme import _core, _function_fork, _ship, _stacks
 from trireme._checkpoint import Checkpoint
 from trireme._context import TrainContext
 from trireme._positions import Positions
@@ -29,10 +28,13 @@ from trireme._report import (
 )
 from trireme._session import set_session
 from trireme._storage import ArrowFiles, Location
+from trireme._user_exception import dump_exception, format_exception
 from trireme._validation import ValidationTaskConfig, merged_task
 from trireme.backend import Backend
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+if TYPE_CHECKING:
+    from trireme.data._shards import DatasetPlans
+
 _MANIFEST = ".trireme_manifest.json"
 _PLAIN = (type(None), bool, float, str, bytes)
 
@@ -71,16 +73,21 @@ class WorkerSession:
             _resources=start["resources"],
             _metadata=start["metadata"],
         )
+        plans: DatasetPlans | None = extras.get("datasets")
+        self.datasets = plans.shards(self.context, self.positions) if plans is not None else None
 
     def report(self, report: Report) -> None:
         validation = self._task(report) if report.validation else None
+        totals = self.datasets.totals() if self.datasets is not None else None
         if report.checkpoint is None:
+            if self.datasets is not None:
+                self.datasets.cut()
             with self._leaving():
-                self._core.report(report.metrics, validation=validation)
+                self._core.report(report.metrics, validation=validation, data=totals)
             return
         checkpoint, options = self._prepare(report)
         with self._leaving():
-            stored = self._store(report, validation, options)
+            stored = self._store(report, validation, options | {"data": totals})
         if report.mode is CheckpointUploadMode.NO_UPLOAD:
             self._checkpoint = checkpoint
         elif stored is not None:
@@ -210,6 +217,8 @@ def main(ticket: str) -> int:
 
     The exit code is for people only: success is what finish() has told.
     """
+    if os.environ.get(_function_fork.VARIABLE):
+        _function_fork.fork_host()
     _stacks.prepare()
     core = _core.Session(ticket)
     core.watch_termination()
@@ -251,9 +260,9 @@ class _Attempt:
         except BaseException as error:
             if isinstance(error, Recalled) or self._core.recalled:
                 return True
-            text = _format(error)
+            text = format_exception(error)
             print(text, file=sys.stderr, end="", flush=True)
-            self._core.fail(type(error).__name__, str(error), text, _dump_exception(error))
+            self._core.fail(type(error).__name__, str(error), text, dump_exception(error))
             return False
         return True
 
@@ -262,6 +271,9 @@ class _Attempt:
         set_session(None)
         if self._backend is not None and self._session is not None:
             self._backend.on_interrupt(self._session.context, self._core)
+        if self._session is not None and self._session.datasets is not None:
+            self._session.datasets.close()
+            _close_functions()
         self._backend = self._session = None
 
     def _call(self) -> Any:
@@ -275,6 +287,12 @@ class _Attempt:
         value = function(*arguments)
         backend.on_shutdown(session.context, self._core)
         return value
+
+
+def _close_functions() -> None:
+    """Processes of the datasets' functions, where there are any."""
+    if pool := sys.modules.get("trireme.data._function_pool"):
+        pool.close()
 
 
 def _finish(core: Any, value: Any) -> None:
@@ -305,24 +323,6 @@ def _is_committed(checkpoint: Checkpoint) -> bool:
     place = checkpoint._where().join(_MANIFEST)
     files = place.files()
     return os.path.exists(place.path) if files is None else files.exists(place.path)
-
-
-def _dump_exception(error: BaseException) -> bytes | None:
-    """None where the driver could not load it: an exception whose __init__ wants more than its args, for example."""
-    try:
-        dumped: bytes = cloudpickle.dumps(error)
-        cloudpickle.loads(dumped)
-    except BaseException:
-        return None
-    return dumped
-
-
-def _format(error: BaseException) -> str:
-    """The traceback from the user's function on; the frames that lead to it are ours and say nothing."""
-    trace: types.TracebackType | None = error.__traceback__
-    while trace and trace.tb_next and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
-        trace = trace.tb_next
-    return "".join(traceback.format_exception(type(error), error, trace))
 
 
 def _read_ticket() -> str:

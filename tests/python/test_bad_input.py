@@ -103,8 +103,8 @@ def test_metadata_must_be_json(refused: Any) -> None:
     assert "metadata" in refused(nothing, ValueError, metadata={"a": object()})
 
 
-def test_what_is_not_there_yet(refused: Any) -> None:
-    assert "not available yet" in refused(nothing, NotImplementedError, datasets={"train": [1]})
+def test_datasets_that_are_none(refused: Any) -> None:
+    assert "datasets['train'] must be a trireme.data.Dataset" in refused(nothing, TypeError, datasets={"train": [1]})
 
 
 def test_missing_checkpoint_to_resume_from(refused: Any) -> None:

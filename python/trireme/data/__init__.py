@@ -1,0 +1,68 @@
+"""Datasets for training: read in a stream, in an order that no failure and no resize changes. Names as in Ray Data."""
+
+try:
+    import numpy as _numpy  # noqa: F401
+    import pyarrow as _pyarrow  # noqa: F401
+except ImportError as error:
+    raise ImportError(f'trireme.data needs pyarrow and numpy: pip install "trireme[data]" ({error})') from error
+
+from trireme.data._context import DataContext
+from trireme.data._dataset import Dataset, MaterializedDataset
+from trireme.data._expressions import col, lit
+from trireme.data._file_source import FileShuffleConfig
+from trireme.data._foreign import from_huggingface, from_tf, from_torch
+from trireme.data._formats import ArrowBatchCollateFn, CollateFn, NumpyBatchCollateFn, PandasBatchCollateFn
+from trireme.data._fragment import DataError, Fragment, Source
+from trireme.data._functions import ActorPoolStrategy, TaskPoolStrategy
+from trireme.data._grouped import GroupedData
+from trireme.data._images import read_images
+from trireme.data._iterator import DataIterator
+from trireme.data._memory import from_arrow, from_items, from_numpy, from_pandas, range, range_tensor
+from trireme.data._numpy_files import read_numpy
+from trireme.data._parquet import read_parquet
+from trireme.data._paths import PathPartitionFilter
+from trireme.data._sql import read_sql
+from trireme.data._text_files import read_csv, read_json, read_text
+from trireme.data._tfrecords import read_tfrecords
+from trireme.data._webdataset import read_webdataset
+from trireme.data._whole_files import read_binary_files
+
+__all__ = [
+    "ActorPoolStrategy",
+    "ArrowBatchCollateFn",
+    "CollateFn",
+    "DataContext",
+    "DataError",
+    "DataIterator",
+    "Dataset",
+    "FileShuffleConfig",
+    "Fragment",
+    "GroupedData",
+    "MaterializedDataset",
+    "NumpyBatchCollateFn",
+    "PandasBatchCollateFn",
+    "PathPartitionFilter",
+    "Source",
+    "TaskPoolStrategy",
+    "col",
+    "from_arrow",
+    "from_huggingface",
+    "from_items",
+    "from_numpy",
+    "from_pandas",
+    "from_tf",
+    "from_torch",
+    "lit",
+    "range",
+    "range_tensor",
+    "read_binary_files",
+    "read_csv",
+    "read_images",
+    "read_json",
+    "read_numpy",
+    "read_parquet",
+    "read_sql",
+    "read_text",
+    "read_tfrecords",
+    "read_webdataset",
+]

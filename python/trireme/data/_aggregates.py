@@ -1,0 +1,282 @@
+"""Aggregates of columns: over all rows, batch by batch, or for each group. Arrow's functions do the work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trireme.data._column_ops import require_columns
+
+
+class AggregateFn:
+    """One value for a column. Made new for each pass over the rows by `started()`."""
+
+    function: str  # of pyarrow's group_by
+    verb: str
+
+    def __init__(self, on: str | None = None, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
+        self.on = on
+        self.ignore_nulls = ignore_nulls
+        self.name = alias_name or f"{self.verb}({on or ''})"
+
+    def options(self) -> Any:
+        return pc.ScalarAggregateOptions(skip_nulls=self.ignore_nulls)
+
+    def prepared(self, column: Any) -> Any:
+        """The column as the function wants it."""
+        return column
+
+    def start(self) -> Any:
+        return None
+
+    def add(self, state: Any, column: Any) -> Any:
+        raise NotImplementedError
+
+    def finish(self, state: Any) -> Any:
+        return state
+
+
+class _Sifted(AggregateFn):
+    """Nulls are left out, or make the result null: `state` is what there is so far, and whether there was a null."""
+
+    def start(self) -> Any:
+        return None, False
+
+    def add(self, state: Any, column: Any) -> Any:
+        value, null = state
+        null = null or (not self.ignore_nulls and column.null_count > 0)
+        one = self.of(self.prepared(column))
+        if one is None:
+            return value, null
+        return (one if value is None else self.joined(value, one)), null
+
+    def of(self, column: Any) -> Any:
+        raise NotImplementedError
+
+    def joined(self, first: Any, second: Any) -> Any:
+        raise NotImplementedError
+
+    def finish(self, state: Any) -> Any:
+        value, null = state
+        return None if null or value is None else self.result(value)
+
+    def result(self, value: Any) -> Any:
+        return value
+
+
+class Count(AggregateFn):
+    """Of rows, or of what is not null in a column (ignore_nulls=True)."""
+
+    verb = "count"
+    function = "count"
+
+    def __init__(self, on: str | None = None, ignore_nulls: bool = False, alias_name: str | None = None) -> None:
+        super().__init__(on, ignore_nulls, alias_name)
+
+    def options(self) -> Any:
+        return pc.CountOptions(mode="only_valid" if self.ignore_nulls else "all")
+
+    def start(self) -> int:
+        return 0
+
+    def add(self, state: int, column: Any) -> int:
+        return state + len(column) - (column.null_count if self.ignore_nulls else 0)
+
+
+class Sum(_Sifted):
+    verb = function = "sum"
+
+    def of(self, column: Any) -> Any:
+        return pc.sum(column).as_py()
+
+    def joined(self, first: Any, second: Any) -> Any:
+        return first + second
+
+
+class Min(_Sifted):
+    verb = function = "min"
+
+    def of(self, column: Any) -> Any:
+        return pc.min(column).as_py()
+
+    def joined(self, first: Any, second: Any) -> Any:
+        return min(first, second)
+
+
+class Max(_Sifted):
+    verb = function = "max"
+
+    def of(self, column: Any) -> Any:
+        return pc.max(column).as_py()
+
+    def joined(self, first: Any, second: Any) -> Any:
+        return max(first, second)
+
+
+class AbsMax(Max):
+    verb = "abs_max"
+
+    def prepared(self, column: Any) -> Any:
+        return pc.abs(column)
+
+
+class Mean(_Sifted):
+    verb = function = "mean"
+
+    def of(self, column: Any) -> Any:
+        rows = len(column) - column.null_count
+        return (pc.sum(column).as_py(), rows) if rows else None
+
+    def joined(self, first: Any, second: Any) -> Any:
+        return first[0] + second[0], first[1] + second[1]
+
+    def result(self, value: Any) -> Any:
+        return value[0] / value[1]
+
+
+class Std(_Sifted):
+    """Standard deviation; ddof=1 for a sample."""
+
+    verb = "std"
+    function = "stddev"
+
+    def __init__(
+        self, on: str | None = None, ddof: int = 1, ignore_nulls: bool = True, alias_name: str | None = None
+    ) -> None:
+        super().__init__(on, ignore_nulls, alias_name)
+        self.ddof = ddof
+
+    def options(self) -> Any:
+        return pc.VarianceOptions(ddof=self.ddof, skip_nulls=self.ignore_nulls)
+
+    def of(self, column: Any) -> Any:
+        rows = len(column) - column.null_count
+        if not rows:
+            return None
+        return rows, pc.mean(column).as_py(), pc.variance(column, ddof=0).as_py() * rows
+
+    def joined(self, first: Any, second: Any) -> Any:
+        # Chan et al.: exact also where the mean is far from zero.
+        (n, mean, squares), (m, other_mean, other_squares) = first, second
+        away = other_mean - mean
+        return n + m, mean + away * m / (n + m), squares + other_squares + away * away * n * m / (n + m)
+
+    def result(self, value: Any) -> Any:
+        rows, _, squares = value
+        return math.sqrt(squares / (rows - self.ddof)) if rows > self.ddof else math.nan
+
+
+class Unique(AggregateFn):
+    """The different values, in the order in which they first come."""
+
+    verb = "unique"
+    function = "distinct"
+
+    def __init__(self, on: str | None = None, ignore_nulls: bool = False, alias_name: str | None = None) -> None:
+        super().__init__(on, ignore_nulls, alias_name)
+
+    def options(self) -> Any:
+        return pc.CountOptions(mode="only_valid" if self.ignore_nulls else "all")
+
+    def add(self, state: Any, column: Any) -> Any:
+        found = pc.unique(column)
+        if isinstance(found, pa.DictionaryArray):
+            found = found.dictionary_decode()
+        return found if state is None else pc.unique(pa.chunked_array([state, found]))
+
+    def finish(self, state: Any) -> Any:
+        values = [] if state is None else state.to_pylist()
+        return [value for value in values if value is not None] if self.ignore_nulls else values
+
+
+def over_rows(batches: Iterable[pa.RecordBatch], aggregates: Sequence[AggregateFn]) -> dict[str, Any]:
+    """All in one pass; no batch is kept."""
+    states = [aggregate.start() for aggregate in aggregates]
+    for batch in batches:
+        for index, aggregate in enumerate(aggregates):
+            column = batch.column(aggregate.on) if aggregate.on is not None else _Rows(batch.num_rows)
+            try:
+                states[index] = aggregate.add(states[index], column)
+            except (pa.ArrowException, TypeError) as error:
+                raise _unfit(aggregate, column.type, error) from error
+    return {aggregate.name: aggregate.finish(state) for aggregate, state in zip(aggregates, states, strict=True)}
+
+
+def over_groups(table: pa.Table, keys: Sequence[str], aggregates: Sequence[AggregateFn]) -> pa.Table:
+    """One row for each group, sorted by the keys; nulls are a group too, the last one."""
+    given = table.select(list(keys))
+    asked: list[tuple[Any, str, Any]] = []
+    for index, aggregate in enumerate(aggregates):
+        if aggregate.on is None:
+            asked.append(([], "count_all", None))
+            continue
+        column = table.column(aggregate.on)
+        try:
+            given = given.append_column(f"__{index}", aggregate.prepared(column))
+            asked.append((f"__{index}", aggregate.function, aggregate.options()))
+        except pa.ArrowException as error:
+            raise _unfit(aggregate, column.type, error) from error
+    try:
+        made = given.group_by(list(keys), use_threads=False).aggregate(asked)
+        made = made.rename_columns([*keys, *(aggregate.name for aggregate in aggregates)])
+        return made.sort_by([(key, "ascending") for key in keys])
+    except pa.ArrowException as error:
+        kinds = ", ".join(f"{field.name}: {field.type}" for field in table.schema)
+        raise ValueError(
+            f"groupby({', '.join(keys)}): {', '.join(one.name for one in aggregates)} cannot be computed of {kinds}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+
+
+def aggregates_on(
+    kind: Any, on: str | Sequence[str] | None, schema: pa.Schema, besides: Sequence[str] = (), **options: Any
+) -> list[AggregateFn]:
+    """One for each column that is asked for; None: for all numbers."""
+    if on is None:
+        names = [field.name for field in schema if _is_number(field.type) and field.name not in besides]
+        if not names:
+            raise ValueError(f"{kind.verb}: no column is a number; the columns are {', '.join(schema.names)}")
+    else:
+        names = [on] if isinstance(on, str) else list(on)
+    require_columns(names, schema, kind.verb)
+    return [kind(name, **options) for name in names]
+
+
+def check_aggregates(aggregates: Sequence[Any], schema: pa.Schema) -> None:
+    if not aggregates:
+        raise ValueError("aggregate: give at least one, for example Mean('x')")
+    for one in aggregates:
+        if not isinstance(one, AggregateFn):
+            raise TypeError(f"aggregate: {one!r} is none; expected for example trireme.data.aggregate.Mean('x')")
+        if one.on is None and not isinstance(one, Count):
+            raise ValueError(f"aggregate: {type(one).__name__}() needs a column")
+        if one.on is not None:
+            require_columns([one.on], schema, one.verb)
+
+
+class _Rows:
+    """Stands for a column where only their number matters."""
+
+    null_count = 0
+    type = None
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return self._rows
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _unfit(aggregate: AggregateFn, kind: Any, error: Exception) -> ValueError:
+    return ValueError(
+        f"{aggregate.name}: column {aggregate.on!r} is {kind}, which has no {aggregate.verb}: "
+        f"{str(error).splitlines()[0]}"
+    )

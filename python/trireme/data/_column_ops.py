@@ -1,0 +1,220 @@
+"""What is done to columns and rows without a function of the user."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trireme.data._fragment import Op, Where
+from trireme.data._tensors import conform
+
+
+def require_columns(names: Sequence[str], schema: pa.Schema, asked_by: str) -> None:
+    for name in names:
+        if name not in schema.names:
+            raise UnknownColumn(
+                f"{asked_by}: there is no column {name!r}; the columns are {', '.join(schema.names) or '(none)'}"
+            )
+
+
+class UnknownColumn(KeyError, ValueError):
+    """A column that is not there. Shown as it is: KeyError alone would quote the text."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class ColumnOp(Op):
+    """Changes each batch on its own, and tells its schema by doing it to one without rows."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], where: Where) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield self.change(batch)
+
+    def change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        raise NotImplementedError
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raises what is wrong with it for these columns."""
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        self.check(schema)
+        return self.change(_empty(schema)).schema
+
+
+class SelectColumns(ColumnOp):
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns = list(columns)
+        self.name = f"select_columns({', '.join(self.columns)})"
+
+    def check(self, schema: pa.Schema) -> None:
+        require_columns(self.columns, schema, "select_columns")
+
+    def change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if batch.schema.names == self.columns:
+            return batch
+        self.check(batch.schema)
+        return batch.select(self.columns)
+
+
+class DropColumns(ColumnOp):
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns = list(columns)
+        self.name = f"drop_columns({', '.join(self.columns)})"
+
+    def check(self, schema: pa.Schema) -> None:
+        require_columns(self.columns, schema, "drop_columns")
+
+    def change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        self.check(batch.schema)
+        return batch.select(self.kept(batch.schema))
+
+    def kept(self, schema: pa.Schema) -> list[str]:
+        return [name for name in schema.names if name not in self.columns]
+
+
+class RenameColumns(ColumnOp):
+    """By a dict of old and new names, or by all new names in their order."""
+
+    def __init__(self, names: Mapping[str, str] | Sequence[str]) -> None:
+        self.names = dict(names) if isinstance(names, Mapping) else list(names)
+        pairs = self.names.items() if isinstance(self.names, dict) else []
+        text = ", ".join(f"{old}->{new}" for old, new in pairs) or ", ".join(self.names)
+        self.name = f"rename_columns({text})"
+
+    def check(self, schema: pa.Schema) -> None:
+        if isinstance(self.names, dict):
+            require_columns(list(self.names), schema, "rename_columns")
+        elif len(self.names) != len(schema.names):
+            raise ValueError(
+                f"rename_columns: {len(self.names)} names for {len(schema.names)} columns ({', '.join(schema.names)}); "
+                "a dict of old and new names renames some"
+            )
+        new = self._new(schema)
+        twice = sorted({name for name in new if new.count(name) > 1})
+        if twice:
+            raise ValueError(f"rename_columns: more than one column would be called {twice[0]!r}")
+
+    def change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        self.check(batch.schema)
+        return batch.rename_columns(self._new(batch.schema))
+
+    def _new(self, schema: pa.Schema) -> list[str]:
+        if isinstance(self.names, dict):
+            return [self.names.get(name, name) for name in schema.names]
+        return list(self.names)
+
+
+class WithColumns(ColumnOp):
+    """Columns that expressions give; those that are there already are replaced."""
+
+    def __init__(self, columns: Mapping[str, pc.Expression], asked_by: str = "with_columns") -> None:
+        self.columns = dict(columns)
+        self._asked_by = asked_by
+        self.name = f"{asked_by}({', '.join(f'{name}={value}' for name, value in self.columns.items())})"
+
+    def change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        from pyarrow import acero
+
+        columns = {name: pc.field(name) for name in batch.schema.names} | self.columns
+        steps = [
+            acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([batch]))),
+            acero.Declaration("project", acero.ProjectNodeOptions(list(columns.values()), list(columns))),
+        ]
+        with _told(self._asked_by, batch.schema):
+            table = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
+        return one_batch(table)
+
+
+class AsSchema(ColumnOp):
+    """The same columns in another order, and null ones with a type."""
+
+    name = "as the others"
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return conform(batch, self._schema, "union")
+
+
+class FilterExpression(ColumnOp):
+    keeps_rows = False
+
+    def __init__(self, expression: pc.Expression) -> None:
+        self.expression = expression
+        self.name = f"filter({expression})"
+
+    def change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        with _told("filter", batch.schema):
+            return batch.filter(self.expression)
+
+
+class RandomSample(Op):
+    """Each row with the same chance; the same rows every time."""
+
+    keeps_rows = False
+    any_columns = True
+
+    def __init__(self, fraction: float, seed: int) -> None:
+        self.fraction = fraction
+        self.seed = seed
+        self.name = f"random_sample({fraction}, seed={seed})"
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], where: Where) -> Iterator[pa.RecordBatch]:
+        generator = np.random.default_rng([self.seed, zlib.crc32(where.fragment.encode()), where.row])
+        for batch in batches:
+            yield batch.filter(pa.array(generator.random(batch.num_rows) < self.fraction))
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        return schema
+
+
+class KeepRows(Op):
+    """The rows of one fragment that a mask has True for."""
+
+    keeps_rows = False
+    any_columns = True
+
+    def __init__(self, mask: np.ndarray, name: str) -> None:
+        self._mask = mask
+        self.name = name
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], where: Where) -> Iterator[pa.RecordBatch]:
+        at = 0
+        for batch in batches:
+            yield batch.filter(pa.array(self._mask[at : at + batch.num_rows]))
+            at += batch.num_rows
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        return schema
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else _empty(table.schema)
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+class _told:
+    """Arrow's error for an expression, with the columns that there are."""
+
+    def __init__(self, asked_by: str, schema: pa.Schema) -> None:
+        self._asked_by = asked_by
+        self._schema = schema
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, pa.ArrowException):
+            columns = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
+            text = str(error).split("\n")[0]
+            raise ValueError(f"{self._asked_by}: {text}. The columns are {columns}") from error

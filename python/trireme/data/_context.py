@@ -1,0 +1,25 @@
+"""Settings of datasets in this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+
+@dataclass
+class DataContext:
+    """enable_progress_bars: whether a line is printed where counting rows takes long."""
+
+    enable_progress_bars: bool = True
+
+    _current: ClassVar[DataContext | None] = None
+
+    @classmethod
+    def get_current(cls) -> DataContext:
+        """The one that holds in this process; what is set in it holds at once."""
+        if cls._current is None:
+            cls._current = cls()
+        return cls._current
+
+    def copy(self) -> DataContext:
+        return replace(self)

@@ -1,0 +1,221 @@
+"""Dataset: rows that are read, changed and counted when somebody needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from trireme.data._context import DataContext
+from trireme.data._formats import check_format, in_format
+from trireme.data._fragment import Source
+from trireme.data._memory import TableSource
+from trireme.data._methods import is_whole
+from trireme.data._piece import alike
+from trireme.data._plan import Plan
+from trireme.data._planned import Planned
+from trireme.data._relational import RelationalMethods
+from trireme.data._split import SplitMethods
+from trireme.data._stats import describe
+from trireme.data._tensors import rows_of
+from trireme.data._transforms import TransformMethods
+from trireme.data._write import WriteMethods
+
+if TYPE_CHECKING:
+    from trireme.data._iterator import DataIterator
+
+
+class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods):
+    """Rows in an order that is the same every time, from files or from memory, and what is done to them.
+
+    Made by trireme.data.read_parquet() and its like. Every method gives a new dataset and leaves this one as it is;
+    nothing runs before the rows are needed: take(), count(), iter_batches(), a training.
+    """
+
+    def __init__(self, source: Source | Plan) -> None:
+        self._plan = source if isinstance(source, Plan) else Plan(source)
+        self._name: str | None = None
+        self._planned: Planned | None = None
+
+    def plan(self) -> Planned:
+        """How it is read by workers. Counts the rows where nobody knows them, once."""
+        if self._planned is None:
+            self._planned = Planned(self._plan)
+        return self._planned
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_planned": None, "_reading": None}
+
+    # What it is.
+
+    def schema(self, fetch_if_missing: bool = True) -> pa.Schema:
+        """Names and types of the columns. Functions are tried with the first rows to see what they give."""
+        return self._plan.schema()
+
+    def columns(self, fetch_if_missing: bool = True) -> list[str]:
+        names: list[str] = self._plan.schema().names
+        return names
+
+    def count(self) -> int:
+        """The number of rows; files and functions that do not tell it are run through."""
+        return self._plan.rows()
+
+    def size_bytes(self) -> int:
+        """About what its rows take in memory."""
+        return sum(size for _, size, _ in self.plan().fragments)
+
+    def num_blocks(self) -> int:
+        """The number of its fragments: row groups, files, slices of tables."""
+        return len(self._plan.pieces())
+
+    def input_files(self) -> list[str]:
+        return self._plan.source.files()
+
+    def stats(self) -> str:
+        """What it is made of, what is known of it, and how fast it was read the last time."""
+        return describe(self._plan, self._reading)
+
+    @property
+    def name(self) -> str | None:
+        return self._name
+
+    def set_name(self, name: str | None) -> None:
+        self._name = name
+
+    @property
+    def context(self) -> DataContext:
+        return DataContext.get_current()
+
+    def copy(self) -> Dataset:
+        """Another dataset of the same rows."""
+        return self._made(self._plan)
+
+    # The rows, here.
+
+    def take(self, limit: int = 20) -> list[dict[str, Any]]:
+        """The first rows, as dicts; reads no more than it must."""
+        if not is_whole(limit) or limit < 1:
+            raise ValueError(f"take({limit!r}): expected a number of rows, 1 or more")
+        return [row for batch in self._head(limit) for row in rows_of(batch)]
+
+    def take_all(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """All rows. With a limit: an error if there are more."""
+        rows: list[dict[str, Any]] = []
+        for batch in self._stream():
+            rows.extend(rows_of(batch))
+            if limit is not None and len(rows) > limit:
+                raise ValueError(f"take_all(limit={limit}): the dataset has more rows; take({limit}) gives the first")
+        return rows
+
+    def take_batch(self, batch_size: int = 20, *, batch_format: str | None = "default") -> Any:
+        """The first rows as one batch: a dict of arrays, a DataFrame ("pandas") or a table ("pyarrow")."""
+        check_format(batch_format)
+        batches = list(self._head(batch_size))
+        if not batches:
+            raise ValueError("take_batch: the dataset is empty")
+        return in_format((_one(batches), {}), batch_format)
+
+    def show(self, limit: int = 20) -> None:
+        """Prints the first rows."""
+        for row in self.take(limit):
+            print(row)
+
+    def to_arrow(self, limit: int | None = None) -> pa.Table:
+        """All rows as one table. With a limit: an error if there are more."""
+        batches: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in self._stream():
+            batches.append(batch)
+            rows += batch.num_rows
+            if limit is not None and rows > limit:
+                raise ValueError(f"the dataset has more than limit={limit} rows; limit({limit}) gives the first")
+        return pa.Table.from_batches(batches) if batches else self._plan.schema().empty_table()
+
+    def to_pandas(self, limit: int | None = None) -> Any:
+        """All rows as one DataFrame. With a limit: an error if there are more."""
+        table = self.to_arrow(limit)
+        return in_format((_one(table.to_batches(), table.schema), {}), "pandas")
+
+    def materialize(self) -> MaterializedDataset:
+        """The same rows, in memory: read, and functions run, once. Shuffled, if it is, in one order for good."""
+        made = MaterializedDataset(TableSource(self._table(), self._name or f"materialized {self._plan.source.name}"))
+        made._name = self._name
+        return made
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """For pyarrow, polars, DuckDB and all that read Arrow streams."""
+        schema = self._plan.schema()
+        batches = (alike(batch, schema, self._plan.source.name) for batch in self._stream())
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        return reader.__arrow_c_stream__(requested_schema)
+
+    # Batches for a training loop.
+
+    def iterator(self) -> DataIterator:
+        """What a worker gets for its shard, here for all rows."""
+        from trireme.data._iterator import DataIterator
+
+        return DataIterator.of(self.plan(), rank=0, world=1, equal=False)
+
+    def iter_rows(self, **options: Any) -> Any:
+        """Rows as dicts, one after the other."""
+        return self._iterated().iter_rows(**options)
+
+    def iter_batches(self, **options: Any) -> Any:
+        """As DataIterator.iter_batches(), of all rows. Where they are not counted, they are read without counting."""
+        return self._iterated().iter_batches(**options)
+
+    def iter_torch_batches(self, **options: Any) -> Any:
+        return self._iterated().iter_torch_batches(**options)
+
+    def iter_tf_batches(self, **options: Any) -> Any:
+        return self._iterated().iter_tf_batches(**options)
+
+    def iter_jax_batches(self, **options: Any) -> Any:
+        return self._iterated().iter_jax_batches(**options)
+
+    def to_tf(self, feature_columns: Any, label_columns: Any, **options: Any) -> Any:
+        return self._iterated().to_tf(feature_columns, label_columns, **options)
+
+    def to_torch(self, **options: Any) -> Any:
+        return self._iterated().to_torch(**options)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError("a Dataset is not iterable itself: use iter_rows() or iter_batches(), or take() for a few rows")
+
+    def __len__(self) -> int:
+        raise TypeError("a Dataset has no len(): count() gives the number of its rows, and may have to read them")
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        steps = " -> ".join([self._plan.source.name, *(op.name for op in self._plan.ops())])
+        name = f"{self._name}: " if self._name else ""
+        return f"Dataset({name}{steps})"
+
+    def _iterated(self) -> DataIterator:
+        if self._plan.shuffle is not None or all(piece.rows is not None for piece in self._plan.pieces()):
+            return self.iterator()
+        from trireme.data._uncounted import UncountedIterator
+
+        return UncountedIterator(self)
+
+    def _head(self, limit: int) -> Iterator[pa.RecordBatch]:
+        left = limit
+        for batch in self._stream(ahead=False):
+            yield batch.slice(0, left)
+            left -= batch.num_rows
+            if left <= 0:
+                return
+
+
+class MaterializedDataset(Dataset):
+    """A dataset whose rows are in memory."""
+
+
+def _one(batches: list[pa.RecordBatch], schema: pa.Schema | None = None) -> pa.RecordBatch:
+    from trireme.data._column_ops import one_batch
+
+    return one_batch(pa.Table.from_batches(batches, schema))

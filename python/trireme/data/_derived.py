@@ -1,0 +1,214 @@
+"""Sources made of other datasets: rows of them, several after one another, and tables computed from them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trireme.data._column_ops import AsSchema
+from trireme.data._fragment import DataError, Fragment, Source
+from trireme.data._memory import TableSource, rows_of_batch
+from trireme.data._piece import Piece, alike, read
+from trireme.data._plan import Plan, Shuffle
+from trireme.data._stream import stream
+
+
+class PlanSource(Source):
+    """Pieces of another plan, chosen when they are first needed."""
+
+    def __init__(self, plan: Plan, name: str, choose: Callable[[Plan], Sequence[Fragment]]) -> None:
+        self.plan = ordered(plan)
+        self.name = name
+        self._choose: Callable[[Plan], Sequence[Fragment]] | None = choose
+        self._fragments: list[Fragment] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.fragments()
+        self.plan.schema()
+        return self.__dict__
+
+    def fragments(self) -> list[Fragment]:
+        if self._choose is not None:
+            self._fragments = list(self._choose(self.plan))
+            self._choose = None
+        return self._fragments
+
+    def schema(self) -> pa.Schema:
+        return self.plan.schema()
+
+    def files(self) -> list[str]:
+        return self.plan.source.files()
+
+
+class UnionSource(Source):
+    name = "union"
+
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        self._plans = [ordered(plan) for plan in plans]
+
+    def fragments(self) -> list[Fragment]:
+        schema = self.schema()
+        alike = [plan if plan.schema().equals(schema) else plan.then(AsSchema(schema)) for plan in self._plans]
+        return [piece for plan in alike for piece in plan.pieces()]
+
+    def schema(self) -> pa.Schema:
+        first = self._plans[0].schema()
+        for index, plan in enumerate(self._plans[1:], 1):
+            first = _matched(first, plan.schema(), index)
+        return first
+
+    def files(self) -> list[str]:
+        return [file for plan in self._plans for file in plan.source.files()]
+
+
+class ComputedSource(Source):
+    """A table that is computed when it is first needed, and kept. Workers get the table, not the way to it."""
+
+    def __init__(
+        self, name: str, compute: Callable[[], pa.Table], schema: Callable[[], pa.Schema] | None = None
+    ) -> None:
+        self.name = name
+        self._compute: Callable[[], pa.Table] | None = compute
+        self._schema = schema
+        self._held: TableSource | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._source()
+        return self.__dict__ | {"_schema": None}
+
+    def table(self) -> pa.Table:
+        return self._source().table
+
+    def fragments(self) -> list[Fragment]:
+        return self._source().fragments()
+
+    def schema(self) -> pa.Schema:
+        if self._held is None and self._schema is not None:
+            return self._schema()
+        return self._source().schema()
+
+    def _source(self) -> TableSource:
+        if self._held is None:
+            assert self._compute is not None
+            self._held = TableSource(self._compute(), self.name)
+            self._compute = None
+        return self._held
+
+
+class JoinedFragment(Fragment):
+    """Several pieces read as one."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._pieces = list(pieces)
+        self.rows: int = sum(piece.rows or 0 for piece in pieces)
+        sizes = [piece.size_bytes for piece in pieces]
+        self.size_bytes = None if None in sizes else sum(size or 0 for size in sizes)
+        self.remote = any(piece.remote for piece in pieces)
+        self.name = f"{pieces[0].name} to {pieces[-1].name}"
+        self.version = repr([piece.identity() for piece in pieces])
+
+    @property
+    def has_functions(self) -> bool:
+        return any(piece.has_functions for piece in self._pieces)
+
+    def open(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
+        at = 0
+        index = 0
+        while index + 1 < len(self._pieces) and at + (self._pieces[index].rows or 0) <= row:
+            at += self._pieces[index].rows or 0
+            index += 1
+        batches, first = read(self._pieces[index], columns, row - at)
+        rest = itertools.chain.from_iterable(read(piece, columns, 0)[0] for piece in self._pieces[index + 1 :])
+        head = next(batches)
+        rows = itertools.chain([head], batches, rest)
+        return pa.RecordBatchReader.from_batches(head.schema, _alike(rows, head.schema, self.name)), at + first
+
+
+def ordered(plan: Plan) -> Plan:
+    """The same without a shuffle: it is carried out, since what follows depends on the order of the rows."""
+    if plan.shuffle is None:
+        return plan
+    if plan.carried_out is None:
+        shuffle, plain = plan.shuffle, plan.shuffled(None)
+        if shuffle.rows:
+            source: Source = ComputedSource("random_shuffle", lambda: _table(_shuffled(plan), plan), plain.schema)
+        else:
+            source = PlanSource(plain, "randomize_block_order", partial(_permuted, seed=_seed(shuffle)))
+        plan.carried_out = Plan(source)
+    return plan.carried_out
+
+
+def stream_of(plan: Plan, ahead: bool = True) -> Iterator[pa.RecordBatch]:
+    """Its rows in their order, all batches with the columns of the first."""
+    if plan.shuffle is not None and plan.shuffle.rows and plan.carried_out is None:
+        yield from _shuffled(plan)
+        return
+    plan = ordered(plan)
+    pieces = plan.in_stream()
+    batches = stream(pieces, ahead)
+    if not any(piece.has_functions for piece in pieces):
+        yield from _alike(batches, plan.schema(), plan.source.name)
+    elif (head := next(batches, None)) is not None:
+        yield head
+        yield from _alike(batches, head.schema, plan.source.name)
+
+
+def _shuffled(plan: Plan) -> Iterator[pa.RecordBatch]:
+    """As a training with one worker and this seed sees them in its first epoch."""
+    from trireme.data._iterator import DataIterator
+    from trireme.data._planned import Planned
+
+    assert plan.shuffle is not None
+    planned = Planned(plan.shuffled(replace(plan.shuffle, seed=_seed(plan.shuffle))))
+    if planned.rows == 0:
+        return
+    rows = rows_of_batch(sum(size for _, size, _ in planned.fragments) / max(planned.rows, 1))
+    batches = DataIterator.of(planned, rank=0, world=1).iter_batches(batch_size=rows, batch_format="pyarrow")
+    for table in batches:
+        yield from _alike(iter(table.to_batches()), planned.schema, plan.source.name)
+
+
+def _permuted(plan: Plan, seed: int) -> list[Piece]:
+    pieces = plan.pieces()
+    return [pieces[index] for index in np.random.default_rng(seed).permutation(len(pieces))]
+
+
+def _seed(shuffle: Shuffle) -> int:
+    return shuffle.own if shuffle.seed is None else shuffle.seed
+
+
+def table_of(plan: Plan) -> pa.Table:
+    """All rows, in memory."""
+    return _table(stream_of(plan), plan)
+
+
+def _table(batches: Iterator[pa.RecordBatch], plan: Plan) -> pa.Table:
+    found = list(batches)
+    return pa.Table.from_batches(found) if found else plan.schema().empty_table()
+
+
+def _alike(batches: Iterator[pa.RecordBatch], schema: pa.Schema, name: str) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield alike(batch, schema, name)
+
+
+def _matched(first: pa.Schema, other: pa.Schema, index: int) -> pa.Schema:
+    """The columns of both. Those that are null in one of them have the type of the other."""
+    fields = []
+    for name in dict.fromkeys([*first.names, *other.names]):
+        mine, its = (s.field(name) if name in s.names else None for s in (first, other))
+        types = [None if field is None else field.type for field in (mine, its)]
+        if (types[0] != types[1] and pa.null() not in types) or None in types:
+            here, there = ("missing" if kind is None else str(kind) for kind in types)
+            raise DataError(
+                f"union: column {name!r} is {there} in dataset {index} and {here} in dataset 0; "
+                "rename, drop or cast columns first, so that all have the same"
+            )
+        fields.append(its if types[0] == pa.null() else mine)
+    return pa.schema(fields)

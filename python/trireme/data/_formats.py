@@ -1,0 +1,187 @@
+"""Batches as people want them: dicts of arrays, DataFrames, tables, rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from trireme._tables import import_pandas
+from trireme.data._column_ops import require_columns
+from trireme.data._fragment import DataError
+from trireme.data._tensors import RaggedTensorType, is_number, numpy_of, rows_of
+
+if TYPE_CHECKING:
+    from trireme.data._iterator import DataIterator
+
+
+class LazyBatch:
+    """A batch of the core, made one of pyarrow only where somebody needs that: most columns are arrays already."""
+
+    def __init__(self, schema: pa.Schema, batch: Any) -> None:
+        self.schema = schema  # the names count; types are those of `arrow`
+        self._batch = batch
+
+    @cached_property
+    def arrow(self) -> pa.RecordBatch:
+        return pa.record_batch(self._batch)
+
+    def column(self, index: int) -> pa.Array:
+        return self.arrow.column(index)
+
+    def select(self, names: list[str]) -> pa.RecordBatch:
+        return self.arrow.select(names)
+
+
+# A batch, and those of its columns that are arrays already: writable, in the same memory.
+Batch = tuple[pa.RecordBatch | LazyBatch, dict[str, np.ndarray]]
+
+FORMATS = ("default", "numpy", "pandas", "pyarrow")
+
+
+def check_format(batch_format: str | None) -> None:
+    if batch_format is not None and batch_format not in FORMATS:
+        raise ValueError(
+            f"batch_format={batch_format!r}: expected one of {', '.join(map(repr, FORMATS))}, or None for 'pyarrow'"
+        )
+
+
+def in_format(batch: Batch, batch_format: str | None = "default") -> Any:
+    """A dict of arrays ("default", "numpy"), a DataFrame ("pandas"), or a pyarrow Table ("pyarrow", None)."""
+    if batch_format in ("default", "numpy"):
+        return numpy_batch(batch)
+    if batch_format == "pandas":
+        return pandas_batch(_arrow(batch))
+    check_format(batch_format)
+    return pa.Table.from_batches([_arrow(batch)])
+
+
+def numpy_batch(batch: Batch) -> dict[str, np.ndarray]:
+    record_batch, tensors = batch
+    names = record_batch.schema.names
+    return {
+        name: tensors[name] if name in tensors else numpy_of(record_batch.column(index), name)
+        for index, name in enumerate(names)
+    }
+
+
+def pandas_batch(record_batch: pa.RecordBatch) -> Any:
+    """A DataFrame; a tensor is one object in its row."""
+    pandas = import_pandas("batch_format='pandas'")
+    fields = record_batch.schema
+    tensors = [index for index, field in enumerate(fields) if _is_tensor(field.type)]
+    if not tensors:
+        return record_batch.to_pandas()
+    columns = []
+    for index, field in enumerate(fields):
+        column = record_batch.column(index)
+        if index in tensors:
+            values = numpy_of(column, field.name)
+            objects: np.ndarray = np.empty(len(values), object)
+            for row, value in enumerate(values):
+                objects[row] = value
+            columns.append(pandas.Series(objects, name=field.name))
+        else:
+            columns.append(column.to_pandas().rename(field.name))
+    return pandas.concat(columns, axis=1)
+
+
+class CollateFn(ABC):
+    """Makes what a model takes from a batch, for iter_torch_batches() and iter_jax_batches(); called in the process
+    that trains."""
+
+    batch_format: ClassVar[str] = "numpy"
+
+    @abstractmethod
+    def __call__(self, batch: Any) -> Any: ...
+
+
+class NumpyBatchCollateFn(CollateFn):
+    """One that takes a dict of arrays, as a plain function does."""
+
+
+class ArrowBatchCollateFn(CollateFn):
+    """One that takes a pyarrow Table."""
+
+    batch_format = "pyarrow"
+
+
+class PandasBatchCollateFn(CollateFn):
+    """One that takes a DataFrame."""
+
+    batch_format = "pandas"
+
+
+def check_collate(collate_fn: Callable[[Any], Any] | None, dtypes: Any) -> None:
+    if collate_fn is None:
+        return
+    if dtypes is not None:
+        raise ValueError("collate_fn and dtypes exclude each other: give what collate_fn returns the types you want")
+    if isinstance(collate_fn, type) or not callable(collate_fn):
+        raise ValueError(
+            f"collate_fn={collate_fn!r}: expected a function of a dict of arrays, or an object of a subclass of "
+            "NumpyBatchCollateFn, ArrowBatchCollateFn or PandasBatchCollateFn"
+        )
+
+
+def collated(batch: Batch, collate_fn: Callable[[Any], Any]) -> Any:
+    return collate_fn(in_format(batch, getattr(collate_fn, "batch_format", "numpy")))
+
+
+def dtype_of(name: str, dtypes: Any) -> Any:
+    """What a `dtypes` argument, one for all or a dict, says of a column."""
+    return dtypes.get(name) if isinstance(dtypes, dict) else dtypes
+
+
+def check_dtypes(dtypes: Any, schema: pa.Schema) -> None:
+    if isinstance(dtypes, dict):
+        require_columns(list(dtypes), schema, "dtypes")
+
+
+def tensor_arrays(batch: Batch, wants_floats: Callable[[str], bool]) -> dict[str, np.ndarray]:
+    """numpy_batch() for tensors: a column has the same type in all batches."""
+    record_batch, tensors = batch
+    names = record_batch.schema.names
+    return {
+        name: tensors[name]
+        if name in tensors
+        else numpy_of(same_type(record_batch.column(index), name, wants_floats(name)), name)
+        for index, name in enumerate(names)
+    }
+
+
+def same_type(column: pa.Array, name: str, wants_floats: bool) -> pa.Array:
+    """Nulls as NaN would make floats of one batch and not of the next: only where floats are asked for."""
+    kind = column.type
+    if not column.null_count or not is_number(kind) or pa.types.is_floating(kind):
+        return column
+    if wants_floats:
+        return column.cast(pa.float64(), safe=False)
+    raise DataError(
+        f"column {name!r} is {kind} and has {column.null_count} nulls in a batch: fill them "
+        "(trireme.data.preprocessors.SimpleImputer), filter them out, or ask for floats (dtypes), in which they are NaN"
+    )
+
+
+def rows(batch: Batch) -> Iterator[dict[str, Any]]:
+    """One dict after the other, of Python values; tensors as arrays."""
+    return iter(rows_of(_arrow(batch)))
+
+
+def raw_batches(iterator: DataIterator, **options: Any) -> Iterable[Batch]:
+    """What iter_batches(**options) puts into a format; every iteration is an epoch."""
+    from trireme.data._iterator import Batches
+
+    return Batches(iterator, iterator.iter_batches(**options)._options, lambda batches: batches)
+
+
+def _arrow(batch: Batch) -> pa.RecordBatch:
+    return batch[0].arrow if isinstance(batch[0], LazyBatch) else batch[0]
+
+
+def _is_tensor(kind: pa.DataType) -> bool:
+    return isinstance(kind, (pa.FixedShapeTensorType, RaggedTensorType))

@@ -1,0 +1,256 @@
+"""Pieces: the rows of a fragment, or some of them, with what is done to them on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, cast
+
+from trireme.data._column_ops import SelectColumns
+from trireme.data._fragment import DataError, Fragment, FunctionOp, Op, Where
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Count:
+    """How many rows there are, once somebody knows. Shared by pieces that differ only in their columns."""
+
+    def __init__(self, rows: int | None = None, size_bytes: int | None = None) -> None:
+        self.rows = rows
+        self.size_bytes = size_bytes  # of what has been counted; None: nobody has looked
+
+
+class Piece(Fragment):
+    """Rows [start, stop) of a fragment, and the ops that follow.
+
+    A piece of a piece is one of the same fragment wherever the ops keep rows: a split before or after a map reads the
+    same and calls the function in the same place.
+    """
+
+    def __init__(
+        self,
+        base: Fragment,
+        ops: tuple[Op, ...] = (),
+        start: int = 0,
+        stop: int | None = None,
+        count: Count | None = None,
+    ) -> None:
+        self.base = base
+        self.ops = ops
+        self.start = start
+        self.stop = stop
+        self.remote = base.remote
+        self.costly = base.costly
+        self.version = base.version
+        self.name = (
+            base.name if start == 0 and stop is None else f"{base.name}, rows {start}-{'' if stop is None else stop}"
+        )
+        self.count = count or Count(base.rows if start == 0 and stop is None else None)
+        # What has to be read to know the number of rows.
+        self.counted: Piece = self
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state["counted"] = None
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.counted = self
+
+    @property
+    def rows(self) -> int | None:  # type: ignore[override]
+        return self.count.rows
+
+    @property
+    def size_bytes(self) -> int | None:  # type: ignore[override]
+        if self.counted is self and self.count.size_bytes is not None:
+            return self.count.size_bytes
+        if self.base.size_bytes is None or not self.base.rows or self.rows is None:
+            return self.base.size_bytes if self.base.rows == 0 or self.stop is None else None
+        return self.base.size_bytes * self.rows // self.base.rows
+
+    @property
+    def keeps_rows(self) -> bool:
+        return all(op.keeps_rows for op in self.ops)
+
+    @property
+    def has_functions(self) -> bool:
+        return any(isinstance(op, FunctionOp) for op in self.ops) or (
+            getattr(self.base, "has_functions", False) is True
+        )
+
+    def then(self, op: Op) -> Piece:
+        """`op.keeps_rows` must be known by now."""
+        if not op.keeps_rows:
+            return Piece(self.base, (*self.ops, op), self.start, self.stop, Count())
+        piece = Piece(self.base, _with(self.ops, op), self.start, self.stop, self.count)
+        piece.counted = self.counted
+        return piece
+
+    def cut(self, start: int, stop: int) -> Piece:
+        """Rows that it has for sure."""
+        if start == 0 and stop == self.rows:
+            return self
+        if self.keeps_rows:
+            return Piece(self.base, self.ops, self.start + start, self.start + stop, Count(stop - start))
+        return Piece(self, (), start, stop, Count(stop - start))
+
+    def batches(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[Iterator[pa.RecordBatch], int]:
+        """Its rows from `row` on, and the row that they begin with: that one, or one before it."""
+        first = self._begin(row)
+        wanted, ops = self._pruned(columns)
+        begin = self.start + first
+        rows, found = read(self.base, wanted, begin)
+        if self.start or self.stop is not None or (found < begin and self.has_functions):
+            rows, found = _between(rows, found, begin, self.stop), begin
+        return apply(ops, rows, Where(self.base.name, found)), found - self.start
+
+    def reader(self, row: int = 0) -> tuple[pa.RecordBatchReader, int] | None:
+        """The fragment's own reader, where nothing is left to do to what it gives; None: there is."""
+        if self.start or self.stop is not None or isinstance(self.base, Piece):
+            return None
+        columns, ops = self._pruned(None)
+        return self.base.open(columns, row) if len(ops) == 0 or (len(ops) == 1 and columns is not None) else None
+
+    def identity(self) -> tuple[Any, ...]:
+        """Equal where the rows are, as far as anybody can tell without reading them."""
+        base = self.base.identity() if isinstance(self.base, Piece) else (self.base.name, self.base.version)
+        return base, self.start, self.stop, tuple(op.name for op in self.ops)
+
+    def open(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
+        import pyarrow as pa
+
+        batches, first = self.batches(columns, row)
+        head = next(batches, None)
+        schema = pa.schema([]) if head is None else head.schema
+        return pa.RecordBatchReader.from_batches(schema, _chained(head, batches)), first
+
+    def _begin(self, row: int) -> int:
+        """The row to begin with, so that functions see `row` in the batch that they always see it in."""
+        if row == 0 or not self.keeps_rows:
+            return 0
+        functions = [op for op in self.ops if isinstance(op, FunctionOp)]
+        if not functions:
+            return row
+        from trireme.data._cut import first_row
+
+        return first_row(cast(Any, functions), row)
+
+    def _pruned(self, columns: Sequence[str] | None) -> tuple[Sequence[str] | None, tuple[Op, ...]]:
+        """The columns to ask the fragment for, and what is left to do."""
+        ops = self.ops if columns is None else _with(self.ops, SelectColumns(columns))
+        first = next((op for op in ops if not _any_columns(op)), None)
+        return (first.columns if isinstance(first, SelectColumns) else None), ops
+
+
+def _with(ops: tuple[Op, ...], op: Op) -> tuple[Op, ...]:
+    """Of two selections that follow one another, the second is enough."""
+    last = ops[-1] if ops else None
+    if isinstance(op, SelectColumns) and isinstance(last, SelectColumns) and {*op.columns} <= {*last.columns}:
+        return (*ops[:-1], op)
+    return (*ops, op)
+
+
+def _any_columns(op: Op) -> bool:
+    """Whether it gives the same rows, however many of their columns are read."""
+    return getattr(op, "any_columns", False) is True
+
+
+def read(fragment: Fragment, columns: Sequence[str] | None, row: int) -> tuple[Iterator[pa.RecordBatch], int]:
+    """A fragment's batches, and the row that they begin with."""
+    if isinstance(fragment, Piece):
+        return fragment.batches(columns, row)
+    reader, first = fragment.open(columns, row)
+    return iter(reader), first
+
+
+def apply(ops: Iterable[Op], batches: Iterator[pa.RecordBatch], where: Where) -> Iterator[pa.RecordBatch]:
+    """Functions that follow one another are run together: a batch goes to their process once."""
+    for is_function, group in groupby(ops, lambda op: isinstance(op, FunctionOp)):
+        if is_function:
+            from trireme.data._function_pool import run_functions
+
+            batches = run_functions(cast(Any, tuple(group)), batches, where)
+        else:
+            for op in group:
+                batches = op(batches, where)
+    return batches
+
+
+def rows_in(
+    piece: Piece, at_most: int | None = None, columns: list[str] | None = None, tick: Callable[[], None] | None = None
+) -> int:
+    """How many rows it has; no more than `at_most` are looked for. What is found out is kept.
+
+    columns: of the fragment, enough to count its rows. tick: called now and then.
+    """
+    if piece.rows is None:
+        counted = piece.counted
+        plain = all(map(_any_columns, counted.ops)) and not isinstance(counted.base, Piece)
+        rows, size = 0, 0
+        batches, _ = counted.batches(columns if plain else None)
+        for batch in batches:
+            rows += batch.num_rows
+            size += batch.nbytes
+            if tick is not None:
+                tick()
+            if at_most is not None and rows >= at_most:
+                return at_most
+        piece.count.rows = rows
+        if not plain:
+            piece.count.size_bytes = size
+    found = cast(int, piece.rows)
+    return found if at_most is None else min(found, at_most)
+
+
+def _between(batches: Iterator[pa.RecordBatch], found: int, begin: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+    at = found
+    for batch in batches:
+        low = max(begin - at, 0)
+        high = batch.num_rows if stop is None else min(stop - at, batch.num_rows)
+        at += batch.num_rows
+        if high > low:
+            yield batch if (low, high) == (0, batch.num_rows) else batch.slice(low, high - low)
+        if stop is not None and at >= stop:
+            return
+
+
+def alike(batch: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch:
+    """The batch with the columns of the schema. DataError names what does not fit."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from trireme.data._tensors import conform
+
+    if batch.schema.equals(schema):
+        return batch
+    for index, field in enumerate(batch.schema):
+        wanted = schema.field(field.name).type if field.name in schema.names else None
+        # numpy has no null among integers: functions get NaN for it, and give it back.
+        if wanted is not None and pa.types.is_integer(wanted) and pa.types.is_floating(field.type):
+            column = batch.column(index)
+            nulled = pc.if_else(pc.is_nan(column), pa.scalar(None, field.type), column)
+            batch = batch.set_column(index, field.name, nulled)
+    return conform(batch, schema, name)
+
+
+def checked(batches: Iterator[pa.RecordBatch], rows: int, name: str) -> Iterator[pa.RecordBatch]:
+    """As many rows as were promised, or an error: an order that is computed from counts needs them exact."""
+    seen = 0
+    for batch in batches:
+        seen += batch.num_rows
+        yield batch
+    if seen != rows:
+        raise DataError(
+            f"{name} has {seen} rows now and had {rows} when it was counted: the file has changed, or a function gives "
+            "another number of rows each time. Functions must give the same rows for the same input; if one adds or "
+            "drops rows, say so: map_batches(..., udf_modifying_row_count=True)"
+        )
+
+
+def _chained(head: Any, rest: Iterator[Any]) -> Iterator[Any]:
+    if head is not None:
+        yield head
+        yield from rest

@@ -1,0 +1,326 @@
+"""What a dataset is before anybody reads it: a source and what is done to its rows."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from trireme.data._column_ops import ColumnOp, DropColumns, FilterExpression, SelectColumns
+from trireme.data._context import DataContext
+from trireme.data._fragment import Fragment, FunctionOp, Op, Source, Where
+from trireme.data._piece import Piece, apply, rows_in
+
+# A function is tried with a few rows to see what comes out of it; one that is quick with more, to see rare things.
+_FIRST_TRIED_ROWS = 32
+_TRIED_ROWS = 1024
+_QUICK_SECONDS = 0.03
+# Whoever waits longer is told for what.
+_QUIET_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """A new order for every epoch: of rows (random_shuffle), or of whole fragments (randomize_block_order).
+
+    own: the seed where the rows are looked at before any training, if the user gives none.
+    """
+
+    seed: int | None = None
+    rows: bool = True
+    window_rows: int | None = None
+    own: int = field(default_factory=lambda: random.SystemRandom().getrandbits(32), compare=False, repr=False)
+
+
+class Plan:
+    """A source, or a plan and one op more. Nothing is read before it is asked for; what was found out is kept.
+
+    The shuffle is what happens last, whatever follows it: what is done to each row does not depend on the order, and
+    what does (limit, split, zip...) carries it out first.
+    """
+
+    def __init__(
+        self, source: Source, parent: Plan | None = None, op: Op | None = None, shuffle: Shuffle | None = None
+    ) -> None:
+        self.source = source
+        self.parent = parent
+        self.op = op
+        self.shuffle = shuffle
+        self._pieces: list[Piece] | None = None
+        self._schema: pa.Schema | None = None
+        self._tried: list[pa.RecordBatch] | None = None
+        self._kept_rows = True
+        self._known_op: Op | None = None
+        self._pushed: Plan | None = None
+        self.carried_out: Plan | None = None  # the same rows in the order of the shuffle
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_tried": None}
+
+    def then(self, op: Op) -> Plan:
+        return Plan(self.source, self, op, self.shuffle)
+
+    def shuffled(self, shuffle: Shuffle | None) -> Plan:
+        """The same with another shuffle; one that was there is forgotten."""
+        if shuffle is self.shuffle:
+            return self
+        plan = object.__new__(Plan)
+        plan.__dict__.update(self.__dict__, shuffle=shuffle, carried_out=None)
+        return plan
+
+    def ops(self) -> tuple[Op, ...]:
+        return () if self.parent is None or self.op is None else (*self.parent.ops(), self.op)
+
+    def schema(self) -> pa.Schema:
+        if self._schema is None:
+            self._schema = self._find_schema()
+        return self._schema
+
+    def pieces(self) -> list[Piece]:
+        """In their order, before any shuffle. Rows may have to be counted yet."""
+        if self._pieces is None:
+            pushed = self._pushed_down()
+            if pushed is not None:
+                self._pieces = pushed.pieces()
+            elif self.parent is None:
+                self._pieces = [_piece_of(fragment) for fragment in self.source.fragments()]
+            else:
+                op = self._resolved()
+                self._pieces = [piece.then(op) for piece in self.parent.pieces()]
+        return self._pieces
+
+    def in_stream(self) -> list[Piece]:
+        """The same for whoever reads all rows in their order and needs no count: functions are not tried for it."""
+        if self._pieces is None and self.parent is not None and self.op is not None and self._pushed_down() is None:
+            op = self.op if _functions(self.ops()) else self._resolved()
+            return [piece.then(op) for piece in self.parent.in_stream()]
+        return self.pieces()
+
+    def has_functions(self) -> bool:
+        return any(piece.has_functions for piece in self.pieces())
+
+    def count(self) -> None:
+        """Finds out how many rows each piece has."""
+        unknown = [piece for piece in self.pieces() if piece.rows is None]
+        if not unknown:
+            return
+        columns = self._counting_columns()
+        told = _Told(f"counting the rows of {self.source.name} ({len(unknown)} of {len(self.pieces())} parts)")
+        if any(piece.counted.has_functions for piece in unknown):
+            # Functions of the user are not called from several threads.
+            for piece in unknown:
+                rows_in(piece, columns=columns, tick=told)
+            return
+        stopped = threading.Event()
+
+        def stop() -> None:
+            if stopped.is_set():
+                raise InterruptedError
+
+        with ThreadPoolExecutor(os.cpu_count(), "trireme-count") as threads:
+            waiting = {threads.submit(rows_in, piece, None, columns, stop) for piece in unknown}
+            try:
+                while waiting:
+                    done, waiting = wait(waiting, timeout=told.patience(), return_when=FIRST_COMPLETED)
+                    told()
+                    for future in done:
+                        future.result()
+            except BaseException:  # a file that cannot be read, Ctrl-C
+                stopped.set()
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def rows(self) -> int:
+        self.count()
+        return sum(piece.rows or 0 for piece in self.pieces())
+
+    def cut(self, start: int, stop: int | None) -> list[Piece]:
+        """Rows [start, stop), or what there is of them; counts no further than that."""
+        if stop is None:
+            stop = self.rows()
+        parts: list[Piece] = []
+        at = 0
+        columns = self._counting_columns()
+        for piece in self.pieces():
+            if at >= stop:
+                break
+            rows = rows_in(piece, stop - at, columns)
+            low = max(start - at, 0)
+            if rows > low:
+                parts.append(piece.cut(low, rows))
+            at += rows
+        return parts
+
+    def cuts(self, edges: Sequence[int]) -> list[list[Piece]]:
+        """Rows between these edges, which rise and are not beyond the end; in one go over the pieces."""
+        self.count()
+        parts: list[list[Piece]] = []
+        pieces, at = iter(self.pieces()), 0
+        piece, rows = None, 0
+        for start, stop in pairwise(edges):
+            part: list[Piece] = []
+            low = start
+            while low < stop:
+                while piece is None or at + rows <= low:
+                    at += rows
+                    piece = next(pieces)
+                    rows = piece.rows or 0
+                high = min(stop, at + rows)
+                part.append(piece.cut(low - at, high - at))
+                low = high
+            parts.append(part)
+        return parts
+
+    def bytes_per_row(self) -> float | None:
+        """Of what comes out, where functions change it; None: as much as goes in."""
+        if not self.has_functions():
+            return None
+        tried = self._try()
+        rows = _rows(tried)
+        return sum(batch.nbytes for batch in tried) / rows if rows else None
+
+    def _find_schema(self) -> pa.Schema:
+        if self.parent is None or self.op is None:
+            return self.source.schema()
+        schema = self.op.schema(self.parent.schema())
+        if schema is not None:
+            return schema
+        tried = self._try()
+        return tried[0].schema if tried else self.parent.schema()
+
+    def _resolved(self) -> Op:
+        """The op, with what only trying can tell about it."""
+        assert self.op is not None and self.parent is not None
+        if self._known_op is None:
+            if isinstance(self.op, DropColumns):
+                schema = self.parent.schema()
+                self.op.check(schema)
+                self._known_op = SelectColumns(self.op.kept(schema))
+            elif self.op.keeps_rows is None:
+                self._try()
+                self._known_op = _with_keeps(self.op, self._kept_rows)
+            else:
+                if isinstance(self.op, ColumnOp) and not _functions(self.parent.ops()):
+                    self.schema()  # raises what is wrong with it before anything is read
+                self._known_op = self.op
+        return self._known_op
+
+    def _try(self) -> list[pa.RecordBatch]:
+        """The first rows that come out; none only if there are none at all."""
+        if self._tried is not None:
+            return self._tried
+        inner = getattr(self.source, "plan", None)
+        if self.parent is None and isinstance(inner, Plan):
+            self._tried = inner._try()  # of which these rows are a part
+            return self._tried
+        if self.parent is None or self.op is None or not (_functions(self.ops()) or self.parent.has_functions()):
+            self._tried = _first_rows(self.pieces())  # of the columns that are wanted
+            return self._tried
+        given = self.parent._try()
+        self._tried, used = _tried(self.op, given, self.parent.source.name) if given else ([], 0)
+        self._kept_rows = _rows(self._tried) == used
+        if given and not _rows(self._tried):
+            pieces = [piece.then(_with_keeps(self.op, False)) for piece in self.parent.pieces()]
+            self._tried = _first_rows(pieces) or self._tried[:1]
+        return self._tried
+
+    def _pushed_down(self) -> Plan | None:
+        """The same without this filter, where the source can do it while it reads."""
+        if self._pushed is not None or not isinstance(self.op, FilterExpression) or self.parent is None:
+            return self._pushed
+        below, selections = self.parent._pushed_down() or self.parent, []
+        while below.parent is not None and isinstance(below.op, (SelectColumns, DropColumns)):
+            selections.append(below._resolved())
+            below = below.parent._pushed_down() or below.parent
+        if below.parent is not None:
+            return None
+        self.op.schema(self.parent.schema())  # raises what is wrong with it, as everywhere
+        source = below.source.with_filter(self.op.expression)
+        if source is not None:
+            self._pushed = Plan(source)
+            for selection in reversed(selections):
+                self._pushed = self._pushed.then(selection)
+        return self._pushed
+
+    def _counting_columns(self) -> list[str] | None:
+        """What is read of files that must be read to be counted: their narrowest column."""
+        if all(piece.rows is not None for piece in self.pieces()):
+            return None
+        root = self
+        while root.parent is not None:
+            root = root.parent
+        fields = list(root.schema())
+        numbers = [field for field in fields if pa.types.is_primitive(field.type)]
+        narrow = min(numbers, key=lambda field: field.type.bit_width, default=fields[0] if fields else None)
+        return None if narrow is None else [narrow.name]
+
+
+class _Told:
+    """One line for whoever waits long."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._begin = time.monotonic()
+        self._done = False
+
+    def patience(self) -> float | None:
+        """How long to wait until it may have to be said."""
+        left = self._begin + _QUIET_SECONDS - time.monotonic()
+        return None if self._done or left < 0 else left + 0.01
+
+    def __call__(self) -> None:
+        if (
+            not self._done
+            and DataContext.get_current().enable_progress_bars
+            and time.monotonic() - self._begin > _QUIET_SECONDS
+        ):
+            self._done = True
+            print(f"trireme.data: {self._text}", file=sys.stderr, flush=True)
+
+
+def _functions(ops: tuple[Op, ...]) -> bool:
+    return any(isinstance(op, FunctionOp) for op in ops)
+
+
+def _piece_of(fragment: Fragment) -> Piece:
+    return fragment if isinstance(fragment, Piece) else Piece(fragment)
+
+
+def _with_keeps(op: Op, keeps_rows: bool) -> Op:
+    """The same op, also with what it holds: an object that a class of the user made is not made again."""
+    changed = object.__new__(type(op))
+    changed.__dict__.update(op.__dict__)
+    changed.keeps_rows = keeps_rows
+    return changed
+
+
+def _rows(batches: list[pa.RecordBatch]) -> int:
+    return sum(batch.num_rows for batch in batches)
+
+
+def _tried(op: Op, given: list[pa.RecordBatch], name: str) -> tuple[list[pa.RecordBatch], int]:
+    """What the op makes of these rows, or of the first of them, and of how many."""
+    few = [given[0].slice(0, _FIRST_TRIED_ROWS)]
+    begin = time.monotonic()
+    made = list(apply((op,), iter(few), Where(name)))
+    rest = [given[0].slice(_FIRST_TRIED_ROWS), *given[1:]]
+    if not _rows(rest) or time.monotonic() - begin > _QUICK_SECONDS:
+        return made, _rows(few)
+    return [*made, *apply((op,), iter(rest), Where(name, _FIRST_TRIED_ROWS))], _rows(given)
+
+
+def _first_rows(pieces: list[Piece]) -> list[pa.RecordBatch]:
+    for piece in pieces:
+        for batch in piece.batches()[0]:
+            if batch.num_rows:
+                return [batch.slice(0, _TRIED_ROWS)]
+    return []

@@ -1,0 +1,129 @@
+"""A dataset as it is read: its fragments with their rows counted, and how each is opened."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from trireme.data._piece import Piece, alike, checked
+from trireme.data._plan import Plan, Shuffle
+
+# What text or a list is taken for where nobody has looked.
+_VARYING_BYTES = 32.0
+
+
+class Planned:
+    """Picklable: workers get it from the driver, and read the same rows in the same order.
+
+    fragments: rows, bytes (about), and name of each. remote: reading may fail for a while. fingerprint: changes when
+    the data or what is done to it does.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        plan.count()
+        self.schema: pa.Schema = plan.schema()
+        self.shuffle: Shuffle | None = plan.shuffle
+        self.name: str = plan.source.name
+        self._pieces = [piece for piece in plan.pieces() if piece.rows]
+        per_row, share = plan.bytes_per_row(), _share(plan)
+        self.fragments: list[tuple[int, int, str]] = [
+            (piece.rows or 0, _size(piece, per_row, share, self.schema), piece.name) for piece in self._pieces
+        ]
+        self.remote: bool = any(piece.remote for piece in self._pieces)
+        self.has_functions: bool = any(piece.has_functions for piece in self._pieces)
+        # Worth dividing among workers row by row; functions that change the number of rows must see all before.
+        costly = self.has_functions or any(piece.costly for piece in self._pieces)
+        self.costly: bool = costly and all(piece.keeps_rows for piece in self._pieces)
+        self.fingerprint: str = self._fingerprint()
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key not in ("_lock", "_error")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._error = None
+        self._lock = threading.Lock()
+
+    @property
+    def rows(self) -> int:
+        return sum(rows for rows, _, _ in self.fragments)
+
+    def open(self, index: int, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
+        """A fragment's rows from `row` on, as an Arrow stream, and the row that it begins with. From any thread."""
+        try:
+            piece = self._pieces[index]
+            direct = piece.reader(row)
+            if direct is not None and direct[0].schema.equals(self.schema):
+                return direct
+            batches, first = piece.batches(row=row)
+        except BaseException as error:
+            self._keep(error)
+            raise
+        rows = self._guarded(piece, batches, (piece.rows or 0) - first)
+        return pa.RecordBatchReader.from_batches(self.schema, rows), first
+
+    def take_error(self) -> BaseException | None:
+        """What reading has raised last. The stream itself carries only its text."""
+        with self._lock:
+            error, self._error = self._error, None
+            return error
+
+    def _guarded(self, piece: Piece, batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in checked(batches, rows, piece.name):
+                yield alike(batch, self.schema, piece.name)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._keep(error)
+            raise
+
+    def _keep(self, error: BaseException) -> None:
+        with self._lock:
+            self._error = error
+
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        digest.update(str([(field.name, str(field.type)) for field in self.schema]).encode())
+        for piece in self._pieces:
+            digest.update(repr((piece.rows, piece.identity())).encode())
+        return digest.hexdigest()
+
+
+def _size(piece: Piece, per_row: float | None, share: float, schema: pa.Schema) -> int:
+    rows = piece.rows or 0
+    if piece.count.size_bytes is not None and piece.counted is piece:
+        return piece.count.size_bytes
+    if per_row is not None:
+        return int(per_row * rows)
+    known = piece.size_bytes
+    return int(known * share) if known is not None else rows * int(_width(schema))
+
+
+def _share(plan: Plan) -> float:
+    """How much of what is in the fragments comes out, where columns are left out or added."""
+    root = plan
+    while root.parent is not None:
+        root = root.parent
+    inner = getattr(root.source, "plan", None)
+    below = _share(inner) if isinstance(inner, Plan) else 1.0
+    return below if root is plan else below * _width(plan.schema()) / max(_width(root.schema()), 1)
+
+
+def _width(schema: pa.Schema) -> float:
+    """Bytes of a row, by the types of its columns."""
+    return sum(_bytes_of(field.type) for field in schema)
+
+
+def _bytes_of(kind: pa.DataType) -> float:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _bytes_of(kind.storage_type)
+    if pa.types.is_fixed_size_list(kind):
+        return _bytes_of(kind.value_type) * float(kind.list_size)
+    return kind.bit_width / 8 if pa.types.is_primitive(kind) else _VARYING_BYTES

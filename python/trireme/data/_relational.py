@@ -1,0 +1,220 @@
+"""Sort, join and zip, and aggregates over all rows. Arrow does the work; sort and join take all rows into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trireme.data._aggregates import (
+    AggregateFn,
+    Max,
+    Mean,
+    Min,
+    Std,
+    Sum,
+    Unique,
+    aggregates_on,
+    check_aggregates,
+    over_rows,
+)
+from trireme.data._column_ops import SelectColumns, require_columns
+from trireme.data._derived import ComputedSource, stream_of, table_of
+from trireme.data._methods import DatasetMethods
+from trireme.data._plan import Plan
+from trireme.data._zip import ZippedSource
+
+if TYPE_CHECKING:
+    from trireme.data._dataset import Dataset
+    from trireme.data._grouped import GroupedData
+
+# Ours and Ray's names, and Acero's.
+_JOINS = {
+    "inner": "inner",
+    "left": "left outer",
+    "left_outer": "left outer",
+    "right": "right outer",
+    "right_outer": "right outer",
+    "full": "full outer",
+    "full_outer": "full outer",
+    "outer": "full outer",
+    "semi": "left semi",
+    "left_semi": "left semi",
+    "right_semi": "right semi",
+    "anti": "left anti",
+    "left_anti": "left anti",
+    "right_anti": "right anti",
+}
+
+
+class RelationalMethods(DatasetMethods):
+    def sort(
+        self, key: str | Sequence[str], descending: bool | Sequence[bool] = False, boundaries: Any = None
+    ) -> Dataset:
+        """By one or more columns; equal rows stay in their order, nulls come last. Takes all rows into memory."""
+        keys = [key] if isinstance(key, str) else list(key)
+        if not keys:
+            raise ValueError("sort: give the column to sort by, or several")
+        return self._made(sorted_plan(self._plan, keys, descending))
+
+    def zip(self, *other: Dataset) -> Dataset:
+        """The columns of all side by side, row by row. All need the same number of rows.
+
+        A name that is there already gets _1, _2... Rows are counted; nothing is taken into memory.
+        """
+        for index, dataset in enumerate(other, 1):
+            if not isinstance(dataset, DatasetMethods):
+                raise TypeError(f"zip: argument {index} is a {type(dataset).__name__}, expected a Dataset")
+        if not other:
+            raise ValueError("zip: give at least one other dataset")
+        plan = self._plan
+        for dataset in other:
+            plan = Plan(ZippedSource(plan, dataset._plan))
+        return self._made(plan)
+
+    def join(
+        self,
+        ds: Dataset,
+        join_type: str = "inner",
+        num_partitions: int | None = None,
+        on: str | Sequence[str] = ("id",),
+        right_on: str | Sequence[str] | None = None,
+        left_suffix: str | None = None,
+        right_suffix: str | None = None,
+        **unused: Any,
+    ) -> Dataset:
+        """Rows of both with the same key, in the order of this dataset. Takes all rows of both into memory.
+
+        join_type: inner, left, right, full, semi (rows of this that have a match), anti (those that have none); and
+        Ray's names, such as left_outer. Nulls match nothing. Suffixes are for columns that both have.
+        """
+        if join_type not in _JOINS:
+            raise ValueError(f"join(join_type={join_type!r}): expected one of {', '.join(_JOINS)}")
+        left_on = [on] if isinstance(on, str) else list(on)
+        right_keys = left_on if right_on is None else [right_on] if isinstance(right_on, str) else list(right_on)
+        if not left_on or len(left_on) != len(right_keys):
+            raise ValueError(
+                f"join: on={left_on} and right_on={right_keys} must have the same number of columns, 1 or more"
+            )
+        left, right = self._plan, ds._plan
+        suffixes = (left_suffix or "", right_suffix or "")
+
+        def joined() -> pa.Table:
+            require_columns(left_on, left.schema(), "join(on)")
+            require_columns(right_keys, right.schema(), "join(right_on)")
+            return _join(table_of(left), table_of(right), _JOINS[join_type], left_on, right_keys, suffixes)
+
+        return self._made(ComputedSource(f"join({join_type}, on={', '.join(left_on)})", joined))
+
+    def groupby(self, key: str | Sequence[str] | None, num_partitions: int | None = None) -> GroupedData:
+        """Rows with the same values of these columns, together; None: all of them. Takes what it needs into memory."""
+        from trireme.data._grouped import GroupedData
+
+        keys = [] if key is None else [key] if isinstance(key, str) else list(key)
+        return GroupedData(self, keys)
+
+    def aggregate(self, *aggs: AggregateFn) -> dict[str, Any]:
+        """Several aggregates in one pass: aggregate(Mean("x"), Max("y"))."""
+        check_aggregates(aggs, self._plan.schema())
+        names = list(dict.fromkeys(one.on for one in aggs if one.on is not None))
+        plan = self._plan.shuffled(None)
+        return over_rows(stream_of(plan.then(SelectColumns(names)) if names else plan), aggs)
+
+    def unique(self, column: str, ignore_nulls: bool = False) -> list[Any]:
+        """The different values of a column, in the order in which they first come."""
+        values: list[Any] = next(iter(self.aggregate(Unique(column, ignore_nulls)).values()))
+        return values
+
+    def sum(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Any:
+        """Of a column; of several as a dict; of all numbers if none is named. None where there are no values."""
+        return self._on(Sum, on, ignore_nulls=ignore_nulls)
+
+    def min(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Any:
+        return self._on(Min, on, ignore_nulls=ignore_nulls)
+
+    def max(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Any:
+        return self._on(Max, on, ignore_nulls=ignore_nulls)
+
+    def mean(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Any:
+        return self._on(Mean, on, ignore_nulls=ignore_nulls)
+
+    def std(self, on: str | Sequence[str] | None = None, ddof: int = 1, ignore_nulls: bool = True) -> Any:
+        """The standard deviation, of a sample: ddof=1."""
+        return self._on(Std, on, ddof=ddof, ignore_nulls=ignore_nulls)
+
+    def _on(self, kind: type[AggregateFn], on: str | Sequence[str] | None, **options: Any) -> Any:
+        result = self.aggregate(*aggregates_on(kind, on, self._plan.schema(), **options))
+        return next(iter(result.values())) if len(result) == 1 else result
+
+
+def sorted_plan(plan: Plan, keys: list[str], descending: bool | Sequence[bool]) -> Plan:
+    down = [descending] * len(keys) if isinstance(descending, bool) else list(descending)
+    if len(down) != len(keys):
+        raise ValueError(f"sort: {len(down)} values of `descending` for {len(keys)} columns; give one, or one for each")
+    order = [(key, "descending" if is_down else "ascending") for key, is_down in zip(keys, down, strict=True)]
+    plan = plan.shuffled(None)
+
+    def schema() -> pa.Schema:
+        require_columns(keys, plan.schema(), "sort")
+        return plan.schema()
+
+    def computed() -> pa.Table:
+        schema()
+        return sorted_table(table_of(plan), order)
+
+    return Plan(ComputedSource(f"sort({', '.join(keys)})", computed, schema))
+
+
+def sorted_table(table: pa.Table, order: list[tuple[str, str]]) -> pa.Table:
+    names = [name for name, _ in order]
+    try:
+        indices = pc.sort_indices(table.select(names), sort_keys=order)
+    except (pa.ArrowException, TypeError) as error:
+        kinds = ", ".join(f"{name}: {table.schema.field(name).type}" for name in names)
+        raise ValueError(f"cannot sort by {kinds}: {str(error).splitlines()[0]}") from error
+    return table.take(indices)
+
+
+def _join(
+    left: pa.Table, right: pa.Table, kind: str, left_on: list[str], right_on: list[str], suffixes: tuple[str, str]
+) -> pa.Table:
+    """Acero joins the keys and the numbers of the rows; the columns, of any type, are taken by these."""
+    keys = [f"key{index}" for index in range(len(left_on))]
+    sides = []
+    for table, on, name in ((left, left_on, "left"), (right, right_on, "right")):
+        numbered = table.select(on).rename_columns(keys)
+        sides.append(numbered.append_column(name, pa.array(np.arange(table.num_rows))))
+    try:
+        pairs = sides[0].join(sides[1], keys, join_type=kind, use_threads=False)
+    except pa.ArrowException as error:
+        kinds = [
+            ", ".join(f"{n}: {t.schema.field(n).type}" for n in on) for t, on in ((left, left_on), (right, right_on))
+        ]
+        raise ValueError(f"join: cannot match {kinds[0]} with {kinds[1]}: {str(error).splitlines()[0]}") from error
+    order = [(name, "ascending") for name in ("left", "right") if name in pairs.schema.names]
+    pairs = pairs.sort_by(order)
+    if kind in ("left semi", "left anti"):
+        return left.take(pairs.column("left"))
+    if kind in ("right semi", "right anti"):
+        return right.take(pairs.column("right"))
+    columns: dict[str, Any] = {}
+    left_rows, right_rows = left.take(pairs.column("left")), right.take(pairs.column("right"))
+    for mine, its in zip(left_on, right_on, strict=True):
+        columns[mine] = pc.coalesce(left_rows.column(mine), right_rows.column(its))
+    rest = [name for name in left.schema.names if name not in left_on]
+    others = [name for name in right.schema.names if name not in right_on]
+    for names, rows, suffix, clashes in (
+        (rest, left_rows, suffixes[0], others),
+        (others, right_rows, suffixes[1], rest),
+    ):
+        for name in names:
+            new = name + suffix if name in clashes else name
+            if new in columns:
+                raise ValueError(
+                    f"join: column {name!r} is in both datasets; give left_suffix or right_suffix, or drop or rename it"
+                )
+            columns[new] = rows.column(name)
+    return pa.table(columns)

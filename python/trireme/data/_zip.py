@@ -1,0 +1,117 @@
+"""Datasets side by side."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from trireme.data._derived import ordered
+from trireme.data._fragment import Fragment, Source
+from trireme.data._piece import Piece, alike, read
+from trireme.data._plan import Plan
+
+
+class ZippedSource(Source):
+    """Each fragment of the left with the rows of the right that stand beside it."""
+
+    name = "zip"
+
+    def __init__(self, left: Plan, right: Plan) -> None:
+        self._left = ordered(left)
+        self._right = ordered(right)
+        self._fragments: list[Fragment] | None = None
+
+    def fragments(self) -> list[Fragment]:
+        if self._fragments is None:
+            rows = self._left.rows(), self._right.rows()
+            if rows[0] != rows[1]:
+                raise ValueError(
+                    f"zip: one dataset has {rows[0]} rows and the other {rows[1]}; limit() makes them equal"
+                )
+            names, schema = self._new_names(), self.schema()
+            pieces = self._left.pieces()
+            edges = itertools.accumulate((piece.rows or 0 for piece in pieces), initial=0)
+            both = zip(pieces, self._right.cuts(list(edges)), strict=True)
+            self._fragments = [ZippedFragment(piece, beside, names, schema) for piece, beside in both if beside]
+        return self._fragments
+
+    def schema(self) -> pa.Schema:
+        names = self._new_names()
+        fields = [*self._left.schema(), *(field.with_name(names[field.name]) for field in self._right.schema())]
+        return pa.schema(fields)
+
+    def files(self) -> list[str]:
+        return [*self._left.source.files(), *self._right.source.files()]
+
+    def _new_names(self) -> dict[str, str]:
+        """What the columns of the right are called beside those of the left."""
+        taken = set(self._left.schema().names)
+        new: dict[str, str] = {}
+        for name in self._right.schema().names:
+            number = 0
+            chosen = name
+            while chosen in taken:
+                number += 1
+                chosen = f"{name}_{number}"
+            taken.add(chosen)
+            new[name] = chosen
+        return new
+
+
+class ZippedFragment(Fragment):
+    def __init__(self, left: Piece, right: Sequence[Piece], names: dict[str, str], schema: pa.Schema) -> None:
+        self._left = left
+        self._right = list(right)
+        self._names = names
+        self._schema = schema
+        self.rows = left.rows
+        parts = [left, *right]
+        sizes = [piece.size_bytes for piece in parts]
+        self.size_bytes = None if None in sizes else sum(size or 0 for size in sizes)
+        self.remote = any(piece.remote for piece in parts)
+        self.name = f"{left.name} beside {right[0].name}"
+        self.version = repr([piece.identity() for piece in parts])
+
+    @property
+    def has_functions(self) -> bool:
+        return any(piece.has_functions for piece in (self._left, *self._right))
+
+    def open(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
+        schema = self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns])
+        return pa.RecordBatchReader.from_batches(schema, self._batches(schema, row)), row
+
+    def _batches(self, schema: pa.Schema, row: int) -> Iterator[pa.RecordBatch]:
+        renamed = list(self._names.values())
+        mine, its = _rows_from([self._left], row), _rows_from(self._right, row)
+        for left, right in _aligned(mine, its):
+            names = [*left.schema.names, *renamed]
+            batch = pa.RecordBatch.from_arrays([*left.columns, *right.select(list(self._names)).columns], names)
+            yield alike(batch.select(schema.names), schema, self.name)
+
+
+def _rows_from(pieces: Sequence[Piece], row: int) -> Iterator[pa.RecordBatch]:
+    """Exactly from that row on."""
+    for piece in pieces:
+        rows = piece.rows or 0
+        if row < rows:
+            batches, first = read(piece, None, row)
+            skip = row - first
+            for batch in batches:
+                if skip < batch.num_rows:
+                    yield batch.slice(skip)
+                skip = max(skip - batch.num_rows, 0)
+        row = max(row - rows, 0)
+
+
+def _aligned(
+    left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    mine, its = next(left, None), next(right, None)
+    while mine is not None and its is not None:
+        rows = min(mine.num_rows, its.num_rows)
+        if rows:
+            yield mine.slice(0, rows), its.slice(0, rows)
+        mine = mine.slice(rows) if mine.num_rows > rows else next(left, None)
+        its = its.slice(rows) if its.num_rows > rows else next(right, None)
