@@ -1,8 +1,12 @@
 # The user's own Arrow, for trireme::arrow: Arrow's CMake package, or the library inside the pip package pyarrow.
+# Datasets of files need its parts for Parquet, data sets and queries too.
 find_package(Arrow QUIET)
-if(Arrow_FOUND)
+find_package(Parquet QUIET)
+find_package(ArrowDataset QUIET)
+if(Arrow_FOUND AND Parquet_FOUND AND ArrowDataset_FOUND)
   add_library(trireme_arrow_library INTERFACE)
-  target_link_libraries(trireme_arrow_library INTERFACE Arrow::arrow_shared)
+  target_link_libraries(trireme_arrow_library INTERFACE ArrowDataset::arrow_dataset_shared ArrowAcero::arrow_acero_shared
+    Parquet::parquet_shared $<TARGET_NAME_IF_EXISTS:ArrowCompute::arrow_compute_shared> Arrow::arrow_shared)
 else()
   find_package(Python COMPONENTS Interpreter QUIET)
   if(Python_EXECUTABLE)
@@ -12,8 +16,8 @@ else()
   endif()
   # The file carries its version in its name, and no plain libarrow.so lies beside it.
   # Newer ones have S3 in a library beside it, which makes itself known when it is loaded: no symbol asks for it.
-  file(GLOB pyarrow_library ${pyarrow_dir}/libarrow.so.* ${pyarrow_dir}/libarrow_s3.so.*)
-  list(FILTER pyarrow_library INCLUDE REGEX "libarrow(_s3)?\\.so\\.[0-9]+$")
+  file(GLOB pyarrow_library ${pyarrow_dir}/libarrow*.so.* ${pyarrow_dir}/libparquet.so.*)
+  list(FILTER pyarrow_library INCLUDE REGEX "lib(arrow(_s3|_compute|_acero|_dataset)?|parquet)\\.so\\.[0-9]+$")
   if(pyarrow_dir AND pyarrow_library)
     add_library(trireme_arrow_library INTERFACE)
     target_include_directories(trireme_arrow_library SYSTEM INTERFACE ${pyarrow_dir}/include)

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <type_traits>
 
 #include "trireme/config.h"
 #include "trireme/context.h"
+#include "trireme/data.h"
 #include "trireme/export.h"
 #include "trireme/result.h"
 
@@ -75,6 +77,9 @@ const void* address_of(const F& function) {
 
 struct TrainerOptions {
   Config config = {};
+  // By name, for get_dataset_shard(). Workers go through main() again to make them.
+  std::map<std::string, Dataset> datasets = {};
+  DataConfig dataset_config = {};
   ScalingConfig scaling = {};
   RunConfig run = {};
   std::optional<Checkpoint> resume_from_checkpoint = {};
@@ -93,12 +98,15 @@ class TRIREME_API DataParallelTrainer {
 
   // Whether there is a run in that folder (a path or a URI) that can be continued.
   static bool can_restore(const std::string& path);
-  // A trainer that continues the run in that folder: name, storage and configurations are the run's own, the function
-  // and its config are given again. Throws std::runtime_error where there is no run.
+  // A trainer that continues the run in that folder: name, storage and configurations are the run's own, the function,
+  // its config and the datasets are given again. Throws std::runtime_error where there is no run.
   template <typename F>
-  static DataParallelTrainer restore(const std::string& path, F function, Config config = {}) {
+  static DataParallelTrainer restore(const std::string& path, F function, Config config = {},
+                                     std::map<std::string, Dataset> datasets = {}, DataConfig dataset_config = {}) {
     TrainerOptions options = restored_options(path);
     options.config = std::move(config);
+    options.datasets = std::move(datasets);
+    options.dataset_config = std::move(dataset_config);
     return DataParallelTrainer(std::move(function), std::move(options));
   }
 

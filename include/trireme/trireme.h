@@ -5,6 +5,7 @@
 #include "trireme/checkpoint.h"
 #include "trireme/config.h"
 #include "trireme/context.h"
+#include "trireme/data.h"
 #include "trireme/filesystem.h"
 #include "trireme/result.h"
 #include "trireme/state.h"

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "api/current.h"
+#include "api/dataset_feed.h"
 #include "base/json.h"
 #include "storage/open_files.h"
 
@@ -105,7 +106,10 @@ void report(const Metrics& metrics, const std::optional<Checkpoint>& checkpoint,
     source = api::source_of(*checkpoint, options);
   }
   worker::ReportOptions told{.checkpoint_name = options.checkpoint_dir_name};
-  if (checkpoint) told.positions = api::positions_now(current);
+  // Asked for at every report, as the other ranks may give this one's checkpoint: samples are logged up to here.
+  Dict positions = api::positions_now(current);
+  if (checkpoint) told.positions = std::move(positions);
+  if (current.shards) told.data = current.shards->totals();
   auto stored = api::value_or_throw(current.session->report(metrics, std::move(source), std::move(told)));
   if (stored) current.checkpoint = api::checkpoint_in_storage(current.session->start(), *stored);
 }

@@ -11,6 +11,8 @@
 
 namespace trireme::api {
 
+class Shards;
+
 // What the calls of context.h speak to while a training function runs in this process: a worker's session, or, in local
 // mode, nothing but memory.
 struct Current {
@@ -24,6 +26,7 @@ struct Current {
   std::map<std::string, std::function<Dict()>> positions;
   std::map<std::string, int> positions_made;  // by kind
   bool data_taken = false;                    // stored places are of no use any more
+  Shards* shards = nullptr;                   // of the datasets that the trainer was given
 };
 
 // Makes `current` the one until the returned object goes. One function runs at a time.

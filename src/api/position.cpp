@@ -21,9 +21,18 @@ PositionSource::PositionSource(const std::string& kind, std::function<Dict()> no
   api::Current* current = api::current_if_any();
   if (!current) return;
   name_ = fmt::format("{}/{}", kind, current->positions_made[kind]++);
-  current->positions[name_] = std::move(now);
-  if (!current->session || current->data_taken) return;
-  const Value* stored = current->session->start().positions.find(name_);
+  add(!current->data_taken, std::move(now));
+}
+
+PositionSource::PositionSource(Named named, std::function<Dict()> now) : name_(std::move(named.name)) {
+  if (api::current_if_any()) add(true, std::move(now));
+}
+
+void PositionSource::add(bool look, std::function<Dict()> now) {
+  api::Current& current = *api::current_if_any();
+  current.positions[name_] = std::move(now);
+  if (!current.session || !look) return;
+  const Value* stored = current.session->start().positions.find(name_);
   if (stored && stored->get_if<Dict>()) stored_ = *stored->get_if<Dict>();
 }
 

@@ -82,7 +82,7 @@ std::string told(const std::string& error_type, const std::string& message) {
 Bytes Job::encode() const {
   List ended;
   for (const auto& each : past) ended.push_back(each.encode());
-  Dict dict{{"function", function}, {"config", config}, {"past", std::move(ended)}};
+  Dict dict{{"function", function}, {"config", config}, {"past", std::move(ended)}, {"datasets", datasets}};
   return Bytes{base::to_msgpack(dict)};
 }
 
@@ -94,6 +94,7 @@ base::Result<Job> Job::decode(const Bytes& bytes) {
   job.function = dict->at("function").as_string();
   job.config = dict->at("config").as_dict();
   for (const auto& each : dict->at("past").as_list()) job.past.push_back(PastFit::decode(each.as_dict()));
+  job.datasets = dict->at("datasets").as_dict();
   return job;
 }
 
@@ -164,15 +165,15 @@ void Program::join_run() {
   if (job_.function.empty()) return;
   const Registered* registered = find(job_.function);
   if (!registered) give_up(fmt::format("no function '{}' is registered in this program", job_.function));
-  work(registered->function);
+  work(registered->function, {});
 }
 
-void Program::work(const TrainFunction& function) {
+void Program::work(const TrainFunction& function, const Feed& feed) {
   fitting_ = true;
   worker::prepare_stacks();
   worker::watch_termination(*session_);
   while (true) {
-    const bool succeeded = run_attempt(function);
+    const bool succeeded = run_attempt(function, feed);
     if (!session_->wait_recall()) leave(succeeded ? 0 : kFailedExitCode);
     session_->go_home();
     auto start = session_->wait_start();
@@ -188,10 +189,12 @@ void Program::work(const TrainFunction& function) {
   }
 }
 
-bool Program::run_attempt(const TrainFunction& function) {
+bool Program::run_attempt(const TrainFunction& function, const Feed& feed) {
   Current current;
   current.context = context_of(session_->start());
   current.session = session_;
+  Shards shards(feed, job_.datasets, current.context);
+  current.shards = &shards;
   const wire::Start& start = session_->start();
   if (start.checkpoint) {
     current.checkpoint =
@@ -216,10 +219,10 @@ bool Program::run_attempt(const TrainFunction& function) {
   return false;
 }
 
-Result Program::fit(const TrainFunction& function, const std::function<Result()>& run) {
+Result Program::fit(const TrainFunction& function, const Feed& feed, const std::function<Result()>& run) {
   if (fitting_)
     throw std::logic_error("fit() was called while another one runs in this process; call them one after the other");
-  if (session_) return replay(function);
+  if (session_) return replay(function, feed);
   fitting_ = true;
   const auto note = [this](PastFit past) {
     past_.push_back(std::move(past));
@@ -245,9 +248,9 @@ Result Program::fit(const TrainFunction& function, const std::function<Result()>
   }
 }
 
-Result Program::replay(const TrainFunction& function) {
+Result Program::replay(const TrainFunction& function, const Feed& feed) {
   if (replayed_ < job_.past.size()) return job_.past[replayed_++].repeat();
-  work(function);
+  work(function, feed);
 }
 
 }  // namespace trireme::api

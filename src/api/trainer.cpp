@@ -140,11 +140,13 @@ RunSpec make_spec(const Job& job, const TrainerOptions& options) {
   throw TrainingFailedError(text, std::move(failures));
 }
 
-Result fit_locally(const TrainFunction& function, const TrainerOptions& options) {
+Result fit_locally(const TrainFunction& function, const TrainerOptions& options, const Feed& feed, Dict planned) {
   Current current;
   current.context.experiment_name = options.run.name.value_or("DataParallelTrainer");
   current.context.metadata = options.metadata;
   current.checkpoint = options.resume_from_checkpoint;
+  Shards shards(feed, std::move(planned), current.context);
+  current.shards = &shards;
   const auto began = std::chrono::steady_clock::now();
   Result result;
   {
@@ -213,12 +215,19 @@ Result DataParallelTrainer::fit() {
   auto& program = api::Program::instance();
   if (!program.initialised())
     throw std::logic_error("call trireme::init(argc, argv) at the start of main(), before fit()");
-  return program.fit(function_, [&] {
+  const api::Feed feed{options_.datasets, options_.dataset_config};
+  return program.fit(function_, feed, [&] {
     validate(options_.scaling);
     validate(options_.run);
-    if (options_.scaling.num_workers.max == 0) return api::fit_locally(function_, options_);
-    const auto* registered = program.find(address_);
-    return api::fit_on_workers({registered ? registered->name : "", options_.config, program.past()}, options_);
+    validate(options_.dataset_config);
+    const int most = static_cast<int>(options_.scaling.num_workers.max);
+    auto planned = api::plan_feed(feed, most);
+    if (!planned) throw ConfigError(planned.error().message());
+    if (most == 0) return api::fit_locally(function_, options_, feed, *std::move(planned));
+    // Datasets are made in main(), with functions that cannot be sent: workers go there.
+    const auto* registered = feed.datasets.empty() ? program.find(address_) : nullptr;
+    return api::fit_on_workers(
+        {registered ? registered->name : "", options_.config, program.past(), *std::move(planned)}, options_);
   });
 }
 

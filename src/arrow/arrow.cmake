@@ -1,6 +1,7 @@
 # trireme::arrow, against the Arrow that cmake/arrow.cmake has found.
 if(TARGET trireme_arrow_library)
-  add_library(trireme_arrow SHARED arrow/filesystem.cpp)
+  add_library(trireme_arrow SHARED arrow/filesystem.cpp arrow/found_files.cpp arrow/kernels.cpp arrow/relational.cpp
+    arrow/tables.cpp arrow/texts.cpp arrow/writers.cpp)
   add_library(trireme::arrow ALIAS trireme_arrow)
   # Arrow stays inside: whoever uses the library needs its headers only for wrap().
   target_link_libraries(trireme_arrow PUBLIC trireme PRIVATE "$<BUILD_INTERFACE:trireme_arrow_library>")

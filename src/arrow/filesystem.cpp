@@ -3,7 +3,6 @@
 #include <arrow/filesystem/s3fs.h>
 #include <arrow/io/file.h>
 #include <arrow/io/interfaces.h>
-#include <arrow/result.h>
 #include <arrow/util/config.h>
 
 #include <algorithm>
@@ -12,6 +11,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "open_uri.h"
+#include "status.h"
 #include "trireme/arrow/arrow.h"
 
 namespace trireme::arrow {
@@ -20,16 +21,6 @@ namespace {
 namespace fs = ::arrow::fs;
 
 constexpr std::int64_t kChunk = std::int64_t{8} << 20;
-
-void check(const ::arrow::Status& status) {
-  if (!status.ok()) throw std::runtime_error(status.ToString());
-}
-
-template <typename T>
-T check(::arrow::Result<T> result) {
-  check(result.status());
-  return std::move(result).ValueUnsafe();
-}
 
 class ArrowFileSystem final : public FileSystem {
  public:
@@ -133,16 +124,20 @@ void end_s3() {
 
 std::shared_ptr<FileSystem> open(const std::string& uri) {
   std::string ignored;
-  auto opened = check(fs::FileSystemFromUri(uri, &ignored));
+  return wrap(open_uri(uri, ignored));
+}
+
+}  // namespace
+
+std::shared_ptr<fs::FileSystem> open_uri(const std::string& uri, std::string& path) {
+  auto opened = check(fs::FileSystemFromUri(uri, &path));
 #ifdef ARROW_S3
   // After it has begun: exit handlers run in reverse order.
   static const int ended_at_exit = std::atexit(end_s3);
   if (ended_at_exit != 0) throw std::runtime_error("no room for one more exit handler");
 #endif
-  return wrap(std::move(opened));
+  return opened;
 }
-
-}  // namespace
 
 std::shared_ptr<FileSystem> wrap(std::shared_ptr<fs::FileSystem> filesystem) {
   return std::make_shared<ArrowFileSystem>(std::move(filesystem));

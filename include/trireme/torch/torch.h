@@ -7,6 +7,7 @@
 
 #include "trireme/export.h"
 #include "trireme/torch/data.h"
+#include "trireme/torch/dataset.h"
 #include "trireme/torch/model.h"
 #include "trireme/torch/precision.h"
 #include "trireme/torch/state.h"
@@ -14,7 +15,8 @@
 #include "trireme/trireme.h"
 
 // What a training function that uses libtorch needs: model.h trains a module on all ranks, data.h gives each rank its
-// part of a dataset, precision.h computes in narrower types, state.h saves and loads what Python loads and saves.
+// part of a dataset of libtorch and dataset.h of one of ours, precision.h computes in narrower types, state.h saves and
+// loads what Python loads and saves.
 
 namespace c10d {
 class ProcessGroup;

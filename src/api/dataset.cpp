@@ -1,0 +1,276 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "api/current.h"
+#include "api/dataset_arrays.h"
+#include "api/dataset_ops.h"
+#include "api/dataset_plan.h"
+#include "api/dataset_rows.h"
+#include "api/dataset_shards.h"
+#include "base/json.h"
+#include "trireme/data.h"
+
+namespace trireme {
+namespace {
+
+using api::value_or_throw;
+using data::Piece;
+using Pieces = std::vector<std::vector<Piece>>;
+
+std::int64_t rows_in(const std::vector<data::Fragment>& fragments) {
+  std::int64_t rows = 0;
+  for (const auto& each : fragments) rows += each.rows;
+  return rows;
+}
+
+// The fragments' rows from begin up to end.
+std::vector<Piece> pieces_between(const std::vector<data::Fragment>& fragments, std::int64_t begin, std::int64_t end) {
+  std::vector<Piece> pieces;
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < fragments.size(); ++i) {
+    const std::int64_t first = std::max(begin - at, std::int64_t{0});
+    const std::int64_t last = std::min(end - at, fragments[i].rows);
+    if (first < last) pieces.push_back({i, first, last - first});
+    at += fragments[i].rows;
+  }
+  return pieces;
+}
+
+// Rows from begin up to end, in the fragments that there are.
+Pieces range_of(const std::vector<data::Fragment>& fragments, std::int64_t begin, std::int64_t end) {
+  Pieces made;
+  for (auto& piece : pieces_between(fragments, begin, end)) made.push_back({piece});
+  return made;
+}
+
+// Where each part ends is asked for when the rows are known.
+using End = std::function<std::int64_t(std::int64_t rows)>;
+
+Dataset part_of(const std::shared_ptr<api::Plan>& plan, std::string name, End begin, End end) {
+  return Dataset(
+      api::cut_plan(plan, std::move(name), [begin = std::move(begin), end = std::move(end)](const auto& fragments) {
+        const std::int64_t rows = rows_in(fragments);
+        return base::Result<Pieces>(range_of(fragments, begin(rows), end(rows)));
+      }));
+}
+
+void expect_positive(std::int64_t value, const char* call) {
+  if (value < 1) throw ValueError(fmt::format("{}({}): give a number above 0", call, value));
+}
+
+DataShard driver_shard(const std::shared_ptr<api::Plan>& plan) {
+  return DataShard(std::make_shared<api::ShardData>(value_or_throw(api::whole_shard(plan))));
+}
+
+std::string line_of(const Dict& row) {
+  Dict shown;
+  for (const auto& [name, value] : row) {
+    const auto* tensor = value.get_if<Tensor>();
+    const auto* bytes = value.get_if<Bytes>();
+    if (tensor) shown[name] = tensor->describe();
+    else if (bytes) shown[name] = fmt::format("{} bytes", bytes->data.size());
+    else shown[name] = value;
+  }
+  return base::to_json(shown);
+}
+
+}  // namespace
+
+Dataset Dataset::map(std::function<Dict(const Dict&)> function) const {
+  return Dataset(api::op_plan(plan_, api::map_op(std::move(function))));
+}
+
+Dataset Dataset::map_batches(std::function<Dict(const Batch&)> function, const MapBatchesOptions& options) const {
+  expect_positive(options.batch_size, "map_batches: batch_size");
+  return Dataset(api::op_plan(plan_, api::map_batches_op(std::move(function), options)));
+}
+
+Dataset Dataset::flat_map(std::function<std::vector<Dict>(const Dict&)> function) const {
+  return Dataset(api::op_plan(plan_, api::flat_map_op(std::move(function))));
+}
+
+Dataset Dataset::filter(std::function<bool(const Dict&)> keeps) const {
+  return Dataset(api::op_plan(plan_, api::filter_op(std::move(keeps))));
+}
+
+Dataset Dataset::select_columns(std::vector<std::string> columns) const {
+  DataSource* source = api::source_behind(*plan_);
+  if (auto fewer = source ? source->with_columns(columns) : nullptr) return data::from_source(std::move(fewer));
+  return Dataset(api::op_plan(plan_, api::select_op(std::move(columns))));
+}
+
+Dataset Dataset::drop_columns(std::vector<std::string> columns) const {
+  return Dataset(api::op_plan(plan_, api::drop_op(std::move(columns))));
+}
+
+Dataset Dataset::rename_columns(std::map<std::string, std::string> names) const {
+  return Dataset(api::op_plan(plan_, api::rename_op(std::move(names))));
+}
+
+Dataset Dataset::limit(std::int64_t rows) const {
+  if (rows < 0) throw ValueError(fmt::format("limit({}): give a number of rows", rows));
+  return part_of(
+      plan_, fmt::format("limit({})", rows), [](std::int64_t) { return 0; },
+      [rows](std::int64_t all) { return std::min(rows, all); });
+}
+
+Dataset Dataset::union_with(const Dataset& other) const { return Dataset(api::union_plan({plan_, other.plan_})); }
+
+Dataset Dataset::random_shuffle(const ShuffleOptions& options) const {
+  if (options.window_rows) expect_positive(*options.window_rows, "random_shuffle: window_rows");
+  return Dataset(api::shuffle_plan(plan_, {options.seed, true, options.window_rows}));
+}
+
+Dataset Dataset::randomize_block_order(std::optional<std::int64_t> seed) const {
+  if (const auto before = plan_->shuffle(); before && before->rows) return *this;
+  return Dataset(api::shuffle_plan(plan_, {seed, false, {}}));
+}
+
+Dataset Dataset::random_sample(double fraction, std::int64_t seed) const {
+  if (!(fraction >= 0 && fraction <= 1)) {
+    throw ValueError(fmt::format("random_sample({}): give a part of 1", fraction));
+  }
+  return Dataset(api::op_plan(plan_, api::sample_op(fraction, static_cast<std::uint64_t>(seed))));
+}
+
+Dataset Dataset::repartition(std::int64_t fragments) const {
+  expect_positive(fragments, "repartition");
+  return Dataset(api::cut_plan(plan_, fmt::format("repartition({})", fragments), [fragments](const auto& before) {
+    const std::int64_t rows = rows_in(before);
+    Pieces made;
+    for (std::int64_t i = 0; i < fragments; ++i) {
+      made.push_back(pieces_between(before, rows * i / fragments, rows * (i + 1) / fragments));
+    }
+    return base::Result<Pieces>(std::move(made));
+  }));
+}
+
+std::vector<Dataset> Dataset::split(std::int64_t parts) const {
+  expect_positive(parts, "split");
+  const auto settled = api::settled_plan(plan_);  // once for all of them
+  std::vector<Dataset> made;
+  for (std::int64_t i = 0; i < parts; ++i) {
+    made.push_back(part_of(
+        settled, fmt::format("split({})[{}]", parts, i), [=](std::int64_t rows) { return rows * i / parts; },
+        [=](std::int64_t rows) { return rows * (i + 1) / parts; }));
+  }
+  return made;
+}
+
+std::vector<Dataset> Dataset::split_at_indices(const std::vector<std::int64_t>& indices) const {
+  if (!std::is_sorted(indices.begin(), indices.end()) || (!indices.empty() && indices.front() < 0)) {
+    throw ValueError("split_at_indices(): give indices from 0 on, each at least the one before");
+  }
+  const auto settled = api::settled_plan(plan_);
+  std::vector<Dataset> made;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i <= indices.size(); ++i) {
+    const bool last = i == indices.size();
+    const std::int64_t end = last ? 0 : indices[i];
+    made.push_back(part_of(
+        settled, fmt::format("split_at_indices()[{}]", i), [=](std::int64_t rows) { return std::min(begin, rows); },
+        [=](std::int64_t rows) { return last ? rows : std::min(end, rows); }));
+    begin = end;
+  }
+  return made;
+}
+
+std::pair<Dataset, Dataset> Dataset::train_test_split(double test_size, const TrainTestSplitOptions& options) const {
+  if (!(test_size > 0) || (test_size >= 1 && test_size != std::floor(test_size))) {
+    throw ValueError(fmt::format("train_test_split({}): give a part of 1, or a number of rows", test_size));
+  }
+  const auto mixed = options.shuffle ? random_shuffle({.seed = options.seed.value_or(0)}) : *this;
+  const auto settled = api::settled_plan(mixed.plan_);
+  const End train_rows = [test_size](std::int64_t rows) {
+    const double test = test_size < 1 ? std::ceil(static_cast<double>(rows) * test_size) : test_size;
+    return std::max(rows - static_cast<std::int64_t>(test), std::int64_t{0});
+  };
+  const End none = [](std::int64_t) { return 0; };
+  const End all = [](std::int64_t rows) { return rows; };
+  return {part_of(settled, "train_test_split()[train]", none, train_rows),
+          part_of(settled, "train_test_split()[test]", train_rows, all)};
+}
+
+std::vector<DataShard> Dataset::streaming_split(int parts) const {
+  expect_positive(parts, "streaming_split");
+  std::vector<DataShard> shards;
+  for (int rank = 0; rank < parts; ++rank) {
+    data::ShardOptions options;
+    options.rank = rank;
+    options.world = options.max_world = parts;
+    auto shard = value_or_throw(api::make_shard(plan_, api::ordering_of(*plan_, 0), options));
+    shards.emplace_back(std::make_shared<api::ShardData>(std::move(shard)));
+  }
+  return shards;
+}
+
+Dataset Dataset::materialize() const {
+  return Dataset(api::memory_plan(plan_->name(), value_or_throw(api::read_all(plan_, api::kRowsInMemory))));
+}
+
+std::int64_t Dataset::count() const { return rows_in(value_or_throw(plan_->counted())); }
+
+std::vector<std::string> Dataset::columns() const {
+  const auto schema = value_or_throw(plan_->schema());
+  std::vector<std::string> names;
+  for (const auto& field : schema->fields()) names.push_back(field.name);
+  return names;
+}
+
+std::string Dataset::schema() const {
+  const auto schema = value_or_throw(plan_->schema());
+  std::string text;
+  for (const auto& field : schema->fields()) {
+    text += fmt::format("{}: {}\n", field.name, field.type.text());
+  }
+  return text;
+}
+
+std::size_t Dataset::num_fragments() const { return value_or_throw(plan_->fragments()).size(); }
+
+std::vector<Dict> Dataset::take(std::int64_t rows) const {
+  std::vector<Dict> taken;
+  // Rows that are not asked for are not counted: without a shuffle, the first fragments are enough.
+  if (plan_->shuffle()) {
+    if (rows <= 0 || count() == 0) return taken;
+    for (auto& batch : driver_shard(plan_).iter_batches({.batch_size = std::min(rows, std::int64_t{1024})})) {
+      for (auto& row : batch.to_rows()) {
+        if (static_cast<std::int64_t>(taken.size()) == rows) return taken;
+        taken.push_back(std::move(row));
+      }
+    }
+    return taken;
+  }
+  const auto fragments = value_or_throw(plan_->fragments());
+  for (std::size_t i = 0; i < fragments.size() && static_cast<std::int64_t>(taken.size()) < rows; ++i) {
+    const auto input = value_or_throw(api::Input::open(*plan_, i, 0));
+    while (static_cast<std::int64_t>(taken.size()) < rows) {
+      const std::int64_t missing = rows - static_cast<std::int64_t>(taken.size());
+      const auto batch = value_or_throw(input->next(std::min(missing, api::kRowsInMemory)));
+      if (batch.rows() == 0) break;
+      auto here = value_or_throw(api::rows_of(batch));
+      taken.insert(taken.end(), std::make_move_iterator(here.begin()), std::make_move_iterator(here.end()));
+    }
+  }
+  return taken;
+}
+
+std::vector<Dict> Dataset::take_all() const { return take(std::numeric_limits<std::int64_t>::max()); }
+
+void Dataset::show(std::int64_t rows) const {
+  for (const auto& row : take(rows)) std::printf("%s\n", line_of(row).c_str());
+}
+
+Batches Dataset::iter_batches(const IterBatchesOptions& options) const {
+  return driver_shard(plan_).iter_batches(options);
+}
+
+Rows Dataset::iter_rows() const { return driver_shard(plan_).iter_rows(); }
+
+void Dataset::export_to(ArrowArrayStream* stream) const { *stream = value_or_throw(api::whole_stream(plan_)); }
+
+}  // namespace trireme

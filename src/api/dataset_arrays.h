@@ -1,0 +1,83 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "data/arrow_c.h"
+#include "data/batch.h"
+
+// The Arrow C interfaces from the producer's side: arrays, schemas and streams that are ours.
+
+namespace trireme::api {
+
+// A schema or an array that is released when it goes, unless somebody has moved it out.
+template <typename C>
+class Owned {
+ public:
+  Owned() = default;
+  explicit Owned(C c) : c_(c) {}
+  ~Owned() {
+    if (c_.release) c_.release(&c_);
+  }
+  Owned(Owned&& other) noexcept : c_(other.give()) {}
+  Owned& operator=(Owned&& other) noexcept {
+    if (c_.release) c_.release(&c_);
+    c_ = other.give();
+    return *this;
+  }
+
+  C& operator*() { return c_; }
+  const C& operator*() const { return c_; }
+  C* operator->() { return &c_; }
+  const C* operator->() const { return &c_; }
+  C give() {
+    C given = c_;
+    c_ = C{};
+    return given;
+  }
+
+ private:
+  C c_{};
+};
+
+using OwnedArray = Owned<ArrowArray>;
+using OwnedSchema = Owned<ArrowSchema>;
+
+// A record batch: a struct array, and its schema.
+struct Record {
+  OwnedArray array;
+  OwnedSchema schema;
+};
+
+OwnedSchema make_schema(std::string format, std::string name, std::vector<OwnedSchema> children = {});
+// The same under another name; what it had stays its own.
+OwnedSchema renamed(OwnedSchema schema, std::string name);
+
+// `owners` hold what the buffers point to.
+OwnedArray make_array(std::int64_t length, std::int64_t null_count, std::vector<const void*> buffers,
+                      std::vector<std::shared_ptr<const void>> owners, std::vector<OwnedArray> children = {});
+
+Record record_of(std::vector<OwnedSchema> schemas, std::vector<OwnedArray> arrays, std::int64_t rows);
+
+// A copy in memory of our own.
+base::Result<data::Batch> batch_of(Record record);
+
+// What a C stream of ours does.
+class ArrayProducer {
+ public:
+  virtual ~ArrayProducer() = default;
+  virtual base::Result<void> schema(ArrowSchema& out) = 0;
+  // Leaves `out` released at the end.
+  virtual base::Result<void> next(ArrowArray& out) = 0;
+  // Whether the error that was returned may pass: the reader tries again.
+  virtual bool may_pass() const { return false; }
+};
+
+ArrowArrayStream make_stream(std::unique_ptr<ArrayProducer> producer);
+
+// The batches one after the other; at least one of them.
+ArrowArrayStream stream_of(std::vector<data::Batch> batches);
+
+}  // namespace trireme::api

@@ -1,0 +1,170 @@
+#include "api/dataset_feed.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "api/current.h"
+#include "api/dataset_plan.h"
+#include "api/dataset_shards.h"
+#include "base/config_fields.h"
+#include "base/text.h"
+
+namespace trireme {
+namespace api {
+namespace {
+
+constexpr std::int64_t kMostMemory = 2'000'000'000;
+constexpr std::string_view kNameSigns = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+
+std::vector<std::string> names_of(const Feed& feed) {
+  std::vector<std::string> names;
+  for (const auto& [name, dataset] : feed.datasets) names.push_back(name);
+  return names;
+}
+
+bool is_split(const Feed& feed, const std::string& name) {
+  const Value& which = feed.config.datasets_to_split;
+  const auto* list = which.get_if<List>();
+  if (!list) return true;  // "all": validate() allows nothing else
+  return std::any_of(list->begin(), list->end(), [&](const Value& each) { return each.as_string() == name; });
+}
+
+// Names of datasets become names of files.
+base::Result<void> check_names(const Feed& feed) {
+  for (const auto& [name, dataset] : feed.datasets) {
+    if (!name.empty() && name.find_first_not_of(kNameSigns) == std::string::npos && !std::strchr("-.", name[0]))
+      continue;
+    return base::error("datasets: '{}' is no name for a dataset; use letters, digits, '_', '-' and '.'", name);
+  }
+  const auto* list = feed.config.datasets_to_split.get_if<List>();
+  for (const auto& each : list ? *list : List()) {
+    const auto& name = each.as_string();
+    if (feed.datasets.contains(name)) continue;
+    return base::error("DataConfig.datasets_to_split: there is no dataset '{}'{}; there are {}", name,
+                       base::did_you_mean(name, names_of(feed)), base::join(names_of(feed), ", "));
+  }
+  return {};
+}
+
+std::int64_t drawn_seed() {
+  std::random_device device;
+  return static_cast<std::int64_t>((std::uint64_t{device()} << 32 | device()) >> 1);
+}
+
+base::Result<Dict> plan_one(const Feed& feed, const std::string& name, const Dataset& dataset, int max_workers) {
+  TRIREME_ASSIGN(const auto fragments, dataset.plan()->counted());
+  std::int64_t rows = 0;
+  for (const auto& each : fragments) rows += each.rows;
+  const bool split = is_split(feed, name);
+  if (rows == 0) return base::error("it has no rows");
+  if (split && rows < max_workers) {
+    return base::error(
+        "it has {} and there are {} workers: each needs at least one row; use fewer workers, or leave it out of "
+        "DataConfig.datasets_to_split so that each sees it whole",
+        base::count_of(static_cast<std::size_t>(rows), "row"), max_workers);
+  }
+  Dict planned{{"split", split}, {"rows", rows}, {"max_workers", max_workers}};
+  planned["seed"] = feed.config.seed.value_or(drawn_seed());
+  planned["counts"] = dataset.plan()->counts();
+  return planned;
+}
+
+std::int64_t memory_budget(const DataConfig& config, int workers_here) {
+  const auto asked = base::memory_budget_of(config);
+  if (asked && *asked) return **asked;
+  const std::int64_t machine = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+  return std::min(machine / 4 / std::max(workers_here, 1), kMostMemory);
+}
+
+int num_threads(const DataConfig& config, int workers_here) {
+  if (config.num_threads) return static_cast<int>(*config.num_threads);
+  cpu_set_t cpus;
+  return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) < 2 * workers_here ? 1 : 2;
+}
+
+}  // namespace
+
+base::Result<Dict> plan_feed(const Feed& feed, int max_workers) {
+  TRIREME_TRY(check_names(feed));
+  Dict planned;
+  for (const auto& [name, dataset] : feed.datasets) {
+    TRIREME_ASSIGN(planned[name], plan_one(feed, name, dataset, std::max(max_workers, 1)), "the dataset '{}'", name);
+  }
+  return planned;
+}
+
+Shards::Shards(const Feed& feed, Dict planned, const Context& context)
+    : feed_(feed), planned_(std::move(planned)), context_(context) {}
+
+base::Result<DataShard> Shards::get(const std::string& name) {
+  if (auto found = made_.find(name); found != made_.end()) return found->second;
+  const auto dataset = feed_.datasets.find(name);
+  if (dataset == feed_.datasets.end() || !planned_.contains(name)) {
+    if (feed_.datasets.empty()) {
+      return base::error("there is no dataset '{}': the trainer was given none; add it to TrainerOptions.datasets",
+                         name);
+    }
+    return base::error("there is no dataset '{}'{}; the trainer was given {}", name,
+                       base::did_you_mean(name, names_of(feed_)), base::join(names_of(feed_), ", "));
+  }
+  TRIREME_ASSIGN(auto shard, make(name, dataset->second), "the dataset '{}'", name);
+  made_.emplace(name, shard);
+  return shard;
+}
+
+base::Result<DataShard> Shards::make(const std::string& name, const Dataset& dataset) {
+  const Dict& planned = planned_.at(name).as_dict();
+  TRIREME_TRY(dataset.plan()->take_counts(planned["counts"].as_dict()),
+              "this worker has made another dataset than the driver; main() must make the same one in every process");
+  const bool split = planned["split"].as_bool();
+  data::ShardOptions options;
+  options.name = name;
+  options.rank = split ? context_.world_rank : 0;
+  options.world = split ? context_.world_size : 1;
+  options.max_world = split ? static_cast<int>(planned["max_workers"].as_int()) : 1;
+  options.equal = feed_.config.equal;
+  options.threads = num_threads(feed_.config, context_.local_world_size);
+  options.memory_budget = memory_budget(feed_.config, context_.local_world_size);
+  if (feed_.config.log_samples && !context_.path.empty()) options.digest_folder = context_.path + "/data";
+  options.log_rank = context_.world_rank;
+  options.log_world = context_.world_size;
+  options.attempt = context_.attempt;
+
+  auto ordering = ordering_of(*dataset.plan(), static_cast<std::uint64_t>(planned["seed"].as_int()));
+  // Whoever sees a dataset whole reads all of it anyway: in its own order.
+  ordering.virtual_shards = split ? feed_.config.virtual_shards : 1;
+  if (const auto asked = base::memory_budget_of(feed_.config)) ordering.memory_budget = *asked;
+  TRIREME_ASSIGN(auto shard, make_shard(dataset.plan(), ordering, options));
+  auto data = std::make_shared<ShardData>(shard);
+  data->place.emplace(detail::PositionSource::Named{"data/" + name}, [shard] { return shard->position(); });
+  if (const auto& stored = data->place->stored()) {
+    TRIREME_TRY(shard->load_state(*stored), "the checkpoint's place in it");
+  }
+  return DataShard(std::move(data));
+}
+
+Dict Shards::totals() const {
+  if (made_.empty()) return {};
+  DataStats sum;
+  for (const auto& [name, shard] : made_) {
+    const auto stats = shard.stats();
+    sum.rows += stats.rows;
+    sum.bytes += stats.bytes;
+    sum.wait_s += stats.wait_s;
+  }
+  return {{"rows", sum.rows}, {"bytes", sum.bytes}, {"wait_s", sum.wait_s}};
+}
+
+}  // namespace api
+
+DataShard get_dataset_shard(const std::string& name) {
+  auto& current = api::current("get_dataset_shard");
+  TRIREME_CHECK(current.shards, "a function runs without its datasets");
+  return api::value_or_throw(current.shards->get(name));
+}
+
+}  // namespace trireme

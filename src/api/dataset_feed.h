@@ -1,0 +1,42 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "trireme/config.h"
+#include "trireme/context.h"
+#include "trireme/data.h"
+
+namespace trireme::api {
+
+// The datasets that a trainer was given.
+struct Feed {
+  std::map<std::string, Dataset> datasets;
+  DataConfig config;
+};
+
+// In the driver, before anything starts: finds the fragments, counts what must be counted, draws seeds. The result is
+// what every worker must have alike. Refuses a dataset that is too small for that many workers.
+base::Result<Dict> plan_feed(const Feed& feed, int max_workers);
+
+// In a worker, while a training function runs: its parts of the datasets. They are made when they are asked for.
+class Shards {
+ public:
+  // `planned`: of plan_feed().
+  Shards(const Feed& feed, Dict planned, const Context& context);
+  base::Result<DataShard> get(const std::string& name);
+  // What was read so far: rows, bytes, wait_s; empty where nothing was asked for.
+  Dict totals() const;
+
+ private:
+  base::Result<DataShard> make(const std::string& name, const Dataset& dataset);
+
+  Feed feed_;
+  Dict planned_;
+  Context context_;
+  std::map<std::string, DataShard> made_;
+};
+
+}  // namespace trireme::api

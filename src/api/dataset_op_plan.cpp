@@ -1,0 +1,120 @@
+#include "api/dataset_ops.h"
+
+namespace trireme::api {
+namespace {
+
+// What comes out of an op for one fragment.
+class OpProducer final : public ArrayProducer {
+ public:
+  OpProducer(std::shared_ptr<Op> op, std::shared_ptr<const data::Schema> columns, std::unique_ptr<Input> input,
+             Where where)
+      : op_(std::move(op)), columns_(std::move(columns)), input_(std::move(input)), where_(where) {}
+
+  base::Result<void> schema(ArrowSchema& out) override {
+    columns_->export_to(out);
+    return {};
+  }
+
+  base::Result<void> next(ArrowArray& out) override {
+    while (true) {
+      auto batch = input_->next(op_->batch_rows());
+      may_pass_ = input_->may_pass();
+      if (!batch) return std::move(batch).error();
+      if (batch->rows() == 0) return {};
+      TRIREME_ASSIGN(auto record, op_->apply(*batch, where_), "{}", op_->name());
+      where_.row += batch->rows();
+      if (record.array->length == 0) continue;
+      out = record.array.give();
+      return {};
+    }
+  }
+
+  bool may_pass() const override { return may_pass_; }
+
+ private:
+  std::shared_ptr<Op> op_;  // shared with the plan
+  std::shared_ptr<const data::Schema> columns_;
+  std::unique_ptr<Input> input_;
+  Where where_;
+  bool may_pass_ = false;
+};
+
+class OpPlan final : public Plan {
+ public:
+  OpPlan(std::shared_ptr<Plan> input, std::unique_ptr<Op> op) : input_(std::move(input)), op_(std::move(op)) {}
+
+  std::string name() const override { return input_->name() + "." + op_->name(); }
+  std::vector<std::shared_ptr<Plan>> inputs() const override { return {input_}; }
+  // Mixing what comes out is as good as mixing what goes in.
+  std::optional<Shuffle> shuffle() const override { return input_->shuffle(); }
+
+  base::Result<std::shared_ptr<const data::Schema>> schema() override {
+    std::lock_guard lock(mutex_);
+    if (columns_) return columns_;
+    TRIREME_ASSIGN(columns_, learn(), "{}", op_->name());
+    return columns_;
+  }
+
+  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
+    TRIREME_ASSIGN(auto columns, schema());
+    std::int64_t first = op_->keeps_rows() ? row : 0;
+    if (op_->batch_rows() > 0) first -= first % op_->batch_rows();
+    TRIREME_ASSIGN(auto input, Input::open(*input_, fragment, first));
+    return data::Opened{
+        make_stream(std::make_unique<OpProducer>(op_, std::move(columns), std::move(input), Where{fragment, first})),
+        first};
+  }
+
+ protected:
+  base::Result<std::vector<DataFragment>> list() override {
+    TRIREME_ASSIGN(auto fragments, input_->fragments());
+    for (std::size_t i = 0; i < fragments.size(); ++i) {
+      auto& rows = fragments[i].rows;
+      if (!rows || op_->keeps_rows()) continue;
+      const std::int64_t known = op_->count(i, *rows);
+      rows = known < 0 ? std::nullopt : std::optional(known);
+    }
+    return fragments;
+  }
+
+  // Where nothing is added or left out, the input's number is ours, and others may need it too.
+  base::Result<std::int64_t> count(std::size_t fragment) override {
+    if (!op_->keeps_rows()) return Plan::count(fragment);
+    TRIREME_ASSIGN(const auto fragments, input_->counted());
+    return fragments[fragment].rows;
+  }
+
+ private:
+  base::Result<std::shared_ptr<const data::Schema>> learn() {
+    TRIREME_ASSIGN(const auto before, input_->schema());
+    TRIREME_ASSIGN(auto columns, op_->learn(data::Batch::empty(before)));
+    if (columns) return columns;
+    TRIREME_ASSIGN(const auto fragments, input_->fragments());
+    for (std::size_t i = 0; i < fragments.size(); ++i) {
+      TRIREME_ASSIGN(auto input, Input::open(*input_, i, 0), "{}", fragments[i].name);
+      while (true) {
+        TRIREME_ASSIGN(const auto batch, input->next(op_->batch_rows()), "{}", fragments[i].name);
+        if (batch.rows() == 0) break;
+        TRIREME_ASSIGN(columns, op_->learn(batch), "{}", fragments[i].name);
+        if (columns) return columns;
+      }
+    }
+    ArrowSchema none = make_schema("+s", "").give();
+    return data::Schema::take(none);
+  }
+
+  std::shared_ptr<Plan> input_;  // shared with the dataset that it was applied to
+  std::shared_ptr<Op> op_;       // shared with the streams
+  std::mutex mutex_;
+  std::shared_ptr<const data::Schema> columns_;
+};
+
+}  // namespace
+
+std::int64_t Op::count(std::size_t, std::int64_t) const { return -1; }
+
+std::shared_ptr<Plan> op_plan(std::shared_ptr<Plan> input, std::unique_ptr<Op> op) {
+  return std::make_shared<OpPlan>(std::move(input), std::move(op));
+}
+
+}  // namespace trireme::api

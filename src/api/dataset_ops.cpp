@@ -1,0 +1,229 @@
+#include "api/dataset_ops.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "api/dataset_columns.h"
+#include "api/dataset_rows.h"
+#include "base/text.h"
+#include "data/random.h"
+#include "trireme/context.h"
+
+namespace trireme::api {
+namespace {
+
+using SchemaPointer = std::shared_ptr<const data::Schema>;
+
+// Functions of rows get this many at once: enough to make the way there cheap, few enough to begin soon.
+constexpr std::int64_t kRowsAtOnce = 1024;
+
+// A border: whatever the program's function throws is an error of the row.
+template <typename F>
+auto called(std::int64_t row, F call) -> base::Result<decltype(call())> {
+  try {
+    return call();
+  } catch (const std::exception& thrown) {
+    return base::error("row {}: {}", row, thrown.what());
+  } catch (const Interrupted&) {
+    return base::error("row {}: interrupted", row);
+  } catch (...) {
+    return base::error("row {}: an exception that is not a std::exception", row);
+  }
+}
+
+Record exported(const data::Batch& batch) {
+  Record record;
+  batch.export_to(*record.array, *record.schema);
+  return record;
+}
+
+base::Result<SchemaPointer> taken_schema(Record record) {
+  ArrowSchema c_schema = record.schema.give();
+  return data::Schema::take(c_schema);
+}
+
+// map() and flat_map().
+class RowFunction final : public Op {
+ public:
+  using Function = std::function<void(const Dict& row, std::vector<Dict>& out)>;
+  RowFunction(std::string name, bool keeps_rows, Function function)
+      : name_(std::move(name)), keeps_rows_(keeps_rows), function_(std::move(function)) {}
+
+  std::string name() const override { return name_; }
+  bool keeps_rows() const override { return keeps_rows_; }
+  std::int64_t batch_rows() const override { return kRowsAtOnce; }
+
+  base::Result<SchemaPointer> learn(const data::Batch& example) override {
+    TRIREME_ASSIGN(const auto rows, run(example, {}));
+    if (rows.empty()) return SchemaPointer();
+    TRIREME_ASSIGN(columns_, columns_of(rows));
+    TRIREME_ASSIGN(auto record, record_of_rows({}, columns_));
+    return taken_schema(std::move(record));
+  }
+
+  base::Result<Record> apply(const data::Batch& batch, Where where) override {
+    TRIREME_ASSIGN(const auto rows, run(batch, where));
+    return record_of_rows(rows, columns_);
+  }
+
+ private:
+  base::Result<std::vector<Dict>> run(const data::Batch& batch, Where where) const {
+    TRIREME_ASSIGN(const auto rows, rows_of(batch));
+    std::vector<Dict> out;
+    out.reserve(rows.size());
+    for (const auto& row : rows) {
+      TRIREME_TRY(called(where.row++, [&] { return function_(row, out), true; }));
+    }
+    return out;
+  }
+
+  std::string name_;
+  bool keeps_rows_;
+  Function function_;
+  Columns columns_;  // written by learn(), before anything is applied
+};
+
+class BatchFunction final : public Op {
+ public:
+  BatchFunction(std::function<Dict(const Batch&)> function, const MapBatchesOptions& options)
+      : function_(std::move(function)), options_(options) {}
+
+  std::string name() const override { return "map_batches()"; }
+  bool keeps_rows() const override { return !options_.changes_row_count; }
+  std::int64_t batch_rows() const override { return options_.batch_size; }
+
+  base::Result<SchemaPointer> learn(const data::Batch& example) override {
+    if (example.rows() == 0) return SchemaPointer();
+    TRIREME_ASSIGN(auto record, run(example, {}));
+    if (record.array->length == 0) return SchemaPointer();
+    TRIREME_ASSIGN(columns_, taken_schema(std::move(record)));
+    return columns_;
+  }
+
+  base::Result<Record> apply(const data::Batch& batch, Where where) override {
+    TRIREME_ASSIGN(auto record, run(batch, where));
+    if (record.array->length == 0) return record;
+    Record made{std::move(record.array), {}};
+    Record told{{}, std::move(record.schema)};
+    TRIREME_ASSIGN(const auto columns, taken_schema(std::move(told)));
+    TRIREME_TRY(columns->check_same(*columns_), "rows {} to {}", where.row, where.row + batch.rows() - 1);
+    return made;
+  }
+
+ private:
+  base::Result<Record> run(const data::Batch& batch, Where where) const {
+    TRIREME_ASSIGN(const auto columns, called(where.row, [&] { return function_(public_batch(batch)); }));
+    TRIREME_ASSIGN(auto record, record_of_columns(columns), "its result");
+    if (keeps_rows() && record.array->length != batch.rows()) {
+      return base::error("the function made {} rows of {}: set changes_row_count in its options", record.array->length,
+                         batch.rows());
+    }
+    return record;
+  }
+
+  std::function<Dict(const Batch&)> function_;
+  MapBatchesOptions options_;
+  SchemaPointer columns_;  // written by learn(), before anything is applied
+};
+
+// Some of the rows, as they are.
+class Selection : public Op {
+ public:
+  bool keeps_rows() const override { return false; }
+  base::Result<SchemaPointer> learn(const data::Batch& example) override { return example.schema(); }
+
+  base::Result<Record> apply(const data::Batch& batch, Where where) override {
+    TRIREME_ASSIGN(const auto keeps, choose(batch, where));
+    std::vector<data::Run> runs;
+    for (std::int64_t row = 0; row < batch.rows(); ++row) {
+      if (!keeps[static_cast<std::size_t>(row)]) continue;
+      if (!runs.empty() && runs.back().row + runs.back().count == row) ++runs.back().count;
+      else runs.push_back({0, row, 1});
+    }
+    if (runs.empty()) return exported(data::Batch::empty(batch.schema()));
+    Record record = exported(batch);
+    ArrowArray array = record.array.give();
+    TRIREME_ASSIGN(auto columns, taken_schema(std::move(record)));
+    TRIREME_ASSIGN(std::shared_ptr<const data::Chunk> chunk, data::Chunk::take(array, std::move(columns)));
+    TRIREME_ASSIGN(const auto chosen, data::Batch::gather({&chunk, 1}, runs));
+    return exported(chosen);
+  }
+
+ private:
+  virtual base::Result<std::vector<bool>> choose(const data::Batch& batch, Where where) const = 0;
+};
+
+class Filter final : public Selection {
+ public:
+  explicit Filter(std::function<bool(const Dict&)> keeps) : keeps_(std::move(keeps)) {}
+  std::string name() const override { return "filter()"; }
+  std::int64_t batch_rows() const override { return kRowsAtOnce; }
+
+ private:
+  base::Result<std::vector<bool>> choose(const data::Batch& batch, Where where) const override {
+    TRIREME_ASSIGN(const auto rows, rows_of(batch));
+    std::vector<bool> chosen;
+    for (const auto& row : rows) {
+      TRIREME_ASSIGN(const bool keeps, called(where.row++, [&] { return keeps_(row); }));
+      chosen.push_back(keeps);
+    }
+    return chosen;
+  }
+
+  std::function<bool(const Dict&)> keeps_;
+};
+
+class Sample final : public Selection {
+ public:
+  Sample(double fraction, std::uint64_t seed) : fraction_(fraction), seed_(seed) {}
+  std::string name() const override { return fmt::format("random_sample({})", fraction_); }
+
+  std::int64_t count(std::size_t fragment, std::int64_t rows) const override {
+    std::int64_t chosen = 0;
+    for (std::int64_t row = 0; row < rows; ++row) chosen += chooses({fragment, row});
+    return chosen;
+  }
+
+ private:
+  bool chooses(Where where) const {
+    const auto drawn =
+        data::mixed(seed_ ^ data::mixed(where.fragment ^ data::mixed(static_cast<std::uint64_t>(where.row))));
+    return std::ldexp(static_cast<double>(drawn >> 11), -53) < fraction_;
+  }
+
+  base::Result<std::vector<bool>> choose(const data::Batch& batch, Where where) const override {
+    std::vector<bool> chosen;
+    for (std::int64_t row = 0; row < batch.rows(); ++row) chosen.push_back(chooses({where.fragment, where.row + row}));
+    return chosen;
+  }
+
+  double fraction_;
+  std::uint64_t seed_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> map_op(std::function<Dict(const Dict&)> function) {
+  return std::make_unique<RowFunction>(
+      "map()", true, [function = std::move(function)](const Dict& row, auto& out) { out.push_back(function(row)); });
+}
+
+std::unique_ptr<Op> flat_map_op(std::function<std::vector<Dict>(const Dict&)> function) {
+  return std::make_unique<RowFunction>(
+      "flat_map()", false, [function = std::move(function)](const Dict& row, std::vector<Dict>& out) {
+        auto made = function(row);
+        out.insert(out.end(), std::make_move_iterator(made.begin()), std::make_move_iterator(made.end()));
+      });
+}
+
+std::unique_ptr<Op> map_batches_op(std::function<Dict(const Batch&)> function, const MapBatchesOptions& options) {
+  return std::make_unique<BatchFunction>(std::move(function), options);
+}
+
+std::unique_ptr<Op> filter_op(std::function<bool(const Dict&)> keeps) {
+  return std::make_unique<Filter>(std::move(keeps));
+}
+
+std::unique_ptr<Op> sample_op(double fraction, std::uint64_t seed) { return std::make_unique<Sample>(fraction, seed); }
+
+}  // namespace trireme::api

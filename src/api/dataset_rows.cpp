@@ -1,0 +1,236 @@
+#include "api/dataset_rows.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+#include "api/current.h"
+#include "api/dataset_arrays.h"
+#include "base/text.h"
+
+namespace trireme::api {
+namespace {
+
+bool is_null(const ArrowArray& array, std::int64_t row) {
+  if (array.null_count == 0 || array.n_buffers == 0 || !array.buffers[0]) return false;
+  const auto* bits = static_cast<const std::uint8_t*>(array.buffers[0]);
+  return (bits[row / 8] >> (row % 8) & 1) == 0;
+}
+
+template <typename T>
+T at(const ArrowArray& array, int buffer, std::int64_t row) {
+  T value;
+  std::memcpy(&value, static_cast<const char*>(array.buffers[buffer]) + row * static_cast<std::int64_t>(sizeof(T)),
+              sizeof(T));
+  return value;
+}
+
+float half_to_float(std::uint16_t half) {
+  const int exponent = half >> 10 & 0x1f;
+  const int fraction = half & 0x3ff;
+  float value = 0;
+  if (exponent == 0x1f) {
+    value = fraction ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
+  } else {
+    value = std::ldexp(static_cast<float>(exponent ? fraction + 0x400 : fraction), std::max(exponent, 1) - 25);
+  }
+  return half & 0x8000 ? -value : value;
+}
+
+template <typename Offset>
+std::string text_at(const ArrowArray& array, std::int64_t row) {
+  const auto begin = static_cast<std::int64_t>(at<Offset>(array, 1, row));
+  const auto end = static_cast<std::int64_t>(at<Offset>(array, 1, row + 1));
+  if (begin == end) return {};
+  return {static_cast<const char*>(array.buffers[2]) + begin, static_cast<std::size_t>(end - begin)};
+}
+
+std::optional<DType> dtype_of_format(std::string_view format) {
+  if (format.size() != 1) return std::nullopt;
+  switch (format.front()) {
+    case 'b': return DType::kBool;
+    case 'C': return DType::kU8;
+    case 'c': return DType::kI8;
+    case 'S': return DType::kU16;
+    case 's': return DType::kI16;
+    case 'I': return DType::kU32;
+    case 'i': return DType::kI32;
+    case 'L': return DType::kU64;
+    case 'l': return DType::kI64;
+    case 'e': return DType::kF16;
+    case 'f': return DType::kF32;
+    case 'g': return DType::kF64;
+    default: return std::nullopt;
+  }
+}
+
+base::Result<Value> value_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t index);
+
+base::Result<Value> list_of(const ArrowSchema& schema, const ArrowArray& array, std::int64_t begin, std::int64_t end) {
+  List list;
+  for (std::int64_t i = begin; i < end; ++i) {
+    TRIREME_ASSIGN(auto value, value_at(schema, array, i));
+    list.push_back(std::move(value));
+  }
+  return Value(std::move(list));
+}
+
+// The row of nested lists of fixed size as one tensor; nothing where it is no numbers or has nulls.
+std::optional<Tensor> tensor_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t index) {
+  std::vector<std::int64_t> shape;
+  const ArrowSchema* type = &schema;
+  const ArrowArray* values = &array;
+  std::int64_t first = index;
+  std::int64_t count = 1;
+  while (std::string_view(type->format).starts_with("+w:")) {
+    const std::int64_t length = std::atoll(type->format + 3);
+    first = (first + values->offset) * length;
+    count *= length;
+    shape.push_back(length);
+    type = type->children[0];
+    values = values->children[0];
+  }
+  const auto dtype = dtype_of_format(type->format);
+  if (!dtype) return std::nullopt;
+  first += values->offset;
+  for (std::int64_t i = first; i < first + count; ++i) {
+    if (is_null(*values, i)) return std::nullopt;
+  }
+  Tensor tensor(*dtype, std::move(shape));
+  if (*dtype == DType::kBool) {
+    const auto* bits = static_cast<const std::uint8_t*>(values->buffers[1]);
+    auto out = tensor.values<bool>();
+    for (std::int64_t i = 0; i < count; ++i)
+      out[static_cast<std::size_t>(i)] = bits[(first + i) / 8] >> ((first + i) % 8) & 1;
+  } else if (count > 0) {
+    const auto width = static_cast<std::int64_t>(size_of(*dtype));
+    std::memcpy(tensor.data(), static_cast<const char*>(values->buffers[1]) + first * width, tensor.num_bytes());
+  }
+  return tensor;
+}
+
+base::Result<Value> nested_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t index) {
+  const std::string_view format = schema.format;
+  const std::int64_t row = index + array.offset;
+  if (format == "+l")
+    return list_of(*schema.children[0], *array.children[0], at<std::int32_t>(array, 1, row),
+                   at<std::int32_t>(array, 1, row + 1));
+  if (format == "+L")
+    return list_of(*schema.children[0], *array.children[0], at<std::int64_t>(array, 1, row),
+                   at<std::int64_t>(array, 1, row + 1));
+  if (format.starts_with("+w:")) {
+    if (auto tensor = tensor_at(schema, array, index)) return Value(*std::move(tensor));
+    const std::int64_t length = std::atoll(schema.format + 3);
+    return list_of(*schema.children[0], *array.children[0], row * length, (row + 1) * length);
+  }
+  if (format != "+s") return base::error("values of type '{}' cannot be shown as rows: select other columns", format);
+  Dict dict;
+  for (std::int64_t i = 0; i < schema.n_children; ++i) {
+    TRIREME_ASSIGN(dict[schema.children[i]->name], value_at(*schema.children[i], *array.children[i], row));
+  }
+  return Value(std::move(dict));
+}
+
+base::Result<Value> value_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t index) {
+  const std::string_view format = schema.format;
+  const std::int64_t row = index + array.offset;
+  if (format == "n" || is_null(array, row)) return Value();
+  if (format.starts_with('+')) return nested_at(schema, array, index);
+  if (format.starts_with("w:")) {
+    const auto width = static_cast<std::size_t>(std::atoll(schema.format + 2));
+    return Value(Bytes{{static_cast<const char*>(array.buffers[1]) + static_cast<std::size_t>(row) * width, width}});
+  }
+  const bool narrow_time = format == "tdD" || format == "tts" || format == "ttm";
+  switch (narrow_time ? 'i' : format.front()) {
+    case 'b': return Value(static_cast<bool>(at<std::uint8_t>(array, 1, row / 8) >> (row % 8) & 1));
+    case 'c': return Value(at<std::int8_t>(array, 1, row));
+    case 'C': return Value(at<std::uint8_t>(array, 1, row));
+    case 's': return Value(at<std::int16_t>(array, 1, row));
+    case 'S': return Value(at<std::uint16_t>(array, 1, row));
+    case 'i': return Value(at<std::int32_t>(array, 1, row));
+    case 'I': return Value(at<std::uint32_t>(array, 1, row));
+    case 'l': return Value(at<std::int64_t>(array, 1, row));
+    case 'L': return Value(at<std::uint64_t>(array, 1, row));
+    case 'e': return Value(half_to_float(at<std::uint16_t>(array, 1, row)));
+    case 'f': return Value(at<float>(array, 1, row));
+    case 'g': return Value(at<double>(array, 1, row));
+    case 'u': return Value(text_at<std::int32_t>(array, row));
+    case 'U': return Value(text_at<std::int64_t>(array, row));
+    case 'z': return Value(Bytes{text_at<std::int32_t>(array, row)});
+    case 'Z': return Value(Bytes{text_at<std::int64_t>(array, row)});
+    case 't':
+      if (!format.starts_with("ti")) return Value(at<std::int64_t>(array, 1, row));
+      break;
+    default: break;
+  }
+  return base::error("values of type '{}' cannot be shown as rows: select other columns", format);
+}
+
+std::size_t column_at(const data::Batch& batch, std::string_view name) {
+  if (auto index = batch.schema()->find(name)) return *index;
+  std::vector<std::string> names;
+  for (const auto& field : batch.schema()->fields()) names.push_back(field.name);
+  throw ValueError(fmt::format("there is no column '{}'{}; the batch has {}", name, base::did_you_mean(name, names),
+                               base::join(names, ", ")));
+}
+
+template <typename T>
+T value_or_throw_value_error(base::Result<T> result) {
+  if (!result) throw ValueError(result.error().message());
+  return *std::move(result);
+}
+
+}  // namespace
+
+Batch public_batch(data::Batch batch) { return Batch(std::make_shared<const BatchData>(BatchData{std::move(batch)})); }
+
+base::Result<std::vector<Dict>> rows_of(const data::Batch& batch) {
+  Record record;
+  batch.export_to(*record.array, *record.schema);
+  std::vector<Dict> rows(static_cast<std::size_t>(batch.rows()));
+  for (std::int64_t column = 0; column < record.schema->n_children; ++column) {
+    const ArrowSchema& schema = *record.schema->children[column];
+    const ArrowArray& array = *record.array->children[column];
+    for (std::int64_t row = 0; row < batch.rows(); ++row) {
+      TRIREME_ASSIGN(auto value, value_at(schema, array, row + record.array->offset), "column '{}'", schema.name);
+      rows[static_cast<std::size_t>(row)].append(schema.name, std::move(value));
+    }
+  }
+  return rows;
+}
+
+}  // namespace trireme::api
+
+namespace trireme {
+
+std::int64_t Batch::rows() const { return data_->batch.rows(); }
+
+std::vector<std::string> Batch::columns() const {
+  std::vector<std::string> names;
+  for (const auto& field : data_->batch.schema()->fields()) names.push_back(field.name);
+  return names;
+}
+
+Tensor Batch::operator[](std::string_view column) const {
+  return api::value_or_throw_value_error(data_->batch.tensor(api::column_at(data_->batch, column)));
+}
+
+std::optional<Tensor> Batch::find_tensor(std::string_view column) const {
+  const auto index = data_->batch.schema()->find(column);
+  if (!index) return std::nullopt;
+  auto tensor = data_->batch.tensor(*index);
+  return tensor ? std::optional(*std::move(tensor)) : std::nullopt;
+}
+
+std::vector<std::string_view> Batch::strings(std::string_view column) const {
+  return api::value_or_throw_value_error(data_->batch.strings(api::column_at(data_->batch, column)));
+}
+
+std::vector<Dict> Batch::to_rows() const { return api::value_or_throw_value_error(api::rows_of(data_->batch)); }
+
+void Batch::export_to(ArrowArray* array, ArrowSchema* schema) const { data_->batch.export_to(*array, *schema); }
+
+}  // namespace trireme

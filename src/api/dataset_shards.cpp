@@ -1,0 +1,171 @@
+#include "api/dataset_shards.h"
+
+#include <chrono>
+
+#include "api/current.h"
+#include "api/dataset_arrays.h"
+#include "api/dataset_rows.h"
+
+namespace trireme {
+namespace api {
+namespace {
+
+// How soon a function that waits for data notices that it is to be left.
+constexpr std::chrono::duration<double> kLook{0.1};
+constexpr std::chrono::duration<double> kLong{3600};
+constexpr int kRemoteRetries = 5;
+
+data::IterOptions iter_options(const IterBatchesOptions& options) {
+  return {.batch_size = options.batch_size,
+          .global_batch_size = options.global_batch_size,
+          .drop_last = options.drop_last,
+          .pad_last = options.pad_last,
+          .prefetch_batches = options.prefetch_batches,
+          .local_shuffle_buffer_size = options.local_shuffle_buffer_size,
+          .local_shuffle_seed = options.local_shuffle_seed};
+}
+
+// Batches of a pass, for readers of streams.
+class PassProducer final : public ArrayProducer {
+ public:
+  PassProducer(std::shared_ptr<const data::Schema> columns, std::shared_ptr<data::Shard> shard,
+               std::unique_ptr<data::Pass> pass)
+      : columns_(std::move(columns)), shard_(std::move(shard)), pass_(std::move(pass)) {}
+
+  base::Result<void> schema(ArrowSchema& out) override {
+    columns_->export_to(out);
+    return {};
+  }
+
+  base::Result<void> next(ArrowArray& out) override {
+    if (!pass_) return {};
+    TRIREME_ASSIGN(auto next, pass_->next(kLong));
+    if (!next.batch) return {};
+    OwnedSchema ignored;
+    next.batch->export_to(out, *ignored);
+    return {};
+  }
+
+ private:
+  std::shared_ptr<const data::Schema> columns_;
+  std::shared_ptr<data::Shard> shard_;  // shared with the pass
+  std::unique_ptr<data::Pass> pass_;    // none where there are no rows
+};
+
+}  // namespace
+
+void BatchStream::begin() {
+  batch.reset();
+  if (data->shard->rows() == 0) return;  // trainers refuse such a dataset; to look at one is fine
+  pass = value_or_throw(data->shard->iterate(options));
+  advance();
+}
+
+void BatchStream::advance() {
+  batch.reset();
+  while (true) {
+    auto next = value_or_throw(pass->next(kLook));
+    if (next.state == data::Next::State::kEnd) {
+      pass.reset();
+      return;
+    }
+    if (next.state == data::Next::State::kBatch) {
+      batch = public_batch(*std::move(next.batch));
+      return;
+    }
+    if (current_if_any()) check_interrupted();
+  }
+}
+
+data::Ordering ordering_of(const Plan& plan, std::uint64_t standard_seed) {
+  data::Ordering ordering;
+  ordering.seed = standard_seed;
+  const auto shuffle = plan.shuffle();
+  if (!shuffle) return ordering;
+  ordering.shuffle_fragments = true;
+  ordering.shuffle_rows = shuffle->rows;
+  ordering.window_rows = shuffle->window_rows;
+  if (shuffle->seed) ordering.seed = static_cast<std::uint64_t>(*shuffle->seed);
+  return ordering;
+}
+
+base::Result<std::shared_ptr<data::Shard>> make_shard(const std::shared_ptr<Plan>& plan, const data::Ordering& ordering,
+                                                      data::ShardOptions options) {
+  data::Table table;
+  TRIREME_ASSIGN(table.fragments, plan->counted());
+  table.source = source_of(plan);
+  table.layout = data::lay_out(table.fragments, ordering);
+  if (plan->remote()) options.read_retries = kRemoteRetries;
+  return data::Shard::make(std::move(table), std::move(options));
+}
+
+base::Result<std::shared_ptr<data::Shard>> whole_shard(const std::shared_ptr<Plan>& plan) {
+  auto ordering = ordering_of(*plan, 0);
+  ordering.virtual_shards = 1;
+  return make_shard(plan, ordering, {});
+}
+
+base::Result<std::vector<data::Batch>> read_all(const std::shared_ptr<Plan>& plan, std::int64_t batch_rows) {
+  std::vector<data::Batch> batches;
+  TRIREME_ASSIGN(const auto shard, whole_shard(plan));
+  if (shard->rows() == 0) {
+    TRIREME_ASSIGN(auto columns, plan->schema());
+    batches.push_back(data::Batch::empty(std::move(columns)));
+    return batches;
+  }
+  TRIREME_ASSIGN(auto pass, shard->iterate({.batch_size = batch_rows}));
+  while (true) {
+    TRIREME_ASSIGN(auto next, pass->next(kLong));
+    if (next.state == data::Next::State::kEnd) return batches;
+    if (next.batch) batches.push_back(*std::move(next.batch));
+  }
+}
+
+base::Result<ArrowArrayStream> whole_stream(const std::shared_ptr<Plan>& plan) {
+  TRIREME_ASSIGN(auto columns, plan->schema());
+  TRIREME_ASSIGN(auto shard, whole_shard(plan));
+  std::unique_ptr<data::Pass> pass;
+  if (shard->rows() > 0) {
+    TRIREME_ASSIGN(pass, shard->iterate({.batch_size = kRowsInMemory}));
+  }
+  return make_stream(std::make_unique<PassProducer>(std::move(columns), std::move(shard), std::move(pass)));
+}
+
+}  // namespace api
+
+using api::value_or_throw;
+
+Batches::Iterator Batches::begin() {
+  stream_->begin();
+  return Iterator(stream_);
+}
+
+Batch& Batches::Iterator::operator*() const { return *stream_->batch; }
+
+Batches::Iterator& Batches::Iterator::operator++() {
+  stream_->advance();
+  return *this;
+}
+
+bool Batches::Iterator::operator==(std::default_sentinel_t) const { return !stream_->batch.has_value(); }
+
+Batches DataShard::iter_batches(const IterBatchesOptions& options) const {
+  return Batches(std::make_shared<api::BatchStream>(api::BatchStream{data_, api::iter_options(options)}));
+}
+
+Rows DataShard::iter_rows() const { return Rows(iter_batches({.batch_size = 1, .prefetch_batches = 256})); }
+
+std::int64_t DataShard::epoch() const { return data_->shard->epoch(); }
+
+std::int64_t DataShard::rows() const { return data_->shard->rows(); }
+
+Dict DataShard::state() const { return data_->shard->state(); }
+
+void DataShard::load_state(const Dict& state) const { value_or_throw(data_->shard->load_state(state)); }
+
+DataStats DataShard::stats() const {
+  const auto stats = data_->shard->stats();
+  return {stats.rows, stats.bytes, stats.batches, stats.wait_s, stats.peak_bytes, stats.retries};
+}
+
+}  // namespace trireme

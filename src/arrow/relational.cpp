@@ -1,0 +1,141 @@
+#include <arrow/acero/exec_plan.h>
+#include <arrow/acero/options.h>
+#include <arrow/c/bridge.h>
+#include <arrow/compute/api_vector.h>
+#include <arrow/table.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "kernels.h"
+#include "status.h"
+#include "trireme/arrow/data.h"
+#include "trireme/data_source.h"
+
+// Work on whole tables, done by Arrow: sort_by(), group_by() and join().
+
+namespace trireme::data {
+namespace {
+
+using arrow::check;
+using TablePointer = std::shared_ptr<::arrow::Table>;
+
+constexpr std::int64_t kFragmentRows = 65536;
+
+TablePointer table_of(const Dataset& dataset) {
+  ArrowArrayStream stream;
+  dataset.export_to(&stream);
+  return check(check(::arrow::ImportRecordBatchReader(&stream))->ToTable());
+}
+
+// A table that is computed when somebody asks what is in it.
+class Computed final : public DataSource {
+ public:
+  Computed(std::string name, std::function<TablePointer()> compute)
+      : name_(std::move(name)), compute_(std::move(compute)) {}
+
+  std::string name() const override { return name_; }
+
+  std::vector<DataFragment> list() override {
+    arrow::load_kernels();
+    table_ = compute_();
+    std::vector<DataFragment> listed;
+    const std::int64_t rows = table_->num_rows();
+    for (std::int64_t begin = 0; begin < std::max<std::int64_t>(rows, 1); begin += kFragmentRows) {
+      const std::int64_t count = std::min(kFragmentRows, rows - begin);
+      listed.push_back({name_ + " from row " + std::to_string(begin), count, count * 8 * table_->num_columns()});
+    }
+    return listed;
+  }
+
+  std::int64_t open(std::size_t fragment, std::int64_t row, ArrowArrayStream* stream) override {
+    const std::int64_t begin = static_cast<std::int64_t>(fragment) * kFragmentRows;
+    const auto slice = table_->Slice(begin + row, kFragmentRows - row);
+    auto batches = check(::arrow::TableBatchReader(slice).ToRecordBatches());
+    check(::arrow::ExportRecordBatchReader(
+        check(::arrow::RecordBatchReader::Make(std::move(batches), table_->schema())), stream));
+    return row;
+  }
+
+ private:
+  std::string name_;
+  std::function<TablePointer()> compute_;
+  TablePointer table_;  // shared with what is being read
+};
+
+::arrow::acero::JoinType join_type(const std::string& how) {
+  if (how == "inner") return ::arrow::acero::JoinType::INNER;
+  if (how == "left") return ::arrow::acero::JoinType::LEFT_OUTER;
+  throw ValueError("join(): how is '" + how + "': use inner or left");
+}
+
+std::vector<::arrow::FieldRef> refs_of(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// The names that a join gives out: of the left all, of the right those that are no keys.
+std::vector<std::string> right_columns(const ::arrow::Table& left, const ::arrow::Table& right,
+                                       const std::vector<std::string>& keys) {
+  std::vector<std::string> names;
+  for (const auto& name : right.schema()->field_names()) {
+    if (contains(keys, name)) continue;
+    if (left.schema()->GetFieldIndex(name) >= 0) {
+      throw std::runtime_error("both have a column '" + name + "': rename_columns() it in one of them");
+    }
+    names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+Dataset sort_by(const Dataset& dataset, const std::vector<std::string>& columns, bool descending) {
+  return from_source(std::make_shared<Computed>("sort_by()", [=] {
+    namespace compute = ::arrow::compute;
+    const auto table = table_of(dataset);
+    std::vector<compute::SortKey> keys;
+    for (const auto& column : columns) {
+      keys.emplace_back(column, descending ? compute::SortOrder::Descending : compute::SortOrder::Ascending);
+    }
+    const auto indices = check(compute::SortIndices(::arrow::Datum(table), compute::SortOptions(keys)));
+    return check(compute::Take(::arrow::Datum(table), ::arrow::Datum(indices))).table();
+  }));
+}
+
+Dataset group_by(const Dataset& dataset, const std::vector<std::string>& keys,
+                 const std::vector<Aggregate>& aggregates) {
+  return from_source(std::make_shared<Computed>("group_by()", [=] {
+    namespace acero = ::arrow::acero;
+    std::vector<::arrow::compute::Aggregate> wanted;
+    for (const auto& each : aggregates) {
+      const auto name = each.name.empty() ? each.function + "(" + each.column + ")" : each.name;
+      // Arrow has two of each: over groups, and over everything.
+      wanted.emplace_back((keys.empty() ? "" : "hash_") + each.function, nullptr, each.column, name);
+    }
+    const auto table = table_of(dataset);
+    auto plan =
+        acero::Declaration::Sequence({{"table_source", acero::TableSourceNodeOptions(table)},
+                                      {"aggregate", acero::AggregateNodeOptions(std::move(wanted), refs_of(keys))}});
+    return check(acero::DeclarationToTable(std::move(plan), /*use_threads=*/false));
+  }));
+}
+
+Dataset join(const Dataset& left, const Dataset& right, const std::vector<std::string>& keys, const std::string& how) {
+  const auto type = join_type(how);
+  return from_source(std::make_shared<Computed>("join()", [=] {
+    namespace acero = ::arrow::acero;
+    const auto ours = table_of(left);
+    const auto theirs = table_of(right);
+    const auto added = right_columns(*ours, *theirs, keys);
+    acero::Declaration plan{"hashjoin",
+                            {acero::Declaration{"table_source", acero::TableSourceNodeOptions(ours)},
+                             acero::Declaration{"table_source", acero::TableSourceNodeOptions(theirs)}},
+                            acero::HashJoinNodeOptions(type, refs_of(keys), refs_of(keys),
+                                                       refs_of(ours->schema()->field_names()), refs_of(added))};
+    return check(acero::DeclarationToTable(std::move(plan), /*use_threads=*/false));
+  }));
+}
+
+}  // namespace trireme::data

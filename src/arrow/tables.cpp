@@ -1,0 +1,210 @@
+#include <arrow/c/bridge.h>
+#include <arrow/dataset/dataset.h>
+#include <arrow/dataset/discovery.h>
+#include <arrow/dataset/file_csv.h>
+#include <arrow/dataset/file_json.h>
+#include <arrow/dataset/file_parquet.h>
+#include <arrow/dataset/partition.h>
+#include <arrow/dataset/scanner.h>
+#include <arrow/record_batch.h>
+#include <arrow/type.h>
+#include <parquet/metadata.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <map>
+#include <stdexcept>
+#include <thread>
+
+#include "found_files.h"
+#include "kernels.h"
+#include "status.h"
+#include "trireme/arrow/data.h"
+#include "trireme/data_source.h"
+
+// Tables in files: read_parquet(), read_csv() and read_json().
+
+namespace trireme::data {
+namespace {
+
+namespace ds = ::arrow::dataset;
+using arrow::check;
+using arrow::FoundFiles;
+
+constexpr std::int64_t kBatchRows = 65536;
+constexpr std::size_t kListingThreads = 8;
+
+enum class Format { kParquet, kCsv, kJson };
+
+class FilesSource final : public DataSource {
+ public:
+  FilesSource(std::string call, Format format, std::vector<std::string> paths, ReadFilesOptions options)
+      : call_(std::move(call)), format_(format), paths_(std::move(paths)), options_(std::move(options)) {}
+
+  std::string name() const override { return call_ + "(" + arrow::short_list(paths_) + ")"; }
+
+  std::vector<DataFragment> list() override {
+    arrow::load_kernels();
+    FoundFiles found = arrow::find_files(paths_);
+    remote_ = found.remote;
+    schema_ = schema_of(found);
+    std::vector<DataFragment> listed;
+    load_footers();
+    std::vector<std::string> bad;
+    for (const auto& file : found.files) {
+      if (files_.contains(file.path())) add_file(file, listed);
+      else bad.push_back(file.path());
+    }
+    if (!bad.empty()) {
+      std::fprintf(stderr, "trireme: %s: %zu of %zu files cannot be read and are left out: %s\n", name().c_str(),
+                   bad.size(), found.files.size(), arrow::short_list(bad).c_str());
+    }
+    return listed;
+  }
+
+  std::int64_t open(std::size_t fragment, std::int64_t, ArrowArrayStream* stream) override {
+    auto options = std::make_shared<ds::ScanOptions>();
+    ds::ScannerBuilder builder(schema_, fragments_[fragment], options);
+    if (!options_.columns.empty()) check(builder.Project(options_.columns));
+    check(builder.BatchSize(kBatchRows));
+    // The pipeline has threads of its own, and knows how much memory it may take.
+    check(builder.UseThreads(false));
+    check(builder.BatchReadahead(1));
+    check(builder.FragmentReadahead(1));
+    auto scanner = check(builder.Finish());
+    check(::arrow::ExportRecordBatchReader(check(scanner->ToRecordBatchReader()), stream));
+    return 0;
+  }
+
+  std::shared_ptr<DataSource> with_columns(const std::vector<std::string>& columns) override {
+    // Where some were chosen already, another choice is among those.
+    if (!options_.columns.empty()) return nullptr;
+    return std::make_shared<FilesSource>(call_, format_, paths_, ReadFilesOptions{columns, options_.skip_bad_files});
+  }
+
+  bool remote() const override { return remote_; }
+
+ private:
+  std::shared_ptr<ds::FileFormat> format() const {
+    if (format_ == Format::kCsv) return std::make_shared<ds::CsvFileFormat>();
+    if (format_ == Format::kJson) return std::make_shared<ds::JsonFileFormat>();
+    return std::make_shared<ds::ParquetFileFormat>();
+  }
+
+  // The first file's columns, and those that are in the names of folders.
+  std::shared_ptr<::arrow::Schema> schema_of(const FoundFiles& found) {
+    ds::FileSystemFactoryOptions options;
+    options.partitioning = ds::HivePartitioning::MakeFactory();
+    options.partition_base_dir = found.folder;
+    options.exclude_invalid_files = options_.skip_bad_files;
+    auto factory = check(ds::FileSystemDatasetFactory::Make(found.filesystem, found.files, format(), options));
+    dataset_ = check(factory->Finish());
+    auto iterator = check(dataset_->GetFragments());
+    while (auto fragment = check(iterator.Next())) {
+      auto file = std::dynamic_pointer_cast<ds::FileFragment>(fragment);
+      files_.emplace(file->source().path(), std::move(file));
+    }
+    auto schema = dataset_->schema();
+    for (const auto& column : options_.columns) {
+      if (schema->GetFieldIndex(column) >= 0) continue;
+      std::string names;
+      for (const auto& name : schema->field_names()) names += (names.empty() ? "" : ", ") + name;
+      throw std::runtime_error("there is no column '" + column + "'; there are " + names);
+    }
+    return schema;
+  }
+
+  // What each file says of itself is read by several threads at once: a store elsewhere answers slowly. The fragments
+  // keep it; what goes wrong is told by whoever asks next.
+  void load_footers() {
+    std::vector<ds::FileFragment*> files;
+    for (const auto& [path, file] : files_) files.push_back(file.get());
+    std::atomic<std::size_t> next = 0;
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < std::min(kListingThreads, files.size()); ++i) {
+      threads.emplace_back([&] {
+        for (std::size_t at = next++; at < files.size(); at = next++) (void)files[at]->ReadPhysicalSchema().ok();
+      });
+    }
+  }
+
+  void add_file(const ::arrow::fs::FileInfo& info, std::vector<DataFragment>& listed) {
+    const auto file = files_.at(info.path());
+    auto here = file->ReadPhysicalSchema();
+    if (!here.ok()) throw std::runtime_error(info.path() + " cannot be read: " + here.status().ToString());
+    check_columns(info.path(), **here);
+    if (format_ != Format::kParquet) {
+      listed.push_back({info.path(), {}, info.size()});
+      fragments_.push_back(file);
+      return;
+    }
+    auto parquet = std::static_pointer_cast<ds::ParquetFileFragment>(file);
+    check(parquet->EnsureCompleteMetadata());
+    const auto metadata = parquet->metadata();
+    for (int group = 0; group < metadata->num_row_groups(); ++group) {
+      const auto about = metadata->RowGroup(group);
+      listed.push_back({info.path() + ", row group " + std::to_string(group), about->num_rows(), bytes_of(*about)});
+      fragments_.push_back(check(parquet->Subset(std::vector<int>{group})));
+    }
+  }
+
+  std::int64_t bytes_of(const ::parquet::RowGroupMetaData& group) const {
+    const auto whole = static_cast<std::int64_t>(schema_->num_fields());
+    const auto read = options_.columns.empty() ? whole : static_cast<std::int64_t>(options_.columns.size());
+    return group.total_byte_size() * read / std::max<std::int64_t>(whole, 1);
+  }
+
+  bool is_read(const std::string& column) const {
+    return options_.columns.empty() ||
+           std::find(options_.columns.begin(), options_.columns.end(), column) != options_.columns.end();
+  }
+
+  // Columns may be more in another file; one that is missing or of another type would make other rows of it.
+  void check_columns(const std::string& path, const ::arrow::Schema& here) {
+    if (!first_) {
+      first_ = std::make_shared<::arrow::Schema>(here.fields());
+      first_path_ = path;
+      return;
+    }
+    for (const auto& field : first_->fields()) {
+      if (!is_read(field->name())) continue;
+      const auto other = here.GetFieldByName(field->name());
+      if (other && other->type()->Equals(field->type())) continue;
+      throw std::runtime_error("column '" + field->name() + "' is " + field->type()->ToString() + " in " + first_path_ +
+                               " and " + (other ? other->type()->ToString() : "not there") + " in " + path);
+    }
+  }
+
+  std::string call_;
+  Format format_;
+  std::vector<std::string> paths_;
+  ReadFilesOptions options_;
+  bool remote_ = false;
+  std::shared_ptr<ds::Dataset> dataset_;  // shared with its fragments
+  std::shared_ptr<::arrow::Schema> schema_;
+  std::shared_ptr<::arrow::Schema> first_;  // of the first file
+  std::string first_path_;
+  std::map<std::string, std::shared_ptr<ds::FileFragment>> files_;
+  std::vector<std::shared_ptr<ds::Fragment>> fragments_;
+};
+
+Dataset read(const char* call, Format format, const Paths& paths, const ReadFilesOptions& options) {
+  return from_source(std::make_shared<FilesSource>(call, format, paths.paths, options));
+}
+
+}  // namespace
+
+Dataset read_parquet(const Paths& paths, const ReadFilesOptions& options) {
+  return read("read_parquet", Format::kParquet, paths, options);
+}
+
+Dataset read_csv(const Paths& paths, const ReadFilesOptions& options) {
+  return read("read_csv", Format::kCsv, paths, options);
+}
+
+Dataset read_json(const Paths& paths, const ReadFilesOptions& options) {
+  return read("read_json", Format::kJson, paths, options);
+}
+
+}  // namespace trireme::data

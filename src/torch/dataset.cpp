@@ -1,0 +1,72 @@
+#include "trireme/torch/dataset.h"
+
+#include <stdexcept>
+
+#include "trireme/torch/tensor.h"
+#include "trireme/torch/torch.h"
+#include "trireme/torch/transfer.h"
+
+namespace trireme::torch {
+namespace {
+
+// Columns that no tensor can hold are left to operator[], which says why.
+std::map<std::string, at::Tensor, std::less<>> tensors_of(const Batch& batch) {
+  std::map<std::string, at::Tensor, std::less<>> tensors;
+  for (const auto& column : batch.columns()) {
+    if (auto tensor = batch.find_tensor(column)) tensors.emplace(column, to_torch(*tensor));
+  }
+  return tensors;
+}
+
+c10::Device device_here(bool move) {
+  const c10::Device cpu(c10::DeviceType::CPU);
+  if (!move) return cpu;
+  try {
+    return get_device();
+  } catch (const std::runtime_error&) {  // no training function runs
+    return cpu;
+  }
+}
+
+}  // namespace
+
+const at::Tensor& TorchBatch::operator[](std::string_view column) const {
+  if (auto found = tensors_.find(column); found != tensors_.end()) return found->second;
+  (void)batch_[column];  // throws what is wrong with it
+  throw ValueError("column '" + std::string(column) + "' is no tensor");
+}
+
+TorchBatches::TorchBatches(Batches batches, c10::Device device)
+    : batches_(std::move(batches)), transfer_(std::make_unique<detail::Transfer>(device, /*ahead=*/false)) {}
+
+TorchBatches::~TorchBatches() = default;
+TorchBatches::TorchBatches(TorchBatches&&) noexcept = default;
+
+TorchBatches::Iterator TorchBatches::begin() {
+  at_.emplace(batches_.begin());
+  show();
+  return Iterator(this);
+}
+
+void TorchBatches::advance() {
+  ++*at_;
+  show();
+}
+
+void TorchBatches::show() {
+  now_.reset();
+  if (*at_ == std::default_sentinel) return;
+  auto tensors = tensors_of(**at_);
+  transfer_->begin(tensors);
+  now_.emplace(**at_, std::move(tensors));
+}
+
+TorchBatches iter_batches(const DataShard& shard, const IterBatchesOptions& options, bool move_to_device) {
+  return {shard.iter_batches(options), device_here(move_to_device)};
+}
+
+TorchBatches iter_batches(const Dataset& dataset, const IterBatchesOptions& options, bool move_to_device) {
+  return {dataset.iter_batches(options), device_here(move_to_device)};
+}
+
+}  // namespace trireme::torch
