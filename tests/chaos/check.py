@@ -103,6 +103,17 @@ def nothing_lost(outcome: Outcome) -> None:
         require(not listed[name], f"{name} is damaged: {listed[name]}")
 
 
+def rows_once(outcome: Outcome) -> None:
+    if outcome.scenario.trainer != "data":
+        return
+    command = [COMMAND_LINE, "data", "verify", str(outcome.run), "--json"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    require(told.returncode == 0, f"`trireme data verify`: {told.stderr}{told.stdout}")
+    seen = {each["epoch"]: (each["seen"], each["size"]) for each in json.loads(told.stdout)}
+    # Ten steps of four to an epoch: the third one ends in its middle.
+    require(seen == {0: (47, 47), 1: (47, 47), 2: (24, 47)}, f"rows were taken {seen}")
+
+
 def no_process(mark: str) -> None:
     gone = process_table.wait_until(lambda: not process_table.marked(mark), 15)
     require(gone, f"processes remain: {process_table.marked(mark)}")

@@ -115,6 +115,7 @@ class Place:
         check.finished(outcome)
         check.no_process(self._mark)
         check.nothing_lost(outcome)
+        check.rows_once(outcome)
         check.no_socket(outcome)
         check.no_shared_memory(outcome, self._shared_memory)
         check.no_file(outcome, self.temporary, self.state_dir)

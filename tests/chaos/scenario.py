@@ -97,12 +97,12 @@ def make(seed: int, number: int, torch: bool = True) -> Scenario:
     """The same for the same seed and number, whatever came before."""
     dice = random.Random(f"{seed}/{number}")
     language = dice.choices(["python", "cpp"], [3, 2])[0]
-    use_torch = dice.random() < 0.25
+    kind = dice.choices(["plain", "torch" if torch else "plain", "data"], [2, 1, 1])[0]
     workers = dice.choice([1, 2, 2, 2, 3, 6])
     made = Scenario(
         name=f"{seed}-{number}",
         language=language,
-        trainer="torch" if use_torch and torch and language == "python" else "plain",
+        trainer=kind if language == "python" else "plain",
         workers=workers,
         most_workers=workers,
         checkpoint=dice.choice(["state", "state", "folder"]) if language == "python" else "state",
@@ -117,6 +117,7 @@ def make(seed: int, number: int, torch: bool = True) -> Scenario:
     special = dice.random()
     if special < 0.08:
         made.padding = 0  # the disk is small
+        made.trainer = made.trainer.replace("data", "plain")  # a log of samples with holes proves nothing
         made.faults = [Fault(DISK_FULL, "step", step=dice.randrange(1, STEPS - 2), amount=dice.uniform(0.2, 1.5))]
     elif special < 0.22:
         _make_elastic(made, dice)
@@ -196,6 +197,10 @@ def fixed() -> list[Scenario]:
         one("term", Fault("term", "step", True, 1, 3), Fault("driver_pause", "step", step=6, amount=0.3)),
         one("term-upload", Fault("term", "step", True, 0, 3), Fault("kill", "upload", True, 0, 3), mode="ASYNC",
             only_rank_zero=True, padding=32 << 20),
+        one("data", Fault("kill", "step", True, 1, 5), Fault("exception", "report", True, 0, 7), trainer="data",
+            workers=3, most_workers=3),
+        one("data-elastic", Fault(CAPACITY, "step", step=2, amount=1), Fault(CAPACITY, "step", step=6, amount=3),
+            trainer="data", workers=1, most_workers=3, pace_s=0.15),
         one("disk-full", Fault(DISK_FULL, "step", step=3, amount=0.5)),
         one("elastic", Fault(CAPACITY, "step", step=2, amount=1), Fault(CAPACITY, "step", step=6, amount=2),
             Fault("kill", "resize"), workers=1, most_workers=2, pace_s=0.15),

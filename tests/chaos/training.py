@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -11,9 +12,18 @@ from typing import Any
 import trireme
 from chaos.inside import Inside
 from chaos.scenario import CHECKPOINT_EVERY, STEPS, Scenario, read
-from trireme import Checkpoint, CheckpointConfig, CheckpointUploadMode, FailureConfig, RunConfig, ScalingConfig
+from trireme import (
+    Checkpoint,
+    CheckpointConfig,
+    CheckpointUploadMode,
+    DataConfig,
+    FailureConfig,
+    RunConfig,
+    ScalingConfig,
+)
 
 SAMPLES = 4
+ROWS, BATCH_ROWS = 47, 12  # of the dataset: steps go over its epochs' ends
 
 
 def gradient(weight: float, step: int) -> float:
@@ -40,6 +50,39 @@ class Plain:
         slope = gradient(self.weight, step)
         self.weight -= 0.3 * slope
         return slope * slope
+
+
+class Data(Plain):
+    """Takes a global batch of a shuffled dataset, through a function, at each step: always the one that is due."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shard = trireme.get_dataset_shard("train")
+        self.batches: Any = iter(())
+
+    def advance(self, step: int) -> float:
+        batch = next(self.batches, None)
+        if batch is None:
+            self.batches = iter(self.shard.iter_batches(global_batch_size=BATCH_ROWS))
+            batch = next(self.batches)
+        epoch, place = divmod(step, math.ceil(ROWS / BATCH_ROWS))
+        expected = epoch, min((place + 1) * BATCH_ROWS, ROWS)
+        state = self.shard.state()
+        if (state["epoch"], state["rows"]) != expected:
+            raise RuntimeError(f"step {step} got the data up to {state}, and not up to {expected}")
+        if (batch["twice"] != 2 * batch["id"]).any():
+            raise RuntimeError(f"the function was not applied: {batch}")
+        return super().advance(step)
+
+
+def twice(batch: dict[str, Any]) -> dict[str, Any]:
+    return {**batch, "twice": 2 * batch["id"]}
+
+
+def datasets() -> dict[str, Any]:
+    import trireme.data
+
+    return {"train": trireme.data.range(ROWS, override_num_blocks=5).random_shuffle(seed=7).map_batches(twice)}
 
 
 class Torch:
@@ -102,7 +145,7 @@ def resumed(scenario: Scenario, rank: int) -> dict[str, Any] | None:
 
 
 def in_folders(scenario: Scenario) -> bool:
-    return scenario.checkpoint == "folder" and scenario.trainer == "plain"
+    return scenario.checkpoint == "folder" and scenario.trainer != "torch"
 
 
 def stored(scenario: Scenario, state: dict[str, Any], folder: str, rank: int, step: int) -> Checkpoint:
@@ -123,7 +166,7 @@ def train(config: dict[str, Any]) -> list[int]:
     inside = Inside(scenario, config["folder"], rank)
     inside.reach("rendezvous")
     trireme.collective.barrier()
-    model = Torch() if scenario.trainer == "torch" else Plain()
+    model = {"torch": Torch, "data": Data, "plain": Plain}[scenario.trainer]()
     first = 0
     if state := resumed(scenario, rank):
         first = state["next"]
@@ -174,6 +217,8 @@ def main() -> None:
         train_loop_config={"scenario": scenario, "folder": folder},
         scaling_config=ScalingConfig(num_workers=workers, trainer_resources={}, elastic_resize_monitor_interval_s=0.5),
         run_config=run_config(scenario),
+        datasets=datasets() if scenario.trainer == "data" else None,
+        dataset_config=DataConfig(log_samples=True),
     )
     print("RESULT", json.dumps(trainer.fit().return_value))
 
