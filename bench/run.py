@@ -16,7 +16,7 @@ from pathlib import Path
 from measure import ROOT, Options, table
 from peers import peers_bin
 
-_BENCHMARKS = ("launch", "report", "scale", "memory", "checkpoint", "ddp", "recover")
+_BENCHMARKS = ("launch", "report", "scale", "memory", "checkpoint", "ddp", "recover", "data")
 
 
 def main() -> None:
