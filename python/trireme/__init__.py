@@ -38,6 +38,16 @@ from trireme.callbacks import UserCallback
 
 TRAIN_DATASET_KEY = "train"
 
+
+def __getattr__(name: str) -> object:
+    """trireme.data without an import of its own; pyarrow is not imported before somebody says it."""
+    if name == "data":
+        import importlib
+
+        return importlib.import_module("trireme.data")
+    raise AttributeError(f"module 'trireme' has no attribute {name!r}")
+
+
 __all__ = [
     "TRAIN_DATASET_KEY",
     "Checkpoint",

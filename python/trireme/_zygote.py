@@ -353,6 +353,8 @@ def serve_as_copy(sock: socket.socket) -> NoReturn:
     try:
         os.setsid()
         os.environ["TRIREME_WORKER"] = "1"
+        # A fresh one is started with it: pyarrow's allocator, imported here, would have a thread of its own.
+        os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)

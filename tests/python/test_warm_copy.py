@@ -111,3 +111,27 @@ def test_copy_and_workers_die_with_their_driver(script: Any, tmp_path: Path) -> 
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=30)
     assert processes.wait_until(lambda: not processes.left_over(), 10), processes.left_over()
+
+
+READS = """
+import torch
+from trireme import ScalingConfig, get_dataset_shard
+from trireme.torch import TorchTrainer
+
+def train():
+    return sum(len(batch["id"]) for batch in get_dataset_shard("train").iter_batches())
+
+import trireme.data
+
+if __name__ == "__main__":
+    datasets = {"train": trireme.data.range(10)}
+    print(TorchTrainer(train, scaling_config=ScalingConfig(num_workers=2), datasets=datasets).fit().return_value)
+"""
+
+
+@pytest.mark.torch
+def test_a_copy_that_imports_what_datasets_need_still_has_one_thread(script: Any) -> None:
+    done = script.run(READS)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "5"
+    assert "one by one" not in done.stdout + done.stderr
