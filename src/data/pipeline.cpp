@@ -65,7 +65,8 @@ class ThreadedPipeline final : public Pipeline {
     std::unique_lock lock(mutex_);
     const auto began = Clock::now();
     auto ready = [&] {
-      return next_out_ == steps_.count() || finished_.contains(next_out_) || (error_ && !assembling_);
+      const bool failed = error_ && (assembling_ == 0 || broken_);
+      return next_out_ == steps_.count() || finished_.contains(next_out_) || failed;
     };
     const bool here = done_.wait_for(lock, timeout, ready);
     stats_.wait_s += std::chrono::duration<double>(Clock::now() - began).count();
@@ -103,7 +104,7 @@ class ThreadedPipeline final : public Pipeline {
     } catch (const std::exception& error) {  // the top of a thread: no memory, or a mistake of ours
       std::lock_guard lock(mutex_);
       if (!error_) error_ = base::error("reading data failed: {}", error.what());
-      assembling_ = 0;
+      broken_ = true;
       done_.notify_all();
     }
   }
@@ -304,6 +305,7 @@ class ThreadedPipeline final : public Pipeline {
   std::int64_t held_ = 0;
   double row_bytes_ = 0;  // of what was read last; before that as the fragments say
   std::optional<base::Error> error_;
+  bool broken_ = false;  // a thread has ended with its work half done
   PipelineStats stats_;
   bool stop_ = false;
   std::vector<std::jthread> threads_;

@@ -176,6 +176,20 @@ class MixedSource final : public Source {
 
 }  // namespace
 
+TEST_CASE("what a source throws ends the reading with an error, and nothing hangs") {
+  class ThrowingSource final : public Source {
+   public:
+    base::Result<Opened> open(std::size_t, std::int64_t) override { throw std::bad_alloc(); }
+  };
+  PipelineOptions options = batches_of(1);
+  options.layout.fragment_rows = {2};
+  auto pipeline = Pipeline::start({{"a", 2, 16}}, std::make_shared<ThrowingSource>(), options);
+  REQUIRE(pipeline);
+  auto next = (*pipeline)->next(std::chrono::seconds(60));
+  REQUIRE_FALSE(next);
+  CHECK(next.error().message().find("reading data failed") != std::string::npos);
+}
+
 TEST_CASE("a fragment with other columns is named, with the column and both types") {
   PipelineOptions options = batches_of(1);
   options.layout.fragment_rows = {2, 2};
