@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from trireme.data._cut import exact_batches
 from trireme.data._formats import Batch
-from trireme.data._iterator import DataIterator
+from trireme.data._iterator import DataIterator, Part
 from trireme.data._planned import Planned
 from trireme.data._tensors import is_number, numpy_of, tensor_shape
 
@@ -25,6 +25,9 @@ class UncountedIterator(DataIterator):
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
+        self._part = Part(virtual_shards=1)
+        self._made = None
+        self._passes = set()
 
     def __repr__(self) -> str:
         return f"DataIterator({self._dataset!r}, rows not counted)"
