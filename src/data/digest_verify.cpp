@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -95,9 +96,11 @@ base::Result<Layout> read_layout(const fs::path& path) {
     return base::error("{} is no layout of a dataset", path.native());
   }
   layout.shuffle_fragments = *shuffled->get_if<bool>();
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;  // files may be damaged; sums must not overflow
   for (const auto& each : *rows->get_if<List>()) {
-    if (!each.get_if<std::int64_t>()) return base::error("{} is no layout of a dataset", path.native());
-    layout.fragment_rows.push_back(*each.get_if<std::int64_t>());
+    const auto* count = each.get_if<std::int64_t>();
+    if (!count || *count < 0 || *count > kMost) return base::error("{} is no layout of a dataset", path.native());
+    layout.fragment_rows.push_back(*count);
   }
   return layout;
 }
@@ -121,8 +124,20 @@ struct Portion {
   std::string problem;
 };
 
+// A line that was damaged would send the arithmetic anywhere.
+std::string implausible(const Record& record, std::int64_t size) {
+  const bool inside = record.span.begin >= 0 && record.span.begin < record.span.end && record.span.end <= size;
+  if (inside && record.virtual_shards <= size && record.window_rows <= size) return "";
+  return fmt::format("a line of rank {} cannot be: rows {} to {} of {}, {} virtual shards, windows of {}", record.rank,
+                     record.span.begin, record.span.end, size, record.virtual_shards, record.window_rows);
+}
+
 Portion check_portion(const std::vector<Record>& records, Layout layout) {
   const Record& first = records.front();
+  const std::int64_t size = std::accumulate(layout.fragment_rows.begin(), layout.fragment_rows.end(), std::int64_t{0});
+  for (const auto& each : records) {
+    if (auto problem = implausible(each, size); !problem.empty()) return {{0, 0}, std::move(problem)};
+  }
   std::map<int, std::vector<Record>> by_rank;
   std::int64_t begin = first.span.begin;
   for (const auto& each : records) {

@@ -255,6 +255,29 @@ TEST_CASE("bad options are named") {
   CHECK_FALSE(shard_of(each, 0, 4)->iterate({.global_batch_size = 3}));
 }
 
+TEST_CASE("a damaged log is told of, whatever its numbers say") {
+  const Case each{.fragment_rows = {40}, .ordering = {}, .iterating = {.batch_size = 8}};
+  tests::TempDir folder;
+  (void)batches_of(**shard_of(each, 0, 1, {.digest_folder = folder.path()})->iterate(each.iterating));
+  const std::string log = folder / "data.0.jsonl";
+  std::ifstream file(log);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  CHECK(verify_digests(folder.path())->front().problem == "");
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"\"virtual_shards\":1", "\"virtual_shards\":1000000000000000000"},
+           {"\"window_rows\":0", "\"window_rows\":99999999999"},
+           {"\"begin\":0", "\"begin\":-5"},
+           {"\"end\":40", "\"end\":4000000000000"}}) {
+    std::string damaged = text;
+    REQUIRE(damaged.find(from) != std::string::npos);
+    damaged.replace(damaged.find(from), from.size(), to);
+    std::ofstream(log) << damaged;
+    CHECK(verify_digests(folder.path())->front().problem.find("cannot be") != std::string::npos);
+  }
+  std::ofstream(log) << text << "half a li";
+  CHECK_FALSE(verify_digests(folder.path()));
+}
+
 TEST_CASE("the digests prove that every row was taken once, and tell where not") {
   std::mt19937 random(23);
   for (int trial = 0; trial < 20; ++trial) {
