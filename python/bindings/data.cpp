@@ -199,7 +199,6 @@ std::shared_ptr<Shard> make_shard(const std::vector<FragmentTuple>& fragments, n
   wanted.window_rows = optional_in<std::int64_t>(ordering, "window_rows");
   wanted.virtual_shards = optional_in<std::int64_t>(ordering, "virtual_shards");
   set(wanted.seed, ordering, "seed");
-  set(wanted.cheap_skips, ordering, "cheap_skips");
   set(wanted.costly_rows, ordering, "costly_rows");
   wanted.memory_budget = optional_in<std::int64_t>(ordering, "memory_budget");
   table.layout = data::lay_out(table.fragments, wanted);

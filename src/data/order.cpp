@@ -29,27 +29,11 @@ constexpr std::int64_t kMostParts = 12;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-struct Size {
-  std::int64_t rows = 0;
-  std::int64_t bytes = 0;
-  std::int64_t fragments = 0;  // with rows
-};
-
-Size size_of(std::span<const Fragment> fragments) {
-  Size size;
-  for (const auto& each : fragments) {
-    size.rows += each.rows;
-    size.bytes += each.bytes;
-    size.fragments += each.rows > 0;
-  }
-  return size;
-}
-
-std::int64_t choose_virtual_shards(const Size& size, const Ordering& ordering) {
-  const bool parts = ordering.cheap_skips || ordering.costly_rows;
-  if (!parts && size.bytes < kSmallBytes) return 1;
-  const std::int64_t most = parts ? std::max(size.fragments, kMostParts) : size.fragments;
-  const std::int64_t rows = ordering.costly_rows ? kLeastCostlyRows : kLeastRows;
+std::int64_t choose_virtual_shards(const DatasetSize& size, const Ordering& ordering) {
+  const bool costly = ordering.costly_rows;
+  if (!costly && size.bytes < kSmallBytes) return 1;
+  const std::int64_t most = costly ? std::max(size.fragments, kMostParts) : size.fragments;
+  const std::int64_t rows = costly ? kLeastCostlyRows : kLeastRows;
   const std::int64_t each = ceil_div(std::max<std::int64_t>(size.bytes, 1), std::max<std::int64_t>(size.fragments, 1));
   const std::int64_t room = ordering.memory_budget ? *ordering.memory_budget / kBudgetShare
                                                    : std::clamp(size.bytes / kRoomShare, kLeastRoom, kMostRoom);
@@ -61,8 +45,18 @@ std::int64_t choose_virtual_shards(const Size& size, const Ordering& ordering) {
 
 }  // namespace
 
+DatasetSize size_of(std::span<const Fragment> fragments) {
+  DatasetSize size;
+  for (const auto& each : fragments) {
+    size.rows += each.rows;
+    size.bytes += each.bytes;
+    size.fragments += each.rows > 0;
+  }
+  return size;
+}
+
 Layout lay_out(std::span<const Fragment> fragments, const Ordering& ordering) {
-  const Size size = size_of(fragments);
+  const DatasetSize size = size_of(fragments);
   Layout layout;
   for (const auto& each : fragments) layout.fragment_rows.push_back(each.rows);
   layout.seed = ordering.seed;

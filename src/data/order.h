@@ -36,9 +36,8 @@ struct Ordering {
   std::optional<std::int64_t> window_rows = {};
   std::optional<std::int64_t> virtual_shards = {};
   std::uint64_t seed = 0;
-  // Fragments can be begun anywhere at little cost (slices of memory), or rows cost more than reading them (functions,
-  // images): then also few fragments are cut, so that no worker does the work of others.
-  bool cheap_skips = false;
+  // Rows cost more than reading them (functions, images): then also few fragments are cut, so that no worker does the
+  // work of others.
   bool costly_rows = false;
   // What the user allows a worker, where he does.
   std::optional<std::int64_t> memory_budget = {};

@@ -36,16 +36,14 @@ class ThreadedPipeline final : public Pipeline {
   ThreadedPipeline(std::vector<Fragment> fragments, std::shared_ptr<Source> source, const PipelineOptions& options,
                    Steps steps)
       : options_(options), order_(options.layout, options.epoch), steps_(steps) {
+    row_bytes_ = size_of(fragments).row_bytes();
     std::int64_t sample = 0;
-    std::int64_t bytes = 0;
     for (const auto& each : fragments) {
       reading_.samples.push_back(sample);
       sample += each.rows;
-      bytes += each.bytes;
     }
     reading_.fragments = std::move(fragments);
     reading_.source = std::move(source);
-    row_bytes_ = static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(sample, 1));
     for (int i = 0; i < std::max(options_.threads, 1); ++i) threads_.emplace_back([this] { run(); });
   }
 
@@ -311,18 +309,12 @@ class ThreadedPipeline final : public Pipeline {
   std::vector<std::jthread> threads_;
 };
 
-base::Result<void> check_window(std::span<const Fragment> fragments, const PipelineOptions& options) {
+base::Result<void> check_window(const DatasetSize& size, const PipelineOptions& options) {
   if (options.layout.window_rows == 0) return {};
-  std::int64_t rows = 0, bytes = 0;
-  for (const auto& each : fragments) {
-    rows += each.rows;
-    bytes += each.bytes;
-  }
   const std::int64_t shards = options.layout.virtual_shards;
   const std::int64_t mine = std::min(shards, (shards + options.cutting.world - 1) / options.cutting.world + 1);
-  const std::int64_t in_windows = std::min(rows, mine * options.layout.window_rows);
-  const double needed = static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(rows, 1)) *
-                        static_cast<double>(in_windows);
+  const std::int64_t in_windows = std::min(size.rows, mine * options.layout.window_rows);
+  const double needed = size.row_bytes() * static_cast<double>(in_windows);
   if (needed <= static_cast<double>(options.memory_budget)) return {};
   constexpr double kMiB = 1 << 20;
   return base::error(
@@ -335,10 +327,9 @@ base::Result<void> check_window(std::span<const Fragment> fragments, const Pipel
 
 base::Result<std::unique_ptr<Pipeline>> Pipeline::start(std::vector<Fragment> fragments, std::shared_ptr<Source> source,
                                                         const PipelineOptions& options) {
-  std::int64_t rows = 0;
-  for (const auto& each : fragments) rows += each.rows;
-  TRIREME_ASSIGN(Steps steps, Steps::cut(rows, options.begin, options.cutting));
-  TRIREME_TRY(check_window(fragments, options));
+  const DatasetSize size = size_of(fragments);
+  TRIREME_ASSIGN(Steps steps, Steps::cut(size.rows, options.begin, options.cutting));
+  TRIREME_TRY(check_window(size, options));
   return std::unique_ptr<Pipeline>(
       std::make_unique<ThreadedPipeline>(std::move(fragments), std::move(source), options, steps));
 }

@@ -46,10 +46,8 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
   EpochShard(Table table, ShardOptions options) : table_(std::move(table)), options_(std::move(options)) {
     table_.layout.seed &= kSeedBits;
     table_.layout.fragment_rows.clear();
-    for (const auto& each : table_.fragments) {
-      table_.layout.fragment_rows.push_back(each.rows);
-      rows_ += each.rows;
-    }
+    for (const auto& each : table_.fragments) table_.layout.fragment_rows.push_back(each.rows);
+    rows_ = size_of(table_.fragments).rows;
   }
 
   base::Result<void> open_log() {
@@ -83,9 +81,8 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
     TRIREME_ASSIGN(const auto window_rows, number_in(state, "window_rows"));
     if (size != rows_ && rows > 0) {
       return base::error(
-          "dataset '{}': the place is in the middle of an epoch over {} rows, and there are {} now: go on with the "
-          "same "
-          "data, or begin at an epoch's end",
+          "dataset '{}': the place is in the middle of an epoch over {} rows, and there are {} now: go on with "
+          "the same data, or begin at an epoch's end",
           options_.name, size, rows_);
     }
     if (rows > rows_) return base::error("dataset '{}': row {} of {} is no place in it", options_.name, rows, rows_);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/result.h"
@@ -14,6 +15,15 @@ struct Fragment {
   std::int64_t rows = 0;   // exactly
   std::int64_t bytes = 0;  // about what they take in memory
 };
+
+struct DatasetSize {
+  std::int64_t rows = 0;
+  std::int64_t bytes = 0;
+  std::int64_t fragments = 0;  // with rows
+
+  double row_bytes() const { return static_cast<double>(bytes) / static_cast<double>(rows > 0 ? rows : 1); }
+};
+DatasetSize size_of(std::span<const Fragment> fragments);
 
 struct Opened {
   ArrowArrayStream stream{};  // owned by whoever gets it

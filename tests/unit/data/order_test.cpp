@@ -114,10 +114,8 @@ TEST_CASE("the layout follows from the dataset") {
   CHECK(large.virtual_shards == 60);
   CHECK(large.window_rows == (kWindowBytes / 40 + 59) / 60);
   CHECK(lay_out(fragments_of({}), {}).virtual_shards == 1);
-  // One fragment is cut where it can be begun anywhere, or where its rows cost more than reading them again.
+  // One fragment is cut where its rows cost more than reading them again.
   CHECK(lay_out(fragments_of({100'000}), {}).virtual_shards == 1);
-  CHECK(lay_out(fragments_of({100'000}), {.cheap_skips = true}).virtual_shards == 12);
-  CHECK(lay_out(fragments_of({1000}), {.cheap_skips = true}).virtual_shards == 1);
   CHECK(lay_out(fragments_of({1000}), {.costly_rows = true}).virtual_shards == 12);
   CHECK(lay_out(fragments_of({100}), {.costly_rows = true}).virtual_shards == 3);
 }
