@@ -8,6 +8,7 @@
 #include "checkpoint/commit.h"
 #include "storage/local_files.h"
 #include "storage/memory_disk.h"
+#include "unit/sanitizers.h"
 
 using namespace trireme;
 using namespace trireme::checkpoint;
@@ -19,11 +20,7 @@ namespace {
 const std::string kRun = "/results/run";
 
 // Under a sanitizer, which takes twenty times as long and looks for something else, a sample is enough.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::size_t kStride = 11;
-#else
-constexpr std::size_t kStride = 1;
-#endif
+constexpr std::size_t kStride = tests::kSanitized ? 31 : 1;
 
 // What a reader may find: name, index and status of every checkpoint.
 using Found = std::vector<std::string>;
