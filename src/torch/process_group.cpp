@@ -45,6 +45,8 @@ c10::intrusive_ptr<c10d::ProcessGroup> new_process_group() {
   const int rank = context().world_rank, size = context().world_size;
   auto group = c10::make_intrusive<c10d::ProcessGroup>(prefixed, rank, size);
   const auto gloo = make_gloo(c10::make_intrusive<c10d::PrefixStore>("gloo", prefixed));
+  // A short function may be over, and its connections closed, while another rank is still connecting.
+  collective::barrier();
   group->setBackend(c10::DeviceType::CPU, BackendType::GLOO, gloo);
   group->setDefaultBackend(BackendType::GLOO);
   if (get_device().is_cuda()) {

@@ -115,7 +115,7 @@ def rows_once(outcome: Outcome) -> None:
 
 
 def no_process(mark: str) -> None:
-    gone = process_table.wait_until(lambda: not process_table.marked(mark), 15)
+    gone = process_table.wait_until(lambda: not process_table.marked(mark), 60)
     require(gone, f"processes remain: {process_table.marked(mark)}")
 
 

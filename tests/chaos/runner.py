@@ -21,7 +21,7 @@ from chaos.scenario import DISK_FULL, ENDS_THE_DRIVER, Scenario
 TESTS = Path(__file__).resolve().parents[1]
 PROGRAM = check.BUILD / "tests/chaos_program"
 # Generous: a machine may be busy. It only bounds what would otherwise wait for ever.
-TIMEOUT_S = 150.0
+TIMEOUT_S = 300.0
 MOST_STARTS = 6
 DISK_BYTES = 2 << 20
 

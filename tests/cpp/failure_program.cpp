@@ -168,7 +168,7 @@ int fit_survives(const std::string& fault, const std::string& place) {
   options.config = {{"fault", fault}, {"place", place}};
   auto& failure = options.run.failure_config;
   if (place == "computation") failure.recall_timeout_s = 0.3;
-  if (fault == "hang") failure.hang_timeout_s = 1.0;
+  if (fault == "hang") failure.hang_timeout_s = 2.0;
   failure.on_hang = "restart";
   return fit(survives, options);
 }

@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import processes
 import trireme
 from s3_server import Bucket, S3Server
 from trireme import RunConfig
+
+# How quickly examples are made says how busy the machine is.
+settings.register_profile("trireme", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("trireme")
 
 # A shell ignores Ctrl-C on behalf of what it starts in the background, and every child would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -41,7 +46,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def no_orphans() -> Iterator[None]:
     yield
-    assert processes.wait_until(lambda: not processes.left_over(), 10), processes.left_over()
+    assert processes.wait_until(lambda: not processes.left_over()), processes.left_over()
 
 
 @pytest.fixture
@@ -100,7 +105,7 @@ class Script:
 
     def run(self, source: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         process = self.start(source, *arguments, **options)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 

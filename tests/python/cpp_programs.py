@@ -22,7 +22,7 @@ def run(program: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
         [program, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
         cwd=BUILD,
         env=os.environ | ENVIRONMENT,

@@ -49,7 +49,8 @@ def left_over() -> list[Process]:
     return [p for p in marked() if not (p.parent == os.getpid() and ("trireme._zygote" in p.command or is_guard(p)))]
 
 
-def wait_until(condition: Callable[[], object], timeout: float = 30.0) -> bool:
+def wait_until(condition: Callable[[], object], timeout: float = 60.0) -> bool:
+    """The time only ends a hang: a busy machine may need seconds for what takes milliseconds elsewhere."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,7 +27,7 @@ def command() -> str:
 
 
 def trireme_command(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([command(), *args], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([command(), *args], capture_output=True, text=True, timeout=120, check=False)
 
 
 def fit(function: Any, workers: Any = 2, config: dict[str, Any] | None = None, **options: Any) -> Result:
@@ -44,8 +45,9 @@ def fit(function: Any, workers: Any = 2, config: dict[str, Any] | None = None, *
 
 def events(folder: Any, *kinds: str) -> list[dict[str, Any]]:
     """Of the event log, all or only of these kinds."""
-    lines = Path(folder, "events.jsonl").read_text().splitlines()
-    parsed = [json.loads(line) for line in lines]
+    text = Path(folder, "events.jsonl").read_text()
+    whole = text[: text.rfind("\n") + 1]  # the last line may be on its way
+    parsed = [json.loads(line) for line in whole.splitlines()]
     return [event for event in parsed if not kinds or event["event"] in kinds]
 
 
@@ -53,3 +55,13 @@ def pids(folder: Any, attempt: int) -> dict[int, int]:
     """Rank -> pid in an attempt, started for it or kept."""
     found = events(folder, "worker_started", "worker_kept")
     return {event["rank"]: event["pid"] for event in found if event["attempt"] == attempt}
+
+
+def ranks_that_printed(line: str, output: str) -> list[int]:
+    """Whoever the output shows this line of. It is shown once for all who print it at about the same time."""
+    found = []
+    for ranks in re.findall(rf"^\[rank ([\d,-]+)\] {re.escape(line)}$", output, re.MULTILINE):
+        for part in ranks.split(","):
+            first, _, last = part.partition("-")
+            found += range(int(first), int(last or first) + 1)
+    return sorted(found)

@@ -72,14 +72,18 @@ class S3Server:
     """Its buckets are gone when it stops."""
 
     def __init__(self, folder: Path) -> None:
-        self._port = free_port()
         # It serves many tests, so it must not look like something that one of them has left behind.
         env = {name: value for name, value in os.environ.items() if name != MARK.partition("=")[0]}
-        with open(folder / "moto.log", "wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _SERVE, str(self._port)], stdout=log, stderr=log, env=env
-            )
-        assert wait_until(self._answers), (folder / "moto.log").read_text()
+        for _ in range(3):  # somebody else may take the port in between
+            self._port = free_port()
+            with open(folder / "moto.log", "wb") as log:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", _SERVE, str(self._port)], stdout=log, stderr=log, env=env
+                )
+            assert wait_until(lambda: self._process.poll() is not None or self._answers()), "moto does not answer"
+            if self._process.poll() is None:
+                break
+        assert self._process.poll() is None, (folder / "moto.log").read_text()
         self.door = Door(self._port)
 
     def _answers(self) -> bool:

@@ -251,7 +251,8 @@ def test_logs_follow_until_the_run_ends(machine: Machine) -> None:
         (path / "logs/attempt_1").mkdir()
         (path / "logs/attempt_1/rank_0.log").write_text("again\n")
         assert follower.stdout.readline() == "[rank 0] again\n"
-        (path / "logs/attempt_1/rank_0.log").write_text("again\nlast words")
+        with (path / "logs/attempt_1/rank_0.log").open("a") as file:
+            file.write("last words")
         machine.register("digits", active=False)
         assert follower.stdout.read() == "[rank 0] last words\n"
         assert follower.wait() == 0

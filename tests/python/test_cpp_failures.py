@@ -51,7 +51,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def output_of(process: subprocess.Popen[str], code: int = 0) -> str:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == code, out + err
     return out
 
@@ -166,7 +166,7 @@ def test_sigkill_of_the_driver_takes_the_children_of_workers_along(start: Any, r
     wait_for(process, lambda: sum(p.command == "sleep 600" for p in processes.marked()) == 4)
     process.kill()
     process.wait()
-    assert processes.wait_until(lambda: not processes.left_over(), 10), processes.left_over()
+    assert processes.wait_until(lambda: not processes.left_over()), processes.left_over()
     committed = len(events(folder, "checkpoint_committed"))
     out = output_of(start("with_children"))
     assert int(out.rpartition("RETURNED ")[2]) >= committed

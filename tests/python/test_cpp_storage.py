@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not 
 
 def run(program: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [program, *arguments], env={**os.environ, **variables}, capture_output=True, text=True, timeout=120, check=False
+        [program, *arguments], env={**os.environ, **variables}, capture_output=True, text=True, timeout=300, check=False
     )
 
 

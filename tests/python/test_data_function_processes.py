@@ -277,24 +277,25 @@ def test_kills_in_the_midst_of_everything() -> None:
     op = MapBatches(work, concurrency=3)
     failures: list[BaseException] = []
     killed: set[int] = set()
-    finished: list[int] = []
+    finished = [0, 0, 0]
 
-    def read() -> None:
+    def read(index: int) -> None:
         try:
             while len(killed) < 8:
                 assert column(list(run_functions((op,), numbers(*(3,) * 30), WHERE))) == list(range(1, 91))
-                finished.append(1)
+                finished[index] += 1
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=read) for _ in range(3)]
+    threads = [threading.Thread(target=read, args=[index]) for index in range(3)]
     for thread in threads:
         thread.start()
     assert processes.wait_until(lambda: len(function_processes()) == 4)
     host = [p.pid for p in processes.left_over() if p.parent == os.getpid()]
-    for count in range(8):
-        # Never so quick that the same work meets with it again and again.
-        assert processes.wait_until(lambda count=count: len(finished) > 3 * count or failures)
+    for _ in range(8):
+        # Never so quick that the same work meets with it again and again: what each was at is done.
+        before = list(finished)
+        assert processes.wait_until(lambda b=before: failures or all(map(int.__gt__, finished, b)))
         victims: list[int] = []
         assert processes.wait_until(lambda v=victims: v.extend({*function_processes()} - {*host} - killed) or v)
         with contextlib.suppress(ProcessLookupError):
@@ -335,7 +336,7 @@ def test_functions_of_a_script_and_of_modules_beside_it(script: Any) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["called an argument", "[{'x': [21, 42]}]"]
-    assert processes.wait_until(lambda: not function_processes(), 10), "it ended, and its processes did not"
+    assert processes.wait_until(lambda: not function_processes()), "it ended, and its processes did not"
 
 
 def test_what_cannot_travel_is_named() -> None:
@@ -394,10 +395,9 @@ def test_nothing_is_left_after_close() -> None:
         _function_pool.close()
         assert column(held) == list(range(5000)), "what was read is still there"
         del held
-        assert processes.wait_until(lambda: not function_processes(), 10)
-        assert open_files() == before
-    zombies = [p for p in Path("/proc").glob("[0-9]*/stat") if _is_zombie_of_this_process(p)]
-    assert not zombies
+        assert processes.wait_until(lambda: not function_processes())
+        assert processes.wait_until(lambda: open_files() == before), open_files()
+    assert not [p for p in Path("/proc").glob("[0-9]*/stat") if _is_zombie_of_this_process(p)]
     assert "trireme_functions" not in Path("/proc/self/maps").read_text()
 
 
@@ -415,7 +415,7 @@ def test_processes_go_with_the_functions() -> None:
     assert function_processes()
     del op
     gc.collect()
-    assert processes.wait_until(lambda: not function_processes(), 10)
+    assert processes.wait_until(lambda: not function_processes())
 
 
 def test_close_ends_those_who_wait() -> None:
@@ -423,7 +423,7 @@ def test_close_ends_those_who_wait() -> None:
 
     def given() -> Iterator[Any]:
         yield from numbers(2)
-        begun.wait(20)
+        begun.wait(60)
         yield from numbers(2, 2)
 
     op = MapBatches(lambda batch: time.sleep(600), concurrency=1)
@@ -438,10 +438,10 @@ def test_close_ends_those_who_wait() -> None:
     threads = [threading.Thread(target=read) for _ in range(2)]
     for thread in threads:
         thread.start()
-    begun.wait(20)
+    begun.wait(60)
     _function_pool.close()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert len(caught) == 2 and all("closed while it was being read" in str(error) for error in caught)
 
 
@@ -491,6 +491,6 @@ def test_a_killed_worker_takes_its_function_processes_along(results: Path) -> No
             os.kill(os.getpid(), signal.SIGKILL)
         with open(os.path.join(trireme.get_context().get_trial_dir(), "pids")) as file:
             gone = [int(pid) for pid in file.read().split()]
-        assert processes.wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in gone), 5)
+        assert processes.wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in gone))
 
     fit(train, failure_config=trireme.FailureConfig(max_failures=1))

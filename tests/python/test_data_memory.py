@@ -167,7 +167,7 @@ def test_shared_memory_is_gone_with_its_owner() -> None:
     shared = SharedTable.put(pa.table({"x": np.arange(1000)}))
     column, pickled = shared.table.column("x"), cloudpickle.dumps(shared)
     assert cloudpickle.loads(pickled).table.column("x").to_pylist() == list(range(1000))
-    assert set(Path("/dev/shm").iterdir()) == before
+    assert not set(Path("/dev/shm").iterdir()) - before
     del shared
     # What was taken out of it stays, and nobody else gets in.
     assert column[999].as_py() == 999

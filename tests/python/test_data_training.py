@@ -90,6 +90,7 @@ def train(config: dict[str, Any]) -> None:
             begin = shard.state()["rows"]
             state = {"epoch": epoch, "step": step, "size": context.get_world_size()}
             trireme.report(state, checkpoint=Checkpoint.from_dict(state) if step % 3 == 2 else None)
+            trireme.collective.barrier()  # nobody is so far behind that a checkpoint of this epoch waits for it
             kill = config.get("kill")
             if kill and [epoch, begin, rank, context._attempt] == kill:
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -21,7 +21,7 @@ trireme.DataParallelTrainer(train, run_config=trireme.RunConfig(name="shown")).f
 """
 
 
-def run_in_terminal(path: Any, timeout: float = 60) -> tuple[int, str]:
+def run_in_terminal(path: Any, timeout: float = 120) -> tuple[int, str]:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen([sys.executable, str(path)], stdout=theirs, stderr=theirs, env=environment)
@@ -35,7 +35,7 @@ def run_in_terminal(path: Any, timeout: float = 60) -> tuple[int, str]:
             except OSError:  # the other end is closed
                 break
     os.close(ours)
-    return process.wait(10), seen.decode(errors="replace")
+    return process.wait(60), seen.decode(errors="replace")
 
 
 def test_live_line_in_a_terminal(script: Any) -> None:

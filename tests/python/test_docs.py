@@ -166,8 +166,9 @@ EXPECTED = {
     ],
     "preemption.py": [
         r"rank 1 will be taken away in 20 s: SIGTERM from pid \d+",
-        r"ranks \[1\] go in \d+ s: a checkpoint of step [5-7]",
-        r"finished step 20; the last attempt went on from step [5-7]",
+        # Ranks go at their own pace there, so rank 0 may be some steps before or after.
+        r"ranks \[1\] go in \d+ s: a checkpoint of step [1-9]",
+        r"finished step 20; the last attempt went on from step [1-9]",
     ],
     "quickstart.py": ["x = 2.965, loss 0.001196", "outcome "],
     "restart.py": ["SIGKILL", "starting again", "total 21, the last attempt began at step 3"],

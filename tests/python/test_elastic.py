@@ -19,7 +19,7 @@ ITEMS = 12  # of every step, divided among those who are there
 
 
 def train(config: dict[str, Any]) -> list[int]:
-    """Adds up numbers until the gang has had all the sizes that it should have, in this order."""
+    """Adds up numbers until the gang has had all the sizes that it should have, in this order, and there is a file."""
     context = trireme.get_context()
     rank, size = context.get_world_rank(), context.get_world_size()
     checkpoint = trireme.get_checkpoint()
@@ -32,6 +32,7 @@ def train(config: dict[str, Any]) -> list[int]:
         trireme.report({"sum": mine, "size": size}, checkpoint=Checkpoint.from_dict(state) if rank == 0 else None)
         collective.barrier()
         time.sleep(0.01)
+    assert processes.wait_until(Path(config.get("until", "/")).exists)
     return [state["step"], *state["sizes"]]
 
 
@@ -143,17 +144,20 @@ def test_process_groups_follow(declared: Any) -> None:
     assert events(result.path, "attempt_failed") == []
 
 
-def test_capacity_command(declared: Any, results: Path) -> None:
+def test_capacity_command(declared: Any, results: Path, tmp_path: Path) -> None:
     said: dict[str, Any] = {}
+    asked = tmp_path / "asked"  # before, the run must not end
 
     def ask() -> None:
         said["now"] = trireme_command("capacity", "run")
         said["less"] = trireme_command("capacity", "--num-cpus", "0.5")
         said["more"] = trireme_command("capacity", "--num-cpus", "2", "--resource", "licence=3")
         said["after"] = trireme_command("capacity")
+        asked.touch()
 
     declared(num_cpus=1)
-    result = fit(train, (1, 2), {"sizes": [1, 2]}, callbacks=[Steps((1, ask))])
+    config = {"sizes": [1, 2], "until": str(asked)}
+    result = fit(train, (1, 2), config, callbacks=[Steps((1, ask))])
     check_sums(result.path, result.return_value[0])
     assert said["now"].returncode == 0, said["now"].stderr
     assert said["now"].stdout.split()[0] == "run"

@@ -14,6 +14,9 @@ import trireme
 from runs import events, fit, trireme_command
 from trireme import UserCallback, WorkerGroupError, collective
 
+# Far more than lies between two reports, also on a busy machine: there must be one hang, where it is waited for.
+HANG_TIMEOUT_S = 2.0
+
 
 def waits_for_something(folder: Path) -> None:
     """Until somebody has written stacks down."""
@@ -47,7 +50,7 @@ def check(folder: Path, then: str) -> None:
 
 
 def test_warn(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    result = fit(train, config={"ends": True}, hang_timeout_s=0.5)
+    result = fit(train, config={"ends": True}, hang_timeout_s=HANG_TIMEOUT_S)
     assert result.return_value == 0
     check(results / "run", "warn")
     (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("warning: no report for")]
@@ -55,7 +58,7 @@ def test_warn(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_restart(results: Path) -> None:
-    result = fit(train, config={"ends": False}, hang_timeout_s=0.5, on_hang="restart", max_failures=1)
+    result = fit(train, config={"ends": False}, hang_timeout_s=HANG_TIMEOUT_S, on_hang="restart", max_failures=1)
     assert result.return_value == 1
     check(results / "run", "restart")
     assert [failure["cause"] for failure in events(results / "run", "worker_failed")] == ["hang"]
@@ -63,7 +66,7 @@ def test_restart(results: Path) -> None:
 
 def test_fail(results: Path) -> None:
     with pytest.raises(WorkerGroupError, match=r"Hang: no report for .*rank 1 is behind by 1 report") as caught:
-        fit(train, config={"ends": False}, hang_timeout_s=0.5, on_hang="fail", max_failures=5)
+        fit(train, config={"ends": False}, hang_timeout_s=HANG_TIMEOUT_S, on_hang="fail", max_failures=5)
     check(results / "run", "fail")
     assert str(results / "run/stacks") in str(caught.value)
     assert len(events(results / "run", "attempt_started")) == 1

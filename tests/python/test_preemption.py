@@ -24,7 +24,8 @@ def train(config: dict[str, Any]) -> dict[str, Any]:
     rank = context.get_world_rank()
     checkpoint = trireme.get_checkpoint()
     state = checkpoint.to_dict() if checkpoint else {"step": 0, "ranks": [], "deadline_ms": 0}
-    while state["step"] < 8 or (config.get("waits") and not state["ranks"]):
+    # Whoever waits goes on until the gang is called back: ranks may hear of it at different steps.
+    while state["step"] < 8 or (config.get("waits") and not checkpoint):
         state["step"] += 1
         info = trireme.get_preemption_info()
         if info is not None:
@@ -78,7 +79,8 @@ def test_a_doomed_rank_that_never_reports_does_not_hold_up_the_last_checkpoint()
         time.sleep(600)
         return -1
 
-    result = fit(train, preemption_grace_s=0.5)
+    # Within it rank 0 stores all three, also on a busy disk.
+    result = fit(train, preemption_grace_s=3.0)
     assert result.return_value == 2
     (verdict,) = events(result.path, "attempt_failed")
     assert "PreemptionTimeout" in verdict["message"]
@@ -125,12 +127,13 @@ def train():
     checkpoint = trireme.get_checkpoint()
     if checkpoint:
         return checkpoint.to_dict()["told"]
-    step = 0
+    step, saved = 0, False
     while True:
         step += 1
         info = trireme.get_preemption_info()
         mine = None
-        if info and context.get_world_rank() == 0:
+        if info and context.get_world_rank() == 0 and not saved:
+            saved = True
             mine = trireme.Checkpoint.from_dict({"step": step, "told": info.preempted_ranks})
         trireme.report({"step": step}, checkpoint=mine)
         time.sleep(0.02)
@@ -147,7 +150,7 @@ def test_sigterm_to_the_driver_leaves_a_run_that_can_be_continued(script: Any, r
     log = results / "run" / "events.jsonl"
     assert processes.wait_until(lambda: log.exists() and '"report"' in log.read_text())
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 143, (out, err)
     assert "Traceback" not in err
     assert "SIGTERM to the driver" in out
@@ -156,7 +159,7 @@ def test_sigterm_to_the_driver_leaves_a_run_that_can_be_continued(script: Any, r
     last = events(results / "run")[-1]
     assert (last["event"], last["outcome"]) == ("run_finished", "stopped")
     assert len(events(results / "run", "checkpoint_committed")) == 1
-    assert processes.wait_until(lambda: not processes.left_over(), 10), processes.left_over()
+    assert processes.wait_until(lambda: not processes.left_over()), processes.left_over()
 
     again = script.run(DRIVER)
     assert again.returncode == 0, again.stderr

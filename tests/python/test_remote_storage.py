@@ -197,9 +197,13 @@ def test_a_damaged_object_is_named_and_the_checkpoint_before_is_used(bucket: Buc
     assert fit(count_to(4), bucket).return_value == [2, 3]
 
 
-def test_a_server_that_vanishes_and_returns(bucket: Bucket) -> None:
+def test_a_server_that_vanishes_and_returns(bucket: Bucket, tmp_path: Path) -> None:
+    vanished = tmp_path / "vanished"
+
     def train() -> None:
         for step in range(6):
+            if step == 2:  # most of it is still to be stored then
+                assert processes.wait_until(vanished.exists)
             mode = CheckpointUploadMode.ASYNC if step % 2 else CheckpointUploadMode.SYNC
             state = Checkpoint.from_dict({"step": step, "data": os.urandom(100_000)})
             trireme.report({"step": step}, checkpoint=state, checkpoint_upload_mode=mode)
@@ -210,6 +214,7 @@ def test_a_server_that_vanishes_and_returns(bucket: Bucket) -> None:
 
         assert processes.wait_until(begun)
         bucket.door.shut()
+        vanished.touch()
         # More than pyarrow tries by itself.
         assert processes.wait_until(lambda: bucket.door.refused > 12, 60)
         bucket.door.open()
@@ -220,6 +225,7 @@ def test_a_server_that_vanishes_and_returns(bucket: Bucket) -> None:
         result = fit(train, bucket, 2)
     finally:
         meddler.join()
+        bucket.door.open()
     assert [c.to_dict()["step"] for c, _ in result.best_checkpoints or []] == list(range(6))
 
 

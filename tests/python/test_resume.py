@@ -172,8 +172,8 @@ def test_sigkill_of_the_driver_at_any_moment_loses_nothing_that_was_committed(sc
 
         def committed() -> list[int]:
             log = results / "run/events.jsonl"
-            lines = log.read_text().splitlines() if log.exists() else []
-            events = [json.loads(line) for line in lines if line.endswith("}")]
+            lines = log.read_text().splitlines(keepends=True) if log.exists() else []
+            events = [json.loads(line) for line in lines if line.endswith("}\n")]
             return [event["metrics"]["step"] for event in events if event["event"] == "checkpoint_committed"]
 
         goal = newest + 1 + round_number * 3

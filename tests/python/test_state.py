@@ -31,7 +31,7 @@ def python(code: str, *arguments: Any, without: tuple[str, ...] = ()) -> str:
     """Runs a program in which the modules `without` cannot be imported."""
     block = "import sys\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in without)
     command = [sys.executable, "-c", block + code, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

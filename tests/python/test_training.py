@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pickle
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import trireme
+from runs import ranks_that_printed
 from trireme import Checkpoint, DataParallelTrainer, Result, RunConfig, ScalingConfig, collective
 
 
@@ -235,19 +237,22 @@ def test_later_arguments_of_report_say_so() -> None:
 
 def test_worker_output_is_shown_with_ranks_and_kept_in_log_files(capfd: pytest.CaptureFixture[str]) -> None:
     def train() -> None:
-        print("the same from all")
-        collective.barrier()
+        for number in range(20):
+            collective.barrier()
+            print(f"line {number} from all")
         if trireme.get_context().get_world_rank() == 1:
             print("only one")
 
     result = fit(train, 3, run_config=RunConfig(name="noisy"))
     out = capfd.readouterr().out
-    assert "[rank 0-2] the same from all" in out
+    for number in range(20):
+        assert ranks_that_printed(f"line {number} from all", out) == [0, 1, 2]
+    assert re.search(r"^\[rank 0-2\] line \d+ from all$", out, re.MULTILINE), "a line of all is shown once"
     assert "[rank 1] only one" in out
     assert "run noisy: 3 workers" in out.splitlines()[0]
     assert "finished" in out
     log = Path(result.path or "", "logs/attempt_0/rank_1.log").read_text()
-    assert log.splitlines() == ["the same from all", "only one"]
+    assert log.splitlines() == [*(f"line {number} from all" for number in range(20)), "only one"]
 
 
 def test_log_level_silences_all_but_worker_output(capfd: pytest.CaptureFixture[str]) -> None:

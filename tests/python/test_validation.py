@@ -367,7 +367,7 @@ def test_ctrl_c_ends_the_validation_too(script: Any, results: Path) -> None:
     log = results / "run/logs/validation/checkpoint_000000.log"
     assert processes.wait_until(lambda: log.exists() and "begun" in log.read_text())
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) != 0
+    assert process.wait(120) != 0
     assert processes.wait_until(lambda: not processes.left_over())
 
 

@@ -109,8 +109,8 @@ def test_copy_and_workers_die_with_their_driver(script: Any, tmp_path: Path) -> 
     process = script.start(TRAIN + f"\nfit(wait={str(tmp_path)!r})")
     assert processes.wait_until(lambda: len(list(tmp_path.glob("inside_*"))) == 2, 60)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=30)
-    assert processes.wait_until(lambda: not processes.left_over(), 10), processes.left_over()
+    process.communicate(timeout=120)
+    assert processes.wait_until(lambda: not processes.left_over()), processes.left_over()
 
 
 READS = """

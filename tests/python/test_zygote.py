@@ -25,7 +25,7 @@ class Driver:
         command = [sys.executable, "-m", "trireme._zygote"]
         self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
         theirs.close()
-        self.sock.settimeout(30)
+        self.sock.settimeout(60)
 
     def send(self, message: dict[str, Any], *fds: int) -> None:
         body = json.dumps(message).encode()
@@ -59,7 +59,7 @@ def driver() -> Iterator[Driver]:
     assert made.receive()[0] == {"op": "ready", "pid": made.process.pid}
     yield made
     made.sock.close()
-    assert made.process.wait(10) == 0
+    assert made.process.wait(60) == 0
 
 
 def test_preload_tells_what_failed(driver: Driver) -> None:
@@ -108,7 +108,7 @@ def test_it_goes_when_the_socket_closes() -> None:
     driver = Driver()
     driver.receive()
     driver.sock.close()
-    assert driver.process.wait(10) == 0
+    assert driver.process.wait(60) == 0
 
 
 def test_it_goes_when_the_driver_is_killed() -> None:
@@ -129,6 +129,6 @@ time.sleep(600)
     other = int(process.stdout.readline())
     process.kill()
     process.wait()
-    gone = processes.wait_until(lambda: [p.pid for p in processes.left_over()] == [other], 10)
+    gone = processes.wait_until(lambda: [p.pid for p in processes.left_over()] == [other])
     os.kill(other, signal.SIGKILL)
     assert gone, processes.left_over()

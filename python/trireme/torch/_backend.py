@@ -39,6 +39,8 @@ class TorchBackend(Backend):
             world_size=context.get_world_size(),
             timeout=timeout,
         )
+        # A short function may be over, and its connections closed, while another rank is still connecting.
+        session.barrier()
 
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
         if dist.is_initialized():

@@ -166,7 +166,7 @@ TEST_CASE("a worker that falls silent is lost") {
   CHECK(end.outcome == Outcome::kFailed);
   REQUIRE(end.failures.size() == 1);
   CHECK(end.failures[0].cause == "lost");
-  CHECK(end.failures[0].message.find("no heartbeat for 0.") != std::string::npos);
+  CHECK(end.failures[0].message.find("no heartbeat for ") != std::string::npos);
 }
 
 TEST_CASE("a worker that does not read holds nobody else up") {

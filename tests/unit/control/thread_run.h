@@ -16,7 +16,7 @@
 
 namespace trireme::control::testing {
 
-inline constexpr base::Seconds kPatience{60.0};
+inline constexpr base::Seconds kPatience{300.0};
 inline constexpr engine::ExitStatus kEnded{engine::ExitStatus::Kind::kCode, 0};
 inline constexpr engine::ExitStatus kFailedExit{engine::ExitStatus::Kind::kCode, 1};
 inline constexpr engine::ExitStatus kSegmentationFault{engine::ExitStatus::Kind::kSignal, 11};

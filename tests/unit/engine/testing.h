@@ -26,7 +26,7 @@ namespace trireme::engine::testing {
 namespace fs = std::filesystem;
 
 // Far beyond what anything here takes; a test that needs it has failed.
-inline constexpr std::chrono::seconds kPatience{30};
+inline constexpr std::chrono::seconds kPatience{300};
 
 using tests::TempDir;
 

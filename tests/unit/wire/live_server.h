@@ -27,7 +27,7 @@
 namespace trireme::wire::testing {
 
 // Far beyond what anything here takes; a test that needs it has failed.
-inline constexpr std::chrono::seconds kPatience{60};
+inline constexpr std::chrono::seconds kPatience{300};
 
 inline Address unix_address() {
   Address address;
