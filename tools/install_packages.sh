@@ -4,7 +4,8 @@ set -euo pipefail
 python=${1:-python3}
 
 packages=(g++ cmake ninja-build ccache clang-format clang-tidy
-  libasio-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libssl-dev libxxhash-dev libcli11-dev doctest-dev libbenchmark-dev)
+  libasio-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libssl-dev libxxhash-dev libcli11-dev doctest-dev libbenchmark-dev
+  libjpeg-dev libpng-dev libstb-dev libsqlite3-dev)
 
 # A Python of one's own brings venv and headers along; the system's has them in packages.
 command -v "$python" > /dev/null || packages+=(python3)

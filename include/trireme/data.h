@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trireme/export.h"
+#include "trireme/expression.h"
 #include "trireme/tensor.h"
 #include "trireme/value.h"
 
@@ -214,13 +215,32 @@ class TRIREME_API Dataset {
   Dataset map_batches(std::function<Dict(const Batch& batch)> function, const MapBatchesOptions& options = {}) const;
   Dataset flat_map(std::function<std::vector<Dict>(const Dict& row)> function) const;
   Dataset filter(std::function<bool(const Dict& row)> keeps) const;
+  // The rows for which an expression is true: "x > 3 and y == 'a'", or col("x") > 3. Columns that are not there, or of
+  // the wrong type, are told before rows are read.
+  Dataset filter(const data::Expression& expression) const;
+  Dataset filter(const char* expression) const { return filter(data::Expression::parse(expression)); }
+  Dataset filter(const std::string& expression) const { return filter(data::Expression::parse(expression)); }
 
+  // One more column, or another in the place of one: a Tensor or a List with a value for each row of the batch, or one
+  // value for all of them.
+  Dataset add_column(const std::string& column, std::function<Value(const Batch& batch)> function) const;
+  // A column that an expression gives: "a * b".
+  Dataset with_column(const std::string& column, const data::Expression& expression) const;
+  Dataset with_column(const std::string& column, const char* expression) const {
+    return with_column(column, data::Expression::parse(expression));
+  }
+  Dataset with_column(const std::string& column, const std::string& expression) const {
+    return with_column(column, data::Expression::parse(expression));
+  }
   Dataset select_columns(std::vector<std::string> columns) const;
   Dataset drop_columns(std::vector<std::string> columns) const;
   Dataset rename_columns(std::map<std::string, std::string> names) const;
 
   Dataset limit(std::int64_t rows) const;
   Dataset union_with(const Dataset& other) const;
+  // The columns of both side by side, row by row; both need the same number of rows. A name that is there already gets
+  // _1, _2, ...
+  Dataset zip(const Dataset& other) const;
   // Another order every epoch: fragments first, then rows inside of windows.
   Dataset random_shuffle(const ShuffleOptions& options = {}) const;
   // Only the fragments, which costs nothing.
@@ -246,6 +266,20 @@ class TRIREME_API Dataset {
   std::size_t num_fragments() const;
   std::vector<Dict> take(std::int64_t rows = 20) const;
   std::vector<Dict> take_all() const;
+  // The first rows as one batch. Throws ValueError where there are none.
+  Batch take_batch(std::int64_t batch_size = 20) const;
+  // The different values of a column, in the order in which they first come.
+  List unique(const std::string& column, bool ignore_nulls = false) const;
+  // Of a column, read once, a batch at a time. Null where there are no values, and where there are nulls that are not
+  // ignored.
+  Value sum(const std::string& on, bool ignore_nulls = true) const;
+  Value min(const std::string& on, bool ignore_nulls = true) const;
+  Value max(const std::string& on, bool ignore_nulls = true) const;
+  Value mean(const std::string& on, bool ignore_nulls = true) const;
+  // The standard deviation, of a sample: ddof = 1. Of fewer values than that it is NaN.
+  Value std(const std::string& on, int ddof = 1, bool ignore_nulls = true) const;
+  // What it is made of, and what is known of it.
+  std::string stats() const;
   void show(std::int64_t rows = 20) const;
   Batches iter_batches(const IterBatchesOptions& options = {}) const;
   Rows iter_rows() const;

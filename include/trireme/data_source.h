@@ -41,6 +41,8 @@ class TRIREME_API DataSource {
   virtual bool remote() const { return false; }
   // The same with these columns only, in this order, where that saves reading; nullptr: what is read is dropped.
   virtual std::shared_ptr<DataSource> with_columns(const std::vector<std::string>& columns);
+  // Whether rows take longer to make than to find, as images do: then workers divide those of a fragment among them.
+  virtual bool costly() const { return false; }
 };
 
 namespace data {

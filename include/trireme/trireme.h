@@ -7,6 +7,7 @@
 #include "trireme/context.h"
 #include "trireme/data.h"
 #include "trireme/filesystem.h"
+#include "trireme/preprocessors.h"
 #include "trireme/result.h"
 #include "trireme/state.h"
 #include "trireme/store.h"

@@ -15,5 +15,6 @@ void bind_run(nb::module_& module);
 void bind_session(nb::module_& module);
 void bind_stacks(nb::module_& module);
 void bind_state(nb::module_& module);
+void bind_tfrecord(nb::module_& module);
 
 }  // namespace trireme::python

@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "arrow_capsules.h"
 #include "bindings.h"
 #include "data/shard.h"
 #include "errors.h"
@@ -90,15 +91,6 @@ nb::dict tensors(const Batch& batch) {
     if (auto tensor = batch.tensor(i)) made[fields[i].name.c_str()] = numpy_of(*tensor);
   }
   return made;
-}
-
-template <typename T>
-nb::capsule capsule_of(T* owned, const char* name) {
-  return nb::capsule(owned, name, [](void* held) noexcept {
-    auto* c = static_cast<T*>(held);
-    if (c->release) c->release(c);
-    delete c;
-  });
 }
 
 nb::tuple arrow_c_array(const Batch& batch, nb::handle) {

@@ -11,4 +11,5 @@ NB_MODULE(_core, module) {
   trireme::python::bind_session(module);
   trireme::python::bind_stacks(module);
   trireme::python::bind_state(module);
+  trireme::python::bind_tfrecord(module);
 }

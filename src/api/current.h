@@ -25,6 +25,7 @@ struct Current {
   // What has a place in its data (trireme/position.h), by name, while it lives.
   std::map<std::string, std::function<Dict()>> positions;
   std::map<std::string, int> positions_made;  // by kind
+  Dict positions_before;                      // of the checkpoint, in local mode; else the session has them
   bool data_taken = false;                    // stored places are of no use any more
   Shards* shards = nullptr;                   // of the datasets that the trainer was given
 };

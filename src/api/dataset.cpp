@@ -1,17 +1,13 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <functional>
-#include <limits>
 #include <utility>
 
 #include "api/current.h"
 #include "api/dataset_arrays.h"
 #include "api/dataset_ops.h"
 #include "api/dataset_plan.h"
-#include "api/dataset_rows.h"
 #include "api/dataset_shards.h"
-#include "base/json.h"
 #include "trireme/data.h"
 
 namespace trireme {
@@ -66,18 +62,6 @@ DataShard driver_shard(const std::shared_ptr<api::Plan>& plan) {
   return DataShard(std::make_shared<api::ShardData>(value_or_throw(api::whole_shard(plan))));
 }
 
-std::string line_of(const Dict& row) {
-  Dict shown;
-  for (const auto& [name, value] : row) {
-    const auto* tensor = value.get_if<Tensor>();
-    const auto* bytes = value.get_if<Bytes>();
-    if (tensor) shown[name] = tensor->describe();
-    else if (bytes) shown[name] = fmt::format("{} bytes", bytes->data.size());
-    else shown[name] = value;
-  }
-  return base::to_json(shown);
-}
-
 }  // namespace
 
 Dataset Dataset::map(std::function<Dict(const Dict&)> function) const {
@@ -95,6 +79,18 @@ Dataset Dataset::flat_map(std::function<std::vector<Dict>(const Dict&)> function
 
 Dataset Dataset::filter(std::function<bool(const Dict&)> keeps) const {
   return Dataset(api::op_plan(plan_, api::filter_op(std::move(keeps))));
+}
+
+Dataset Dataset::filter(const data::Expression& expression) const {
+  return Dataset(api::op_plan(plan_, api::filter_op(expression)));
+}
+
+Dataset Dataset::add_column(const std::string& column, std::function<Value(const Batch&)> function) const {
+  return Dataset(api::op_plan(plan_, api::add_column_op(column, std::move(function))));
+}
+
+Dataset Dataset::with_column(const std::string& column, const data::Expression& expression) const {
+  return Dataset(api::op_plan(plan_, api::with_column_op(column, expression)));
 }
 
 Dataset Dataset::select_columns(std::vector<std::string> columns) const {
@@ -119,6 +115,8 @@ Dataset Dataset::limit(std::int64_t rows) const {
 }
 
 Dataset Dataset::union_with(const Dataset& other) const { return Dataset(api::union_plan({plan_, other.plan_})); }
+
+Dataset Dataset::zip(const Dataset& other) const { return Dataset(api::zip_plan(plan_, other.plan_)); }
 
 Dataset Dataset::random_shuffle(const ShuffleOptions& options) const {
   if (options.window_rows) expect_positive(*options.window_rows, "random_shuffle: window_rows");
@@ -231,39 +229,6 @@ std::string Dataset::schema() const {
 }
 
 std::size_t Dataset::num_fragments() const { return value_or_throw(plan_->fragments()).size(); }
-
-std::vector<Dict> Dataset::take(std::int64_t rows) const {
-  std::vector<Dict> taken;
-  // Rows that are not asked for are not counted: without a shuffle, the first fragments are enough.
-  if (plan_->shuffle()) {
-    if (rows <= 0 || count() == 0) return taken;
-    for (auto& batch : driver_shard(plan_).iter_batches({.batch_size = std::min(rows, std::int64_t{1024})})) {
-      for (auto& row : batch.to_rows()) {
-        if (static_cast<std::int64_t>(taken.size()) == rows) return taken;
-        taken.push_back(std::move(row));
-      }
-    }
-    return taken;
-  }
-  const auto fragments = value_or_throw(plan_->fragments());
-  for (std::size_t i = 0; i < fragments.size() && static_cast<std::int64_t>(taken.size()) < rows; ++i) {
-    const auto input = value_or_throw(api::Input::open(*plan_, i, 0));
-    while (static_cast<std::int64_t>(taken.size()) < rows) {
-      const std::int64_t missing = rows - static_cast<std::int64_t>(taken.size());
-      const auto batch = value_or_throw(input->next(std::min(missing, api::kRowsInMemory)));
-      if (batch.rows() == 0) break;
-      auto here = value_or_throw(api::rows_of(batch));
-      taken.insert(taken.end(), std::make_move_iterator(here.begin()), std::make_move_iterator(here.end()));
-    }
-  }
-  return taken;
-}
-
-std::vector<Dict> Dataset::take_all() const { return take(std::numeric_limits<std::int64_t>::max()); }
-
-void Dataset::show(std::int64_t rows) const {
-  for (const auto& row : take(rows)) std::printf("%s\n", line_of(row).c_str());
-}
 
 Batches Dataset::iter_batches(const IterBatchesOptions& options) const {
   return driver_shard(plan_).iter_batches(options);

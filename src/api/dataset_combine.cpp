@@ -76,7 +76,7 @@ class PiecesProducer final : public ArrayProducer {
   base::Result<void> begin() {
     if (input_) return {};
     const auto& piece = pieces_[piece_];
-    TRIREME_ASSIGN(input_, Input::open(*plan_, piece.fragment, piece.row));
+    TRIREME_ASSIGN(input_, Input::open(*plan_, piece.fragment, piece.row, piece.row + piece.count));
     return {};
   }
 
@@ -98,19 +98,23 @@ class CutPlan final : public Plan {
   base::Result<std::shared_ptr<const data::Schema>> schema() override { return input_->schema(); }
 
   base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
+    return open_part(fragment, row, rows_[fragment]);
+  }
+
+  base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
     std::vector<data::Piece> pieces;
-    for (auto piece : pieces_[fragment]) {
-      const std::int64_t skipped = std::min(row, piece.count);
-      row -= skipped;
-      if (skipped == piece.count) continue;
-      pieces.push_back({piece.fragment, piece.row + skipped, piece.count - skipped});
+    std::int64_t first = 0;  // of the piece, among all
+    for (const auto& piece : pieces_[fragment]) {
+      const std::int64_t begins = std::max(row - first, std::int64_t{0});
+      const std::int64_t ends = std::min(end - first, piece.count);
+      if (begins < ends) pieces.push_back({piece.fragment, piece.row + begins, ends - begins});
+      first += piece.count;
     }
     if (pieces.empty()) {
       TRIREME_ASSIGN(auto columns, input_->schema());
       return data::Opened{stream_of({data::Batch::empty(std::move(columns))}), 0};
     }
-    const std::int64_t first = rows_[fragment] - rows_in(pieces);
-    return data::Opened{make_stream(std::make_unique<PiecesProducer>(input_, std::move(pieces))), first};
+    return data::Opened{make_stream(std::make_unique<PiecesProducer>(input_, std::move(pieces))), row};
   }
 
  protected:
@@ -135,12 +139,6 @@ class CutPlan final : public Plan {
   }
 
  private:
-  static std::int64_t rows_in(const std::vector<data::Piece>& pieces) {
-    std::int64_t rows = 0;
-    for (const auto& piece : pieces) rows += piece.count;
-    return rows;
-  }
-
   std::shared_ptr<Plan> input_;  // shared with the dataset that was cut
   std::string name_;
   Cut cut_;
@@ -158,6 +156,10 @@ class UnionPlan final : public Plan {
   base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
     const auto& [input, index] = origin_[fragment];
     return inputs_[input]->open(index, row);
+  }
+  base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
+    const auto& [input, index] = origin_[fragment];
+    return inputs_[input]->open_part(index, row, end);
   }
 
  protected:
@@ -195,6 +197,9 @@ class ShufflePlan final : public Plan {
   base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
     return input_->open(fragment, row);
   }
+  base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
+    return input_->open_part(fragment, row, end);
+  }
 
  protected:
   base::Result<std::vector<DataFragment>> list() override { return input_->fragments(); }
@@ -208,6 +213,7 @@ class SettledPlan final : public Plan {
  public:
   explicit SettledPlan(std::shared_ptr<Plan> input) : input_(std::move(input)) {}
 
+  Work work() const override { return {}; }  // it is done then
   std::string name() const override { return input_->name(); }
   std::vector<std::shared_ptr<Plan>> inputs() const override { return {input_}; }
   base::Result<std::shared_ptr<const data::Schema>> schema() override { return input_->schema(); }

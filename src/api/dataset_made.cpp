@@ -30,7 +30,7 @@ class Range final : public DataSource {
 
   std::vector<DataFragment> list() override {
     std::vector<DataFragment> fragments;
-    for (std::int64_t begin = 0; begin < rows_; begin += kFragmentRows) {
+    for (std::int64_t begin = 0; begin == 0 || begin < rows_; begin += kFragmentRows) {
       const std::int64_t count = std::min(kFragmentRows, rows_ - begin);
       fragments.push_back({fmt::format("{} from {}", name(), begin), count, count * row_values_ * 8});
     }

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <limits>
+#include <optional>
+
 #include "api/dataset_ops.h"
 
 namespace trireme::api {
@@ -7,8 +11,8 @@ namespace {
 class OpProducer final : public ArrayProducer {
  public:
   OpProducer(std::shared_ptr<Op> op, std::shared_ptr<const data::Schema> columns, std::unique_ptr<Input> input,
-             Where where)
-      : op_(std::move(op)), columns_(std::move(columns)), input_(std::move(input)), where_(where) {}
+             Where where, std::int64_t end)
+      : op_(std::move(op)), columns_(std::move(columns)), input_(std::move(input)), where_(where), end_(end) {}
 
   base::Result<void> schema(ArrowSchema& out) override {
     columns_->export_to(out);
@@ -16,8 +20,8 @@ class OpProducer final : public ArrayProducer {
   }
 
   base::Result<void> next(ArrowArray& out) override {
-    while (true) {
-      auto batch = input_->next(op_->batch_rows());
+    while (where_.row < end_) {
+      auto batch = input_->next(std::min(op_->batch_rows(), end_ - where_.row));
       may_pass_ = input_->may_pass();
       if (!batch) return std::move(batch).error();
       if (batch->rows() == 0) return {};
@@ -27,6 +31,7 @@ class OpProducer final : public ArrayProducer {
       out = record.array.give();
       return {};
     }
+    return {};
   }
 
   bool may_pass() const override { return may_pass_; }
@@ -36,6 +41,7 @@ class OpProducer final : public ArrayProducer {
   std::shared_ptr<const data::Schema> columns_;
   std::unique_ptr<Input> input_;
   Where where_;
+  std::int64_t end_;  // rows from here on are not wanted
   bool may_pass_ = false;
 };
 
@@ -56,13 +62,19 @@ class OpPlan final : public Plan {
   }
 
   base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
-    TRIREME_ASSIGN(auto columns, schema());
-    std::int64_t first = op_->keeps_rows() ? row : 0;
-    if (op_->batch_rows() > 0) first -= first % op_->batch_rows();
-    TRIREME_ASSIGN(auto input, Input::open(*input_, fragment, first));
-    return data::Opened{
-        make_stream(std::make_unique<OpProducer>(op_, std::move(columns), std::move(input), Where{fragment, first})),
-        first};
+    return opened(fragment, row, std::nullopt);
+  }
+
+  base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
+    return opened(fragment, row, op_->keeps_rows() ? std::optional(end) : std::nullopt);
+  }
+
+  Work work() const override {
+    Work work = input_->work();
+    work.costly = work.costly || op_->is_function();
+    work.keeps_rows = work.keeps_rows && op_->keeps_rows();
+    if (op_->is_aligned()) work.made_together = std::max(work.made_together, op_->batch_rows());
+    return work;
   }
 
  protected:
@@ -85,6 +97,20 @@ class OpPlan final : public Plan {
   }
 
  private:
+  base::Result<data::Opened> opened(std::size_t fragment, std::int64_t row, std::optional<std::int64_t> end) {
+    TRIREME_ASSIGN(auto columns, schema());
+    std::int64_t first = op_->keeps_rows() ? row : 0;
+    if (const std::int64_t batch = op_->batch_rows(); op_->is_aligned()) {
+      first -= first % batch;
+      if (end) *end += (batch - *end % batch) % batch;
+    }
+    TRIREME_ASSIGN(auto input, Input::open(*input_, fragment, first, end));
+    const std::int64_t last = end.value_or(std::numeric_limits<std::int64_t>::max());
+    return data::Opened{make_stream(std::make_unique<OpProducer>(op_, std::move(columns), std::move(input),
+                                                                 Where{fragment, first}, last)),
+                        first};
+  }
+
   base::Result<std::shared_ptr<const data::Schema>> learn() {
     TRIREME_ASSIGN(const auto before, input_->schema());
     TRIREME_ASSIGN(auto columns, op_->learn(data::Batch::empty(before)));

@@ -1,10 +1,11 @@
 #include "api/dataset_ops.h"
 
-#include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "api/dataset_columns.h"
 #include "api/dataset_rows.h"
+#include "api/dataset_selection.h"
 #include "base/text.h"
 #include "data/random.h"
 #include "trireme/context.h"
@@ -16,6 +17,8 @@ using SchemaPointer = std::shared_ptr<const data::Schema>;
 
 // Functions of rows get this many at once: enough to make the way there cheap, few enough to begin soon.
 constexpr std::int64_t kRowsAtOnce = 1024;
+constexpr std::size_t kTriedRows = 32;
+constexpr std::chrono::milliseconds kQuick{30};
 
 // A border: whatever the program's function throws is an error of the row.
 template <typename F>
@@ -31,17 +34,6 @@ auto called(std::int64_t row, F call) -> base::Result<decltype(call())> {
   }
 }
 
-Record exported(const data::Batch& batch) {
-  Record record;
-  batch.export_to(*record.array, *record.schema);
-  return record;
-}
-
-base::Result<SchemaPointer> taken_schema(Record record) {
-  ArrowSchema c_schema = record.schema.give();
-  return data::Schema::take(c_schema);
-}
-
 // map() and flat_map().
 class RowFunction final : public Op {
  public:
@@ -53,8 +45,18 @@ class RowFunction final : public Op {
   bool keeps_rows() const override { return keeps_rows_; }
   std::int64_t batch_rows() const override { return kRowsAtOnce; }
 
+  bool is_function() const override { return true; }
+
+  // A few rows tell the columns of most functions; one that is quick sees more of them, to find rare values.
   base::Result<SchemaPointer> learn(const data::Batch& example) override {
-    TRIREME_ASSIGN(const auto rows, run(example, {}));
+    const auto began = std::chrono::steady_clock::now();
+    TRIREME_ASSIGN(const auto given, rows_of(example));
+    std::vector<Dict> rows;
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      const bool enough = i >= kTriedRows && !rows.empty() && std::chrono::steady_clock::now() - began > kQuick;
+      if (enough) break;
+      TRIREME_TRY(called(static_cast<std::int64_t>(i), [&] { return function_(given[i], rows), true; }));
+    }
     if (rows.empty()) return SchemaPointer();
     TRIREME_ASSIGN(columns_, columns_of(rows));
     TRIREME_ASSIGN(auto record, record_of_rows({}, columns_));
@@ -91,6 +93,8 @@ class BatchFunction final : public Op {
   std::string name() const override { return "map_batches()"; }
   bool keeps_rows() const override { return !options_.changes_row_count; }
   std::int64_t batch_rows() const override { return options_.batch_size; }
+  bool is_aligned() const override { return true; }
+  bool is_function() const override { return true; }
 
   base::Result<SchemaPointer> learn(const data::Batch& example) override {
     if (example.rows() == 0) return SchemaPointer();
@@ -126,31 +130,50 @@ class BatchFunction final : public Op {
   SchemaPointer columns_;  // written by learn(), before anything is applied
 };
 
-// Some of the rows, as they are.
-class Selection : public Op {
+class AddColumn final : public Op {
  public:
-  bool keeps_rows() const override { return false; }
-  base::Result<SchemaPointer> learn(const data::Batch& example) override { return example.schema(); }
+  AddColumn(std::string column, std::function<Value(const Batch&)> function)
+      : column_(std::move(column)), function_(std::move(function)) {}
+
+  std::string name() const override { return fmt::format("add_column({})", column_); }
+  std::int64_t batch_rows() const override { return kRowsAtOnce; }
+  bool is_aligned() const override { return true; }
+  bool is_function() const override { return true; }
+
+  base::Result<SchemaPointer> learn(const data::Batch& example) override {
+    if (example.rows() == 0) return SchemaPointer();
+    TRIREME_ASSIGN(auto record, run(example, {}));
+    TRIREME_ASSIGN(columns_, taken_schema(std::move(record)));
+    return columns_;
+  }
 
   base::Result<Record> apply(const data::Batch& batch, Where where) override {
-    TRIREME_ASSIGN(const auto keeps, choose(batch, where));
-    std::vector<data::Run> runs;
-    for (std::int64_t row = 0; row < batch.rows(); ++row) {
-      if (!keeps[static_cast<std::size_t>(row)]) continue;
-      if (!runs.empty() && runs.back().row + runs.back().count == row) ++runs.back().count;
-      else runs.push_back({0, row, 1});
-    }
-    if (runs.empty()) return exported(data::Batch::empty(batch.schema()));
-    Record record = exported(batch);
-    ArrowArray array = record.array.give();
-    TRIREME_ASSIGN(auto columns, taken_schema(std::move(record)));
-    TRIREME_ASSIGN(std::shared_ptr<const data::Chunk> chunk, data::Chunk::take(array, std::move(columns)));
-    TRIREME_ASSIGN(const auto chosen, data::Batch::gather({&chunk, 1}, runs));
-    return exported(chosen);
+    TRIREME_ASSIGN(auto record, run(batch, where));
+    Record made{std::move(record.array), {}};
+    Record told{{}, std::move(record.schema)};
+    TRIREME_ASSIGN(const auto columns, taken_schema(std::move(told)));
+    TRIREME_TRY(columns->check_same(*columns_), "rows {} to {}", where.row, where.row + batch.rows() - 1);
+    return made;
   }
 
  private:
-  virtual base::Result<std::vector<bool>> choose(const data::Batch& batch, Where where) const = 0;
+  base::Result<Record> run(const data::Batch& batch, Where where) const {
+    TRIREME_ASSIGN(auto value, called(where.row, [&] { return function_(public_batch(batch)); }));
+    // One value for all rows.
+    if (!value.get_if<List>() && !value.get_if<Tensor>()) {
+      value = List(static_cast<std::size_t>(batch.rows()), std::move(value));
+    }
+    TRIREME_ASSIGN(auto record, record_of_columns({{column_, std::move(value)}}), "its result");
+    if (record.array->length != batch.rows()) {
+      return base::error("the function gave {} values for {} rows, rows {} to {}", record.array->length, batch.rows(),
+                         where.row, where.row + batch.rows() - 1);
+    }
+    return with_columns(batch, std::move(record));
+  }
+
+  std::string column_;
+  std::function<Value(const Batch&)> function_;
+  SchemaPointer columns_;  // written by learn(), before anything is applied
 };
 
 class Filter final : public Selection {
@@ -158,6 +181,7 @@ class Filter final : public Selection {
   explicit Filter(std::function<bool(const Dict&)> keeps) : keeps_(std::move(keeps)) {}
   std::string name() const override { return "filter()"; }
   std::int64_t batch_rows() const override { return kRowsAtOnce; }
+  bool is_function() const override { return true; }
 
  private:
   base::Result<std::vector<bool>> choose(const data::Batch& batch, Where where) const override {
@@ -222,6 +246,10 @@ std::unique_ptr<Op> map_batches_op(std::function<Dict(const Batch&)> function, c
 
 std::unique_ptr<Op> filter_op(std::function<bool(const Dict&)> keeps) {
   return std::make_unique<Filter>(std::move(keeps));
+}
+
+std::unique_ptr<Op> add_column_op(std::string column, std::function<Value(const Batch&)> function) {
+  return std::make_unique<AddColumn>(std::move(column), std::move(function));
 }
 
 std::unique_ptr<Op> sample_op(double fraction, std::uint64_t seed) { return std::make_unique<Sample>(fraction, seed); }

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "data/batch.h"
 #include "trireme/data.h"
+#include "trireme/expression.h"
 
 namespace trireme::api {
 
@@ -28,8 +29,12 @@ class Op {
   virtual std::string name() const = 0;
   // One row comes out for each that goes in, in its place.
   virtual bool keeps_rows() const { return true; }
-  // How many rows it wants at once; 0: as they come. A fragment's batches are cut from its first row on.
+  // How many rows it wants at once; 0: as they come.
   virtual std::int64_t batch_rows() const { return 0; }
+  // What it makes of a row depends on the others of its batch: batches are always cut from the fragment's first row on.
+  virtual bool is_aligned() const { return false; }
+  // The program's own, which may take long.
+  virtual bool is_function() const { return false; }
   // The columns of what comes out, from rows as an example; nullptr where these do not tell.
   virtual base::Result<std::shared_ptr<const data::Schema>> learn(const data::Batch& example) = 0;
   // After learn() has told.
@@ -44,6 +49,9 @@ std::unique_ptr<Op> map_op(std::function<Dict(const Dict&)> function);
 std::unique_ptr<Op> flat_map_op(std::function<std::vector<Dict>(const Dict&)> function);
 std::unique_ptr<Op> map_batches_op(std::function<Dict(const Batch&)> function, const MapBatchesOptions& options);
 std::unique_ptr<Op> filter_op(std::function<bool(const Dict&)> keeps);
+std::unique_ptr<Op> add_column_op(std::string column, std::function<Value(const Batch&)> function);
+std::unique_ptr<Op> filter_op(data::Expression keeps);
+std::unique_ptr<Op> with_column_op(std::string column, data::Expression value);
 std::unique_ptr<Op> sample_op(double fraction, std::uint64_t seed);
 
 std::unique_ptr<Op> select_op(std::vector<std::string> columns);

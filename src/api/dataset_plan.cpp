@@ -35,6 +35,9 @@ class PlanSource final : public data::Source {
   base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
     return plan_->open(fragment, row);
   }
+  base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
+    return plan_->open_part(fragment, row, end);
+  }
 
  private:
   std::shared_ptr<Plan> plan_;  // shared with the dataset
@@ -105,8 +108,9 @@ std::shared_ptr<data::Source> source_of(std::shared_ptr<Plan> plan) {
   return std::make_shared<PlanSource>(std::move(plan));
 }
 
-base::Result<std::unique_ptr<Input>> Input::open(Plan& plan, std::size_t fragment, std::int64_t row) {
-  TRIREME_ASSIGN(auto opened, plan.open(fragment, row));
+base::Result<std::unique_ptr<Input>> Input::open(Plan& plan, std::size_t fragment, std::int64_t row,
+                                                 std::optional<std::int64_t> end) {
+  TRIREME_ASSIGN(auto opened, end ? plan.open_part(fragment, row, *end) : plan.open(fragment, row));
   auto schema = schema_of(opened.stream);
   if (!schema) {
     opened.stream.release(&opened.stream);
@@ -119,6 +123,17 @@ base::Result<std::unique_ptr<Input>> Input::open(Plan& plan, std::size_t fragmen
 bool Plan::remote() const {
   const auto below = inputs();
   return std::any_of(below.begin(), below.end(), [](const auto& each) { return each->remote(); });
+}
+
+Work Plan::work() const {
+  Work sum;
+  for (const auto& each : inputs()) {
+    const Work work = each->work();
+    sum.costly = sum.costly || work.costly;
+    sum.keeps_rows = sum.keeps_rows && work.keeps_rows;
+    sum.made_together = std::max(sum.made_together, work.made_together);
+  }
+  return sum;
 }
 
 base::Result<std::shared_ptr<const data::Schema>> Plan::schema() {
@@ -254,6 +269,7 @@ class SourcePlan final : public Plan {
   std::string name() const override { return source_->name(); }
   DataSource* source() const { return source_.get(); }
   bool remote() const override { return source_->remote(); }
+  Work work() const override { return {.costly = source_->costly()}; }
 
   base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
     data::Opened opened;

@@ -23,6 +23,13 @@ struct Shuffle {
   std::optional<std::int64_t> window_rows;
 };
 
+// What it takes to make a row.
+struct Work {
+  bool costly = false;             // functions of the program, or a source that says so
+  bool keeps_rows = true;          // the row of a fragment is found without making those before it
+  std::int64_t made_together = 1;  // functions see so many rows at once
+};
+
 // How to come by a table: a source, or something done to other plans. Safe on any thread.
 class Plan {
  public:
@@ -33,6 +40,11 @@ class Plan {
   virtual std::vector<std::shared_ptr<Plan>> inputs() const { return {}; }
   virtual std::optional<Shuffle> shuffle() const { return std::nullopt; }
   virtual base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) = 0;
+  // For whoever takes no row from `end` on: none of those has to be made.
+  virtual base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t) {
+    return open(fragment, row);
+  }
+  virtual Work work() const;
   // Whether reading may fail for a while and work again.
   virtual bool remote() const;
   // Of the rows as they come from open().
@@ -67,7 +79,9 @@ std::shared_ptr<data::Source> source_of(std::shared_ptr<Plan> plan);
 // A fragment's batches from a row on.
 class Input {
  public:
-  static base::Result<std::unique_ptr<Input>> open(Plan& plan, std::size_t fragment, std::int64_t row);
+  // `end`: of the rows that will be taken, where that is known.
+  static base::Result<std::unique_ptr<Input>> open(Plan& plan, std::size_t fragment, std::int64_t row,
+                                                   std::optional<std::int64_t> end = {});
   virtual ~Input() = default;
 
   virtual const std::shared_ptr<const data::Schema>& schema() const = 0;
@@ -84,6 +98,7 @@ std::shared_ptr<Plan> source_plan(std::shared_ptr<DataSource> source);
 std::shared_ptr<Plan> memory_plan(std::string name, std::vector<data::Batch> batches);
 std::shared_ptr<Plan> cut_plan(std::shared_ptr<Plan> input, std::string name, Cut cut);
 std::shared_ptr<Plan> union_plan(std::vector<std::shared_ptr<Plan>> inputs);
+std::shared_ptr<Plan> zip_plan(std::shared_ptr<Plan> left, std::shared_ptr<Plan> right);
 std::shared_ptr<Plan> shuffle_plan(std::shared_ptr<Plan> input, Shuffle shuffle);
 // Read into memory when it is needed first, in the order that its shuffle asks for.
 std::shared_ptr<Plan> settled_plan(std::shared_ptr<Plan> input);

@@ -7,9 +7,11 @@
 #include <optional>
 #include <string_view>
 
+#include "api/array_values.h"
 #include "api/current.h"
 #include "api/dataset_arrays.h"
 #include "base/text.h"
+#include "data/metadata.h"
 
 namespace trireme::api {
 namespace {
@@ -18,34 +20,6 @@ bool is_null(const ArrowArray& array, std::int64_t row) {
   if (array.null_count == 0 || array.n_buffers == 0 || !array.buffers[0]) return false;
   const auto* bits = static_cast<const std::uint8_t*>(array.buffers[0]);
   return (bits[row / 8] >> (row % 8) & 1) == 0;
-}
-
-template <typename T>
-T at(const ArrowArray& array, int buffer, std::int64_t row) {
-  T value;
-  std::memcpy(&value, static_cast<const char*>(array.buffers[buffer]) + row * static_cast<std::int64_t>(sizeof(T)),
-              sizeof(T));
-  return value;
-}
-
-float half_to_float(std::uint16_t half) {
-  const int exponent = half >> 10 & 0x1f;
-  const int fraction = half & 0x3ff;
-  float value = 0;
-  if (exponent == 0x1f) {
-    value = fraction ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
-  } else {
-    value = std::ldexp(static_cast<float>(exponent ? fraction + 0x400 : fraction), std::max(exponent, 1) - 25);
-  }
-  return half & 0x8000 ? -value : value;
-}
-
-template <typename Offset>
-std::string text_at(const ArrowArray& array, std::int64_t row) {
-  const auto begin = static_cast<std::int64_t>(at<Offset>(array, 1, row));
-  const auto end = static_cast<std::int64_t>(at<Offset>(array, 1, row + 1));
-  if (begin == end) return {};
-  return {static_cast<const char*>(array.buffers[2]) + begin, static_cast<std::size_t>(end - begin)};
 }
 
 std::optional<DType> dtype_of_format(std::string_view format) {
@@ -78,7 +52,29 @@ base::Result<Value> list_of(const ArrowSchema& schema, const ArrowArray& array, 
   return Value(std::move(list));
 }
 
-// The row of nested lists of fixed size as one tensor; nothing where it is no numbers or has nulls.
+// Values that lie one after the other; nothing where they are no numbers or some are null.
+std::optional<Tensor> copied_tensor(const ArrowSchema& type, const ArrowArray& values, std::int64_t first,
+                                    std::int64_t count, std::vector<std::int64_t> shape) {
+  const auto dtype = dtype_of_format(type.format);
+  if (!dtype) return std::nullopt;
+  first += values.offset;
+  for (std::int64_t i = first; i < first + count; ++i) {
+    if (is_null(values, i)) return std::nullopt;
+  }
+  Tensor tensor(*dtype, std::move(shape));
+  if (*dtype == DType::kBool) {
+    const auto* bits = static_cast<const std::uint8_t*>(values.buffers[1]);
+    auto out = tensor.values<bool>();
+    for (std::int64_t i = 0; i < count; ++i)
+      out[static_cast<std::size_t>(i)] = bits[(first + i) / 8] >> ((first + i) % 8) & 1;
+  } else if (count > 0) {
+    const auto width = static_cast<std::int64_t>(size_of(*dtype));
+    std::memcpy(tensor.data(), static_cast<const char*>(values.buffers[1]) + first * width, tensor.num_bytes());
+  }
+  return tensor;
+}
+
+// The row of nested lists of fixed size as one tensor.
 std::optional<Tensor> tensor_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t index) {
   std::vector<std::int64_t> shape;
   const ArrowSchema* type = &schema;
@@ -93,40 +89,48 @@ std::optional<Tensor> tensor_at(const ArrowSchema& schema, const ArrowArray& arr
     type = type->children[0];
     values = values->children[0];
   }
-  const auto dtype = dtype_of_format(type->format);
-  if (!dtype) return std::nullopt;
-  first += values->offset;
-  for (std::int64_t i = first; i < first + count; ++i) {
-    if (is_null(*values, i)) return std::nullopt;
+  return copied_tensor(*type, *values, first, count, std::move(shape));
+}
+
+// A tensor whose shape is another in every row: a struct of its values and its shape.
+std::optional<Tensor> ragged_tensor_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t row) {
+  if (data::find_metadata(schema.metadata, "ARROW:extension:name") != "trireme.ragged_tensor") return std::nullopt;
+  const auto is_list = [&](std::int64_t child) { return std::string_view(schema.children[child]->format) == "+l"; };
+  if (schema.n_children != 2 || !is_list(0) || !is_list(1)) return std::nullopt;
+  if (std::string_view(schema.children[1]->children[0]->format) != "i") return std::nullopt;
+  const ArrowArray& lists = *array.children[0];
+  const ArrowArray& shapes = *array.children[1];
+  const auto begin = [&](const ArrowArray& list, std::int64_t at_row) {
+    return static_cast<std::int64_t>(number_at<std::int32_t>(list, 1, at_row + list.offset));
+  };
+  const std::int64_t first = begin(lists, row);
+  const std::int64_t count = begin(lists, row + 1) - first;
+  std::vector<std::int64_t> shape;
+  std::int64_t elements = 1;
+  for (std::int64_t i = begin(shapes, row); i < begin(shapes, row + 1); ++i) {
+    shape.push_back(number_at<std::int32_t>(*shapes.children[0], 1, i + shapes.children[0]->offset));
+    if (shape.back() < 0 || __builtin_mul_overflow(elements, shape.back(), &elements)) return std::nullopt;
   }
-  Tensor tensor(*dtype, std::move(shape));
-  if (*dtype == DType::kBool) {
-    const auto* bits = static_cast<const std::uint8_t*>(values->buffers[1]);
-    auto out = tensor.values<bool>();
-    for (std::int64_t i = 0; i < count; ++i)
-      out[static_cast<std::size_t>(i)] = bits[(first + i) / 8] >> ((first + i) % 8) & 1;
-  } else if (count > 0) {
-    const auto width = static_cast<std::int64_t>(size_of(*dtype));
-    std::memcpy(tensor.data(), static_cast<const char*>(values->buffers[1]) + first * width, tensor.num_bytes());
-  }
-  return tensor;
+  if (elements != count) return std::nullopt;
+  return copied_tensor(*schema.children[0]->children[0], *lists.children[0], first, count, std::move(shape));
 }
 
 base::Result<Value> nested_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t index) {
   const std::string_view format = schema.format;
   const std::int64_t row = index + array.offset;
   if (format == "+l")
-    return list_of(*schema.children[0], *array.children[0], at<std::int32_t>(array, 1, row),
-                   at<std::int32_t>(array, 1, row + 1));
+    return list_of(*schema.children[0], *array.children[0], number_at<std::int32_t>(array, 1, row),
+                   number_at<std::int32_t>(array, 1, row + 1));
   if (format == "+L")
-    return list_of(*schema.children[0], *array.children[0], at<std::int64_t>(array, 1, row),
-                   at<std::int64_t>(array, 1, row + 1));
+    return list_of(*schema.children[0], *array.children[0], number_at<std::int64_t>(array, 1, row),
+                   number_at<std::int64_t>(array, 1, row + 1));
   if (format.starts_with("+w:")) {
     if (auto tensor = tensor_at(schema, array, index)) return Value(*std::move(tensor));
     const std::int64_t length = std::atoll(schema.format + 3);
     return list_of(*schema.children[0], *array.children[0], row * length, (row + 1) * length);
   }
   if (format != "+s") return base::error("values of type '{}' cannot be shown as rows: select other columns", format);
+  if (auto tensor = ragged_tensor_at(schema, array, row)) return Value(*std::move(tensor));
   Dict dict;
   for (std::int64_t i = 0; i < schema.n_children; ++i) {
     TRIREME_ASSIGN(dict[schema.children[i]->name], value_at(*schema.children[i], *array.children[i], row));
@@ -145,24 +149,24 @@ base::Result<Value> value_at(const ArrowSchema& schema, const ArrowArray& array,
   }
   const bool narrow_time = format == "tdD" || format == "tts" || format == "ttm";
   switch (narrow_time ? 'i' : format.front()) {
-    case 'b': return Value(static_cast<bool>(at<std::uint8_t>(array, 1, row / 8) >> (row % 8) & 1));
-    case 'c': return Value(at<std::int8_t>(array, 1, row));
-    case 'C': return Value(at<std::uint8_t>(array, 1, row));
-    case 's': return Value(at<std::int16_t>(array, 1, row));
-    case 'S': return Value(at<std::uint16_t>(array, 1, row));
-    case 'i': return Value(at<std::int32_t>(array, 1, row));
-    case 'I': return Value(at<std::uint32_t>(array, 1, row));
-    case 'l': return Value(at<std::int64_t>(array, 1, row));
-    case 'L': return Value(at<std::uint64_t>(array, 1, row));
-    case 'e': return Value(half_to_float(at<std::uint16_t>(array, 1, row)));
-    case 'f': return Value(at<float>(array, 1, row));
-    case 'g': return Value(at<double>(array, 1, row));
+    case 'b': return Value(static_cast<bool>(number_at<std::uint8_t>(array, 1, row / 8) >> (row % 8) & 1));
+    case 'c': return Value(number_at<std::int8_t>(array, 1, row));
+    case 'C': return Value(number_at<std::uint8_t>(array, 1, row));
+    case 's': return Value(number_at<std::int16_t>(array, 1, row));
+    case 'S': return Value(number_at<std::uint16_t>(array, 1, row));
+    case 'i': return Value(number_at<std::int32_t>(array, 1, row));
+    case 'I': return Value(number_at<std::uint32_t>(array, 1, row));
+    case 'l': return Value(number_at<std::int64_t>(array, 1, row));
+    case 'L': return Value(number_at<std::uint64_t>(array, 1, row));
+    case 'e': return Value(half_at(array, row));
+    case 'f': return Value(number_at<float>(array, 1, row));
+    case 'g': return Value(number_at<double>(array, 1, row));
     case 'u': return Value(text_at<std::int32_t>(array, row));
     case 'U': return Value(text_at<std::int64_t>(array, row));
-    case 'z': return Value(Bytes{text_at<std::int32_t>(array, row)});
-    case 'Z': return Value(Bytes{text_at<std::int64_t>(array, row)});
+    case 'z': return Value(Bytes{std::string(text_at<std::int32_t>(array, row))});
+    case 'Z': return Value(Bytes{std::string(text_at<std::int64_t>(array, row))});
     case 't':
-      if (!format.starts_with("ti")) return Value(at<std::int64_t>(array, 1, row));
+      if (!format.starts_with("ti")) return Value(number_at<std::int64_t>(array, 1, row));
       break;
     default: break;
   }
@@ -194,8 +198,13 @@ base::Result<std::vector<Dict>> rows_of(const data::Batch& batch) {
   for (std::int64_t column = 0; column < record.schema->n_children; ++column) {
     const ArrowSchema& schema = *record.schema->children[column];
     const ArrowArray& array = *record.array->children[column];
+    const auto& shape = batch.schema()->fields()[static_cast<std::size_t>(column)].tensor_shape;
     for (std::int64_t row = 0; row < batch.rows(); ++row) {
       TRIREME_ASSIGN(auto value, value_at(schema, array, row + record.array->offset), "column '{}'", schema.name);
+      // Arrow's own type for tensors has its shape beside the values.
+      if (const auto* tensor = value.get_if<Tensor>(); tensor && !shape.empty() && tensor->shape() != shape) {
+        value = Tensor::view(tensor->dtype(), shape, tensor->data(), std::make_shared<Tensor>(*tensor));
+      }
       rows[static_cast<std::size_t>(row)].append(schema.name, std::move(value));
     }
   }

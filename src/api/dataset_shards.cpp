@@ -80,6 +80,10 @@ void BatchStream::advance() {
 data::Ordering ordering_of(const Plan& plan, std::uint64_t standard_seed) {
   data::Ordering ordering;
   ordering.seed = standard_seed;
+  const Work work = plan.work();
+  // What adds or drops rows must see all of a fragment's rows before the one that is wanted.
+  ordering.costly_rows = work.costly && work.keeps_rows;
+  ordering.made_together = work.made_together;
   const auto shuffle = plan.shuffle();
   if (!shuffle) return ordering;
   ordering.shuffle_fragments = true;

@@ -31,8 +31,9 @@ PositionSource::PositionSource(Named named, std::function<Dict()> now) : name_(s
 void PositionSource::add(bool look, std::function<Dict()> now) {
   api::Current& current = *api::current_if_any();
   current.positions[name_] = std::move(now);
-  if (!current.session || !look) return;
-  const Value* stored = current.session->start().positions.find(name_);
+  if (!look) return;
+  const Dict& before = current.session ? current.session->start().positions : current.positions_before;
+  const Value* stored = before.find(name_);
   if (stored && stored->get_if<Dict>()) stored_ = *stored->get_if<Dict>();
 }
 

@@ -11,13 +11,13 @@ namespace trireme {
 namespace {
 
 // A run folder, here or in a storage elsewhere.
-struct Opened {
+struct OpenedRun {
   std::shared_ptr<storage::Files> files;  // shared by those who opened the same storage
   control::RunRecord record;
 };
 
-Opened open_run(const std::string& path) {
-  Opened opened;
+OpenedRun open_run(const std::string& path) {
+  OpenedRun opened;
   std::string inside;
   opened.files = api::value_or_throw(storage::open_files(path, inside));
   opened.record = api::value_or_throw(control::read_run(*opened.files, inside));

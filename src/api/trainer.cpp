@@ -14,6 +14,7 @@
 #include "base/config_fields.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "checkpoint/replaced.h"
 #include "control/run_folder.h"
 #include "storage/open_files.h"
 
@@ -140,11 +141,21 @@ RunSpec make_spec(const Job& job, const TrainerOptions& options) {
   throw TrainingFailedError(text, std::move(failures));
 }
 
+// Of one that a run has stored; what the user made has none.
+Dict positions_of(const std::optional<Checkpoint>& checkpoint) {
+  if (!checkpoint || checkpoint->state()) return {};
+  std::string inside;
+  const auto files = value_or_throw(storage::open_files(checkpoint->path(), inside));
+  auto read = checkpoint::read_manifest(*files, inside);
+  return read && read->manifest ? std::move(read->manifest->positions) : Dict();
+}
+
 Result fit_locally(const TrainFunction& function, const TrainerOptions& options, const Feed& feed, Dict planned) {
   Current current;
   current.context.experiment_name = options.run.name.value_or("DataParallelTrainer");
   current.context.metadata = options.metadata;
   current.checkpoint = options.resume_from_checkpoint;
+  current.positions_before = positions_of(options.resume_from_checkpoint);
   Shards shards(feed, std::move(planned), current.context);
   current.shards = &shards;
   const auto began = std::chrono::steady_clock::now();

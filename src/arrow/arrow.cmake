@@ -1,13 +1,44 @@
 # trireme::arrow, against the Arrow that cmake/arrow.cmake has found.
 if(TARGET trireme_arrow_library)
-  add_library(trireme_arrow SHARED arrow/filesystem.cpp arrow/found_files.cpp arrow/kernels.cpp arrow/relational.cpp
-    arrow/tables.cpp arrow/texts.cpp arrow/writers.cpp)
+  add_library(trireme_arrow SHARED arrow/file_source.cpp arrow/file_streams.cpp arrow/filesystem.cpp
+    arrow/found_files.cpp arrow/image.cpp arrow/image_jpeg.cpp arrow/image_others.cpp arrow/image_pixels.cpp
+    arrow/image_png.cpp arrow/images.cpp arrow/joined_tables.cpp arrow/json_lines.cpp arrow/kernels.cpp
+    arrow/npy_values.cpp arrow/npy_writer.cpp arrow/numpy_files.cpp
+    arrow/relational.cpp arrow/sample_values.cpp arrow/sql.cpp arrow/sqlite.cpp arrow/tables.cpp
+    arrow/tensor_columns.cpp arrow/texts.cpp arrow/tfrecords.cpp arrow/value_columns.cpp arrow/webdataset.cpp
+    arrow/writers.cpp arrow/written_files.cpp)
   add_library(trireme::arrow ALIAS trireme_arrow)
   # Arrow stays inside: whoever uses the library needs its headers only for wrap().
   target_link_libraries(trireme_arrow PUBLIC trireme PRIVATE "$<BUILD_INTERFACE:trireme_arrow_library>")
+  # The core's parsers of formats, which libtrireme.so shows to this library. Looked for last: this folder is named as
+  # Arrow's own is.
+  target_compile_options(trireme_arrow PRIVATE "SHELL:-idirafter ${CMAKE_CURRENT_SOURCE_DIR}")
+  target_compile_definitions(trireme_arrow PRIVATE FMT_HEADER_ONLY)
   set_target_properties(trireme_arrow PROPERTIES
     EXPORT_NAME arrow VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
     INSTALL_RPATH_USE_LINK_PATH ON)
+
+  # Each may be missing: what needs it says so when it is called.
+  find_package(JPEG QUIET)
+  find_package(PNG QUIET)
+  find_package(SQLite3 QUIET)
+  find_path(STB_INCLUDE_DIR stb/stb_image.h)
+  foreach(library JPEG PNG SQLite3)
+    string(TOUPPER ${library} name)
+    string(REPLACE "3" "" name ${name})
+    if(${library}_FOUND)
+      target_compile_definitions(trireme_arrow PRIVATE TRIREME_HAS_${name})
+    else()
+      message(STATUS "${library} was not found: datasets of C++ do without (tools/install_packages.sh has its package)")
+    endif()
+  endforeach()
+  if(STB_INCLUDE_DIR)
+    target_compile_definitions(trireme_arrow PRIVATE TRIREME_HAS_STB)
+    target_include_directories(trireme_arrow SYSTEM PRIVATE ${STB_INCLUDE_DIR})
+  endif()
+  target_link_libraries(trireme_arrow PRIVATE "$<BUILD_INTERFACE:$<TARGET_NAME_IF_EXISTS:JPEG::JPEG>>"
+    "$<BUILD_INTERFACE:$<TARGET_NAME_IF_EXISTS:PNG::PNG>>"
+    "$<BUILD_INTERFACE:$<TARGET_NAME_IF_EXISTS:SQLite::SQLite3>>")
 else()
   message(STATUS "Arrow was not found: trireme::arrow is left out (pip install pyarrow, or set Arrow_DIR, to have it)")
 endif()

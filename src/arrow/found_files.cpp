@@ -4,8 +4,10 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <stdexcept>
+#include <string_view>
 
 #include "open_uri.h"
 #include "status.h"
@@ -50,6 +52,25 @@ std::vector<fs::FileInfo> matching(fs::FileSystem& filesystem, const std::string
   return files;
 }
 
+// Compressed ones have another ending behind it.
+bool ends_with_one_of(std::string path, const std::vector<std::string>& endings) {
+  if (endings.empty()) return true;
+  for (auto& letter : path) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  const auto matches = [&](std::string_view name) {
+    return std::any_of(endings.begin(), endings.end(), [&](const auto& ending) { return name.ends_with(ending); });
+  };
+  for (const std::string_view packed : {".gz", ".bz2", ".zst", ".lz4", ".br"}) {
+    if (path.ends_with(packed) && matches(std::string_view(path).substr(0, path.size() - packed.size()))) return true;
+  }
+  return matches(path);
+}
+
+std::string kinds(const std::vector<std::string>& endings) {
+  std::string text;
+  for (const auto& ending : endings) text += (text.empty() ? " ending in " : " or ") + ending;
+  return text;
+}
+
 struct Place {
   std::shared_ptr<fs::FileSystem> filesystem;
   std::string path;
@@ -77,7 +98,7 @@ Place place_of(const std::string& path) {
 
 }  // namespace
 
-FoundFiles find_files(const std::vector<std::string>& paths) {
+FoundFiles find_files(const std::vector<std::string>& paths, const std::vector<std::string>& endings) {
   if (paths.empty()) throw std::runtime_error("no paths are given");
   FoundFiles found;
   for (const auto& given : paths) {
@@ -88,8 +109,11 @@ FoundFiles find_files(const std::vector<std::string>& paths) {
     if (!found.filesystem) found.filesystem = place.filesystem;
     found.remote |= place.remote;
     std::vector<fs::FileInfo> here;
+    const auto unwanted = [&](const fs::FileInfo& info) { return !ends_with_one_of(info.path(), endings); };
     if (is_pattern(place.path)) {
       here = matching(*place.filesystem, place.path);
+      // *.pgm says itself which ones.
+      if (place.path.find('.', place.path.rfind('/') + 1) == std::string::npos) std::erase_if(here, unwanted);
       if (here.empty()) throw std::runtime_error("no file matches " + given);
     } else {
       const auto info = check(place.filesystem->GetFileInfo(place.path));
@@ -97,7 +121,8 @@ FoundFiles find_files(const std::vector<std::string>& paths) {
       if (info.IsDirectory()) {
         here = below(*place.filesystem, place.path);
         if (paths.size() == 1) found.folder = place.path;
-        if (here.empty()) throw std::runtime_error("there are no files in the folder " + given);
+        std::erase_if(here, unwanted);
+        if (here.empty()) throw std::runtime_error("there are no files" + kinds(endings) + " in the folder " + given);
       }
       if (here.empty()) throw std::runtime_error("there is no file or folder " + given);
     }

@@ -16,7 +16,8 @@ struct FoundFiles {
 };
 
 // Files, folders and patterns, here or as URIs of one store. Throws std::runtime_error that names what matches nothing.
-FoundFiles find_files(const std::vector<std::string>& paths);
+// `endings` (".png"): which files of a folder are meant, and of a pattern without one; all where there are none.
+FoundFiles find_files(const std::vector<std::string>& paths, const std::vector<std::string>& endings = {});
 
 // "a.parquet, b.parquet and 3 more".
 std::string short_list(const std::vector<std::string>& paths);

@@ -1,12 +1,14 @@
 #include <arrow/acero/exec_plan.h>
 #include <arrow/acero/options.h>
 #include <arrow/c/bridge.h>
+#include <arrow/compute/api_aggregate.h>
 #include <arrow/compute/api_vector.h>
 #include <arrow/table.h>
 
 #include <algorithm>
 #include <functional>
 
+#include "joined_tables.h"
 #include "kernels.h"
 #include "status.h"
 #include "trireme/arrow/data.h"
@@ -63,45 +65,23 @@ class Computed final : public DataSource {
   TablePointer table_;  // shared with what is being read
 };
 
-::arrow::acero::JoinType join_type(const std::string& how) {
-  if (how == "inner") return ::arrow::acero::JoinType::INNER;
-  if (how == "left") return ::arrow::acero::JoinType::LEFT_OUTER;
-  throw ValueError("join(): how is '" + how + "': use inner or left");
-}
-
 std::vector<::arrow::FieldRef> refs_of(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
 
-bool contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-// The names that a join gives out: of the left all, of the right those that are no keys.
-std::vector<std::string> right_columns(const ::arrow::Table& left, const ::arrow::Table& right,
-                                       const std::vector<std::string>& keys) {
-  std::vector<std::string> names;
-  for (const auto& name : right.schema()->field_names()) {
-    if (contains(keys, name)) continue;
-    if (left.schema()->GetFieldIndex(name) >= 0) {
-      throw std::runtime_error("both have a column '" + name + "': rename_columns() it in one of them");
-    }
-    names.push_back(name);
+TablePointer sorted(const TablePointer& table, const std::vector<std::string>& columns, bool descending) {
+  namespace compute = ::arrow::compute;
+  std::vector<compute::SortKey> keys;
+  for (const auto& column : columns) {
+    keys.emplace_back(column, descending ? compute::SortOrder::Descending : compute::SortOrder::Ascending);
   }
-  return names;
+  const auto indices = check(compute::SortIndices(::arrow::Datum(table), compute::SortOptions(keys)));
+  return check(compute::Take(::arrow::Datum(table), ::arrow::Datum(indices))).table();
 }
 
 }  // namespace
 
 Dataset sort_by(const Dataset& dataset, const std::vector<std::string>& columns, bool descending) {
-  return from_source(std::make_shared<Computed>("sort_by()", [=] {
-    namespace compute = ::arrow::compute;
-    const auto table = table_of(dataset);
-    std::vector<compute::SortKey> keys;
-    for (const auto& column : columns) {
-      keys.emplace_back(column, descending ? compute::SortOrder::Descending : compute::SortOrder::Ascending);
-    }
-    const auto indices = check(compute::SortIndices(::arrow::Datum(table), compute::SortOptions(keys)));
-    return check(compute::Take(::arrow::Datum(table), ::arrow::Datum(indices))).table();
-  }));
+  return from_source(
+      std::make_shared<Computed>("sort_by()", [=] { return sorted(table_of(dataset), columns, descending); }));
 }
 
 Dataset group_by(const Dataset& dataset, const std::vector<std::string>& keys,
@@ -111,31 +91,28 @@ Dataset group_by(const Dataset& dataset, const std::vector<std::string>& keys,
     std::vector<::arrow::compute::Aggregate> wanted;
     for (const auto& each : aggregates) {
       const auto name = each.name.empty() ? each.function + "(" + each.column + ")" : each.name;
+      const bool sample = each.function == "std";
+      const auto options = sample ? std::make_shared<::arrow::compute::VarianceOptions>(/*ddof=*/1) : nullptr;
       // Arrow has two of each: over groups, and over everything.
-      wanted.emplace_back((keys.empty() ? "" : "hash_") + each.function, nullptr, each.column, name);
+      wanted.emplace_back((keys.empty() ? "" : "hash_") + (sample ? "stddev" : each.function), options, each.column,
+                          name);
     }
     const auto table = table_of(dataset);
     auto plan =
         acero::Declaration::Sequence({{"table_source", acero::TableSourceNodeOptions(table)},
                                       {"aggregate", acero::AggregateNodeOptions(std::move(wanted), refs_of(keys))}});
-    return check(acero::DeclarationToTable(std::move(plan), /*use_threads=*/false));
+    const auto grouped = check(acero::DeclarationToTable(std::move(plan), /*use_threads=*/false));
+    return keys.empty() ? grouped : sorted(grouped, keys, false);
   }));
 }
 
-Dataset join(const Dataset& left, const Dataset& right, const std::vector<std::string>& keys, const std::string& how) {
-  const auto type = join_type(how);
-  return from_source(std::make_shared<Computed>("join()", [=] {
-    namespace acero = ::arrow::acero;
-    const auto ours = table_of(left);
-    const auto theirs = table_of(right);
-    const auto added = right_columns(*ours, *theirs, keys);
-    acero::Declaration plan{"hashjoin",
-                            {acero::Declaration{"table_source", acero::TableSourceNodeOptions(ours)},
-                             acero::Declaration{"table_source", acero::TableSourceNodeOptions(theirs)}},
-                            acero::HashJoinNodeOptions(type, refs_of(keys), refs_of(keys),
-                                                       refs_of(ours->schema()->field_names()), refs_of(added))};
-    return check(acero::DeclarationToTable(std::move(plan), /*use_threads=*/false));
-  }));
+Dataset join(const Dataset& left, const Dataset& right, const std::vector<std::string>& keys, const std::string& how,
+             const JoinOptions& options) {
+  arrow::Join join{how, keys, options.right_on.empty() ? keys : options.right_on, options.left_suffix,
+                   options.right_suffix};
+  arrow::check_join(join);
+  return from_source(std::make_shared<Computed>(
+      "join()", [=, join = std::move(join)] { return arrow::joined(join, table_of(left), table_of(right)); }));
 }
 
 }  // namespace trireme::data

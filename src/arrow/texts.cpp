@@ -1,15 +1,14 @@
 #include <arrow/array/builder_binary.h>
 #include <arrow/buffer.h>
 #include <arrow/c/bridge.h>
-#include <arrow/io/compressed.h>
 #include <arrow/io/interfaces.h>
 #include <arrow/record_batch.h>
 #include <arrow/type.h>
-#include <arrow/util/compression.h>
 
 #include <optional>
 #include <utility>
 
+#include "file_streams.h"
 #include "found_files.h"
 #include "status.h"
 #include "trireme/arrow/data.h"
@@ -24,21 +23,6 @@ using arrow::check;
 using arrow::FoundFiles;
 
 constexpr std::int64_t kBlock = std::int64_t{1} << 20;
-
-std::shared_ptr<::arrow::io::InputStream> open_stream(FoundFiles& found, const ::arrow::fs::FileInfo& file) {
-  auto raw = check(found.filesystem->OpenInputStream(file));
-  const auto& path = file.path();
-  for (const auto& [ending, compression] : {std::pair{".gz", ::arrow::Compression::GZIP},
-                                            {".zst", ::arrow::Compression::ZSTD},
-                                            {".bz2", ::arrow::Compression::BZ2},
-                                            {".lz4", ::arrow::Compression::LZ4_FRAME}}) {
-    if (!path.ends_with(ending)) continue;
-    const std::shared_ptr<::arrow::util::Codec> codec = check(::arrow::util::Codec::Create(compression));
-    auto stream = check(::arrow::io::CompressedInputStream::Make(codec.get(), raw));
-    return {stream.get(), [codec, stream](auto*) {}};  // the stream only borrows it
-  }
-  return raw;
-}
 
 // The lines of a file, about as many at once as fit into a block.
 class LineReader final : public ::arrow::RecordBatchReader {
@@ -122,7 +106,7 @@ class TextSource final : public WholeFiles {
   std::string call() const override { return "read_text"; }
   std::optional<std::int64_t> rows_of_file() const override { return std::nullopt; }
   std::shared_ptr<::arrow::RecordBatchReader> read(FoundFiles& found, const ::arrow::fs::FileInfo& file) override {
-    return std::make_shared<LineReader>(open_stream(found, file));
+    return std::make_shared<LineReader>(check(arrow::open_stream(*found.filesystem, file)));
   }
 };
 
@@ -135,8 +119,7 @@ class BinarySource final : public WholeFiles {
   std::optional<std::int64_t> rows_of_file() const override { return 1; }
 
   std::shared_ptr<::arrow::RecordBatchReader> read(FoundFiles& found, const ::arrow::fs::FileInfo& info) override {
-    auto file = check(found.filesystem->OpenInputFile(info));
-    auto content = check(file->ReadAt(0, check(file->GetSize())));
+    const auto content = check(arrow::read_whole(*found.filesystem, info));
     ::arrow::LargeBinaryBuilder bytes;
     check(bytes.Append(content->data(), content->size()));
     ::arrow::LargeStringBuilder path;

@@ -242,10 +242,15 @@ std::string to_pretty_json(const Value& value) {
   return out;
 }
 
-Result<Value> parse_json(std::string_view text) {
+Result<Value> parse_plain_json(std::string_view text) {
   ValueBuilder builder;
   bool parsed = Json::sax_parse(text.begin(), text.end(), &builder);
   TRIREME_ASSIGN(auto value, builder.finish(parsed), "not JSON");
+  return value;
+}
+
+Result<Value> parse_json(std::string_view text) {
+  TRIREME_ASSIGN(auto value, parse_plain_json(text));
   return revive(std::move(value));
 }
 

@@ -19,6 +19,8 @@ void append_json(std::string& out, const Value& value);
 void append_json(std::string& out, const Dict& dict);
 
 Result<Value> parse_json(std::string_view text);
+// As it is written: {"$float": "nan"} is a dict.
+Result<Value> parse_plain_json(std::string_view text);
 // As parse_json, and anything but an object is an error.
 Result<Dict> parse_json_dict(std::string_view text);
 

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using storage::failed;
 
 // Below, a thread costs more than it saves.
-constexpr std::size_t kWorthAThread = std::size_t{1} << 20;
+constexpr std::size_t kWorthADigestThread = std::size_t{1} << 20;
 
 std::string digest_of(const std::vector<std::string_view>& pieces) {
   storage::Digest digest;
@@ -80,7 +80,7 @@ class PendingFile {
 base::Result<storage::FileRecord> write_one(PendingFile& file, const FileContent& content, const SaveOptions& options) {
   storage::FileRecord record{content.name, size_of(content.pieces), {}};
   base::Result<void> written;
-  if (options.threads == 1 || record.size < kWorthAThread) {
+  if (options.threads == 1 || record.size < kWorthADigestThread) {
     record.xxh3 = digest_of(content.pieces);
     written = file.write(content.pieces, options.durable);
   } else {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -132,6 +133,60 @@ std::string implausible(const Record& record, std::int64_t size) {
                      record.span.begin, record.span.end, size, record.virtual_shards, record.window_rows);
 }
 
+// Samples are numbered through all fragments.
+class SampleOrder {
+ public:
+  SampleOrder(const Layout& layout, std::int64_t epoch) : order_(layout, epoch) {
+    std::exclusive_scan(layout.fragment_rows.begin(), layout.fragment_rows.end(), std::back_inserter(firsts_),
+                        std::int64_t{0});
+  }
+
+  std::int64_t virtual_shards() const { return order_.virtual_shards(); }
+
+  // Of a stretch of a virtual shard. A sum does not depend on the order, so only a window that was taken in part needs
+  // its permutation, and memory.
+  std::uint64_t digest_of(std::int64_t shard, Span rows) const {
+    std::uint64_t digest = 0;
+    const auto add = [&](std::int64_t sample) { digest += sample_hash(sample); };
+    const std::int64_t width = order_.window_rows();
+    if (width == 0) {
+      for_each(shard, rows, add);
+      return digest;
+    }
+    for (std::int64_t window = rows.begin / width; window * width < rows.end; ++window) {
+      const Span all{window * width, std::min((window + 1) * width, order_.rows_of(shard))};
+      const Span taken{std::max(all.begin, rows.begin), std::min(all.end, rows.end)};
+      if (taken == all) {
+        for_each(shard, all, add);
+        continue;
+      }
+      std::vector<std::int64_t> samples;
+      for_each(shard, all, [&](std::int64_t sample) { samples.push_back(sample); });
+      const auto permutation = order_.permutation(shard, window);
+      for (std::int64_t row = taken.begin; row < taken.end; ++row) {
+        add(samples[permutation[static_cast<std::size_t>(row - all.begin)]]);
+      }
+    }
+    return digest;
+  }
+
+ private:
+  // As they are read.
+  template <typename Function>
+  void for_each(std::int64_t shard, Span rows, const Function& function) const {
+    std::int64_t left = rows.size();
+    for (const auto& piece : order_.pieces(shard, rows.begin)) {
+      const std::int64_t count = std::min(piece.count, left);
+      for (std::int64_t i = 0; i < count; ++i) function(firsts_[piece.fragment] + piece.row + i);
+      left -= count;
+      if (left == 0) return;
+    }
+  }
+
+  Order order_;
+  std::vector<std::int64_t> firsts_;  // of the fragments
+};
+
 Portion check_portion(const std::vector<Record>& records, Layout layout) {
   const Record& first = records.front();
   const std::int64_t size = std::accumulate(layout.fragment_rows.begin(), layout.fragment_rows.end(), std::int64_t{0});
@@ -208,32 +263,9 @@ EpochVerdict check_epoch(const std::map<int, std::vector<Record>>& attempts, con
 }  // namespace
 
 std::uint64_t expected_digest(const Layout& layout, std::int64_t epoch, Span span) {
-  const Order order(layout, epoch);
-  std::vector<std::int64_t> samples;
-  std::int64_t sample = 0;
-  for (std::int64_t rows : layout.fragment_rows) {
-    samples.push_back(sample);
-    sample += rows;
-  }
+  const SampleOrder order(layout, epoch);
   std::uint64_t digest = 0;
-  for (const auto& [shard, rows] : share(span, order.virtual_shards(), 0, 1)) {
-    // The samples of the shard as they are read, from the first window that counts on.
-    const std::int64_t width = order.window_rows();
-    const std::int64_t from = width == 0 ? rows.begin : rows.begin / width * width;
-    std::vector<std::int64_t> read;
-    for (const auto& piece : order.pieces(shard, from)) {
-      for (std::int64_t i = 0; i < piece.count; ++i) read.push_back(samples[piece.fragment] + piece.row + i);
-    }
-    std::vector<std::uint32_t> permutation;
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      std::int64_t at = row - from;
-      if (width > 0) {
-        if (permutation.empty() || row % width == 0) permutation = order.permutation(shard, row / width);
-        at = row / width * width - from + permutation[static_cast<std::size_t>(row % width)];
-      }
-      digest += sample_hash(read[static_cast<std::size_t>(at)]);
-    }
-  }
+  for (const auto& [shard, rows] : share(span, order.virtual_shards(), 0, 1)) digest += order.digest_of(shard, rows);
   return digest;
 }
 

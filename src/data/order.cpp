@@ -33,7 +33,7 @@ std::int64_t choose_virtual_shards(const DatasetSize& size, const Ordering& orde
   const bool costly = ordering.costly_rows;
   if (!costly && size.bytes < kSmallBytes) return 1;
   const std::int64_t most = costly ? std::max(size.fragments, kMostParts) : size.fragments;
-  const std::int64_t rows = costly ? kLeastCostlyRows : kLeastRows;
+  const std::int64_t rows = costly ? std::max(kLeastCostlyRows, ordering.made_together) : kLeastRows;
   const std::int64_t each = ceil_div(std::max<std::int64_t>(size.bytes, 1), std::max<std::int64_t>(size.fragments, 1));
   const std::int64_t room = ordering.memory_budget ? *ordering.memory_budget / kBudgetShare
                                                    : std::clamp(size.bytes / kRoomShare, kLeastRoom, kMostRoom);

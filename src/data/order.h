@@ -39,6 +39,8 @@ struct Ordering {
   // Rows cost more than reading them (functions, images): then also few fragments are cut, so that no worker does the
   // work of others.
   bool costly_rows = false;
+  // For costly rows: so many are made together, whoever needs one of them.
+  std::int64_t made_together = 1;
   // What the user allows a worker, where he does.
   std::optional<std::int64_t> memory_budget = {};
 };

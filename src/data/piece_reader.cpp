@@ -6,7 +6,9 @@ namespace trireme::data {
 
 bool PieceReader::open(std::optional<Failure>& failure) {
   if (stream_) return true;
-  auto opened = reading_.source->open(piece_.fragment, piece_.row);
+  const std::int64_t end = piece_.row + piece_.count;
+  auto opened = end < fragment().rows ? reading_.source->open_part(piece_.fragment, piece_.row, end)
+                                      : reading_.source->open(piece_.fragment, piece_.row);
   if (!opened) {
     failure = Failure{std::move(opened).error().wrap(fmt::format("could not read {}", fragment().name)), true};
     return false;

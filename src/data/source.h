@@ -38,6 +38,10 @@ class Source {
   // Called on any thread, also at the same time for different fragments. Where PipelineOptions::read_retries allows it,
   // what fails here or with EIO in the stream is tried again.
   virtual base::Result<Opened> open(std::size_t fragment, std::int64_t row) = 0;
+  // For whoever takes no row from `end` on, which is before the fragment's end: none of those has to be made.
+  virtual base::Result<Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t) {
+    return open(fragment, row);
+  }
 };
 
 }  // namespace trireme::data

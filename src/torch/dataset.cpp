@@ -1,5 +1,6 @@
 #include "trireme/torch/dataset.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "trireme/torch/tensor.h"
@@ -10,10 +11,23 @@ namespace trireme::torch {
 namespace {
 
 // Columns that no tensor can hold are left to operator[], which says why.
-std::map<std::string, at::Tensor, std::less<>> tensors_of(const Batch& batch) {
+std::map<std::string, at::Tensor, std::less<>> tensors_of(const Batch& batch, const TorchBatchesOptions& options) {
+  const auto columns = batch.columns();
+  for (const auto& [name, dtype] : options.dtypes) {
+    if (std::find(columns.begin(), columns.end(), name) != columns.end()) continue;
+    std::string there;
+    for (const auto& column : columns) there += (there.empty() ? "" : ", ") + column;
+    throw ValueError("dtypes: there is no column '" + name + "'; the columns are " + there);
+  }
   std::map<std::string, at::Tensor, std::less<>> tensors;
-  for (const auto& column : batch.columns()) {
-    if (auto tensor = batch.find_tensor(column)) tensors.emplace(column, to_torch(*tensor));
+  for (const auto& column : columns) {
+    const auto found = batch.find_tensor(column);
+    if (!found) continue;
+    auto tensor = to_torch(*found);
+    const auto asked = options.dtypes.find(column);
+    if (asked != options.dtypes.end()) tensor = tensor.to(asked->second);
+    else if (options.dtype) tensor = tensor.to(*options.dtype);
+    tensors.emplace(column, std::move(tensor));
   }
   return tensors;
 }
@@ -36,8 +50,10 @@ const at::Tensor& TorchBatch::operator[](std::string_view column) const {
   throw ValueError("column '" + std::string(column) + "' is no tensor");
 }
 
-TorchBatches::TorchBatches(Batches batches, c10::Device device)
-    : batches_(std::move(batches)), transfer_(std::make_unique<detail::Transfer>(device, /*ahead=*/false)) {}
+TorchBatches::TorchBatches(Batches batches, c10::Device device, TorchBatchesOptions options)
+    : batches_(std::move(batches)),
+      options_(std::move(options)),
+      transfer_(std::make_unique<detail::Transfer>(device, /*ahead=*/false)) {}
 
 TorchBatches::~TorchBatches() = default;
 TorchBatches::TorchBatches(TorchBatches&&) noexcept = default;
@@ -56,7 +72,7 @@ void TorchBatches::advance() {
 void TorchBatches::show() {
   now_.reset();
   if (*at_ == std::default_sentinel) return;
-  auto tensors = tensors_of(**at_);
+  auto tensors = tensors_of(**at_, options_);
   transfer_->begin(tensors);
   now_.emplace(**at_, std::move(tensors));
 }
@@ -67,6 +83,16 @@ TorchBatches iter_batches(const DataShard& shard, const IterBatchesOptions& opti
 
 TorchBatches iter_batches(const Dataset& dataset, const IterBatchesOptions& options, bool move_to_device) {
   return {dataset.iter_batches(options), device_here(move_to_device)};
+}
+
+TorchBatches iter_batches(const DataShard& shard, const IterBatchesOptions& options,
+                          const TorchBatchesOptions& tensors) {
+  return {shard.iter_batches(options), tensors.device.value_or(device_here(true)), tensors};
+}
+
+TorchBatches iter_batches(const Dataset& dataset, const IterBatchesOptions& options,
+                          const TorchBatchesOptions& tensors) {
+  return {dataset.iter_batches(options), tensors.device.value_or(device_here(true)), tensors};
 }
 
 }  // namespace trireme::torch

@@ -40,6 +40,7 @@ void train(const Config& config) {
   while (shard.epoch() < config["epochs"].as_int()) {
     for (auto& batch : shard.iter_batches({.global_batch_size = 8})) {
       ++step;
+      trireme::collective::barrier();  // what was reported before is of all ranks, also where one is killed
       if (step == config["kill"].as_int() && context.attempt == 0 && context.world_rank == 1) std::raise(SIGKILL);
       std::optional<trireme::Checkpoint> checkpoint;
       if (step % 5 == 0) checkpoint = trireme::Checkpoint::from_state({{"step", step}});

@@ -132,6 +132,30 @@ void finds_tensors() {
 }
 TRIREME_TRAIN_FUNCTION(finds_tensors);
 
+// Columns of a dataset as tensors of other types, on another device.
+void asks_for_types() {
+  const auto rows = trireme::data::range(10).with_column("x", "id / 2").with_column("flag", "id > 4");
+  int batches = 0;
+  for (auto& batch : trireme::torch::iter_batches(rows, {.batch_size = 4}, {.dtypes = {{"x", torch::kFloat}}})) {
+    expect(batch["id"].scalar_type() == torch::kLong && batch["flag"].scalar_type() == torch::kBool, "as they are");
+    expect(batch["x"].scalar_type() == torch::kFloat, "as asked for");
+    expect(batch["x"][1].item<float>() == static_cast<float>(batches * 4 + 1) / 2, "the same numbers");
+    ++batches;
+  }
+  expect(batches == 3, "all batches");
+  const trireme::torch::TorchBatchesOptions half{.dtype = torch::kHalf, .device = c10::Device(c10::kMeta)};
+  for (auto& batch : trireme::torch::iter_batches(rows, {}, half)) {
+    expect(batch["id"].scalar_type() == torch::kHalf && batch["id"].is_meta(), "all of them, there");
+  }
+  try {
+    for (auto& batch : trireme::torch::iter_batches(rows, {}, {.dtypes = {{"y", torch::kFloat}}})) (void)batch;
+    expect(false, "a column that is not there is refused");
+  } catch (const trireme::ValueError& error) {
+    expect(std::string(error.what()) == "dtypes: there is no column 'y'; the columns are id, x, flag", error.what());
+  }
+}
+TRIREME_TRAIN_FUNCTION(asks_for_types);
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -143,5 +167,6 @@ int main(int argc, char** argv) {
               {"restart", train_with(restarts)},
               {"leave", train_with(leaves_an_epoch)},
               {"leave_and_report", train_with(leaves_and_reports)},
-              {"tensors", train_with(finds_tensors)}});
+              {"tensors", train_with(finds_tensors)},
+              {"types", train_with(asks_for_types)}});
 }

@@ -105,6 +105,10 @@ def test_tensors_are_found_in_any_batch() -> None:
     checked(PROGRAM, "tensors", 1, "tensors")
 
 
+def test_columns_of_datasets_with_other_types_and_devices() -> None:
+    checked(PROGRAM, "types", 1, "types")
+
+
 def test_ranks_with_different_data() -> None:
     done = run(PROGRAM, "data", 2, "uneven", "size", 24, "batch", 2, "uneven", "true")
     assert done.returncode == 3, done.stdout + done.stderr

@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import sqlite3
-import struct
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,13 @@ import cloudpickle
 import numpy as np
 import pytest
 
+from tfrecord_files import example, framed
+
 pa = pytest.importorskip("pyarrow")
 
 import trireme.data  # noqa: E402
 from trireme import ConfigError  # noqa: E402
 from trireme.data import DataError  # noqa: E402
-from trireme.data._crc32c import masked_crc32c  # noqa: E402
 from trireme.data._tensors import RaggedTensorType  # noqa: E402
 
 
@@ -185,74 +185,6 @@ def test_numpy_files_that_cannot_be_read(tmp_path: Path) -> None:
         trireme.data.read_numpy(tmp_path).to_arrow()
 
 
-def bit_by_bit(record: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for byte in record:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-def unmasked(value: int) -> int:
-    value = (value - 0xA282EAD8) & 0xFFFFFFFF
-    return ((value >> 17) | (value << 15)) & 0xFFFFFFFF
-
-
-def test_crc32c_is_the_one_of_rfc_3720() -> None:
-    cases = {
-        bytes(32): 0x8A9136AA,
-        b"\xff" * 32: 0x62A8AB43,
-        bytes(range(32)): 0x46DD794E,
-        b"123456789": 0xE3069283,
-        b"a": 0xC1D04330,
-        b"": 0x00000000,
-    }
-    assert [unmasked(int(value)) for value in masked_crc32c(list(cases))] == list(cases.values())
-    rng = np.random.default_rng(0)
-    records = [rng.bytes(length) for length in (1, 3, 4, 255, 256, 257, 511, 513, 1000, 5000, 0, 7)]
-    assert [unmasked(int(value)) for value in masked_crc32c(records)] == [bit_by_bit(record) for record in records]
-
-
-def varint(number: int) -> bytes:
-    number &= (1 << 64) - 1
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
-
-
-def field(number: int, content: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(content)) + content
-
-
-def example(features: dict[str, Any]) -> bytes:
-    """A tf.train.Example, as TensorFlow serializes it."""
-    entries = b""
-    for name, values in features.items():
-        if not values:
-            feature = b""
-        elif isinstance(values[0], bytes):
-            feature = field(1, b"".join(field(1, value) for value in values))
-        elif isinstance(values[0], float):
-            feature = field(2, field(1, struct.pack(f"<{len(values)}f", *values)))
-        else:
-            feature = field(3, field(1, b"".join(map(varint, values))))
-        entries += field(1, field(1, name.encode()) + field(2, feature))
-    return field(1, entries)
-
-
-def framed(records: list[bytes]) -> bytes:
-    lengths = [struct.pack("<Q", len(record)) for record in records]
-    checks = masked_crc32c([part for pair in zip(lengths, records, strict=True) for part in pair])
-    words = [struct.pack("<I", check) for check in checks]
-    return b"".join(
-        length + words[2 * index] + record + words[2 * index + 1]
-        for index, (length, record) in enumerate(zip(lengths, records, strict=True))
-    )
-
-
 def test_tfrecords(tmp_path: Path) -> None:
     rows = [
         {
@@ -298,7 +230,7 @@ def test_tfrecords_that_cannot_be_read(tmp_path: Path) -> None:
         (bytes(flipped), r"b.tfrecord, record \d+: the checksum is wrong"),
         (good[:-3], r"b.tfrecord is cut off in record 9"),
         (b"just some text, which is no record", r"b.tfrecord.* (checksum is wrong|cut off)"),
-        (framed([b"\xff\xff\xff"]), r"b.tfrecord, record 0 is not a tf.train.Example"),
+        (framed([b"\xff\xff\xff"]), r"b.tfrecord, record 0: this is no tf.train.Example"),
         (
             framed([example({"x": [1, 2]})]),
             r"b.tfrecord, record 0: feature 'x' has 2 values, and one in the first records",

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <initializer_list>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,25 +44,98 @@ TRIREME_API Dataset read_text(const Paths& paths);
 // A row a file, in columns "bytes" and "path".
 TRIREME_API Dataset read_binary_files(const Paths& paths);
 
-// Into files "part-000000.parquet", ... in a folder, which is made; a file has 1 million rows. Files that are there
-// stay, unless they have the same name. Read in the dataset's order.
-TRIREME_API void write_parquet(const Dataset& dataset, const std::string& folder);
-TRIREME_API void write_csv(const Dataset& dataset, const std::string& folder);
+struct ReadImagesOptions {
+  struct Size {
+    std::int64_t height = 0;
+    std::int64_t width = 0;
+  };
+  std::optional<Size> size = {};  // that all are brought to; without it they may differ
+  std::string mode = {};          // "RGB", "RGBA", "L" (grey), "LA"; as they are when not given
+  bool include_paths = false;     // in a column "path"
+  bool skip_bad_files = false;
+};
+// A row a file (png, jpg, jpeg, bmp, gif), in a column "image": [height, width, channels], or [height, width] where
+// there is one channel. Some files are a fragment. Where shapes differ, a batch has no tensor of them; its rows have.
+TRIREME_API Dataset read_images(const Paths& paths, const ReadImagesOptions& options = {});
+
+struct ReadNumpyOptions {
+  bool include_paths = false;
+  bool skip_bad_files = false;
+};
+// .npy files of numbers or booleans: a row for each index of the first dimension, in a column "data".
+TRIREME_API Dataset read_numpy(const Paths& paths, const ReadNumpyOptions& options = {});
+
+struct ReadTfrecordsOptions {
+  // "int64", "float", "binary", "string", "large_binary" or "list<...>" of one of them, by the name of the feature.
+  std::map<std::string, std::string> schema = {};
+  bool include_paths = false;
+  bool skip_bad_files = false;
+};
+// A column for each feature of the tf.train.Example records, by name. A feature that has one value in all of the first
+// records is a number (or bytes), any other a list; `schema` sets it. Checksums are checked. A file is a fragment.
+TRIREME_API Dataset read_tfrecords(const Paths& paths, const ReadTfrecordsOptions& options = {});
+
+struct ReadWebdatasetOptions {
+  bool decode = true;                      // txt, json, cls, npy and images by their suffixes; else all are bytes
+  std::vector<std::string> suffixes = {};  // only these are read; all when none are named
+  bool include_paths = false;
+  bool skip_bad_files = false;
+};
+// Tar files (tar, tgz): a row for each sample, with its name in "__key__" and a column for each suffix. A file is a
+// fragment.
+TRIREME_API Dataset read_webdataset(const Paths& paths, const ReadWebdatasetOptions& options = {});
+
+// Runs a query and gives its rows, to be released by whoever gets the stream; throws where it cannot. A function around
+// ADBC or DuckDB is one; sqlite() makes one.
+using SqlConnection = std::function<void(const std::string& query, ArrowArrayStream* rows)>;
+// What a query returns. It is run once, when the dataset is first used, and its result kept in memory. Every worker of
+// a trainer runs it too: where a database promises no order, the query needs an ORDER BY.
+TRIREME_API Dataset read_sql(const std::string& query, SqlConnection connection);
+// A file of SQLite's. Parameters stand for the query's question marks.
+TRIREME_API SqlConnection sqlite(const std::string& file, const List& parameters = {});
+
+struct WriteFilesOptions {
+  // A file has as many, the last one what is left; when not given, it is closed by its size.
+  std::optional<std::int64_t> min_rows_per_file = {};
+  // What if there are files in the folder: "append", "overwrite", "ignore" (writes nothing) or "error".
+  std::string mode = "append";
+};
+
+// Into files of a folder, which is made, here or in a store elsewhere; in the dataset's order, which is that of their
+// names.
+TRIREME_API void write_parquet(const Dataset& dataset, const std::string& folder,
+                               const WriteFilesOptions& options = {});
+TRIREME_API void write_csv(const Dataset& dataset, const std::string& folder, const WriteFilesOptions& options = {});
+// One object a line.
+TRIREME_API void write_json(const Dataset& dataset, const std::string& folder, const WriteFilesOptions& options = {});
+// One column as .npy files: numbers, or lists and tensors of one shape. Nulls among numbers are NaN.
+TRIREME_API void write_numpy(const Dataset& dataset, const std::string& folder, const std::string& column,
+                             const WriteFilesOptions& options = {});
 
 // In memory, when it is asked for first. Rows that are equal stay in their order.
 TRIREME_API Dataset sort_by(const Dataset& dataset, const std::vector<std::string>& columns, bool descending = false);
 
 struct Aggregate {
   std::string column;
-  std::string function;   // "count", "sum", "min", "max", "mean", "stddev", ...: a hash aggregate of Arrow
+  // "count", "sum", "min", "max", "mean", "std" (of a sample), or another hash aggregate of Arrow.
+  std::string function;
   std::string name = {};  // of the new column; "sum(x)" when not given
 };
-// One row for each combination of values of the key columns; without keys, one row for all.
+// One row for each combination of values of the key columns, sorted by them; nulls are a group too, the last one.
+// Without keys, one row for all.
 TRIREME_API Dataset group_by(const Dataset& dataset, const std::vector<std::string>& keys,
                              const std::vector<Aggregate>& aggregates);
-// Rows of both that agree in the key columns; with "left" in place of "inner" also those of the left one that are
-// alone, with nulls. The keys come once; other columns must have different names. The order of rows is not defined.
+
+struct JoinOptions {
+  std::vector<std::string> right_on = {};  // the keys' names in the right one, where they differ
+  // For columns that both have.
+  std::string left_suffix = {};
+  std::string right_suffix = {};
+};
+// Rows of both with the same key, in the order of the left one: the keys, then the other columns of the left and of the
+// right. `how`: inner, left, right, full, semi (rows of the left that have a match), anti (those that have none), or
+// left_outer, right_outer, full_outer, outer, left_semi, right_semi, left_anti, right_anti. Nulls match nothing.
 TRIREME_API Dataset join(const Dataset& left, const Dataset& right, const std::vector<std::string>& keys,
-                         const std::string& how = "inner");
+                         const std::string& how = "inner", const JoinOptions& options = {});
 
 }  // namespace trireme::data

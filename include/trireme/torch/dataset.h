@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstddef>
 #include <iterator>
@@ -47,10 +48,18 @@ class TRIREME_API TorchBatch {
   std::map<std::string, at::Tensor, std::less<>> tensors_;
 };
 
+// What the tensors are to be.
+struct TorchBatchesOptions {
+  std::optional<c10::ScalarType> dtype = {};           // of all columns
+  std::map<std::string, c10::ScalarType> dtypes = {};  // of some, by their names
+  // get_device() when not given; outside of a training function the CPU.
+  std::optional<c10::Device> device = {};
+};
+
 // One epoch of them.
 class TRIREME_API TorchBatches {
  public:
-  TorchBatches(Batches batches, c10::Device device);
+  TorchBatches(Batches batches, c10::Device device, TorchBatchesOptions options = {});
   ~TorchBatches();
   TorchBatches(TorchBatches&&) noexcept;
 
@@ -84,6 +93,7 @@ class TRIREME_API TorchBatches {
   void show();
 
   Batches batches_;
+  TorchBatchesOptions options_;
   std::unique_ptr<detail::Transfer> transfer_;
   std::optional<Batches::Iterator> at_;
   std::optional<TorchBatch> now_;
@@ -94,5 +104,11 @@ TRIREME_API TorchBatches iter_batches(const DataShard& shard, const IterBatchesO
                                       bool move_to_device = true);
 TRIREME_API TorchBatches iter_batches(const Dataset& dataset, const IterBatchesOptions& options = {},
                                       bool move_to_device = true);
+// With other types than the columns have, or on another device. Throws ValueError at the first batch for a column in
+// `dtypes` that is not there.
+TRIREME_API TorchBatches iter_batches(const DataShard& shard, const IterBatchesOptions& options,
+                                      const TorchBatchesOptions& tensors);
+TRIREME_API TorchBatches iter_batches(const Dataset& dataset, const IterBatchesOptions& options,
+                                      const TorchBatchesOptions& tensors);
 
 }  // namespace trireme::torch

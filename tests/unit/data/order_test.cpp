@@ -118,6 +118,9 @@ TEST_CASE("the layout follows from the dataset") {
   CHECK(lay_out(fragments_of({100'000}), {}).virtual_shards == 1);
   CHECK(lay_out(fragments_of({1000}), {.costly_rows = true}).virtual_shards == 12);
   CHECK(lay_out(fragments_of({100}), {.costly_rows = true}).virtual_shards == 3);
+  // A part that is smaller than what is made together saves nobody anything.
+  CHECK(lay_out(fragments_of({1000}), {.costly_rows = true, .made_together = 300}).virtual_shards == 3);
+  CHECK(lay_out(fragments_of({1000}), {.costly_rows = true, .made_together = 1024}).virtual_shards == 1);
 }
 
 TEST_CASE("pieces begin anywhere") {

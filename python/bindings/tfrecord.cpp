@@ -1,0 +1,99 @@
+#include "data/tfrecord.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "arrow_capsules.h"
+#include "bindings.h"
+#include "errors.h"
+
+namespace trireme::python {
+namespace {
+
+using data::FeatureColumn;
+using data::TfRecordReader;
+using data::TfRecordTypes;
+
+// Names, and types as pyarrow writes them.
+using Columns = std::vector<std::pair<std::string, std::string>>;
+
+std::vector<FeatureColumn> columns_of(const Columns& given) {
+  std::vector<FeatureColumn> columns;
+  for (const auto& [name, type] : given) columns.push_back(value_or_raise(FeatureColumn::of(name, type)));
+  return columns;
+}
+
+std::string_view view(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+
+// A record batch for whoever asks for it first.
+struct RecordBatch {
+  ArrowArray array;
+  ArrowSchema schema;
+
+  RecordBatch(ArrowArray given, ArrowSchema described) : array(given), schema(described) {}
+  RecordBatch(const RecordBatch&) = delete;
+  RecordBatch& operator=(const RecordBatch&) = delete;
+  ~RecordBatch() {
+    if (array.release) array.release(&array);
+    if (schema.release) schema.release(&schema);
+  }
+
+  nb::tuple give(nb::handle) {
+    if (!array.release) throw nb::value_error("this batch was taken already");
+    auto* given_schema = new ArrowSchema(std::exchange(schema, {}));
+    auto* given = new ArrowArray(std::exchange(array, {}));
+    return nb::make_tuple(capsule_of(given_schema, "arrow_schema"), capsule_of(given, "arrow_array"));
+  }
+};
+
+std::unique_ptr<RecordBatch> next_batch(TfRecordReader& reader) {
+  auto next = [&] {
+    nb::gil_scoped_release unlocked;
+    return reader.next();
+  }();
+  const auto array = value_or_raise(std::move(next));
+  return array ? std::make_unique<RecordBatch>(*array, reader.schema()) : nullptr;
+}
+
+bool look(TfRecordTypes& types, const nb::bytes& bytes) {
+  const std::string_view content = view(bytes);
+  auto more = [&] {
+    nb::gil_scoped_release unlocked;
+    return types.add(content);
+  }();
+  return value_or_raise(std::move(more));
+}
+
+Columns columns(const TfRecordTypes& types) {
+  Columns named;
+  for (const auto& each : value_or_raise(types.columns())) named.emplace_back(each.name, each.type());
+  return named;
+}
+
+}  // namespace
+
+void bind_tfrecord(nb::module_& module) {
+  nb::class_<RecordBatch>(module, "RecordBatch")
+      .def("__arrow_c_array__", &RecordBatch::give, nb::arg("requested_schema") = nb::none());
+
+  nb::class_<TfRecordTypes>(module, "TfRecordTypes")
+      .def(nb::init<std::string>(), nb::arg("file"))
+      .def("add", look, nb::arg("content"))
+      .def("columns", columns);
+
+  nb::class_<TfRecordReader>(module, "TfRecordReader")
+      .def(
+          "__init__",
+          [](TfRecordReader* self, const std::string& file, const Columns& given, const std::vector<std::string>& known,
+             std::int64_t skip) { new (self) TfRecordReader(file, columns_of(given), known, skip); },
+          nb::arg("file"), nb::arg("columns"), nb::arg("known"), nb::arg("skip"))
+      .def(
+          "add", [](TfRecordReader& self, const nb::bytes& content) { self.add(view(content)); }, nb::arg("content"))
+      .def("end", &TfRecordReader::end)
+      .def("next", next_batch);
+}
+
+}  // namespace trireme::python

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/dataset_arrays.h"
+#include "base/result.h"
+#include "data/batch.h"
+#include "trireme/value.h"
+
+namespace trireme::api {
+
+// Holds any whole number of a column, signed or not, and the sum of very many.
+__extension__ typedef __int128 Whole;
+
+enum class CellKind {
+  kNull,
+  kBool,
+  kWhole,
+  kReal,
+  kText,
+  kBytes,
+  kTime,   // dates, times, durations: the numbers that they are stored as
+  kOther,  // lists and the like: only whether they are there
+};
+
+struct CellType {
+  CellKind kind = CellKind::kNull;
+  int bits = 64;          // of numbers
+  bool is_signed = true;  // of whole numbers
+  std::string name = {};  // of kTime and kOther: Arrow's
+
+  bool is_number() const { return kind == CellKind::kWhole || kind == CellKind::kReal; }
+  bool is_text() const { return kind == CellKind::kText || kind == CellKind::kBytes; }
+  // "int64", "double", "timestamp[us]".
+  std::string text() const;
+
+  bool operator==(const CellType&) const = default;
+};
+
+// A column as plain values, for whoever looks at each of them.
+struct Cells {
+  CellType type = {};
+  bool constant = false;  // one value for all rows
+  std::vector<std::uint8_t> valid = {};
+  std::vector<Whole> wholes = {};  // kBool, kWhole, kTime
+  std::vector<double> reals = {};
+  std::vector<std::string_view> texts = {};
+  std::shared_ptr<const void> owner = {};  // of the texts; shared by what was made of them
+
+  std::size_t size() const { return valid.size(); }
+  std::size_t at(std::size_t row) const { return constant ? 0 : row; }
+  bool is_valid(std::size_t row) const { return valid[at(row)] != 0; }
+  Whole whole(std::size_t row) const { return wholes[at(row)]; }
+  // Also of whole numbers.
+  double real(std::size_t row) const {
+    return type.kind == CellKind::kReal ? reals[at(row)] : static_cast<double>(wholes[at(row)]);
+  }
+  std::string_view text(std::size_t row) const { return texts[at(row)]; }
+  // Whole numbers beyond 64 bits are the nearest that fits.
+  Value value(std::size_t row) const;
+};
+
+// Of that type, with `rows` nulls to be filled in.
+Cells cells_of_type(CellType type, std::size_t rows);
+Cells constant_cells(const Value& value);
+Cells cells_of(const data::Batch& batch, std::size_t column);
+// A column for a batch; of kTime and kOther there is none.
+void to_arrow(const Cells& cells, std::size_t rows, const std::string& name, OwnedSchema& schema, OwnedArray& array);
+
+}  // namespace trireme::api

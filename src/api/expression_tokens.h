@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace trireme::api {
+
+enum class TokenKind { kName, kWhole, kReal, kText, kBytes, kSign, kEnd };
+
+// A piece of the text of an expression, as Python has them.
+struct Token {
+  TokenKind kind = TokenKind::kEnd;
+  std::size_t begin = 0;  // in the text
+  std::size_t end = 0;
+  std::string text = {};    // of a name, of signs, and of text without its quotes
+  std::uint64_t whole = 0;  // kWhole
+  double real = 0;          // kReal
+};
+
+// With one of kEnd at the end.
+base::Result<std::vector<Token>> tokens_of(std::string_view text);
+
+// Whether a column of that name needs no col('...').
+bool is_name(std::string_view name);
+
+// "'x >' is not an expression: something is missing, at position 3. Write it as in Python: ..."
+base::Error syntax_error(std::string_view text, std::size_t position, std::string_view what);
+
+}  // namespace trireme::api

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "api/preprocessors/columns.h"
+#include "base/result.h"
+#include "trireme/data.h"
+#include "trireme/value.h"
+
+namespace trireme::api::preprocessing {
+
+// Values that are looked up by what they are: 2 and 2.0 are the same, a list is one value.
+class Places {
+ public:
+  // The place of the value at `index`, or -1.
+  std::int64_t find(const ArrowSchema& type, const ArrowArray& array, std::int64_t index, std::string& key) const;
+  std::int64_t find(std::string_view key) const;
+  // Whether it was not there yet.
+  bool add(std::string_view key, std::int64_t place) { return places_.try_emplace(std::string(key), place).second; }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+  std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>> places_;
+};
+
+void append_key(std::string& key, const ArrowSchema& type, const ArrowArray& array, std::int64_t index);
+void append_key(std::string& key, const Value& value);
+
+// Values and how often each is there, in the order in which they first appear.
+struct Counted {
+  std::vector<Value> values;
+  std::vector<std::int64_t> counts;
+};
+
+struct CountOptions {
+  bool inside_lists = true;  // what lists have in them is counted; else each list is one value
+  bool skip_nulls = false;
+};
+
+base::Result<std::vector<Counted>> value_counts(const Dataset& dataset, const std::vector<std::string>& columns,
+                                                std::string_view who, CountOptions options);
+
+// The `most` frequent ones, of equals those that appeared first; in their order, the smallest first.
+std::vector<Value> numbered(const Counted& counted, std::optional<std::int64_t> most = std::nullopt);
+
+// Categories in the order of their numbers.
+class Categories {
+ public:
+  // The error says which is there twice.
+  static base::Result<Categories> of(std::vector<Value> values);
+  // {category: number}, as the JSON has it.
+  static base::Result<Categories> of_numbers(const Value& stats);
+  Value numbers() const;
+
+  const std::vector<Value>& values() const { return values_; }
+  std::size_t size() const { return values_.size(); }
+  // Whether a column of that type may have them; lists need not.
+  base::Result<void> expect_fit(const ArrowSchema& type, const Column& column, std::string_view who) const;
+  // The number of each value, -1 for those that have none.
+  base::Result<std::vector<std::int64_t>> codes(const Column& column, std::string_view who) const;
+  std::int64_t code(const Inside& inside, std::int64_t index, std::string& key) const;
+
+ private:
+  std::vector<Value> values_;
+  Places places_;
+};
+
+}  // namespace trireme::api::preprocessing

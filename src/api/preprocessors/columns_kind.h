@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/preprocessors/arguments.h"
+#include "api/preprocessors/kind.h"
+#include "api/preprocessors/python_text.h"
+
+namespace trireme::api::preprocessing {
+
+// One that has an output column for each of its columns.
+class ColumnsKind : public Kind {
+ public:
+  explicit ColumnsKind(InOut names) : names_(std::move(names)) {}
+
+  std::vector<std::string> inputs() const override { return names_.columns; }
+  std::vector<std::string> outputs() const override { return names_.output_columns; }
+
+ protected:
+  base::Result<void> understand(const Dict&) override { return {}; }
+
+  const std::vector<std::string>& columns() const { return names_.columns; }
+  const std::string& column(std::size_t index) const { return names_.columns[index]; }
+  const std::string& output(std::size_t index) const { return names_.output_columns[index]; }
+  List column_list() const { return list_of(names_.columns); }
+  List output_list() const { return list_of(names_.output_columns); }
+
+  // "mean(age)".
+  static std::string stat_name(std::string_view what, const std::string& column) {
+    return std::string(what) + "(" + column + ")";
+  }
+
+ private:
+  InOut names_;
+};
+
+// One that makes each output column from its column alone.
+class EachColumnKind : public ColumnsKind {
+ public:
+  using ColumnsKind::ColumnsKind;
+
+  base::Result<Changes> change(const Table& table) const override {
+    Changes changes;
+    for (std::size_t i = 0; i < columns().size(); ++i) {
+      TRIREME_ASSIGN(auto column, changed(table, i));
+      changes.columns.push_back(std::move(column));
+    }
+    return changes;
+  }
+
+ protected:
+  // The column with that number.
+  virtual base::Result<Column> changed(const Table& table, std::size_t index) const = 0;
+};
+
+// Of statistics from a file, which may have anything in them. Infinity and NaN are none that fit() finds.
+inline base::Result<double> number_in(const Dict& stats, const std::string& name) {
+  const Value* found = stats.find(name);
+  if (!found || !found->is_number() || !std::isfinite(found->as_double()))
+    return base::error("{} is {}, and a number is needed", name, found ? python_text(*found) : "not there");
+  return found->as_double();
+}
+
+inline base::Result<const Value*> value_in(const Dict& stats, const std::string& name) {
+  const Value* found = stats.find(name);
+  if (!found) return base::error("{} is not there", name);
+  return found;
+}
+
+}  // namespace trireme::api::preprocessing

@@ -1,0 +1,62 @@
+#include "api/preprocessors/kind.h"
+
+#include <map>
+
+#include "api/dataset_ops.h"
+#include "api/preprocessors/transform_op.h"
+#include "base/text.h"
+
+namespace trireme::api::preprocessing {
+namespace {
+
+using Make = Made (*)(const Dict& arguments);
+
+const std::map<std::string, Make, std::less<>> kKinds = {
+    {"Categorizer", make_categorizer},
+    {"Concatenator", make_concatenator},
+    {"CountVectorizer", [](const Dict& arguments) { return make_count_vectorizer(arguments, {}); }},
+    {"CustomKBinsDiscretizer", make_custom_discretizer},
+    {"FeatureHasher", make_feature_hasher},
+    {"HashingVectorizer", [](const Dict& arguments) { return make_hashing_vectorizer(arguments, {}); }},
+    {"LabelEncoder", make_label_encoder},
+    {"MaxAbsScaler", make_max_abs_scaler},
+    {"MinMaxScaler", make_min_max_scaler},
+    {"MultiHotEncoder", make_multi_hot_encoder},
+    {"Normalizer", make_normalizer},
+    {"OneHotEncoder", make_one_hot_encoder},
+    {"OrdinalEncoder", make_ordinal_encoder},
+    {"PowerTransformer", make_power_transformer},
+    {"RobustScaler", make_robust_scaler},
+    {"SimpleImputer", make_simple_imputer},
+    {"StandardScaler", make_standard_scaler},
+    {"Tokenizer", [](const Dict& arguments) { return make_tokenizer(arguments, {}); }},
+    {"UniformKBinsDiscretizer", make_uniform_discretizer},
+};
+
+}  // namespace
+
+Made make_kind(const std::string& name, const Dict& arguments) {
+  const auto found = kKinds.find(name);
+  if (found != kKinds.end()) return found->second(arguments);
+  std::vector<std::string> names;
+  for (const auto& each : kKinds) names.push_back(each.first);
+  return base::error("there is no preprocessor '{}' in C++; there are Chain, {}", name, base::join(names, ", "));
+}
+
+base::Result<Dict> Kind::learn(const Dataset&) const { return base::error("{} learns nothing", name()); }
+
+base::Result<void> Kind::take(Dict stats) {
+  TRIREME_TRY(understand(stats), "what {} has learned is not as it was written", name());
+  stats_ = std::move(stats);
+  return {};
+}
+
+base::Result<Changes> Kind::change_back(const Table&) const {
+  return base::error("{} has no inverse_transform(); LabelEncoder has", name());
+}
+
+Dataset Kind::transform(const Dataset& dataset, std::shared_ptr<const Kind> self) const {
+  return Dataset(op_plan(dataset.plan(), transform_op(std::move(self), false)));
+}
+
+}  // namespace trireme::api::preprocessing

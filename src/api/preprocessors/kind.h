@@ -1,0 +1,86 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/preprocessors/table.h"
+#include "base/result.h"
+#include "trireme/data.h"
+#include "trireme/preprocessors.h"
+#include "trireme/value.h"
+
+namespace trireme::api::preprocessing {
+
+// One preprocessor: what it was asked for, and what it has learned. Fitted once, then never changed; used by any
+// thread.
+class Kind {
+ public:
+  virtual ~Kind() = default;
+  virtual std::unique_ptr<Kind> clone() const = 0;
+
+  virtual std::string_view name() const = 0;
+  // As the JSON has them, without functions.
+  virtual Dict arguments() const = 0;
+  // The argument that is a function, if one is given.
+  virtual std::string_view function_argument() const { return ""; }
+  virtual std::vector<std::string> inputs() const { return {}; }
+  virtual std::vector<std::string> outputs() const { return {}; }
+
+  virtual bool fittable() const { return true; }
+  // What it finds out, as the JSON has it.
+  virtual base::Result<Dict> learn(const Dataset& dataset) const;
+  // Checks what learn() has found, or a file says.
+  base::Result<void> take(Dict stats);
+  void forget() { stats_.reset(); }
+  const std::optional<Dict>& stats() const { return stats_; }
+
+  virtual base::Result<Changes> change(const Table& table) const = 0;
+  virtual base::Result<Changes> change_back(const Table& table) const;
+  virtual Dataset transform(const Dataset& dataset, std::shared_ptr<const Kind> self) const;
+
+ protected:
+  virtual base::Result<void> understand(const Dict& stats) = 0;
+
+ private:
+  std::optional<Dict> stats_;
+};
+
+using Made = base::Result<std::unique_ptr<Kind>>;
+// By the name that Python knows it by, from arguments as the JSON has them.
+Made make_kind(const std::string& name, const Dict& arguments);
+
+Made make_standard_scaler(const Dict& arguments);
+Made make_min_max_scaler(const Dict& arguments);
+Made make_max_abs_scaler(const Dict& arguments);
+Made make_robust_scaler(const Dict& arguments);
+Made make_normalizer(const Dict& arguments);
+Made make_power_transformer(const Dict& arguments);
+Made make_simple_imputer(const Dict& arguments);
+Made make_ordinal_encoder(const Dict& arguments);
+Made make_one_hot_encoder(const Dict& arguments);
+Made make_multi_hot_encoder(const Dict& arguments);
+Made make_label_encoder(const Dict& arguments);
+Made make_categorizer(const Dict& arguments);
+Made make_concatenator(const Dict& arguments);
+Made make_feature_hasher(const Dict& arguments);
+Made make_uniform_discretizer(const Dict& arguments);
+Made make_custom_discretizer(const Dict& arguments);
+
+using data::preprocessors::TokenizationFunction;
+Made make_tokenizer(const Dict& arguments, TokenizationFunction function);
+Made make_count_vectorizer(const Dict& arguments, TokenizationFunction function);
+Made make_hashing_vectorizer(const Dict& arguments, TokenizationFunction function);
+
+std::unique_ptr<Kind> make_batch_mapper(std::function<Dict(const Batch&)> function, const MapBatchesOptions& options);
+
+// What is behind the handle of preprocessors.h.
+struct Data {
+  std::shared_ptr<const Kind> kind;                           // shared with the datasets that it is applied to
+  std::vector<data::preprocessors::Preprocessor> chain = {};  // or these, one after the other
+};
+
+}  // namespace trireme::api::preprocessing

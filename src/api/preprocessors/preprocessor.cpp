@@ -1,0 +1,168 @@
+#include <algorithm>
+#include <set>
+
+#include "api/dataset_columns.h"
+#include "api/dataset_ops.h"
+#include "api/dataset_plan.h"
+#include "api/dataset_rows.h"
+#include "api/preprocessors/kind.h"
+#include "api/preprocessors/python_text.h"
+#include "api/preprocessors/transform_op.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "trireme/preprocessors.h"
+
+namespace trireme::data::preprocessors {
+namespace {
+
+namespace inner = api::preprocessing;
+
+template <typename T>
+T or_value_error(base::Result<T> result) {
+  if (!result) throw ValueError(result.error().message());
+  if constexpr (!std::is_void_v<T>) return std::move(result).value();
+}
+
+// The kinds of a chain and of those in it, in their order.
+void collect(const Preprocessor& preprocessor, std::vector<std::shared_ptr<const inner::Kind>>& kinds) {
+  const auto& data = *preprocessor.data();
+  if (data.kind) kinds.push_back(data.kind);
+  for (const auto& each : data.chain) collect(each, kinds);
+}
+
+std::vector<std::shared_ptr<const inner::Kind>> kinds_of(const Preprocessor& preprocessor) {
+  std::vector<std::shared_ptr<const inner::Kind>> kinds;
+  collect(preprocessor, kinds);
+  return kinds;
+}
+
+void require_fitted(const Preprocessor& preprocessor, const char* what) {
+  const auto status = preprocessor.fit_status();
+  if (status == FitStatus::kFitted || status == FitStatus::kNotFittable) return;
+  throw PreprocessorNotFittedException(fmt::format(
+      "{} has not been fitted: call fit(ds) before {}(), or fit_transform(ds)", preprocessor.describe(), what));
+}
+
+inner::Table table_of(const trireme::Batch& batch) {
+  api::Record record;
+  batch.export_to(&*record.array, &*record.schema);
+  return inner::Table(std::move(record));
+}
+
+inner::Table table_of(const Dict& columns) { return inner::Table(or_value_error(api::record_of_columns(columns))); }
+
+Dict transformed(const Preprocessor& preprocessor, inner::Table table) {
+  require_fitted(preprocessor, "transform_batch");
+  for (const auto& kind : kinds_of(preprocessor)) table.apply(or_value_error(kind->change(table)));
+  return or_value_error(inner::columns_as_values(std::move(table)));
+}
+
+const inner::Kind& invertible(const Preprocessor& preprocessor, const char* what) {
+  if (!preprocessor.data()->kind || preprocessor.name() != "LabelEncoder") {
+    throw ValueError(fmt::format("{} has no {}(); LabelEncoder has", preprocessor.name(), what));
+  }
+  require_fitted(preprocessor, what);
+  return *preprocessor.data()->kind;
+}
+
+Dict inverted(const Preprocessor& preprocessor, inner::Table table) {
+  const auto& kind = invertible(preprocessor, "inverse_transform_batch");
+  table.apply(or_value_error(kind.change_back(table)));
+  return or_value_error(inner::columns_as_values(std::move(table)));
+}
+
+void fit_kind(inner::Data& data, const Dataset& dataset) {
+  if (!data.kind->fittable()) return;
+  auto fitted = data.kind->clone();
+  or_value_error(fitted->take(or_value_error(data.kind->learn(dataset))));
+  data.kind = std::move(fitted);
+}
+
+void forget_all(const Preprocessor& preprocessor) {
+  auto& data = *preprocessor.data();
+  for (const auto& each : data.chain) forget_all(each);
+  if (!data.kind) return;
+  auto forgetful = data.kind->clone();
+  forgetful->forget();
+  data.kind = std::move(forgetful);
+}
+
+void fit_all(const Preprocessor& preprocessor, Dataset dataset) {
+  auto& data = *preprocessor.data();
+  if (data.kind) return fit_kind(data, dataset);
+  for (const auto& each : data.chain) {
+    fit_all(each, dataset);
+    dataset = each.transform(dataset);
+  }
+}
+
+}  // namespace
+
+std::string Preprocessor::name() const { return data_->kind ? std::string(data_->kind->name()) : "Chain"; }
+
+std::string Preprocessor::describe() const {
+  constexpr std::size_t kShown = 80;
+  std::vector<std::string> parts;
+  for (const auto& each : data_->chain) parts.push_back(each.describe());
+  if (data_->kind) {
+    for (const auto& [argument, value] : data_->kind->arguments()) {
+      std::string text = inner::python_text(value);
+      if (text.size() > kShown) text = text.substr(0, kShown - 3) + "...";
+      parts.push_back(argument + "=" + text);
+    }
+  }
+  return fmt::format("{}({})", name(), base::join(parts, ", "));
+}
+
+std::vector<std::string> Preprocessor::get_input_columns() const {
+  return data_->kind ? data_->kind->inputs() : std::vector<std::string>();
+}
+
+std::vector<std::string> Preprocessor::get_output_columns() const {
+  return data_->kind ? data_->kind->outputs() : std::vector<std::string>();
+}
+
+FitStatus Preprocessor::fit_status() const {
+  std::set<FitStatus> found;
+  for (const auto& kind : kinds_of(*this)) {
+    if (kind->fittable()) found.insert(kind->stats() ? FitStatus::kFitted : FitStatus::kNotFitted);
+  }
+  if (found.empty()) return FitStatus::kNotFittable;
+  return found.size() == 1 ? *found.begin() : FitStatus::kPartiallyFitted;
+}
+
+Preprocessor Preprocessor::fit(const Dataset& dataset) {
+  const auto status = fit_status();
+  if (status == FitStatus::kNotFittable) return *this;
+  if (status != FitStatus::kNotFitted)
+    base::log_warning("{} has been fitted before: what it has learned is replaced", describe());
+  forget_all(*this);
+  fit_all(*this, dataset);
+  return *this;
+}
+
+Dataset Preprocessor::transform(const Dataset& dataset) const {
+  require_fitted(*this, "transform");
+  Dataset made = dataset;
+  for (const auto& kind : kinds_of(*this)) made = kind->transform(made, kind);
+  // What is wrong with the columns is told here, where that needs no function to be tried.
+  if (!made.plan()->work().costly) or_value_error(made.plan()->schema());
+  return made;
+}
+
+Dict Preprocessor::transform_batch(const trireme::Batch& batch) const { return transformed(*this, table_of(batch)); }
+Dict Preprocessor::transform_batch(const Dict& columns) const { return transformed(*this, table_of(columns)); }
+
+Dataset Preprocessor::inverse_transform(const Dataset& dataset) const {
+  invertible(*this, "inverse_transform");
+  return Dataset(api::op_plan(dataset.plan(), inner::transform_op(data_->kind, true)));
+}
+
+Dict Preprocessor::inverse_transform_batch(const trireme::Batch& batch) const {
+  return inverted(*this, table_of(batch));
+}
+Dict Preprocessor::inverse_transform_batch(const Dict& columns) const { return inverted(*this, table_of(columns)); }
+
+Dict Preprocessor::stats() const { return data_->kind && data_->kind->stats() ? *data_->kind->stats() : Dict(); }
+
+}  // namespace trireme::data::preprocessors

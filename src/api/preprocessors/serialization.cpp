@@ -1,0 +1,116 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "api/preprocessors/kind.h"
+#include "api/preprocessors/python_text.h"
+#include "base/json.h"
+#include "trireme/preprocessors.h"
+
+// Preprocessors as JSON, the same that Python writes and reads: {"preprocessor": name, "arguments": {...}, "fitted":
+// null or {"stats_": {...}}}, and {"preprocessor": "Chain", "chain": [...]}.
+
+namespace trireme::data::preprocessors {
+namespace {
+
+namespace inner = api::preprocessing;
+
+constexpr const char* kFile = "preprocessor.json";
+
+base::Result<Dict> described(const Preprocessor& preprocessor) {
+  const auto& data = *preprocessor.data();
+  if (!data.kind) {
+    List chain;
+    for (const auto& each : data.chain) {
+      TRIREME_ASSIGN(auto one, described(each));
+      chain.emplace_back(std::move(one));
+    }
+    return Dict{{"preprocessor", "Chain"}, {"chain", std::move(chain)}};
+  }
+  if (const auto function = data.kind->function_argument(); !function.empty()) {
+    return base::error(
+        "{} cannot be written as JSON: {} has a function in it. Keep that in the program, make this preprocessor there "
+        "when you need it, and serialize() others",
+        data.kind->name(), function);
+  }
+  const auto& stats = data.kind->stats();
+  return Dict{{"preprocessor", std::string(data.kind->name())},
+              {"arguments", data.kind->arguments()},
+              {"fitted", stats ? Value(Dict{{"stats_", *stats}}) : Value()}};
+}
+
+base::Error not_ours() { return base::error("this JSON has not been made by Preprocessor::serialize()"); }
+
+base::Result<Preprocessor> made_from(const Value& described);
+
+base::Result<Preprocessor> chain_from(const Dict& described) {
+  const Value* chain = described.find("chain");
+  if (!chain || !chain->get_if<List>() || chain->as_list().empty()) return not_ours();
+  inner::Data data;
+  for (const auto& each : chain->as_list()) {
+    TRIREME_ASSIGN(auto one, made_from(each));
+    data.chain.push_back(std::move(one));
+  }
+  return Preprocessor(std::make_shared<inner::Data>(std::move(data)));
+}
+
+base::Result<Preprocessor> made_from(const Value& value) {
+  const auto* dict = value.get_if<Dict>();
+  const Value* name = dict ? dict->find("preprocessor") : nullptr;
+  if (!name || !name->get_if<std::string>()) return not_ours();
+  if (name->as_string() == "Chain") return chain_from(*dict);
+  const Value* arguments = dict->find("arguments");
+  if (!arguments || !arguments->get_if<Dict>()) return not_ours();
+  TRIREME_ASSIGN(auto kind, inner::make_kind(name->as_string(), arguments->as_dict()));
+  if (const Value* fitted = dict->find("fitted"); fitted && !fitted->is_null()) {
+    const Value* stats = fitted->get_if<Dict>() ? fitted->as_dict().find("stats_") : nullptr;
+    if (!stats || !stats->get_if<Dict>() || !kind->fittable()) return not_ours();
+    TRIREME_TRY(kind->take(stats->as_dict()));
+  }
+  return Preprocessor(std::make_shared<inner::Data>(inner::Data{std::move(kind)}));
+}
+
+}  // namespace
+
+std::string Preprocessor::serialize() const {
+  const auto found = described(*this);
+  if (!found) throw ValueError(found.error().message());
+  return base::to_json(*found);
+}
+
+Preprocessor Preprocessor::deserialize(std::string_view serialized) {
+  const auto parsed = base::parse_plain_json(serialized);
+  if (!parsed) {
+    throw ValueError(fmt::format("'{}' has not been made by Preprocessor::serialize(): {}", serialized.substr(0, 60),
+                                 parsed.error().message()));
+  }
+  auto made = made_from(*parsed);
+  if (!made) throw ValueError(made.error().message());
+  return *std::move(made);
+}
+
+void Preprocessor::save(const std::string& folder) const {
+  const std::string text = serialize();
+  std::filesystem::create_directories(folder);
+  const auto path = std::filesystem::path(folder) / kFile;
+  const auto part = std::filesystem::path(folder) / fmt::format(".{}.{}", kFile, ::getpid());
+  std::ofstream file(part, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw std::runtime_error(fmt::format("could not write {}", part.string()));
+  std::filesystem::rename(part, path);
+}
+
+Preprocessor Preprocessor::load(const std::string& folder) {
+  const auto path = std::filesystem::path(folder) / kFile;
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    throw std::runtime_error(fmt::format("{} does not exist: Preprocessor::save(folder) writes it", path.string()));
+  std::ostringstream text;
+  text << file.rdbuf();
+  return deserialize(text.str());
+}
+
+}  // namespace trireme::data::preprocessors

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "api/dataset_ops.h"
+#include "api/preprocessors/kind.h"
+
+namespace trireme::api::preprocessing {
+
+// What a preprocessor does to batches while they are read. `back`: inverse_transform().
+std::unique_ptr<Op> transform_op(std::shared_ptr<const Kind> kind, bool back);
+
+}  // namespace trireme::api::preprocessing

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <arrow/result.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/tensor.h"
+
+// Images as Pillow has them, so that both languages read the same pixels.
+
+namespace trireme::arrow {
+
+enum class ImageMode : std::uint8_t { kBit, kGrey, kGreyAlpha, kPalette, kRgb, kRgba, kCmyk, kGrey16 };
+
+struct Image {
+  ImageMode mode = ImageMode::kRgb;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::vector<std::uint8_t> pixels;                       // row by row, channels side by side
+  std::vector<std::array<std::uint8_t, 4>> palette = {};  // of kPalette: red, green, blue, alpha
+
+  std::int64_t channels() const;
+};
+
+// "RGB" and the like; nothing for what images are not brought to.
+std::optional<ImageMode> find_image_mode(std::string_view name);
+// All of those names.
+std::string image_modes();
+
+struct ImageRequest {
+  std::optional<ImageMode> mode = {};
+  std::optional<std::array<std::int64_t, 2>> size = {};  // height and width
+};
+
+// A whole file to an image of that mode and size. The error says what is wrong, not where.
+::arrow::Result<Image> decode_image(std::string_view content, const ImageRequest& request);
+// Its shape, from its first bytes where that is possible.
+::arrow::Result<std::vector<std::int64_t>> image_shape(std::string_view content, const ImageRequest& request);
+
+// [height, width, channels], without the last where it is 1.
+std::vector<std::int64_t> shape_of(const Image& image);
+Tensor tensor_of(Image image);
+
+// The parts of it.
+::arrow::Result<Image> decode_jpeg(std::string_view content, const ImageRequest& request, bool only_header);
+::arrow::Result<Image> decode_png(std::string_view content, bool only_header);
+::arrow::Result<Image> decode_others(std::string_view content);
+Image converted(Image image, ImageMode mode);
+Image resized(Image image, std::int64_t height, std::int64_t width);
+
+}  // namespace trireme::arrow

@@ -1,0 +1,112 @@
+#ifdef TRIREME_HAS_JPEG
+
+#include <csetjmp>
+#include <cstdio>
+// After cstdio, which it needs.
+#include <jerror.h>
+#include <jpeglib.h>
+
+#endif
+
+#include "image.h"
+#include "image_formats.h"
+
+namespace trireme::arrow {
+
+#ifdef TRIREME_HAS_JPEG
+namespace {
+
+// libjpeg tells of an error by a call that must not return.
+struct Failure {
+  jpeg_error_mgr manager;
+  std::jmp_buf jump;
+  char message[JMSG_LENGTH_MAX];
+};
+
+[[noreturn]] void fail(j_common_ptr info) {
+  auto* failure = reinterpret_cast<Failure*>(info->err);
+  info->err->format_message(info, failure->message);
+  std::longjmp(failure->jump, 1);
+}
+
+// Warnings pass, as they do in Pillow; but an image that ends early is none.
+void warn(j_common_ptr info, int level) {
+  if (level < 0 && info->err->msg_code == JWRN_JPEG_EOF) fail(info);
+}
+
+// A large one need not be decoded in full to become a small image.
+unsigned reduction(const jpeg_decompress_struct& info, const ImageRequest& request) {
+  if (!request.size) return 1;
+  const std::int64_t fits = std::min(static_cast<std::int64_t>(info.image_width) / (2 * (*request.size)[1]),
+                                     static_cast<std::int64_t>(info.image_height) / (2 * (*request.size)[0]));
+  return fits >= 8 ? 8 : fits >= 4 ? 4 : fits >= 2 ? 2 : 1;
+}
+
+void choose_output(jpeg_decompress_struct& info, const ImageRequest& request, Image& image) {
+  if (info.num_components == 1) {
+    image.mode = ImageMode::kGrey;
+    info.out_color_space = JCS_GRAYSCALE;
+  } else if (info.num_components == 4) {
+    image.mode = ImageMode::kCmyk;
+    info.out_color_space = JCS_CMYK;
+  } else if (request.size && request.mode == ImageMode::kGrey && info.jpeg_color_space == JCS_YCbCr) {
+    image.mode = ImageMode::kGrey;
+    info.out_color_space = JCS_GRAYSCALE;
+  } else {
+    image.mode = ImageMode::kRgb;
+    info.out_color_space = JCS_RGB;
+  }
+  info.scale_num = 1;
+  info.scale_denom = reduction(info, request);
+  jpeg_calc_output_dimensions(&info);
+  image.height = static_cast<std::int64_t>(info.output_height);
+  image.width = static_cast<std::int64_t>(info.output_width);
+}
+
+// Nothing with a destructor lives here: errors jump over it.
+bool decode_into(jpeg_decompress_struct& info, Failure& failure, std::string_view content, const ImageRequest& request,
+                 bool only_header, Image& image) {
+  if (setjmp(failure.jump) != 0) return false;
+  jpeg_create_decompress(&info);
+  jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(content.data()), content.size());
+  jpeg_read_header(&info, TRUE);
+  choose_output(info, request, image);
+  if (only_header) return true;
+  if (!check_pixels(image.height, image.width).ok()) return true;
+  jpeg_start_decompress(&info);
+  const std::size_t stride = static_cast<std::size_t>(image.width * image.channels());
+  image.pixels.resize(stride * static_cast<std::size_t>(image.height));
+  while (info.output_scanline < info.output_height) {
+    JSAMPROW row = image.pixels.data() + info.output_scanline * stride;
+    jpeg_read_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_decompress(&info);
+  return true;
+}
+
+}  // namespace
+
+::arrow::Result<Image> decode_jpeg(std::string_view content, const ImageRequest& request, bool only_header) {
+  jpeg_decompress_struct info{};
+  Failure failure{};
+  info.err = jpeg_std_error(&failure.manager);
+  failure.manager.error_exit = fail;
+  failure.manager.emit_message = warn;
+  Image image;
+  const bool decoded = decode_into(info, failure, content, request, only_header, image);
+  jpeg_destroy_decompress(&info);
+  if (!decoded) return ::arrow::Status::Invalid(failure.message);
+  ARROW_RETURN_NOT_OK(check_pixels(image.height, image.width));
+  if (image.mode == ImageMode::kCmyk) {
+    for (auto& value : image.pixels) value = static_cast<std::uint8_t>(255 - value);  // Adobe writes it upside down
+  }
+  return image;
+}
+#else
+::arrow::Result<Image> decode_jpeg(std::string_view, const ImageRequest&, bool) {
+  return ::arrow::Status::NotImplemented(
+      "JPEG images need libjpeg, and trireme::arrow was built without: install libjpeg-dev and build it again");
+}
+#endif
+
+}  // namespace trireme::arrow

@@ -1,0 +1,56 @@
+#ifdef TRIREME_HAS_STB
+#define STB_IMAGE_IMPLEMENTATION
+#define STB_IMAGE_STATIC
+#define STBI_ONLY_BMP
+#define STBI_ONLY_GIF
+#define STBI_ONLY_PNM
+#define STBI_NO_STDIO
+#define STBI_NO_HDR
+#define STBI_NO_LINEAR
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#include <stb/stb_image.h>
+#pragma GCC diagnostic pop
+#endif
+
+#include <limits>
+#include <memory>
+
+#include "image.h"
+#include "image_formats.h"
+
+// BMP, GIF (its first picture) and PNM.
+
+namespace trireme::arrow {
+
+#ifdef TRIREME_HAS_STB
+::arrow::Result<Image> decode_others(std::string_view content) {
+  if (content.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
+    return ::arrow::Status::Invalid("it has more than 2 GB");
+  }
+  const auto* bytes = reinterpret_cast<const stbi_uc*>(content.data());
+  const int size = static_cast<int>(content.size());
+  int width = 0;
+  int height = 0;
+  int channels = 0;
+  if (stbi_info_from_memory(bytes, size, &width, &height, &channels) == 0) {
+    return ::arrow::Status::Invalid("it is none of JPEG, PNG, BMP, GIF and PNM");
+  }
+  ARROW_RETURN_NOT_OK(check_pixels(height, width));
+  // Without transparency, which only few of them have, and Pillow leaves out of GIF and BMP too.
+  const int wanted = channels < 3 ? 1 : 3;
+  const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
+      stbi_load_from_memory(bytes, size, &width, &height, &channels, wanted), stbi_image_free);
+  if (!pixels) return ::arrow::Status::Invalid(stbi_failure_reason());
+  const auto count = static_cast<std::size_t>(width) * static_cast<std::size_t>(height * wanted);
+  return Image{wanted == 1 ? ImageMode::kGrey : ImageMode::kRgb, height, width, {pixels.get(), pixels.get() + count}};
+}
+#else
+::arrow::Result<Image> decode_others(std::string_view) {
+  return ::arrow::Status::NotImplemented(
+      "it is neither JPEG nor PNG; BMP, GIF and PNM images need stb_image, and trireme::arrow was built without: "
+      "install libstb-dev and build it again");
+}
+#endif
+
+}  // namespace trireme::arrow

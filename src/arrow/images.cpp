@@ -1,0 +1,168 @@
+#include <arrow/buffer.h>
+#include <arrow/io/interfaces.h>
+
+#include <algorithm>
+
+#include "file_source.h"
+#include "file_streams.h"
+#include "image.h"
+#include "tensor_columns.h"
+#include "trireme/arrow/data.h"
+
+// read_images().
+
+namespace trireme::data {
+namespace {
+
+using arrow::BatchPointer;
+using arrow::FilePart;
+using arrow::SchemaPointer;
+using ::arrow::fs::FileInfo;
+
+// Images that are looked at to find out whether all have the same shape.
+constexpr std::size_t kLookedAt = 64;
+// Where the shape of nearly every image is told.
+constexpr std::int64_t kHeaderBytes = 65536;
+// What an image takes in memory, compared to its file, where only reading it would tell.
+constexpr std::int64_t kUnpacked = 10;
+// So many files, or so many bytes, are read one after another by one thread; and so many make a batch.
+constexpr std::size_t kFragmentFiles = 32;
+constexpr std::int64_t kBatchFiles = 8;
+
+::arrow::Status named(const FileInfo& file, const ::arrow::Status& status) {
+  if (status.ok() || status.IsIOError()) return status;
+  return status.WithMessage(file.path(), " is not an image that can be read: ", status.message());
+}
+
+struct ImageReader {
+  std::shared_ptr<::arrow::fs::FileSystem> filesystem;  // shared with the source
+  arrow::ImageRequest request;
+
+  ::arrow::Result<Tensor> decode(const FileInfo& file) const {
+    ARROW_ASSIGN_OR_RAISE(const auto content, arrow::read_whole(*filesystem, file));
+    auto image = arrow::decode_image(std::string_view(*content), request);
+    ARROW_RETURN_NOT_OK(named(file, image.status()));
+    return arrow::tensor_of(*std::move(image));
+  }
+
+  ::arrow::Result<std::vector<std::int64_t>> look_at(const FileInfo& file) const {
+    ARROW_ASSIGN_OR_RAISE(auto opened, filesystem->OpenInputFile(file));
+    ARROW_ASSIGN_OR_RAISE(auto beginning, opened->ReadAt(0, kHeaderBytes));
+    auto shape = arrow::image_shape(std::string_view(*beginning), request);
+    if (!shape.ok() && beginning->size() == kHeaderBytes) {
+      ARROW_ASSIGN_OR_RAISE(const auto content, arrow::read_whole(*filesystem, file));
+      shape = arrow::image_shape(std::string_view(*content), request);
+    }
+    ARROW_RETURN_NOT_OK(named(file, shape.status()));
+    return shape;
+  }
+};
+
+::arrow::Status check_fits(const FileInfo& file, const Tensor& image, const ::arrow::Field& field) {
+  const bool fits = arrow::is_ragged(field) ? field.type()->Equals(arrow::ragged_field("image", image.dtype())->type())
+                                            : field.type()->Equals(arrow::tensor_type(image.dtype(), image.shape()));
+  if (fits) return ::arrow::Status::OK();
+  return ::arrow::Status::Invalid(
+      file.path(), " is ", arrow::tensor_text(image.dtype(), image.shape()), ", and the first images are ",
+      field.type()->ToString(), ": read_images(paths, {.size = {{height, width}}, .mode = \"RGB\"}) makes them equal");
+}
+
+class ImageSource final : public arrow::FileSource {
+ public:
+  ImageSource(std::vector<std::string> paths, arrow::FileSourceOptions options, arrow::ImageRequest request)
+      : FileSource("read_images", std::move(paths), std::move(options)), request_(request) {}
+
+  bool costly() const override { return true; }
+
+ private:
+  ImageReader reader() const { return {filesystem(), request_}; }
+
+  ::arrow::Result<SchemaPointer> infer(const FileInfo& file) override {
+    ARROW_ASSIGN_OR_RAISE(const Tensor first, reader().decode(file));
+    bool same = request_.size && request_.mode;
+    if (!same) {
+      ARROW_ASSIGN_OR_RAISE(same, others_are(first.shape()));
+    }
+    row_bytes_ = same ? static_cast<std::int64_t>(first.num_bytes()) : 0;
+    return ::arrow::schema({same ? ::arrow::field("image", arrow::tensor_type(first.dtype(), first.shape()))
+                                 : arrow::ragged_field("image", first.dtype())});
+  }
+
+  ::arrow::Result<bool> others_are(const std::vector<std::int64_t>& shape) {
+    std::vector<const FileInfo*> chosen;
+    const std::size_t step = std::max<std::size_t>(1, files().size() / kLookedAt);
+    for (std::size_t i = 0; i < files().size(); i += step) chosen.push_back(&files()[i]);
+    std::vector<std::vector<std::int64_t>> shapes(chosen.size());
+    ARROW_RETURN_NOT_OK(arrow::in_threads(chosen.size(), [&](std::size_t i) {
+      const auto found = reader().look_at(*chosen[i]).Value(&shapes[i]);
+      return skips_bad_files() ? ::arrow::Status::OK() : found;
+    }));
+    return std::all_of(shapes.begin(), shapes.end(), [&](const auto& each) { return each.empty() || each == shape; });
+  }
+
+  ::arrow::Result<std::vector<FilePart>> plan(const std::vector<FileInfo>& files) override {
+    std::vector<FilePart> parts;
+    for (const auto& file : files) {
+      const std::int64_t bytes = row_bytes_ > 0 ? row_bytes_ : kUnpacked * file.size();
+      const bool full = !parts.empty() && (parts.back().files.size() >= kFragmentFiles ||
+                                           parts.back().bytes + bytes > arrow::kFragmentBytes);
+      if (parts.empty() || full) parts.push_back({{}, "", 0, 0});
+      FilePart& part = parts.back();
+      part.files.push_back(file);
+      part.rows = *part.rows + 1;
+      part.bytes += bytes;
+    }
+    return parts;
+  }
+
+  ::arrow::Result<std::shared_ptr<::arrow::RecordBatchReader>> read(const FilePart& part, std::int64_t row) override {
+    const std::int64_t mean = std::max<std::int64_t>(part.bytes / *part.rows, 1);
+    const std::int64_t step = std::clamp(arrow::kBatchBytes / mean, std::int64_t{1}, kBatchFiles);
+    auto make = [step, images_of = reader(), schema = body(), files = part.files,
+                 at = row]() mutable -> ::arrow::Result<BatchPointer> {
+      const std::int64_t end = std::min(at + step, static_cast<std::int64_t>(files.size()));
+      std::vector<Tensor> images;
+      for (; at < end; ++at) {
+        const FileInfo& file = files[static_cast<std::size_t>(at)];
+        ARROW_ASSIGN_OR_RAISE(auto image, images_of.decode(file));
+        ARROW_RETURN_NOT_OK(check_fits(file, image, *schema->field(0)));
+        images.push_back(std::move(image));
+      }
+      if (images.empty()) return nullptr;
+      std::vector<const Tensor*> rows;
+      for (const auto& image : images) rows.push_back(&image);
+      ARROW_ASSIGN_OR_RAISE(auto column, arrow::tensor_column(*schema->field(0), rows));
+      return ::arrow::RecordBatch::Make(schema, static_cast<std::int64_t>(rows.size()), {std::move(column)});
+    };
+    return std::make_shared<arrow::MadeBatches>(body(), std::move(make));
+  }
+
+  arrow::ImageRequest request_;
+  std::int64_t row_bytes_ = 0;  // 0: they differ
+};
+
+}  // namespace
+
+Dataset read_images(const Paths& paths, const ReadImagesOptions& options) {
+  arrow::ImageRequest request;
+  if (options.size) {
+    const auto [height, width] = *options.size;
+    constexpr std::int64_t kLargest = 65535;
+    if (height < 1 || width < 1 || height > kLargest || width > kLargest) {
+      throw ValueError("read_images: size = {" + std::to_string(height) + ", " + std::to_string(width) +
+                       "}: expected {height, width}, both at least 1");
+    }
+    request.size = {height, width};
+  }
+  if (!options.mode.empty()) {
+    request.mode = arrow::find_image_mode(options.mode);
+    if (!request.mode) {
+      throw ValueError("read_images: mode = '" + options.mode + "': expected one of " + arrow::image_modes());
+    }
+  }
+  const std::vector<std::string> endings = {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif"};
+  return from_source(std::make_shared<ImageSource>(
+      paths.paths, arrow::FileSourceOptions{endings, options.include_paths, options.skip_bad_files}, request));
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,156 @@
+#include <arrow/buffer.h>
+#include <arrow/io/interfaces.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "data/npy.h"
+#include "file_source.h"
+#include "npy_values.h"
+#include "tensor_columns.h"
+#include "trireme/arrow/data.h"
+
+// read_numpy(): .npy files.
+
+namespace trireme::data {
+namespace {
+
+using arrow::BatchPointer;
+using arrow::FilePart;
+using arrow::SchemaPointer;
+using ::arrow::fs::FileInfo;
+
+constexpr std::int64_t kBatchRows = 65536;
+constexpr std::int64_t kFirstRead = 256;  // enough for the header of nearly every file
+
+std::vector<std::int64_t> row_shape(const NpyHeader& header) { return {header.shape.begin() + 1, header.shape.end()}; }
+
+std::int64_t row_bytes(const NpyHeader& header) {
+  auto bytes = static_cast<std::int64_t>(size_of(header.dtype));
+  for (const auto size : row_shape(header)) bytes *= size;
+  return bytes;
+}
+
+::arrow::Status broken(const FileInfo& file, const std::string& why) {
+  return ::arrow::Status::Invalid(file.path(), " is not a file of numpy's that can be read: ", why);
+}
+
+class NumpySource final : public arrow::FileSource {
+ public:
+  using FileSource::FileSource;
+
+ private:
+  ::arrow::Result<NpyHeader> header_of(const FileInfo& info) {
+    ARROW_ASSIGN_OR_RAISE(auto file, filesystem()->OpenInputFile(info));
+    ARROW_ASSIGN_OR_RAISE(const std::int64_t size, file->GetSize());
+    NpyPrefix prefix{std::nullopt, kFirstRead};
+    while (!prefix.header) {
+      ARROW_ASSIGN_OR_RAISE(const auto beginning, file->ReadAt(0, prefix.needed));
+      auto parsed = parse_npy(std::string_view(*beginning));
+      if (!parsed) return broken(info, parsed.error().message());
+      if (!parsed->header && size < parsed->needed) return broken(info, "it is cut off in its header");
+      prefix = *std::move(parsed);
+    }
+    const NpyHeader& header = *prefix.header;
+    if (header.shape.empty()) {
+      return ::arrow::Status::Invalid(info.path(), " is a single value: expected a dimension for the rows");
+    }
+    if (size < header.begin || size - header.begin < header.value_bytes()) {
+      return ::arrow::Status::Invalid(info.path(), " is cut off: it has ", size, " bytes, and should have more for ",
+                                      arrow::tensor_text(header.dtype, header.shape));
+    }
+    return header;
+  }
+
+  ::arrow::Result<SchemaPointer> infer(const FileInfo& file) override {
+    ARROW_ASSIGN_OR_RAISE(const auto header, header_of(file));
+    return ::arrow::schema({::arrow::field("data", arrow::tensor_type(header.dtype, row_shape(header)))});
+  }
+
+  ::arrow::Result<std::vector<FilePart>> plan(const std::vector<FileInfo>& files) override {
+    std::vector<NpyHeader> headers(files.size());
+    ARROW_RETURN_NOT_OK(
+        arrow::in_threads(files.size(), [&](std::size_t i) { return header_of(files[i]).Value(&headers[i]); }));
+    std::vector<FilePart> parts;
+    for (std::size_t i = 0; i < files.size(); ++i) ARROW_RETURN_NOT_OK(add_parts(files[i], headers[i], parts));
+    return parts;
+  }
+
+  ::arrow::Status add_parts(const FileInfo& file, const NpyHeader& header, std::vector<FilePart>& parts) {
+    const auto type = arrow::tensor_type(header.dtype, row_shape(header));
+    if (!type->Equals(body()->field(0)->type())) {
+      return ::arrow::Status::Invalid(
+          "a row of ", file.path(), " is ", arrow::tensor_text(header.dtype, row_shape(header)), ", and one of ",
+          this->files().front().path(), " is ", body()->field(0)->type()->ToString(), ": read them apart");
+    }
+    const std::int64_t rows = header.shape[0];
+    const std::int64_t size = row_bytes(header);
+    std::int64_t step = rows;
+    if (!header.fortran_order) {
+      step = std::max<std::int64_t>(1, arrow::kFragmentBytes / std::max<std::int64_t>(size, 1));
+    }
+    for (std::int64_t start = 0; start < rows; start += step) {
+      const std::int64_t count = std::min(step, rows - start);
+      std::string what;
+      if (count < rows) what = "rows " + std::to_string(start) + " to " + std::to_string(start + count - 1);
+      parts.push_back({{file}, std::move(what), count, count * size, start});
+    }
+    std::lock_guard lock(mutex_);
+    headers_[file.path()] = header;
+    return ::arrow::Status::OK();
+  }
+
+  ::arrow::Result<std::shared_ptr<::arrow::RecordBatchReader>> read(const FilePart& part, std::int64_t row) override {
+    const FileInfo& info = part.files.front();
+    NpyHeader header;
+    {
+      std::lock_guard lock(mutex_);
+      header = headers_.at(info.path());
+    }
+    ARROW_ASSIGN_OR_RAISE(auto file, filesystem()->OpenInputFile(info));
+    const std::int64_t size = row_bytes(header);
+    const std::int64_t step = std::clamp(arrow::kBatchBytes / std::max<std::int64_t>(size, 1), std::int64_t{1},
+                                         header.fortran_order ? header.shape[0] : kBatchRows);
+    auto make = [=, at = part.start + row, end = part.start + *part.rows,
+                 schema = body()]() mutable -> ::arrow::Result<BatchPointer> {
+      if (at >= end) return nullptr;
+      const std::int64_t count = header.fortran_order ? end - at : std::min(step, end - at);
+      ARROW_ASSIGN_OR_RAISE(auto column, values_of(*file, header, at, count));
+      if (!column) {
+        return ::arrow::Status::Invalid(info.path(), " is cut off: row ", at + count - 1, " of ", header.shape[0],
+                                        " is missing");
+      }
+      at += count;
+      return ::arrow::RecordBatch::Make(schema, count, {std::move(column)});
+    };
+    return std::make_shared<arrow::MadeBatches>(body(), std::move(make));
+  }
+
+  // nullptr where the file is too short.
+  static ::arrow::Result<std::shared_ptr<::arrow::Array>> values_of(::arrow::io::RandomAccessFile& file,
+                                                                    const NpyHeader& header, std::int64_t row,
+                                                                    std::int64_t count) {
+    const std::int64_t size = row_bytes(header);
+    // Columns first: a row is all over the file.
+    const std::int64_t first = header.fortran_order ? 0 : row * size;
+    const std::int64_t bytes = header.fortran_order ? header.value_bytes() : count * size;
+    ARROW_ASSIGN_OR_RAISE(auto content, file.ReadAt(header.begin + first, bytes));
+    if (content->size() < bytes) return nullptr;
+    ARROW_ASSIGN_OR_RAISE(content, arrow::in_row_order(header, std::move(content)));
+    if (header.fortran_order) content = ::arrow::SliceBuffer(content, row * size, count * size);
+    return arrow::tensor_column(header.dtype, row_shape(header), count, std::move(content));
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, NpyHeader> headers_;  // by path
+};
+
+}  // namespace
+
+Dataset read_numpy(const Paths& paths, const ReadNumpyOptions& options) {
+  return from_source(std::make_shared<NumpySource>(
+      "read_numpy", paths.paths, arrow::FileSourceOptions{{".npy"}, options.include_paths, options.skip_bad_files}));
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,114 @@
+#include "sample_values.h"
+
+#include <arrow/buffer.h>
+#include <arrow/util/utf8.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstring>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "data/npy.h"
+#include "image.h"
+#include "npy_values.h"
+
+namespace trireme::arrow {
+namespace {
+
+using ::arrow::Status;
+
+bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> kinds) {
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
+::arrow::Result<Value> text_of(std::string content) {
+  static const bool ready = (::arrow::util::InitializeUTF8(), true);
+  if (!ready || !::arrow::util::ValidateUTF8(std::string_view(content))) return Status::Invalid("it is no UTF-8");
+  return Value(std::move(content));
+}
+
+::arrow::Result<Value> number_of(std::string_view content) {
+  const auto space = [](char letter) { return std::isspace(static_cast<unsigned char>(letter)) != 0; };
+  while (!content.empty() && space(content.front())) content.remove_prefix(1);
+  while (!content.empty() && space(content.back())) content.remove_suffix(1);
+  if (content.starts_with('+')) content.remove_prefix(1);
+  std::int64_t number = 0;
+  const auto [end, failed] = std::from_chars(content.data(), content.data() + content.size(), number);
+  if (failed != std::errc() || end != content.data() + content.size()) {
+    return Status::Invalid("'", content.substr(0, 40), "' is no whole number");
+  }
+  return Value(number);
+}
+
+::arrow::Result<Value> value_of(const nlohmann::ordered_json& json) {
+  using Kind = nlohmann::ordered_json::value_t;
+  switch (json.type()) {
+    case Kind::boolean: return Value(json.get<bool>());
+    case Kind::number_integer: return Value(json.get<std::int64_t>());
+    case Kind::number_unsigned:
+      if (json.get<std::uint64_t>() >> 63 != 0) return Status::Invalid(json.dump(), " is too large a number");
+      return Value(json.get<std::int64_t>());
+    case Kind::number_float: return Value(json.get<double>());
+    case Kind::string: return Value(json.get<std::string>());
+    case Kind::array: {
+      List list;
+      for (const auto& each : json) {
+        ARROW_ASSIGN_OR_RAISE(list.emplace_back(), value_of(each));
+      }
+      return Value(std::move(list));
+    }
+    case Kind::object: {
+      Dict dict;
+      for (const auto& [key, each] : json.items()) {
+        ARROW_ASSIGN_OR_RAISE(dict.append(key, {}), value_of(each));
+      }
+      return Value(std::move(dict));
+    }
+    default: return Value();
+  }
+}
+
+::arrow::Result<Value> json_of(std::string_view content) {
+  const auto json = nlohmann::ordered_json::parse(content, nullptr, false);
+  if (json.is_discarded()) return Status::Invalid("it is no JSON");
+  return value_of(json);
+}
+
+::arrow::Result<Value> array_of(std::string_view content) {
+  const auto prefix = data::parse_npy(content);
+  if (!prefix) return Status::Invalid(prefix.error().message());
+  if (!prefix->header) return Status::Invalid("it is cut off in its header");
+  const auto& header = *prefix->header;
+  const std::int64_t bytes = header.value_bytes();
+  if (static_cast<std::int64_t>(content.size()) - header.begin < bytes) return Status::Invalid("it is cut off");
+  const auto given =
+      std::make_shared<::arrow::Buffer>(reinterpret_cast<const std::uint8_t*>(content.data()) + header.begin, bytes);
+  ARROW_ASSIGN_OR_RAISE(const auto values, in_row_order(header, given));
+  Tensor tensor(header.dtype, header.shape);
+  if (bytes > 0) std::memcpy(tensor.data(), values->data(), static_cast<std::size_t>(bytes));
+  return Value(std::move(tensor));
+}
+
+}  // namespace
+
+::arrow::Result<Value> sample_value(const std::string& suffix, std::string content, bool decode) {
+  if (!decode) return Value(Bytes{std::move(content)});
+  std::string kind = suffix.substr(suffix.rfind('.') + 1);
+  for (auto& letter : kind) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  if (is_one_of(kind, {"txt", "text", "transcript"})) return text_of(std::move(content));
+  if (is_one_of(kind, {"cls", "cls2", "index", "count"})) return number_of(content);
+  if (is_one_of(kind, {"json", "jsn"})) return json_of(content);
+  if (kind == "npy") return array_of(content);
+  if (is_one_of(kind, {"jpg", "jpeg", "png", "ppm", "pgm", "pbm", "bmp", "gif", "tif", "tiff", "webp"})) {
+    auto image = decode_image(content, {});
+    if (!image.ok())
+      return image.status().WithMessage("it is not an image that can be read: ", image.status().message());
+    return Value(tensor_of(*std::move(image)));
+  }
+  return Value(Bytes{std::move(content)});
+}
+
+}  // namespace trireme::arrow

@@ -1,0 +1,152 @@
+#ifdef TRIREME_HAS_SQLITE
+#include <arrow/c/bridge.h>
+#include <arrow/record_batch.h>
+#include <arrow/table.h>
+#include <sqlite3.h>
+#endif
+
+#include <memory>
+#include <stdexcept>
+
+#include "status.h"
+#include "trireme/arrow/data.h"
+#include "value_columns.h"
+
+// A connection for read_sql() to a file of SQLite's. A column has the type of its values: SQLite asks for none.
+
+namespace trireme::data {
+
+#ifdef TRIREME_HAS_SQLITE
+namespace {
+
+using arrow::check;
+
+constexpr std::size_t kRowsAtOnce = 50'000;
+
+struct CloseDatabase {
+  void operator()(sqlite3* database) const { sqlite3_close_v2(database); }
+};
+struct FinishStatement {
+  void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+};
+using Database = std::unique_ptr<sqlite3, CloseDatabase>;
+using Statement = std::unique_ptr<sqlite3_stmt, FinishStatement>;
+
+Database open_database(const std::string& file) {
+  sqlite3* opened = nullptr;
+  const int code = sqlite3_open_v2(file.c_str(), &opened, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, nullptr);
+  Database database(opened);
+  if (code != SQLITE_OK) {
+    throw std::runtime_error(file + ": " + (database ? sqlite3_errmsg(database.get()) : sqlite3_errstr(code)));
+  }
+  sqlite3_busy_timeout(database.get(), 5000);  // as Python waits
+  return database;
+}
+
+void bind(sqlite3_stmt* statement, int at, const Value& value) {
+  const auto size = [](const std::string& text) { return static_cast<sqlite3_uint64>(text.size()); };
+  int code = SQLITE_OK;
+  if (value.is_null()) {
+    code = sqlite3_bind_null(statement, at);
+  } else if (const auto* flag = value.get_if<bool>()) {
+    code = sqlite3_bind_int64(statement, at, *flag ? 1 : 0);
+  } else if (const auto* number = value.get_if<std::int64_t>()) {
+    code = sqlite3_bind_int64(statement, at, *number);
+  } else if (const auto* real = value.get_if<double>()) {
+    code = sqlite3_bind_double(statement, at, *real);
+  } else if (const auto* text = value.get_if<std::string>()) {
+    code = sqlite3_bind_text64(statement, at, text->data(), size(*text), SQLITE_TRANSIENT, SQLITE_UTF8);
+  } else if (const auto* bytes = value.get_if<Bytes>()) {
+    code = sqlite3_bind_blob64(statement, at, bytes->data.data(), size(bytes->data), SQLITE_TRANSIENT);
+  } else {
+    throw ValueError("sqlite: parameter " + std::to_string(at) + " is a list or a dict, which SQLite does not have");
+  }
+  if (code != SQLITE_OK) throw std::runtime_error(sqlite3_errmsg(sqlite3_db_handle(statement)));
+}
+
+Statement prepare(sqlite3* database, const std::string& query, const List& parameters) {
+  sqlite3_stmt* prepared = nullptr;
+  if (sqlite3_prepare_v2(database, query.c_str(), -1, &prepared, nullptr) != SQLITE_OK) {
+    throw std::runtime_error(sqlite3_errmsg(database));
+  }
+  Statement statement(prepared);
+  if (sqlite3_column_count(prepared) == 0) throw std::runtime_error("it returns no rows; expected a SELECT");
+  const int wanted = sqlite3_bind_parameter_count(prepared);
+  if (static_cast<std::size_t>(wanted) != parameters.size()) {
+    throw std::runtime_error("it has " + std::to_string(wanted) + " question marks, and there are " +
+                             std::to_string(parameters.size()) + " parameters");
+  }
+  for (int i = 0; i < wanted; ++i) bind(prepared, i + 1, parameters[static_cast<std::size_t>(i)]);
+  return statement;
+}
+
+Value value_of(sqlite3_stmt* statement, int column) {
+  const auto bytes = [&](const void* data) {
+    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement, column));
+    return size == 0 ? std::string() : std::string(static_cast<const char*>(data), size);
+  };
+  switch (sqlite3_column_type(statement, column)) {
+    case SQLITE_INTEGER: return static_cast<std::int64_t>(sqlite3_column_int64(statement, column));
+    case SQLITE_FLOAT: return sqlite3_column_double(statement, column);
+    case SQLITE_TEXT: return bytes(sqlite3_column_text(statement, column));
+    case SQLITE_BLOB: return Bytes{bytes(sqlite3_column_blob(statement, column))};
+    default: return {};
+  }
+}
+
+std::shared_ptr<::arrow::Table> table_of(const std::vector<std::string>& names,
+                                         const std::vector<std::vector<Value>>& columns) {
+  ::arrow::FieldVector fields;
+  std::vector<std::shared_ptr<::arrow::Array>> arrays;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    arrow::ValuePointers values;
+    for (const auto& value : columns[i]) values.push_back(&value);
+    auto field = arrow::infer_column(names[i], values);
+    if (!field.ok()) throw std::runtime_error("column '" + names[i] + "': " + field.status().message());
+    arrays.push_back(check(arrow::build_column(**field, values)));
+    fields.push_back(*std::move(field));
+  }
+  return ::arrow::Table::Make(::arrow::schema(std::move(fields)), std::move(arrays));
+}
+
+std::shared_ptr<::arrow::Table> fetch(sqlite3* database, sqlite3_stmt* statement) {
+  std::vector<std::string> names;
+  for (int i = 0; i < sqlite3_column_count(statement); ++i) names.emplace_back(sqlite3_column_name(statement, i));
+  std::vector<std::vector<Value>> columns(names.size());
+  std::vector<std::shared_ptr<::arrow::Table>> tables;
+  int code = SQLITE_ROW;
+  while (code == SQLITE_ROW) {
+    code = sqlite3_step(statement);
+    if (code != SQLITE_ROW && code != SQLITE_DONE) throw std::runtime_error(sqlite3_errmsg(database));
+    if (code == SQLITE_ROW) {
+      for (std::size_t i = 0; i < names.size(); ++i) columns[i].push_back(value_of(statement, static_cast<int>(i)));
+    }
+    const std::size_t rows = columns.front().size();
+    if (rows < kRowsAtOnce && (code == SQLITE_ROW || (rows == 0 && !tables.empty()))) continue;
+    tables.push_back(table_of(names, columns));
+    for (auto& column : columns) column.clear();
+  }
+  ::arrow::ConcatenateTablesOptions options;
+  options.unify_schemas = true;
+  options.field_merge_options = ::arrow::Field::MergeOptions::Permissive();
+  return check(::arrow::ConcatenateTables(tables, options));
+}
+
+}  // namespace
+
+SqlConnection sqlite(const std::string& file, const List& parameters) {
+  return [file, parameters](const std::string& query, ArrowArrayStream* rows) {
+    const Database database = open_database(file);
+    const Statement statement = prepare(database.get(), query, parameters);
+    auto reader = std::make_shared<::arrow::TableBatchReader>(fetch(database.get(), statement.get()));
+    check(::arrow::ExportRecordBatchReader(std::move(reader), rows));
+  };
+}
+#else
+SqlConnection sqlite(const std::string&, const List&) {
+  throw std::runtime_error(
+      "sqlite() needs SQLite, and trireme::arrow was built without: install libsqlite3-dev and build it again");
+}
+#endif
+
+}  // namespace trireme::data

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace trireme::data {
+
+// Castagnoli's CRC-32 (RFC 3720), with the processor's own instruction where it has one.
+std::uint32_t crc32c(std::string_view bytes);
+
+}  // namespace trireme::data

@@ -1,0 +1,166 @@
+#include "data/npy.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace trireme::data {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::int64_t kLongestHeader = std::int64_t{1} << 20;
+
+struct Described {
+  std::string_view text;
+  DType dtype;
+};
+constexpr std::array<Described, 12> kTypes = {{{"b1", DType::kBool},
+                                               {"i1", DType::kI8},
+                                               {"u1", DType::kU8},
+                                               {"i2", DType::kI16},
+                                               {"u2", DType::kU16},
+                                               {"i4", DType::kI32},
+                                               {"u4", DType::kU32},
+                                               {"i8", DType::kI64},
+                                               {"u8", DType::kU64},
+                                               {"f2", DType::kF16},
+                                               {"f4", DType::kF32},
+                                               {"f8", DType::kF64}}};
+
+// The literal of a Python dict that numpy writes: strings, booleans and a tuple of numbers.
+class Literal {
+ public:
+  explicit Literal(std::string_view text) : rest_(text) {}
+
+  bool is(char expected) {
+    skip_spaces();
+    if (!rest_.starts_with(expected)) return false;
+    rest_.remove_prefix(1);
+    return true;
+  }
+
+  bool is(std::string_view word) {
+    skip_spaces();
+    if (!rest_.starts_with(word)) return false;
+    rest_.remove_prefix(word.size());
+    return true;
+  }
+
+  std::optional<std::string_view> string() {
+    skip_spaces();
+    if (rest_.empty() || (rest_.front() != '\'' && rest_.front() != '"')) return std::nullopt;
+    const std::size_t end = rest_.find(rest_.front(), 1);
+    if (end == std::string_view::npos) return std::nullopt;
+    const std::string_view found = rest_.substr(1, end - 1);
+    rest_.remove_prefix(end + 1);
+    return found;
+  }
+
+  std::optional<std::vector<std::int64_t>> numbers() {
+    if (!is('(')) return std::nullopt;
+    std::vector<std::int64_t> found;
+    while (!is(')')) {
+      skip_spaces();
+      std::int64_t number = 0;
+      const auto [end, failed] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), number);
+      if (failed != std::errc() || number < 0) return std::nullopt;
+      rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+      (void)is('L');  // Python 2's
+      found.push_back(number);
+      if (!is(',') && !rest_.starts_with(')')) return std::nullopt;
+    }
+    return found;
+  }
+
+ private:
+  void skip_spaces() {
+    while (!rest_.empty() && (rest_.front() == ' ' || rest_.front() == '\n')) rest_.remove_prefix(1);
+  }
+
+  std::string_view rest_;
+};
+
+base::Result<void> set_type(NpyHeader& header, std::string_view described) {
+  for (const auto& [text, dtype] : kTypes) {
+    if (described.size() != 3 || described.substr(1) != text) continue;
+    header.dtype = dtype;
+    header.swapped = described.front() == '>' && size_of(dtype) > 1;
+    return {};
+  }
+  return base::error("its values are {}, and only numbers and booleans are read", described);
+}
+
+base::Result<NpyHeader> parse_dict(std::string_view text) {
+  Literal literal(text);
+  NpyHeader header;
+  bool typed = false;
+  bool ordered = false;
+  bool shaped = false;
+  if (!literal.is('{')) return base::error("its header is broken");
+  while (!literal.is('}')) {
+    const auto key = literal.string();
+    if (!key || !literal.is(':')) return base::error("its header is broken");
+    if (*key == "descr") {
+      const auto described = literal.string();
+      if (!described) return base::error("its rows are records of several fields, and only numbers are read");
+      TRIREME_TRY(set_type(header, *described));
+      typed = true;
+    } else if (*key == "fortran_order") {
+      header.fortran_order = literal.is("True");
+      if (!header.fortran_order && !literal.is("False")) return base::error("its header is broken");
+      ordered = true;
+    } else if (*key == "shape") {
+      auto shape = literal.numbers();
+      if (!shape) return base::error("its header is broken");
+      header.shape = *std::move(shape);
+      shaped = true;
+    } else {
+      return base::error("its header is broken");
+    }
+    if (!literal.is(',') && !literal.is("}")) return base::error("its header is broken");
+    if (typed && ordered && shaped) break;
+  }
+  if (!typed || !ordered || !shaped) return base::error("its header is broken");
+  auto bytes = static_cast<std::int64_t>(size_of(header.dtype));
+  for (const auto size : header.shape) {
+    // Sizes after a 0 count too, so that those of one row are known to fit.
+    if (__builtin_mul_overflow(bytes, std::max<std::int64_t>(size, 1), &bytes)) {
+      return base::error("its shape is too large");
+    }
+  }
+  return header;
+}
+
+}  // namespace
+
+std::int64_t NpyHeader::value_bytes() const {
+  auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  for (const auto size : shape) bytes *= size;
+  return bytes;
+}
+
+base::Result<NpyPrefix> parse_npy(std::string_view beginning) {
+  const auto byte = [&](std::size_t at) {
+    return static_cast<std::int64_t>(static_cast<unsigned char>(beginning[at]));
+  };
+  if (!beginning.starts_with(kMagic.substr(0, std::min(kMagic.size(), beginning.size())))) {
+    return base::error("it does not begin as numpy's files do");
+  }
+  const std::size_t version_at = kMagic.size();
+  if (beginning.size() < version_at + 2) return NpyPrefix{std::nullopt, static_cast<std::int64_t>(version_at) + 6};
+  const auto version = byte(version_at);
+  if (version < 1 || version > 3) return base::error("it has version {}, and 1 to 3 are read", version);
+  const std::size_t length_bytes = version == 1 ? 2 : 4;
+  const std::size_t text_at = version_at + 2 + length_bytes;
+  if (beginning.size() < text_at) return NpyPrefix{std::nullopt, static_cast<std::int64_t>(text_at)};
+  std::int64_t length = 0;
+  for (std::size_t i = length_bytes; i-- > 0;) length = length << 8 | byte(version_at + 2 + i);
+  if (length > kLongestHeader) return base::error("its header is broken");
+  const std::int64_t begin = static_cast<std::int64_t>(text_at) + length;
+  if (static_cast<std::int64_t>(beginning.size()) < begin) return NpyPrefix{std::nullopt, begin};
+  TRIREME_ASSIGN(auto header, parse_dict(beginning.substr(text_at, static_cast<std::size_t>(length))));
+  header.begin = begin;
+  return NpyPrefix{std::move(header), 0};
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "trireme/export.h"
+
+namespace trireme::data {
+
+// The members of a tar file, one after the other: ustar, with the long names of pax and of GNU.
+class TRIREME_API TarReader {
+ public:
+  // Fills the memory as far as there are bytes: fewer than asked for are the last ones.
+  using Read = std::function<base::Result<std::size_t>(char* out, std::size_t size)>;
+  explicit TarReader(Read read) : read_(std::move(read)) {}
+
+  struct Member {
+    std::string name;
+    std::uint64_t size = 0;
+    bool file = true;  // or a folder, a link, ...
+  };
+  // Nothing at the end. What was not read of the one before is left out.
+  base::Result<std::optional<Member>> next();
+  // Of the member that next() has given, once.
+  base::Result<std::string> content();
+
+ private:
+  struct Header;
+
+  base::Result<bool> read_header(Header& header);
+  base::Result<void> skip(std::uint64_t bytes);
+  base::Result<std::string> take(std::uint64_t bytes);
+
+  Read read_;
+  std::uint64_t left_ = 0;  // of the content
+  std::uint64_t padding_ = 0;
+};
+
+}  // namespace trireme::data

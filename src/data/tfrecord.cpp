@@ -1,0 +1,104 @@
+#include "data/tfrecord.h"
+
+#include <cstring>
+
+#include "data/crc32c.h"
+
+namespace trireme::data {
+namespace {
+
+constexpr std::size_t kHead = 12;  // the length, and its checksum
+constexpr std::size_t kTail = 4;
+constexpr std::int64_t kBatchRecords = 1024;
+constexpr std::size_t kBatchBytes = std::size_t{8} << 20;
+constexpr std::int64_t kLookedAt = 1024;
+
+template <typename T>
+T little_endian(std::string_view bytes) {
+  T value = 0;
+  for (std::size_t i = sizeof(T); i-- > 0;) value = static_cast<T>(value << 8 | static_cast<std::uint8_t>(bytes[i]));
+  return value;
+}
+
+// A checksum of data that holds checksums would be a weak one; TFRecord turns and moves it.
+bool matches(std::string_view bytes, std::string_view stored) {
+  const std::uint32_t crc = crc32c(bytes);
+  return (crc >> 15 | crc << 17) + 0xA282EAD8U == little_endian<std::uint32_t>(stored);
+}
+
+}  // namespace
+
+void RecordCutter::add(std::string_view bytes) {
+  bytes_.erase(0, at_);
+  at_ = 0;
+  bytes_.append(bytes);
+}
+
+base::Error RecordCutter::wrong() const {
+  return base::error("{}, record {}: the checksum is wrong; the file is corrupt, or no TFRecord file", file_, records_);
+}
+
+base::Result<std::optional<std::string_view>> RecordCutter::next() {
+  const std::string_view rest = std::string_view(bytes_).substr(at_);
+  if (rest.size() < kHead) return std::optional<std::string_view>();
+  const std::string_view length_bytes = rest.substr(0, sizeof(std::uint64_t));
+  if (!length_checked_ && !matches(length_bytes, rest.substr(length_bytes.size()))) return wrong();
+  length_checked_ = true;
+  const auto length = little_endian<std::uint64_t>(length_bytes);
+  if (rest.size() - kHead < kTail || length > rest.size() - kHead - kTail) return std::optional<std::string_view>();
+  const std::string_view record = rest.substr(kHead, static_cast<std::size_t>(length));
+  if (!matches(record, rest.substr(kHead + record.size()))) return wrong();
+  at_ += kHead + record.size() + kTail;
+  length_checked_ = false;
+  ++records_;
+  return std::optional(record);
+}
+
+base::Result<void> RecordCutter::end() const {
+  if (at_ == bytes_.size()) return {};
+  return base::error("{} is cut off in record {}", file_, records_);
+}
+
+base::Result<bool> TfRecordTypes::add(std::string_view bytes) {
+  records_.add(bytes);
+  while (!enough_) {
+    TRIREME_ASSIGN(const auto record, records_.next());
+    if (!record) return true;
+    TRIREME_TRY(types_.look(*record), "{}, record {}", records_.file(), records_.records() - 1);
+    enough_ = records_.records() >= kLookedAt;
+  }
+  return false;
+}
+
+base::Result<std::vector<FeatureColumn>> TfRecordTypes::columns() const {
+  if (!enough_) TRIREME_TRY(records_.end());
+  auto columns = types_.columns();
+  if (columns.empty()) {
+    return base::error("{} has no records with features: the first file must tell what the columns are",
+                       records_.file());
+  }
+  return columns;
+}
+
+TfRecordReader::TfRecordReader(std::string file, std::vector<FeatureColumn> columns,
+                               const std::vector<std::string>& known, std::int64_t skip)
+    : records_(std::move(file)), columns_(std::move(columns), known), skip_(skip) {}
+
+base::Result<std::optional<ArrowArray>> TfRecordReader::next() {
+  while (columns_.rows() < kBatchRecords && size_ < kBatchBytes) {
+    TRIREME_ASSIGN(const auto record, records_.next());
+    if (!record) {
+      if (!ended_) return std::optional<ArrowArray>();
+      TRIREME_TRY(records_.end());
+      if (columns_.rows() == 0) return std::optional<ArrowArray>();
+      break;
+    }
+    if (records_.records() <= skip_) continue;
+    TRIREME_TRY(columns_.add(*record), "{}, record {}", records_.file(), records_.records() - 1);
+    size_ += record->size();
+  }
+  size_ = 0;
+  return std::optional(columns_.take());
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "data/tf_example.h"
+#include "trireme/export.h"
+
+// TFRecord files: records with their length, and checksums of both. Errors name the file and the record.
+
+namespace trireme::data {
+
+// Cuts the bytes of a file, which come in parts of any size, into records.
+class TRIREME_API RecordCutter {
+ public:
+  explicit RecordCutter(std::string file) : file_(std::move(file)) {}
+
+  void add(std::string_view bytes);
+  // Valid until add(). Nothing where more bytes are needed. Checksums are checked.
+  base::Result<std::optional<std::string_view>> next();
+  // Whether the file may end here.
+  base::Result<void> end() const;
+  std::int64_t records() const { return records_; }
+  const std::string& file() const { return file_; }
+
+ private:
+  base::Error wrong() const;
+
+  std::string file_;
+  std::string bytes_;
+  std::size_t at_ = 0;  // in bytes_
+  bool length_checked_ = false;
+  std::int64_t records_ = 0;
+};
+
+// The columns, from the beginning of a file.
+class TRIREME_API TfRecordTypes {
+ public:
+  explicit TfRecordTypes(std::string file) : records_(std::move(file)) {}
+
+  // False when it has seen enough.
+  base::Result<bool> add(std::string_view bytes);
+  // At the end of the file, or after enough of it. By name, and at least one.
+  base::Result<std::vector<FeatureColumn>> columns() const;
+
+ private:
+  RecordCutter records_;
+  FeatureTypes types_;
+  bool enough_ = false;
+};
+
+// Record batches of tf.train.Example records, each of about a thousand.
+class TRIREME_API TfRecordReader {
+ public:
+  // `known`: the features that may be there, columns or not. `skip`: records that are left out at the beginning.
+  TfRecordReader(std::string file, std::vector<FeatureColumn> columns, const std::vector<std::string>& known,
+                 std::int64_t skip);
+
+  void add(std::string_view bytes) { records_.add(bytes); }
+  // After this there are no more bytes: next() gives what is left, and then nothing.
+  void end() { ended_ = true; }
+  // Nothing where more bytes are needed, or at the end.
+  base::Result<std::optional<ArrowArray>> next();
+  ArrowSchema schema() const { return columns_.schema(); }
+
+ private:
+  RecordCutter records_;
+  ExampleColumns columns_;
+  std::int64_t skip_;
+  std::size_t size_ = 0;  // of the records in columns_
+  bool ended_ = false;
+};
+
+}  // namespace trireme::data

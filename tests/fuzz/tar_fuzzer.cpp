@@ -1,0 +1,41 @@
+#include <algorithm>
+#include <cstring>
+
+#include "data/tar.h"
+#include "fuzz/fuzzer.h"
+#include "tar_bytes.h"
+
+using namespace trireme;
+using namespace trireme::data;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::string_view rest = as_text(data, size);
+  TarReader tar([&](char* out, std::size_t wanted) -> base::Result<std::size_t> {
+    const std::size_t count = std::min(wanted, rest.size());
+    std::memcpy(out, rest.data(), count);
+    rest.remove_prefix(count);
+    return count;
+  });
+  for (std::size_t members = 0;; ++members) {
+    expect(members * 512 <= size, "a member takes a block at least");
+    auto member = tar.next();
+    if (!member) {
+      expect(!member.error().message().empty(), "a refusal has a reason");
+      return 0;
+    }
+    if (!*member) return 0;
+    if (members % 2 == 1) continue;  // left out
+    const auto content = tar.content();
+    if (!content) return 0;
+    expect(content->size() == (*member)->size, "the content is as long as it is said to be");
+  }
+}
+
+std::vector<std::string> fuzz_seeds() {
+  using test::tar_member;
+  const std::string end(1024, '\0');
+  return {tar_member("a.txt", "hello") + tar_member("dir/b.json", "{}") + end,
+          tar_member("dir/", "", '5') + tar_member("x", std::string(700, 'x')) + end,
+          tar_member("long", std::string(120, 'n') + '\0', 'L') + tar_member("short", "1") + end,
+          tar_member("pax", "18 path=some/name\n9 size=2\n", 'x') + tar_member("short", "12") + end, end};
+}

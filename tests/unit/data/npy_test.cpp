@@ -1,0 +1,45 @@
+#include "data/npy.h"
+
+#include <doctest/doctest.h>
+
+using namespace trireme;
+using namespace trireme::data;
+
+namespace {
+
+std::string file(std::string_view dict) {
+  return std::string("\x93NUMPY\x01", 7) + '\0' + static_cast<char>(dict.size()) + '\0' + std::string(dict);
+}
+
+std::string problem(std::string_view dict) {
+  const auto parsed = parse_npy(file(dict));
+  return parsed ? "" : parsed.error().message();
+}
+
+}  // namespace
+
+TEST_CASE("headers of numpy's files") {
+  const std::string bytes = file("{'descr': '>f8', 'fortran_order': True, 'shape': (2, 3), }      \n");
+  const auto header = parse_npy(bytes + "rest").value().header;
+  REQUIRE(header);
+  CHECK(header->dtype == DType::kF64);
+  CHECK(header->swapped);
+  CHECK(header->fortran_order);
+  CHECK(header->shape == std::vector<std::int64_t>{2, 3});
+  CHECK(header->value_bytes() == 48);
+  CHECK(header->begin == static_cast<std::int64_t>(bytes.size()));
+  CHECK(parse_npy(bytes.substr(0, 4)).value().needed > 4);
+  CHECK(parse_npy(bytes.substr(0, 20)).value().needed == header->begin);
+  CHECK(parse_npy(file("{'descr': '|u1', 'fortran_order': False, 'shape': (5,), }")).value().header->shape ==
+        std::vector<std::int64_t>{5});
+}
+
+TEST_CASE("files that are not read are said to be so") {
+  CHECK(parse_npy("PK\x03\x04").error().message() == "it does not begin as numpy's files do");
+  CHECK(problem("{'descr': '<U5', 'fortran_order': False, 'shape': (5,), }").find("its values are <U5") == 0);
+  CHECK(problem("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (5,)}").find("its rows are records") == 0);
+  CHECK(problem("{'descr': '<f4', 'shape': (5,)}") == "its header is broken");
+  CHECK(problem("{'descr': '<f4', 'fortran_order': False, 'shape': (-5,)}") == "its header is broken");
+  CHECK(problem("{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296)}") ==
+        "its shape is too large");
+}

@@ -1,0 +1,62 @@
+#include "data/tar.h"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+#include "tar_bytes.h"
+
+using namespace trireme;
+using namespace trireme::data;
+using trireme::test::tar_member;
+
+namespace {
+
+// "name=content" of the files, or what is wrong.
+std::vector<std::string> read(std::string_view bytes) {
+  TarReader tar([&](char* out, std::size_t size) -> base::Result<std::size_t> {
+    const std::size_t count = std::min(size, bytes.size());
+    std::memcpy(out, bytes.data(), count);
+    bytes.remove_prefix(count);
+    return count;
+  });
+  std::vector<std::string> found;
+  while (true) {
+    auto member = tar.next();
+    if (!member) found.push_back(member.error().message());
+    if (!member || !*member) return found;
+    if (!(*member)->file) continue;
+    auto content = tar.content();
+    if (!content) return {content.error().message()};
+    found.push_back((*member)->name + "=" + *content);
+  }
+}
+
+using Found = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("files of a tar, with long names") {
+  const std::string end(1024, '\0');
+  const std::string long_name = std::string(150, 'd') + "/x.txt";
+  const std::string pax = "162 path=" + long_name + "\n";
+  CHECK(read(tar_member("a.txt", "hello") + tar_member("b/", "", '5') + tar_member("b/c", "") + end) ==
+        Found{"a.txt=hello", "b/c="});
+  CHECK(read(tar_member("././@LongLink", long_name + '\0', 'L') + tar_member("dd", "1") + tar_member("e", "2") + end) ==
+        Found{long_name + "=1", "e=2"});
+  REQUIRE(pax.size() == 166);
+  CHECK(read(tar_member("pax", "166 path=" + long_name + "\n", 'x') + tar_member("dd", "1") + end) ==
+        Found{long_name + "=1"});
+  CHECK(read("") == Found{});
+}
+
+TEST_CASE("a broken tar is said to be one") {
+  const std::string good = tar_member("a.txt", "hello");
+  std::string flipped = good;
+  flipped[3] ^= 1;
+  CHECK(read(flipped) == Found{"a header is corrupt"});
+  CHECK(read(good.substr(0, 600)) == Found{"a.txt=hello", "it is cut off"});
+  CHECK(read(good.substr(0, 514)) == Found{"it is cut off"});
+  CHECK(read(good.substr(0, 100)) == Found{"it is cut off"});
+  CHECK(read(tar_member("x", "9 path=\n", 'x')) == Found{"a pax header is corrupt"});
+}
