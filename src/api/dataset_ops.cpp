@@ -1,6 +1,5 @@
 #include "api/dataset_ops.h"
 
-#include <chrono>
 #include <cmath>
 
 #include "api/dataset_columns.h"
@@ -17,8 +16,7 @@ using SchemaPointer = std::shared_ptr<const data::Schema>;
 
 // Functions of rows get this many at once: enough to make the way there cheap, few enough to begin soon.
 constexpr std::int64_t kRowsAtOnce = 1024;
-constexpr std::size_t kTriedRows = 32;
-constexpr std::chrono::milliseconds kQuick{30};
+constexpr std::size_t kTriedRows = 128;
 
 // A border: whatever the program's function throws is an error of the row.
 template <typename F>
@@ -47,14 +45,12 @@ class RowFunction final : public Op {
 
   bool is_function() const override { return true; }
 
-  // A few rows tell the columns of most functions; one that is quick sees more of them, to find rare values.
+  // Every worker tries the same rows, whatever the time that takes: they must agree on the columns.
   base::Result<SchemaPointer> learn(const data::Batch& example) override {
-    const auto began = std::chrono::steady_clock::now();
     TRIREME_ASSIGN(const auto given, rows_of(example));
     std::vector<Dict> rows;
     for (std::size_t i = 0; i < given.size(); ++i) {
-      const bool enough = i >= kTriedRows && !rows.empty() && std::chrono::steady_clock::now() - began > kQuick;
-      if (enough) break;
+      if (i >= kTriedRows && !rows.empty()) break;
       TRIREME_TRY(called(static_cast<std::int64_t>(i), [&] { return function_(given[i], rows), true; }));
     }
     if (rows.empty()) return SchemaPointer();
