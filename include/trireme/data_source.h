@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/export.h"
+#include "trireme/value.h"
 
 struct ArrowArrayStream;  // the Arrow C stream interface
 
@@ -22,6 +23,15 @@ struct DataFragment {
   std::string name;                       // for people: "part-0.parquet, row group 3"
   std::optional<std::int64_t> rows = {};  // exactly; nothing where only reading tells
   std::int64_t bytes = 0;                 // about what they take in memory
+};
+
+// What every row that is wanted has in one column.
+struct DataCondition {
+  enum class Kind { kEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kOneOf };
+
+  std::string column;
+  Kind kind = Kind::kEqual;
+  List values = {};  // whole and real numbers, texts; one, but for kOneOf
 };
 
 // Where rows come from. Methods throw a std::exception that says what is wrong with the data.
@@ -41,6 +51,9 @@ class TRIREME_API DataSource {
   virtual bool remote() const { return false; }
   // The same with these columns only, in this order, where that saves reading; nullptr: what is read is dropped.
   virtual std::shared_ptr<DataSource> with_columns(const std::vector<std::string>& columns);
+  // The same without fragments in which no row can meet all of these, where that is known without reading them;
+  // nullptr: it is not. Every row is looked at afterwards all the same.
+  virtual std::shared_ptr<DataSource> with_conditions(const std::vector<DataCondition>& conditions);
   // Whether rows take longer to make than to find, as images do: then workers divide those of a fragment among them.
   virtual bool costly() const { return false; }
 };

@@ -9,6 +9,7 @@ from typing import Any
 
 from trireme._after_import import after_import
 from trireme._context import TrainContext
+from trireme._gloo_threads import guard_destroy, wait_for_gloo_threads
 from trireme._rank_variables import master_variables, one_host, rank_variables
 from trireme.backend import Backend, BackendConfig
 
@@ -47,8 +48,10 @@ class LaunchBackend(Backend):
             take_env_rendezvous(module, session, prefix)
 
         after_import("torch.distributed.rendezvous", take_over)
+        after_import("torch.distributed", guard_destroy)
 
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
+        wait_for_gloo_threads()
         _end_process_group()
 
     def on_interrupt(self, context: TrainContext, session: Any) -> None:

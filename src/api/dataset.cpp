@@ -8,6 +8,7 @@
 #include "api/dataset_ops.h"
 #include "api/dataset_plan.h"
 #include "api/dataset_shards.h"
+#include "api/expression_conditions.h"
 #include "trireme/data.h"
 
 namespace trireme {
@@ -82,6 +83,11 @@ Dataset Dataset::filter(std::function<bool(const Dict&)> keeps) const {
 }
 
 Dataset Dataset::filter(const data::Expression& expression) const {
+  DataSource* source = api::source_behind(*plan_);
+  const auto conditions = api::conditions_of(*expression.node());
+  if (auto fewer = source && !conditions.empty() ? source->with_conditions(conditions) : nullptr) {
+    return Dataset(api::op_plan(data::from_source(std::move(fewer)).plan(), api::filter_op(expression)));
+  }
   return Dataset(api::op_plan(plan_, api::filter_op(expression)));
 }
 

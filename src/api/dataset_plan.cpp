@@ -13,6 +13,7 @@
 namespace trireme {
 
 std::shared_ptr<DataSource> DataSource::with_columns(const std::vector<std::string>&) { return nullptr; }
+std::shared_ptr<DataSource> DataSource::with_conditions(const std::vector<DataCondition>&) { return nullptr; }
 
 namespace api {
 namespace {

@@ -1,6 +1,6 @@
 # trireme::arrow, against the Arrow that cmake/arrow.cmake has found.
 if(TARGET trireme_arrow_library)
-  add_library(trireme_arrow SHARED arrow/file_source.cpp arrow/file_streams.cpp arrow/filesystem.cpp
+  add_library(trireme_arrow SHARED arrow/conditions.cpp arrow/file_source.cpp arrow/file_streams.cpp arrow/filesystem.cpp
     arrow/found_files.cpp arrow/image.cpp arrow/image_jpeg.cpp arrow/image_others.cpp arrow/image_pixels.cpp
     arrow/image_png.cpp arrow/images.cpp arrow/joined_tables.cpp arrow/json_lines.cpp arrow/kernels.cpp
     arrow/npy_values.cpp arrow/npy_writer.cpp arrow/numpy_files.cpp

@@ -14,9 +14,11 @@
 #include <atomic>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <stdexcept>
 #include <thread>
 
+#include "conditions.h"
 #include "found_files.h"
 #include "kernels.h"
 #include "status.h"
@@ -39,8 +41,13 @@ enum class Format { kParquet, kCsv, kJson };
 
 class FilesSource final : public DataSource {
  public:
-  FilesSource(std::string call, Format format, std::vector<std::string> paths, ReadFilesOptions options)
-      : call_(std::move(call)), format_(format), paths_(std::move(paths)), options_(std::move(options)) {}
+  FilesSource(std::string call, Format format, std::vector<std::string> paths, ReadFilesOptions options,
+              std::vector<DataCondition> conditions = {})
+      : call_(std::move(call)),
+        format_(format),
+        paths_(std::move(paths)),
+        options_(std::move(options)),
+        conditions_(std::move(conditions)) {}
 
   std::string name() const override { return call_ + "(" + arrow::short_list(paths_) + ")"; }
 
@@ -56,6 +63,7 @@ class FilesSource final : public DataSource {
       if (files_.contains(file.path())) add_file(file, listed);
       else bad.push_back(file.path());
     }
+    if (listed.empty() && !conditions_.empty()) keep_columns(found, listed);
     if (!bad.empty()) {
       std::fprintf(stderr, "trireme: %s: %zu of %zu files cannot be read and are left out: %s\n", name().c_str(),
                    bad.size(), found.files.size(), arrow::short_list(bad).c_str());
@@ -80,7 +88,13 @@ class FilesSource final : public DataSource {
   std::shared_ptr<DataSource> with_columns(const std::vector<std::string>& columns) override {
     // Where some were chosen already, another choice is among those.
     if (!options_.columns.empty()) return nullptr;
-    return std::make_shared<FilesSource>(call_, format_, paths_, ReadFilesOptions{columns, options_.skip_bad_files});
+    return std::make_shared<FilesSource>(call_, format_, paths_, ReadFilesOptions{columns, options_.skip_bad_files},
+                                         conditions_);
+  }
+
+  std::shared_ptr<DataSource> with_conditions(const std::vector<DataCondition>& conditions) override {
+    if (format_ != Format::kParquet) return nullptr;
+    return std::make_shared<FilesSource>(call_, format_, paths_, options_, conditions);
   }
 
   bool remote() const override { return remote_; }
@@ -142,11 +156,34 @@ class FilesSource final : public DataSource {
     auto parquet = std::static_pointer_cast<ds::ParquetFileFragment>(file);
     check(parquet->EnsureCompleteMetadata());
     const auto metadata = parquet->metadata();
-    for (int group = 0; group < metadata->num_row_groups(); ++group) {
+    for (const int group : groups_of(*parquet)) {
       const auto about = metadata->RowGroup(group);
       listed.push_back({info.path() + ", row group " + std::to_string(group), about->num_rows(), bytes_of(*about)});
       fragments_.push_back(check(parquet->Subset(std::vector<int>{group})));
     }
+  }
+
+  // One row group, although no row of it is wanted: without any there would be no columns.
+  void keep_columns(const FoundFiles& found, std::vector<DataFragment>& listed) {
+    conditions_.clear();
+    for (const auto& file : found.files) {
+      if (files_.contains(file.path()) && listed.empty()) add_file(file, listed);
+    }
+    if (listed.empty()) return;
+    listed.resize(1);
+    fragments_.resize(1);
+  }
+
+  // Those that may have rows which meet the conditions.
+  std::vector<int> groups_of(ds::ParquetFileFragment& file) const {
+    const auto expression = arrow::expression_of(conditions_, *schema_);
+    if (!expression) {
+      std::vector<int> all(static_cast<std::size_t>(file.metadata()->num_row_groups()));
+      std::iota(all.begin(), all.end(), 0);
+      return all;
+    }
+    const auto kept = check(file.Subset(check(expression->Bind(*schema_))));
+    return std::static_pointer_cast<ds::ParquetFileFragment>(kept)->row_groups();
   }
 
   std::int64_t bytes_of(const ::parquet::RowGroupMetaData& group) const {
@@ -180,6 +217,7 @@ class FilesSource final : public DataSource {
   Format format_;
   std::vector<std::string> paths_;
   ReadFilesOptions options_;
+  std::vector<DataCondition> conditions_;  // of the rows that are wanted
   bool remote_ = false;
   std::shared_ptr<ds::Dataset> dataset_;  // shared with its fragments
   std::shared_ptr<::arrow::Schema> schema_;

@@ -61,9 +61,10 @@ int local(const Arguments&) {
 int filter(const Arguments& arguments) {
   const auto rows = data::read_parquet(arguments[0]);
   for (std::size_t i = 1; i < arguments.size(); ++i) {
+    const auto kept = rows.filter(arguments[i]);
     List ids;
-    for (auto& row : rows.filter(arguments[i]).iter_rows()) ids.push_back(row["id"]);
-    data::from_items({{{"ids", ids}}}).show();
+    for (auto& row : kept.iter_rows()) ids.push_back(row["id"]);
+    data::from_items({{{"ids", ids}, {"fragments", kept.num_fragments()}}}).show();
   }
   return 0;
 }

@@ -98,6 +98,32 @@ def test_filters_keep_the_same_rows(path: Path) -> None:
 
 
 @needs_arrow
+def test_row_groups_that_cannot_match_are_not_read(path: Path, tmp_path: Path) -> None:
+    """There are three, with ids from 0, 70 and 140 on."""
+    expected = {
+        "id >= 140": 1,
+        "id > 69 and n < 3": 2,
+        "60 < id <= 69 and abs(n) == 5": 1,
+        "70 == id": 1,
+        "id in [3, 199]": 2,
+        "id > 1000": 1,  # none, and one is kept for its columns
+        "text == 'c'": 3,  # a dictionary: not asked
+        "single < 1": 1,
+        "single < 0.1": 3,  # which float32 does not have
+        "id > 2.5 and small != 0": 3,
+        "id < 5 or id > 190": 3,
+    }
+    for text, line in zip(expected, lines("filter", path, *expected), strict=True):
+        assert line["fragments"] == expected[text], text
+        assert line["ids"] == [row["id"] for row in data.read_parquet(str(path)).filter(expr=text).take_all()], text
+
+    for year in (2023, 2024):
+        (tmp_path / f"year={year}").mkdir()
+        pq.write_table(pa.table({"id": [year]}), tmp_path / f"year={year}/rows.parquet")
+    assert lines("filter", tmp_path, "year == 2024") == [{"ids": [2024], "fragments": 1}]
+
+
+@needs_arrow
 def test_columns_of_expressions_are_the_same(path: Path, tmp_path: Path) -> None:
     texts = ["x * 2 + 1", "small + 1", "byte - 3", "single * 0.5", "single / 3", "id % 7", "id // 7", "n ** 2"]
     texts += ["length(name)", "upper(name)", "x > 3", "abs(n)", "-n", "id * 0.1", "text", "is_null(x)"]

@@ -388,3 +388,29 @@ def test_process_groups_need_no_port(folder: Folder) -> None:
     done = folder.launch("-n", "2", "train.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [told["sums"] for told in folder.told(2)] == [[2, 2, 2, 1], [2, 2, 2, 1]]
+
+
+@pytest.mark.torch
+def test_a_process_group_ends_right_after_a_collective(folder: Folder) -> None:
+    """Torch waits for gloo's threads with the interpreter in its hands, which they need to let go of a collective."""
+    folder.write(
+        "train.py",
+        """
+        import sys
+        import torch
+        import torch.distributed as dist
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        sys.setswitchinterval(60)  # as on a busy machine: nobody gets the interpreter who does not wait for it
+        for _ in range(10):
+            dist.init_process_group("gloo")
+            model = DDP(torch.nn.Linear(4, 1))
+            model(torch.ones(2, 4)).sum().backward()
+            dist.destroy_process_group()
+            del model
+        print("through")
+        """,
+    )
+    done = folder.launch("-n", "2", "train.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ranks_that_printed("through", done.stdout) == [0, 1]

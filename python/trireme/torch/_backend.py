@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from trireme._context import TrainContext
+from trireme._gloo_threads import wait_for_gloo_threads
 from trireme._rank_variables import master_variables, one_host, rank_variables
 from trireme.backend import Backend
 from trireme.torch._device import devices_of
@@ -43,12 +44,17 @@ class TorchBackend(Backend):
         session.barrier()
 
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        wait_for_gloo_threads()
+        _end_process_group()
 
     def on_interrupt(self, context: TrainContext, session: Any) -> None:
         """Connections to ranks that are gone go; those who still wait for this one in a collective notice."""
-        self.on_shutdown(context, session)
+        _end_process_group()
+
+
+def _end_process_group() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _standard_backend(context: TrainContext, device: torch.device) -> str:
