@@ -5,13 +5,35 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include "data/arrow_c.h"
+#include "trireme/tensor.h"
 
 // Single values of Arrow's arrays. Rows count from the beginning of the buffers.
 
 namespace trireme::api {
+
+// Of a column of plain numbers or booleans; nothing for any other.
+inline std::optional<DType> dtype_of_format(std::string_view format) {
+  if (format.size() != 1) return std::nullopt;
+  switch (format.front()) {
+    case 'b': return DType::kBool;
+    case 'C': return DType::kU8;
+    case 'c': return DType::kI8;
+    case 'S': return DType::kU16;
+    case 's': return DType::kI16;
+    case 'I': return DType::kU32;
+    case 'i': return DType::kI32;
+    case 'L': return DType::kU64;
+    case 'l': return DType::kI64;
+    case 'e': return DType::kF16;
+    case 'f': return DType::kF32;
+    case 'g': return DType::kF64;
+    default: return std::nullopt;
+  }
+}
 
 template <typename T>
 T number_at(const ArrowArray& array, int buffer, std::int64_t row) {

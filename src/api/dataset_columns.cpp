@@ -8,6 +8,7 @@
 #include <memory>
 #include <string_view>
 
+#include "api/array_memory.h"
 #include "base/text.h"
 
 namespace trireme::api {
@@ -88,29 +89,8 @@ base::Result<ValueType> type_of(const Value& value) {
   return type;
 }
 
-// Memory for an array: it goes with the array.
-template <typename T>
-std::pair<std::shared_ptr<std::vector<T>>, T*> memory(std::size_t count) {
-  auto values = std::make_shared<std::vector<T>>(std::max<std::size_t>(count, 1));
-  return {values, values->data()};
-}
-
-struct Validity {
-  std::shared_ptr<const void> owner;
-  const void* bits = nullptr;
-  std::int64_t nulls = 0;
-};
-
 Validity validity_of(const Values& values) {
-  Validity validity;
-  for (const Value* each : values) validity.nulls += !each;
-  if (validity.nulls == 0) return validity;
-  auto [owner, bits] = memory<std::uint8_t>((values.size() + 7) / 8);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    bits[i / 8] |= static_cast<std::uint8_t>((values[i] ? 1 : 0) << (i % 8));
-  validity.owner = owner;
-  validity.bits = bits;
-  return validity;
+  return api::validity_of(values.size(), [&](std::size_t i) { return !values[i]; });
 }
 
 template <typename T, typename Get>

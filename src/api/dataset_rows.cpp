@@ -22,25 +22,6 @@ bool is_null(const ArrowArray& array, std::int64_t row) {
   return (bits[row / 8] >> (row % 8) & 1) == 0;
 }
 
-std::optional<DType> dtype_of_format(std::string_view format) {
-  if (format.size() != 1) return std::nullopt;
-  switch (format.front()) {
-    case 'b': return DType::kBool;
-    case 'C': return DType::kU8;
-    case 'c': return DType::kI8;
-    case 'S': return DType::kU16;
-    case 's': return DType::kI16;
-    case 'I': return DType::kU32;
-    case 'i': return DType::kI32;
-    case 'L': return DType::kU64;
-    case 'l': return DType::kI64;
-    case 'e': return DType::kF16;
-    case 'f': return DType::kF32;
-    case 'g': return DType::kF64;
-    default: return std::nullopt;
-  }
-}
-
 base::Result<Value> value_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t index);
 
 base::Result<Value> list_of(const ArrowSchema& schema, const ArrowArray& array, std::int64_t begin, std::int64_t end) {

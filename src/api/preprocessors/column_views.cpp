@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "api/array_values.h"
 #include "api/preprocessors/columns.h"
 #include "data/load.h"
 
@@ -11,15 +12,6 @@ namespace {
 using data::load;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-double half_at(const void* values, std::int64_t row) {
-  const auto half = load<std::uint16_t>(values, row);
-  const int exponent = half >> 10 & 0x1f;
-  const int fraction = half & 0x3ff;
-  double value = fraction ? kNaN : std::numeric_limits<double>::infinity();
-  if (exponent != 0x1f) value = std::ldexp(exponent ? fraction + 0x400 : fraction, std::max(exponent, 1) - 25);
-  return half & 0x8000 ? -value : value;
-}
 
 bool is_decimal(std::string_view format) { return format.starts_with("d:"); }
 
@@ -64,7 +56,7 @@ bool has_missing(const Column& column) {
 double number_at(const ArrowSchema& type, const ArrowArray& array, std::int64_t index) {
   const std::int64_t row = index + array.offset;
   switch (type.format[0]) {
-    case 'e': return half_at(array.buffers[1], row);
+    case 'e': return half_at(array, row);
     case 'f': return load<float>(array.buffers[1], row);
     case 'g': return load<double>(array.buffers[1], row);
     case 'L': return static_cast<double>(load<std::uint64_t>(array.buffers[1], row));

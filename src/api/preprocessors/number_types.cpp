@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "api/array_values.h"
+
 namespace trireme::api::preprocessing {
 namespace {
 
@@ -36,22 +38,7 @@ DType float_of(int bytes) { return sized(bytes, DType::kF16, DType::kF16, DType:
 
 }  // namespace
 
-DType number_type(std::string_view format) {
-  switch (format[0]) {
-    case 'b': return DType::kBool;
-    case 'C': return DType::kU8;
-    case 'c': return DType::kI8;
-    case 'S': return DType::kU16;
-    case 's': return DType::kI16;
-    case 'I': return DType::kU32;
-    case 'i': return DType::kI32;
-    case 'L': return DType::kU64;
-    case 'l': return DType::kI64;
-    case 'e': return DType::kF16;
-    case 'f': return DType::kF32;
-    default: return DType::kF64;
-  }
-}
+DType number_type(std::string_view format) { return dtype_of_format(format).value_or(DType::kF64); }
 
 DType common_type(DType a, DType b) {
   using Class = Traits::Class;

@@ -1,10 +1,10 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "trireme/data.h"
+#include "unit/error_of.h"
 
 using trireme::Batch;
 using trireme::Bytes;
@@ -13,20 +13,12 @@ using trireme::Dict;
 using trireme::List;
 using trireme::Tensor;
 using trireme::Value;
+using trireme::tests::error_of;
 namespace data = trireme::data;
 
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const trireme::ValueError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 Dataset table() {
   return data::from_columns({{"i", List{3, nullptr, 1}},
@@ -86,7 +78,7 @@ TEST_CASE("aggregates are exact over many batches") {
   CHECK(many.random_shuffle({.seed = 1}).sum("id") == many.sum("id"));
   CHECK(data::from_columns({{"x", List{1e100, 1.0, -1e100}}}).sum("x") == Value(1.0));
   const auto large = data::from_columns({{"x", List{std::int64_t{1} << 62, std::int64_t{1} << 62}}});
-  CHECK(error_of([&] { large.sum("x"); }).find("sum(x): the sum is beyond 64 bits") == 0);
+  CHECK(error_of<trireme::ValueError>([&] { large.sum("x"); }).find("sum(x): the sum is beyond 64 bits") == 0);
   CHECK(large.mean("x") == Value(std::ldexp(1.0, 62)));
 }
 
@@ -101,9 +93,10 @@ TEST_CASE("unique gives values in the order in which they come") {
 }
 
 TEST_CASE("columns without an aggregate are named") {
-  CHECK(error_of([] { table().sum("ii"); }) == "sum: there is no column 'ii'; the columns are i, f, s, b, by, n, l");
-  CHECK(error_of([] { table().sum("s"); }) == "sum(s): column 's' is string, which has no sum");
-  CHECK(error_of([] { table().std("b"); }) == "std(b): column 'b' is bool, which has no std");
-  CHECK(error_of([] { table().min("l"); }).find("min(l): column 'l' is ") == 0);
-  CHECK(error_of([] { table().unique("l"); }).find("which has no unique") != std::string::npos);
+  CHECK(error_of<trireme::ValueError>([] { table().sum("ii"); }) ==
+        "sum: there is no column 'ii'; the columns are i, f, s, b, by, n, l");
+  CHECK(error_of<trireme::ValueError>([] { table().sum("s"); }) == "sum(s): column 's' is string, which has no sum");
+  CHECK(error_of<trireme::ValueError>([] { table().std("b"); }) == "std(b): column 'b' is bool, which has no std");
+  CHECK(error_of<trireme::ValueError>([] { table().min("l"); }).find("min(l): column 'l' is ") == 0);
+  CHECK(error_of<trireme::ValueError>([] { table().unique("l"); }).find("which has no unique") != std::string::npos);
 }

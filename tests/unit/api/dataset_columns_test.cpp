@@ -1,9 +1,9 @@
 #include <doctest/doctest.h>
 
-#include <functional>
 #include <numeric>
 
 #include "trireme/data.h"
+#include "unit/error_of.h"
 
 using trireme::Batch;
 using trireme::Dataset;
@@ -11,18 +11,10 @@ using trireme::Dict;
 using trireme::List;
 using trireme::Tensor;
 using trireme::Value;
+using trireme::tests::error_of;
 namespace data = trireme::data;
 
 namespace {
-
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
 
 Dataset squares(std::int64_t rows) { return data::range(rows).with_column("square", "id * id").drop_columns({"id"}); }
 

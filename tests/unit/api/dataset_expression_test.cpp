@@ -1,10 +1,10 @@
 #include <doctest/doctest.h>
 
-#include <functional>
 #include <limits>
 
 #include "api/expression_node.h"
 #include "trireme/data.h"
+#include "unit/error_of.h"
 
 using trireme::Dataset;
 using trireme::Dict;
@@ -14,18 +14,10 @@ using trireme::Value;
 using trireme::data::col;
 using trireme::data::Expression;
 using trireme::data::lit;
+using trireme::tests::error_of;
 namespace data = trireme::data;
 
 namespace {
-
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
 
 Dataset table() {
   return data::from_columns({

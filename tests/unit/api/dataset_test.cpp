@@ -6,6 +6,7 @@
 #include "api/dataset_arrays.h"
 #include "trireme/context.h"
 #include "trireme/data.h"
+#include "unit/error_of.h"
 
 using trireme::Batch;
 using trireme::Dataset;
@@ -13,6 +14,7 @@ using trireme::Dict;
 using trireme::List;
 using trireme::Tensor;
 using trireme::Value;
+using trireme::tests::error_of;
 namespace data = trireme::data;
 
 namespace {
@@ -43,15 +45,6 @@ std::vector<std::int64_t> up_to(std::int64_t end, std::int64_t begin = 0) {
 std::vector<std::int64_t> sorted(std::vector<std::int64_t> ids) {
   std::sort(ids.begin(), ids.end());
   return ids;
-}
-
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace

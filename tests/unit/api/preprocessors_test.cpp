@@ -3,8 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
+
+#include "unit/error_of.h"
 
 using trireme::Batch;
 using trireme::Dataset;
@@ -13,6 +14,7 @@ using trireme::DType;
 using trireme::List;
 using trireme::Tensor;
 using trireme::Value;
+using trireme::tests::error_of;
 namespace data = trireme::data;
 using namespace trireme::data::preprocessors;
 
@@ -31,15 +33,6 @@ Dataset people() {
                              {"town", List{"Rome", "Athens", "Rome", "Tyre"}},
                              {"id", Tensor::of(std::vector<std::int32_t>{1, 2, 3, 4})}})
       .repartition(2);
-}
-
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
 }
 
 bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
