@@ -49,6 +49,8 @@ class TRIREME_API DataSource {
   virtual std::int64_t open(std::size_t fragment, std::int64_t row, ArrowArrayStream* stream) = 0;
   // Whether reading may fail for a while and work again.
   virtual bool remote() const { return false; }
+  // What decoding a fragment takes at most while it is open, beside its rows; known after list(). 0: nobody knows.
+  virtual std::int64_t decoding_bytes() const { return 0; }
   // The same with these columns only, in this order, where that saves reading; nullptr: what is read is dropped.
   virtual std::shared_ptr<DataSource> with_columns(const std::vector<std::string>& columns);
   // The same without fragments in which no row can meet all of these, where that is known without reading them;

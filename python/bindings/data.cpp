@@ -170,6 +170,7 @@ data::ShardOptions shard_options(const nb::dict& given) {
   set(options.equal, given, "equal");
   set(options.threads, given, "threads");
   set(options.memory_budget, given, "memory_budget");
+  set(options.decoding_bytes, given, "decoding_bytes");
   set(options.read_retries, given, "read_retries");
   set(options.digest_folder, given, "digest_folder");
   set(options.log_rank, given, "log_rank");

@@ -21,12 +21,15 @@ import socket
 import struct
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _MAX_FRAME = 256 << 20
 _IDLE_MS = 500
+# Where others want the processors, what nobody waits for has one for the first in turn with the second.
+_WORK_S = 0.01
+_WAY_MS = 50
 
 # What nearly every training function comes to import with a framework, in pieces: a worker may be wanted in between.
 # torch's optimizers need torch._dynamo, which needs the rest.
@@ -163,7 +166,7 @@ class Zygote:
             for name in _settings_of(os.environ):
                 del os.environ[name]
             os.environ.update(self._settings or {})
-        with contextlib.suppress(BaseException):  # not in this version of it, or not installed
+        with contextlib.suppress(BaseException), giving_way(self._poll):  # not in this version, or not installed
             importlib.import_module(self._later.pop(0))
 
     def _fork(self, request: dict[str, Any], log_fd: int) -> None:
@@ -228,6 +231,30 @@ def _in_sessions(leaders: set[int]) -> list[int]:
             if session in leaders:
                 found.append(int(name))
     return found
+
+
+@contextlib.contextmanager
+def giving_way(poll: select.poll) -> Iterator[None]:
+    """Whoever trains goes first, until `poll` has something to tell. A lower priority would stay with all children."""
+
+    def look(*_: object) -> None:
+        if _runnable() > len(os.sched_getaffinity(0)):
+            poll.poll(_WAY_MS)
+
+    before = signal.signal(signal.SIGPROF, look)
+    signal.setitimer(signal.ITIMER_PROF, _WORK_S, _WORK_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def _runnable() -> int:
+    """Threads of the machine that run or could, the one that asks among them."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/loadavg") as file:
+        return int(file.read().split()[3].partition("/")[0])
+    return 0
 
 
 def thread_count() -> int:

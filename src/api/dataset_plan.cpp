@@ -126,6 +126,12 @@ bool Plan::remote() const {
   return std::any_of(below.begin(), below.end(), [](const auto& each) { return each->remote(); });
 }
 
+std::int64_t Plan::decoding_bytes() const {
+  std::int64_t sum = 0;  // of what is read side by side; for what follows one another, more than it takes
+  for (const auto& each : inputs()) sum += each->decoding_bytes();
+  return sum;
+}
+
 Work Plan::work() const {
   Work sum;
   for (const auto& each : inputs()) {
@@ -270,6 +276,7 @@ class SourcePlan final : public Plan {
   std::string name() const override { return source_->name(); }
   DataSource* source() const { return source_.get(); }
   bool remote() const override { return source_->remote(); }
+  std::int64_t decoding_bytes() const override { return source_->decoding_bytes(); }
   Work work() const override { return {.costly = source_->costly()}; }
 
   base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {

@@ -47,6 +47,8 @@ class Plan {
   virtual Work work() const;
   // Whether reading may fail for a while and work again.
   virtual bool remote() const;
+  // What a fragment takes while it is read, beside its rows.
+  virtual std::int64_t decoding_bytes() const;
   // Of the rows as they come from open().
   virtual base::Result<std::shared_ptr<const data::Schema>> schema();
 

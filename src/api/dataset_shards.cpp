@@ -99,6 +99,7 @@ base::Result<std::shared_ptr<data::Shard>> make_shard(const std::shared_ptr<Plan
   TRIREME_ASSIGN(table.fragments, plan->counted());
   table.source = source_of(plan);
   table.layout = data::lay_out(table.fragments, ordering);
+  options.decoding_bytes = plan->decoding_bytes();
   if (plan->remote()) options.read_retries = kRemoteRetries;
   return data::Shard::make(std::move(table), std::move(options));
 }

@@ -483,8 +483,12 @@ void Run::read_logs(std::vector<Dict>& out, bool last) {
     line["ranks"] = List(output.ranks.begin(), output.ranks.end());
     lines.push_back(std::move(line));
   }
-  // What workers printed comes before the lines that say how they ended.
-  out.insert(out.begin(), std::make_move_iterator(lines.begin()), std::make_move_iterator(lines.end()));
+  // What workers printed comes before the lines that say how they ended, and behind those that say how the run began.
+  const auto place = std::find_if(out.begin(), out.end(), [](const Dict& event) {
+    const std::string kind = control::text_of(event, "event");
+    return kind != "run_started" && kind != "warning";
+  });
+  out.insert(place, std::make_move_iterator(lines.begin()), std::make_move_iterator(lines.end()));
   drained_ = last;
 }
 

@@ -3,7 +3,7 @@ if(TARGET trireme_arrow_library)
   add_library(trireme_arrow SHARED arrow/conditions.cpp arrow/file_source.cpp arrow/file_streams.cpp arrow/filesystem.cpp
     arrow/found_files.cpp arrow/image.cpp arrow/image_jpeg.cpp arrow/image_others.cpp arrow/image_pixels.cpp
     arrow/image_png.cpp arrow/images.cpp arrow/joined_tables.cpp arrow/json_lines.cpp arrow/kernels.cpp
-    arrow/npy_values.cpp arrow/npy_writer.cpp arrow/numpy_files.cpp
+    arrow/npy_values.cpp arrow/npy_writer.cpp arrow/numpy_files.cpp arrow/parquet_pages.cpp
     arrow/relational.cpp arrow/sample_values.cpp arrow/sql.cpp arrow/sqlite.cpp arrow/tables.cpp
     arrow/tensor_columns.cpp arrow/texts.cpp arrow/tfrecords.cpp arrow/value_columns.cpp arrow/webdataset.cpp
     arrow/writers.cpp arrow/written_files.cpp)

@@ -21,6 +21,7 @@
 #include "conditions.h"
 #include "found_files.h"
 #include "kernels.h"
+#include "parquet_pages.h"
 #include "status.h"
 #include "trireme/arrow/data.h"
 #include "trireme/data_source.h"
@@ -36,8 +37,16 @@ using arrow::FoundFiles;
 
 constexpr std::int64_t kBatchRows = 65536;
 constexpr std::size_t kListingThreads = 8;
+// Row groups up to this size are decoded at once, larger ones page by page.
+constexpr std::int64_t kScannedBytes = 8 << 20;
 
 enum class Format { kParquet, kCsv, kJson };
+
+struct LargeGroup {
+  std::shared_ptr<::parquet::FileMetaData> file;
+  int group = 0;
+  std::vector<int> leaves;
+};
 
 class FilesSource final : public DataSource {
  public:
@@ -72,6 +81,13 @@ class FilesSource final : public DataSource {
   }
 
   std::int64_t open(std::size_t fragment, std::int64_t, ArrowArrayStream* stream) override {
+    if (const auto large = large_.find(fragment); large != large_.end()) {
+      const auto& source = std::static_pointer_cast<ds::FileFragment>(fragments_[fragment])->source();
+      const auto& [file, group, leaves] = large->second;
+      auto pages = arrow::read_pages(source, file, group, leaves, {kBatchRows, remote_});
+      check(::arrow::ExportRecordBatchReader(std::move(pages), stream));
+      return 0;
+    }
     auto options = std::make_shared<ds::ScanOptions>();
     ds::ScannerBuilder builder(schema_, fragments_[fragment], options);
     if (!options_.columns.empty()) check(builder.Project(options_.columns));
@@ -98,6 +114,7 @@ class FilesSource final : public DataSource {
   }
 
   bool remote() const override { return remote_; }
+  std::int64_t decoding_bytes() const override { return decoding_bytes_; }
 
  private:
   std::shared_ptr<ds::FileFormat> format() const {
@@ -156,9 +173,15 @@ class FilesSource final : public DataSource {
     auto parquet = std::static_pointer_cast<ds::ParquetFileFragment>(file);
     check(parquet->EnsureCompleteMetadata());
     const auto metadata = parquet->metadata();
+    const auto leaves = arrow::leaves_of(*metadata, read_columns());
     for (const int group : groups_of(*parquet)) {
       const auto about = metadata->RowGroup(group);
-      listed.push_back({info.path() + ", row group " + std::to_string(group), about->num_rows(), bytes_of(*about)});
+      const std::int64_t bytes = bytes_of(*about);
+      const bool large = leaves && bytes > kScannedBytes;
+      if (large) large_.emplace(fragments_.size(), LargeGroup{metadata, group, *leaves});
+      // Decoded at once, the row group is there as a whole, whatever is left of it to be taken.
+      decoding_bytes_ = std::max(decoding_bytes_, large ? arrow::page_bytes(*about, *leaves) : 2 * bytes);
+      listed.push_back({info.path() + ", row group " + std::to_string(group), about->num_rows(), bytes});
       fragments_.push_back(check(parquet->Subset(std::vector<int>{group})));
     }
   }
@@ -190,6 +213,10 @@ class FilesSource final : public DataSource {
     const auto whole = static_cast<std::int64_t>(schema_->num_fields());
     const auto read = options_.columns.empty() ? whole : static_cast<std::int64_t>(options_.columns.size());
     return group.total_byte_size() * read / std::max<std::int64_t>(whole, 1);
+  }
+
+  std::vector<std::string> read_columns() const {
+    return options_.columns.empty() ? schema_->field_names() : options_.columns;
   }
 
   bool is_read(const std::string& column) const {
@@ -225,6 +252,8 @@ class FilesSource final : public DataSource {
   std::string first_path_;
   std::map<std::string, std::shared_ptr<ds::FileFragment>> files_;
   std::vector<std::shared_ptr<ds::Fragment>> fragments_;
+  std::map<std::size_t, LargeGroup> large_;  // by fragment
+  std::int64_t decoding_bytes_ = 0;
 };
 
 Dataset read(const char* call, Format format, const Paths& paths, const ReadFilesOptions& options) {

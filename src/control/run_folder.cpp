@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <system_error>
 #include <tuple>
@@ -16,6 +14,7 @@
 #include "base/text.h"
 #include "checkpoint/commit.h"
 #include "control/event_fields.h"
+#include "storage/local_files.h"
 
 namespace trireme::control {
 namespace {
@@ -23,14 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using base::error;
 using base::Result;
-
-Result<std::string> read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return base::system_error(path.string(), errno);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (file.bad()) return error("could not read {}", path.string());
-  return text;
-}
 
 // "rank_12.log" with the affixes "rank_" and ".log" -> 12.
 std::optional<int> number_between(std::string_view text, std::string_view prefix, std::string_view suffix) {
@@ -115,7 +106,7 @@ Result<Dict> read_run_file(const fs::path& path) {
     return error("{} is not the folder of a run: it has no run.json; give the folder {{storage_path}}/{{name}}",
                  path.string());
   }
-  TRIREME_ASSIGN(auto text, read_text(path / "run.json"));
+  TRIREME_ASSIGN(auto text, storage::read_file((path / "run.json").native()));
   return parse_run_file(text, path.string());
 }
 
@@ -126,7 +117,7 @@ Result<RunRecord> read_run(const fs::path& path) {
   std::error_code failed;
   // A run that was created and never started has no event log yet.
   if (!fs::exists(path / "events.jsonl", failed)) return record;
-  TRIREME_ASSIGN(auto text, read_text(path / "events.jsonl"));
+  TRIREME_ASSIGN(auto text, storage::read_file((path / "events.jsonl").native()));
   read_events(text, record);
   return record;
 }

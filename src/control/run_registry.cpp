@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <system_error>
 
 #include "base/fd.h"
@@ -16,6 +15,7 @@
 #include "base/text.h"
 #include "control/event_fields.h"
 #include "control/run_folder.h"
+#include "storage/local_files.h"
 
 namespace trireme::control {
 namespace {
@@ -54,10 +54,9 @@ Result<void> write_private(const fs::path& path, std::string_view text) {
 }
 
 std::optional<RunEntry> read_entry(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  auto parsed = base::parse_json_dict(text);
+  auto text = storage::read_file(path.native());
+  if (!text) return std::nullopt;
+  auto parsed = base::parse_json_dict(*text);
   if (!parsed) return std::nullopt;
   // Fields that a newer version has added are none of our business.
   Dict known;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -12,6 +11,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "data/pipeline.h"
+#include "storage/local_files.h"
 
 namespace trireme::data {
 namespace {
@@ -87,8 +87,7 @@ base::Result<std::vector<Record>> read_records(const fs::path& folder, const std
 }
 
 base::Result<Layout> read_layout(const fs::path& path) {
-  std::ifstream file(path);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
+  TRIREME_ASSIGN(const std::string text, storage::read_file(path.native()));
   TRIREME_ASSIGN(const Dict dict, base::parse_json_dict(text), "could not read {}", path.native());
   Layout layout;
   const Value* shuffled = dict.find("shuffle_fragments");

@@ -20,6 +20,10 @@ std::int64_t Lane::missing_rows() const {
   return std::max<std::int64_t>(wanted_to_ - window_.read_to() - ahead, 0);
 }
 
+std::int64_t Lane::open_pieces() const {
+  return std::count_if(tasks_.begin(), tasks_.end(), [](const auto& task) { return !task->over; });
+}
+
 Lane::Task* Lane::next_task(std::size_t most) {
   for (const auto& task : tasks_) {
     if (!task->busy && !task->over && task->row < wanted_to_) return task.get();

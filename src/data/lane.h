@@ -31,6 +31,8 @@ class Lane {
   void want(Span rows);
   // Wanted, and not read.
   std::int64_t missing_rows() const;
+  // Pieces that are being read.
+  std::int64_t open_pieces() const;
   // A piece with wanted rows that nobody reads. Begins a new one where fewer than `most` are open.
   Task* next_task(std::size_t most);
   // Rows that were read in a task; what follows in order goes into the window.

@@ -53,7 +53,10 @@ std::optional<Stretch> PieceReader::next(std::optional<Failure>& failure) {
     piece_.row += count;
     piece_.count -= count;
     begin_ += count;
-    if (piece_.count == 0) check_end(failure);
+    if (piece_.count == 0) {
+      check_end(failure);
+      stream_.reset();  // with all that its decoder holds; pieces before this one may take a while yet
+    }
     if (failure) return {};
     return stretch;
   }

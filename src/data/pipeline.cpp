@@ -19,8 +19,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Decoders need memory of their own beside what we hold.
-constexpr std::int64_t kOurShare = 2;
+// Of the budget, what is not left to allocators, which keep a part of what was given back.
+constexpr double kUsable = 3.0 / 5;
+// Of that, what is for rows: at least, whatever decoders take, and at most, for nobody knows all that they take.
+constexpr double kLeastForRows = 1.0 / 6;
+constexpr double kMostForRows = 5.0 / 6;
 // So many rows at a time are asked for ahead, however small the batches are.
 constexpr std::int64_t kStrideRows = 16384;
 
@@ -204,14 +207,14 @@ class ThreadedPipeline final : public Pipeline {
     std::pair<Lane*, Lane::Task*> found;
     for (const auto& [shard, lane] : lanes_) {
       if (found.first && found.first->window().read_to() <= lane->window().read_to()) continue;
-      if (auto* task = lane->next_task(threads_wanted())) found = {lane.get(), task};
+      if (auto* task = lane->next_task(pieces_at_once())) found = {lane.get(), task};
     }
     return found;
   }
 
   // Wants what later steps need, while there is room for it.
   void look_ahead() {
-    const std::int64_t room = options_.memory_budget / kOurShare;
+    const std::int64_t room = room_for_rows();
     const auto most_rows = static_cast<std::int64_t>(static_cast<double>(room) / std::max(row_bytes_, 1.0) / 4);
     const std::int64_t rows = std::min(kStrideRows, most_rows);
     const std::int64_t stride = std::max<std::int64_t>(rows / options_.cutting.batch_rows, 1);
@@ -219,6 +222,20 @@ class ThreadedPipeline final : public Pipeline {
       next_demand_ = std::min(std::max(next_demand_, next_step_) + stride, steps_.count());
       for (const auto& part : share_of(steps_[next_demand_ - 1])) want(part);
     }
+  }
+
+  double usable() const { return static_cast<double>(options_.memory_budget) * kUsable; }
+
+  // Between two pieces too: the next one is there in a moment.
+  double bytes_of_decoders() const {
+    std::int64_t open = 0;
+    for (const auto& [shard, lane] : lanes_) open += std::max<std::int64_t>(lane->open_pieces(), 1);
+    return static_cast<double>(open * options_.decoding_bytes);
+  }
+
+  std::int64_t room_for_rows() const {
+    const double left = usable() - bytes_of_decoders();
+    return static_cast<std::int64_t>(std::clamp(left, usable() * kLeastForRows, usable() * kMostForRows));
   }
 
   void want(const ShardRows& part) {
@@ -239,8 +256,11 @@ class ThreadedPipeline final : public Pipeline {
     return static_cast<std::int64_t>(static_cast<double>(rows) * row_bytes_);
   }
 
-  // Pieces of one virtual shard that are read at the same time: all threads where there are few shards.
-  std::size_t threads_wanted() const {
+  // Pieces of one virtual shard that are read at the same time: all threads where there are few shards, and one where
+  // there is no memory for another decoder.
+  std::size_t pieces_at_once() const {
+    const double taken = static_cast<double>(held_ + bytes_on_their_way()) + bytes_of_decoders();
+    if (taken + static_cast<double>(options_.decoding_bytes) > usable()) return 1;
     return std::max<std::size_t>(static_cast<std::size_t>(options_.threads) / std::max<std::size_t>(lanes_.size(), 1),
                                  1);
   }
@@ -314,7 +334,8 @@ base::Result<void> check_window(const DatasetSize& size, const PipelineOptions& 
   const std::int64_t shards = options.layout.virtual_shards;
   const std::int64_t mine = std::min(shards, (shards + options.cutting.world - 1) / options.cutting.world + 1);
   const std::int64_t in_windows = std::min(size.rows, mine * options.layout.window_rows);
-  const double needed = size.row_bytes() * static_cast<double>(in_windows);
+  const double needed =
+      size.row_bytes() * static_cast<double>(in_windows) + static_cast<double>(options.decoding_bytes);
   if (needed <= static_cast<double>(options.memory_budget)) return {};
   constexpr double kMiB = 1 << 20;
   return base::error(

@@ -22,8 +22,11 @@ struct PipelineOptions {
   Cutting cutting;
   int prefetch_batches = 1;
   int threads = 2;
-  // What chunks and finished batches may take. A rank that could not go on otherwise takes more, one chunk at a time.
+  // What decoders, chunks and finished batches may take. A rank that could not go on otherwise takes more, one chunk at
+  // a time.
   std::int64_t memory_budget = std::int64_t{1} << 30;
+  // What a fragment takes while it is read, beside its rows; 0: nobody knows.
+  std::int64_t decoding_bytes = 0;
   // How often a fragment is opened again after an EIO, with pauses from retry_pause on that grow fourfold.
   int read_retries = 0;
   std::chrono::duration<double> retry_pause{0.1};

@@ -231,6 +231,7 @@ base::Result<PipelineOptions> EpochShard::pipeline_options(const IterOptions& op
   made.prefetch_batches = options.prefetch_batches;
   made.threads = options_.threads;
   made.memory_budget = options_.memory_budget;
+  made.decoding_bytes = options_.decoding_bytes;
   made.read_retries = options_.read_retries;
   made.digest = log_ != nullptr;
   return made;

@@ -32,6 +32,7 @@ struct ShardOptions {
   bool equal = false;
   int threads = 2;
   std::int64_t memory_budget = std::int64_t{1} << 30;
+  std::int64_t decoding_bytes = 0;  // see PipelineOptions
   int read_retries = 0;
   // Where this rank logs what it has taken (see digest_log.h); empty: nowhere.
   std::string digest_folder;

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -218,6 +219,39 @@ int train_on(const std::string& path) {
   return 0;
 }
 
+std::int64_t kilobytes(const std::string& what) {
+  std::ifstream status("/proc/self/status");
+  std::string name;
+  std::int64_t value = 0;
+  while (status >> name) {
+    if (name == what + ":" && status >> value) return value;
+    std::getline(status, name);
+  }
+  throw std::runtime_error("no " + what + " in /proc/self/status");
+}
+
+// By how much the worker grows over a pass, once it has everything that a first batch loads.
+void grows() {
+  for (auto& batch : trireme::get_dataset_shard("warm").iter_batches({.batch_size = 512})) (void)batch;
+  const auto shard = trireme::get_dataset_shard("train");
+  const std::int64_t before = kilobytes("VmRSS");
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins here
+  std::int64_t rows = 0;
+  for (auto& batch : shard.iter_batches({.batch_size = 512})) rows += batch.rows();
+  trireme::report({{"rows", rows}, {"grown_kb", kilobytes("VmHWM") - before}});
+}
+TRIREME_TRAIN_FUNCTION(grows);
+
+int memory(const std::string& folder) {
+  const auto rows = data::read_parquet(folder);
+  trireme::DataParallelTrainer(grows, {.datasets = {{"train", rows}, {"warm", rows.limit(1024)}},
+                                       .dataset_config = {.memory_budget = "64MB"},
+                                       .scaling = {.num_workers = 1},
+                                       .run = {.name = "memory"}})
+      .fit();
+  return 0;
+}
+
 int write(const std::string& folder) {
   const auto rows = data::range(1000).map_batches([](const trireme::Batch& batch) -> Dict {
     const auto ids = batch["id"].values<std::int64_t>();
@@ -251,6 +285,7 @@ const std::map<std::string, std::function<int(const std::string&)>> kWays = {
 #ifdef TRIREME_TEST_ARROW
     {"read", read},       {"train_on", train_on}, {"order", order},
     {"skip", skip},       {"vanish", vanish},     {"write", write},
+    {"memory", memory},
 #endif
 };
 

@@ -16,6 +16,7 @@ import pytest
 from cpp_programs import BUILD, EXAMPLES, checked, result_of, run
 from s3_server import Bucket
 
+np = pytest.importorskip("numpy")
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -162,6 +163,20 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         (folder / f"hive/year={year}").mkdir(parents=True)
         pq.write_table(pa.table({"id": [year, year + 1]}), folder / f"hive/year={year}/x.parquet")
     yield folder
+
+
+@needs_arrow
+@pytest.mark.slow
+def test_memory_stays_below_the_budget_also_with_large_row_groups(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0)
+    table = pa.table({f"c{i}": numbers.random(650_000, dtype="float32") for i in range(10)})
+    pq.write_table(table, tmp_path / "0.parquet", compression="none")
+    for part in range(1, 26):
+        os.link(tmp_path / "0.parquet", tmp_path / f"{part}.parquet")
+    checked(PROGRAM, "memory", tmp_path)
+    found = result_of("memory").metrics
+    assert found["rows"] == 26 * 650_000
+    assert found["grown_kb"] < 64_000
 
 
 @needs_arrow

@@ -221,11 +221,19 @@ print((peak - before) / budget)
 
 
 @pytest.mark.slow
-def test_memory_stays_below_the_budget(tmp_path: Any) -> None:
+@pytest.mark.parametrize(
+    ("columns", "rows", "group", "files"),
+    [
+        pytest.param(150, 110_000, 10_000, 10, id="small row groups, decoded at once"),
+        pytest.param(10, 650_000, 650_000, 26, id="large ones, page by page"),
+    ],
+)
+def test_memory_stays_below_the_budget(tmp_path: Any, columns: int, rows: int, group: int, files: int) -> None:
     numbers = np.random.default_rng(0)
-    for part in range(10):
-        table = pa.table({f"c{i}": numbers.random(110_000, dtype="float32") for i in range(150)})
-        pq.write_table(table, tmp_path / f"{part}.parquet", row_group_size=10_000, compression="none")
+    table = pa.table({f"c{i}": numbers.random(rows, dtype="float32") for i in range(columns)})
+    pq.write_table(table, tmp_path / "0.parquet", row_group_size=group, compression="none")
+    for part in range(1, files):
+        os.link(tmp_path / "0.parquet", tmp_path / f"{part}.parquet")
     script = [sys.executable, "-c", MEMORY, str(tmp_path)]
     done = subprocess.run(
         script, capture_output=True, text=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 
 import processes
+from trireme import _zygote
 
 
 class Driver:
@@ -132,3 +135,31 @@ time.sleep(600)
     gone = processes.wait_until(lambda: [p.pid for p in processes.left_over()] == [other])
     os.kill(other, signal.SIGKILL)
     assert gone, processes.left_over()
+
+
+def test_what_nobody_waits_for_gives_way_to_those_who_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        poll = select.poll()
+        poll.register(ours, select.POLLIN)
+
+        def work(runnable: int) -> float:
+            """How much of the time it had a processor."""
+            monkeypatch.setattr(_zygote, "_runnable", lambda: runnable)
+            began = time.monotonic()
+            cpu = time.process_time()
+            with _zygote.giving_way(poll):
+                while time.process_time() - cpu < 0.1:
+                    sum(range(1000))
+            return (time.process_time() - cpu) / (time.monotonic() - began)
+
+        before = signal.getsignal(signal.SIGPROF)
+        assert work(runnable=10_000) < 0.5
+        theirs.send(b"!")  # somebody wants a worker
+        began = time.monotonic()
+        monkeypatch.setattr(_zygote, "_WAY_MS", 100_000)
+        work(runnable=10_000)
+        assert time.monotonic() - began < 100
+        assert signal.getsignal(signal.SIGPROF) == before
+        assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+    assert _zygote._runnable() >= 1

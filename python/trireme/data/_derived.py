@@ -109,6 +109,7 @@ class JoinedFragment(Fragment):
         self.rows: int = sum(piece.rows or 0 for piece in pieces)
         sizes = [piece.size_bytes for piece in pieces]
         self.size_bytes = None if None in sizes else sum(size or 0 for size in sizes)
+        self.decoding_bytes = max(piece.decoding_bytes for piece in pieces)
         self.remote = any(piece.remote for piece in pieces)
         self.name = f"{pieces[0].name} to {pieces[-1].name}"
         self.version = repr([piece.identity() for piece in pieces])

@@ -27,6 +27,7 @@ class Fragment(ABC):
     name: str
     rows: int | None
     size_bytes: int | None
+    decoding_bytes: int = 0  # what it takes while it is read, beside the rows; 0: nobody knows
     remote: bool = False  # reading may fail for a while and work again
     costly: bool = False  # its rows take longer to make than to find: they are divided among workers one by one
     # What changes when the data does: size and modification time of a file, for example.

@@ -268,6 +268,7 @@ class DataIterator:
                 "equal": part.equal,
                 "threads": part.threads or _threads(part.workers_here),
                 "memory_budget": part.memory_budget or _budget(part.workers_here),
+                "decoding_bytes": planned.decoding_bytes,
                 "read_retries": _REMOTE_RETRIES if planned.remote else 0,
                 "digest_folder": part.digest_folder,
                 "log_rank": part.log_rank,

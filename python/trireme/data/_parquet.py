@@ -39,6 +39,9 @@ _LOCAL = ds.ParquetFragmentScanOptions(pre_buffer=False)
 # Row groups up to this size are decoded at once, by Arrow alone; larger ones page by page.
 _SCANNED_BYTES = 8 << 20
 _PAGE_BUFFER = 256 << 10
+# A dictionary, a page as it is stored and as it is decoded, of a megabyte each as writers make them, and what the
+# stream reads ahead: about that for every column that is as large.
+_PAGES_BYTES = 5 << 19
 
 
 def read_parquet(
@@ -167,10 +170,12 @@ class ParquetFragment(Fragment):
     def __init__(self, plan: _FilePlan, group: int, about: Any, widths: _Widths) -> None:
         self._plan = plan
         self._group = group
-        self._row_bytes = widths.of(about)
+        self._row_bytes, pages = widths.of(about)
         self.name = f"{plan.file.name}, row group {group}"
         self.rows = about.num_rows if plan.row_filter is None else None
         self.size_bytes: int = int(about.num_rows * self._row_bytes)
+        # Decoded at once, the row group is there as a whole, whatever is left of it to be taken.
+        self.decoding_bytes = pages if self._paged() else 2 * self.size_bytes
         self.remote = plan.file.remote
         self.version = plan.file.version
 
@@ -184,9 +189,12 @@ class ParquetFragment(Fragment):
             raise DataError(
                 f"{plan.file.shown} has changed since the dataset was made: row group {self._group} is gone"
             )
-        if plan.row_filter is None and self.size_bytes > _SCANNED_BYTES:
+        if self._paged():
             return pa.RecordBatchReader.from_batches(self._schema(names), self._streamed(footer, names)), 0
         return self._scanned(whole, names), 0
+
+    def _paged(self) -> bool:
+        return self._plan.row_filter is None and self.size_bytes > _SCANNED_BYTES
 
     def _scanned(self, whole: Any, names: Sequence[str]) -> pa.RecordBatchReader:
         """Arrow does it alone, without the interpreter, and holds the row group in memory for it."""
@@ -237,21 +245,22 @@ class ParquetFragment(Fragment):
 
 
 class _Widths:
-    """About how many bytes a row takes in memory: by the types, and for text by what the row group says."""
+    """About how many bytes rows take in memory: by the types, and for text by what the row group says."""
 
     def __init__(self, columns: pa.Schema) -> None:
-        self._fixed = sum(_width(field.type) or 0 for field in columns)
-        self._varying = {field.name for field in columns if _width(field.type) is None}
+        widths = {field.name: _width(field.type) for field in columns}
+        self._fixed = [width for width in widths.values() if width is not None]
+        self._varying = {name for name, width in widths.items() if width is None}
 
-    def of(self, group: Any) -> float:
-        varying = 0
+    def of(self, group: Any) -> tuple[float, int]:
+        """Of each row, and of the pages that are in memory while the row group is read page by page."""
+        sizes = [width * group.num_rows for width in self._fixed]
         if self._varying:
             chunks = [group.column(index) for index in range(group.num_columns)]
-            varying = sum(
+            sizes += [
                 chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in self._varying
-            )
-        each: float = self._fixed + varying / max(group.num_rows, 1)
-        return each
+            ]
+        return sum(sizes) / max(group.num_rows, 1), sum(min(size, _PAGES_BYTES) for size in sizes)
 
 
 def _width(kind: pa.DataType) -> int | None:

@@ -40,6 +40,7 @@ class Piece(Fragment):
         self.ops = ops
         self.start = start
         self.stop = stop
+        self.decoding_bytes = base.decoding_bytes
         self.remote = base.remote
         self.costly = base.costly
         self.version = base.version

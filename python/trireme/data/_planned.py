@@ -19,7 +19,7 @@ _VARYING_BYTES = 32.0
 class Planned:
     """Picklable: workers get it from the driver, and read the same rows in the same order.
 
-    fragments: rows, bytes (about), and name of each. remote: reading may fail for a while. fingerprint: changes when
+    fragments: rows, bytes (about), and name of each. decoding_bytes: of one that is being read, beside its rows. remote: reading may fail for a while. fingerprint: changes when
     the data or what is done to it does.
     """
 
@@ -33,6 +33,7 @@ class Planned:
         self.fragments: list[tuple[int, int, str]] = [
             (piece.rows or 0, _size(piece, per_row, share, self.schema), piece.name) for piece in self._pieces
         ]
+        self.decoding_bytes: int = max((piece.decoding_bytes for piece in self._pieces), default=0)
         self.remote: bool = any(piece.remote for piece in self._pieces)
         self.has_functions: bool = any(piece.has_functions for piece in self._pieces)
         # Worth dividing among workers row by row; functions that change the number of rows must see all before.

@@ -70,6 +70,7 @@ class ZippedFragment(Fragment):
         parts = [left, *right]
         sizes = [piece.size_bytes for piece in parts]
         self.size_bytes = None if None in sizes else sum(size or 0 for size in sizes)
+        self.decoding_bytes = left.decoding_bytes + max(piece.decoding_bytes for piece in right)
         self.remote = any(piece.remote for piece in parts)
         self.name = f"{left.name} beside {right[0].name}"
         self.version = repr([piece.identity() for piece in parts])

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <set>
 
@@ -131,6 +132,78 @@ TEST_CASE("no more is held than the budget allows") {
   CHECK(ended.rows.size() == 199'950);
   CHECK(pipeline->stats().peak_bytes <= 20'000);
   CHECK(pipeline->stats().held_bytes == 0);
+}
+
+namespace {
+
+// Counts the streams that are open at the same time.
+class CountingSource final : public Source {
+ public:
+  explicit CountingSource(std::shared_ptr<RowSource> rows) : rows_(std::move(rows)) {}
+
+  base::Result<Opened> open(std::size_t fragment, std::int64_t row) override {
+    TRIREME_ASSIGN(Opened opened, rows_->open(fragment, row));
+    auto* open = new OpenStream{opened.stream, this};
+    opened.stream.private_data = open;
+    opened.stream.get_schema = [](ArrowArrayStream* self, ArrowSchema* out) {
+      return inner(self)->get_schema(inner(self), out);
+    };
+    opened.stream.get_next = [](ArrowArrayStream* self, ArrowArray* out) {
+      return inner(self)->get_next(inner(self), out);
+    };
+    opened.stream.get_last_error = [](ArrowArrayStream* self) { return inner(self)->get_last_error(inner(self)); };
+    opened.stream.release = [](ArrowArrayStream* self) {
+      inner(self)->release(inner(self));
+      const std::unique_ptr<OpenStream> ended(static_cast<OpenStream*>(self->private_data));
+      --ended->source->open_;
+      self->release = nullptr;
+    };
+    const int now = ++open_;
+    int most = most_;
+    while (now > most && !most_.compare_exchange_weak(most, now)) continue;
+    return opened;
+  }
+
+  int most() const { return most_; }
+  int now() const { return open_; }
+
+ private:
+  struct OpenStream {
+    ArrowArrayStream stream;
+    CountingSource* source;
+  };
+  static ArrowArrayStream* inner(ArrowArrayStream* self) {
+    return &static_cast<OpenStream*>(self->private_data)->stream;
+  }
+
+  std::shared_ptr<RowSource> rows_;
+  std::atomic<int> open_ = 0;
+  std::atomic<int> most_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("decoders count: no second one is opened where there is no memory for it, and rows get what they leave") {
+  auto rows = std::make_shared<RowSource>(std::vector<std::int64_t>(100, 1000), 100);  // chunks of 800 bytes
+  PipelineOptions options = batches_of(50);
+  options.threads = 3;
+  options.memory_budget = 100'000;
+  options.layout.fragment_rows = std::vector<std::int64_t>(100, 1000);
+  const auto run = [&](std::int64_t decoding_bytes) {
+    options.decoding_bytes = decoding_bytes;
+    auto source = std::make_shared<CountingSource>(rows);
+    auto pipeline = Pipeline::start(rows->fragments(), source, options);
+    REQUIRE(pipeline);
+    CHECK(drained(**pipeline).rows.size() == 100'000);
+    CHECK(source->now() == 0);
+    return std::pair{source->most(), (*pipeline)->stats().peak_bytes};
+  };
+  const auto [few, little] = run(45'000);
+  CHECK(few == 1);
+  CHECK(little <= 20'000);
+  const auto [alone, least] = run(10'000'000);  // goes on all the same
+  CHECK(alone == 1);
+  CHECK(least <= 20'000);
 }
 
 TEST_CASE("small batches of a large dataset take no longer than they must") {

@@ -59,7 +59,10 @@ def fork(sock, request, fds, children, poll):
         return
     pid = os.fork()
     if pid == 0:
-        become_worker(request, fds[0])
+        try:
+            become_worker(request, fds[0])
+        finally:
+            os._exit(1)  # exec did not work
     pidfd = os.pidfd_open(pid)
     children[pidfd] = pid
     poll.register(pidfd, select.POLLIN)
@@ -73,7 +76,20 @@ def main():
     assert os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] == "1"
     sock = socket.socket(fileno=int(os.environ["TRIREME_ZYGOTE_FD"]))
     sock.set_inheritable(False)
-    children, poll = {}, select.poll()
+    children = {}  # pidfd -> pid
+    try:
+        serve(sock, children)
+    except ConnectionError:
+        pass  # killed with messages of ours unread: that resets the connection, where otherwise it just ends
+    finally:
+        for pid in children.values():
+            for kill in (os.killpg, os.kill):  # the pid alone is there before setsid() was reached
+                with contextlib.suppress(ProcessLookupError):
+                    kill(pid, signal.SIGKILL)
+
+
+def serve(sock, children):
+    poll = select.poll()
     poll.register(sock, select.POLLIN)
     send(sock, {"op": "ready", "pid": os.getpid()})
     while True:
@@ -90,7 +106,7 @@ def main():
             continue
         request, fds = receive(sock)
         if request is None:
-            break
+            return
         if request["op"] == "preload" and MODE != "deaf":
             failed = {name: "ImportError: no" for name in request["modules"] if name == "missing"}
             send(sock, {"op": "preloaded", "modules": request["modules"], "failed": failed, "threads": 1})
@@ -98,8 +114,6 @@ def main():
             fork(sock, request, fds, children, poll)
         for fd in fds:
             os.close(fd)
-    for pid in children.values():
-        os.killpg(pid, signal.SIGKILL)
 
 
 main()

@@ -13,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -39,9 +40,13 @@ inline bool eventually(const std::function<bool()>& condition) {
   return true;
 }
 
+// Empty where there is none, also where a process goes while its file in /proc is read: that read fails, and a stream's
+// operator takes what its buffer throws then.
 inline std::string read_text(const fs::path& path) {
   std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 inline bool ended(const base::Fd& pidfd) {
