@@ -11,6 +11,7 @@ namespace nb = nanobind;
 void bind_config(nb::module_& module);
 void bind_data(nb::module_& module);
 void bind_filesystem(nb::module_& module);
+void bind_image(nb::module_& module);
 void bind_run(nb::module_& module);
 void bind_session(nb::module_& module);
 void bind_stacks(nb::module_& module);

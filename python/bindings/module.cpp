@@ -7,6 +7,7 @@ NB_MODULE(_core, module) {
   trireme::python::bind_config(module);
   trireme::python::bind_data(module);
   trireme::python::bind_filesystem(module);
+  trireme::python::bind_image(module);
   trireme::python::bind_run(module);
   trireme::python::bind_session(module);
   trireme::python::bind_stacks(module);

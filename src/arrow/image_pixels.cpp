@@ -1,7 +1,8 @@
 #include <algorithm>
-#include <cmath>
-#include <type_traits>
+#include <cstring>
 
+#include "data/resample.h"
+#include "data/resample_weights.h"
 #include "image.h"
 
 // Colours and sizes, with Pillow's arithmetic.
@@ -45,102 +46,56 @@ bool is_grey(ImageMode mode) {
          mode == ImageMode::kGrey16;
 }
 
-constexpr int kPrecision = 32 - 8 - 2;
-
-// 32 bits are enough for bytes, and twice as fast.
-template <typename T>
-using Sum = std::conditional_t<sizeof(T) == 1, std::int32_t, std::int64_t>;
-
-// For each place of the result: the first pixel that it is made of, and how much of each.
-struct Weights {
-  struct Span {
-    std::int64_t first = 0;
-    std::vector<std::int32_t> parts;
-  };
-  std::vector<Span> spans;
-};
-
-// A triangle as wide as what becomes one pixel.
-Weights weights_of(std::int64_t from, std::int64_t to) {
-  const double scale = static_cast<double>(from) / static_cast<double>(to);
-  const double support = std::max(scale, 1.0);
-  const double narrow = 1.0 / support;  // to the last bit as Pillow has it
-  Weights weights;
-  for (std::int64_t place = 0; place < to; ++place) {
-    const double center = (static_cast<double>(place) + 0.5) * scale;
-    const auto first = std::max<std::int64_t>(0, static_cast<std::int64_t>(center - support + 0.5));
-    const auto end = std::min(from, static_cast<std::int64_t>(center + support + 0.5));
-    std::vector<double> parts;
-    double sum = 0;
-    for (std::int64_t i = first; i < end; ++i) {
-      const double distance = std::abs((static_cast<double>(i) - center + 0.5) * narrow);
-      parts.push_back(distance < 1 ? 1 - distance : 0);
-      sum += parts.back();
-    }
-    Weights::Span span{first, {}};
-    for (const double part : parts) {
-      span.parts.push_back(static_cast<std::int32_t>(0.5 + (sum != 0 ? part / sum : part) * (1 << kPrecision)));
-    }
-    weights.spans.push_back(std::move(span));
-  }
-  return weights;
+std::uint16_t mixed(std::int64_t sum) {
+  return static_cast<std::uint16_t>(std::clamp<std::int64_t>(sum >> data::kWeightBits, 0, 65535));
 }
 
-template <typename T>
-T mixed(Sum<T> sum) {
-  constexpr Sum<T> kMost = sizeof(T) == 1 ? 255 : 65535;
-  return static_cast<T>(std::clamp<Sum<T>>(sum >> kPrecision, 0, kMost));
-}
-
-// Along rows: `lines` of them, each of pixels with so many channels.
-template <typename T>
-std::vector<std::uint8_t> across(const std::vector<std::uint8_t>& pixels, std::int64_t lines, std::int64_t from,
-                                 std::int64_t to, std::int64_t channels) {
-  const Weights weights = weights_of(from, to);
-  std::vector<std::uint8_t> made(static_cast<std::size_t>(lines * to * channels) * sizeof(T));
-  auto* out = reinterpret_cast<T*>(made.data());
-  for (std::int64_t line = 0; line < lines; ++line) {
-    const T* row = reinterpret_cast<const T*>(pixels.data()) + line * from * channels;
+// Along rows of grey values.
+std::vector<std::uint16_t> across(const std::uint16_t* row, std::int64_t lines, std::int64_t from, std::int64_t to) {
+  const data::Weights weights = data::weights_of(from, to);
+  std::vector<std::uint16_t> made;
+  made.reserve(static_cast<std::size_t>(lines * to));
+  for (std::int64_t line = 0; line < lines; ++line, row += from) {
     for (const auto& span : weights.spans) {
-      for (std::int64_t channel = 0; channel < channels; ++channel) {
-        Sum<T> sum = Sum<T>{1} << (kPrecision - 1);
-        const T* at = row + span.first * channels + channel;
-        for (const auto part : span.parts) {
-          sum += static_cast<Sum<T>>(*at) * part;
-          at += channels;
-        }
-        *out++ = mixed<T>(sum);
-      }
+      std::int64_t sum = std::int64_t{1} << (data::kWeightBits - 1);
+      for (std::int64_t i = 0; i < span.count; ++i) sum += std::int64_t{row[span.first + i]} * span.parts[i];
+      made.push_back(mixed(sum));
     }
   }
   return made;
 }
 
 // Along columns: whole lines are summed up.
-template <typename T>
-std::vector<std::uint8_t> down(const std::vector<std::uint8_t>& pixels, std::int64_t from, std::int64_t to,
-                               std::int64_t line_values) {
-  const Weights weights = weights_of(from, to);
-  std::vector<std::uint8_t> made(static_cast<std::size_t>(to * line_values) * sizeof(T));
-  auto* out = reinterpret_cast<T*>(made.data());
-  std::vector<Sum<T>> sums(static_cast<std::size_t>(line_values));
+std::vector<std::uint16_t> down(const std::uint16_t* values, std::int64_t from, std::int64_t to, std::int64_t width) {
+  const data::Weights weights = data::weights_of(from, to);
+  std::vector<std::uint16_t> made;
+  made.reserve(static_cast<std::size_t>(to * width));
+  std::vector<std::int64_t> sums(static_cast<std::size_t>(width));
   for (const auto& span : weights.spans) {
-    std::fill(sums.begin(), sums.end(), Sum<T>{1} << (kPrecision - 1));
-    const T* line = reinterpret_cast<const T*>(pixels.data()) + span.first * line_values;
-    for (const auto part : span.parts) {
-      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<Sum<T>>(line[i]) * part;
-      line += line_values;
+    std::fill(sums.begin(), sums.end(), std::int64_t{1} << (data::kWeightBits - 1));
+    const std::uint16_t* line = values + span.first * width;
+    for (std::int64_t i = 0; i < span.count; ++i, line += width) {
+      for (std::size_t x = 0; x < sums.size(); ++x) sums[x] += std::int64_t{line[x]} * span.parts[i];
     }
-    for (const auto sum : sums) *out++ = mixed<T>(sum);
+    for (const auto sum : sums) made.push_back(mixed(sum));
   }
   return made;
 }
 
-template <typename T>
-void bilinear(Image& image, std::int64_t height, std::int64_t width) {
+void resample_grey16(Image& image, std::int64_t height, std::int64_t width) {
+  std::vector<std::uint16_t> values(image.pixels.size() / 2);
+  std::memcpy(values.data(), image.pixels.data(), image.pixels.size());
+  if (image.width != width) values = across(values.data(), image.height, image.width, width);
+  if (image.height != height) values = down(values.data(), image.height, height, width);
+  image.pixels.resize(values.size() * 2);
+  std::memcpy(image.pixels.data(), values.data(), image.pixels.size());
+}
+
+void resample_bytes(Image& image, std::int64_t height, std::int64_t width) {
   const std::int64_t channels = image.channels();
-  if (image.width != width) image.pixels = across<T>(image.pixels, image.height, image.width, width, channels);
-  if (image.height != height) image.pixels = down<T>(image.pixels, image.height, height, width * channels);
+  std::vector<std::uint8_t> made(static_cast<std::size_t>(height * width * channels));
+  data::resample({image.pixels.data(), image.height, image.width, channels, channels}, made.data(), height, width);
+  image.pixels = std::move(made);
 }
 
 // Indices cannot be mixed.
@@ -208,10 +163,10 @@ Image resized(Image image, std::int64_t height, std::int64_t width) {
   if (image.mode == ImageMode::kBit || image.mode == ImageMode::kPalette) {
     nearest(image, height, width);
   } else if (image.mode == ImageMode::kGrey16) {
-    bilinear<std::uint16_t>(image, height, width);
+    resample_grey16(image, height, width);
   } else {
     if (alpha) weigh_by_alpha(image);
-    bilinear<std::uint8_t>(image, height, width);
+    resample_bytes(image, height, width);
     if (alpha) unweigh_by_alpha(image);
   }
   image.height = height;

@@ -82,6 +82,37 @@ def test_a_large_jpeg_looks_the_same_when_it_is_made_small(tmp_path: Path) -> No
     assert np.abs(got.astype(int) - expected).max() < 12
 
 
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("shape", [(1, 1), (4, 5), (37, 53), (224, 224), (30, 200), (301, 77)])
+def test_images_are_brought_to_a_size_as_pillow_does_it_along_the_rows_first(shape: tuple[int, int], mode: str) -> None:
+    from trireme.data._images import decode, pillow
+
+    image = picture(*shape, seed=3, mode=mode)
+    content = io.BytesIO()
+    image.save(content, "PNG")
+    for height, width in [(1, 1), (12, 16), (shape[0], 40), (64, shape[1]), (224, 224)]:
+        bilinear = pillow().Resampling.BILINEAR
+        # In two steps: Pillow 13 takes the columns first where that is less work, and rounds otherwise then.
+        wanted = image.resize((width, shape[0]), bilinear).resize((width, height), bilinear)
+        got = decode(content.getvalue(), "x", (height, width), mode)
+        np.testing.assert_array_equal(got, np.asarray(wanted))
+
+
+def test_images_in_the_memory_of_an_older_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trireme.data import _images
+
+    image = picture(20, 30, seed=4)
+    shown = _images._pixels(image)
+
+    def in_pieces(_: Any) -> Any:
+        raise ValueError("Image is in multiple array blocks")
+
+    monkeypatch.setattr(pa, "array", in_pieces)
+    copied = _images._pixels(image)
+    assert copied.shape == (20, 30, 3)
+    np.testing.assert_array_equal(shown[..., :3], copied)
+
+
 def test_images_of_many_shapes(tmp_path: Path) -> None:
     picture(8, 6).save(tmp_path / "a.png")
     picture(4, 9).save(tmp_path / "b.png")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _FRAGMENT_FILES = 32
 _FRAGMENT_BYTES = 4 * BATCH_BYTES
 _BATCH_FILES = 8
+_FIRST_FILES = 2  # whoever waits for the first batch needs a row or two of each of many fragments
 
 
 def read_binary_files(
@@ -69,8 +71,9 @@ class FilesFragment(Fragment):
     def _batches(self, schema: pa.Schema, row: int) -> Iterator[pa.RecordBatch]:
         content = self._schema.field(0)
         step = rows_of_batch(self._row_bytes, _BATCH_FILES)
-        for start in range(row, self.rows, step):
-            part = self._files[start : start + step]
+        starts = [row, *range(row + min(step, _FIRST_FILES), self.rows, step)] if row < self.rows else []
+        for start, stop in itertools.pairwise([*starts, self.rows]):
+            part = self._files[start:stop]
             columns = [
                 self._content([file for file, _ in part], content)
                 if field.name == content.name
