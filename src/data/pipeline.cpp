@@ -204,10 +204,11 @@ class ThreadedPipeline final : public Pipeline {
   std::pair<Lane*, Lane::Task*> next_task() {
     if (error_) return {};
     look_ahead();
+    const std::size_t most = pieces_at_once();
     std::pair<Lane*, Lane::Task*> found;
     for (const auto& [shard, lane] : lanes_) {
       if (found.first && found.first->window().read_to() <= lane->window().read_to()) continue;
-      if (auto* task = lane->next_task(pieces_at_once())) found = {lane.get(), task};
+      if (auto* task = lane->next_task(most)) found = {lane.get(), task};
     }
     return found;
   }
@@ -259,8 +260,9 @@ class ThreadedPipeline final : public Pipeline {
   // Pieces of one virtual shard that are read at the same time: all threads where there are few shards, and one where
   // there is no memory for another decoder.
   std::size_t pieces_at_once() const {
+    const auto another = static_cast<double>(options_.decoding_bytes);
     const double taken = static_cast<double>(held_ + bytes_on_their_way()) + bytes_of_decoders();
-    if (taken + static_cast<double>(options_.decoding_bytes) > usable()) return 1;
+    if (another > 0 && taken + another > usable()) return 1;
     return std::max<std::size_t>(static_cast<std::size_t>(options_.threads) / std::max<std::size_t>(lanes_.size(), 1),
                                  1);
   }

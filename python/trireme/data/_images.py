@@ -170,12 +170,15 @@ def _resampled(image: Any, size: tuple[int, int], place: np.ndarray | None) -> n
 def _pixels(image: Any) -> np.ndarray:
     """[height, width, bytes of a pixel]: Pillow's own memory where it shows that, with four bytes for three colours."""
     image.load()
+    pixels: np.ndarray
     if hasattr(image, "__arrow_c_array__"):
         with contextlib.suppress(ValueError):  # it is in several pieces
             shown = pa.array(image)
             values = shown if pa.types.is_uint8(shown.type) else shown.values
-            return np.frombuffer(values.buffers()[1], np.uint8).reshape((image.height, image.width, -1))
-    return np.ascontiguousarray(image).reshape((image.height, image.width, -1))
+            pixels = np.frombuffer(values.buffers()[1], np.uint8)
+            return pixels.reshape((image.height, image.width, -1))
+    pixels = np.ascontiguousarray(image)
+    return pixels.reshape((image.height, image.width, -1))
 
 
 def pillow() -> Any:

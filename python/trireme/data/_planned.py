@@ -19,8 +19,8 @@ _VARYING_BYTES = 32.0
 class Planned:
     """Picklable: workers get it from the driver, and read the same rows in the same order.
 
-    fragments: rows, bytes (about), and name of each. decoding_bytes: of one that is being read, beside its rows. remote: reading may fail for a while. fingerprint: changes when
-    the data or what is done to it does.
+    fragments: rows, bytes (about), and name of each. decoding_bytes: of one that is being read, beside its rows.
+    remote: reading may fail for a while. fingerprint: changes when the data or what is done to it does.
     """
 
     def __init__(self, plan: Plan) -> None:
