@@ -94,7 +94,9 @@ class SharedFolder:
     def release(self) -> None: ...
 
 def resample(pixels: Annotated[NDArray[numpy.uint8], dict(shape=(None, None, None), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None, None, None), order='C', device='cpu')]) -> None:
-    """Brings an image to the size of `out`, as Pillow's BILINEAR does."""
+    """
+    Brings an image to the size of `out`, as Pillow's BILINEAR does, along the rows first.
+    """
 
 class Runtime:
     """
