@@ -1,6 +1,9 @@
 #include "data/array_buffers.h"
 
+#include <sys/mman.h>
+
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -10,6 +13,7 @@ namespace trireme::data {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kLarge = std::size_t{1} << 20;
 
 struct Exported {
   std::shared_ptr<const void> owner;  // the batch, shared with its handles
@@ -41,14 +45,27 @@ ArrowArray finish(std::int64_t length, std::int64_t buffers, std::unique_ptr<Exp
 
 }  // namespace
 
+void FreeBuffer::operator()(std::byte* memory) const {
+  if (mapped == 0) std::free(memory);
+  else ::munmap(memory, mapped);
+}
+
 Buffer Buffer::of(std::int64_t bytes) {
   const std::size_t used = static_cast<std::size_t>(bytes);
   const std::size_t padded = used == 0 ? kAlignment : (used + kAlignment - 1) / kAlignment * kAlignment;
   Buffer made;
-  made.memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, padded)));
-  if (!made.memory_) throw std::bad_alloc();
+  if (padded >= kLarge) {
+    void* memory = ::mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    // Rows are taken from it in random order. Where there are no large pages, small ones do.
+    (void)::madvise(memory, padded, MADV_HUGEPAGE);
+    made.memory_ = {static_cast<std::byte*>(memory), FreeBuffer{padded}};
+  } else {
+    made.memory_ = {static_cast<std::byte*>(std::aligned_alloc(kAlignment, padded)), FreeBuffer{}};
+    if (!made.memory_) throw std::bad_alloc();
+    std::memset(made.data() + used, 0, padded - used);
+  }
   made.bytes_ = bytes;
-  std::memset(made.data() + used, 0, padded - used);
   return made;
 }
 

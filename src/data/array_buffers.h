@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -10,6 +9,12 @@
 #include "data/schema.h"
 
 namespace trireme::data {
+
+// Large buffers come from the kernel and go back to it: the heap of the C library keeps gaps of their size for good.
+struct FreeBuffer {
+  std::size_t mapped = 0;  // 0: it is of the C library
+  void operator()(std::byte* memory) const;
+};
 
 // Memory of a batch: aligned to 64 bytes and padded with zeros to a multiple of them. There is some even for 0 bytes,
 // since readers of Arrow's arrays take a null pointer for a missing buffer.
@@ -25,10 +30,7 @@ class Buffer {
   std::byte* data() const { return memory_.get(); }
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<std::byte, Free> memory_;
+  std::unique_ptr<std::byte, FreeBuffer> memory_;
   std::int64_t bytes_ = 0;
 };
 
