@@ -72,6 +72,10 @@ TRIREME_AVX2 inline __m256i two_pixels(const std::uint8_t* one, const std::uint8
   return _mm256_cvtepu8_epi32(_mm_unpacklo_epi32(_mm_loadu_si32(one), _mm_loadu_si32(other)));
 }
 
+TRIREME_AVX2 inline __m256i eight_bytes(const std::uint8_t* from) {
+  return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+}
+
 // Four lines of pixels of four bytes. Reads up to two bytes behind the last pixel where `step` is less.
 TRIREME_AVX2 void across_four(const std::uint8_t* from, std::int64_t line_bytes, std::int64_t step,
                               const Weights& weights, std::uint8_t* to) {
@@ -103,10 +107,10 @@ TRIREME_AVX2 std::int64_t down_wide(const std::uint8_t* line, std::int64_t line_
     __m256i left = _mm256_set1_epi32(kHalf);
     __m256i right = left;
     for (std::int64_t i = 0; i < span.count; ++i) {
-      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(line + i * line_bytes + at));
+      const std::uint8_t* bytes = line + i * line_bytes + at;
       const __m256i part = part_of(span, i);
-      left = _mm256_add_epi32(left, _mm256_mullo_epi32(_mm256_cvtepu8_epi32(bytes), part));
-      right = _mm256_add_epi32(right, _mm256_mullo_epi32(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)), part));
+      left = _mm256_add_epi32(left, _mm256_mullo_epi32(eight_bytes(bytes), part));
+      right = _mm256_add_epi32(right, _mm256_mullo_epi32(eight_bytes(bytes + 8), part));
     }
     left = bytes_of(left);
     right = bytes_of(right);
