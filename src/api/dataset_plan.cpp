@@ -127,9 +127,9 @@ bool Plan::remote() const {
 }
 
 std::int64_t Plan::decoding_bytes() const {
-  std::int64_t sum = 0;  // of what is read side by side; for what follows one another, more than it takes
-  for (const auto& each : inputs()) sum += each->decoding_bytes();
-  return sum;
+  std::int64_t most = 0;  // a fragment is one of an input's
+  for (const auto& each : inputs()) most = std::max(most, each->decoding_bytes());
+  return most;
 }
 
 Work Plan::work() const {

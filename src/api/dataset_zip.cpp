@@ -83,6 +83,8 @@ class ZipPlan final : public Plan {
 
   std::string name() const override { return left_->name() + ".zip(...)"; }
   std::vector<std::shared_ptr<Plan>> inputs() const override { return {left_, right_}; }
+  // Both are read side by side.
+  std::int64_t decoding_bytes() const override { return left_->decoding_bytes() + right_->decoding_bytes(); }
 
   base::Result<std::shared_ptr<const data::Schema>> schema() override {
     TRIREME_ASSIGN(const auto mine, left_->schema());

@@ -2,7 +2,6 @@
 #include <cstring>
 
 #include "data/resample.h"
-#include "data/resample_weights.h"
 #include "image.h"
 
 // Colours and sizes, with Pillow's arithmetic.
@@ -46,49 +45,12 @@ bool is_grey(ImageMode mode) {
          mode == ImageMode::kGrey16;
 }
 
-std::uint16_t mixed(std::int64_t sum) {
-  return static_cast<std::uint16_t>(std::clamp<std::int64_t>(sum >> data::kWeightBits, 0, 65535));
-}
-
-// Along rows of grey values.
-std::vector<std::uint16_t> across(const std::uint16_t* row, std::int64_t lines, std::int64_t from, std::int64_t to) {
-  const data::Weights weights = data::weights_of(from, to);
-  std::vector<std::uint16_t> made;
-  made.reserve(static_cast<std::size_t>(lines * to));
-  for (std::int64_t line = 0; line < lines; ++line, row += from) {
-    for (const auto& span : weights.spans) {
-      std::int64_t sum = std::int64_t{1} << (data::kWeightBits - 1);
-      for (std::int64_t i = 0; i < span.count; ++i) sum += std::int64_t{row[span.first + i]} * span.parts[i];
-      made.push_back(mixed(sum));
-    }
-  }
-  return made;
-}
-
-// Along columns: whole lines are summed up.
-std::vector<std::uint16_t> down(const std::uint16_t* values, std::int64_t from, std::int64_t to, std::int64_t width) {
-  const data::Weights weights = data::weights_of(from, to);
-  std::vector<std::uint16_t> made;
-  made.reserve(static_cast<std::size_t>(to * width));
-  std::vector<std::int64_t> sums(static_cast<std::size_t>(width));
-  for (const auto& span : weights.spans) {
-    std::fill(sums.begin(), sums.end(), std::int64_t{1} << (data::kWeightBits - 1));
-    const std::uint16_t* line = values + span.first * width;
-    for (std::int64_t i = 0; i < span.count; ++i, line += width) {
-      for (std::size_t x = 0; x < sums.size(); ++x) sums[x] += std::int64_t{line[x]} * span.parts[i];
-    }
-    for (const auto sum : sums) made.push_back(mixed(sum));
-  }
-  return made;
-}
-
 void resample_grey16(Image& image, std::int64_t height, std::int64_t width) {
-  std::vector<std::uint16_t> values(image.pixels.size() / 2);
+  std::vector<std::uint16_t> values(image.pixels.size() / 2), made(static_cast<std::size_t>(height * width));
   std::memcpy(values.data(), image.pixels.data(), image.pixels.size());
-  if (image.width != width) values = across(values.data(), image.height, image.width, width);
-  if (image.height != height) values = down(values.data(), image.height, height, width);
-  image.pixels.resize(values.size() * 2);
-  std::memcpy(image.pixels.data(), values.data(), image.pixels.size());
+  data::resample_grey16(values.data(), image.height, image.width, made.data(), height, width);
+  image.pixels.resize(made.size() * 2);
+  std::memcpy(image.pixels.data(), made.data(), image.pixels.size());
 }
 
 void resample_bytes(Image& image, std::int64_t height, std::int64_t width) {

@@ -239,6 +239,11 @@ class ThreadedPipeline final : public Pipeline {
     return static_cast<std::int64_t>(std::clamp(left, usable() * kLeastForRows, usable() * kMostForRows));
   }
 
+  bool room_for_decoder() const {
+    const double taken = static_cast<double>(held_ + bytes_on_their_way()) + bytes_of_decoders();
+    return taken + static_cast<double>(options_.decoding_bytes) <= usable();
+  }
+
   void want(const ShardRows& part) {
     auto& lane = lanes_[part.shard];
     if (!lane) {
@@ -260,9 +265,7 @@ class ThreadedPipeline final : public Pipeline {
   // Pieces of one virtual shard that are read at the same time: all threads where there are few shards, and one where
   // there is no memory for another decoder.
   std::size_t pieces_at_once() const {
-    const auto another = static_cast<double>(options_.decoding_bytes);
-    const double taken = static_cast<double>(held_ + bytes_on_their_way()) + bytes_of_decoders();
-    if (another > 0 && taken + another > usable()) return 1;
+    if (options_.decoding_bytes > 0 && !room_for_decoder()) return 1;
     return std::max<std::size_t>(static_cast<std::size_t>(options_.threads) / std::max<std::size_t>(lanes_.size(), 1),
                                  1);
   }

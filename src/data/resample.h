@@ -23,6 +23,10 @@ struct Pixels {
   std::int64_t bytes() const { return height * width * step; }
 };
 
+// 16 bits of grey, to height * width values.
+TRIREME_API void resample_grey16(const std::uint16_t* values, std::int64_t from_height, std::int64_t from_width,
+                                 std::uint16_t* out, std::int64_t height, std::int64_t width);
+
 // To height * width * channels bytes.
 TRIREME_API void resample(const Pixels& pixels, std::uint8_t* out, std::int64_t height, std::int64_t width);
 

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <numeric>
 
+#include "api/dataset_plan.h"
 #include "trireme/data.h"
+#include "trireme/data_source.h"
 
 // What functions are called for where several ranks share one fragment.
 
@@ -73,4 +75,28 @@ TEST_CASE("a cut of what a function makes does not make the rest") {
   calls = 0;
   CHECK(made.split(10)[5].take_all().front()["id"].as_int() == 2500);
   CHECK(calls == 500);
+}
+
+namespace {
+
+class Decoded final : public trireme::DataSource {
+ public:
+  explicit Decoded(std::int64_t bytes) : bytes_(bytes) {}
+  std::string name() const override { return "decoded"; }
+  std::vector<trireme::DataFragment> list() override { return {{"part", 1, 8}}; }
+  std::int64_t open(std::size_t, std::int64_t, ArrowArrayStream*) override { throw std::runtime_error("nobody reads"); }
+  std::int64_t decoding_bytes() const override { return bytes_; }
+
+ private:
+  std::int64_t bytes_;
+};
+
+}  // namespace
+
+TEST_CASE("of datasets one after another the largest decoder counts, of those side by side both") {
+  const auto small = data::from_source(std::make_shared<Decoded>(3));
+  const auto large = data::from_source(std::make_shared<Decoded>(5));
+  CHECK(small.union_with(large).union_with(small).plan()->decoding_bytes() == 5);
+  CHECK(small.zip(large).plan()->decoding_bytes() == 8);
+  CHECK(data::range(3).plan()->decoding_bytes() == 0);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "data/random.h"
@@ -95,4 +96,16 @@ TEST_CASE("what is as bright as can be stays so") {
   std::vector<std::uint8_t> made(33 * 91 * 3);
   data::resample({white.data(), 50, 70, 3, 3}, made.data(), 33, 91);
   CHECK(std::all_of(made.begin(), made.end(), [](std::uint8_t value) { return value == 255; }));
+}
+
+TEST_CASE("16 bits of grey become what 8 of them do") {
+  const auto from = noise(37 * 53, 7);
+  const std::vector<std::uint16_t> wide(from.begin(), from.end());
+  for (const auto& [height, width] : {std::pair{22L, 31L}, std::pair{37L, 90L}, std::pair{50L, 53L}}) {
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(height * width));
+    std::vector<std::uint16_t> made(bytes.size());
+    data::resample({from.data(), 37, 53, 1, 1}, bytes.data(), height, width);
+    data::resample_grey16(wide.data(), 37, 53, made.data(), height, width);
+    CHECK(std::equal(made.begin(), made.end(), bytes.begin(), bytes.end()));
+  }
 }
