@@ -27,7 +27,9 @@ class TrainSession(Protocol):
 
     context: TrainContext
     positions: Positions
-    datasets: Shards | None
+
+    @property
+    def datasets(self) -> Shards | None: ...
 
     def report(self, report: Report) -> None: ...
 

@@ -16,6 +16,7 @@ import cloudpickle
 from trireme import _core, _function_fork, _ship, _stacks
 from trireme._checkpoint import Checkpoint
 from trireme._context import TrainContext
+from trireme._forked import call_in_worker, prepare_forks
 from trireme._positions import Positions
 from trireme._recall import Door, Recalled
 from trireme._report import (
@@ -220,6 +221,7 @@ def main(ticket: str) -> int:
     if os.environ.get(_function_fork.VARIABLE):
         _function_fork.fork_host()
     _stacks.prepare()
+    prepare_forks()
     core = _core.Session(ticket)
     core.watch_termination()
     door = Door(core)
@@ -284,7 +286,7 @@ class _Attempt:
         self._backend = backend = backend_config.backend_cls(backend_config)
         backend.on_start(session.context, self._core)
         self._core.entered()
-        value = function(*arguments)
+        value = call_in_worker(function, arguments)
         backend.on_shutdown(session.context, self._core)
         return value
 

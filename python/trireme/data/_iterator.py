@@ -66,6 +66,7 @@ class DataIterator:
         self._part = part or Part(virtual_shards=1)
         self._made: Any = None
         self._passes: set[Any] = set()
+        self._process = os.getpid()
 
     @classmethod
     def of(cls, planned: Planned, *, rank: int, world: int, equal: bool = False) -> DataIterator:
@@ -280,11 +281,23 @@ class DataIterator:
 
     def _pass(self, options: dict[str, Any]) -> Iterator[Batch]:
         """One epoch, or the rest of one."""
+        process = os.getpid()
+        if self._part.place_counts and process != self._process:
+            raise RuntimeError(
+                f"dataset {self._part.name!r} is iterated in process {process}, which was forked from the worker (pid "
+                f"{self._process}) that keeps its position: iterate in the worker itself, not in a DataLoader with "
+                "num_workers > 0; DataConfig(num_threads=...) reads in parallel"
+            )
         running = self._shard().iterate(options)
         _running.add(running)
         self._passes.add(running)
         try:
             while True:
+                if os.getpid() != process:
+                    raise RuntimeError(
+                        f"an iteration that was begun in process {process} is continued in its forked child "
+                        f"{os.getpid()}, which has none of the threads that read for it: begin it in the child"
+                    )
                 try:
                     batch = running.next(_WAIT_S)
                 except RuntimeError as error:
@@ -295,9 +308,11 @@ class DataIterator:
                 if batch is not False:
                     yield LazyBatch(self._planned.schema, batch), batch.tensors()
         finally:
-            _running.discard(running)
-            self._passes.discard(running)
-            running.close()
+            # A forked child does not let go of it, or it would wait for threads that it does not have.
+            if os.getpid() == process:
+                _running.discard(running)
+                self._passes.discard(running)
+                running.close()
 
     def _explained(self, error: RuntimeError) -> Exception:
         """The exception that Python's side of the reading has raised; the core has its text only."""
