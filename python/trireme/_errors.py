@@ -130,9 +130,9 @@ def _where(failure: dict[str, Any]) -> str:
 
 
 def _what(failure: dict[str, Any]) -> str:
-    message = str(failure.get("message") or failure["cause"])
-    kind = failure.get("error_type")
-    return f"{kind}: {message}" if kind else message
+    # An exception without text (`assert x`) is named by its class alone, as Python does.
+    parts = [str(part) for part in (failure.get("error_type"), failure.get("message")) if part]
+    return ": ".join(parts) or str(failure["cause"])
 
 
 def _log_tail(failure: dict[str, Any]) -> list[str]:

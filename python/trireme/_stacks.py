@@ -16,6 +16,7 @@ DUMP_SIGNAL = signal.SIGRTMIN + 7
 
 def prepare() -> None:
     """Once in a worker, on its main thread, before the user's code. The file stays open for as long as the process."""
+    faulthandler.enable(2)  # a crash in native code shows the Python lines that led to it, in the worker's log
     dump = os.memfd_create("trireme_stacks")
     faulthandler.register(DUMP_SIGNAL, file=dump, all_threads=True, chain=False)
     _core.prepare_stacks()

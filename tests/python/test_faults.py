@@ -116,6 +116,27 @@ def test_signal(number: signal.Signals) -> None:
     assert number.name in str(error.__cause__)
 
 
+def test_a_crash_shows_the_python_lines_that_led_to_it() -> None:
+    def calls_native_code() -> None:
+        import ctypes
+
+        ctypes.string_at(1)
+
+    text = str(fails(on_rank_one(calls_native_code)))
+    assert "SIGSEGV" in text
+    assert "Fatal Python error: Segmentation fault" in text
+    assert "in calls_native_code" in text
+
+
+def test_an_exception_without_text_is_named_by_its_class() -> None:
+    def action() -> None:
+        raise AssertionError
+
+    error = fails(on_rank_one(action))
+    assert "failed: AssertionError\n" in str(error)
+    assert "AssertionError: exception" not in str(error)
+
+
 def test_module_that_the_workers_cannot_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = tmp_path / "vanishing_module.py"
     module.write_text("def train():\n    pass\n")
