@@ -6,12 +6,15 @@ import builtins
 import functools
 import importlib
 import inspect
+import linecache
 import os
 import pickle
 import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
+
+_MAX_SOURCES = 1 << 20  # characters; the latest cells first
 
 Argument = tuple[str, Any]  # what a person calls it, and the object
 
@@ -56,14 +59,28 @@ def pack(
         named = [(describe(function), function), ("train_loop_config", arguments), *extras.items()]
         raise TypeError(_explain(named, error)) from error
     # In a pickle of its own: loading the inner one imports modules from these folders.
-    return pickle.dumps((sys_path, sys.argv, shipped))
+    return pickle.dumps((sys_path, sys.argv, _typed_sources(), shipped))
 
 
 def unpack(payload: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    sys.path[:], sys.argv[:], shipped = pickle.loads(payload)
+    sys.path[:], sys.argv[:], sources, shipped = pickle.loads(payload)
+    linecache.cache.update(sources)
     importlib.invalidate_caches()  # a warm process may have listed these folders before the user added a file
     function, arguments, extras = pickle.loads(shipped)
     return function, arguments, extras
+
+
+def _typed_sources() -> dict[str, Any]:
+    """Source lines that no file has, those of a notebook's cells: tracebacks of workers show them."""
+    sources: dict[str, Any] = {}
+    room = _MAX_SOURCES
+    for name, entry in reversed(linecache.cache.items()):
+        if len(entry) != 4 or entry[1] is not None:  # of a file, or not read yet
+            continue
+        if int(entry[0]) <= room:
+            room -= int(entry[0])
+            sources[name] = entry
+    return sources
 
 
 def absolute_sys_path() -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import linecache
+import sys
 import threading
 from typing import Any
 
@@ -78,3 +80,18 @@ def test_a_structure_that_contains_itself_ends_the_search() -> None:
     loop["self"] = loop
     with pytest.raises(TypeError, match="lock"):
         _ship.pack(lambda: loop, (), {}, [])
+
+
+def test_source_lines_of_cells_travel_with_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["def cell():\n", "    raise ValueError('in a cell')\n"]
+    name = "/tmp/ipykernel_1/2.py"  # as IPython enters its cells: without a time of modification
+    monkeypatch.setitem(linecache.cache, name, (60, None, lines, name))
+    monkeypatch.setitem(linecache.cache, "/usr/file.py", (60, 1.0, lines, "/usr/file.py"))
+    monkeypatch.setitem(linecache.cache, "too long", (2 << 20, None, lines, "too long"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    packed = _ship.pack(len, ([],), {}, sys.path)
+    assert "too long" not in _ship._typed_sources()
+    monkeypatch.setattr(linecache, "cache", {})
+    assert _ship.unpack(packed)[0] is len
+    assert linecache.getline(name, 2) == lines[1]
+    assert "/usr/file.py" not in linecache.cache
