@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+
+import pytest
 
 import trireme
 
@@ -41,3 +44,36 @@ def test_public_names_are_there() -> None:
     for name in trireme.__all__:
         assert getattr(trireme, name) is not None
     assert trireme.__version__.count(".") >= 2
+
+
+@pytest.mark.parametrize(
+    "name", ["lightning", "tensorflow", "keras", "xgboost", "lightgbm", "huggingface", "jax", "horovod"]
+)
+@pytest.mark.parametrize("form", ["import trireme.{}", "from trireme import {}", "from trireme.{} import Trainer"])
+def test_an_adapter_that_does_not_exist_says_so(name: str, form: str) -> None:
+    with pytest.raises(ModuleNotFoundError) as caught:
+        exec(form.format(name), {})
+    text = f"trireme.{name} does not exist in Trireme {trireme.__version__}: there is no adapter for"
+    assert text in str(caught.value)
+
+
+def test_other_names_are_as_absent_as_ever() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'trireme\.no_such_module'"):
+        importlib.import_module("trireme.no_such_module")
+    assert not hasattr(trireme, "lightning")
+
+
+def test_names_that_are_imported_when_asked_for_are_listed() -> None:
+    import trireme.torch
+
+    assert set(trireme.torch.__all__) <= set(dir(trireme.torch))
+
+
+def test_submodules_of_data_need_no_import_of_their_own() -> None:
+    pytest.importorskip("pyarrow")
+    code = """
+import trireme.data
+assert {"aggregate", "expressions", "preprocessors"} <= set(dir(trireme.data))
+print(trireme.data.aggregate.Sum.__name__, trireme.data.preprocessors.StandardScaler.__name__)
+"""
+    assert _python(code) == "Sum StandardScaler"

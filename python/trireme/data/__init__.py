@@ -6,6 +6,8 @@ try:
 except ImportError as error:
     raise ImportError(f'trireme.data needs pyarrow and numpy: pip install "trireme[data]" ({error})') from error
 
+from importlib import import_module as _import_module
+
 from trireme.data._context import DataContext
 from trireme.data._dataset import Dataset, MaterializedDataset
 from trireme.data._expressions import col, lit
@@ -26,6 +28,20 @@ from trireme.data._text_files import read_csv, read_json, read_text
 from trireme.data._tfrecords import read_tfrecords
 from trireme.data._webdataset import read_webdataset
 from trireme.data._whole_files import read_binary_files
+
+
+def __getattr__(name: str) -> object:
+    """Submodules without an import of their own, as `ray.data` has them; most scripts need none."""
+    if name in _SUBMODULES:
+        return _import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES})
+
+
+_SUBMODULES = ("aggregate", "expressions", "preprocessors")
 
 __all__ = [
     "ActorPoolStrategy",

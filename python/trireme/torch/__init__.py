@@ -58,5 +58,9 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
 # The warm process imports torch while the user's script still sets up.
 warm_up(list(TorchConfig.preload))
