@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from trireme._checkpoint import Checkpoint
 from trireme._report import Report, ReportedCheckpoint
 from trireme._session import TrainSession, set_session
 from trireme._user_exception import format_exception
+
+T = TypeVar("T")
 
 
 class ForkedSession:
@@ -63,16 +65,16 @@ def prepare_forks() -> None:
     os.register_at_fork(after_in_child=enter_fork)
 
 
-def call_in_worker(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """A child that comes out of the function ends here, as its parent goes on: the run hears of the worker only."""
-    worker = os.getpid()
+def call_ending_forks(function: Callable[..., T], *arguments: Any) -> T:
+    """A child that comes out of the user's function ends here: whoever waits for this process hears of it only."""
+    process = os.getpid()
     try:
         value = function(*arguments)
     except BaseException as error:
-        if os.getpid() != worker:
+        if os.getpid() != process:
             _end(error)
         raise
-    if os.getpid() != worker:
+    if os.getpid() != process:
         _end(None)
     return value
 

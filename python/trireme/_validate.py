@@ -9,9 +9,11 @@ import signal
 import sys
 import traceback
 import types
+from functools import partial
 
 from trireme import _ship
 from trireme._errors import one_line
+from trireme._forked import call_ending_forks
 from trireme._validation import checked_metrics
 
 _PR_SET_PDEATHSIG = 1
@@ -29,7 +31,7 @@ def main(task: int, answer: int) -> int:
     try:
         fn, _, _ = _ship.unpack(function)
         checkpoint, kwargs = pickle.loads(arguments)
-        metrics = checked_metrics(fn(checkpoint, **kwargs))
+        metrics = checked_metrics(call_ending_forks(partial(fn, checkpoint, **kwargs)))
     except BaseException as failure:
         traceback.print_exc()
         error = f"{type(failure).__name__}: {one_line(failure)}"

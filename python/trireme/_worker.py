@@ -16,7 +16,7 @@ import cloudpickle
 from trireme import _core, _function_fork, _ship, _stacks
 from trireme._checkpoint import Checkpoint
 from trireme._context import TrainContext
-from trireme._forked import call_in_worker, prepare_forks
+from trireme._forked import call_ending_forks, prepare_forks
 from trireme._positions import Positions
 from trireme._recall import Door, Recalled
 from trireme._report import (
@@ -286,7 +286,7 @@ class _Attempt:
         self._backend = backend = backend_config.backend_cls(backend_config)
         backend.on_start(session.context, self._core)
         self._core.entered()
-        value = call_in_worker(function, arguments)
+        value = call_ending_forks(function, *arguments)
         backend.on_shutdown(session.context, self._core)
         return value
 

@@ -494,3 +494,18 @@ def test_a_killed_worker_takes_its_function_processes_along(results: Path) -> No
         assert processes.wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in gone))
 
     fit(train, failure_config=trireme.FailureConfig(max_failures=1))
+
+
+@pytest.mark.parametrize("how", ["returns", "raises"])
+def test_a_child_that_a_function_forks_answers_nothing(how: str) -> None:
+    def forks(batch: Any) -> Any:
+        child = os.fork()
+        if child == 0:
+            if how == "raises":
+                raise ValueError("of the child")
+            return {"x": [-1] * len(batch["x"])}
+        return {"x": batch["x"], "status": [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])] * len(batch["x"])}
+
+    made = run(MapBatches(forks, concurrency=1))
+    assert column(made) == list(range(10))
+    assert set(column(made, "status")) == {1 if how == "raises" else 0}

@@ -104,6 +104,19 @@ def test_in_a_process_of_its_own_one_after_the_other(runner: Any) -> None:
     assert made.log("a") == f"looking at {made.folder / 'a'}\n"
 
 
+def test_a_child_that_the_function_forks_answers_nothing(runner: Any) -> None:
+    def fn(checkpoint: Checkpoint) -> dict[str, Any]:
+        child = os.fork()
+        if child == 0:
+            return {"child": True}
+        return {"status": os.waitpid(child, 0)[1]}
+
+    made = runner(fn)
+    made.ask("a")
+    (answer,) = made.wait()
+    assert answer[1:3] == ("VALIDATED", {"status": 0})
+
+
 def test_an_exception_fails_that_validation_only(runner: Any) -> None:
     def fn(checkpoint: Checkpoint) -> dict[str, Any]:
         if checkpoint.path.endswith("a"):

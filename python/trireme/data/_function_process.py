@@ -16,6 +16,7 @@ from typing import NamedTuple
 import cloudpickle
 import pyarrow as pa
 
+from trireme._forked import call_ending_forks
 from trireme._user_exception import dump_exception, format_exception
 from trireme._zygote import _reseed, _set_thread_counts
 from trireme.data._cut import Piece, Stage, rows_text, run_piece
@@ -153,7 +154,7 @@ def _run(stage: Stage, request: Request, given: Segment, end: int, owner: _Owner
     def entered(index: int) -> None:
         wanted.step = index
 
-    return wanted.write(list(run_piece(stage.ops, piece, entered)))
+    return wanted.write(call_ending_forks(lambda: list(run_piece(stage.ops, piece, entered))))
 
 
 def _failure(error: DataError, cause: BaseException) -> Failure:
