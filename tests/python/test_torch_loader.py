@@ -546,3 +546,174 @@ def test_refused(workers: int) -> None:
 def test_outside_of_a_worker() -> None:
     with pytest.raises(RuntimeError, match="`prepare_data_loader` cannot be used outside"):
         prepare_data_loader(DataLoader(numbers(2)))
+
+
+def sampler_epochs(loader: Any, epochs: list[int]) -> list[list[int]]:
+    """As scripts for torch do it."""
+    seen = []
+    for epoch in epochs:
+        loader.sampler.set_epoch(epoch)
+        seen.append(flat(epoch_of(loader)))
+    return seen
+
+
+class ByLength:
+    """A sampler of batches of the user's own, with an attribute."""
+
+    longest = 7
+
+    def __len__(self) -> int:
+        return 4
+
+    def __iter__(self) -> Iterator[list[int]]:
+        import random
+
+        return iter(random.sample([[0, 1], [2, 3], [4, 5], [6, 7]], 4))
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "shuffle": lambda: DataLoader(numbers(8), batch_size=2, shuffle=True),
+    "in order": lambda: DataLoader(numbers(8), batch_size=2),
+    "no batches": lambda: DataLoader(numbers(8), batch_size=None, shuffle=True),
+    "a sampler": lambda: DataLoader(numbers(100), batch_size=2, sampler=Weighted()),
+    "a sampler of batches": lambda: DataLoader(numbers(8), batch_sampler=ByLength()),
+    "torch's own": lambda: DataLoader(
+        numbers(8), batch_size=2, sampler=DistributedSampler(range(8), num_replicas=2, rank=trireme_rank())
+    ),
+    "torch's own in batches": lambda: DataLoader(
+        numbers(8),
+        batch_sampler=BatchSampler(DistributedSampler(range(8), num_replicas=2, rank=trireme_rank()), 2, False),
+    ),
+    "a stream": lambda: DataLoader(Stream(), batch_size=2),
+    "a stream without batches": lambda: DataLoader(Stream(), batch_size=None),
+}
+
+
+def trireme_rank() -> int:
+    return int(trireme.get_context().get_world_rank())
+
+
+def items_of(loader: Any) -> list[int]:
+    return [int(item) for batch in loader for item in torch.as_tensor(batch).flatten()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_set_epoch_of_the_sampler(kind: str) -> None:
+    make = KINDS[kind]
+
+    def train() -> None:
+        counted = prepare_data_loader(make())
+        expected = [items_of(counted) for _ in range(4)]
+        loader = prepare_data_loader(make())
+        assert isinstance(loader.sampler, DistributedSampler)
+        assert (loader.sampler.rank, loader.sampler.num_replicas) == (trireme_rank(), 2)
+        for epoch in [0, 1, 1, 3, 0, 1, 2]:  # as the loader counts, and otherwise
+            loader.sampler.set_epoch(epoch)
+            assert items_of(loader) == expected[epoch]
+            assert loader.sampler.epoch == epoch
+        assert items_of(loader) == expected[3]  # and nobody has to call it
+        # A look at a batch, as some scripts do, is not an epoch.
+        loader.sampler.set_epoch(1)
+        next(iter(loader))
+        loader.sampler.set_epoch(1)
+        assert items_of(loader) == expected[1]
+        if kind == "a sampler of batches":
+            assert loader.batch_sampler.longest == 7
+        with pytest.raises(TypeError, match="expected an integer"):
+            loader.sampler.set_epoch("3")
+
+    assert fit(train).error is None
+
+
+def test_set_epoch_of_the_users_own_sampler() -> None:
+    def train() -> None:
+        sampler = DistributedSampler(range(8), seed=3)
+        loader = prepare_data_loader(DataLoader(numbers(8), batch_size=2, sampler=sampler))
+        expected = DistributedSampler(range(8), seed=3)
+        for epoch in [0, 1, 4, 2]:
+            sampler.set_epoch(epoch)
+            expected.set_epoch(epoch)
+            assert flat(epoch_of(loader)) == list(expected)
+
+    assert fit(train).error is None
+
+
+def test_set_epoch_after_a_restart_goes_on_in_the_middle() -> None:
+    def train() -> None:
+        make: Any = lambda: prepare_data_loader(DataLoader(numbers(24), batch_size=2, shuffle=True))  # noqa: E731
+        whole = sampler_epochs(make(), [0, 1, 2, 3])
+        loader = make()
+        loader.load_state_dict({"epoch": 2, "samples": 8, "seed": 0, "size": 24})
+        assert sampler_epochs(loader, [2, 3]) == [whole[2][4:], whole[3]]
+        loader.load_state_dict({"epoch": 2, "samples": 8, "seed": 0, "size": 24})
+        assert sampler_epochs(loader, [1, 2]) == [whole[1], whole[2]]  # another one was asked for
+        # One that is kept from before does not move the position of the one that came after it.
+        kept = iter(loader)
+        next(kept)
+        loader.sampler.set_epoch(3)
+        now = iter(loader)
+        next(now)
+        place = loader.state_dict()
+        assert place["epoch"] == 3 and place["samples"] == 4
+        next(kept)
+        del kept
+        assert loader.state_dict() == place and loader._position() == place
+
+    assert fit(train).error is None
+
+
+def test_the_script_of_torchs_tutorial() -> None:
+    """https://docs.pytorch.org/tutorials/beginner/ddp_series_multigpu.html, with prepare_* in place of its set-up."""
+
+    class MyTrainDataset(torch.utils.data.Dataset):  # type: ignore[type-arg]
+        def __init__(self, size: int) -> None:
+            self.size = size
+            self.data = [(torch.full((20,), float(i)), torch.rand(1)) for i in range(size)]
+
+        def __len__(self) -> int:
+            return self.size
+
+        def __getitem__(self, index: int) -> Any:
+            return self.data[index]
+
+    class Trainer:
+        def __init__(self, model: Any, train_data: Any, optimizer: Any) -> None:
+            self.model, self.train_data, self.optimizer = model, train_data, optimizer
+            self.seen: list[list[int]] = []
+
+        def _run_batch(self, source: Any, targets: Any) -> None:
+            self.optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(self.model(source), targets)
+            loss.backward()
+            self.optimizer.step()
+
+        def _run_epoch(self, epoch: int) -> None:
+            b_sz = len(next(iter(self.train_data))[0])
+            print(f"Epoch {epoch} | Batchsize: {b_sz} | Steps: {len(self.train_data)}")
+            self.train_data.sampler.set_epoch(epoch)
+            self.seen.append([])
+            for source, targets in self.train_data:
+                self.seen[-1] += [int(row[0]) for row in source]
+                self._run_batch(source, targets)
+
+        def train(self, max_epochs: int) -> None:
+            for epoch in range(max_epochs):
+                self._run_epoch(epoch)
+
+    def train() -> Any:
+        from trireme.torch import prepare_model
+
+        torch.manual_seed(0)
+        model = prepare_model(torch.nn.Linear(20, 1))
+        data = prepare_data_loader(DataLoader(MyTrainDataset(64), batch_size=8, pin_memory=False, shuffle=True))
+        trainer = Trainer(model, data, torch.optim.SGD(model.parameters(), lr=1e-3))
+        trainer.train(3)
+        assert len(data.sampler) * 2 == len(data.dataset)
+        return gathered(trainer.seen)
+
+    ranks = fit(train).return_value
+    for epoch in range(3):
+        assert sorted(ranks[0][epoch] + ranks[1][epoch]) == list(range(64))
+        expected = DistributedSampler(range(64), num_replicas=2, rank=0)
+        expected.set_epoch(epoch)
+        assert ranks[0][epoch] == list(expected)

@@ -14,9 +14,10 @@ from trireme._positions import Positions
 from trireme._session import current_session
 from trireme.torch._compare import check_same_data
 from trireme.torch._device import devices_of
+from trireme.torch._epochs import EpochSampler, StreamSampler
 from trireme.torch._even import EvenSteps
 from trireme.torch._group import process_group_ready
-from trireme.torch._order import Order, parts_of
+from trireme.torch._order import Order, is_distributed, parts_of
 from trireme.torch._settings import settings_of
 from trireme.torch._shard import Shard
 from trireme.torch._transfer import transferred
@@ -26,14 +27,18 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
     """What prepare_data_loader() returns: a DataLoader with a position that can be stored.
 
     epoch: the one that is being iterated, or that the next iteration begins (or goes on with).
+    sampler: a DistributedSampler. Scripts that call its set_epoch() get that epoch: the rest of it where a restart has
+    put the loader in its middle, and else all of it.
     """
 
     epoch: int
     _done: int  # of this epoch, by all ranks: samples, batches or steps
     _begun: bool  # by an iterator of this process
+    _pass: int  # counts the iterators: one that somebody has kept from before does not move the position
     _left: bool  # before its end: who comes back begins the next epoch
     _positions: Positions
     _shard: Shard | None
+    _epochs: EpochSampler  # the shard, where there is one
     _unit: str
     _per_step: int
     _device: torch.device | None
@@ -42,14 +47,19 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[Any]:
         self._positions.begin()
-        if self._begun:  # and left before its end
+        asked = self._epochs.take_asked()
+        if asked is not None and (self._begun or asked != self.epoch):
+            self.epoch, self._done = asked, 0
+        elif self._begun:  # and left before its end
             self.epoch, self._done = self.epoch + 1, 0
-        self._begun, self._left = True, False
+        self._begun, self._left, self._pass = True, False, self._pass + 1
         if self._shard is not None:
             self._shard.start_at(self.epoch, self._done)
-        elif hasattr(self.dataset, "set_epoch"):
-            self.dataset.set_epoch(self.epoch)
-        return self._counted(self._batches(), self.epoch, self._done)
+        else:
+            self._epochs.epoch = self.epoch
+            if hasattr(self.dataset, "set_epoch"):
+                self.dataset.set_epoch(self.epoch)
+        return self._counted(self._batches(), self._pass, self._done)
 
     def state_dict(self) -> dict[str, Any]:
         """The place after the batch that was given out last, as plain numbers and equal on all ranks."""
@@ -73,6 +83,7 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
                 )
             self._shard.order.seed = state["seed"]
         self.epoch, self._done, self._begun, self._left = state["epoch"], state[self._unit], False, False
+        self._pass += 1
 
     def _position(self) -> dict[str, Any]:
         """What a checkpoint of this moment has: the place where somebody who starts now has to go on."""
@@ -107,20 +118,19 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
             batches = self._even(batches)
         return batches if self._device is None else transferred(batches, self._device, self._ahead)
 
-    def _counted(self, batches: Iterator[Any], epoch: int, start: int) -> Iterator[Any]:
+    def _counted(self, batches: Iterator[Any], number: int, start: int) -> Iterator[Any]:
         size = self._shard.order.size if self._shard is not None else None
         for step, batch in enumerate(batches, 1):
             done = start + step * self._per_step
-            # An iterator that somebody has kept from an epoch before does not count any more.
-            if self.epoch == epoch:
+            if self._pass == number:
                 self._done = done if size is None else min(done, size)
             try:
                 yield batch
             except GeneratorExit:  # nobody will ask for more: a break, for example
-                self._left = self._left or self.epoch == epoch
+                self._left = self._left or self._pass == number
                 raise
-        if self.epoch == epoch:
-            self.epoch, self._done, self._begun = epoch + 1, 0, False
+        if self._pass == number:
+            self.epoch, self._done, self._begun = self.epoch + 1, 0, False
 
 
 def prepare_data_loader(
@@ -152,6 +162,8 @@ def prepare_data_loader(
     settings = settings_of(session)
     if isinstance(data_loader.dataset, IterableDataset):
         made._unit, made._per_step = "steps", 1
+        made._epochs = StreamSampler(made.dataset, rank, count, False)
+        made.__dict__["sampler"] = made._epochs
         if count > 1:
             process_group_ready("prepare_data_loader")
             made._even = EvenSteps()
@@ -187,7 +199,7 @@ def _data_of(made: PreparedDataLoader) -> str:
 def _is_distributed(loader: DataLoader) -> bool:
     """Whether its sampler gives this worker its part already."""
     samplers = [loader.sampler, *parts_of(loader.batch_sampler)]
-    return any(hasattr(sampler, "num_replicas") and hasattr(sampler, "rank") for sampler in samplers)
+    return any(is_distributed(sampler) for sampler in samplers)
 
 
 def _copy_of(loader: DataLoader) -> PreparedDataLoader:
@@ -198,7 +210,7 @@ def _copy_of(loader: DataLoader) -> PreparedDataLoader:
     made: PreparedDataLoader = kind.__new__(kind)
     made.__dict__.update(loader.__dict__)
     made.__dict__["_iterator"] = None  # persistent workers are the other one's
-    made.epoch, made._done, made._begun, made._left = 0, 0, False, False
+    made.epoch, made._done, made._begun, made._left, made._pass = 0, 0, False, False, 0
     made._shard = made._device = made._even = None
     made._ahead = False
     return made
@@ -210,15 +222,14 @@ def _split(made: PreparedDataLoader, rank: int, count: int, seed: int) -> None:
     sampler: Iterable[Any] = made.batch_sampler if own_batches else made.sampler
     order = Order(sampler, _seed_of(made, sampler, seed))
     drop_last = bool(getattr(sampler, "drop_last", False) if own_batches else made.drop_last)
-    made._shard = Shard(order, rank, count, drop_last)
+    made._shard = made._epochs = Shard(order, made.dataset, rank, count, drop_last)
     made._unit, made._per_step = ("batches", count) if own_batches else ("samples", count * (made.batch_size or 1))
-    _check_size(made, made._shard, own_batches)
+    _check_size(made, made._shard, count, own_batches)
+    made.__dict__["sampler"] = made._shard
     if own_batches:
         made.__dict__["batch_sampler"] = made._shard
-    else:
-        made.__dict__["sampler"] = made._shard
-        if made.batch_size is not None:
-            made.__dict__["batch_sampler"] = BatchSampler(made._shard, made.batch_size, drop_last)
+    elif made.batch_size is not None:
+        made.__dict__["batch_sampler"] = BatchSampler(made._shard, made.batch_size, drop_last)
 
 
 def _seed_of(loader: DataLoader, sampler: Any, otherwise: int) -> int:
@@ -228,7 +239,7 @@ def _seed_of(loader: DataLoader, sampler: Any, otherwise: int) -> int:
     return seeds[0] if seeds else otherwise
 
 
-def _check_size(made: PreparedDataLoader, shard: Shard, own_batches: bool) -> None:
+def _check_size(made: PreparedDataLoader, shard: Shard, count: int, own_batches: bool) -> None:
     size = shard.order.size
     if size is None:
         return
@@ -236,7 +247,7 @@ def _check_size(made: PreparedDataLoader, shard: Shard, own_batches: bool) -> No
     what = "batches" if own_batches else "samples"
     if len(shard) >= needed:
         return
-    arithmetic = f"{size} {what} over {shard.count} workers are {len(shard)} for each"
+    arithmetic = f"{size} {what} over {count} workers are {len(shard)} for each"
     if not len(shard) or made.drop_last:
         raise ValueError(
             f"prepare_data_loader(): {arithmetic}, less than a batch of {needed} (with drop_last={made.drop_last}), so "

@@ -21,12 +21,21 @@ class Order:
     def __init__(self, sampler: Any, seed: int) -> None:
         self.seed = seed
         self.size = len(sampler) if isinstance(sampler, Sized) else None
-        self._sampler = sampler
+        self.sampler = sampler
+        self.shuffles = type(sampler) is not SequentialSampler
         self._of_epoch = self._choose(sampler)
+        self._told = [_epoch_of(part) for part in parts_of(sampler)]
 
     def of(self, epoch: int) -> Any:
         """A sequence or tensor to cut from; an iterator where the sampler does not know its size."""
         return self._of_epoch(epoch)
+
+    def asked_epoch(self) -> int | None:
+        """That which the user has set on a sampler of his own, since it was told one."""
+        for part, told in zip(parts_of(self.sampler), self._told, strict=True):
+            if (now := _epoch_of(part)) != told:
+                return now
+        return None
 
     def _choose(self, sampler: Any) -> Callable[[int], Any]:
         # Exactly these: what derives from them may do something else.
@@ -42,15 +51,26 @@ class Order:
 
     def _drawn(self, epoch: int) -> Any:
         """By the sampler itself, with random numbers that depend on the epoch alone."""
-        for part in parts_of(self._sampler):
+        for part in parts_of(self.sampler):
             if hasattr(part, "set_epoch"):
                 part.set_epoch(epoch)
             if isinstance(generator := getattr(part, "generator", None), torch.Generator):
                 generator.manual_seed(self.seed + epoch)
+        self._told = [_epoch_of(part) for part in parts_of(self.sampler)]
         if self.size is None:
-            return iter(self._sampler)
+            return iter(self.sampler)
         with _random_numbers(self.seed + epoch):
-            return list(self._sampler)
+            return list(self.sampler)
+
+
+def _epoch_of(part: Any) -> int | None:
+    epoch = getattr(part, "epoch", None)
+    return epoch if hasattr(part, "set_epoch") and isinstance(epoch, int) else None
+
+
+def is_distributed(sampler: Any) -> bool:
+    """Whether it gives a worker its part already."""
+    return hasattr(sampler, "num_replicas") and hasattr(sampler, "rank")
 
 
 def parts_of(sampler: Any) -> list[Any]:

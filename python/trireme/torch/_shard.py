@@ -7,29 +7,55 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch.utils.data import Sampler
 
-from trireme.torch._order import Order
+from trireme.torch._epochs import EpochSampler
+from trireme.torch._order import Order, is_distributed, parts_of
 
 
-class Shard(Sampler[Any]):  # type: ignore[misc]
+class Shard(EpochSampler):
     """Every `count`-th sample (or batch) of the order, the same number for each rank.
 
     What all ranks have had up to a place is the order up to there, so that another number of ranks can go on from it.
-    The end is filled up from the start of the order, or cut off where `drop_last`.
+    The end is filled up from the start of the order, or cut off where `drop_last`. What else is asked of it, the user's
+    sampler answers.
     """
 
-    def __init__(self, order: Order, rank: int, count: int, drop_last: bool) -> None:
+    def __init__(self, order: Order, dataset: Any, rank: int, count: int, drop_last: bool) -> None:
+        # One that is distributed already says for whom it is; this one then takes all that it gives.
+        shown = next((part for part in parts_of(order.sampler) if is_distributed(part)), None)
+        super().__init__(
+            dataset, rank if shown is None else shown.rank, count if shown is None else shown.num_replicas, drop_last
+        )
         self.order = order
-        self.rank = rank
-        self.count = count
-        self._drop_last = drop_last
-        self._epoch = 0
+        self._rank = rank
+        self._count = count
+        self.shuffle = order.shuffles
         self._done = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "order" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.order.sampler, name)
+
+    @property
+    def seed(self) -> int:
+        return self.order.seed
+
+    @property
+    def num_samples(self) -> int:
+        return len(self)
+
+    @property
+    def total_size(self) -> int:
+        return len(self) * self.num_replicas
+
+    def take_asked(self) -> int | None:
+        asked = super().take_asked()
+        return asked if asked is not None else self.order.asked_epoch()
 
     def start_at(self, epoch: int, done: int) -> None:
         """Where the next iteration begins; `done` counts what all ranks together have had of that epoch."""
-        self._epoch, self._done = epoch, done
+        self.epoch, self._done = epoch, done
 
     def __len__(self) -> int:
         """Of a whole epoch."""
@@ -41,27 +67,27 @@ class Shard(Sampler[Any]):  # type: ignore[misc]
         """Whether each rank has another batch of that size after this place; a smaller one, where none is dropped."""
         if self.order.size is None:
             return True
-        return self._share_of(max(self.order.size - done, 0)) >= (batch if self._drop_last else 1)
+        return self._share_of(max(self.order.size - done, 0)) >= (batch if self.drop_last else 1)
 
     def __iter__(self) -> Iterator[Any]:
-        order = self.order.of(self._epoch)
+        order = self.order.of(self.epoch)
         if self.order.size is None:
             return self._streamed(islice(order, self._done, None))
         total = len(order)
         share = self._share_of(max(total - self._done, 0))
-        mine = order[self._done + self.rank :: self.count][:share]
+        mine = order[self._done + self._rank :: self._count][:share]
         values = mine.tolist() if isinstance(mine, torch.Tensor) else list(mine)
         if len(values) < share:  # at most one is missing
-            values.append(_item(order, (self._done + self.rank + (share - 1) * self.count) % total))
+            values.append(_item(order, (self._done + self._rank + (share - 1) * self._count) % total))
         return iter(values)
 
     def _share_of(self, rest: int) -> int:
-        return rest // self.count if self._drop_last else -(-rest // self.count)
+        return rest // self._count if self.drop_last else -(-rest // self._count)
 
     def _streamed(self, order: Iterator[Any]) -> Iterator[Any]:
         """Of an order without an end, or one that is not known: rounds in which every rank gets one."""
-        while len(round_ := list(islice(order, self.count))) == self.count:
-            yield round_[self.rank]
+        while len(round_ := list(islice(order, self._count))) == self._count:
+            yield round_[self._rank]
 
 
 def _item(order: Any, index: int) -> Any:
