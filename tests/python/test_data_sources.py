@@ -141,6 +141,27 @@ def test_shuffled_files_keep_their_rows(tmp_path: Path) -> None:
     assert sorted(lines(tmp_path, shuffle="files")) == sorted(map(str, range(20)))
 
 
+def test_shuffled_files_in_every_epoch(tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / f"{number:02d}.txt").write_text(f"{number}\n")
+
+    def epochs(**config: Any) -> list[list[int]]:
+        files = trireme.data.read_text(tmp_path, shuffle=trireme.data.FileShuffleConfig(**config))
+        iterator = files.iterator()
+        return [[int(x) for batch in iterator.iter_batches() for x in batch["text"]] for _ in range(3)]
+
+    new = epochs(seed=1)
+    assert new[0] != new[1] != new[2] and all(sorted(each) == list(range(20)) for each in new)
+    fixed = epochs(seed=1, reseed_after_execution=False)
+    assert fixed[0] == fixed[1] == fixed[2] != list(range(20)) and sorted(fixed[0]) == list(range(20))
+    assert epochs(seed=1, reseed_after_execution=False) == fixed
+    assert epochs(seed=2, reseed_after_execution=False) != fixed
+    drawn = epochs(reseed_after_execution=False)  # without a seed there is none to keep
+    assert drawn[0] != drawn[1]
+    with pytest.raises(ConfigError, match="reseed_after_execution = 'no'"):
+        trireme.data.FileShuffleConfig(seed=1, reseed_after_execution="no")  # type: ignore[arg-type]
+
+
 def test_a_file_that_changes_or_goes(tmp_path: Path) -> None:
     for reader, name, content in (
         (trireme.data.read_text, "a.txt", b"1\n"),

@@ -275,7 +275,13 @@ def dataset_of_files(source: FileSource, shuffle: Any, others: Mapping[str, Any]
         raise _core.ConfigError(
             f"{source.name}: shuffle = {shuffle!r}: expected 'files', FileShuffleConfig(...) or None"
         )
-    return dataset.randomize_block_order(seed=getattr(shuffle, "seed", None))
+    seed = getattr(shuffle, "seed", None)
+    shuffled = dataset.randomize_block_order(seed=seed)
+    if seed is None or getattr(shuffle, "reseed_after_execution", True):
+        return shuffled
+    from trireme.data._derived import ordered
+
+    return Dataset(ordered(shuffled._plan).source)  # an order of its own, the same in every epoch
 
 
 def check_others(reader: str, others: Mapping[str, Any]) -> None:
@@ -286,9 +292,16 @@ def check_others(reader: str, others: Mapping[str, Any]) -> None:
 
 
 class FileShuffleConfig:
-    """`shuffle=FileShuffleConfig(seed=...)`: the same order of files whenever the script runs."""
+    """`shuffle=FileShuffleConfig(seed=...)`: the same orders of files whenever the script runs.
+
+    reseed_after_execution: a new order in every epoch; False, with a seed: the same one in every epoch.
+    """
 
     def __init__(self, seed: int | None = None, reseed_after_execution: bool = True) -> None:
+        if not isinstance(reseed_after_execution, bool):
+            raise _core.ConfigError(
+                f"FileShuffleConfig: reseed_after_execution = {reseed_after_execution!r}: expected True or False"
+            )
         self.seed = seed
         self.reseed_after_execution = reseed_after_execution
 
