@@ -8,7 +8,6 @@ import sys
 import threading
 
 from trireme import _core
-from trireme._warm_copy import copy_driver
 
 _lock = threading.RLock()
 _runtime: _core.Runtime | None = None
@@ -74,9 +73,7 @@ def warm_up(preload: list[str]) -> None:
     """Start the warm process in the background, unless this is one of ours or the user does not want it."""
     if os.environ.get("TRIREME_WORKER") == "1" or os.environ.get("TRIREME_NO_WARM_UP") == "1":
         return
-    with _lock:
-        copy = copy_driver(preload) if _runtime is None else None
-        runtime().warm_up(preload, copy)
+    runtime().warm_up(preload)
 
 
 def _python_command() -> list[str]:

@@ -375,28 +375,6 @@ def _exit(code: int) -> NoReturn:
         os._exit(code)
 
 
-def serve_as_copy(sock: socket.socket) -> NoReturn:
-    """In a process that was just forked from the driver: becomes what main() makes of a fresh one."""
-    try:
-        os.setsid()
-        os.environ["TRIREME_WORKER"] = "1"
-        # A fresh one is started with it: pyarrow's allocator, imported here, would have a thread of its own.
-        os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.dup2(2, 1)  # what a module prints on import is not the script's output
-        from trireme import _worker  # noqa: F401
-
-        Zygote(Channel(sock), os.pidfd_open(_driver_pid(sock))).serve()
-    except (DriverGone, ProcessLookupError):
-        pass
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    finally:
-        os._exit(0)
-
-
 def _driver_pid(sock: socket.socket) -> int:
     """Whoever made the socket pair: unlike getppid() this is right even when the driver has just died."""
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

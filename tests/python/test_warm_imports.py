@@ -38,3 +38,38 @@ def test_later_workers_find_more_imported_and_yet_have_their_own_settings(monkey
     assert found == (True, True)
     monkeypatch.setenv("TORCHINDUCTOR_SIZE_ASSERTS", "0")
     assert settings_of_a_worker() == (False, False)
+
+
+FIRST_SCRIPT = """
+import torch
+{imports}
+
+def train(config):
+    model = {name}.prepare_model(torch.nn.Linear(1, 1))
+    total = model(torch.ones(1, 1)).sum()
+    total.backward()
+    parent = open(f"/proc/{{os.getppid()}}/cmdline").read()
+    return type(model).__name__, "trireme._zygote" in parent, torch.get_num_threads()
+
+if __name__ == "__main__":
+    torch.ones(600, 600) @ torch.ones(600, 600)  # starts threads here
+    trainer = {name}.TorchTrainer(train, train_loop_config={{}}, scaling_config=ScalingConfig(num_workers=2))
+    for _ in range(2):
+        print(trainer.fit().return_value)
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "name"),
+    [
+        ("import os\nimport trireme.torch\nfrom trireme import ScalingConfig", "trireme.torch"),
+        ("import os\nimport trireme\nfrom trireme import ScalingConfig\nimport trireme.torch as tt", "tt"),
+        ("import os, trireme.torch\nfrom trireme import ScalingConfig, torch as tt", "tt"),
+    ],
+)
+def test_a_script_may_import_its_framework_first(script: Any, imports: str, name: str) -> None:
+    """Workers come from a process that has run nothing of the script, not even half an import statement."""
+    done = script.run(FIRST_SCRIPT.format(imports=imports, name=name))
+    assert done.returncode == 0, done.stderr
+    expected = "('DistributedDataParallel', True, 1)"
+    assert [line for line in done.stdout.splitlines() if line.startswith("(")] == [expected] * 2
