@@ -236,12 +236,21 @@ def _in_sessions(leaders: set[int]) -> list[int]:
 @contextlib.contextmanager
 def giving_way(poll: select.poll) -> Iterator[None]:
     """Whoever trains goes first, until `poll` has something to tell. A lower priority would stay with all children."""
+    looking = False
 
     def look(*_: object) -> None:
+        # The next signal may come while this one waits, and poll() raises when it is called inside itself. Nothing may
+        # be raised here: it would come out of whatever import is going on, and leave half of it.
+        nonlocal looking
+        if looking:
+            return
+        looking = True
         if _runnable() > len(os.sched_getaffinity(0)):
             poll.poll(_WAY_MS)
+        looking = False
 
     before = signal.signal(signal.SIGPROF, look)
+    signal.siginterrupt(signal.SIGPROF, False)  # native code of a module need not know about interrupted calls
     signal.setitimer(signal.ITIMER_PROF, _WORK_S, _WORK_S)
     try:
         yield

@@ -163,3 +163,25 @@ def test_what_nobody_waits_for_gives_way_to_those_who_train(monkeypatch: pytest.
         assert signal.getsignal(signal.SIGPROF) == before
         assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
     assert _zygote._runnable() >= 1
+
+
+def test_giving_way_raises_nothing_into_the_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timer fires again while the handler waits: poll() must not be called inside itself."""
+    monkeypatch.setattr(_zygote, "_runnable", lambda: 10_000)
+    monkeypatch.setattr(_zygote, "_WAY_MS", 200)
+    monkeypatch.setattr(_zygote, "_WORK_S", 1000.0)
+    fired: list[int] = []
+
+    def again(*_: object) -> None:
+        fired.append(1)
+        signal.raise_signal(signal.SIGPROF)
+
+    before = signal.signal(signal.SIGALRM, again)
+    try:
+        with _zygote.giving_way(select.poll()):
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            signal.raise_signal(signal.SIGPROF)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert fired
