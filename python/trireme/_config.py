@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import inspect
 import os
-from typing import Any, ClassVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, Self
 
 from trireme import _core
 from trireme._runtime_env import check_runtime_env
@@ -14,54 +18,52 @@ _SCHEMA: dict[str, list[dict[str, Any]]] = _core.config_schema()
 
 
 class _ConfigBase:
-    """Fields are given by position or name, checked when given and when assigned."""
+    """Fields are given by position or name, checked when given and when assigned.
+
+    Dataclasses as far as `dataclasses` can tell: fields(), asdict(), replace() and subclasses with @dataclass work.
+    Subclasses may add attributes and an __init__ of their own; what they add is theirs, neither checked nor recorded.
+    """
 
     _removed: ClassVar[dict[str, str]] = {}  # fields that Ray Train has, and what to use here
+    _table: ClassVar[str]  # the configuration whose fields these are; subclasses of users have another name
+    _fields: ClassVar[dict[str, dict[str, Any]]]
 
     def __init_subclass__(cls) -> None:
+        if _ConfigBase not in cls.__bases__:
+            return  # a user's
         fields = _SCHEMA[cls.__name__]
+        cls._table = cls.__name__
         cls._fields = {field["name"]: field for field in fields}
         cls.__doc__ = f"{cls.__doc__}\n\n" + "\n".join(f"{f['name']}: {f['type']}\n    {f['doc']}" for f in fields)
-        cls.__signature__ = inspect.Signature(
-            [
-                inspect.Parameter(
-                    field["name"],
-                    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                    default=field["default"],
-                    annotation=field["type"],
-                )
-                for field in fields
-            ]
+        cls.__init__ = _init_of(fields)  # type: ignore[method-assign]
+        like = dataclasses.make_dataclass(
+            cls.__name__,
+            [(name, Any, dataclasses.field(default_factory=partial(_default, cls, name))) for name in cls._fields],
         )
+        cls.__dataclass_fields__, cls.__dataclass_params__ = like.__dataclass_fields__, like.__dataclass_params__  # type: ignore[attr-defined]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        name, fields = type(self).__name__, list(self._fields)
-        if len(args) > len(fields):
-            raise ConfigError(
-                f"{name} takes at most {len(fields)} values, got {len(args)} (fields: {', '.join(fields)})"
-            )
-        given = dict(zip(fields, args, strict=False))
-        for field in kwargs:
-            if field in given:
-                raise ConfigError(f"{name} got {field!r} twice, by position and by name")
-        self.__dict__.update(self._checked(given | kwargs))
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        made = super().__new__(cls)
+        made.__dict__.update(cls._checked({}))  # an __init__ that does not call ours finds the defaults
+        return made
 
     @classmethod
     def _checked(cls, given: dict[str, Any]) -> dict[str, Any]:
         """All fields with their final values; raises ConfigError where one cannot work."""
         for field in given:
             if field in cls._removed:
-                raise ConfigError(f"{cls.__name__}({field}=...): Trireme does not have it; {cls._removed[field]}")
+                raise ConfigError(f"{cls._table}({field}=...): Trireme does not have it; {cls._removed[field]}")
         given = cls._prepare(given)
         python_only = {name for name, field in cls._fields.items() if field["python_only"]}
         plain = {name: _plain(value) for name, value in given.items() if name not in python_only}
         # None for a whole part (failure_config=None) means its default, as in Ray Train.
         plain = {name: value for name, value in plain.items() if value is not None or not cls._has_parts(name)}
-        checked = _core.check_config(cls.__name__, plain)
+        checked = _core.check_config(cls._table, plain)
         values = {name: checked.get(name, given.get(name)) for name in cls._fields}
         for name, value in values.items():
-            if (part := _CLASSES.get(cls._type(name))) and isinstance(value, dict):
-                values[name] = part(**value)
+            if part := _CLASSES.get(cls._type(name)):
+                held = given.get(name)
+                values[name] = copy.copy(held) if isinstance(held, part) else part(**value)
         cls._finish(values)
         return values
 
@@ -82,15 +84,24 @@ class _ConfigBase:
     def _finish(cls, values: dict[str, Any]) -> None:
         """Python's own types for what the core has checked."""
 
+    def _held(self) -> dict[str, Any]:
+        """The fields, without what a subclass has added."""
+        return {name: self.__dict__[name] for name in self._fields}
+
     def __setattr__(self, name: str, value: Any) -> None:
-        self.__dict__.update(self._checked(self.__dict__ | {name: value}))
+        if name not in self._fields and _ConfigBase not in type(self).__bases__:
+            object.__setattr__(self, name, value)
+            return
+        self.__dict__.update(self._checked(self._held() | {name: value}))
 
     def to_dict(self) -> dict[str, Any]:
         return {name: _plain(getattr(self, name)) for name in self._fields}
 
     def replace(self, **changes: Any) -> Any:
         """A copy with some fields changed."""
-        return type(self)(**(self.__dict__ | changes))
+        made = copy.copy(self)
+        made.__dict__.update(self._checked(self._held() | changes))
+        return made
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.__dict__ == other.__dict__
@@ -99,8 +110,38 @@ class _ConfigBase:
 
     def __repr__(self) -> str:
         standard = type(self)._checked({})
-        shown = [f"{name}={value!r}" for name, value in self.__dict__.items() if value != standard[name]]
+        shown = [
+            f"{name}={value!r}"
+            for name, value in self.__dict__.items()
+            if name not in standard or value != standard[name]
+        ]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _init_of(fields: list[dict[str, Any]]) -> Callable[..., None]:
+    """An __init__ whose signature lists the fields, for help() and editors."""
+    names = [field["name"] for field in fields]
+
+    def __init__(self: _ConfigBase, *args: Any, **kwargs: Any) -> None:
+        table = self._table
+        if len(args) > len(names):
+            raise ConfigError(
+                f"{table} takes at most {len(names)} values, got {len(args)} (fields: {', '.join(names)})"
+            )
+        given = dict(zip(names, args, strict=False))
+        for field in kwargs:
+            if field in given:
+                raise ConfigError(f"{table} got {field!r} twice, by position and by name")
+        self.__dict__.update(self._checked(given | kwargs))
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(f["name"], kind, default=f["default"], annotation=f["type"]) for f in fields]
+    __init__.__signature__ = inspect.Signature([inspect.Parameter("self", kind), *parameters])  # type: ignore[attr-defined]
+    return __init__
+
+
+def _default(cls: type[_ConfigBase], name: str) -> Any:
+    return cls._checked({})[name]
 
 
 def _plain(value: Any) -> Any:

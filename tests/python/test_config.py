@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
 import pickle
 import subprocess
@@ -186,3 +187,73 @@ def test_bad_environment_names_the_variable(
 def test_engines_that_this_build_does_not_have(engine: str) -> None:
     with pytest.raises(ConfigError, match=engine):
         trireme.init(engine=engine)
+
+
+class Spread(ScalingConfig):
+    """A user's, with an __init__ and attributes of its own."""
+
+    def __init__(self, nodes: int = 2, **fields: Any) -> None:
+        super().__init__(num_workers=4 * nodes, **fields)
+        self.nodes = nodes
+
+    @property
+    def workers_per_node(self) -> int:
+        return self.max_workers // self.nodes
+
+
+@dataclasses.dataclass
+class Labelled(ScalingConfig):
+    label: str = "none"
+
+
+class Named(FailureConfig):
+    pass
+
+
+@pytest.mark.parametrize("travel", [copy.copy, copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))])
+def test_subclasses(travel: Any) -> None:
+    config = Spread(nodes=3, resources_per_worker={"CPU": 2})
+    assert (config.num_workers, config.workers_per_node, config.num_cpus_per_worker) == (12, 4, 2)
+    assert travel(config) == config
+    assert travel(config).nodes == 3
+    assert repr(config) == "Spread(num_workers=12, resources_per_worker={'CPU': 2.0}, nodes=3)"
+    assert config != Spread(nodes=2, resources_per_worker={"CPU": 2})
+    assert list(inspect.signature(Spread).parameters) == ["nodes", "fields"]
+    changed = config.replace(num_workers=1)
+    assert (changed.num_workers, changed.nodes, config.num_workers) == (1, 3, 12)
+    assert "nodes" not in config.to_dict()
+    with pytest.raises(ConfigError, match="num_workers = -1"):
+        config.num_workers = -1
+    with pytest.raises(ConfigError, match="did you mean 'use_gpu'"):
+        Spread(use_gpus=True)
+
+
+def test_a_subclass_may_be_a_dataclass() -> None:
+    config = Labelled(num_workers=3, label="a")
+    assert (config.num_workers, config.label, config.use_gpu) == (3, "a", False)
+    with pytest.raises(ConfigError, match="num_workers"):
+        Labelled(num_workers=-1)
+    assert dataclasses.replace(config, num_workers=4).num_workers == 4
+    assert [field.name for field in dataclasses.fields(FailureConfig)] == list(FailureConfig().to_dict())
+    nested = dataclasses.asdict(RunConfig(name="a", failure_config=FailureConfig(max_failures=3)))
+    assert (nested["name"], nested["failure_config"]["max_failures"]) == ("a", 3)
+
+
+def test_a_part_keeps_its_class_and_is_a_copy() -> None:
+    part = Named(max_failures=2)
+    config = RunConfig(failure_config=part)
+    assert isinstance(config.failure_config, Named)
+    part.max_failures = 7
+    assert config.failure_config.max_failures == 2
+    config.name = "b"
+    assert isinstance(config.failure_config, Named)
+
+
+def test_a_trainer_takes_subclasses() -> None:
+    def train() -> int:
+        return trireme.get_context().get_world_size()
+
+    scaling = Labelled(num_workers=2, trainer_resources={"CPU": 0})
+    run = RunConfig(name="sub", failure_config=Named())
+    trainer = trireme.DataParallelTrainer(train, scaling_config=scaling, run_config=run)
+    assert trainer.fit().return_value == 2
