@@ -1,5 +1,15 @@
-# cmake -D BUILD_DIR=... -D SOURCE_DIR=... -D WORK_DIR=... -P install_test.cmake
-# Installs into a fresh prefix, builds a program that has nothing else, and runs it.
+# cmake -D BUILD_DIR=... -D SOURCE_DIR=... -D WORK_DIR=... [-D Torch_DIR=...] -P install_test.cmake
+# Installs into a fresh prefix, builds a program that has nothing else, and runs it. With libtorch a second one, as
+# docs/cpp_torch.md says.
+function(refused expected)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  string(REGEX REPLACE "[ \n]+" " " output "${output}")  # CMake breaks lines where it likes
+  string(FIND "${output}" "${expected}" place)
+  if(code EQUAL 0 OR place EQUAL -1)
+    message(FATAL_ERROR "${ARGN} ended with ${code}, without '${expected}':\n${output}")
+  endif()
+endfunction()
+
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT code EQUAL 0)
@@ -19,6 +29,26 @@ if(NOT output MATCHES "refused: .*num_workers" OR NOT output MATCHES "42 from 2 
   message(FATAL_ERROR "the program said: ${output}")
 endif()
 run(${prefix}/bin/trireme --version)
+
+set(torch_consumer ${CMAKE_COMMAND} -S ${SOURCE_DIR}/consumer_torch -B ${WORK_DIR}/build_torch)
+file(GLOB_RECURSE torch_targets ${prefix}/trireme_torchTargets.cmake)
+if(torch_targets AND Torch_DIR)
+  refused("pass -D Torch_DIR=LIBTORCH/share/cmake/Torch"
+    ${torch_consumer} -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_DISABLE_FIND_PACKAGE_Torch=ON)
+  file(REMOVE_RECURSE ${WORK_DIR}/build_torch)
+  # Both of the ways that the page shows; the second one is also built.
+  run(${torch_consumer} -D CMAKE_PREFIX_PATH=${prefix} -D Torch_DIR=${Torch_DIR})
+  file(REMOVE_RECURSE ${WORK_DIR}/build_torch)
+  cmake_path(GET Torch_DIR PARENT_PATH torch_packages)
+  run(${torch_consumer} -D "CMAKE_PREFIX_PATH=${prefix}\\;${torch_packages}")
+  run(${CMAKE_COMMAND} --build ${WORK_DIR}/build_torch)
+  run(${WORK_DIR}/build_torch/consumer_torch ${WORK_DIR}/results)
+  if(NOT output MATCHES "gradient 2\n")
+    message(FATAL_ERROR "the program with libtorch said: ${output}")
+  endif()
+else()
+  refused("this installation was built without torch" ${torch_consumer} -D CMAKE_PREFIX_PATH=${prefix})
+endif()
 
 # Programs bring their own OpenSSL, fmt or Asio: nothing of ours may be seen but our API.
 file(GLOB_RECURSE library ${prefix}/libtrireme.so ${prefix}/*/libtrireme.so)
