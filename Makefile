@@ -54,8 +54,9 @@ tsan: $(VENV)/.installed  ## The unit tests under ThreadSanitizer
 fuzz: $(VENV)/.installed  ## The fuzzers, with a fixed number of inputs, under AddressSanitizer
 	$(call sanitized,asan,--label-regex fuzz)
 
-chaos: build  ## Scenarios of failure on real processes: make chaos [SEED=1] [N=30] [FIRST=0]
-	@PYTHONPATH=tests $(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) --count $(or $(N),30) --first $(or $(FIRST),0) $(ARGS)
+chaos: build  ## Scenarios of failure on real processes: make chaos [SEED=1] [N=30] [FIRST=0] [LOAD=1] [PARALLEL=4]
+	@PYTHONPATH=tests $(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) --count $(or $(N),30) --first $(or $(FIRST),0) \
+	  $(if $(LOAD),--load) --parallel $(or $(PARALLEL),1) $(ARGS)
 
 define sanitized
 @cmake --preset $(1) > /dev/null

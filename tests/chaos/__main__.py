@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import random
+import resource
 import shutil
+import signal
 import sys
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from chaos import scenario
+from chaos.load import Load
 from chaos.runner import Done, Runner, Skipped, temporary_folder
 
 
@@ -25,7 +31,9 @@ def main() -> int:
         chosen = [scenario.make(seed, number, torch) for number in numbers]
     print(f"seed {seed}, {len(chosen)} scenarios", flush=True)
     folder = options.folder or temporary_folder()
-    broken = run_all(chosen, Runner(folder), seed)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with Load() if options.load else contextlib.nullcontext():
+        broken = run_all(chosen, Runner(folder, options.load), options, seed)
     if not broken and options.folder is None:
         shutil.rmtree(folder, ignore_errors=True)
     return 1 if broken else 0
@@ -38,36 +46,51 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="number of the first scenario: to replay one")
     parser.add_argument("--fixed", action="store_true", help="the short set that `make test` runs")
     parser.add_argument("--only", help="of the fixed ones: those whose name has this in it")
+    parser.add_argument("--load", action="store_true", help="at the lowest priority, with all cores busy")
+    parser.add_argument("--parallel", type=int, default=1, help="how many scenarios run at the same time")
     parser.add_argument("--no-torch", action="store_true")
     parser.add_argument("--folder", type=Path, help="where the runs are kept")
     return parser.parse_args()
 
 
-def run_all(chosen: list[scenario.Scenario], runner: Runner, seed: int) -> list[str]:
+def run_all(chosen: list[scenario.Scenario], runner: Runner, options: argparse.Namespace, seed: int) -> list[str]:
     met: Counter[tuple[str, str]] = Counter()
     broken: list[str] = []
     skipped = held = 0
-    try:
-        for each in chosen:
-            try:
-                done = runner.run(each)
-            except Skipped as why:
-                skipped += 1
-                print(f"{each.name:>12}  skipped  {each.describe()}: {why}", flush=True)
-                continue
-            met.update((fault.kind, fault.phase) for fault in each.faults)
-            tell(each, done)
-            if done.broken:
-                broken.append(replay(each, seed))
-            else:
-                held += 1
-    except KeyboardInterrupt:
-        print("interrupted")
+    begun, cpu_before = time.monotonic(), cpu_of_scenarios()
+    with ThreadPoolExecutor(options.parallel) as pool:
+        running = {pool.submit(runner.run, each): each for each in chosen}
+        try:
+            for future in as_completed(running):
+                each = running[future]
+                try:
+                    done = future.result()
+                except Skipped as why:
+                    skipped += 1
+                    print(f"{each.name:>12}  skipped  {each.describe()}: {why}", flush=True)
+                    continue
+                met.update((fault.kind, fault.phase) for fault in each.faults)
+                tell(each, done)
+                if done.broken:
+                    broken.append(replay(each, seed, options.load))
+                else:
+                    held += 1
+        except KeyboardInterrupt:
+            print("interrupted")
+            pool.shutdown(wait=False, cancel_futures=True)
+            runner.interrupt()
     print_table(met)
-    print(f"{held} held, {len(broken)} broken, {skipped} skipped")
+    cpu = (cpu_of_scenarios() - cpu_before) / max(1, held + len(broken))
+    took = f"{time.monotonic() - begun:.0f} s, {cpu:.1f} s of CPU each"
+    print(f"{held} held, {len(broken)} broken, {skipped} skipped in {took}")
     for command in broken:
         print(f"  again: {command}")
     return broken
+
+
+def cpu_of_scenarios() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def tell(each: scenario.Scenario, done: Done) -> None:
@@ -79,10 +102,11 @@ def tell(each: scenario.Scenario, done: Done) -> None:
         print(f"              {done.broken}\n              kept in {done.folder}", flush=True)
 
 
-def replay(each: scenario.Scenario, seed: int) -> str:
+def replay(each: scenario.Scenario, seed: int, loaded: bool) -> str:
+    load = " LOAD=1" if loaded else ""
     if each.name.startswith("fixed-"):
-        return f"make chaos ARGS='--fixed --only {each.name.removeprefix('fixed-')}'"
-    return f"make chaos SEED={seed} N=1 FIRST={each.name.rpartition('-')[2]}"
+        return f"make chaos{load} ARGS='--fixed --only {each.name.removeprefix('fixed-')}'"
+    return f"make chaos{load} SEED={seed} N=1 FIRST={each.name.rpartition('-')[2]}"
 
 
 def print_table(met: Counter[tuple[str, str]]) -> None:

@@ -2,19 +2,21 @@
 #include <trireme/trireme.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <iostream>
+#include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 // The C++ side of the chaos suite: the training of tests/chaos/training.py, with the same numbers. The scenario comes
-// on the command line: FOLDER WORKERS MOST_WORKERS MODE ONLY_RANK_ZERO KEEP_IN_MEMORY WARM_RESTART PACE PADDING
-// NUM_TO_KEEP [FAULT...],
-// each fault as KIND:PHASE:RANK:STEP:DELAY.
+// on the command line: its fields as NAME=VALUE, and each fault as KIND:PHASE:RANK:STEP:DELAY.
 
 namespace {
 
@@ -27,6 +29,8 @@ using trireme::Value;
 constexpr int kSteps = 10;
 constexpr int kCheckpointEvery = 2;
 constexpr int kSamples = 4;
+constexpr int kReportsAtOnce = 20;  // of each thread, in a step
+constexpr int kRows = 47, kBatchRows = 12;
 
 struct Fault {
   std::string kind;
@@ -126,26 +130,104 @@ struct Training {
   }
 };
 
+// Takes a global batch at each step: always the one that is due.
+class Data {
+ public:
+  void advance(int step) {
+    if (at_) ++*at_;
+    if (!at_ || *at_ == std::default_sentinel) {
+      batches_.emplace(shard_.iter_batches({.global_batch_size = kBatchRows}));
+      at_.emplace(batches_->begin());
+    }
+    constexpr int kStepsOfEpoch = (kRows + kBatchRows - 1) / kBatchRows;
+    const int epoch = step / kStepsOfEpoch;
+    const int rows = std::min((step % kStepsOfEpoch + 1) * kBatchRows, kRows);
+    const Dict state = shard_.state();
+    if (state.at("epoch").as_int() != epoch || state.at("rows").as_int() != rows) {
+      throw std::runtime_error("step " + std::to_string(step) + " got the data up to epoch " +
+                               std::to_string(state.at("epoch").as_int()) + ", row " +
+                               std::to_string(state.at("rows").as_int()));
+    }
+    const auto ids = (**at_)["id"].values<std::int64_t>();
+    const auto twice = (**at_)["twice"].values<std::int64_t>();
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (twice[i] != 2 * ids[i]) throw std::runtime_error("the function was not applied");
+    }
+  }
+
+ private:
+  trireme::DataShard shard_ = trireme::get_dataset_shard("train");
+  std::optional<trireme::Batches> batches_;
+  std::optional<trireme::Batches::Iterator> at_;
+};
+
+trireme::Dataset dataset() {
+  return trireme::data::range(kRows).random_shuffle({.seed = 7}).map([](const Dict& row) -> Dict {
+    return {{"id", row.at("id")}, {"twice", 2 * row.at("id").as_int()}};
+  });
+}
+
+// The own part, where every rank of the attempt that stored it has one, of the same step.
+Dict load_shard(const Checkpoint& checkpoint) {
+  const Dict first = checkpoint.load_state(0);
+  const int world = first.at("world").get<int>();
+  for (int rank = 1; rank < world; ++rank) {
+    const Dict part = checkpoint.load_state(rank);
+    if (part.at("next") != first.at("next") || part.at("rank").as_int() != rank) {
+      throw std::runtime_error("the part of rank " + std::to_string(rank) + " is not of the step of rank 0");
+    }
+  }
+  const int mine = trireme::context().world_rank;
+  return mine < world ? checkpoint.load_state(mine) : first;
+}
+
+// Metrics only: which of them is first does not matter, and each rank makes as many.
+void report_at_once(int threads, int step) {
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(threads));
+  const auto report = [&](int thread) {
+    try {
+      for (int i = 0; i < kReportsAtOnce; ++i) trireme::report({{"step", step}});
+    } catch (...) {
+      failures[static_cast<std::size_t>(thread)] = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (int thread = 1; thread < threads; ++thread) others.emplace_back(report, thread);
+    report(0);
+  }
+  for (const auto& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
 Value train(const Config& config) {
   const Inside inside(config);
-  const bool stores = trireme::context().world_rank == 0 || !config["only_rank_zero"].get<bool>();
-  const trireme::ReportOptions options{.checkpoint_upload_mode = config["mode"].as_string() == "ASYNC"
-                                                                     ? trireme::CheckpointUploadMode::kAsync
-                                                                     : trireme::CheckpointUploadMode::kSync};
+  const auto& context = trireme::context();
+  const bool stores = context.world_rank == 0 || !config["only_rank_zero"].get<bool>();
+  const bool sharded = config["checkpoint"].as_string() == "sharded";
+  trireme::ReportOptions options{.checkpoint_upload_mode = config["mode"].as_string() == "ASYNC"
+                                                               ? trireme::CheckpointUploadMode::kAsync
+                                                               : trireme::CheckpointUploadMode::kSync};
   const std::chrono::duration<double> pace(config["pace_s"].get<double>());
   const std::string padding(config["padding"].get<std::size_t>(), '\0');
+  const int reporters = config["reporters"].get<int>();
   inside.reach("rendezvous");
   trireme::collective::barrier();
+  std::optional<Data> data;
+  if (config["trainer"].as_string() == "data") data.emplace();
   Training training;
   if (auto checkpoint = trireme::get_checkpoint()) {
-    const Dict state = checkpoint->load_state();
+    const Dict state = sharded ? load_shard(*checkpoint) : checkpoint->load_state();
     training = {state.at("weight").get<double>(), state.at("applied").as_list(), state.at("next").get<int>()};
   }
   for (int step = training.next; step < kSteps; ++step) {
     inside.reach("step", step);
+    if (data) data->advance(step);
     const double loss = training.advance(step);
     std::this_thread::sleep_for(pace);
     inside.reach("report", step);
+    if (reporters > 1) report_at_once(reporters, step);
     const trireme::Metrics metrics{{"loss", loss}, {"step", step}};
     if ((step + 1) % kCheckpointEvery != 0 || !stores) {
       trireme::report(metrics);
@@ -154,6 +236,11 @@ Value train(const Config& config) {
     inside.reach_beside("upload", step);
     Dict state{{"weight", training.weight}, {"applied", training.applied}, {"next", step + 1}};
     state["padding"] = trireme::Bytes{padding};
+    if (sharded) {
+      state["rank"] = context.world_rank;
+      state["world"] = context.world_size;
+    }
+    if (config["slots"].get<bool>()) options.checkpoint_dir_name = "slot" + std::to_string(step / kCheckpointEvery % 2);
     trireme::report(metrics, Checkpoint::from_state(state), options);
   }
   inside.reach("shutdown");
@@ -178,30 +265,41 @@ trireme::RunConfig run_config(bool hangs, bool keep_in_memory, bool warm_restart
 
 int main(int argc, char** argv) {
   trireme::init(argc, argv);
-  if (argc < 11) {
-    std::cerr << "usage: see the top of chaos_program.cpp\n";
-    return 2;
-  }
-  const std::vector<std::string> words(argv + 1, argv + argc);
+  std::map<std::string, std::string> fields;
   bool hangs = false;
   List faults;
-  for (std::size_t i = 10; i < words.size(); ++i) {
-    faults.emplace_back(words[i]);
-    hangs = hangs || parse(words[i]).kind == "hang";
+  for (const std::string word : std::vector<std::string>(argv + 1, argv + argc)) {
+    const auto equals = word.find('=');
+    if (equals != std::string::npos) {
+      fields[word.substr(0, equals)] = word.substr(equals + 1);
+    } else {
+      faults.emplace_back(word);
+      hangs = hangs || parse(word).kind == "hang";
+    }
   }
-  trireme::TrainerOptions options;
-  options.config = {{"folder", words[0]},
-                    {"mode", words[3]},
-                    {"only_rank_zero", words[4] == "1"},
-                    {"pace_s", std::stod(words[7])},
-                    {"padding", std::stoi(words[8])},
-                    {"faults", faults}};
-  options.scaling.num_workers = trireme::WorkerCount(std::stoi(words[1]), std::stoi(words[2]));
-  options.scaling.trainer_resources = trireme::Resources{};
-  options.scaling.elastic_resize_monitor_interval_s = 0.5;
-  options.run = run_config(hangs, words[5] == "1", words[6] == "1");
-  if (words[9] != "0") options.run.checkpoint_config.num_to_keep = std::stoi(words[9]);
   try {
+    const auto number = [&](const char* name) { return std::stoi(fields.at(name)); };
+    const auto flag = [&](const char* name) { return number(name) != 0; };
+    trireme::TrainerOptions options;
+    options.config = {{"folder", fields.at("folder")},
+                      {"trainer", fields.at("trainer")},
+                      {"checkpoint", fields.at("checkpoint")},
+                      {"mode", fields.at("mode")},
+                      {"only_rank_zero", flag("only_rank_zero")},
+                      {"slots", flag("slots")},
+                      {"reporters", number("reporters")},
+                      {"pace_s", std::stod(fields.at("pace_s"))},
+                      {"padding", number("padding")},
+                      {"faults", faults}};
+    options.scaling.num_workers = trireme::WorkerCount(number("workers"), number("most_workers"));
+    options.scaling.trainer_resources = trireme::Resources{};
+    options.scaling.elastic_resize_monitor_interval_s = 0.5;
+    options.run = run_config(hangs, flag("keep_in_memory"), flag("warm_restart"));
+    if (flag("num_to_keep")) options.run.checkpoint_config.num_to_keep = number("num_to_keep");
+    if (fields.at("trainer") == "data") {
+      options.datasets = {{"train", dataset()}};
+      options.dataset_config.log_samples = true;
+    }
     trireme::DataParallelTrainer(train, options).fit();
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import trireme
-from chaos import process_table
+from chaos import process_table, sharded
 from chaos.outside import Events
-from chaos.scenario import STEPS, Scenario
+from chaos.scenario import FREEZE, HARMLESS, STEPS, Scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("TRIREME_BUILD_DIR", ROOT / "build/release"))
@@ -42,21 +43,33 @@ class Outcome:
 
     def committed(self) -> list[str]:
         """In the order of their commits, without those that were removed since."""
-        names: dict[str, None] = {}
+        names: dict[str, int] = {}
         for event in self.events:
+            name = event.get("name", "")
             if event["event"] == "checkpoint_committed":
-                names.pop(event["name"], None)
-                names[event["name"]] = None
-            elif event["event"] == "checkpoint_removed":
-                names.pop(event["name"], None)
+                names.pop(name, None)
+                names[name] = event["index"]
+            elif event["event"] == "checkpoint_removed" and event.get("index") in (None, names.get(name)):
+                names.pop(name, None)
         return list(names)
 
     def final_state(self) -> dict[str, Any]:
         """Of any rank: their states are the same."""
         folder = self.run / self.committed()[-1]
+        if self.scenario.checkpoint == "sharded":
+            try:
+                return self._whole(folder)
+            except (OSError, ValueError, RuntimeError, sharded.Incomplete) as error:
+                raise Broken(f"the last checkpoint is incomplete: {error}") from error
         for part in sorted(folder.glob("part_*.json")):
             return dict(json.loads(part.read_text()))
         return trireme.load_state(folder)
+
+    def _whole(self, folder: Path) -> dict[str, Any]:
+        if self.scenario.language == "python":
+            return sharded.whole(str(folder))
+        world = trireme.load_state(folder, rank=0)["world"]
+        return sharded.agree(str(folder), [trireme.load_state(folder, rank=rank) for rank in range(world)])
 
     def final_loss(self) -> float:
         last = max(self.of_kind("report"), key=lambda event: (event["attempt"], event["index"]))
@@ -114,6 +127,13 @@ def rows_once(outcome: Outcome) -> None:
     require(seen == {0: (47, 47), 1: (47, 47), 2: (24, 47)}, f"rows were taken {seen}")
 
 
+def nobody_lost(outcome: Outcome) -> None:
+    """A run that was only frozen, or slow, continues where it was."""
+    if FREEZE in outcome.scenario.kinds() <= HARMLESS:
+        lost = [event["message"] for event in outcome.of_kind("attempt_failed")]
+        require(not lost, f"workers were lost: {lost}")
+
+
 def no_process(mark: str) -> None:
     gone = process_table.wait_until(lambda: not process_table.marked(mark), 60)
     require(gone, f"processes remain: {process_table.marked(mark)}")
@@ -127,7 +147,9 @@ def no_socket(outcome: Outcome) -> None:
 
 def no_shared_memory(outcome: Outcome, before: set[str]) -> None:
     ours = [str(pid) for pid in outcome.pids()] + [event["id"] for event in outcome.of_kind("run_started")]
-    left = [name for name in set(os.listdir("/dev/shm")) - before if any(word in name for word in ours)]
+    # Whole numbers only: others, of scenarios beside this one, may contain them.
+    ours_re = re.compile(rf"(?<![0-9a-f])({'|'.join(ours)})(?![0-9a-f])")
+    left = [name for name in set(os.listdir("/dev/shm")) - before if ours_re.search(name)]
     require(not left, f"shared memory remains: {left}")
 
 

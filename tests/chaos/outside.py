@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from chaos import process_table, wire
-from chaos.scenario import CAPACITY, DISK_FULL, Fault, Scenario
+from chaos import load, process_table, wire
+from chaos.scenario import CAPACITY, DISK_FULL, FREEZE, Fault, Scenario
 
 BALLAST = "ballast"
 
@@ -44,19 +44,26 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     return event
 
 
+def step_of(event: dict[str, Any]) -> int:
+    """Of a report. Not its index: several may come with a step."""
+    return int(event.get("metrics", {}).get("step", -1)) if event["event"] == "report" else -1
+
+
 class Outside:
     """One for all starts of a scenario: what has happened to the first is over for the second."""
 
-    def __init__(self, scenario: Scenario, run: Path, state_dir: Path) -> None:
-        self._scenario, self._run, self._state_dir = scenario, run, state_dir
+    def __init__(self, scenario: Scenario, run: Path, state_dir: Path, mark: str, loaded: bool) -> None:
+        self._scenario, self._run, self._state_dir, self._mark = scenario, run, state_dir, mark
         self._waiting = [fault for fault in scenario.faults if not fault.inside]
         self._events = Events(run / "events.jsonl")
         self._pids: dict[int, int] = {}
         self._driver, self._run_id = 0, ""
+        self._loaded = loaded
         self._committing: dict[int, set[int]] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._acting: list[threading.Thread] = []
+        self._failed: list[Exception] = []
         self.met: list[Fault] = []
 
     def __enter__(self) -> Outside:
@@ -68,6 +75,8 @@ class Outside:
         self._thread.join()
         for thread in self._acting:
             thread.join()
+        if self._failed:
+            raise self._failed[0]
 
     def _watch(self) -> None:
         while not self._over.wait(0.003):
@@ -76,7 +85,7 @@ class Outside:
                 for fault in [fault for fault in self._waiting if self._is_due(fault, event)]:
                     self._waiting.remove(fault)
                     # Beside the watching: some of it takes its time.
-                    self._acting.append(threading.Thread(target=self._act, args=[fault]))
+                    self._acting.append(threading.Thread(target=self._try_to_act, args=[fault]))
                     self._acting[-1].start()
 
     def _learn(self, event: dict[str, Any]) -> None:
@@ -86,12 +95,14 @@ class Outside:
             case "worker_started" | "worker_kept":
                 if pid := event.get("pid"):
                     self._pids[event["rank"]] = pid
+                    if self._loaded:
+                        load.set_session_priority(pid, load.LOWEST)
             case "report" if event.get("checkpoint"):
-                self._committing.setdefault(event["index"], set()).add(event["rank"])
+                self._committing.setdefault(step_of(event), set()).add(event["rank"])
 
     def _is_due(self, fault: Fault, event: dict[str, Any]) -> bool:
         kind: str = event["event"]
-        index: int = event.get("index", -1)
+        step = step_of(event)
         of_rank: bool = event.get("rank") == fault.rank
         match fault.phase:
             case "start":
@@ -99,9 +110,9 @@ class Outside:
             case "rendezvous":
                 return kind == "training_started"
             case "step":
-                return kind == "report" and index >= fault.step
+                return kind == "report" and step >= fault.step
             case "upload":
-                return kind == "report" and of_rank and index >= fault.step and bool(event.get("checkpoint"))
+                return kind == "report" and of_rank and step >= fault.step and bool(event.get("checkpoint"))
             case "commit":  # every rank has reported it: the manifest is being written
                 expected = 1 if self._scenario.only_rank_zero else self._scenario.workers
                 return kind == "report" and len(self._committing.get(fault.step, ())) >= expected
@@ -114,6 +125,12 @@ class Outside:
             case "instant":
                 return kind == "run_started"
         return False
+
+    def _try_to_act(self, fault: Fault) -> None:
+        try:
+            self._act(fault)
+        except Exception as error:  # of this suite: nothing was done, and nothing proved
+            self._failed.append(error)
 
     def _act(self, fault: Fault) -> None:
         time.sleep(fault.delay_s)
@@ -141,6 +158,8 @@ class Outside:
                 process_table.send(self._driver, signal.SIGINT)
             case "driver_pause":
                 process_table.pause(self._driver, fault.amount)
+            case _ if fault.kind == FREEZE:
+                process_table.freeze(self._mark, fault.amount, random.Random(repr(fault)))
             case "fuzz":
                 self._with_controller(lambda controller: wire.fuzz(controller, random.Random(repr(fault)), 60))
             case _ if fault.kind == CAPACITY:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import random
 import signal
 import socket
 import time
@@ -69,6 +70,19 @@ def pause(pid: int, seconds: float) -> None:
     send(pid, signal.SIGCONT)
 
 
+def freeze(mark: str, seconds: float, dice: random.Random) -> None:
+    """Stops all processes of a scenario, as a suspended laptop does, and lets them continue in any order."""
+    stopped: set[int] = set()
+    while running := sorted(marked(mark).keys() - stopped):  # those that were forked meanwhile too
+        dice.shuffle(running)
+        for pid in running:
+            send(pid, signal.SIGSTOP)
+        stopped.update(running)
+    time.sleep(seconds)
+    for pid in dice.sample(sorted(stopped), len(stopped)):
+        send(pid, signal.SIGCONT)
+
+
 def cut_connections(pid: int) -> int:
     """Shuts down the sockets that this process talks to the controller with, behind its back."""
     cut = 0
@@ -92,5 +106,6 @@ def is_ours(connection: socket.socket) -> bool:
     """By the name of the other end. TCP leads to the controller or, with torch, to other ranks: both are to be cut."""
     with contextlib.suppress(OSError):
         peer = connection.getpeername()
-        return connection.family == socket.AF_INET or bytes(peer).startswith(b"\0trireme-")
+        # Text where the other end has no name, or a path: the warm process has such.
+        return connection.family == socket.AF_INET or (isinstance(peer, bytes) and peer.startswith(b"\0trireme-"))
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -9,14 +10,17 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import traceback
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos import check, process_table
+from chaos import check, load, process_table
 from chaos.check import Broken, Outcome
 from chaos.outside import BALLAST, Outside
-from chaos.scenario import DISK_FULL, ENDS_THE_DRIVER, Scenario
+from chaos.scenario import DISK_FULL, ENDS_THE_DRIVER, FREEZE, FREEZE_LEASE_S, Scenario
 
 TESTS = Path(__file__).resolve().parents[1]
 PROGRAM = check.BUILD / "tests/chaos_program"
@@ -40,16 +44,27 @@ class Done:
     folder: str = ""
 
 
-class Runner:
-    """Keeps the undisturbed runs: many scenarios are compared with the same one."""
+class Interrupted(Exception):
+    """Whoever runs the suite wants no more of it."""
 
-    def __init__(self, folder: Path) -> None:
+
+class Runner:
+    """Keeps the undisturbed runs: many scenarios are compared with the same one. For several threads at once."""
+
+    def __init__(self, folder: Path, loaded: bool = False) -> None:
         self._folder = folder
+        self._loaded = loaded
         self._undisturbed: dict[str, Outcome] = {}
+        self._one_at_a_time: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._interrupted = threading.Event()
+
+    def interrupt(self) -> None:
+        """Scenarios that run end soon, with Interrupted."""
+        self._interrupted.set()
 
     def run(self, scenario: Scenario) -> Done:
         begun = time.monotonic()
-        place = Place(self._folder / scenario.name, scenario)
+        place = self._place(scenario)
         done = Done(folder=str(place.folder))
         try:
             expected = self._expected(scenario)
@@ -61,6 +76,10 @@ class Runner:
             check.same_result(outcome, expected)
         except Broken as broken:
             done.broken = str(broken)
+        except (Skipped, Interrupted):
+            raise
+        except Exception:  # of the checks, which met what they did not expect: the others shall be run all the same
+            done.broken = traceback.format_exc()
         finally:
             place.clear(keep=bool(done.broken))
         done.seconds = time.monotonic() - begun
@@ -68,18 +87,23 @@ class Runner:
 
     def _expected(self, scenario: Scenario) -> Outcome:
         calm = scenario.undisturbed()
-        if calm.name not in self._undisturbed:
-            place = Place(self._folder / calm.name, calm)
-            place.make()
-            self._undisturbed[calm.name] = place.run_to_the_end()
-        return self._undisturbed[calm.name]
+        with self._one_at_a_time[calm.name]:
+            if calm.name not in self._undisturbed:
+                place = self._place(calm)
+                place.make()
+                self._undisturbed[calm.name] = place.run_to_the_end()
+            return self._undisturbed[calm.name]
+
+    def _place(self, scenario: Scenario) -> Place:
+        return Place(self._folder / scenario.name, scenario, self._interrupted, self._loaded)
 
 
 class Place:
     """A scenario's folder: script, results, state, temporary files, and all that its processes are told."""
 
-    def __init__(self, folder: Path, scenario: Scenario) -> None:
+    def __init__(self, folder: Path, scenario: Scenario, interrupted: threading.Event, loaded: bool) -> None:
         self.folder, self.scenario = folder, scenario
+        self._interrupted, self._loaded = interrupted, loaded
         self.results, self.temporary, self.state_dir = folder / "results", folder / "tmp", folder / "state"
         self.run = self.results / "chaos"
         self._mark = f"TRIREME_CHAOS={scenario.name}-{random.SystemRandom().randbytes(6).hex()}"
@@ -98,7 +122,7 @@ class Place:
     def run_to_the_end(self) -> Outcome:
         """Starts the script, and again after what has ended its driver: nobody else would."""
         may_end = bool(self.scenario.kinds() & ENDS_THE_DRIVER) or self._all_may_be_preempted()
-        with Outside(self.scenario, self.run, self.state_dir) as outside:
+        with Outside(self.scenario, self.run, self.state_dir, self._mark, self._loaded) as outside:
             for number in range(MOST_STARTS):
                 code = self._start(number)
                 if code == 0 or not may_end:
@@ -114,6 +138,8 @@ class Place:
     def check(self, outcome: Outcome) -> None:
         check.finished(outcome)
         check.no_process(self._mark)
+        if not self._loaded:  # a worker that gets no CPU is lost sometimes, and replaced
+            check.nobody_lost(outcome)
         check.nothing_lost(outcome)
         check.rows_once(outcome)
         check.no_socket(outcome)
@@ -150,15 +176,26 @@ class Place:
             environment["TRIREME_LISTEN"] = "tls://127.0.0.1:0"
         if self.scenario.elastic:
             environment["TRIREME_NUM_CPUS"] = str(self.scenario.most_workers)
+        if FREEZE in self.scenario.kinds():
+            environment["TRIREME_LEASE_S"] = str(FREEZE_LEASE_S)
         with (self.folder / f"driver_{number}.log").open("wb") as log:
-            driver = subprocess.Popen(self._command(), stdout=log, stderr=log, env=environment, cwd=self.folder)
-            try:
-                return driver.wait(TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self._write_stacks()
-                driver.kill()
-                driver.wait()
-                raise Broken(f"the run did not end within {TIMEOUT_S:.0f} s; {self.folder} has its stacks") from None
+            nice = load.LOWEST if self._loaded else 0
+            driver = load.start(self._command(), nice, stdout=log, stderr=log, env=environment, cwd=self.folder)
+        try:
+            return self._wait(driver)
+        finally:
+            driver.kill()
+            driver.wait()
+
+    def _wait(self, driver: subprocess.Popen[bytes]) -> int:
+        deadline = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self._interrupted.is_set():
+                raise Interrupted
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return driver.wait(0.5)
+        self._write_stacks()
+        raise Broken(f"the run did not end within {TIMEOUT_S:.0f} s; {self.folder} has its stacks")
 
     def _command(self) -> list[str]:
         script = str(self.folder / "scenario.json")
@@ -167,11 +204,12 @@ class Place:
         if not PROGRAM.exists():
             raise Skipped(f"{PROGRAM} is not built")
         s = self.scenario
-        flags = [int(s.only_rank_zero), int(s.keep_in_memory), int(s.warm_restart)]
-        numbers = [s.pace_s, s.padding, s.num_to_keep or 0]
+        told = {name: value for name, value in vars(s).items() if name not in ("name", "faults")}
+        fields = [
+            f"{name}={int(value or 0) if isinstance(value, bool | None) else value}" for name, value in told.items()
+        ]
         faults = [f"{f.kind}:{f.phase}:{f.rank}:{f.step}:{f.delay_s}" for f in s.faults if f.inside]
-        words = [PROGRAM, self.folder, s.workers, s.most_workers, s.mode, *flags, *numbers, *faults]
-        return [str(word) for word in words]
+        return [str(PROGRAM), f"folder={self.folder}", *fields, *faults]
 
     def _mount_small_disk(self) -> None:
         command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(self.results)]

@@ -20,12 +20,19 @@ OUTSIDE = ["kill", "stop", "term", "cut", "pulse", "zygote_kill", "driver_kill",
 OUTSIDE_PHASES = ["start", "rendezvous", "step", "upload", "commit", "restart", "shutdown", "instant"]
 IN_A_RESIZE = ["kill", "stop", "term", "cut", "driver_kill", "driver_term", "driver_pause"]
 # These have scenarios of their own.
-DISK_FULL, CAPACITY = "disk_full", "capacity"
+DISK_FULL, CAPACITY, FREEZE = "disk_full", "capacity", "freeze"
+# A frozen run wakes up after its lease has passed. Short, so that a scenario need not wait for the usual 30 s.
+FREEZE_LEASE_S, FREEZE_S = 5.0, 6.5
+FREEZE_PHASES = ["start", "rendezvous", "step", "upload", "commit", "restart", "instant"]
+# Nobody is lost through these.
+HARMLESS = {FREEZE, "slow"}
 # Not by a thread beside report(): it would only end, or hold up, itself. And C++ has no interpreter, no warm process.
 NOT_IN_UPLOAD = {"exception", "exit", "hang", "slow"}
 NOT_IN_CPP = {"hang_native", "zygote_kill"}
 # After these the same script is started again, as its user would.
 ENDS_THE_DRIVER = {"driver_kill", "driver_term", "driver_int", DISK_FULL}
+# Defects were reported by numbers of these seeds: their scenarios stay without the ingredients that came later.
+FIRST_INGREDIENTS_ONLY = {31337}
 
 
 @dataclass
@@ -51,13 +58,15 @@ class Scenario:
     trainer: str = "plain"
     workers: int = 2
     most_workers: int = 2
-    checkpoint: str = "state"  # or "folder"
+    checkpoint: str = "state"  # or "folder", or "sharded": a rank resumes from what it has stored itself
     mode: str = "SYNC"  # or "ASYNC"
     only_rank_zero: bool = False
     keep_in_memory: bool = False
     warm_restart: bool = True
     tls: bool = False
     num_to_keep: int | None = None
+    slots: bool = False  # two names for all checkpoints, in turn
+    reporters: int = 1  # threads that report at the same time
     padding: int = 0  # bytes beside the state, so that storing it takes a while
     pace_s: float = 0.02  # what a step takes
     faults: list[Fault] = field(default_factory=list)
@@ -79,6 +88,8 @@ class Scenario:
         ways = [self.checkpoint, self.mode.lower()]
         ways += [name for name in ("only_rank_zero", "keep_in_memory", "tls") if getattr(self, name)]
         ways += [f"keep {self.num_to_keep}"] if self.num_to_keep else []
+        ways += ["slots"] if self.slots else []
+        ways += [f"{self.reporters} reporters"] if self.reporters > 1 else []
         ways += [f"{self.padding >> 20} MB"] if self.padding else []
         ways += [] if self.warm_restart else ["cold"]
         faults = "; ".join(map(str, self.faults)) or "nothing"
@@ -129,7 +140,46 @@ def make(seed: int, number: int, torch: bool = True) -> Scenario:
             made.faults.append(Fault("kill", "step", True, dice.randrange(workers), dice.randrange(STEPS - 1)))
         if "fuzz" in made.kinds():
             made.pace_s = 0.1
+    if seed not in FIRST_INGREDIENTS_ONLY:
+        _add_ingredients(made, random.Random(f"{seed}/{number}/later"))
     return made
+
+
+def _add_ingredients(made: Scenario, dice: random.Random) -> None:
+    """Dice of their own: what the others have drawn stays."""
+    # Fewer of those: to import torch in all processes costs as much as twenty others.
+    if dice.random() < 0.5 or made.workers > 3:
+        made.trainer = made.trainer.replace("torch", "plain")
+    if made.language == "cpp" and dice.random() < 0.3 and DISK_FULL not in made.kinds():
+        made.trainer = "data"
+    if dice.random() < 0.35:
+        made.checkpoint, made.only_rank_zero = "sharded", False
+    if dice.random() < 0.3:
+        made.slots, made.num_to_keep = True, dice.choice([None, 1, 1, 2, 2])
+    if dice.random() < 0.15:
+        made.reporters = 2
+    special = dice.random()
+    if made.elastic or DISK_FULL in made.kinds():
+        return
+    if special < 0.06:
+        step = dice.randrange(STEPS // CHECKPOINT_EVERY) * CHECKPOINT_EVERY + CHECKPOINT_EVERY - 1
+        freeze = Fault(FREEZE, dice.choice(FREEZE_PHASES), step=step, delay_s=dice.uniform(0, 0.05), amount=FREEZE_S)
+        made.faults = [freeze] if dice.random() < 0.5 and freeze.phase != "restart" else [*made.faults, freeze]
+    elif special < 0.16:
+        _make_preemption_in_checkpoint(made, dice)
+
+
+def _make_preemption_in_checkpoint(made: Scenario, dice: random.Random) -> None:
+    """A worker, or several, are told to go while they store a checkpoint; some are gone before it is stored."""
+    step = dice.randrange(STEPS // CHECKPOINT_EVERY - 1) * CHECKPOINT_EVERY + CHECKPOINT_EVERY - 1
+    doomed = dice.sample(range(made.workers), dice.choice([1, 1, min(2, made.workers)]))
+    made.padding = dice.choice([1 << 20, 8 << 20, 32 << 20])
+    made.faults = [
+        Fault("term", "upload", True, rank, step, delay_s=dice.choice([0.0, 0.005, 0.02])) for rank in doomed
+    ]
+    if dice.random() < 0.7:
+        kind, delay = dice.choice(["kill", "os_exit", "stop"]), dice.choice([0.01, 0.03, 0.1])
+        made.faults.append(Fault(kind, "upload", True, doomed[0], step, delay_s=delay))
 
 
 def _make_elastic(made: Scenario, dice: random.Random) -> None:
@@ -208,6 +258,12 @@ def fixed() -> list[Scenario]:
         one("torch", Fault("kill", "step", True, 1, 3), trainer="torch"),
         one("cpp", Fault("kill", "step", True, 1, 3), Fault("stop", "report", True, 0, 5),
             Fault("exception", "step", True, 1, 7), language="cpp"),
+        one("sharded-term", Fault("term", "step", True, 1, 4), Fault("kill", "upload", True, 1, 5, delay_s=0.005),
+            checkpoint="sharded", mode="ASYNC", num_to_keep=1, workers=3, most_workers=3, padding=8 << 20),
+        one("slots", Fault("kill", "upload", True, 1, 5), Fault("driver_kill", "commit", step=7), checkpoint="sharded",
+            slots=True, num_to_keep=1, mode="ASYNC"),
+        one("cpp-data", Fault("kill", "step", True, 1, 5), Fault("term", "upload", True, 0, 7), language="cpp",
+            trainer="data", checkpoint="sharded", slots=True, num_to_keep=2, reporters=2),
         one("cpp-driver", Fault("driver_kill", "commit", step=3), Fault("hang", "step", True, 0, 6),
             language="cpp", mode="ASYNC"),
     ]  # fmt: skip

@@ -6,10 +6,12 @@ import json
 import math
 import os
 import sys
+import threading
 import time
 from typing import Any
 
 import trireme
+from chaos import sharded
 from chaos.inside import Inside
 from chaos.scenario import CHECKPOINT_EVERY, STEPS, Scenario, read
 from trireme import (
@@ -23,6 +25,7 @@ from trireme import (
 )
 
 SAMPLES = 4
+REPORTS_AT_ONCE = 20  # of each thread, in a step
 ROWS, BATCH_ROWS = 47, 12  # of the dataset: steps go over its epochs' ends
 
 
@@ -135,6 +138,9 @@ def resumed(scenario: Scenario, rank: int) -> dict[str, Any] | None:
     checkpoint = trireme.get_checkpoint()
     if checkpoint is None:
         return None
+    if scenario.checkpoint == "sharded":
+        with checkpoint.as_directory() as folder:
+            return read_shard(scenario, folder, rank)
     if not in_folders(scenario):
         return checkpoint.to_dict()
     with checkpoint.as_directory() as folder:
@@ -144,11 +150,33 @@ def resumed(scenario: Scenario, rank: int) -> dict[str, Any] | None:
             return dict(json.load(file))
 
 
+def read_shard(scenario: Scenario, folder: str, rank: int) -> dict[str, Any]:
+    """The rank's own; after a resize another's, and all of the ranks that were have to be there."""
+    world = int(sharded.whole(folder)["world"])
+    own = os.path.join(folder, f"rank_{rank if rank < world else 0}")
+    if scenario.trainer == "torch":
+        import torch
+
+        return dict(torch.load(os.path.join(own, "state.pt")))
+    return sharded.read(own)
+
+
 def in_folders(scenario: Scenario) -> bool:
     return scenario.checkpoint == "folder" and scenario.trainer != "torch"
 
 
 def stored(scenario: Scenario, state: dict[str, Any], folder: str, rank: int, step: int) -> Checkpoint:
+    if scenario.checkpoint == "sharded":
+        mine = os.path.join(folder, f"made_{rank}_{step}_{os.getpid()}")
+        world = trireme.get_context().get_world_size()
+        sharded.write(mine, rank, world, {**state, "applied": [int(count) for count in state["applied"]]})
+        if scenario.trainer == "torch":
+            import torch
+
+            torch.save(state, os.path.join(mine, f"rank_{rank}", "state.pt"))
+        with open(os.path.join(mine, f"rank_{rank}", "padding"), "wb") as file:
+            file.write(bytes(scenario.padding))
+        return Checkpoint.from_directory(mine)
     if not in_folders(scenario):
         return Checkpoint.from_dict({**state, "padding": bytes(scenario.padding)})
     mine = os.path.join(folder, f"made_{rank}_{step}_{os.getpid()}")
@@ -158,6 +186,29 @@ def stored(scenario: Scenario, state: dict[str, Any], folder: str, rank: int, st
     with open(os.path.join(mine, f"padding_{rank}"), "wb") as file:
         file.write(bytes(scenario.padding))
     return Checkpoint.from_directory(mine)
+
+
+def report_at_once(threads: int, step: int) -> None:
+    """Metrics only: which of them is first does not matter, and each rank makes as many."""
+    failures: list[BaseException] = []
+
+    def report() -> None:
+        try:
+            for _ in range(REPORTS_AT_ONCE):
+                trireme.report({"step": step})
+        except BaseException as error:  # one that interrupts the function too: it belongs to the thread that runs it
+            failures.append(error)
+
+    others = [threading.Thread(target=report) for _ in range(threads - 1)]
+    for other in others:
+        other.start()
+    try:
+        report()
+    finally:  # nobody reports for a function that was left
+        for other in others:
+            other.join()
+    if failures:
+        raise failures[0]
 
 
 def train(config: dict[str, Any]) -> list[int]:
@@ -176,13 +227,16 @@ def train(config: dict[str, Any]) -> list[int]:
         loss = model.advance(step)
         time.sleep(scenario.pace_s)
         inside.reach("report", step)
+        if scenario.reporters > 1:
+            report_at_once(scenario.reporters, step)
         metrics = {"loss": loss, "step": step}
         if (step + 1) % CHECKPOINT_EVERY or (scenario.only_rank_zero and rank > 0):
             trireme.report(metrics)
             continue
         checkpoint = stored(scenario, {**model.state(), "next": step + 1}, config["folder"], rank, step)
         inside.reach_beside("upload", step)
-        trireme.report(metrics, checkpoint, checkpoint_upload_mode=CheckpointUploadMode[scenario.mode])
+        name = f"slot{step // CHECKPOINT_EVERY % 2}" if scenario.slots else None
+        trireme.report(metrics, checkpoint, name, CheckpointUploadMode[scenario.mode])
     inside.reach("shutdown")
     return [int(count) for count in model.applied]
 
