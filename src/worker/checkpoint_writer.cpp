@@ -60,21 +60,21 @@ CheckpointWriter::~CheckpointWriter() {
   thread_.join();
 }
 
-base::Result<std::string> CheckpointWriter::name_for(const CheckpointSource& source, std::int64_t index,
-                                                     const std::optional<std::string>& asked) const {
-  std::string name = asked.value_or(checkpoint::default_name(index));
+base::Result<std::optional<std::string>> CheckpointWriter::name_for(const CheckpointSource& source,
+                                                                    const std::optional<std::string>& asked) const {
+  std::optional<std::string> name = asked;
   if (source.mode == UploadMode::kNoUpload) {
     const fs::path inside = plain(source.folder).lexically_relative(storage_path_);
     name = inside.native();
-    if (inside.empty() || inside.has_parent_path() || name.starts_with(".")) {
+    if (inside.empty() || inside.has_parent_path() || name->starts_with(".")) {
       return base::error(
           "NO_UPLOAD: the checkpoint {} is no folder in the run's folder {}; store it there, or use SYNC",
           source.folder, files_->describe(storage_path_));
     }
-  } else if (!source.folder.empty() && !fs::is_directory(source.folder)) {
+  } else if (!source.upload && !source.folder.empty() && !fs::is_directory(source.folder)) {
     return base::error("the checkpoint folder {} does not exist", source.folder);
   }
-  TRIREME_TRY(checkpoint::check_name(name));
+  if (name) TRIREME_TRY(checkpoint::check_name(*name));
   return name;
 }
 

@@ -50,9 +50,10 @@ class CheckpointWriter {
   // Finishes what is on its way.
   ~CheckpointWriter();
 
-  // The folder of the checkpoint in the run's: as asked for, or by the number of the report. Refuses what cannot work.
-  base::Result<std::string> name_for(const CheckpointSource& source, std::int64_t index,
-                                     const std::optional<std::string>& asked) const;
+  // The folder of the checkpoint in the run's, as asked for; nothing: by the number of the report. Refuses what cannot
+  // work.
+  base::Result<std::optional<std::string>> name_for(const CheckpointSource& source,
+                                                    const std::optional<std::string>& asked) const;
   base::Result<void> store(std::int64_t index, const std::string& name, CheckpointSource source);
 
   // The checkpoint of report `index` is committed: snapshots before it are not needed any more.

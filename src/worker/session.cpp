@@ -89,7 +89,7 @@ Result<std::unique_ptr<Session>> Session::join(const Ticket& ticket, LostHandler
 
 Session::~Session() {
   {
-    std::unique_ptr<CheckpointWriter> writer;  // the I/O thread sees none, and sends what this one finishes
+    std::shared_ptr<CheckpointWriter> writer;  // the I/O thread sees none, and sends what this one finishes
     {
       std::lock_guard lock(mutex_);
       writer = std::move(writer_);
@@ -255,12 +255,13 @@ bool Session::wait_recall() {
 }
 
 void Session::go_home() {
-  std::unique_ptr<CheckpointWriter> writer;
+  std::shared_ptr<CheckpointWriter> writer;
   {
     std::lock_guard lock(mutex_);
     writer = std::move(writer_);
   }
-  writer.reset();  // what is on its way belongs to the attempt that is over
+  if (writer) writer->wait_idle();  // what is on its way belongs to the attempt that is over
+  writer.reset();
   std::lock_guard lock(mutex_);
   recalled_ = false;
   at_home_ = true;
@@ -284,7 +285,8 @@ void Session::announce_own_preemption(const std::string& why) {
 // Under the mutex.
 std::string Session::closed() const {
   if (!lost_why_.empty()) return "the controller is gone: " + lost_why_;
-  return recalled_ ? kRecalled : "";
+  // At home there is no attempt: who still calls is a thread that the function has left behind.
+  return recalled_ || at_home_ ? kRecalled : "";
 }
 
 void Session::post(wire::Message message) {
@@ -304,9 +306,9 @@ Result<wire::Start> Session::wait_start() {
 
 void Session::entered() { post(wire::Entered{}); }
 
-Result<CheckpointWriter*> Session::writer() {
+Result<std::shared_ptr<CheckpointWriter>> Session::writer() {
   std::lock_guard lock(mutex_);
-  if (writer_) return writer_.get();
+  if (writer_) return writer_;
   if (!files_) {
     std::string path;
     TRIREME_ASSIGN(files_,
@@ -323,8 +325,8 @@ Result<CheckpointWriter*> Session::writer() {
     }
     post(std::move(message));
   };
-  writer_ = std::make_unique<CheckpointWriter>(start_, files_, std::move(done));
-  return writer_.get();
+  writer_ = std::make_shared<CheckpointWriter>(start_, files_, std::move(done));
+  return writer_;
 }
 
 // The controller asks for an end and waits until nothing is on its way to storage. Under the mutex.
@@ -343,28 +345,28 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, std::optiona
   report.metrics = std::move(metrics);
   report.data = std::move(options.data);
   if (options.checkpoint_name) TRIREME_TRY(checkpoint::check_name(*options.checkpoint_name));
-  CheckpointWriter* writer = nullptr;
+  std::shared_ptr<CheckpointWriter> writer;
+  std::optional<std::string> chosen_name;
   if (checkpoint) {
     TRIREME_ASSIGN(writer, this->writer());
-    // With any number: what is refused is refused before the report counts.
-    TRIREME_TRY(writer->name_for(*checkpoint, 0, options.checkpoint_name));
+    // What is refused is refused before the report counts.
+    TRIREME_ASSIGN(chosen_name, writer->name_for(*checkpoint, options.checkpoint_name));
+    report.validation = std::move(options.validation);
+    report.positions = std::move(options.positions);
   }
+  std::int64_t index = 0;
+  std::string name;
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return next_report_ - acked_ < kReportWindow || !closed().empty(); });
     if (const auto why = closed(); !why.empty()) return base::error("{}", why);
-    report.index = next_report_++;
-  }
-  if (!checkpoint) {
+    index = report.index = next_report_++;
+    if (checkpoint) report.checkpoint = name = chosen_name.value_or(checkpoint::default_name(index));
+    // Under the lock that gave it its number: reports of several threads leave in the order of their numbers, and the
+    // controller takes no others.
     post(std::move(report));
-    return std::optional<std::string>();
   }
-  const std::int64_t index = report.index;
-  TRIREME_ASSIGN(std::string name, writer->name_for(*checkpoint, index, options.checkpoint_name));
-  report.checkpoint = name;
-  report.validation = std::move(options.validation);
-  report.positions = std::move(options.positions);
-  post(std::move(report));
+  if (!checkpoint) return std::optional<std::string>();
   TRIREME_TRY(writer->store(index, name, *std::move(checkpoint)), "{} could not be stored", name);
   TRIREME_TRY(leave_with(index, *writer));
   return std::optional(start_.storage_path + "/" + name);
@@ -410,10 +412,10 @@ Result<void> Session::finish(Value value, bool pickled) {
     return base::error("the return value has {} bytes, over the limit of {}: report a checkpoint instead",
                        payload.size(), wire::kWorkerFrameLimit);
   }
-  CheckpointWriter* writer = nullptr;
+  std::shared_ptr<CheckpointWriter> writer;
   {
     std::lock_guard lock(mutex_);
-    writer = writer_.get();
+    writer = writer_;
   }
   if (writer) writer->wait_idle();
   asio::post(io_, [this, payload = std::move(payload)] { channel_->send_payload(payload); });

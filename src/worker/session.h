@@ -130,9 +130,17 @@ class Session {
   void interrupt();
   void recall();
   void answer_stack_request(std::int64_t id);
+  void answer_wait_request(std::int64_t id);
+  struct PendingRequests {
+    std::vector<std::int64_t> ids;
+    std::set<int> threads;  // that wait for the answers
+
+    bool operator==(const PendingRequests&) const = default;
+  };
+  PendingRequests pending_requests();
   std::string closed() const;  // why nothing can be asked any more; empty: it can
   void post(wire::Message message);
-  Result<CheckpointWriter*> writer();
+  Result<std::shared_ptr<CheckpointWriter>> writer();
   void drain();
   Result<void> leave_with(std::int64_t index, CheckpointWriter& writer);
   // Sends a request and waits for its reply. A timeout is an error whose text starts with "timed out".
@@ -176,8 +184,9 @@ class Session {
 
   std::jthread stacks_thread_;  // while stacks are collected
   std::jthread thread_;         // stops before what it uses
-  // Under the mutex until it is made. Last: what it finishes is sent by the thread above.
-  std::unique_ptr<CheckpointWriter> writer_;
+  // Under the mutex. Shared with the reports under way: a thread that the function has left behind may be in one when
+  // the attempt ends. Last: what it finishes is sent by the thread above.
+  std::shared_ptr<CheckpointWriter> writer_;
 };
 
 }  // namespace trireme::worker

@@ -309,16 +309,16 @@ TEST_CASE("names of checkpoints") {
   Desk desk;
   auto writer = desk.writer();
   const CheckpointSource folder{.folder = desk.folder("mine")};
-  CHECK(writer->name_for(folder, 12, std::nullopt).value() == "checkpoint_000012");
-  CHECK(writer->name_for(folder, 12, "best").value() == "best");
+  CHECK(writer->name_for(folder, std::nullopt).value() == std::nullopt);
+  CHECK(writer->name_for(folder, "best").value() == "best");
   for (const char* name : {"", "..", "../up", "a/b", "/abs", ".hidden", "logs", "run.json"}) {
     CAPTURE(name);
-    CHECK_FALSE(writer->name_for(folder, 0, name));
+    CHECK_FALSE(writer->name_for(folder, name));
   }
-  auto absent = writer->name_for({.folder = desk.dir / "absent"}, 0, std::nullopt);
+  auto absent = writer->name_for({.folder = desk.dir / "absent"}, std::nullopt);
   CHECK(absent.error().message() == "the checkpoint folder " + (desk.dir / "absent") + " does not exist");
   // A state has no folder to look for.
-  CHECK(writer->name_for(state_of(Tensor::scalar<double>(1), UploadMode::kAsync), 0, std::nullopt));
+  CHECK(writer->name_for(state_of(Tensor::scalar<double>(1), UploadMode::kAsync), std::nullopt));
 }
 
 TEST_CASE("NO_UPLOAD: what lies in the run's folder is taken as it is") {
@@ -330,7 +330,7 @@ TEST_CASE("NO_UPLOAD: what lies in the run's folder is taken as it is") {
     CAPTURE(written);
     CheckpointSource same = source;
     same.folder = desk.stored_path(written);
-    CHECK(writer->name_for(same, 5, std::nullopt).value() == "mine");
+    CHECK(writer->name_for(same, std::nullopt).value() == "mine");
   }
   // The folder is the checkpoint: to delete it is not what was meant.
   REQUIRE(writer->store(0, "mine", source));
@@ -341,14 +341,14 @@ TEST_CASE("NO_UPLOAD: what lies in the run's folder is taken as it is") {
                                      desk.stored_path(".hidden"), desk.stored_path("../outside"), std::string()}) {
     CAPTURE(outside);
     source.folder = outside;
-    auto refused = writer->name_for(source, 0, std::nullopt);
+    auto refused = writer->name_for(source, std::nullopt);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().message().find("NO_UPLOAD: the checkpoint " + outside +
                                          " is no folder in the run's folder") == 0);
   }
   // The run's own names neither.
   source.folder = desk.stored_path("logs");
-  CHECK_FALSE(writer->name_for(source, 0, std::nullopt));
+  CHECK_FALSE(writer->name_for(source, std::nullopt));
 }
 
 TEST_CASE("a folder that was filled in place stays, whoever asks to delete it") {
@@ -463,10 +463,10 @@ TEST_CASE("a storage elsewhere") {
 
   writer.committed(2);
   CheckpointSource in_place{.folder = "bucket/run/c0", .mode = UploadMode::kNoUpload};
-  CHECK(writer.name_for(in_place, 3, std::nullopt).value() == "c0");
+  CHECK(writer.name_for(in_place, std::nullopt).value() == "c0");
   REQUIRE(writer.store(3, "c0", in_place));
   CHECK(desk.done.files(3) == Names{"a", "deep/b"});
-  auto refused = writer.name_for({.folder = "other/c0", .mode = UploadMode::kNoUpload}, 3, std::nullopt);
+  auto refused = writer.name_for({.folder = "other/c0", .mode = UploadMode::kNoUpload}, std::nullopt);
   CHECK(refused.error().message().find("is no folder in the run's folder far://bucket/run") != std::string::npos);
 }
 

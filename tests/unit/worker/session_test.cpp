@@ -499,6 +499,67 @@ TEST_CASE("an error reaches the controller whole before fail() returns") {
   CHECK(losses.count() == 0);
 }
 
+TEST_CASE("reports of several threads leave in the order of their numbers") {
+  constexpr int kThreads = 4;
+  constexpr int kReports = 3000;
+  SlowStorage storage;  // its gate is not used
+  std::atomic<int> arrived = 0;
+  std::atomic<int> out_of_order = 0;
+  std::atomic<int> misnamed = 0;
+  FakeController controller(
+      [&](wire::Channel& channel, const wire::Message& message) {
+        echo_heartbeats(channel, message);
+        const auto* report = std::get_if<wire::Report>(&message);
+        if (!report) return;
+        out_of_order += report->index != arrived;
+        if (report->checkpoint) misnamed += *report->checkpoint != fmt::format("checkpoint_{:06}", report->index);
+        wire::Ack ack;
+        ack.through = ++arrived;
+        channel.send(ack);
+      },
+      0.05, 60.0, storage.start());
+  LossBook losses;
+  auto session = Session::join(controller.ticket(), losses.handler());
+  REQUIRE(session);
+  REQUIRE((*session)->wait_start());
+  const std::string folder = storage.dir / "mine";
+  append_file(folder + "/weights", "w");
+  std::atomic<int> failed = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (int i = 0; i < kReports; ++i) {
+          std::optional<CheckpointSource> part;
+          if (thread == 0 && i % 300 == 0) part = CheckpointSource{.folder = folder};
+          failed += (*session)->report({{"i", i}}, std::move(part)) ? 0 : 1;
+        }
+      });
+    }
+  }
+  CHECK(eventually([&] { return arrived == kThreads * kReports; }));
+  CHECK(out_of_order == 0);
+  CHECK(misnamed == 0);
+  CHECK(failed == 0);
+}
+
+TEST_CASE("a thread that the function has left behind reports to no attempt") {
+  MessageBook messages;
+  FakeController controller(messages.answer());
+  LossBook losses;
+  auto session = Session::join(controller.ticket(), losses.handler());
+  REQUIRE(session);
+  REQUIRE((*session)->wait_start());
+  controller.on_channel([](wire::Channel& channel) { channel.send(wire::Recall{}); });
+  REQUIRE((*session)->wait_recall());
+  CHECK((*session)->report({{"i", 0}}).error().message() == "this attempt is over");
+  (*session)->go_home();
+  CHECK((*session)->report({{"i", 1}}).error().message() == "this attempt is over");
+  CHECK((*session)->store_set("k", "v").error().message() == "this attempt is over");
+  CHECK(eventually([&] { return messages.holds("Home"); }));
+  CHECK(messages.names() == std::vector<std::string>{"Home"});
+}
+
 TEST_CASE("reports wait while too many are not recorded yet") {
   std::atomic<int> arrived = 0;
   FakeController controller([&](wire::Channel& channel, const wire::Message& message) {
