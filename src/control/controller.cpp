@@ -23,6 +23,8 @@ namespace {
 constexpr auto kFlushDelay = std::chrono::milliseconds(50);
 // How many times longer a process may be silent that the kernel calls neither stopped nor gone.
 constexpr double kStarved = 5.0;
+// A timer that fires so late says that this process was paused.
+constexpr base::Seconds kPaused{5.0};
 constexpr auto kStallWarning = std::chrono::seconds(30);
 // How often a storage elsewhere gets the event log while the run goes on.
 constexpr auto kMirrorPeriod = std::chrono::seconds(10);
@@ -64,7 +66,7 @@ base::Result<void> Controller::start() {
   metrics_files_.emplace(plan_.path);
   committer_.emplace(Committer::Place{plan_.files, plan_.storage_path, plan_.path},
                      [this](std::string message) { warn(std::move(message)); });
-  run_began_ = attempt_began_ = last_tick_ = mirrored_ = clock_.now();
+  run_began_ = attempt_began_ = mirrored_ = clock_.now();
   asio::post(io_, [this] {
     Dict event{{"event", "run_started"}, {"name", plan_.name}, {"id", plan_.id}, {"path", plan_.path}};
     for (auto& [key, value] : plan_.started) event[key] = value;
@@ -244,12 +246,18 @@ void Controller::run(const ReleaseGang& action) {
   if (!gang.empty()) engine_.release(gang.mapped());
 }
 
-void Controller::run(const ArmTimer& action) {
-  auto& armed = timers_.at(action.timer);
+void Controller::run(const ArmTimer& action) { arm(action.timer, action.seconds, false); }
+
+void Controller::arm(Timer timer, double seconds, bool again) {
+  auto& armed = timers_.at(timer);
   const auto generation = ++armed.generation;
-  armed.timer.expires_after(to_duration(action.seconds));
-  armed.timer.async_wait([this, &armed, generation, which = action.timer](const asio::error_code& cancelled) {
-    if (!cancelled && armed.generation == generation) handle(TimerFired{which});
+  armed.timer.expires_after(to_duration(seconds));
+  armed.timer.async_wait([this, &armed, generation, timer, seconds, again](const asio::error_code& cancelled) {
+    if (cancelled || armed.generation != generation) return;
+    // Whoever was to do something in this time was paused too, and gets it once more.
+    const base::Seconds late = std::chrono::steady_clock::now() - armed.timer.expiry();
+    if (late > kPaused && !again) return arm(timer, seconds, true);
+    handle(TimerFired{timer});
   });
 }
 
@@ -493,18 +501,23 @@ void Controller::tick() {
   tick_timer_.async_wait([this](const asio::error_code& cancelled) {
     if (cancelled) return;
     const auto now = clock_.now();
-    // When this thread itself was held up (a suspended machine, a debugger), silence is no evidence.
-    bool late = base::Seconds(now - last_tick_).count() > 2 * plan_.heartbeat_s + 0.2;
-    last_tick_ = now;
-    if (late) {
-      for (auto& peer : peers_) peer.heard = now;
-    } else {
-      check_heartbeats(now);
-    }
+    forgive(now, tick_watch_.late(now));
+    check_heartbeats(now);
     warn_of_stall(now);
     look_for_hang(now);
+    look_for_deadlock();
     tick();
   });
+}
+
+// When this thread itself was held up, the workers most likely were too: nobody was silent, and nobody hangs for that.
+void Controller::forgive(base::MonotonicTime now, base::MonotonicTime::duration late) {
+  if (late.count() == 0) return;
+  stalled_since_ += late;
+  for (auto& peer : peers_) {
+    peer.heard = now;
+    peer.reported = std::min(now, peer.reported + late);
+  }
 }
 
 void Controller::check_heartbeats(base::MonotonicTime now) {

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/host.h"
+#include "base/tick_watch.h"
 #include "control/committer.h"
 #include "control/decide.h"
 #include "control/event_log.h"
@@ -163,11 +164,15 @@ class Controller final : private wire::ServerHandler {
   void append(Dict event);
   void flush_soon();
   void flush(bool to_disk);
+  void arm(Timer timer, double seconds, bool again);
   void tick();
+  void forgive(base::MonotonicTime now, base::MonotonicTime::duration late);
   void check_heartbeats(base::MonotonicTime now);
   void warn_of_stall(base::MonotonicTime now);
   void look_for_hang(base::MonotonicTime now);
   int likely_culprit() const;
+  void look_for_deadlock();
+  std::map<int, RankWait> waits_for_good() const;
   // Asks every rank for its stacks and calls back with all of them, written to a file, when they have come or a moment
   // has passed.
   using StacksWritten = std::function<void(const HangReport& report, const std::string& path)>;
@@ -257,7 +262,7 @@ class Controller final : private wire::ServerHandler {
   base::MonotonicTime attempt_began_;
   int entered_ = 0;         // ranks that are in the function
   double silence_s_ = 0.0;  // of the rank that was given up on last
-  base::MonotonicTime last_tick_;
+  base::TickWatch tick_watch_{base::Seconds(plan_.heartbeat_s)};
   RestartTimes restart_times_;
   struct StackRound {
     std::int64_t id = 0;

@@ -25,6 +25,15 @@ constexpr int kLostExitCode = 75;
 constexpr auto kInterruptPeriod = std::chrono::milliseconds(100);
 constexpr base::Seconds kStackTimeout{0.5};
 constexpr const char* kRecalled = "this attempt is over";
+// How long to wait for the controller's welcome, in slices: a process that is paused meanwhile loses a slice, not all.
+constexpr int kJoinSlices = 60;
+constexpr auto kJoinSlice = std::chrono::milliseconds(500);
+
+// Never destroyed: the I/O thread of a process that exits may still read it.
+const base::Clock& system_clock() {
+  static const base::Clock* const clock = new base::SystemClock;
+  return *clock;
+}
 
 Result<void> check_metrics(const Dict& metrics, const std::string& where);
 
@@ -79,10 +88,15 @@ void Session::exit_process(const std::string& why) {
   ::_exit(kLostExitCode);
 }
 
-Session::Session(Ticket ticket, LostHandler lost) : ticket_(std::move(ticket)), lost_(std::move(lost)) {}
+Session::Session(Ticket ticket, LostHandler lost, const base::Clock& clock)
+    : ticket_(std::move(ticket)), lost_(std::move(lost)), clock_(clock) {}
 
 Result<std::unique_ptr<Session>> Session::join(const Ticket& ticket, LostHandler lost) {
-  std::unique_ptr<Session> session(new Session(ticket, std::move(lost)));
+  return join(ticket, std::move(lost), system_clock());
+}
+
+Result<std::unique_ptr<Session>> Session::join(const Ticket& ticket, LostHandler lost, const base::Clock& clock) {
+  std::unique_ptr<Session> session(new Session(ticket, std::move(lost), clock));
   TRIREME_TRY(session->connect(), "rank {}", ticket.rank);
   return session;
 }
@@ -116,14 +130,21 @@ Result<void> Session::connect() {
     joined = co_await wire::join(io_, ticket_.address, ticket_.secret, hello);
   };
   asio::co_spawn(io_, join_once(), asio::detached);
-  io_.run_for(std::chrono::seconds(30));
-  io_.restart();
-  if (!joined) return base::error("no answer from {} within 30 s", ticket_.address.text());
+  for (int slice = 0; !joined && slice < kJoinSlices; ++slice) {
+    io_.run_for(kJoinSlice);
+    io_.restart();
+  }
+  if (!joined) {
+    return base::error("no answer from {} within {:.0f} s", ticket_.address.text(),
+                       base::Seconds(kJoinSlices * kJoinSlice).count());
+  }
   if (!*joined) return std::move(*joined).error();
   channel_ = (*joined)->channel;
   heartbeat_s_ = (*joined)->welcome.heartbeat_s;
   lease_s_ = (*joined)->welcome.lease_s;
-  heard_ = std::chrono::steady_clock::now();
+  heard_ = clock_.now();
+  beat_watch_.emplace(base::Seconds(heartbeat_s_));
+  beat_watch_->late(heard_);
   asio::co_spawn(io_, read_loop(), asio::detached);
   beat();
   thread_ = std::jthread([this] {
@@ -140,7 +161,7 @@ asio::awaitable<void> Session::read_loop() {
       if (!leaving_) lose(message.error().message());
       co_return;
     }
-    heard_ = std::chrono::steady_clock::now();
+    heard_ = clock_.now();
     receive(*std::move(message));
   }
 }
@@ -149,7 +170,10 @@ void Session::beat() {
   heartbeat_.expires_after(std::chrono::duration_cast<asio::steady_timer::duration>(base::Seconds(heartbeat_s_)));
   heartbeat_.async_wait([this](const asio::error_code& cancelled) {
     if (cancelled || leaving_) return;
-    double silent = base::Seconds(std::chrono::steady_clock::now() - heard_).count();
+    const auto now = clock_.now();
+    // After a pause the controller's answers, or its own awakening, may still be on their way.
+    if (beat_watch_->late(now).count() > 0) heard_ = now;
+    const double silent = base::Seconds(now - heard_).count();
     if (silent > lease_s_) return lose(fmt::format("nothing heard for {:.0f} s", silent));
     wire::Heartbeat heartbeat;
     heartbeat.sequence = ++beats_;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/tick_watch.h"
 #include "wire/client.h"
 #include "worker/checkpoint_writer.h"
 
@@ -59,6 +60,8 @@ class Session {
   using LostHandler = std::function<void(const std::string& why)>;
 
   static Result<std::unique_ptr<Session>> join(const Ticket& ticket, LostHandler lost = exit_process);
+  // The clock outlives the session.
+  static Result<std::unique_ptr<Session>> join(const Ticket& ticket, LostHandler lost, const base::Clock& clock);
   ~Session();
 
   // Blocks until every rank is there and the controller says what to run: once, and again after every go_home().
@@ -119,7 +122,7 @@ class Session {
   static void exit_process(const std::string& why);
 
  private:
-  Session(Ticket ticket, LostHandler lost);
+  Session(Ticket ticket, LostHandler lost, const base::Clock& clock);
 
   Result<void> connect();
   asio::awaitable<void> read_loop();
@@ -149,6 +152,7 @@ class Session {
 
   Ticket ticket_;
   LostHandler lost_;
+  const base::Clock& clock_;
   wire::Start start_;
   std::shared_ptr<storage::Files> files_;  // shared with the writer
 

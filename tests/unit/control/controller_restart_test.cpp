@@ -3,6 +3,7 @@
 #include <set>
 
 #include "unit/control/thread_run.h"
+#include "unit/fake_clock.h"
 
 // Restarts and resizes in which workers keep their "process": real sockets and sessions.
 
@@ -202,6 +203,36 @@ TEST_CASE("a gang that does not report is looked at") {
   auto text = storage::read_file(hang["path"].as_string());
   REQUIRE(text);
   CHECK(text->find("rank 1") != std::string::npos);
+}
+
+TEST_CASE("a controller that was paused takes nobody for silent or hung, and then looks again") {
+  std::atomic<bool> over = false;
+  ThreadRun run(2, lasting_workers([&](Session&, int) -> Status {
+                  while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                  return kReturn;
+                }));
+  tests::FakeClock clock;
+  run.set_clock(clock);
+  run.plan().hang_timeout_s = 5.0;
+  run.plan().heartbeat_s = 0.02;
+  run.plan().heartbeat_timeout_s = 1000.0;
+  run.start();
+  REQUIRE(run.wait_for("function_entered", 2));
+  for (int pause = 0; pause < 3; ++pause) {
+    clock.advance(3600.0);
+    REQUIRE(clock.wait_for_readers(20));
+  }
+  CHECK(run.events("hang_detected").empty());
+  CHECK_FALSE(run.controller().finished());
+  // Awake all the time, and still no report: a hang.
+  for (int i = 0; i < 5000 && run.events("hang_detected").empty(); ++i) {
+    clock.advance(0.1);
+    REQUIRE(clock.wait_for_readers(4));
+  }
+  CHECK(run.wait_for("hang_detected"));
+  over = true;
+  CHECK(run.wait().outcome == Outcome::kFinished);
+  CHECK(run.events("hang_detected").size() == 1);
 }
 
 TEST_CASE("a rank that falls behind is told of once, however much the others report") {

@@ -92,11 +92,13 @@ class ThreadRun {
   ThreadEngine& engine() { return engine_; }
   Controller& controller() { return *controller_; }
   const tests::TempDir& dir() const { return dir_; }
+  // Before the start; it outlives the run.
+  void set_clock(const base::Clock& clock) { clock_ = &clock; }
 
   void start() {
     tests::append_file(dir_ / "run.json", R"({"format":1,"name":"test"})");
     tests::append_file(dir_ / checkpoint::kMarkerName, plan_.id);
-    controller_.emplace(plan_, engine_, clock_, [this](const Dict& event) {
+    controller_.emplace(plan_, engine_, *clock_, [this](const Dict& event) {
       const std::lock_guard lock(mutex_);
       events_.push_back(event);
     });
@@ -135,7 +137,8 @@ class ThreadRun {
 
  private:
   tests::TempDir dir_;
-  base::SystemClock clock_;
+  base::SystemClock system_clock_;
+  const base::Clock* clock_ = &system_clock_;
   std::mutex mutex_;
   std::vector<Dict> events_;
   RunPlan plan_;

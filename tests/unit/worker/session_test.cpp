@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "unit/control/thread_run.h"
+#include "unit/fake_clock.h"
 #include "unit/wire/live_server.h"
 
 using namespace trireme;
@@ -297,6 +298,28 @@ TEST_CASE("a controller that says nothing for a lease is gone") {
   REQUIRE(session);
   CHECK(eventually([&] { return losses.count() == 1; }));
   CHECK(losses.why().find("nothing heard for") == 0);
+}
+
+TEST_CASE("a worker that was paused does not take its own absence for the controller's") {
+  // Answers nothing: only the clock decides.
+  FakeController controller([](wire::Channel&, const wire::Message&) {}, 0.01, 30.0);
+  LossBook losses;
+  tests::FakeClock clock;
+  auto session = Session::join(controller.ticket(), losses.handler(), clock);
+  REQUIRE(session);
+  for (int pause = 0; pause < 3; ++pause) {
+    REQUIRE(clock.wait_for_readers(3));
+    clock.advance(3600.0);
+  }
+  REQUIRE(clock.wait_for_readers(3));
+  CHECK(losses.count() == 0);
+  // Awake, and still nothing: now it is the controller who is silent.
+  for (int i = 0; i < 400 && losses.count() == 0; ++i) {
+    clock.advance(0.1);
+    clock.wait_for_readers(1, [&] { return losses.count() > 0; });
+  }
+  CHECK(eventually([&] { return losses.count() == 1; }));
+  CHECK(losses.why() == "nothing heard for 30 s");
 }
 
 TEST_CASE("a worker that computes says that it lives") {

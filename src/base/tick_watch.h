@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace trireme::base {
+
+// Tells the silence of others from the lateness of the one who listens. A process that was held up itself (a frozen
+// container, a suspended machine, a debugger) has heard nothing meanwhile, which proves nothing about its peers: the
+// time that it was late by does not count as their silence.
+class TickWatch {
+ public:
+  explicit TickWatch(Seconds period) : period_(period) {}
+
+  // At every tick: how much later than it was due it comes; 0 within what a busy machine does to any timer.
+  MonotonicTime::duration late(MonotonicTime now) {
+    const auto before = std::exchange(last_, now);
+    if (!before) return {};
+    const Seconds overslept = now - *before - period_;
+    if (overslept < period_ + kBusy) return {};
+    return std::chrono::duration_cast<MonotonicTime::duration>(overslept);
+  }
+
+ private:
+  static constexpr Seconds kBusy{0.2};
+
+  Seconds period_;
+  std::optional<MonotonicTime> last_;
+};
+
+}  // namespace trireme::base
