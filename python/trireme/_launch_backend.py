@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 from trireme._after_import import after_import
 from trireme._context import TrainContext
 from trireme._gloo_threads import guard_destroy, wait_for_gloo_threads
+from trireme._process_group import end_process_group
 from trireme._rank_variables import master_variables, one_host, rank_variables
 from trireme.backend import Backend, BackendConfig
 
@@ -52,10 +52,10 @@ class LaunchBackend(Backend):
 
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
         wait_for_gloo_threads()
-        _end_process_group()
+        end_process_group()
 
     def on_interrupt(self, context: TrainContext, session: Any) -> None:
-        _end_process_group()  # so that those who still wait for this rank in a collective notice
+        end_process_group()
 
 
 def _torchelastic_variables(context: TrainContext, max_restarts: int) -> dict[str, str]:
@@ -79,9 +79,3 @@ def _visible_gpus(context: TrainContext, session: Any, prefix: str) -> str:
     ranks = range(context.get_local_world_size())
     owned = [session.store_get(f"{here}{rank}", _TIMEOUT_S).decode().split(",") for rank in ranks]
     return ",".join([gpus[0] for gpus in owned] + [gpu for gpus in owned for gpu in gpus[1:]])
-
-
-def _end_process_group() -> None:
-    dist = sys.modules.get("torch.distributed")
-    if dist is not None and dist.is_available() and dist.is_initialized():
-        dist.destroy_process_group()

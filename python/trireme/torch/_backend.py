@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from trireme._context import TrainContext
 from trireme._gloo_threads import wait_for_gloo_threads
+from trireme._process_group import end_process_group
 from trireme._rank_variables import master_variables, one_host, rank_variables
 from trireme.backend import Backend
 from trireme.torch._device import devices_of
@@ -45,16 +46,10 @@ class TorchBackend(Backend):
 
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
         wait_for_gloo_threads()
-        _end_process_group()
+        end_process_group()
 
     def on_interrupt(self, context: TrainContext, session: Any) -> None:
-        """Connections to ranks that are gone go; those who still wait for this one in a collective notice."""
-        _end_process_group()
-
-
-def _end_process_group() -> None:
-    if dist.is_initialized():
-        dist.destroy_process_group()
+        end_process_group()
 
 
 def _standard_backend(context: TrainContext, device: torch.device) -> str:
