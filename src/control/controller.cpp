@@ -382,6 +382,7 @@ void Controller::run(const ResetAttempt& action) {
   }
   peers_ = std::move(peers);
   hang_told_ = false;
+  wait_round_.reset();
   std::vector<engine::Slot> slots;
   for (const auto& worker : state_.workers) slots.push_back(worker.slot);
   places_ = places_of(slots);

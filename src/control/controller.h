@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -210,6 +211,7 @@ class Controller final : private wire::ServerHandler {
   void take(wire::Channel& channel, wire::Home& message);
   void take(wire::Channel& channel, wire::PreemptionNotice& message);
   void take(wire::Channel& channel, wire::Stack& message);
+  void take(wire::Channel& channel, wire::Waits& message);
   // What the command line may send.
   void serve(wire::Channel& channel, wire::StopRun& message);
   void serve(wire::Channel& channel, wire::GetStacks& message);
@@ -274,6 +276,16 @@ class Controller final : private wire::ServerHandler {
   std::optional<StackRound> stack_round_;
   std::int64_t stack_rounds_ = 0;
   asio::steady_timer stack_timer_{io_};
+  // All ranks wait, and are asked whether a thread of theirs could still end that.
+  struct WaitRound {
+    std::int64_t id = 0;
+    std::uint64_t changes = 0;  // of the store when it began
+    std::set<int> missing;      // ranks that have not answered
+    std::map<int, std::vector<std::int64_t>> requests;
+    bool refuted = false;
+  };
+  std::optional<WaitRound> wait_round_;
+  std::int64_t wait_rounds_ = 0;
   bool hang_told_ = false;  // of this silence
   std::int64_t stalled_index_ = -1;
   base::MonotonicTime stalled_since_;

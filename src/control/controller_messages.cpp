@@ -207,16 +207,17 @@ void Controller::take(wire::Channel& channel, wire::StoreSet& message) {
 
 // Answers that come later hold the channel weakly: a rank that has left needs none.
 void Controller::take(wire::Channel& channel, wire::StoreGet& message) {
-  store_.get(channel.peer().rank, message.key,
+  store_.get({channel.peer().rank, message.id, message.timeout_s}, message.key,
              [to = channel.weak_from_this(), id = message.id](const std::string& value) {
                if (auto open = to.lock()) open->send(reply(id, Bytes{value}));
              });
 }
 
 void Controller::take(wire::Channel& channel, wire::StoreWait& message) {
-  store_.wait(channel.peer().rank, message.keys, [to = channel.weak_from_this(), id = message.id](const std::string&) {
-    if (auto open = to.lock()) open->send(reply(id, true));
-  });
+  store_.wait({channel.peer().rank, message.id, message.timeout_s}, message.keys,
+              [to = channel.weak_from_this(), id = message.id](const std::string&) {
+                if (auto open = to.lock()) open->send(reply(id, true));
+              });
 }
 
 void Controller::take(wire::Channel& channel, wire::StoreAdd& message) {

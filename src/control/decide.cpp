@@ -300,11 +300,14 @@ void Decider::kill_all(double grace) {
 // Before a restart. A process whose own code failed may have anything wrong in it (a broken CUDA context stays broken),
 // so that only the others are kept.
 void Decider::recall_or_kill() {
+  // What made them wait for each other is in one of the processes, and none of them says in which.
+  const bool nobody_knows = std::any_of(state_.failures.begin(), state_.failures.end(),
+                                        [](const Failure& each) { return each.cause == "deadlock"; });
   for (int rank = 0; rank < size(); ++rank) {
     Worker& worker = at(rank);
     const bool to_blame = std::any_of(state_.failures.begin(), state_.failures.end(),
                                       [&](const Failure& each) { return each.rank == rank && !each.collateral; });
-    const bool well = worker.process && worker.channel && !to_blame;
+    const bool well = worker.process && worker.channel && !to_blame && !nobody_knows;
     const bool connected = worker.phase != WorkerPhase::kAbsent && worker.phase != WorkerPhase::kStarted;
     if (rules_.warm_restart && well && connected) {
       worker.phase = WorkerPhase::kRecalled;

@@ -34,6 +34,17 @@ void Decider::on(const HangNoticed& event) {
   fail(failure_of(event.rank, "hang", "Hang", fmt::format("{}; all stacks: {}", event.summary, event.path)));
 }
 
+void Decider::on(const DeadlockFound& event) {
+  if (state_.phase != Phase::kRunning || event.waits.empty()) return;
+  std::vector<int> returned;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (at(rank).phase == WorkerPhase::kDone) returned.push_back(rank);
+  }
+  const int first = event.waits.begin()->first;
+  at(first).phase = WorkerPhase::kFailed;
+  fail(failure_of(first, "deadlock", "Deadlock", deadlock_message(event.waits, returned)));
+}
+
 Failure Decider::failure_of(int rank, std::string cause, std::string error_type, std::string message) {
   const Worker& worker = at(rank);
   return Failure{rank, worker.pid, worker.host, std::move(cause), std::move(error_type), std::move(message), "",

@@ -36,6 +36,7 @@ class Decider {
   void on(const CameHome& event);
   void on(const PreemptionAnnounced& event);
   void on(const HangNoticed& event);
+  void on(const DeadlockFound& event);
   void on(const StopRequested& event);
   void on(const TimerFired& event);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -114,6 +115,17 @@ struct HangNoticed {
   std::string summary;
   std::string path;
 };
+// What a rank waits for, of all that it waits for at the moment.
+struct RankWait {
+  std::vector<std::string> keys = {};  // of the store that nobody has set
+  std::int64_t meetings = 0;           // barriers and broadcasts that others have not come to
+
+  bool operator==(const RankWait&) const = default;
+};
+// Every rank that has not returned waits for what only another one could do, and none of their threads can do anything.
+struct DeadlockFound {
+  std::map<int, RankWait> waits;  // by rank
+};
 struct FunctionFailed {
   int rank;
   std::string error_type;
@@ -132,6 +144,6 @@ struct TimerFired {
 using Event = std::variant<Begin, GangReserved, ReservationFailed, ProcessStarted, ProcessStartFailed, ProcessExited,
                            Connected, ConnectionLost, FunctionEntered, Reported, Uploaded, CommitEnded, ValidationEnded,
                            UploadsDrained, FunctionReturned, FunctionFailed, StopRequested, TimerFired, GangReclaimed,
-                           RoomGrew, CameHome, PreemptionAnnounced, HangNoticed>;
+                           RoomGrew, CameHome, PreemptionAnnounced, HangNoticed, DeadlockFound>;
 
 }  // namespace trireme::control

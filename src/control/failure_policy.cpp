@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "base/check.h"
+#include "base/text.h"
 
 namespace trireme::control {
 namespace {
@@ -25,6 +27,22 @@ constexpr std::array<std::string_view, 12> kPeerLossPhrases = {"Connection close
                                                                "Read error",
                                                                "Rank has been lost"};
 
+// More make no line that anybody reads.
+constexpr std::size_t kMostGroups = 6;
+constexpr std::size_t kMostKeys = 3;
+
+std::string text_of(const RankWait& wait) {
+  std::vector<std::string> parts;
+  if (!wait.keys.empty()) {
+    const auto shown = std::min(wait.keys.size(), kMostKeys);
+    std::string keys = base::join({wait.keys.begin(), wait.keys.begin() + static_cast<std::ptrdiff_t>(shown)}, ", ");
+    if (shown < wait.keys.size()) keys += fmt::format(" and {} more", wait.keys.size() - shown);
+    parts.push_back(fmt::format("for store key {}", keys));
+  }
+  if (wait.meetings > 0) parts.emplace_back("in a barrier or broadcast");
+  return base::join(parts, " and ");
+}
+
 // Lower explains more.
 int weight(const Failure& failure) {
   if (failure.cause == "exception") return looks_like_peer_loss(failure) ? 2 : 0;
@@ -38,6 +56,23 @@ bool looks_like_peer_loss(const Failure& failure) {
   if (failure.cause != "exception") return false;
   return std::any_of(kPeerLossPhrases.begin(), kPeerLossPhrases.end(),
                      [&](std::string_view phrase) { return failure.message.find(phrase) != std::string::npos; });
+}
+
+bool is_loss_in_collective(const Failure& failure) {
+  if (failure.cause != "exception" || !looks_like_peer_loss(failure)) return false;
+  return failure.message.find("gloo") != std::string::npos || failure.message.find("nccl") != std::string::npos;
+}
+
+bool is_clear(const Failure& failure) { return !looks_like_peer_loss(failure) && failure.error_type != "UploadError"; }
+
+void add_failure(std::vector<Failure>& failures, Failure failure) {
+  auto earlier =
+      std::find_if(failures.begin(), failures.end(), [&](const Failure& each) { return each.rank == failure.rank; });
+  if (earlier == failures.end()) {
+    failures.push_back(std::move(failure));
+  } else if (is_clear(failure) && !is_clear(*earlier)) {
+    *earlier = std::move(failure);
+  }
 }
 
 std::size_t root_cause(const std::vector<Failure>& failures) {
@@ -62,6 +97,38 @@ std::string headline(const Failure& failure) {
   std::string what = failure.error_type.empty() ? first_line : failure.error_type;
   if (!failure.error_type.empty() && !first_line.empty()) what += ": " + first_line;
   return fmt::format("{} failed: {}", who, what);
+}
+
+std::string returned_early_message(const std::vector<int>& returned, int waiting) {
+  const bool one = returned.size() == 1;
+  return fmt::format(
+      "{} returned from the training function while rank {} waited for {} in a collective; every rank must call the "
+      "same collectives, and equally often",
+      one ? "it" : fmt::format("ranks {}", base::rank_list(returned)), waiting, one ? "it" : "them");
+}
+
+std::string deadlock_message(const std::map<int, RankWait>& waits, const std::vector<int>& returned) {
+  std::vector<std::pair<std::string, std::vector<int>>> groups;  // ranks that wait for the same
+  for (const auto& [rank, wait] : waits) {
+    const std::string what = text_of(wait);
+    auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == what; });
+    if (same == groups.end()) same = groups.insert(groups.end(), {what, {}});
+    same->second.push_back(rank);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [what, ranks] : groups) {
+    if (parts.size() == kMostGroups) break;
+    parts.push_back(fmt::format("rank {} {}", base::rank_list(ranks), what));
+  }
+  if (groups.size() > parts.size()) {
+    parts.push_back(fmt::format("and {} more", base::count_of(groups.size() - parts.size(), "group")));
+  }
+  std::string text = fmt::format("every rank waits for what no rank is left to do: {}", base::join(parts, "; "));
+  if (!returned.empty()) {
+    text += fmt::format("; rank {} {} returned from the training function", base::rank_list(returned),
+                        returned.size() == 1 ? "has" : "have");
+  }
+  return text;
 }
 
 bool within_budget(std::int64_t used, std::int64_t limit) { return limit < 0 || used < limit; }

@@ -8,6 +8,7 @@ namespace trireme::control {
 
 void KeyValueStore::set(const std::string& key, std::string value) {
   values_[key] = std::move(value);
+  ++changes_;
   // An answer may come back into the store, so waiters leave the list before they are answered.
   std::list<Waiter> served;
   for (auto it = waiters_.begin(); it != waiters_.end();) {
@@ -23,9 +24,9 @@ void KeyValueStore::set(const std::string& key, std::string value) {
   }
 }
 
-void KeyValueStore::get(int owner, const std::string& key, Answer answer) { wait(owner, {key}, std::move(answer)); }
+void KeyValueStore::get(Asker asker, const std::string& key, Answer answer) { wait(asker, {key}, std::move(answer)); }
 
-void KeyValueStore::wait(int owner, const std::vector<std::string>& keys, Answer answer) {
+void KeyValueStore::wait(Asker asker, const std::vector<std::string>& keys, Answer answer) {
   std::set<std::string> missing;
   for (const auto& key : keys) {
     if (!values_.contains(key)) missing.insert(key);
@@ -34,7 +35,7 @@ void KeyValueStore::wait(int owner, const std::vector<std::string>& keys, Answer
   if (missing.empty()) {
     answer(keys.empty() ? "" : values_[first]);
   } else {
-    waiters_.push_back({owner, std::move(missing), std::move(first), std::move(answer)});
+    waiters_.push_back({asker, std::move(missing), std::move(first), std::move(answer)});
   }
 }
 
@@ -71,8 +72,16 @@ std::string KeyValueStore::compare_set(const std::string& key, const std::string
   return desired;
 }
 
+std::vector<KeyValueStore::Wait> KeyValueStore::waits() const {
+  std::vector<Wait> found;
+  for (const auto& waiter : waiters_) {
+    found.push_back({waiter.asker, {waiter.missing.begin(), waiter.missing.end()}});
+  }
+  return found;
+}
+
 void KeyValueStore::forget(int owner) {
-  waiters_.remove_if([&](const Waiter& waiter) { return waiter.owner == owner; });
+  waiters_.remove_if([&](const Waiter& waiter) { return waiter.asker.owner == owner; });
 }
 
 void KeyValueStore::clear() {

@@ -36,9 +36,9 @@ void Meetings::finished(int rank) {
   }
 }
 
-bool Meetings::waits(int rank) const {
-  return std::any_of(meetings_.begin(), meetings_.end(),
-                     [rank](const auto& each) { return each.second.waiting.contains(rank); });
+std::int64_t Meetings::waiting(int rank) const {
+  return std::count_if(meetings_.begin(), meetings_.end(),
+                       [rank](const auto& each) { return each.second.waiting.contains(rank); });
 }
 
 void Meetings::fail(std::int64_t sequence, const std::string& why) {

@@ -25,7 +25,9 @@ class Meetings {
   void come(int rank, std::int64_t sequence, const std::string& kind, std::string data, Answer answer);
   void finished(int rank);
   // Whether it has come to one, and others have not.
-  bool waits(int rank) const;
+  bool waits(int rank) const { return waiting(rank) > 0; }
+  // To how many: threads may have come to one each.
+  std::int64_t waiting(int rank) const;
   void clear(int num_ranks);
 
  private:

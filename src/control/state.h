@@ -54,7 +54,8 @@ struct Failure {
   int rank = 0;
   int pid = 0;
   std::string host;
-  std::string cause;  // exception, exit, signal, out_of_memory, lost, start, hang or preemption
+  // exception, exit, signal, out_of_memory, lost, start, hang, deadlock, returned or preemption
+  std::string cause;
   std::string error_type;
   std::string message;
   std::string traceback;

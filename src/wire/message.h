@@ -117,7 +117,8 @@ inline constexpr int kProtocolVersion = 3;
 
 #define TRIREME_STORE_GET(FIELD)                                                                                 \
   FIELD(std::int64_t, id, 0, "request number")                                                                   \
-  FIELD(std::string, key, {}, "answered as soon as the key is set")
+  FIELD(std::string, key, {}, "answered as soon as the key is set")                                              \
+  FIELD(double, timeout_s, 0.0, "how long the worker waits for the answer")
 
 #define TRIREME_STORE_ADD(FIELD)                                                                                 \
   FIELD(std::int64_t, id, 0, "request number")                                                                   \
@@ -126,7 +127,8 @@ inline constexpr int kProtocolVersion = 3;
 
 #define TRIREME_STORE_WAIT(FIELD)                                                                                \
   FIELD(std::int64_t, id, 0, "request number")                                                                   \
-  FIELD(std::vector<std::string>, keys, {}, "answered when all of them are set")
+  FIELD(std::vector<std::string>, keys, {}, "answered when all of them are set")                                 \
+  FIELD(double, timeout_s, 0.0, "how long the worker waits for the answer")
 
 #define TRIREME_STORE_CHECK(FIELD)                                                                               \
   FIELD(std::int64_t, id, 0, "request number; the reply says whether all of them are set, at once")              \
@@ -186,6 +188,14 @@ inline constexpr int kProtocolVersion = 3;
   FIELD(std::string, where, {}, "the innermost frame of the user's code, for the summary")                       \
   FIELD(std::string, text, {}, "the stacks of all threads, Python's and native ones")
 
+#define TRIREME_WAIT_REQUEST(FIELD)                                                                              \
+  FIELD(std::int64_t, id, 0, "request number")
+
+#define TRIREME_WAITS(FIELD)                                                                                     \
+  FIELD(std::int64_t, id, 0, "the request that this answers")                                                    \
+  FIELD(std::vector<std::int64_t>, requests, {}, "requests of this worker that threads of it still wait for")    \
+  FIELD(std::vector<std::string>, busy, {}, "its other threads that could still do something")
+
 #define TRIREME_GET_STACKS(FIELD)                                                                                \
   FIELD(std::int64_t, id, 0, "request number; the reply has the file's path and the text")
 
@@ -238,7 +248,9 @@ inline constexpr int kProtocolVersion = 3;
   MESSAGE(34, Stack, TRIREME_STACK)                       \
   MESSAGE(35, GetStacks, TRIREME_GET_STACKS)              \
   MESSAGE(36, PreemptRun, TRIREME_PREEMPT_RUN)            \
-  MESSAGE(37, SetCapacity, TRIREME_SET_CAPACITY)
+  MESSAGE(37, SetCapacity, TRIREME_SET_CAPACITY)          \
+  MESSAGE(38, WaitRequest, TRIREME_WAIT_REQUEST)          \
+  MESSAGE(39, Waits, TRIREME_WAITS)
 // clang-format on
 
 #define TRIREME_MESSAGE_STRUCT(number, Name, TABLE) TRIREME_STRUCT(Name, TABLE)

@@ -1,5 +1,6 @@
 #include "worker/session.h"
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <asio/co_spawn.hpp>
@@ -13,6 +14,7 @@
 #include "base/json.h"
 #include "checkpoint/commit.h"
 #include "storage/open_files.h"
+#include "worker/busy_threads.h"
 #include "worker/stacks.h"
 
 namespace trireme::worker {
@@ -188,7 +190,7 @@ void Session::lose(const std::string& why) {
   {
     std::lock_guard lock(mutex_);
     lost_why_ = why.empty() ? "closed" : why;
-    for (auto& [id, promise] : requests_) promise.set_value(base::error("the controller is gone: {}", why));
+    for (auto& [id, request] : requests_) request.answer.set_value(base::error("the controller is gone: {}", why));
     requests_.clear();
     changed_.notify_all();
     // After the goodbye the controller may leave first: that is the end, not a loss.
@@ -207,9 +209,9 @@ void Session::receive(wire::Message message) {
     auto request = requests_.extract(reply->id);
     if (request.empty()) return;  // it timed out in the meantime
     if (reply->failure) {
-      request.mapped().set_value(base::Error(*std::move(reply->failure)));
+      request.mapped().answer.set_value(base::Error(*std::move(reply->failure)));
     } else {
-      request.mapped().set_value(std::move(reply->value));
+      request.mapped().answer.set_value(std::move(reply->value));
     }
   } else if (std::holds_alternative<wire::Goodbye>(message)) {
     goodbye_ = true;
@@ -227,6 +229,9 @@ void Session::receive(wire::Message message) {
     preemption_ = {std::move(told->nodes), now.count() + told->seconds, std::move(told->why)};
   } else if (auto* request = std::get_if<wire::StackRequest>(&message)) {
     answer_stack_request(request->id);
+  } else if (auto* asked = std::get_if<wire::WaitRequest>(&message)) {
+    // Not under this lock: a thread that waits for it would look as if it could do nothing.
+    asio::post(io_, [this, id = asked->id] { answer_wait_request(id); });
   }
   changed_.notify_all();
 }
@@ -238,7 +243,7 @@ void Session::recall() {
     return post(wire::Home{});
   }
   recalled_ = true;
-  for (auto& [id, promise] : requests_) promise.set_value(base::error("{}", kRecalled));
+  for (auto& [id, request] : requests_) request.answer.set_value(base::error("{}", kRecalled));
   requests_.clear();
   asio::post(io_, [this] { interrupt(); });
 }
@@ -265,6 +270,32 @@ void Session::answer_stack_request(std::int64_t id) {
     answer.text = std::move(stacks.text);
     post(std::move(answer));
   });
+}
+
+Session::PendingRequests Session::pending_requests() {
+  std::lock_guard lock(mutex_);
+  PendingRequests pending;
+  for (const auto& [id, request] : requests_) {
+    pending.ids.push_back(id);
+    pending.threads.insert(request.thread);
+  }
+  return pending;
+}
+
+void Session::answer_wait_request(std::int64_t id) {
+  auto pending = pending_requests();
+  wire::Waits answer;
+  answer.id = id;
+  answer.busy = busy_threads(pending.threads);
+  // One that was answered meanwhile has a thread that goes on.
+  if (answer.busy.empty() && pending_requests() != pending) answer.busy.emplace_back("a thread that was answered");
+  {
+    // What the controller ends without being asked: report() that waits for room, or for the end of the attempt.
+    std::lock_guard lock(mutex_);
+    if (next_report_ - acked_ >= kReportWindow || leave_at_ >= 0) answer.busy.emplace_back("a thread in report()");
+  }
+  answer.requests = std::move(pending.ids);
+  channel_->send(answer);
 }
 
 void Session::set_interrupt(std::function<void()> interrupt) {
@@ -467,7 +498,9 @@ Result<Value> Session::ask(Request request, std::optional<base::Seconds> timeout
     std::lock_guard lock(mutex_);
     if (const auto why = closed(); !why.empty()) return base::error("{}", why);
     request.id = next_request_++;
-    answer = requests_[request.id].get_future();
+    Pending& made = requests_[request.id];
+    made.thread = static_cast<int>(::syscall(SYS_gettid));
+    answer = made.answer.get_future();
   }
   const std::int64_t id = request.id;
   post(std::move(request));
@@ -490,6 +523,7 @@ Result<void> Session::store_set(const std::string& key, std::string value) {
 Result<std::string> Session::store_get(const std::string& key, base::Seconds timeout) {
   wire::StoreGet request;
   request.key = key;
+  request.timeout_s = timeout.count();
   TRIREME_ASSIGN(auto value, ask(std::move(request), timeout), "store key '{}'", key);
   return value.as_bytes().data;
 }
@@ -505,6 +539,7 @@ Result<std::int64_t> Session::store_add(const std::string& key, std::int64_t amo
 Result<void> Session::store_wait(const std::vector<std::string>& keys, base::Seconds timeout) {
   wire::StoreWait request;
   request.keys = keys;
+  request.timeout_s = timeout.count();
   TRIREME_TRY(ask(std::move(request), timeout), "store keys {}", fmt::join(keys, ", "));
   return {};
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -165,13 +166,18 @@ class Session {
   double lease_s_ = 30.0;
   std::int64_t beats_ = 0;
   base::MonotonicTime heard_;
+  std::optional<base::TickWatch> beat_watch_;
   bool leaving_ = false;
 
   // Shared, under the mutex.
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<wire::Start> pending_start_;
-  std::map<std::int64_t, std::promise<Result<Value>>> requests_;
+  struct Pending {
+    std::promise<Result<Value>> answer;
+    int thread = 0;
+  };
+  std::map<std::int64_t, Pending> requests_;
   std::int64_t next_request_ = 1;
   std::int64_t next_report_ = 0;
   std::int64_t acked_ = 0;

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import trireme
-from trireme import ConfigError, FailureConfig, Result, RunConfig, ScalingConfig
+from runs import events, pids
+from trireme import ConfigError, FailureConfig, Result, RunConfig, ScalingConfig, WorkerGroupError
 from trireme.torch import TorchConfig, TorchTrainer, get_device, get_devices
 
 pytest.importorskip("torch")
@@ -233,3 +238,82 @@ def test_unknown_backend_is_an_error_of_the_worker() -> None:
 def test_local_mode() -> None:
     result = TorchTrainer(lambda: str(get_device()), scaling_config=ScalingConfig(num_workers=0)).fit()
     assert result.return_value == "cpu"
+
+
+def test_a_survivor_of_an_interrupted_rendezvous_meets_its_new_peer() -> None:
+    """It was in init_process_group() when the other one died, and comes to the next group in the same process."""
+    from trireme.torch._backend import TorchBackend
+
+    class DiesInTheRendezvous(TorchBackend):
+        def on_start(self, context: Any, session: Any) -> None:
+            if context.get_world_rank() == 1 and context._attempt < 2:
+                # Rank 0 is in there, and waits for this one.
+                while session.store_num_keys() == 0:
+                    time.sleep(0.001)
+                os.kill(os.getpid(), signal.SIGKILL)
+            super().on_start(context, session)
+
+    class Config(TorchConfig):
+        @property
+        def backend_cls(self) -> Any:
+            return DiesInTheRendezvous
+
+    def train() -> tuple[int, float]:
+        import torch
+        import torch.distributed as dist
+
+        total = torch.ones(1)
+        dist.all_reduce(total)
+        return trireme.get_context()._attempt, total.item()
+
+    failure_config = FailureConfig(max_failures=2, warm_restart=True)
+    result = fit(train, torch_config=Config(), run_config=RunConfig(name="run", failure_config=failure_config))
+    assert result.return_value == (2, 2.0)
+    assert [pids(result.path, number)[0] for number in range(3)] == [pids(result.path, 0)[0]] * 3
+
+
+def test_ranks_that_wait_for_keys_that_nobody_will_set_fail_at_once(results: Path) -> None:
+    def train() -> None:
+        import torch.distributed as dist
+
+        store = dist.distributed_c10d._get_default_store()
+        store.get("of_rank_0" if dist.get_rank() == 1 else "of_rank_1")
+
+    with pytest.raises(WorkerGroupError) as caught:
+        fit(train, run_config=RunConfig(name="run"))
+    message = str(caught.value)
+    assert "Deadlock: every rank waits for what no rank is left to do" in message
+    assert "rank 0 for store key torch/0/" in message
+    assert "of_rank_1; rank 1 for store key torch/0/" in message
+    (failed,) = events(results / "run", "worker_failed")
+    assert failed["cause"] == "deadlock"
+
+
+def test_another_thread_may_set_what_all_ranks_wait_for(results: Path) -> None:
+    def train() -> bytes:
+        import torch.distributed as dist
+
+        store = dist.distributed_c10d._get_default_store()
+        if dist.get_rank() == 1:
+            threading.Timer(2.0, lambda: store.set("late", b"but set")).start()
+        value: bytes = store.get("late")
+        return value
+
+    assert fit(train, run_config=RunConfig(name="run")).return_value == b"but set"
+
+
+def test_a_rank_that_returns_early_is_named_as_the_cause() -> None:
+    def train() -> None:
+        import torch
+        import torch.distributed as dist
+
+        dist.barrier()
+        if dist.get_rank() != 1:
+            dist.all_reduce(torch.ones(1))
+
+    with pytest.raises(WorkerGroupError) as caught:
+        fit(train)
+    message = str(caught.value)
+    assert "rank 1" in message.splitlines()[1]
+    assert "ReturnedEarly: it returned from the training function while rank 0 waited for it" in message
+    assert "Connection closed by peer" in message.split("other workers")[1]

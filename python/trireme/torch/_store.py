@@ -34,14 +34,13 @@ class ControlStore(dist.Store):  # type: ignore[misc]
         self._session.store_set(self._prefix + key, _bytes(value))
 
     def get(self, key: str) -> bytes:
-        value: bytes = self._timed(
-            [key], lambda: self._session.store_get(self._prefix + key, self._timeout.total_seconds())
-        )
+        seconds = self._timeout.total_seconds()
+        value: bytes = self._timed([key], seconds, lambda: self._session.store_get(self._prefix + key, seconds))
         return value
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
         seconds = (timeout or self._timeout).total_seconds()
-        self._timed(keys, lambda: self._session.store_wait([self._prefix + key for key in keys], seconds))
+        self._timed(keys, seconds, lambda: self._session.store_wait([self._prefix + key for key in keys], seconds))
 
     def check(self, keys: list[str]) -> bool:
         present: bool = self._session.store_check([self._prefix + key for key in keys])
@@ -68,12 +67,12 @@ class ControlStore(dist.Store):  # type: ignore[misc]
     def has_extended_api(self) -> bool:
         return False
 
-    def _timed(self, keys: list[str], call: Callable[[], T]) -> T:
+    def _timed(self, keys: list[str], seconds: float, call: Callable[[], T]) -> T:
         try:
             return call()
         except TimeoutError as error:
             raise dist.DistStoreError(
-                f"waited {self._timeout.total_seconds():g} s for {', '.join(keys)}: other workers have not come this "
+                f"waited {seconds:g} s for {', '.join(keys)}: other workers have not come this "
                 "far; TorchConfig(timeout_s=...) gives them longer"
             ) from error
 

@@ -7,6 +7,7 @@
 
 #include "control/controller.h"
 #include "unit/control/thread_run.h"
+#include "unit/fake_clock.h"
 #include "unit/wire/live_server.h"
 #include "unit/wire/message_samples.h"
 
@@ -224,6 +225,106 @@ TEST_CASE("a worker that does not read holds nobody else up") {
   CHECK(end.error == "");
   CHECK(end.outcome == Outcome::kFinished);
   CHECK(fast_is_through);
+}
+
+namespace {
+
+// A worker of whom the test says what its threads wait for.
+struct Waiting {
+  std::string key;
+  double timeout_s = 1800.0;
+  std::vector<std::string> busy = {};             // at first
+  std::vector<std::int64_t> other_requests = {};  // that nobody has asked the controller
+  bool returns = false;                           // instead
+};
+
+// Waits for its key, answers what it is asked about that, and tells how often that was.
+ThreadEngine::Body waits(std::map<int, Waiting> ranks, std::atomic<int>& asked) {
+  return [ranks = std::move(ranks), &asked](const RankProcess& process) -> engine::ExitStatus {
+    const Waiting& self = ranks.at(process.rank);
+    asio::io_context io;
+    auto joined = join_raw(io, process);
+    if (!joined) return kFailedExit;
+    auto talk = [&]() -> asio::awaitable<bool> {
+      auto start = co_await joined->channel->read_message();
+      if (!start || !std::holds_alternative<wire::Start>(*start)) co_return false;
+      if (self.returns) {
+        joined->channel->send(wire::Done{});
+      } else {
+        wire::StoreGet get;
+        get.id = 7;
+        get.key = self.key;
+        get.timeout_s = self.timeout_s;
+        joined->channel->send(get);
+      }
+      int times = 0;
+      while (auto message = co_await joined->channel->read_message()) {
+        const auto* request = std::get_if<wire::WaitRequest>(&*message);
+        if (!request) continue;
+        wire::Waits answer;
+        answer.id = request->id;
+        answer.requests = {7};
+        if (++times <= 3) {
+          answer.busy = self.busy;
+          answer.requests.insert(answer.requests.end(), self.other_requests.begin(), self.other_requests.end());
+        }
+        ++asked;
+        joined->channel->send(answer);
+      }
+      co_return true;
+    };
+    finish(io, talk());
+    until_killed(process);
+    return kFailedExit;
+  };
+}
+
+}  // namespace
+
+TEST_CASE("ranks that wait for keys that nobody can set fail the attempt at once") {
+  std::atomic<int> asked = 0;
+  std::map<int, Waiting> ranks{{0, {.key = "torch/1/default_pg/1"}}, {1, {.key = "torch/1/default_pg/0"}}};
+  std::string told =
+      "every rank waits for what no rank is left to do: rank 0 for store key torch/1/default_pg/1; rank 1 for store "
+      "key torch/1/default_pg/0";
+  int rounds = 1;
+  SUBCASE("all of them") {}
+  SUBCASE("not while a thread of theirs could still set one") {
+    ranks[1].busy = {"python (4711)"};
+    rounds = 4;
+  }
+  SUBCASE("not while an answer may be on its way to one") {
+    ranks[0].other_requests = {8};
+    rounds = 4;
+  }
+  SUBCASE("but for those that have returned") {
+    ranks[2] = {.key = "", .returns = true};
+    told += "; rank 2 has returned from the training function";
+  }
+  const int waiting = 2;
+  ThreadRun run(static_cast<int>(ranks.size()), waits(ranks, asked));
+  run.plan().heartbeat_s = 0.02;
+  RunEnd end = run.go();
+  CHECK(end.outcome == Outcome::kFailed);
+  REQUIRE(end.failures.size() == 1);
+  CHECK(end.failures[0].cause == "deadlock");
+  CHECK(end.failures[0].message == told);
+  CHECK(asked >= rounds * waiting);
+}
+
+TEST_CASE("a wait that ends by itself soon is no deadlock") {
+  std::atomic<int> asked = 0;
+  ThreadRun run(2, waits({{0, {.key = "a"}}, {1, {.key = "b", .timeout_s = 5.0}}}, asked));
+  run.plan().heartbeat_s = 0.02;
+  tests::FakeClock clock;
+  run.set_clock(clock);
+  run.start();
+  REQUIRE(run.wait_for("training_started"));
+  REQUIRE(clock.wait_for_readers(50));
+  CHECK(asked == 0);
+  CHECK_FALSE(run.controller().finished());
+  run.controller().stop("checked", true);
+  run.wait();
 }
 
 TEST_CASE("a run over TLS") {

@@ -112,3 +112,23 @@ TEST_CASE("as the event log has it: without what only Python can read") {
                               {"log_tail", List{"last", "words"}},
                               {"collateral", true}});
 }
+
+TEST_CASE("who waits for what in a deadlock") {
+  CHECK(deadlock_message({{0, {.keys = {"a"}}}, {1, {.keys = {"b"}}}, {2, {.keys = {"a"}}}}, {}) ==
+        "every rank waits for what no rank is left to do: rank 0,2 for store key a; rank 1 for store key b");
+  CHECK(deadlock_message({{0, {.keys = {"a", "b", "c", "d", "e"}, .meetings = 1}}, {2, {.meetings = 1}}}, {1}) ==
+        "every rank waits for what no rank is left to do: rank 0 for store key a, b, c and 2 more and in a barrier or "
+        "broadcast; rank 2 in a barrier or broadcast; rank 1 has returned from the training function");
+  std::map<int, RankWait> many;
+  for (int rank = 0; rank < 9; ++rank) many[rank].keys = {std::to_string(rank)};
+  CHECK(deadlock_message(many, {}).ends_with("rank 5 for store key 5; and 3 groups more"));
+}
+
+TEST_CASE("losses that only another rank can be the reason for") {
+  CHECK(is_loss_in_collective(failure(0, "exception", kGloo)));
+  CHECK(is_loss_in_collective(failure(0, "exception", "NCCL error in nccl.cpp: ncclRemoteError: A call failed")));
+  CHECK_FALSE(is_loss_in_collective(failure(0, "exception", "[Errno 104] Connection reset by peer")));
+  CHECK_FALSE(is_loss_in_collective(failure(0, "lost", kGloo)));
+  CHECK(returned_early_message({1, 2}, 0).starts_with(
+      "ranks 1-2 returned from the training function while rank 0 waited for them in a collective"));
+}

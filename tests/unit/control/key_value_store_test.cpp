@@ -131,3 +131,25 @@ TEST_CASE("who has left is not answered") {
   store.set("c", "1");
   CHECK(here.size() == 1);
 }
+
+TEST_CASE("who waits for what") {
+  KeyValueStore store;
+  std::vector<std::string> answers;
+  store.set("a", "1");
+  const auto before = store.changes();
+  store.wait({1, 7, 60.0}, {"a", "b", "c"}, into(answers));
+  store.get({2, 8, 0.5}, "c", into(answers));
+  auto waits = store.waits();
+  REQUIRE(waits.size() == 2);
+  CHECK(waits[0].asker.owner == 1);
+  CHECK(waits[0].asker.request == 7);
+  CHECK(waits[0].asker.timeout_s == 60.0);
+  CHECK(waits[0].missing == std::vector<std::string>{"b", "c"});
+  CHECK(waits[1].missing == std::vector<std::string>{"c"});
+  CHECK(store.changes() == before);
+  store.set("c", "3");
+  CHECK(store.changes() != before);
+  waits = store.waits();
+  REQUIRE(waits.size() == 1);
+  CHECK(waits[0].missing == std::vector<std::string>{"b"});
+}

@@ -1,0 +1,98 @@
+#include "worker/busy_threads.h"
+
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <string_view>
+
+namespace trireme::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+// gloo's and NCCL's threads look up every few milliseconds, and CUDA's poll: nothing begins with them.
+constexpr std::array<std::string_view, 4> kTransports = {"trireme-", "gloo_tcp_loop", "pt_nccl_", "cuda-"};
+
+struct Sight {
+  std::string name;
+  bool stands = false;
+  std::string switches;  // how often it was given a processor, and lost it
+
+  bool operator==(const Sight&) const = default;
+};
+
+std::string read_all(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// In a futex of this process without a time limit: only another thread of it can end that.
+bool waits_for_a_thread(const std::string& call) {
+  std::istringstream words(call);
+  long number = -1;
+  std::array<std::string, 4> arguments;
+  if (!(words >> number)) return false;  // "running", or the kernel does not tell
+  for (auto& argument : arguments) words >> argument;
+  if (!words || number != SYS_futex) return false;
+  const auto operation = std::stoul(arguments[1], nullptr, 16);
+  const auto kind = operation & static_cast<unsigned long>(FUTEX_CMD_MASK);
+  const bool waits = kind == FUTEX_WAIT || kind == FUTEX_WAIT_BITSET || kind == FUTEX_LOCK_PI;
+  return waits && (operation & FUTEX_PRIVATE_FLAG) && arguments[3] == "0x0";
+}
+
+std::string switches_of(const std::string& status) {
+  std::string text;
+  std::istringstream lines(status);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("ctxt_switches") != std::string::npos) text += line + "\n";
+  }
+  return text;
+}
+
+std::map<int, Sight> look(const std::set<int>& blocked) {
+  std::map<int, Sight> seen;
+  std::error_code failed;
+  for (const auto& task : fs::directory_iterator("/proc/self/task", failed)) {
+    const int tid = std::stoi(task.path().filename().string());
+    if (tid == static_cast<int>(::syscall(SYS_gettid)) || blocked.contains(tid)) continue;
+    Sight sight;
+    sight.name = read_all(task.path() / "comm");
+    if (sight.name.ends_with('\n')) sight.name.pop_back();
+    if (std::any_of(kTransports.begin(), kTransports.end(),
+                    [&](std::string_view transport) { return sight.name.starts_with(transport); })) {
+      continue;
+    }
+    sight.switches = switches_of(read_all(task.path() / "status"));
+    sight.stands = waits_for_a_thread(read_all(task.path() / "syscall"));
+    seen.emplace(tid, std::move(sight));
+  }
+  return seen;
+}
+
+}  // namespace
+
+std::vector<std::string> busy_threads(const std::set<int>& blocked) {
+  // Two looks, because they take time: one that stood still when it was looked at may have been woken by one that was
+  // not yet. Who stands in both looks and was not switched to in between stood still all the while.
+  const auto first = look(blocked);
+  const auto second = look(blocked);
+  std::vector<std::string> busy;
+  for (const auto& [tid, sight] : second) {
+    const auto before = first.find(tid);
+    if (!sight.stands || before == first.end() || before->second != sight) {
+      busy.push_back(fmt::format("{} ({})", sight.name, tid));
+    }
+  }
+  return busy;
+}
+
+}  // namespace trireme::worker
