@@ -32,6 +32,7 @@ void Controller::collect_stacks(const std::string& title, StacksWritten done) {
     place.rank = static_cast<int>(rank);
     place.reports = state_.commits.next_report(place.rank);
     place.silent_s = base::Seconds(now - peer.reported).count();
+    place.returned = state_.workers[rank].phase == WorkerPhase::kDone;
     round.ranks.push_back(std::move(place));
     if (!peer.channel) continue;
     wire::StackRequest request;

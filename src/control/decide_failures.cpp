@@ -113,10 +113,9 @@ void Decider::fail_or_warn(Failure failure) {
 }
 
 void Decider::fail(Failure failure) {
-  bool clear = !looks_like_peer_loss(failure);
-  bool was_clear = std::any_of(state_.failures.begin(), state_.failures.end(),
-                               [](const Failure& each) { return !looks_like_peer_loss(each); });
-  state_.failures.push_back(std::move(failure));
+  const bool clear = is_clear(failure);
+  const bool was_clear = std::any_of(state_.failures.begin(), state_.failures.end(), is_clear);
+  add_failure(state_.failures, std::move(failure));
   if (!clear) return wait_for_cause();
   state_.phase = Phase::kFailing;
   // The first clear cause shortens the wait that a vague one may have begun.
@@ -147,6 +146,7 @@ void Decider::settle_causes() {
 
 void Decider::give_verdict() {
   state_.failures = in_order_of_blame(std::move(state_.failures));
+  blame_who_returned();
   for (const auto& failure : state_.failures) act(RecordFailure{failure, state_.attempt});
   const Failure& root = state_.failures.front();
   state_.failures_in_row = state_.furthest > state_.began_at ? 0 : state_.failures_in_row;
@@ -178,6 +178,21 @@ void Decider::give_verdict() {
   enter_stopping(again ? Next::kRestart : Next::kFinish);
 }
 
+// A rank that returns closes its connections: to one that waits for it in a collective that looks like a loss.
+void Decider::blame_who_returned() {
+  Failure& root = state_.failures.front();
+  if (!is_loss_in_collective(root)) return;
+  std::vector<int> returned;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (at(rank).phase == WorkerPhase::kDone) returned.push_back(rank);
+  }
+  if (returned.empty()) return;
+  Failure early =
+      failure_of(returned.front(), "returned", "ReturnedEarly", returned_early_message(returned, root.rank));
+  root.collateral = true;
+  state_.failures.insert(state_.failures.begin(), std::move(early));
+}
+
 bool Decider::spend(const Failure& root, Dict& told) {
   const bool start = root.cause == "start";
   const bool preemption = root.cause == "preemption";
@@ -192,7 +207,7 @@ bool Decider::spend(const Failure& root, Dict& told) {
 }
 
 bool Decider::repeats_itself(const Failure& root) {
-  if (root.cause != "exception") {
+  if (root.cause != "exception" && root.cause != "returned") {
     state_.same_errors = 0;
     return false;
   }

@@ -88,6 +88,7 @@ class Decider {
   void wait_for_cause();
   void settle_causes();
   void give_verdict();
+  void blame_who_returned();
   // Whether the budget has one more for this, and takes it; tells how many are used, of how many.
   bool spend(const Failure& root, Dict& told);
   bool repeats_itself(const Failure& root);

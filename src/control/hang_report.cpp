@@ -19,6 +19,7 @@ constexpr std::size_t kMaxGroups = 6;
 struct Group {
   std::int64_t behind = 0;  // reports that others have made and these have not
   bool answered = false;
+  bool returned = false;
   std::string place;
   std::vector<int> ranks;
 };
@@ -28,6 +29,7 @@ std::string time_text(double seconds) {
 }
 
 std::string place_of(const RankPlace& rank) {
+  if (rank.returned) return "";
   if (!rank.answered) return rank.process;
   return rank.where.empty() ? "an unknown place" : rank.where;
 }
@@ -36,9 +38,10 @@ std::string place_of(const RankPlace& rank) {
 std::vector<Group> groups_of(const std::vector<RankPlace>& ranks, std::int64_t most) {
   std::vector<Group> groups;
   for (const RankPlace& rank : ranks) {
-    Group own{most - rank.reports, rank.answered, place_of(rank), {rank.rank}};
+    Group own{most - rank.reports, rank.answered, rank.returned, place_of(rank), {rank.rank}};
     auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
-      return std::tie(group.behind, group.answered, group.place) == std::tie(own.behind, own.answered, own.place);
+      return std::tie(group.behind, group.answered, group.returned, group.place) ==
+             std::tie(own.behind, own.answered, own.returned, own.place);
     });
     if (same == groups.end()) {
       groups.push_back(std::move(own));
@@ -48,6 +51,7 @@ std::vector<Group> groups_of(const std::vector<RankPlace>& ranks, std::int64_t m
   }
   std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
     if (a.behind != b.behind) return a.behind < b.behind;
+    if (a.returned != b.returned) return b.returned;
     if (a.answered != b.answered) return a.answered;
     return a.ranks.size() > b.ranks.size();
   });
@@ -65,6 +69,11 @@ std::string sentence(const Group& group, std::size_t all, bool waits) {
   const std::string silence =
       fmt::format("{} not answer{}", one ? "does" : "do", group.place.empty() ? "" : fmt::format(": {}", group.place));
   std::string text = who(group, all) + " ";
+  if (group.returned) {
+    text += fmt::format("{} returned from the training function", one ? "has" : "have");
+    const auto behind = static_cast<std::size_t>(group.behind);
+    return behind == 0 ? text : text + fmt::format(", {} short of the others", base::count_of(behind, "report"));
+  }
   if (group.behind == 0) {
     if (!group.answered) return text + silence;
     return text + fmt::format("{} in {}", waits ? (one ? "waits" : "wait") : are, group.place);
@@ -109,7 +118,9 @@ std::string section(const RankPlace& rank) {
   if (!rank.answered) {
     return text + fmt::format("did not answer{}{}\n", rank.process.empty() ? "" : ": ", rank.process);
   }
-  return text + fmt::format("in {}\n{}{}", place_of(rank), rank.text, rank.text.ends_with('\n') ? "" : "\n");
+  if (rank.returned) text += "has returned from the training function; ";
+  return text + fmt::format("in {}\n{}{}", rank.where.empty() ? "an unknown place" : rank.where, rank.text,
+                            rank.text.ends_with('\n') ? "" : "\n");
 }
 
 }  // namespace

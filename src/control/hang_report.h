@@ -12,6 +12,7 @@ struct RankPlace {
   std::int64_t reports = 0;  // so far
   double silent_s = 0.0;     // since the last of them, or since the function was entered
   bool answered = false;     // with its stacks
+  bool returned = false;     // from its training function
   std::string where;         // as worker::Stacks has it
   std::string text;
   std::string process;  // where it did not answer: base::describe_process(), empty where nobody could look

@@ -191,3 +191,64 @@ TEST_CASE("a hang is told, restarted or fails, as configured") {
     if (on_hang != "warn") CHECK(machine.state.failures.front().cause == "hang");
   }
 }
+
+TEST_CASE("after a deadlock nobody is kept") {
+  RunMachine machine = warm(2);
+  CHECK(machine.on(DeadlockFound{{{0, {.keys = {"a"}}}, {1, {.keys = {"b"}}}}}) == "arm cause 0.02");
+  const std::string verdict = machine.on(TimerFired{Timer::kCause});
+  CHECK(verdict.starts_with("failure 0 deadlock, attempt_failed, kill 0 0, kill 1 0"));
+  CHECK(machine.state.next == Next::kRestart);
+  CHECK(machine.state.failures.front().message ==
+        "every rank waits for what no rank is left to do: rank 0 for store key a; rank 1 for store key b");
+  // Too late: it is over already.
+  CHECK(machine.on(DeadlockFound{{{0, {.keys = {"a"}}}}}) == "");
+}
+
+TEST_CASE("a rank that returned is the cause of what looks like a loss to one that waits for it in a collective") {
+  const std::string gloo = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer";
+  RunMachine machine = warm(3);
+  SUBCASE("one") {
+    machine.on(FunctionReturned{1, {}});
+    machine.on(FunctionFailed{0, "RuntimeError", gloo, "Traceback", {}});
+    machine.on(FunctionFailed{2, "RuntimeError", gloo, "Traceback", {}});
+    CHECK(machine.on(TimerFired{Timer::kCause})
+              .starts_with("failure 1 returned, failure 0 exception*, failure 2 exception*, attempt_failed"));
+    CHECK(machine.state.failures.front().message ==
+          "it returned from the training function while rank 0 waited for it in a collective; every rank must call the "
+          "same collectives, and equally often");
+  }
+  SUBCASE("unless another one has a reason of its own") {
+    machine.on(FunctionReturned{1, {}});
+    machine.on(FunctionFailed{0, "RuntimeError", gloo, "Traceback", {}});
+    machine.on(FunctionFailed{2, "ValueError", "boom", "Traceback", {}});
+    CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 2 exception, failure 0 exception*,"));
+  }
+  SUBCASE("or what was lost is no rank") {
+    machine.on(FunctionReturned{1, {}});
+    machine.on(FunctionFailed{0, "ConnectionResetError", "[Errno 104] Connection reset by peer", "Traceback", {}});
+    CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 exception, attempt_failed"));
+  }
+}
+
+TEST_CASE("of a rank that fails twice the failure that says most is told") {
+  RunMachine machine = warm(2);
+  machine.on(Reported{0, 0, {}, "c0"});
+  SUBCASE("the exception that follows from its upload") {
+    CHECK(machine.on(Uploaded{0, 0, "no space"}) == "arm cause 0.5");
+    CHECK(machine.on(FunctionFailed{0, "OSError", "no space", "Traceback", {}}) == "arm cause 0.02");
+    CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 exception, attempt_failed"));
+    CHECK(machine.state.failures.front().error_type == "OSError");
+  }
+  SUBCASE("also where the upload is told after it") {
+    machine.on(FunctionFailed{0, "OSError", "no space", "Traceback", {}});
+    machine.on(Uploaded{0, 0, "no space"});
+    CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 exception, attempt_failed"));
+    CHECK(machine.state.failures.front().error_type == "OSError");
+  }
+  SUBCASE("the upload alone where the function takes no notice") {
+    machine.on(Uploaded{0, 0, "no space"});
+    CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 exception, attempt_failed"));
+    CHECK(machine.state.failures.front().error_type == "UploadError");
+  }
+  CHECK(machine.state.failures.size() == 1);
+}

@@ -26,6 +26,12 @@ RankPlace silent(int rank, std::int64_t reports, const std::string& process) {
           .process = process};
 }
 
+RankPlace returned(int rank, std::int64_t reports) {
+  RankPlace place = in(rank, reports, "_worker.py:250 in run");
+  place.returned = true;
+  return place;
+}
+
 const std::string kReduce = "train.py:41 in step (in torch/distributed/distributed_c10d.py:2806 all_reduce)";
 
 }  // namespace
@@ -51,6 +57,11 @@ TEST_CASE("one line says who waits where, and for whom") {
                "no report for 30 s: rank 0 waits in " + kReduce +
                    ", ranks 1-2 are behind by 2 reports and do not answer"},
            Row{{silent(0, 5, "gone"), silent(1, 5, "gone")}, "no report for 30 s: all 2 ranks do not answer: gone"},
+           Row{{in(0, 5, kReduce), returned(1, 5)},
+               "no report for 30 s: rank 0 is in " + kReduce + ", rank 1 has returned from the training function"},
+           Row{{in(0, 5, kReduce), returned(1, 3), returned(2, 3)},
+               "no report for 30 s: rank 0 waits in " + kReduce +
+                   ", ranks 1-2 have returned from the training function, 2 reports short of the others"},
            Row{{in(0, 0, "train.py:3 in f", 200), in(1, 0, "", 190)},
                "no first report for 3 min 10 s: rank 0 is in train.py:3 in f, rank 1 is in an unknown place"},
        }) {
