@@ -111,14 +111,17 @@ def worker_group_error(failures: Sequence[dict[str, Any]], path: str, note: str 
     lines = [f"rank {first['rank']}{_where(first)} failed: {_what(first)}"]
     if note:
         lines += [note]
-    if first.get("traceback"):
-        lines += ["", first["traceback"].rstrip()]
+    if trace := _trace(first):
+        lines += ["", trace]
     if tail := _log_tail(first):
         log = f"{path}/logs/attempt_{first['attempt']}/rank_{first['rank']}.log" if "attempt" in first else "its log"
         lines += ["", f"last lines of {log}:", *(f"  {line}" for line in tail)]
-    if others:
+    groups = _grouped(others)
+    if alike := groups.pop(_first_line(first), None):
+        lines += ["", f"{rank_list(alike)} failed with the same error"]
+    if groups:
         lines += ["", "other workers, most likely because of it:"]
-        lines += [f"  {ranks}: {text}" for text, ranks in _grouped(others)]
+        lines += [f"  {rank_list(ranks)}: {text}" for text, ranks in groups.items()]
     error = WorkerGroupError("\n".join(lines), {f["rank"]: worker_exception(f) for f in ordered})
     error.__cause__ = error.worker_failures[first["rank"]]
     return error
@@ -142,11 +145,22 @@ def _log_tail(failure: dict[str, Any]) -> list[str]:
     return [line for line in tail if line and line not in trace]
 
 
-def _grouped(failures: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+def _trace(failure: dict[str, Any]) -> str:
+    """Without the exception at its end, which the line above has said."""
+    trace = str(failure.get("traceback") or "").rstrip()
+    return trace.removesuffix(_what(failure).rstrip()).rstrip()
+
+
+def _first_line(failure: dict[str, Any]) -> str:
+    return _what(failure).splitlines()[0]
+
+
+def _grouped(failures: Sequence[dict[str, Any]]) -> dict[str, list[int]]:
+    """Ranks by the text of their failure."""
     groups: dict[str, list[int]] = {}
     for failure in failures:
-        groups.setdefault(_what(failure).splitlines()[0], []).append(failure["rank"])
-    return [(text, rank_list(ranks)) for text, ranks in groups.items()]
+        groups.setdefault(_first_line(failure), []).append(failure["rank"])
+    return groups
 
 
 def rank_list(ranks: Sequence[int]) -> str:

@@ -157,7 +157,8 @@ std::string run_finished(const Dict& event) {
   if (int_of(event, "attempts") > 1) line += ", " + counted(event, "attempts", "attempt");
   if (event.contains("reports")) line += ", " + counted(event, "reports", "report");
   std::string error = headline(text_of(event, "error"));
-  return error.empty() ? line : line + ": " + error;
+  // What a worker failed with, the lines of its failure have said.
+  return error.empty() || error.starts_with("rank ") ? line : line + ": " + error;
 }
 
 std::optional<std::string> output(const Dict& event) {

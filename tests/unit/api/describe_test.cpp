@@ -126,7 +126,7 @@ TEST_CASE("events that matter are told in one line") {
         {"attempts", 2},
         {"reports", 1},
         {"error", "rank 1 died"}},
-       "run failed after 1.0 s, 2 attempts, 1 report: rank 1 died"},
+       "run failed after 1.0 s, 2 attempts, 1 report"},
       {{{"event", "output"}, {"ranks", List{0, 1, 2}}, {"line", "hello"}}, "[rank 0-2] hello"},
   };
   for (const auto& each : cases) {
