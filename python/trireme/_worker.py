@@ -87,7 +87,7 @@ class WorkerSession:
                 self._core.report(report.metrics, validation=validation, data=totals)
             return
         checkpoint, options = self._prepare(report)
-        with self._leaving():
+        with self._leaving(), _own_exception(options.get("upload")):
             stored = self._store(report, validation, options | {"data": totals})
         if report.mode is CheckpointUploadMode.NO_UPLOAD:
             self._checkpoint = checkpoint
@@ -177,18 +177,18 @@ class WorkerSession:
 
             return checkpoint, {"state": encode(checkpoint._state, checkpoint._allow_pickle)}
         where = checkpoint._where()
+        if self._stores_by_function(report):  # which may be what makes the files
+            return checkpoint, {
+                "checkpoint": where.path if where.local else None,
+                "delete_local": deletes_local(report, self._run),
+                "upload": _Upload(self._core, self._run, self.context.get_metadata(), report),
+            }
         checkpoint._check_present(where)
         if metadata := self.context.get_metadata():
             checkpoint.set_metadata({**metadata, **checkpoint.get_metadata()})
         if report.mode is CheckpointUploadMode.NO_UPLOAD:
             check_within_run(checkpoint, self._run, "report(checkpoint_upload_mode=NO_UPLOAD): the checkpoint")
             return checkpoint, {"checkpoint": where.path}
-        if self._stores_by_function(report):
-            return checkpoint, {
-                "checkpoint": where.path if where.local else None,
-                "delete_local": deletes_local(report, self._run),
-                "upload": lambda name: self._store_by_function(report, name),
-            }
         if not where.local:  # from another storage: by way of this machine
             return checkpoint, {"checkpoint": checkpoint.to_directory(), "delete_local": True}
         return checkpoint, {"checkpoint": where.path, "delete_local": deletes_local(report, self._run)}
@@ -201,16 +201,53 @@ class WorkerSession:
     def _stores_by_function(self, report: Report) -> bool:
         return report.upload_fn is not None and report.mode is not CheckpointUploadMode.NO_UPLOAD
 
-    def _store_by_function(self, report: Report, name: str) -> str:
-        assert report.upload_fn is not None and report.checkpoint is not None
-        stored = report.upload_fn(report.checkpoint, name)
+
+class _Upload:
+    """A checkpoint_upload_fn, called with a checkpoint's name: returns where the files are. Keeps what it raises."""
+
+    def __init__(self, core: Any, run: Location, metadata: dict[str, Any], report: Report) -> None:
+        self._core = core
+        self._run = run
+        self._metadata = metadata
+        self._report = report
+        self.error: BaseException | None = None
+
+    def __call__(self, name: str) -> str:
+        try:
+            return self._call(name)
+        except BaseException as error:
+            self.error = error
+            if self._report.mode is CheckpointUploadMode.ASYNC:  # nobody waits for it: report() has returned
+                text = format_exception(error)
+                print(text, file=sys.stderr, end="", flush=True)
+                self._core.fail(type(error).__name__, str(error), text, dump_exception(error))
+            raise
+
+    def _call(self, name: str) -> str:
+        function, given = self._report.upload_fn, self._report.checkpoint
+        assert function is not None and given is not None
+        stored = function(given, name)
         if not isinstance(stored, Checkpoint):
             raise ValueError(
                 f"checkpoint_upload_fn must return a trireme.Checkpoint, got {type(stored).__name__}; return "
                 "Checkpoint(path, filesystem) of where it has stored the files"
             )
         check_within_run(stored, self._run, "what checkpoint_upload_fn returns")
+        if self._metadata:
+            stored._check_present(stored._where())
+            stored.set_metadata({**self._metadata, **stored.get_metadata()})
         return stored.path
+
+
+@contextmanager
+def _own_exception(upload: _Upload | None) -> Iterator[None]:
+    """What the user's function raised, and not what the core makes of it."""
+    try:
+        yield
+    except RuntimeError:
+        if upload is not None and upload.error is not None:
+            raise upload.error from None
+        raise
 
 
 def main(ticket: str) -> int:

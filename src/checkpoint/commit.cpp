@@ -19,6 +19,8 @@ constexpr std::string_view kPrefix = "checkpoint_";
 // There while files arrive. It tells remove_unfinished() of folders with names that the user chose, and says which
 // report writes.
 constexpr const char* kUploadingName = ".trireme_uploading";
+// Folders of names whose files somebody else writes; each has the mark that the checkpoint's own cannot have yet.
+constexpr const char* kAnnouncedName = ".trireme_announced";
 // On the way out.
 constexpr const char* kRemovedName = ".trireme_removed";
 constexpr std::uint64_t kWorthThreads = std::uint64_t{4} << 20;
@@ -144,6 +146,21 @@ base::Result<void> discard(storage::Files& files, const std::string& run_path, c
   return files.remove_folder(folder_of(run_path, name));
 }
 
+// What was announced and never adopted: whoever wrote it was ended halfway.
+base::Result<void> remove_announced(storage::Files& files, const std::string& run_path) {
+  const std::string all = in(run_path, kAnnouncedName);
+  TRIREME_ASSIGN(const bool some, files.exists(all));
+  if (!some) return {};
+  TRIREME_ASSIGN(const auto names, files.list_folders(all));
+  for (const auto& name : names) {
+    const std::string folder = folder_of(run_path, name);
+    TRIREME_ASSIGN(const bool there, files.exists(folder));
+    TRIREME_ASSIGN(const bool committed, files.exists(in(folder, kManifestName)));
+    if (there && !committed) TRIREME_TRY(discard(files, run_path, name));
+  }
+  return files.remove_folder(all);
+}
+
 // A crash may leave a mark or a temporary file in a checkpoint that is committed.
 base::Result<void> remove_leftovers(storage::Files& files, const std::string& folder) {
   TRIREME_ASSIGN(const auto present, files.list_files(folder));
@@ -208,6 +225,26 @@ base::Result<std::vector<storage::FileRecord>> upload(storage::Files& files, con
   TRIREME_TRY(make_ready(files, run_path, name, origin, here ? NewFiles::kInTheFolder : NewFiles::kElsewhere));
   if (here) return files.adopt_folder(folder);
   return files.put_folder(source, folder, take);
+}
+
+base::Result<void> announce(storage::Files& files, const std::string& run_path, const std::string& name,
+                            const std::optional<Origin>& origin) {
+  TRIREME_TRY(check_name(name));
+  TRIREME_TRY(make_room(files, run_path, name, origin, NewFiles::kElsewhere));
+  const std::string marked = in(in(run_path, kAnnouncedName), name);
+  TRIREME_TRY(files.make_folder(marked));
+  return write_mark(files, marked, origin);
+}
+
+base::Result<std::vector<storage::FileRecord>> adopt(storage::Files& files, const std::string& run_path,
+                                                     const std::string& name, const std::optional<Origin>& origin) {
+  TRIREME_TRY(check_name(name));
+  const std::string folder = folder_of(run_path, name);
+  TRIREME_TRY(make_ready(files, run_path, name, origin, NewFiles::kInTheFolder));
+  TRIREME_ASSIGN(auto records, files.adopt_folder(folder));
+  // Its own mark stands now. Ranks may announce the same name, so that another one may have removed this already.
+  TRIREME_TRY(files.remove_folder(in(in(run_path, kAnnouncedName), name)));
+  return records;
 }
 
 base::Result<Merged> merge(storage::Files& files, const std::string& run_path, const std::string& name,
@@ -326,6 +363,7 @@ base::Result<void> remove(storage::Files& files, const std::string& run_path, co
 
 base::Result<void> remove_unfinished(storage::Files& files, const std::string& run_path) {
   TRIREME_TRY(files.remove_folder(in(run_path, kRemovedName)));
+  TRIREME_TRY(remove_announced(files, run_path));
   TRIREME_TRY(bring_back_replaced(files, run_path));
   TRIREME_ASSIGN(const auto names, files.list_folders(run_path));
   for (const auto& name : names) {

@@ -54,6 +54,14 @@ base::Result<std::vector<storage::FileRecord>> upload(storage::Files& files, con
                                                       storage::Take take = storage::Take::kCopy,
                                                       const std::optional<Origin>& origin = std::nullopt);
 
+// For files that somebody else writes, who expects that the folder does not exist yet. announce() makes room as begin()
+// does and marks the name unfinished beside the folder; adopt() takes over what is in the folder then, durably.
+base::Result<void> announce(storage::Files& files, const std::string& run_path, const std::string& name,
+                            const std::optional<Origin>& origin = std::nullopt);
+base::Result<std::vector<storage::FileRecord>> adopt(storage::Files& files, const std::string& run_path,
+                                                     const std::string& name,
+                                                     const std::optional<Origin>& origin = std::nullopt);
+
 // What several ranks have stored, as one list. Ranks that wrote different content to the same path are told apart in
 // `conflicts` ("model.pt: rank 0, 3"): the last one stands, and commit() must read which one that is.
 struct Merged {

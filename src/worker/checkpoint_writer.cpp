@@ -153,21 +153,25 @@ base::Result<CheckpointWriter::Stored> CheckpointWriter::write_part(const Part& 
   const checkpoint::Origin origin{attempt_, part.index};
   // What lies in the run's folder already is the checkpoint itself.
   bool in_place = source.mode == UploadMode::kNoUpload;
-  if (!in_place && !source.folder.empty()) {
+  if (!in_place && !source.upload && !source.folder.empty()) {
     TRIREME_ASSIGN(in_place, files_->same_folder(source.folder, target));
   }
   Stored stored;
   if (source.upload) {
-    TRIREME_TRY(checkpoint::begin(*files_, storage_path_, part.name, origin));
+    TRIREME_TRY(checkpoint::announce(*files_, storage_path_, part.name, origin));
     TRIREME_ASSIGN(auto where, source.upload(part.name));
     if (plain(where) != plain(target)) {
       return base::error("checkpoint_upload_fn must store the checkpoint in {}, it returned {}",
                          files_->describe(target), where);
     }
-    TRIREME_ASSIGN(stored.files, files_->adopt_folder(target));
+    TRIREME_ASSIGN(stored.files, checkpoint::adopt(*files_, storage_path_, part.name, origin));
     if (stored.files.empty()) {
       return base::error("checkpoint_upload_fn has stored nothing in {}, though it returned that folder",
                          files_->describe(target));
+    }
+    // Only now: the function may be what makes it.
+    if (!source.folder.empty() && fs::is_directory(source.folder)) {
+      TRIREME_ASSIGN(in_place, files_->same_folder(source.folder, target));
     }
   } else if (source.mode == UploadMode::kNoUpload && !files_->local()) {
     TRIREME_ASSIGN(stored.files, files_->adopt_folder(target));

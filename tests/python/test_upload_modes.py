@@ -194,6 +194,133 @@ def test_upload_function_that_does_not_work(mode: CheckpointUploadMode, function
         fit(train)
 
 
+class MyError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("mode", [SYNC, ASYNC])
+def test_the_exception_of_an_upload_function_is_kept(mode: CheckpointUploadMode) -> None:
+    def store(checkpoint: Checkpoint, name: str) -> Checkpoint:
+        raise MyError("the bucket is gone")
+
+    def train() -> None:
+        checkpoint = Checkpoint(make_folder())
+        trireme.report({}, checkpoint=checkpoint, checkpoint_upload_mode=mode, checkpoint_upload_fn=store)
+
+    with pytest.raises(WorkerGroupError) as caught:
+        fit(train)
+    assert isinstance(caught.value.__cause__, MyError)
+    assert str(caught.value.__cause__) == "the bucket is gone"
+    assert "in store" in str(caught.value), "the traceback"
+    assert "other workers" not in str(caught.value), "it is the same failure, of the same rank"
+
+
+def test_an_upload_function_that_the_training_function_may_catch() -> None:
+    def train() -> str:
+        try:
+            trireme.report({}, checkpoint=Checkpoint(make_folder()), checkpoint_upload_fn=fails)
+        except OSError as error:
+            return str(error)
+        return "nothing was raised"
+
+    with pytest.raises(WorkerGroupError, match="the disk is full"):
+        fit(train)  # a checkpoint that was announced and is not stored is a failure all the same
+
+
+def test_the_target_does_not_exist_yet() -> None:
+    def store(checkpoint: Checkpoint, name: str) -> Checkpoint:
+        import shutil
+
+        target = trireme.get_context().get_storage().build_checkpoint_path_from_name(name)
+        with checkpoint.as_directory() as folder:
+            shutil.copytree(folder, target)
+        return Checkpoint(target)
+
+    def train() -> None:
+        for mode in (SYNC, ASYNC):
+            trireme.report(
+                {},
+                checkpoint=Checkpoint(make_folder(mode.name)),
+                checkpoint_upload_mode=mode,
+                checkpoint_upload_fn=store,
+            )
+
+    result = fit(train)
+    assert names_of(result) == ["checkpoint_000000", "checkpoint_000001"]
+    texts = [Path(checkpoint.path, "file").read_text() for checkpoint, _ in result.best_checkpoints or []]
+    assert texts == ["SYNC", "ASYNC"]
+    assert not list(Path(result.path or "").glob(".trireme_announced/*"))
+
+
+@pytest.mark.parametrize("mode", [SYNC, ASYNC])
+def test_the_upload_function_may_be_what_makes_the_files(mode: CheckpointUploadMode) -> None:
+    """As torch's async_save() does: report() is called while the files are still on their way."""
+
+    def train() -> str:
+        import threading
+
+        folder = Path(tempfile.mkdtemp(), "made_later")
+
+        def save() -> None:
+            folder.mkdir()
+            (folder / "file").write_text("saved")
+
+        saver = threading.Thread(target=save)
+
+        def store(checkpoint: Checkpoint, name: str) -> Checkpoint:
+            import shutil
+
+            saver.start()
+            saver.join()
+            target = trireme.get_context().get_storage().build_checkpoint_path_from_name(name)
+            shutil.copytree(checkpoint.path, target)
+            return Checkpoint(target)
+
+        trireme.report({}, checkpoint=Checkpoint(folder), checkpoint_upload_mode=mode, checkpoint_upload_fn=store)
+        trireme.get_all_reported_checkpoints()
+        return str(folder)
+
+    result = fit(train)
+    assert result.checkpoint is not None
+    assert Path(result.checkpoint.path, "file").read_text() == "saved"
+    assert os.path.exists(result.return_value) == (mode is SYNC)
+
+
+def test_metadata_of_the_run_reaches_what_an_upload_function_stores() -> None:
+    def store(checkpoint: Checkpoint, name: str) -> Checkpoint:
+        import shutil
+
+        target = trireme.get_context().get_storage().build_checkpoint_path_from_name(name)
+        shutil.copytree(checkpoint.path, target)
+        return Checkpoint(target)
+
+    def train() -> None:
+        trireme.report({}, checkpoint=Checkpoint(make_folder()), checkpoint_upload_fn=store)
+
+    trainer = DataParallelTrainer(train, metadata={"team": "a"}, run_config=RunConfig(name="run"))
+    checkpoint = trainer.fit().checkpoint
+    assert checkpoint is not None
+    assert checkpoint.get_metadata() == {"team": "a"}
+
+
+def test_a_worker_that_dies_in_its_upload_function_leaves_nothing() -> None:
+    def store(checkpoint: Checkpoint, name: str) -> Checkpoint:
+        import shutil
+        import signal
+
+        target = trireme.get_context().get_storage().build_checkpoint_path_from_name(name)
+        shutil.copytree(checkpoint.path, target)
+        if trireme.get_context()._attempt == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Checkpoint(target)
+
+    def train() -> None:
+        trireme.report({}, checkpoint=Checkpoint(make_folder()), checkpoint_upload_fn=store, checkpoint_dir_name="best")
+
+    result = fit(train, failure_config=trireme.FailureConfig(max_failures=1))
+    assert names_of(result) == ["best"]
+
+
 def test_an_upload_that_fails_behind_fails_the_run_with_its_cause() -> None:
     def train() -> None:
         import time

@@ -396,3 +396,56 @@ TEST_CASE("errors name what they are about") {
   CHECK_FALSE(fs::exists(run.path + "/c"));
   CHECK_FALSE(upload(run.files, run.dir.path(), run.path, "logs"));
 }
+
+TEST_CASE("files that somebody else writes, into a folder that does not exist before") {
+  Run run;
+  REQUIRE(announce(run.files, run.path, "best", Origin{0, 3}));
+  CHECK_FALSE(fs::exists(run.path + "/best"));
+  append_file(run.path + "/best/weights", "w");
+  SUBCASE("are adopted") {
+    auto records = adopt(run.files, run.path, "best", Origin{0, 3});
+    REQUIRE(records);
+    REQUIRE(records->size() == 1);
+    CHECK(run.names() == std::vector<std::string>{"best/.trireme_uploading", "best/weights"});
+    REQUIRE(run.commit_as("best", 3, *records));
+    CHECK(run.names("best") == std::vector<std::string>{".trireme_manifest.json", "weights"});
+  }
+  SUBCASE("are removed where whoever wrote them was ended halfway") {
+    REQUIRE(remove_unfinished(run.files, run.path));
+    CHECK(run.names().empty());
+    CHECK_FALSE(fs::exists(run.path + "/best"));
+  }
+  SUBCASE("may have the manifest of the checkpoint that they were copied from") {
+    append_file(run.dir / "mine/weights", "w");
+    run.make("mine", "before", 1);
+    fs::copy(run.path + "/before", run.path + "/best",
+             fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+    auto records = adopt(run.files, run.path, "best", Origin{0, 3});
+    REQUIRE(records);
+    REQUIRE(run.commit_as("best", 3, *records));
+    CHECK(run.list().committed.back().manifest.index == 3);
+  }
+}
+
+TEST_CASE("a name that is announced again makes room for what is written next") {
+  Run run;
+  append_file(run.dir / "mine/weights", "old");
+  run.make("mine", "best", 1);
+  REQUIRE(announce(run.files, run.path, "best", Origin{0, 2}));
+  CHECK_FALSE(fs::exists(run.path + "/best"));
+  SUBCASE("and is replaced") {
+    append_file(run.path + "/best/weights", "new");
+    auto records = adopt(run.files, run.path, "best", Origin{0, 2});
+    REQUIRE(records);
+    REQUIRE(run.commit_as("best", 2, *records));
+    REQUIRE(run.list().committed.size() == 1);
+    CHECK(run.list().committed[0].manifest.index == 2);
+  }
+  SUBCASE("and comes back where that was never finished") {
+    append_file(run.path + "/best/weights", "half");
+    REQUIRE(remove_unfinished(run.files, run.path));
+    REQUIRE(run.list().committed.size() == 1);
+    CHECK(run.list().committed[0].manifest.index == 1);
+    CHECK(verify(run.files, run.list().committed[0], true));
+  }
+}

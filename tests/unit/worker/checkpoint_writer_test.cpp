@@ -378,6 +378,22 @@ TEST_CASE("the user's own way of storing") {
     CHECK(desk.done.files(0) == Names{"by_hand"});
     CHECK_FALSE(fs::exists(source.folder));
   }
+  SUBCASE("finds no folder there, and may be what makes the one of its own") {
+    source.folder = desk.dir / "made_later";
+    CHECK(writer->name_for({.folder = source.folder,
+                            .upload = [](const std::string&) -> base::Result<std::string> { return std::string(); }},
+                           std::nullopt));
+    source.upload = [&](const std::string& name) -> base::Result<std::string> {
+      told = fs::exists(desk.stored_path(name)) ? "is there" : "is not there";
+      append_file(source.folder + "/file", "x");
+      fs::copy(source.folder, desk.stored_path(name));
+      return desk.stored_path(name);
+    };
+    auto stored = writer->store(0, "c0", source);
+    REQUIRE_MESSAGE(stored, (stored ? "" : stored.error().message()));
+    CHECK(told == "is not there");
+    CHECK(desk.done.files(0) == Names{"file"});
+  }
   SUBCASE("must store where the run looks") {
     source.upload = [](const std::string&) -> base::Result<std::string> { return std::string("/elsewhere"); };
     CHECK(writer->store(0, "c0", source).error().message() ==
