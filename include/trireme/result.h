@@ -38,8 +38,8 @@ class TRIREME_API TrainingFailedError : public std::runtime_error {
 
 // What a run has left.
 struct TRIREME_API Result {
-  std::optional<Metrics> metrics;                                // of rank 0's last report
-  std::optional<Checkpoint> checkpoint;                          // the newest
+  std::optional<Metrics> metrics;        // rank 0's last report, over it its checkpoint's validation
+  std::optional<Checkpoint> checkpoint;  // the newest
   std::vector<std::pair<Checkpoint, Metrics>> best_checkpoints;  // those that were kept, worst first
   Value return_value;                                            // of rank 0
   std::string path;                                              // the run's folder; empty in local mode

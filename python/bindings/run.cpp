@@ -108,6 +108,8 @@ nb::dict read_run(const std::string& path, nb::object filesystem) {
   nb::dict made;
   made["run"] = to_python(record.run);
   made["events"] = to_python_list(record.events);
+  const auto last = control::last_metrics(record);
+  made["last_metrics"] = last ? to_python(Value(*last)) : nb::none();
   made["metrics_history"] = to_python_list(control::metrics_history(record));
   made["metrics_of_all_ranks"] = to_python_list(control::metrics_of_all_ranks(record));
   made["checkpoints"] = to_python(Value(control::to_list(checkpoints, record.path)));

@@ -24,7 +24,7 @@ Ranks = str | int | Collection[int]  # "all", one, or some
 class Result:
     """The outcome of `fit()`, or what `Result.from_path()` finds in a run folder."""
 
-    metrics: dict[str, Any] | None  # rank 0's last report
+    metrics: dict[str, Any] | None  # rank 0's last report, with what the validation of its checkpoint has found
     checkpoint: Checkpoint | None  # the newest committed one
     error: Exception | None
     path: str | None  # the run folder in its storage; None in local mode
@@ -95,10 +95,10 @@ class Result:
         folder = resolve(path, storage_filesystem)
         _check_run_folder(folder)
         record = _read(folder)
-        reports, kept = record["metrics_history"], record["checkpoints"]
+        kept = record["checkpoints"]
         newest = max(kept, key=lambda known: known["index"], default=None)
         return cls(
-            metrics=reports[-1] if reports else None,
+            metrics=record["last_metrics"],
             checkpoint=_checkpoint(folder, newest) if newest else None,
             error=_error(record),
             path=folder.path,

@@ -26,17 +26,19 @@ def main(task: int, answer: int) -> int:
     if os.getppid() != driver:
         return 1  # it died before it could be watched
     sys.modules["__main__"] = types.ModuleType("__main__")  # as in workers
-    metrics, error = {}, None
+    metrics, error, may_retry = {}, None, False
+    retried: tuple[type[BaseException], ...] = ()
     # A border to the user's code: whatever comes out of it is this validation's failure.
     try:
         fn, _, _ = _ship.unpack(function)
-        checkpoint, kwargs = pickle.loads(arguments)
+        checkpoint, kwargs, retried = pickle.loads(arguments)
         metrics = checked_metrics(call_ending_forks(partial(fn, checkpoint, **kwargs)))
     except BaseException as failure:
         traceback.print_exc()
         error = f"{type(failure).__name__}: {one_line(failure)}"
+        may_retry = isinstance(failure, retried)
     with open(answer, "wb") as file:
-        pickle.dump((metrics, error), file)
+        pickle.dump((metrics, error, may_retry), file)
     return 0 if error is None else 1
 
 

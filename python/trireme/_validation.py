@@ -64,7 +64,9 @@ class ValidationTaskConfig:
 class ValidationConfig:
     """What `report(..., validation=True)` calls, with defaults for every call.
 
-    ray_remote_kwargs is taken for compatibility; of it, runtime_env["env_vars"] has an effect.
+    ray_remote_kwargs is taken for compatibility; of it these have an effect: runtime_env["env_vars"]; max_retries (3,
+    -1: unlimited), how often a validation whose process died is started again; retry_exceptions (False), True or a list
+    of exception classes that are a reason too.
     """
 
     def __init__(
@@ -82,6 +84,29 @@ class ValidationConfig:
         self.fn = fn
         self.task_config = task_config or ValidationTaskConfig()
         self.ray_remote_kwargs = dict(ray_remote_kwargs or {})
+        if type(self.max_retries) is not int or self.max_retries < -1:
+            raise ValueError(
+                f"ValidationConfig: ray_remote_kwargs['max_retries'] = {self.max_retries!r}: must be an integer, 0 or "
+                "more, or -1 for no limit"
+            )
+        if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in self.retry_exceptions):
+            raise TypeError(
+                "ValidationConfig: ray_remote_kwargs['retry_exceptions'] must be True, False or a list of exception "
+                f"classes, got {self.ray_remote_kwargs['retry_exceptions']!r}"
+            )
+
+    @property
+    def max_retries(self) -> int:
+        retries: int = self.ray_remote_kwargs.get("max_retries", 3)
+        return retries
+
+    @property
+    def retry_exceptions(self) -> tuple[type[BaseException], ...]:
+        """Those after which the function is called again."""
+        asked = self.ray_remote_kwargs.get("retry_exceptions", False)
+        if isinstance(asked, bool):
+            return (Exception,) if asked else ()
+        return tuple(asked) if isinstance(asked, (list, tuple)) else (asked,)
 
     @property
     def env_vars(self) -> dict[str, str]:
@@ -111,13 +136,35 @@ def checked_metrics(returned: Any) -> dict[str, Any]:
 
 
 @dataclass
-class _Running:
+class _Task:
+    """One validation, however often its process is started."""
+
     name: str
+    checkpoint: Checkpoint
+    kwargs: dict[str, Any]
+    timeout_s: float | None
+    deadline: float | None
+    log: str
+    retries: int = 0
+
+
+@dataclass
+class _Running:
+    task: _Task
     process: subprocess.Popen[bytes]
     answer: int  # a file in memory that the process writes
-    deadline: float | None
-    timeout_s: float | None
-    log: str
+
+
+@dataclass
+class _Answer:
+    status: str
+    metrics: dict[str, Any]
+    message: str
+    may_retry: bool = False
+
+
+# A look that comes so late says that this process was paused, and the validation with it.
+_PAUSED_S = 5.0
 
 
 Finish = Callable[[str, str, dict[str, Any], str], None]
@@ -139,6 +186,7 @@ class ValidationRunner:
         self._finish = finish
         self._waiting: deque[dict[str, Any]] = deque()
         self._running: _Running | None = None
+        self._polled = time.monotonic()
         # Now, so that a function which cannot be sent is refused before anything starts.
         self._function = b"" if config is None else _ship.pack(config.fn, (), {}, start.sys_path)
 
@@ -149,10 +197,17 @@ class ValidationRunner:
 
     def poll(self) -> None:
         """Takes what is finished, ends what is late, begins what is next. Never waits."""
+        self._forgive_own_pause()
         if self._running is not None and not self._take():
             return
         while self._waiting and self._running is None:
             self._begin(self._waiting.popleft())
+
+    def _forgive_own_pause(self) -> None:
+        now = time.monotonic()
+        paused, self._polled = now - self._polled, now
+        if paused > _PAUSED_S and self._running is not None and self._running.task.deadline is not None:
+            self._running.task.deadline += paused
 
     def close(self) -> None:
         """Ends what runs; those that are not answered stay pending, and a continued run asks for them again."""
@@ -167,64 +222,90 @@ class ValidationRunner:
         if self._config is None:
             self._finish(name, "VALIDATION_FAILED", {}, "the trainer has no validation_config")
             return
-        checkpoint = Checkpoint.at(Location(event["path"], self._storage.filesystem))
-        try:
-            self._running = self._spawn(name, checkpoint, event["fn_kwargs"] or {}, event["timeout_s"])
-        except Exception as error:  # no processes left, no space for the log, ...
-            self._finish(name, "VALIDATION_FAILED", {}, f"its process cannot be started: {error}")
+        timeout_s = event["timeout_s"]
+        task = _Task(
+            name,
+            Checkpoint.at(Location(event["path"], self._storage.filesystem)),
+            event["fn_kwargs"] or {},
+            timeout_s,
+            None if timeout_s is None else time.monotonic() + timeout_s,
+            os.path.join(self._logs, f"{name}.log"),
+        )
+        self._start_process(task)
 
-    def _spawn(self, name: str, checkpoint: Checkpoint, kwargs: dict[str, Any], timeout_s: float | None) -> _Running:
+    def _start_process(self, task: _Task) -> None:
+        try:
+            self._running = self._spawn(task)
+        except Exception as error:  # no processes left, no space for the log, ...
+            self._finish(task.name, "VALIDATION_FAILED", {}, f"its process cannot be started: {error}")
+
+    def _spawn(self, task: _Task) -> _Running:
         import subprocess
 
         import cloudpickle
 
         assert self._config is not None
         os.makedirs(self._logs, exist_ok=True)
-        log = os.path.join(self._logs, f"{name}.log")
-        task = os.memfd_create("trireme_validation_task", 0)
+        given = os.memfd_create("trireme_validation_task", 0)
         answer = os.memfd_create("trireme_validation_answer", 0)
         try:
-            with open(os.dup(task), "wb") as file:
-                pickle.dump((os.getpid(), self._function, cloudpickle.dumps((checkpoint, kwargs))), file)
-            os.lseek(task, 0, os.SEEK_SET)
+            arguments = cloudpickle.dumps((task.checkpoint, task.kwargs, self._config.retry_exceptions))
+            with open(os.dup(given), "wb") as file:
+                pickle.dump((os.getpid(), self._function, arguments), file)
+            os.lseek(given, 0, os.SEEK_SET)
             env = {**self._start.env, **self._config.env_vars}
             env.pop("TRIREME_RUN_NUM_WORKERS", None)  # meant for the script's trainers, not for those of the function
-            with open(log, "ab") as output:
+            with open(task.log, "ab") as output:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "trireme._validate", str(task), str(answer)],
+                    [sys.executable, "-m", "trireme._validate", str(given), str(answer)],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                     cwd=self._start.cwd,
                     env=env,
-                    pass_fds=(task, answer),
+                    pass_fds=(given, answer),
                     start_new_session=True,
                 )
         except BaseException:
             os.close(answer)
             raise
         finally:
-            os.close(task)
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        return _Running(name, process, answer, deadline, timeout_s, log)
+            os.close(given)
+        return _Running(task, process, answer)
 
     def _take(self) -> bool:
         """Whether the one that runs is over."""
         running = self._running
         assert running is not None
-        status, metrics, message = "VALIDATION_TIMEOUT", dict[str, Any](), ""
+        task = running.task
         if running.process.poll() is None:
-            if running.deadline is None or time.monotonic() < running.deadline:
+            if task.deadline is None or time.monotonic() < task.deadline:
                 return False
             self._kill(running)
-            message = f"not done within {running.timeout_s:g} s (timeout_s)"
+            answer = _Answer("VALIDATION_TIMEOUT", {}, f"not done within {task.timeout_s:g} s (timeout_s)")
         else:
             _kill_group(running.process.pid)  # what it has left behind
-            status, metrics, message = _read_answer(running)
+            answer = _read_answer(running)
         os.close(running.answer)
         self._running = None
-        self._finish(running.name, status, metrics, message)
-        return True
+        if answer.may_retry and self._may_retry(task):
+            self._retry(task, answer.message)
+        else:
+            self._finish(task.name, answer.status, answer.metrics, answer.message)
+        return self._running is None
+
+    def _may_retry(self, task: _Task) -> bool:
+        assert self._config is not None
+        in_time = task.deadline is None or time.monotonic() < task.deadline
+        return in_time and (self._config.max_retries < 0 or task.retries < self._config.max_retries)
+
+    def _retry(self, task: _Task, why: str) -> None:
+        assert self._config is not None
+        task.retries += 1
+        most = "" if self._config.max_retries < 0 else f" of {self._config.max_retries}"
+        with suppress(OSError), open(task.log, "a", encoding="utf-8") as log:
+            log.write(f"trireme: retry {task.retries}{most}: {why}\n")
+        self._start_process(task)
 
     def _kill(self, running: _Running) -> None:
         _kill_group(running.process.pid)
@@ -236,15 +317,17 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _read_answer(running: _Running) -> tuple[str, dict[str, Any], str]:
+def _read_answer(running: _Running) -> _Answer:
+    log = running.task.log
     with open(os.dup(running.answer), "rb") as file:
         file.seek(0)
         try:
-            metrics, error = pickle.load(file)
+            metrics, error, may_retry = pickle.load(file)
         except Exception:
             code = running.process.returncode
             how = f"was killed with signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-            return "VALIDATION_FAILED", {}, f"its process {how} before the function returned; see {running.log}"
+            message = f"its process {how} before the function returned; see {log}"
+            return _Answer("VALIDATION_FAILED", {}, message, may_retry=True)
     if error is not None:
-        return "VALIDATION_FAILED", {}, f"{error}; see {running.log}"
-    return "VALIDATED", metrics, ""
+        return _Answer("VALIDATION_FAILED", {}, f"{error}; see {log}", may_retry)
+    return _Answer("VALIDATED", metrics, "")

@@ -56,8 +56,7 @@ Result Result::from_path(const std::string& path) {
   auto [files, record] = open_run(path);
   Result result;
   result.path = files->local() ? record.path : path;
-  auto history = control::metrics_history(record);
-  if (!history.empty()) result.metrics = std::move(history.back());
+  result.metrics = control::last_metrics(record);
   std::int64_t newest = -1;
   for (const auto& kept : api::value_or_throw(control::read_checkpoints(*files, record))) {
     Checkpoint checkpoint(storage::child_of(result.path, kept.name));

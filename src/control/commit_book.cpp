@@ -25,6 +25,7 @@ CommitBook::CommitBook(int num_ranks, std::int64_t first_report)
 CommitBook CommitBook::next_attempt(int num_ranks) const {
   CommitBook next(num_ranks, resume_at_);
   next.last_metrics_ = last_metrics_;
+  next.last_metrics_index_ = last_metrics_index_;
   return next;
 }
 
@@ -52,7 +53,7 @@ void CommitBook::report(int rank, std::int64_t index, const RankReport& report) 
     made.name = *checkpoint;
     made.metrics_rank = rank;
     made.metrics = metrics;
-    if (rank != 0 && last_metrics_index_ == index) {
+    if (rank != 0 && last_metrics_index_ == index && next_[0] > index) {
       made.metrics_rank = 0;
       made.metrics = *last_metrics_;
     }
@@ -68,11 +69,19 @@ void CommitBook::report(int rank, std::int64_t index, const RankReport& report) 
     }
   }
   if (checkpoint) it->second.uploading.insert(rank);
-  if (it->second.validation.is_null()) it->second.validation = validation;
+  if (!validation.is_null() && rank < it->second.validation_rank) {
+    it->second.validation_rank = rank;
+    it->second.validation = validation;
+  }
   if (!positions.empty() && rank < it->second.positions_rank) {
     it->second.positions_rank = rank;
     it->second.positions = positions;
   }
+}
+
+void CommitBook::validated(std::int64_t index, const Metrics& found) {
+  if (index != last_metrics_index_ || !last_metrics_) return;
+  for (const auto& [key, value] : found) (*last_metrics_)[key] = value;
 }
 
 void CommitBook::uploaded(int rank, std::int64_t index, List files) {

@@ -72,8 +72,9 @@ class CommitBook {
   std::int64_t resume_at() const { return resume_at_; }
   // The highest number that any rank will report next.
   std::int64_t next_report() const;
-  // Rank 0's last report.
+  // Rank 0's last report, and over it what the validation of its checkpoint has found.
   const std::optional<Metrics>& last_metrics() const { return last_metrics_; }
+  void validated(std::int64_t index, const Metrics& found);
   // Indexes that wait, with the ranks that they wait for; for the message after a stall.
   std::map<std::int64_t, std::vector<int>> waiting() const;
 
@@ -86,6 +87,7 @@ class CommitBook {
     std::set<int> uploading;  // ranks whose part is announced and not done
     int metrics_rank = 0;
     Metrics metrics;
+    int validation_rank = std::numeric_limits<int>::max();
     Value validation;
     int positions_rank = std::numeric_limits<int>::max();
     Dict positions;

@@ -68,6 +68,7 @@ void Decider::on(ValidationEnded event) {
   it->validation = {};
   // What the validation found stands above what was reported.
   for (auto& [key, value] : event.metrics) it->metrics[key] = value;
+  state_.commits.validated(it->index, event.metrics);
   act(UpdateManifest{*it});
   Dict fields{{"name", it->name}, {"index", it->index}, {"status", checkpoint::to_string(it->status)}};
   if (!event.message.empty()) fields["message"] = event.message;

@@ -59,8 +59,6 @@ void apply(const Dict& event, RunSummary& told) {
     told.num_workers = int_of(event, "num_workers", told.num_workers);
   } else if (kind == "report") {
     ++told.reports;
-    const Dict* metrics = dict_of(event, "metrics");
-    if (metrics && int_of(event, "rank") == 0) told.last_metrics = *metrics;
   } else if (kind == "checkpoint_committed") {
     ++told.checkpoints;
   } else if (kind == "checkpoint_removed") {
@@ -150,6 +148,7 @@ RunSummary summary(const RunRecord& record, bool active, double now) {
     double last = record.events.empty() ? told.started : number_of(record.events.back(), "time", told.started);
     told.seconds = std::max(0.0, (active ? now : last) - told.started);
   }
+  if (auto last = last_metrics(record)) told.last_metrics = *std::move(last);
   return told;
 }
 
@@ -184,6 +183,30 @@ std::vector<Metrics> metrics_history(const RunRecord& record) {
     if (int_of(row, "rank") == 0) rows.push_back(*dict_of(row, "metrics"));
   }
   return rows;
+}
+
+std::optional<Metrics> last_metrics(const RunRecord& record) {
+  const Dict* last = nullptr;
+  std::vector<const Dict*> found;  // by validations of its checkpoint
+  std::int64_t index = -1;
+  for (const auto& event : record.events) {
+    const Dict* metrics = dict_of(event, "metrics");
+    if (!metrics) continue;
+    const std::string kind = text_of(event, "event");
+    if (kind == "report" && int_of(event, "rank") == 0) {
+      last = metrics;
+      index = int_of(event, "index");
+      found.clear();
+    } else if (kind == "checkpoint_validated" && int_of(event, "index") == index) {
+      found.push_back(metrics);
+    }
+  }
+  if (!last) return std::nullopt;
+  Metrics merged = *last;
+  for (const Dict* each : found) {
+    for (const auto& [key, value] : *each) merged[key] = value;
+  }
+  return merged;
 }
 
 Result<std::vector<KeptCheckpoint>> read_checkpoints(storage::Files& files, const RunRecord& record,

@@ -54,6 +54,8 @@ RunSummary summary(const RunRecord& record, bool active, double now);
 
 // Rank 0's reports in order, without those that a restart has repeated.
 std::vector<Metrics> metrics_history(const RunRecord& record);
+// Rank 0's last report, and over it what the validation of its checkpoint has found.
+std::optional<Metrics> last_metrics(const RunRecord& record);
 // Every rank's, as {"rank", "index", "attempt", "time", "metrics"}, by index and rank.
 std::vector<Dict> metrics_of_all_ranks(const RunRecord& record);
 

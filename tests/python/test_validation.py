@@ -152,6 +152,73 @@ def test_whatever_else_goes_wrong(runner: Any, fn: Any, words: str) -> None:
     assert "\n" not in message
 
 
+def tries(checkpoint: Checkpoint) -> int:
+    """How often this function was called for the checkpoint, with this call."""
+    place = Path(checkpoint.path, "tries")
+    number = int(place.read_text()) + 1 if place.exists() else 1
+    place.write_text(str(number))
+    return number
+
+
+def test_a_validation_whose_process_died_is_tried_again(runner: Any) -> None:
+    def fn(checkpoint: Checkpoint) -> dict[str, Any]:
+        number = tries(checkpoint)
+        if number < 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"tries": number}
+
+    made = runner(fn)
+    made.ask("a")
+    assert made.wait() == [("a", "VALIDATED", {"tries": 3}, "")]
+    assert "trireme: retry 2 of 3: its process was killed with signal SIGKILL" in made.log("a")
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "calls"),
+    [
+        ({}, 1),
+        ({"retry_exceptions": True}, 4),
+        ({"retry_exceptions": True, "max_retries": 1}, 2),
+        ({"retry_exceptions": [OSError], "max_retries": 2}, 1),
+        ({"retry_exceptions": [OSError, ValueError], "max_retries": 2}, 3),
+        ({"retry_exceptions": True, "max_retries": 0}, 1),
+    ],
+)
+def test_exceptions_are_a_reason_to_try_again_where_asked_for(runner: Any, kwargs: dict[str, Any], calls: int) -> None:
+    def fn(checkpoint: Checkpoint) -> dict[str, Any]:
+        raise ValueError(f"call {tries(checkpoint)}")
+
+    made = runner(fn, ray_remote_kwargs=kwargs)
+    made.ask("a")
+    ((_, status, _, message),) = made.wait()
+    assert status == "VALIDATION_FAILED"
+    assert message.startswith(f"ValueError: call {calls}; see ")
+
+
+def test_all_tries_share_one_timeout(runner: Any) -> None:
+    def fn(checkpoint: Checkpoint) -> dict[str, Any]:
+        if tries(checkpoint) == 1:
+            os._exit(3)
+        time.sleep(600)
+        return {}
+
+    made = runner(fn, ray_remote_kwargs={"max_retries": -1})
+    made.ask("a", timeout_s=5.0)
+    ((_, status, _, _),) = made.wait()
+    assert status == "VALIDATION_TIMEOUT"
+    assert (made.folder / "a/tries").read_text() == "2"
+
+
+def test_a_pause_of_this_process_is_not_the_validations_time(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = runner(lambda checkpoint: {"done": True})
+    made.ask("a", timeout_s=600.0)
+    real, paused = time.monotonic, [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: real() + paused[0])
+    made.runner.poll()
+    paused[0] = 3600.0
+    assert made.wait() == [("a", "VALIDATED", {"done": True}, "")]
+
+
 def test_timeout_ends_it_and_all_that_it_has_started(runner: Any) -> None:
     def fn(checkpoint: Checkpoint) -> dict[str, Any]:
         import subprocess
@@ -206,6 +273,13 @@ def test_large_functions_and_results(runner: Any) -> None:
         (lambda: ValidationTaskConfig(fn_kwargs=[1]), TypeError, "must be a dict"),  # type: ignore[arg-type]
         (lambda: ValidationTaskConfig(fn_kwargs={1: 1}), TypeError, "names of arguments"),  # type: ignore[dict-item]
         (lambda: ValidationConfig(3), TypeError, "must be a function, got int"),  # type: ignore[arg-type]
+        (lambda: ValidationConfig(print, ray_remote_kwargs={"max_retries": -2}), ValueError, "max_retries.* = -2"),
+        (
+            lambda: ValidationConfig(print, ray_remote_kwargs={"max_retries": True}),
+            ValueError,
+            "= True: must be an int",
+        ),
+        (lambda: ValidationConfig(print, ray_remote_kwargs={"retry_exceptions": [3]}), TypeError, r"got \[3\]"),
         (lambda: ValidationConfig(print, {}), TypeError, "ValidationTaskConfig, got dict"),  # type: ignore[arg-type]
     ],
 )
@@ -241,6 +315,50 @@ def test_metrics_are_merged_and_rank_the_checkpoints() -> None:
     again = Result.from_path(result.path or "")
     assert again.best_checkpoints is not None
     assert again.best_checkpoints[-1][1] == metrics
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_last_metrics_have_what_the_validation_found(workers: int) -> None:
+    def train() -> None:
+        for step in range(2):
+            trireme.report({"step": step, "same": "reported"}, checkpoint=make_checkpoint(step), validation=True)
+
+    def fn(checkpoint: Checkpoint) -> dict[str, Any]:
+        return {"score": value_of(checkpoint), "same": "validated"}
+
+    expected = {"step": 1, "same": "validated", "score": 1.0}
+    result = fit(train, fn, workers)
+    assert result.metrics == expected
+    if workers:
+        assert Result.from_path(result.path or "").metrics == expected
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_last_metrics_are_those_of_the_last_report(workers: int) -> None:
+    def train() -> None:
+        trireme.report({"step": 0}, checkpoint=make_checkpoint(0), validation=True)
+        trireme.get_all_reported_checkpoints()
+        trireme.report({"step": 1})
+
+    result = fit(train, lambda checkpoint: {"score": 1.0}, workers)
+    assert result.metrics == {"step": 1}
+    if workers:
+        assert Result.from_path(result.path or "").metrics == {"step": 1}
+
+
+def test_the_lowest_ranks_task_counts_whoever_comes_first() -> None:
+    def train() -> None:
+        rank = trireme.get_context().get_world_rank()
+        if rank == 0:
+            trireme.collective.barrier()
+        task = ValidationTaskConfig(fn_kwargs={"asked_by": rank})
+        trireme.report({"rank": rank}, checkpoint=Checkpoint.from_dict({"rank": rank}), validation=task)
+        if rank > 0:
+            trireme.collective.barrier()
+
+    result = fit(train, lambda checkpoint, asked_by: {"asked_by": asked_by}, 2)
+    assert result.best_checkpoints is not None
+    assert result.best_checkpoints[-1][1] == {"rank": 0, "asked_by": 0}
 
 
 def test_arguments_of_a_report_over_those_of_the_trainer() -> None:

@@ -66,11 +66,11 @@ TEST_CASE("only what is durable is gone on from") {
   CHECK(book.next_attempt(1).next_report(0) == 2);
 }
 
-TEST_CASE("a checkpoint is validated as the first rank asks that asks") {
+TEST_CASE("a checkpoint is validated as the lowest rank asks that asks, whoever comes first") {
   CommitBook book(3, 0);
-  book.report(2, 0, {{}, name_of(0)});
+  book.report(2, 0, {{}, name_of(0), Dict{{"n", 2}}});
   book.report(1, 0, {{}, name_of(0), Dict{{"n", 1}}});
-  book.report(0, 0, {{}, name_of(0), Dict{{"n", 0}}});
+  book.report(0, 0, {{}, name_of(0)});
   for (int rank : {0, 1, 2}) book.uploaded(rank, 0, {});
   CHECK(book.take_ready()[0].validation == Value(Dict{{"n", 1}}));
   for (int rank : {0, 1, 2}) add(book, rank, 1);
@@ -276,4 +276,18 @@ TEST_CASE("a report out of turn is a mistake of ours") {
   CHECK_THROWS_AS(book.report(0, 1, {{}, std::nullopt}), base::BrokenInvariant);
   book.report(0, 0, {{}, std::nullopt});
   CHECK_THROWS_AS(book.report(0, 0, {{}, std::nullopt}), base::BrokenInvariant);
+}
+
+TEST_CASE("what a validation finds belongs to the report of its checkpoint") {
+  CommitBook book(1, 0);
+  book.report(0, 0, {{{"step", 0}}, "c0", {}, {}});
+  book.validated(0, {{"score", 5}});
+  CHECK(*book.last_metrics() == Metrics{{"step", 0}, {"score", 5}});
+  book.report(0, 1, {{{"step", 1}}, "c1", {}, {}});
+  book.validated(0, {{"score", 6}});
+  CHECK(*book.last_metrics() == Metrics{{"step", 1}});
+  // It may take longer than the attempt.
+  CommitBook next = book.next_attempt(2);
+  next.validated(1, {{"score", 7}});
+  CHECK(*next.last_metrics() == Metrics{{"step", 1}, {"score", 7}});
 }
