@@ -49,7 +49,25 @@ std::string type_name(const std::exception& thrown) {
   char* name = abi::__cxa_demangle(typeid(thrown).name(), nullptr, nullptr, &status);
   std::string text = status == 0 ? name : typeid(thrown).name();
   std::free(name);
+  // What std::throw_with_nested() makes of a class; nobody has thrown that.
+  constexpr std::string_view kNested = "std::_Nested_exception<";
+  if (text.starts_with(kNested) && text.ends_with('>'))
+    text = text.substr(kNested.size(), text.size() - kNested.size() - 1);
   return text;
+}
+
+// "outer; caused by std::invalid_argument: inner": std::throw_with_nested() puts one exception around another.
+std::string text_of(const std::exception& thrown) {
+  std::string text = thrown.what();
+  const auto* outer = dynamic_cast<const std::nested_exception*>(&thrown);
+  if (!outer || !outer->nested_ptr()) return text;
+  try {
+    outer->rethrow_nested();
+  } catch (const std::exception& inner) {
+    return fmt::format("{}; caused by {}: {}", text, type_name(inner), text_of(inner));
+  } catch (...) {
+    return text + "; caused by an exception that is not a std::exception";
+  }
 }
 
 wire::Failed failure_of(std::string error_type, std::string message) {
@@ -67,7 +85,7 @@ std::optional<wire::Failed> run_user_function(const TrainFunction& function, con
   } catch (const Interrupted&) {
     return std::nullopt;
   } catch (const std::exception& thrown) {
-    return failure_of(type_name(thrown), thrown.what());
+    return failure_of(type_name(thrown), text_of(thrown));
   } catch (...) {
     return failure_of("an exception that is not a std::exception", "");
   }
@@ -99,7 +117,11 @@ base::Result<Job> Job::decode(const Bytes& bytes) {
 }
 
 Program::~Program() {
-  if (session_) {
+  if (session_ && fitting_) {
+    std::fprintf(stderr,
+                 "trireme: exit() was called in the training function, which ends this worker as if it had failed; "
+                 "return from the function, or throw\n");
+  } else if (session_) {
     // A worker that reaches its fit() never comes here.
     std::fprintf(stderr,
                  "trireme: main() ended after %zu of the %zu fit() calls that lead to this worker's: it must take the "

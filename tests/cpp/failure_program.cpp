@@ -4,9 +4,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -63,6 +66,14 @@ void suffer(const std::string& fault) {
   if (fault == "kill") ::raise(SIGKILL);
   if (fault == "stop") ::raise(SIGSTOP);
   if (fault == "exception") throw std::out_of_range("no such batch");
+  if (fault == "exit") std::exit(0);
+  if (fault == "nested") {
+    try {
+      throw std::invalid_argument("the file is empty");
+    } catch (const std::exception&) {
+      std::throw_with_nested(std::runtime_error("batch 2 could not be read"));
+    }
+  }
   if (fault == "hang") stuck_in_here();
 }
 

@@ -73,6 +73,8 @@ def recorded(folder: Path, *kinds: str) -> list[dict[str, Any]]:
         ("kill", "handler", "signal"),
         ("stop", "barrier", "lost"),
         ("hang", "barrier", "hang"),
+        ("exit", "barrier", "exit"),
+        ("nested", "barrier", "exception"),
     ],
 )
 def test_the_others_keep_their_process(start: Any, results: Path, fault: str, place: str, cause: str) -> None:
@@ -95,6 +97,16 @@ def test_the_others_keep_their_process(start: Any, results: Path, fault: str, pl
         (hang,) = events(folder, "hang_detected")
         assert hang["rank"] == 1
         assert "stuck_in_here" in hang["summary"] + Path(hang["path"]).read_text()
+    said = (folder / "logs/attempt_0/rank_1.log").read_text()
+    assert "main() ended" not in said
+    if fault == "exit":
+        assert "exit() was called in the training function" in said
+        assert failures[0]["message"] == "the process ended with exit code 0 before the training function returned"
+    if fault == "nested":
+        assert failures[0]["error_type"] == "std::runtime_error"
+        inner = "caused by std::invalid_argument: the file is empty"
+        assert failures[0]["message"] == f"batch 2 could not be read; {inner}"
+        assert inner in said
 
 
 def test_one_that_only_computes_is_replaced(start: Any, results: Path) -> None:
