@@ -31,8 +31,7 @@ void raise_config_error(const std::string& message) { throw ConfigError(message)
 
 void raise_error(const base::Error& error) {
   const std::string message = error.message();
-  PyErr_SetString(message.find("timed out") == std::string::npos ? PyExc_RuntimeError : PyExc_TimeoutError,
-                  message.c_str());
+  PyErr_SetString(error.code() == base::ErrorCode::kTimeout ? PyExc_TimeoutError : PyExc_RuntimeError, message.c_str());
   throw nb::python_error();
 }
 

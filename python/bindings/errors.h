@@ -12,7 +12,7 @@ namespace nb = nanobind;
 void bind_errors(nb::module_& module);
 
 [[noreturn]] void raise_config_error(const std::string& message);
-// RuntimeError, or TimeoutError where the error says "timed out".
+// RuntimeError, or TimeoutError for the code kTimeout.
 [[noreturn]] void raise_error(const base::Error& error);
 
 template <typename T>

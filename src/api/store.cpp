@@ -13,10 +13,7 @@ worker::Session& session(const char* caller) {
 
 template <typename T>
 T value_or_timeout(base::Result<T> result) {
-  // The session's word for it; see worker/session.h.
-  if (!result && result.error().message().find("timed out") != std::string::npos) {
-    throw Timeout(result.error().message());
-  }
+  if (!result && result.error().code() == base::ErrorCode::kTimeout) throw Timeout(result.error().message());
   return api::value_or_throw(std::move(result));
 }
 

@@ -15,31 +15,45 @@
 
 namespace trireme::base {
 
+// What a program may act on. The text is for people: it may be worded anew at any time.
+enum class ErrorCode {
+  kOther,
+  kTimeout,  // the answer did not come in time; it may come later
+};
+
 class [[nodiscard]] Error {
  public:
-  explicit Error(std::string what) : what_(std::move(what)) {}
+  explicit Error(std::string what, ErrorCode code = ErrorCode::kOther) : what_(std::move(what)), code_(code) {}
 
   // "could not do X" on top of this error; the chain reads from the outside in.
   Error wrap(std::string what) && {
-    Error outer(std::move(what));
+    Error outer(std::move(what), code_);
     outer.cause_ = std::make_shared<const Error>(std::move(*this));
     return outer;
   }
 
   const std::string& what() const { return what_; }
   const Error* cause() const { return cause_.get(); }
+  // That of the innermost error, whatever was added in front of it.
+  ErrorCode code() const { return code_; }
 
   // The whole chain: "could not start the worker: could not open log.txt: No space left on device".
   std::string message() const { return cause_ ? what_ + ": " + cause_->message() : what_; }
 
  private:
   std::string what_;
+  ErrorCode code_;
   std::shared_ptr<const Error> cause_;  // shared, never written again: errors are copied into events and results
 };
 
 template <typename... Args>
 Error error(fmt::format_string<Args...> format, Args&&... args) {
   return Error(fmt::format(format, std::forward<Args>(args)...));
+}
+
+template <typename... Args>
+Error error(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
+  return Error(fmt::format(format, std::forward<Args>(args)...), code);
 }
 
 // "open /x: Permission denied (13)".

@@ -447,7 +447,7 @@ Result<List> Session::list_checkpoints(bool validated, std::optional<base::Secon
   }
   request.validated = validated;
   auto answer = ask(request, timeout);
-  if (!answer && answer.error().message().starts_with("timed out")) {
+  if (!answer && answer.error().code() == base::ErrorCode::kTimeout) {
     request.now = true;
     answer = ask(request);
   }
@@ -507,7 +507,9 @@ Result<Value> Session::ask(Request request, std::optional<base::Seconds> timeout
   if (timeout && answer.wait_for(*timeout) != std::future_status::ready) {
     std::lock_guard lock(mutex_);
     // The reply may have come between the wait and the lock.
-    if (requests_.erase(id) > 0) return base::error("timed out after {:.3g} s", timeout->count());
+    if (requests_.erase(id) > 0) {
+      return base::error(base::ErrorCode::kTimeout, "timed out after {:.3g} s", timeout->count());
+    }
   }
   return answer.get();
 }

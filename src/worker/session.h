@@ -147,7 +147,7 @@ class Session {
   Result<std::shared_ptr<CheckpointWriter>> writer();
   void drain();
   Result<void> leave_with(std::int64_t index, CheckpointWriter& writer);
-  // Sends a request and waits for its reply. A timeout is an error whose text starts with "timed out".
+  // Sends a request and waits for its reply. A timeout is an error with the code kTimeout.
   template <typename Request>
   Result<Value> ask(Request request, std::optional<base::Seconds> timeout = {});
 

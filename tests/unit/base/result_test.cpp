@@ -101,3 +101,17 @@ TEST_CASE("a check that does not hold throws with its place") {
   CHECK(message.find("result_test.cpp:") != std::string::npos);
   CHECK(message.find("1 + 1 == 3 does not hold: world 5") != std::string::npos);
 }
+
+TEST_CASE("an error has a code, which what is added in front of it keeps") {
+  CHECK(error("no code").code() == ErrorCode::kOther);
+  const Error late = error(ErrorCode::kTimeout, "nothing for {} s", 3);
+  CHECK(late.message() == "nothing for 3 s");
+  CHECK(late.code() == ErrorCode::kTimeout);
+  auto wrapped = [&]() -> Result<void> {
+    TRIREME_TRY(Result<void>(late), "key '{}'", "timed out");
+    return {};
+  }();
+  CHECK(wrapped.error().message() == "key 'timed out': nothing for 3 s");
+  CHECK(wrapped.error().code() == ErrorCode::kTimeout);
+  CHECK(error("it timed out").code() == ErrorCode::kOther);
+}
