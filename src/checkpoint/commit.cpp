@@ -170,14 +170,33 @@ base::Result<void> remove_leftovers(storage::Files& files, const std::string& fo
   return {};
 }
 
-// Into the listing if the folder has a manifest; false if it has none.
-base::Result<bool> look_into(storage::Files& files, const std::string& run_path, const std::string& name,
-                             Listing& listing) {
-  const std::string folder = folder_of(run_path, name);
-  TRIREME_ASSIGN(auto found, read_manifest(files, folder));
-  if (found.manifest) listing.committed.push_back({name, folder, *std::move(found.manifest)});
-  if (found.damage) listing.damaged.push_back(*std::move(found.damage));
-  return found.manifest || found.damage;
+// How many folders to look at once: a store far away takes tens of milliseconds for each, and a run may have hundreds.
+// Few folders are not worth a thread.
+std::size_t lookers(std::size_t folders) { return std::clamp<std::size_t>(folders / 4, 1, 16); }
+
+// Those with a manifest into the listing; returns the names of the others.
+base::Result<std::vector<std::string>> look_into(storage::Files& files, const std::string& run_path,
+                                                 const std::vector<std::string>& names, Listing& listing) {
+  std::vector<ManifestFile> found(names.size());
+  TRIREME_TRY(storage::in_parallel(names.size(), lookers(names.size()), [&](std::size_t i) -> base::Result<void> {
+    TRIREME_ASSIGN(found[i], read_manifest(files, folder_of(run_path, names[i])));
+    return {};
+  }));
+  std::vector<std::string> empty;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    auto& [manifest, damage] = found[i];
+    if (!manifest && !damage) empty.push_back(names[i]);
+    if (manifest) listing.committed.push_back({names[i], folder_of(run_path, names[i]), *std::move(manifest)});
+    if (damage) listing.damaged.push_back(*std::move(damage));
+  }
+  return empty;
+}
+
+// The folders that may be checkpoints.
+base::Result<std::vector<std::string>> folders_of(storage::Files& files, const std::string& run_path) {
+  TRIREME_ASSIGN(auto names, files.list_folders(run_path));
+  std::erase_if(names, [](const std::string& name) { return name.starts_with('.'); });
+  return names;
 }
 
 // How many files to read at once: for a few local bytes a thread costs more than it saves.
@@ -319,16 +338,11 @@ base::Result<void> update(storage::Files& files, const std::string& run_path, co
 
 base::Result<Listing> list_committed(storage::Files& files, const std::string& run_path) {
   Listing listing;
-  TRIREME_ASSIGN(const auto names, files.list_folders(run_path));
-  std::vector<std::string> empty;
-  for (const auto& name : names) {
-    if (name.starts_with('.')) continue;
-    TRIREME_ASSIGN(const bool found, look_into(files, run_path, name, listing));
-    if (!found) empty.push_back(name);
-  }
+  TRIREME_ASSIGN(const auto names, folders_of(files, run_path));
+  TRIREME_ASSIGN(const auto empty, look_into(files, run_path, names, listing));
   TRIREME_ASSIGN(auto replaced, list_replaced(files, run_path));
   // A replacement may have been committed since we looked, and what it replaced be gone.
-  for (const auto& name : empty) TRIREME_TRY(look_into(files, run_path, name, listing));
+  TRIREME_TRY(look_into(files, run_path, empty, listing));
   for (auto& each : replaced) {
     const bool superseded = std::any_of(listing.committed.begin(), listing.committed.end(),
                                         [&](const auto& one) { return one.name == each.name; });
@@ -365,14 +379,18 @@ base::Result<void> remove_unfinished(storage::Files& files, const std::string& r
   TRIREME_TRY(files.remove_folder(in(run_path, kRemovedName)));
   TRIREME_TRY(remove_announced(files, run_path));
   TRIREME_TRY(bring_back_replaced(files, run_path));
-  TRIREME_ASSIGN(const auto names, files.list_folders(run_path));
-  for (const auto& name : names) {
-    if (name.starts_with('.')) continue;
-    const std::string folder = folder_of(run_path, name);
-    TRIREME_ASSIGN(const bool gone, unfinished(files, folder, name));
-    if (gone) TRIREME_TRY(discard(files, run_path, name));
+  TRIREME_ASSIGN(const auto names, folders_of(files, run_path));
+  std::vector<char> gone(names.size());  // not bool: threads write to it
+  TRIREME_TRY(storage::in_parallel(names.size(), lookers(names.size()), [&](std::size_t i) -> base::Result<void> {
+    const std::string folder = folder_of(run_path, names[i]);
+    TRIREME_ASSIGN(gone[i], unfinished(files, folder, names[i]));
+    if (gone[i] || !files.local()) return {};
     TRIREME_ASSIGN(const bool committed, files.exists(in(folder, kManifestName)));
-    if (committed && files.local()) TRIREME_TRY(remove_leftovers(files, folder));
+    return committed ? remove_leftovers(files, folder) : base::Result<void>();
+  }));
+  // One after the other: they go through the same folder.
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (gone[i]) TRIREME_TRY(discard(files, run_path, names[i]));
   }
   return files.sync_folder(run_path);
 }

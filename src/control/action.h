@@ -85,7 +85,8 @@ struct SendStop {
 struct ResetAttempt {
   std::vector<int> taken_over;
 };
-// Remove what the attempt before has left half-written, before anybody writes again.
+// Remove what the attempt before has left half-written. Takes as long as the storage does; StorageSettled tells its
+// end.
 struct SettleStorage {};
 struct Finish {};
 

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <future>
 
 #include "checkpoint/commit.h"
 #include "storage/local_files.h"
@@ -107,10 +106,10 @@ base::Result<void> Committer::mirror_now(bool all) const {
   return {};
 }
 
-base::Result<void> Committer::settle() {
-  std::promise<base::Result<void>> done;
-  jobs_.push([&] { done.set_value(checkpoint::remove_unfinished(*place_.files, place_.storage_path)); });
-  return done.get_future().get();
+void Committer::settle(Settled settled) {
+  jobs_.push([this, settled = std::move(settled)] {
+    settled(checkpoint::remove_unfinished(*place_.files, place_.storage_path));
+  });
 }
 
 void Committer::warn_of(const base::Result<void>& result, std::string_view what) const {

@@ -36,8 +36,9 @@ class Committer {
   // Copies run.json and the event log into a storage elsewhere, where Result.from_path() looks for them; `all`: logs
   // and the rest of the folder too. Nothing to do for a local run.
   void mirror(bool all);
-  // Removes what a failed attempt has left, and returns when everything asked for so far is done.
-  base::Result<void> settle();
+  // Removes what a failed attempt has left, once everything asked for so far is done.
+  using Settled = std::function<void(const base::Result<void>& settled)>;
+  void settle(Settled settled);
 
  private:
   CommitEnded write_manifest(ReadyCheckpoint ready, int attempt, double wall);

@@ -402,9 +402,11 @@ void Controller::run(const ResetAttempt& action) {
 }
 
 void Controller::run(const SettleStorage&) {
-  if (auto removed = committer_->settle(); !removed) {
-    append({{"event", "warning"}, {"message", removed.error().message()}});
-  }
+  committer_->settle([this, attempt = state_.attempt](const base::Result<void>& settled) {
+    StorageSettled event{attempt};
+    if (!settled) event.failure = settled.error().message();
+    asio::post(io_, [this, event = std::move(event)] { handle(event); });
+  });
 }
 
 void Controller::run(const SendRecall& action) {

@@ -193,6 +193,7 @@ void Decider::start_attempt() {
     worker.process = true;
     act(StartProcess{rank});
   }
+  state_.settled = false;
   act(SettleStorage{});  // while processes start
   act(ArmTimer{Timer::kStart, rules_.start_timeout_s});
   begin_when_complete();
@@ -236,10 +237,17 @@ void Decider::seat_workers() {
   act(ResetAttempt{std::move(taken_over)});
 }
 
+void Decider::on(const StorageSettled& event) {
+  if (event.attempt != state_.attempt) return;  // of one that did not get to its start
+  if (event.failure) record("warning", {{"message", *event.failure}});
+  state_.settled = true;
+  if (state_.phase == Phase::kStarting) begin_when_complete();
+}
+
 void Decider::begin_when_complete() {
   bool all = std::all_of(state_.workers.begin(), state_.workers.end(),
                          [](const Worker& worker) { return worker.phase == WorkerPhase::kConnected; });
-  if (!all) return;
+  if (!all || !state_.settled) return;
   state_.phase = Phase::kRunning;
   act(DisarmTimer{Timer::kStart});
   for (int rank = 0; rank < size(); ++rank) {

@@ -57,6 +57,13 @@ void Decider::start_timed_out() {
   for (int rank = 0; rank < size(); ++rank) {
     if (at(rank).phase != WorkerPhase::kConnected) silent.push_back(rank);
   }
+  if (silent.empty()) {
+    // Another attempt would wait for the same storage. Its calls end by themselves, with an error where it is away.
+    record("warning", {{"message", fmt::format("all workers are ready and wait for the storage, where the last attempt "
+                                               "is still cleaned up after {} s",
+                                               base::amount(rules_.start_timeout_s))}});
+    return act(ArmTimer{Timer::kStart, rules_.start_timeout_s});
+  }
   fail_to_start(silent.front(), fmt::format("rank {} did not say hello within {} s (start_timeout_s)",
                                             base::rank_list(silent), base::amount(rules_.start_timeout_s)));
 }

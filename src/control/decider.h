@@ -29,6 +29,7 @@ class Decider {
   void on(Reported event);
   void on(Uploaded event);
   void on(CommitEnded event);
+  void on(const StorageSettled& event);
   void on(ValidationEnded event);
   void on(const UploadsDrained& event);
   void on(FunctionReturned event);

@@ -85,6 +85,12 @@ struct CommitEnded {
   std::vector<std::string> conflicts;  // files that ranks wrote differently
   std::optional<std::string> failure;
 };
+// Nothing of an earlier attempt is written any more, and what it left half-written is gone. With a failure: it is not,
+// and whoever uses a name again clears it first.
+struct StorageSettled {
+  int attempt;
+  std::optional<std::string> failure = {};
+};
 struct ValidationEnded {
   std::string name;
   checkpoint::Status status;
@@ -144,6 +150,7 @@ struct TimerFired {
 using Event = std::variant<Begin, GangReserved, ReservationFailed, ProcessStarted, ProcessStartFailed, ProcessExited,
                            Connected, ConnectionLost, FunctionEntered, Reported, Uploaded, CommitEnded, ValidationEnded,
                            UploadsDrained, FunctionReturned, FunctionFailed, StopRequested, TimerFired, GangReclaimed,
-                           RoomGrew, CameHome, PreemptionAnnounced, HangNoticed, DeadlockFound>;
+                           RoomGrew, CameHome, PreemptionAnnounced, HangNoticed, DeadlockFound,
+                           StorageSettled>;
 
 }  // namespace trireme::control

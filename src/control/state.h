@@ -20,7 +20,7 @@ namespace trireme::control {
 enum class Phase {
   kIdle,        // nothing was asked of the engine yet
   kReserving,   // waiting for room for the gang
-  kStarting,    // processes start and say hello
+  kStarting,    // processes start and say hello, and the storage is settled
   kRunning,     // the function runs on every rank
   kFailing,     // something broke; a moment is given to learn what broke first
   kDraining,    // a stop was asked for; what is on its way to storage arrives first
@@ -139,6 +139,7 @@ struct RunState {
   std::optional<Preemption> preemption;
   bool last_failure = false;  // whatever the budget says
   bool paused = false;        // long enough
+  bool settled = false;       // nothing of an earlier attempt is on its way to or from the storage
   CommitBook commits;
   int commits_in_flight = 0;         // manifests being written
   std::vector<KeptCheckpoint> kept;  // committed and not removed

@@ -2,13 +2,18 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <condition_variable>
 #include <filesystem>
 #include <limits>
+#include <mutex>
 #include <thread>
 
 #include "checkpoint/replaced.h"
 #include "storage/digest.h"
 #include "storage/local_files.h"
+#include "storage/remote_files.h"
+#include "unit/storage/fake_store.h"
 #include "unit/temp_dir.h"
 
 using namespace trireme;
@@ -281,6 +286,50 @@ TEST_CASE("what an attempt left half-written goes, everything else stays") {
                              "plots/loss.png"});
   CHECK_FALSE(fs::exists(run.path + "/begun"));
   CHECK_FALSE(remove_unfinished(run.files, run.path + "/absent"));
+}
+
+TEST_CASE("hundreds of checkpoints in a store far away are looked at together, with few calls each") {
+  constexpr int kCheckpoints = 500;
+  constexpr int kTogether = 8;
+  auto store = std::make_shared<tests::FakeStore>();
+  for (int i = 0; i < kCheckpoints; ++i) {
+    Manifest manifest;
+    manifest.index = i;
+    store->put(fmt::format("run/{}/{}", default_name(i), kManifestName), encode(manifest));
+  }
+  // Calls wait for each other: one that comes alone stays alone, and the test does not pass.
+  std::mutex mutex;
+  std::condition_variable changed;
+  int calls = 0;
+  int waiting = 0;
+  bool met = false;
+  bool alone = false;
+  store->before = [&](const std::string& call, const std::string& path) {
+    std::unique_lock lock(mutex);
+    ++calls;
+    if (call != "exists" || !path.ends_with(kManifestName)) return;
+    ++waiting;
+    met = met || waiting == kTogether;
+    changed.notify_all();
+    alone = alone || !changed.wait_for(lock, std::chrono::seconds(30), [&] { return met || alone; });
+    --waiting;
+  };
+  storage::RemoteFiles files(store, "far");
+  int per_checkpoint = 0;
+  SUBCASE("to settle the storage") {
+    REQUIRE(remove_unfinished(files, "run"));
+    per_checkpoint = 1;
+  }
+  SUBCASE("to continue the run") {
+    auto listing = list_committed(files, "run");
+    REQUIRE(listing);
+    REQUIRE(listing->committed.size() == kCheckpoints);
+    CHECK(listing->committed.back().manifest.index == kCheckpoints - 1);
+    per_checkpoint = 2;
+  }
+  CHECK(met);
+  CHECK_FALSE(alone);
+  CHECK(calls <= kCheckpoints * per_checkpoint + 5);
 }
 
 TEST_CASE("a checkpoint is removed, and again") {

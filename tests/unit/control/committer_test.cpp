@@ -80,6 +80,14 @@ struct Desk {
 }  // namespace
 
 TEST_CASE("a commit writes the manifest of what the ranks have stored") {
+base::Result<void> settle(Committer& committer) {
+  std::promise<base::Result<void>> done;
+  committer.settle([&](const base::Result<void>& settled) {
+    done.set_value(settled ? base::Result<void>() : base::Result<void>(settled.error()));
+  });
+  return done.get_future().get();
+}
+
   Desk desk;
   ReadyCheckpoint ready = desk.ready(7);
   ready.files[1] = desk.upload(ready.name, "more/of_rank_1", "part");
@@ -200,7 +208,7 @@ TEST_CASE("the outcome of a validation goes into the manifest") {
   const auto before = desk.committed().at(0).manifest;
   desk.committer->update({1, ready.name, {{"loss", 1}, {"acc", 0.5}}, checkpoint::Status::kValidated, {}});
   desk.committer->update({9, "absent", {}, checkpoint::Status::kValidated, {}});
-  REQUIRE(desk.committer->settle());
+  REQUIRE(settle(*desk.committer));
   auto after = desk.committed().at(0).manifest;
   CHECK(after.status == checkpoint::Status::kValidated);
   CHECK(after.metrics == Metrics{{"loss", 1}, {"acc", 0.5}});
@@ -215,7 +223,60 @@ TEST_CASE("the outcome of a validation goes into the manifest") {
 TEST_CASE("removing a checkpoint that is not there is fine") {
   Desk desk;
   desk.committer->remove("absent");
-  REQUIRE(desk.committer->settle());
+TEST_CASE("nothing is written to a folder that another driver has taken over") {
+  Desk desk;
+  auto store = std::make_shared<tests::FakeStore>();
+  auto files = std::make_shared<storage::RemoteFiles>(store, "far");
+  auto begin = [&](std::int64_t index) {
+    TempDir source;
+    append_file(source / "weights", "w");
+    auto records = checkpoint::upload(*files, source.path(), "run", checkpoint::default_name(index));
+    REQUIRE(records);
+    return ReadyCheckpoint{index, checkpoint::default_name(index),      {}, {},
+                           {},    {{0, checkpoint::to_list(*records)}}, {}};
+  };
+  std::atomic<bool> lost = false;
+  auto fenced = files->with_policy([&](storage::RetryPolicy& policy) {
+    policy.sleep = [](base::Seconds) {};
+    policy.permit = [&]() -> base::Result<void> {
+      if (lost) return base::error("another driver has it");
+      return {};
+    };
+  });
+  std::vector<std::string> warnings;
+  std::optional<Committer> committer;
+  committer.emplace(Committer::Place{fenced, "run", desk.run},
+                    [&](std::string message) { warnings.push_back(std::move(message)); });
+  auto commit = [&](ReadyCheckpoint ready) {
+    std::promise<CommitEnded> ended;
+    committer->commit(std::move(ready), 0, 0, desk.log(), [&](CommitEnded end) { ended.set_value(std::move(end)); });
+    return ended.get_future().get();
+  };
+  CHECK_FALSE(commit(begin(0)).failure);
+  const auto ready = begin(1);
+  SUBCASE("before the commit begins") {
+    lost = true;
+    const auto before = store->objects();
+    CHECK(commit(ready).failure.value_or("").find("another driver has it") != std::string::npos);
+    committer->remove("checkpoint_000000");
+    committer->mirror(true);
+    CHECK_FALSE(settle(*committer));
+    committer.reset();
+    CHECK(store->objects() == before);
+    CHECK(warnings.size() == 2);
+  }
+  SUBCASE("between two tries of the manifest") {
+    store->before = [&](const std::string& call, const std::string& path) {
+      if (call != "write" || !path.ends_with(checkpoint::kManifestName)) return;
+      lost = true;
+      throw std::runtime_error("connection reset");
+    };
+    CHECK(commit(ready).failure.value_or("").find("another driver has it") != std::string::npos);
+    CHECK(checkpoint::list_committed(*files, "run")->committed.size() == 1);
+  }
+}
+
+  REQUIRE(settle(*desk.committer));
   CHECK(desk.warnings.empty());
 }
 
@@ -224,7 +285,7 @@ TEST_CASE("settling removes what an attempt has left half-written") {
   CHECK_FALSE(desk.commit(desk.ready(0)).failure);
   desk.upload("checkpoint_000001", "weights", "without a manifest");
   desk.upload("best", "weights", "without a manifest");
-  REQUIRE(desk.committer->settle());
+  REQUIRE(settle(*desk.committer));
   CHECK(desk.names() == Names{"checkpoint_000000"});
   for (const char* name : {"/checkpoint_000001", "/best"}) CHECK_FALSE(std::filesystem::exists(desk.run + name));
   CHECK(std::filesystem::exists(desk.run + "/events.jsonl"));
@@ -258,7 +319,7 @@ TEST_CASE("a storage elsewhere gets the run's own files") {
   auto there = [&](const std::string& name) { return storage::read_file(far / ("bucket/run/" + name)); };
 
   committer->mirror(false);
-  REQUIRE(committer->settle());
+  REQUIRE(settle(*committer));
   CHECK(there("run.json").value() == "{}");
   CHECK(there("events.jsonl").value() == "{}\n");
   CHECK_FALSE(there("metrics.csv"));

@@ -4,9 +4,12 @@
 
 #include <atomic>
 #include <filesystem>
+#include <future>
 #include <set>
 
+#include "storage/remote_files.h"
 #include "unit/control/thread_run.h"
+#include "unit/storage/fake_store.h"
 
 using namespace trireme;
 using namespace trireme::control;
@@ -235,6 +238,39 @@ TEST_CASE("a gang that does not come up") {
     CHECK(end.failures.front().cause == "start");
     CHECK(end.attempts == 2);
   }
+}
+
+TEST_CASE("a storage that does not answer holds the start up, and nothing else") {
+  std::promise<void> gate;
+  std::atomic<bool> settling = false;
+  std::atomic<bool> began_settled = true;
+  ThreadRun run(2, workers([&](Session&) -> Status {
+                  if (settling) began_settled = false;
+                  return kReturn;
+                }));
+  auto store = std::make_shared<tests::FakeStore>();
+  store->before = [&, open = gate.get_future().share()](const std::string& call, const std::string&) {
+    if (call != "list_folders") return;
+    settling = true;
+    open.wait();
+    settling = false;
+  };
+  run.plan().files = std::make_shared<storage::RemoteFiles>(store, "far");
+  run.plan().storage_path = "bucket/run";
+  run.start();
+  REQUIRE(run.wait_for("worker_connected", 2));
+  REQUIRE(eventually([&] { return settling.load(); }));
+  // The controller's thread answers: heartbeats go the same way.
+  wire::GetStacks request;
+  request.id = 1;
+  auto reply =
+      wire::ask(run.controller().address().text(), run.plan().secret, run.plan().id, request, std::chrono::seconds(60));
+  REQUIRE(reply);
+  CHECK(reply->failure.value_or("").find("the run is starting") != std::string::npos);
+  CHECK(run.events("training_started").empty());
+  gate.set_value();
+  CHECK(run.wait().outcome == Outcome::kFinished);
+  CHECK(began_settled);
 }
 
 TEST_CASE("a folder that cannot be written is told at the start") {

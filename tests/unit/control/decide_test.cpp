@@ -216,6 +216,7 @@ const std::vector<std::pair<std::string, Event>> kEvents = {
     {"came home", CameHome{1}},
     {"preemption", PreemptionAnnounced{{1}, 5.0, "spot"}},
     {"hang", HangNoticed{1, "rank 1 is behind", "stacks.txt"}},
+    {"storage settled", StorageSettled{0}},
 };
 
 // Nobody can speak for a rank before there is a gang.
@@ -278,6 +279,48 @@ TEST_CASE("every phase with every event") {
     }
   }
   CHECK(used == rows.size());
+}
+
+TEST_CASE("workers begin when the storage is settled, and not before") {
+  constexpr const char* kBeginBoth = "disarm start, begin 0, begin 1, training_started";
+  RunMachine machine;
+  machine.settles = false;
+  machine.reserve();
+  machine.start_processes();
+  SUBCASE("the storage takes longer than the workers") {
+    machine.connect();
+    CHECK(machine.state.phase == Phase::kStarting);
+    SUBCASE("it is settled") { CHECK(machine.on(StorageSettled{0}) == kBeginBoth); }
+    SUBCASE("it could not be: the run says so and continues") {
+      CHECK(machine.on(StorageSettled{0, "no such bucket"}) == std::string("warning, ") + kBeginBoth);
+      CHECK(machine.recorded("warning")["message"] == Value("no such bucket"));
+    }
+    SUBCASE("the answer for another attempt is not this one's") {
+      CHECK(machine.on(StorageSettled{1}) == "");
+      CHECK(machine.state.phase == Phase::kStarting);
+    }
+    SUBCASE("nobody failed to say hello: the wait goes on, and is not silent") {
+      CHECK(machine.on(TimerFired{Timer::kStart}) == "warning, arm start 120");
+      CHECK(machine.state.phase == Phase::kStarting);
+      CHECK(machine.on(StorageSettled{0}) == kBeginBoth);
+    }
+    SUBCASE("a worker that is lost meanwhile fails the attempt, and the next one waits for its own answer") {
+      machine.rules.max_failures = 1;
+      machine.on(ProcessExited{1, kKilled});
+      machine.on(ConnectionLost{1, "closed"});
+      machine.on(TimerFired{Timer::kCause});
+      machine.on(ProcessExited{0, kKilled});
+      REQUIRE(machine.state.attempt == 1);
+      machine.run_again();
+      CHECK(machine.on(StorageSettled{0}) == "");
+      CHECK(machine.on(StorageSettled{1}) == kBeginBoth);
+    }
+  }
+  SUBCASE("the workers take longer") {
+    CHECK(machine.on(StorageSettled{0}) == "");
+    machine.on(Connected{0, 100, "host"});
+    CHECK(machine.on(Connected{1, 101, "host"}) == std::string("worker_connected, ") + kBeginBoth);
+  }
 }
 
 TEST_CASE("a run that is over stays as it is") {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -83,6 +84,7 @@ struct RunMachine {
   RunState state;
   std::vector<Action> all;
   std::size_t commits_ended = 0;
+  bool settles = true;  // the storage is settled as soon as that is asked for
 
   explicit RunMachine(int num_workers = 2) { rules.num_workers = num_workers; }
 
@@ -90,8 +92,17 @@ struct RunMachine {
   std::string on(Event event) {
     auto decision = decide(std::move(state), std::move(event), rules);
     state = std::move(decision.state);
-    all.insert(all.end(), decision.actions.begin(), decision.actions.end());
-    return to_text(decision.actions);
+    auto actions = std::move(decision.actions);
+    const bool asked = std::any_of(actions.begin(), actions.end(),
+                                   [](const Action& each) { return std::holds_alternative<SettleStorage>(each); });
+    if (asked && settles) {
+      const StorageSettled settled{state.attempt};
+      auto then = decide(std::move(state), settled, rules);
+      state = std::move(then.state);
+      actions.insert(actions.end(), then.actions.begin(), then.actions.end());
+    }
+    all.insert(all.end(), actions.begin(), actions.end());
+    return to_text(actions);
   }
 
   void reserve() {
