@@ -56,6 +56,7 @@ Controller::~Controller() {
   if (!thread_.joinable()) return;
   stop("the run was abandoned", true);
   thread_.join();
+  metrics_.reset();
   committer_.reset();
 }
 
@@ -63,7 +64,7 @@ base::Result<void> Controller::start() {
   TRIREME_ASSIGN(auto log, EventLog::open(plan_.path + "/events.jsonl"));
   log_.emplace(std::move(log));
   TRIREME_ASSIGN(server_, wire::Server::listen(io_, plan_.listen, plan_.secret, *this));
-  metrics_files_.emplace(plan_.path);
+  metrics_.emplace(plan_.path, [this](std::string message) { warn(std::move(message)); });
   committer_.emplace(Committer::Place{plan_.files, plan_.storage_path, plan_.path},
                      [this](std::string message) { warn(std::move(message)); });
   run_began_ = attempt_began_ = mirrored_ = clock_.now();
@@ -275,6 +276,9 @@ void Controller::run(Record& action) {
   if (action.event == "training_started") event["seconds"] = base::Seconds(clock_.now() - attempt_began_).count();
   if (action.event == "validation_requested") event["path"] = plan_.storage_path + "/" + event["name"].as_string();
   if (action.event == "run_finished") {
+    if (auto written = metrics_->close(); !written) {
+      append({{"event", "warning"}, {"message", written.error().message()}});
+    }
     event["seconds"] = base::Seconds(clock_.now() - run_began_).count();
     store_return_value();  // whoever reads the event looks for it
   }
@@ -473,7 +477,7 @@ void Controller::append(Dict event) {
   log_->append(timed);
   sink_(timed);
   if (timed["event"].as_string() == "report") {
-    if (int_of(timed, "rank") == 0) metrics_files_->append(timed);
+    if (int_of(timed, "rank") == 0) metrics_->append(timed);
     flush_soon();
   } else {
     flush(false);
@@ -493,7 +497,7 @@ void Controller::flush_soon() {
 
 void Controller::flush(bool to_disk) {
   auto flushed = to_disk ? log_->sync() : log_->flush();
-  if (flushed) flushed = metrics_files_->flush();
+  metrics_->flush();
   if (flushed || state_.phase == Phase::kFinished) return;
   // Going on would lose what the run promises to keep. Not from here: this may be in the middle of a decision.
   asio::post(io_, [this, why = flushed.error().message()] { handle(StopRequested{why, false}); });

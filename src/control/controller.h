@@ -25,7 +25,7 @@
 #include "control/key_value_store.h"
 #include "control/meeting.h"
 #include "control/memory_tier.h"
-#include "control/metrics_files.h"
+#include "control/metrics_writer.h"
 #include "control/ranks.h"
 #include "control/restart_times.h"
 #include "engine/engine.h"
@@ -253,7 +253,6 @@ class Controller final : private wire::ServerHandler {
   std::int64_t checkpoint_index_ = -1;
   Dict positions_;  // of that checkpoint
   MemoryTier memory_;
-  std::optional<MetricsFiles> metrics_files_;
   struct ListRequest {
     std::weak_ptr<wire::Channel> channel;
     wire::ListCheckpoints message;
@@ -295,8 +294,9 @@ class Controller final : private wire::ServerHandler {
   std::condition_variable end_changed_;
   RunEnd end_;
 
-  std::optional<Committer> committer_;  // after io_: what it ends is posted there
-  std::jthread thread_;                 // last: stops first
+  std::optional<MetricsWriter> metrics_;  // after io_, as the next one: what it warns of is posted there
+  std::optional<Committer> committer_;    // what it ends is posted there
+  std::jthread thread_;                   // last: stops first
 };
 
 }  // namespace trireme::control

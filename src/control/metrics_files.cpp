@@ -129,6 +129,11 @@ base::Result<void> MetricsFiles::flush() {
   return {};
 }
 
+void MetricsFiles::drop() {
+  lines_.clear();
+  rows_.clear();
+}
+
 // An earlier start of the run has begun the table.
 base::Result<void> MetricsFiles::read_columns() {
   if (columns_known_) return {};

@@ -19,6 +19,9 @@ class MetricsFiles {
   void append(const Dict& report);
   // A new column makes the table be written anew, as a whole.
   base::Result<void> flush();
+  // Rows that could not be written yet, and an end to keeping them.
+  std::size_t waiting() const { return rows_.size(); }
+  void drop();
 
  private:
   using Row = std::vector<std::pair<std::string, std::string>>;

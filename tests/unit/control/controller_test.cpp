@@ -326,6 +326,18 @@ TEST_CASE("stopping a run") {
   CHECK(run.logged().back()["outcome"] == Value("stopped"));
 }
 
+TEST_CASE("a table of metrics that cannot be written does not end the run") {
+  ThreadRun run(1, workers([](Session& session) -> Status {
+                  return session.report({{"loss", 1}}) ? Status() : Status(kFailedExit);
+                }));
+  std::filesystem::create_directories(run.dir() / "metrics.csv");
+  CHECK(run.go().outcome == Outcome::kFinished);
+  const auto warnings = run.events("warning");
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0]["message"].as_string().find("the run continues without metrics.csv") == 0);
+  CHECK(run.events("report").size() == 1);
+}
+
 TEST_CASE("warnings go into the log") {
   ThreadRun run(1, workers([](Session& session) -> Status {
                   (void)session.store_get("go", kPatience).ok();
