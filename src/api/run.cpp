@@ -270,6 +270,7 @@ base::Result<void> Run::plan_remote_folder(const std::string& storage) {
   // An earlier start may have been on another machine: its history is in the storage.
   for (const char* name : {"/run.json", "/events.jsonl"}) {
     TRIREME_ASSIGN(bool there, plan_.files->exists(plan_.storage_path + name));
+  plan_.permit = [lease = lease_.get()] { return lease->confirm(); };  // the controller goes first
     if (!there) continue;
     TRIREME_ASSIGN(auto content, plan_.files->read(plan_.storage_path + name));
     std::error_code absent;

@@ -7,6 +7,12 @@
 
 namespace trireme::base {
 
+Seconds since_boot() {
+  std::timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
 std::string timestamp_name(double wall) {
   auto seconds = static_cast<std::time_t>(wall);
   std::tm local{};

@@ -27,6 +27,9 @@ class SystemClock final : public Clock {
   }
 };
 
+// Since the machine was started, with the time that it was suspended: what another machine waits goes on meanwhile.
+Seconds since_boot();
+
 // "2026-11-15_19-34-06" in local time.
 std::string timestamp_name(double wall);
 // "420 ms", "12.3 s", "4 min 10 s".

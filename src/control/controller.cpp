@@ -15,6 +15,7 @@
 #include "control/failure_policy.h"
 #include "control/ranks.h"
 #include "storage/local_files.h"
+#include "storage/retry.h"
 
 namespace trireme::control {
 namespace {
@@ -65,7 +66,11 @@ base::Result<void> Controller::start() {
   log_.emplace(std::move(log));
   TRIREME_ASSIGN(server_, wire::Server::listen(io_, plan_.listen, plan_.secret, *this));
   metrics_.emplace(plan_.path, [this](std::string message) { warn(std::move(message)); });
-  committer_.emplace(Committer::Place{plan_.files, plan_.storage_path, plan_.path},
+  auto files = plan_.files;
+  if (plan_.permit) {
+    files = files->with_policy([this](storage::RetryPolicy& policy) { policy.permit = plan_.permit; });
+  }
+  committer_.emplace(Committer::Place{std::move(files), plan_.storage_path, plan_.path},
                      [this](std::string message) { warn(std::move(message)); });
   run_began_ = attempt_began_ = mirrored_ = clock_.now();
   asio::post(io_, [this] {

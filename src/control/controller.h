@@ -40,7 +40,9 @@ struct RunPlan {
   std::string path;                       // the run's folder on this machine: event log, workers' logs; exists
   std::shared_ptr<storage::Files> files;  // where checkpoints go; shared with the Run that opened it
   std::string storage_path;               // the run's folder there
-  std::string storage_uri;                // for workers that open it themselves; empty: a local folder
+  // Whether the run's folder is still this driver's, where no lock keeps others out; null: it is.
+  std::function<base::Result<void>()> permit;
+  std::string storage_uri;  // for workers that open it themselves; empty: a local folder
   std::string trainer;
   std::string secret;
   wire::Address listen;

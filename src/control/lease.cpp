@@ -2,30 +2,52 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/host.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "control/event_fields.h"
 #include "control/run_registry.h"
+#include "storage/retry.h"
 
 namespace trireme::control {
 namespace {
 
 constexpr const char* kName = "/.trireme_lease.json";
 
-base::Result<Dict> read_lease(storage::Files& files, const std::string& path) {
-  TRIREME_ASSIGN(bool there, files.exists(path));
-  if (!there) return Dict();
-  TRIREME_ASSIGN(auto text, files.read(path));
-  auto lease = base::parse_json_dict(text);
-  return lease ? *std::move(lease) : Dict();  // half a lease is nobody's
+struct LeaseFile {
+  bool there = false;
+  std::string text;  // as it is: half a lease changes too when its writer goes on
+  Dict fields;       // empty where the text makes no sense
+};
+
+base::Result<LeaseFile> read_lease(storage::Files& files, const std::string& path) {
+  LeaseFile file;
+  TRIREME_ASSIGN(file.there, files.exists(path));
+  if (!file.there) return file;
+  TRIREME_ASSIGN(file.text, files.read(path));
+  if (auto fields = base::parse_json_dict(file.text)) file.fields = *std::move(fields);
+  return file;
 }
 
-// On this machine the process table knows; elsewhere only time can tell.
-bool holder_is_gone(const Dict& lease) {
-  if (lease.empty()) return true;
-  if (text_of(lease, "host") != base::host_name()) return false;
-  return process_start(int_of(lease, "pid")).value_or(0) != int_of(lease, "pid_start");
+std::string holder(const LeaseFile& file) {
+  if (file.fields.empty()) return "a driver that cannot be told";
+  return fmt::format("pid {} on {}", int_of(file.fields, "pid"), text_of(file.fields, "host"));
+}
+
+// Where the holder's pid is one of this process's own table, the table knows; elsewhere only time can tell. A lease
+// that cannot be read may be one that is being written.
+bool holder_is_gone(const LeaseFile& file) {
+  if (!file.there) return true;
+  const std::string table = text_of(file.fields, "process_table");
+  if (table.empty() || table != base::process_table()) return false;
+  return process_start(int_of(file.fields, "pid")).value_or(0) != int_of(file.fields, "pid_start");
+}
+
+std::string taken_by(const LeaseFile& file) {
+  return fmt::format("another driver has taken the run over ({})", holder(file));
 }
 
 }  // namespace
@@ -33,32 +55,37 @@ bool holder_is_gone(const Dict& lease) {
 base::Result<std::unique_ptr<Lease>> Lease::take(std::shared_ptr<storage::Files> files, const std::string& run_path,
                                                  const std::string& id, const Warn& say, Timing timing) {
   const std::string path = run_path + kName;
-  TRIREME_ASSIGN(auto held, read_lease(*files, path));
+  TRIREME_ASSIGN(const auto held, read_lease(*files, path));
   if (!holder_is_gone(held)) {
-    say(fmt::format("{} was last opened by pid {} on {}; looking for {:.0f} s whether that driver still lives",
-                    files->describe(run_path), int_of(held, "pid"), text_of(held, "host"), timing.patience.count()));
-    std::this_thread::sleep_for(timing.patience);
-    TRIREME_ASSIGN(auto later, read_lease(*files, path));
-    if (!later.empty() && later != held) {
-      return base::error("run {} is already running (pid {} on {}); give this one another RunConfig.name, or stop that",
-                         files->describe(run_path), int_of(later, "pid"), text_of(later, "host"));
+    say(fmt::format("{} was last opened by {}; looking for {:.0f} s whether that driver still lives",
+                    files->describe(run_path), holder(held), timing.patience.count()));
+    for (auto left = timing.patience; left.count() > 0; left -= timing.period) {
+      std::this_thread::sleep_for(std::min(left, timing.period));
+      TRIREME_ASSIGN(const auto later, read_lease(*files, path));
+      if (!later.there || later.text == held.text) continue;
+      return base::error("run {} is already running ({}); give this one another RunConfig.name, or stop that",
+                         files->describe(run_path), holder(later));
     }
   }
   std::unique_ptr<Lease> lease(new Lease(files, path, id, timing));
-  TRIREME_TRY(lease->write(), "RunConfig.storage_path: {} cannot be written", files->describe(run_path));
+  TRIREME_ASSIGN(lease->renewed_, lease->write(*files), "RunConfig.storage_path: {} cannot be written",
+                 files->describe(run_path));
   // Of two who came at the same moment the later writer has it.
   std::this_thread::sleep_for(timing.period / 20);
-  TRIREME_ASSIGN(auto now, read_lease(*files, path));
-  if (text_of(now, "id") != id) {
-    return base::error("run {} was opened by another driver at the same moment (pid {} on {})",
-                       files->describe(run_path), int_of(now, "pid"), text_of(now, "host"));
+  TRIREME_ASSIGN(const auto now, read_lease(*files, path));
+  if (text_of(now.fields, "id") != id) {
+    return base::error("run {} was opened by another driver at the same moment ({})", files->describe(run_path),
+                       holder(now));
   }
   lease->thread_ = std::jthread([lease = lease.get()] { lease->renew(); });
   return lease;
 }
 
 Lease::Lease(std::shared_ptr<storage::Files> files, std::string path, std::string id, Timing timing)
-    : files_(std::move(files)), path_(std::move(path)), id_(std::move(id)), timing_(timing) {}
+    : files_(files->with_policy([](storage::RetryPolicy& policy) { policy.tries = 1; })),
+      path_(std::move(path)),
+      id_(std::move(id)),
+      timing_(timing) {}
 
 Lease::~Lease() {
   if (!thread_.joinable()) return;  // never had it
@@ -68,39 +95,89 @@ Lease::~Lease() {
     changed_.notify_all();
   }
   thread_.join();
-  if (lost_) return;
-  if (auto removed = files_->remove_file(path_); !removed) base::log_warning("{}", removed.error().message());
+  if (!lost_.empty()) return;
+  auto held = read_lease(*files_, path_);
+  auto removed = held ? base::Result<void>() : base::Result<void>(held.error());
+  if (held && text_of(held->fields, "id") == id_) removed = files_->remove_file(path_);
+  if (!removed) base::log_warning("{}", removed.error().message());
 }
 
-base::Result<void> Lease::write() {
+base::Result<base::Seconds> Lease::write(storage::Files& files) {
   const int pid = ::getpid();
   Dict lease{{"id", id_}, {"host", base::host_name()}, {"pid", pid}};
+  lease["process_table"] = base::process_table();
   lease["pid_start"] = process_start(pid).value_or(0);
   lease["beat"] = ++beat_;
-  return files_->write_atomically(path_, base::to_json(lease));
+  const auto began = timing_.now();
+  TRIREME_TRY(files.write_atomically(path_, base::to_json(lease)));
+  return began;
 }
 
 void Lease::on_lost(std::function<void(std::string why)> lost) {
   std::lock_guard lock(mutex_);
   on_lost_ = std::move(lost);
+  if (!lost_.empty() && on_lost_) std::exchange(on_lost_, nullptr)(lost_);
+}
+
+base::Result<void> Lease::confirm() {
+  std::unique_lock lock(mutex_);
+  if (!sure()) {
+    hurry_ = true;
+    changed_.notify_all();
+    changed_.wait_for(lock, 2 * timing_.patience, [&] { return sure() || ending_ || !lost_.empty(); });
+  }
+  if (!lost_.empty()) return base::error("{}", lost_);
+  if (sure()) return {};
+  return base::error(
+      "the lease of the run could not be renewed for {:.0f} s: another driver may have taken the run over",
+      (timing_.now() - renewed_).count());
+}
+
+base::Result<std::optional<std::string>> Lease::beat() {
+  bool doubtful = false;
+  {
+    std::lock_guard lock(mutex_);
+    doubtful = !sure();
+  }
+  TRIREME_ASSIGN(const auto held, read_lease(*files_, path_));
+  const bool ours = text_of(held.fields, "id") == id_;
+  if (!held.fields.empty() && !ours) return std::optional(taken_by(held));
+  // Nobody takes it while this driver counts. After a long silence it may have been taken and given back.
+  if (!held.there && doubtful) {
+    return std::optional<std::string>("its lease is gone: another driver may have had the run meanwhile");
+  }
+  TRIREME_ASSIGN(const auto began, write(*files_));
+  if (doubtful) {
+    // A challenger may have made up its mind before this beat: the later writer has it.
+    std::this_thread::sleep_for(timing_.period / 20);
+    TRIREME_ASSIGN(const auto again, read_lease(*files_, path_));
+    if (text_of(again.fields, "id") != id_) return std::optional(taken_by(again));
+  }
+  std::lock_guard lock(mutex_);
+  renewed_ = began;
+  return std::optional<std::string>();
 }
 
 void Lease::renew() {
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, timing_.period, [&] { return ending_; })) {
+  auto pause = timing_.period;
+  bool failing = false;  // and has been told
+  while (true) {
+    changed_.wait_for(lock, pause, [&] { return ending_ || hurry_; });
+    if (ending_) return;
+    hurry_ = false;
     lock.unlock();
-    auto held = read_lease(*files_, path_);
-    const bool taken = held && !held->empty() && text_of(*held, "id") != id_;
-    // A store that is away for a while is not lost: the next beat tries again.
-    auto written = taken || !held ? base::Result<void>() : write();
-    if (!written) base::log_warning("{}", written.error().message());
-    lock.lock();
-    if (!taken) continue;
-    lost_ = true;
-    if (on_lost_) {
-      on_lost_(fmt::format("another driver has taken the run over (pid {} on {})", int_of(*held, "pid"),
-                           text_of(*held, "host")));
+    auto taken = beat();
+    // A store that is away for a while is not lost: the next beat tries again, and soon.
+    if (!std::exchange(failing, !taken) && !taken) {
+      base::log_warning("the lease of the run could not be renewed: {}", taken.error().message());
     }
+    lock.lock();
+    pause = taken ? timing_.period : timing_.period / 4;
+    if (taken && *taken) lost_ = **taken;
+    changed_.notify_all();
+    if (lost_.empty()) continue;
+    if (on_lost_) std::exchange(on_lost_, nullptr)(lost_);
     return;
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,6 +13,8 @@
 // One interface, so that the commit protocol is written once. Safe to use from several threads.
 
 namespace trireme::storage {
+
+struct RetryPolicy;
 
 struct FileEntry {
   std::string path;  // relative to the folder
@@ -40,6 +43,9 @@ class Files {
   virtual bool local() const = 0;
   // As a person writes it: "/data/run" or "s3://bucket/run".
   virtual std::string describe(const std::string& path) const = 0;
+
+  // The same storage, with what `change` makes of its policy (retry.h). This machine's own storage tries nothing again.
+  virtual std::shared_ptr<Files> with_policy(const std::function<void(RetryPolicy&)>& change) const = 0;
 
   virtual base::Result<bool> exists(const std::string& path) = 0;
   virtual base::Result<std::string> read(const std::string& path) = 0;

@@ -36,6 +36,10 @@ base::Error differs(const std::string& path, const FileRecord& expected, const F
 LocalFiles::LocalFiles() : LocalFiles(std::make_shared<PosixDisk>()) {}
 LocalFiles::LocalFiles(std::shared_ptr<Disk> disk) : disk_(std::move(disk)) {}
 
+std::shared_ptr<Files> LocalFiles::with_policy(const std::function<void(RetryPolicy&)>&) const {
+  return std::make_shared<LocalFiles>(disk_);
+}
+
 base::Result<bool> LocalFiles::exists(const std::string& path) {
   Status status;
   const int failure = disk_->look_through(path, status);

@@ -67,6 +67,12 @@ base::Result<void> RemoteFiles::call_on_existing(std::string_view doing, const s
 }
 
 base::Result<bool> RemoteFiles::exists(const std::string& path) {
+std::shared_ptr<Files> RemoteFiles::with_policy(const std::function<void(RetryPolicy&)>& change) const {
+  RetryPolicy policy = policy_;
+  change(policy);
+  return std::make_shared<RemoteFiles>(file_system_, scheme_, std::move(policy));
+}
+
   bool there = false;
   TRIREME_TRY(call("look at", path, [&] { there = file_system_->exists(path); }));
   return there;

@@ -21,6 +21,8 @@ class RemoteFiles final : public Files {
   bool local() const override { return false; }
   std::string describe(const std::string& path) const override { return scheme_ + "://" + path; }
 
+  std::shared_ptr<Files> with_policy(const std::function<void(RetryPolicy&)>& change) const override;
+
   base::Result<bool> exists(const std::string& path) override;
   base::Result<std::string> read(const std::string& path) override;
   base::Result<void> write_atomically(const std::string& path, std::string_view content) override;

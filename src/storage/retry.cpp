@@ -33,6 +33,7 @@ base::Result<void> with_retries(const RetryPolicy& policy, const std::string& do
                                 const std::function<base::Result<void>()>& hopeless) {
   base::Seconds pause = policy.first_pause;
   for (int attempt = 1;; ++attempt) {
+    if (policy.permit) TRIREME_TRY(policy.permit(), "could not {}", doing);
     const auto problem = thrown_by(call);
     if (!problem) return {};
     if (hopeless) TRIREME_TRY(hopeless(), "could not {}", doing);

@@ -14,6 +14,8 @@ struct RetryPolicy {
   base::Seconds first_pause{1.0};  // the next ones are twice as long each
   double jitter = 0.25;            // by up to this share longer or shorter, so that ranks do not come back all at once
   std::function<void(base::Seconds)> sleep{};  // null: really
+  // Asked before every try, the first one too; an error ends the call. Null: everything is permitted.
+  std::function<base::Result<void>()> permit{};
 };
 
 // Calls `call`, a call into the user's code, until it returns without an exception. The error says `doing`

@@ -10,7 +10,9 @@
 #include "base/json.h"
 #include "storage/local_files.h"
 #include "storage/memory_disk.h"
+#include "storage/remote_files.h"
 #include "unit/engine/testing.h"
+#include "unit/storage/fake_store.h"
 #include "unit/temp_dir.h"
 
 using namespace trireme;
@@ -61,7 +63,8 @@ int dead_pid() {
 }
 
 Dict of_another_host(std::int64_t beat) {
-  return {{"id", "other"}, {"host", "elsewhere"}, {"pid", 7}, {"pid_start", 1}, {"beat", beat}};
+  return {{"id", "other"}, {"host", "elsewhere"}, {"process_table", "another boot pid:[1]"},
+          {"pid", 7},      {"pid_start", 1},      {"beat", beat}};
 }
 
 }  // namespace
@@ -87,6 +90,7 @@ TEST_CASE("nobody waits for a driver of this machine that died") {
   Desk desk;
   Dict lease = of_another_host(3);
   lease["host"] = base::host_name();
+  lease["process_table"] = base::process_table();
   SUBCASE("its number is nobody's") { lease["pid"] = dead_pid(); }
   SUBCASE("its number is another process's by now") { lease["pid"] = ::getpid(); }
   desk.write(lease);
@@ -94,6 +98,23 @@ TEST_CASE("nobody waits for a driver of this machine that died") {
   REQUIRE(taken);
   CHECK(desk.waits == 0);
   CHECK(desk.read()["id"] == Value("next"));
+}
+
+TEST_CASE("a container with this one's host name has pids of its own") {
+  Desk desk;
+  Dict lease = of_another_host(3);
+  lease["host"] = base::host_name();
+  SUBCASE("nobody has its number here") { lease["pid"] = dead_pid(); }
+  SUBCASE("somebody else has its number here") { lease["pid"] = ::getpid(); }
+  SUBCASE("it is of a version that did not tell") { lease.erase("process_table"); }
+  if (lease.contains("process_table")) lease["process_table"] = "another boot pid:[1]";
+  desk.write(lease);
+  desk.meanwhile = [&] {
+    lease["beat"] = 4;
+    desk.write(lease);
+  };
+  CHECK(desk.refusal("next").find("is already running") != std::string::npos);
+  CHECK(desk.waits == 1);
 }
 
 TEST_CASE("a driver of another machine is watched") {
@@ -123,13 +144,85 @@ TEST_CASE("a driver of another machine is watched") {
   }
 }
 
-TEST_CASE("half a lease is nobody's") {
-  Desk desk;
-  for (const char* text : {"", "{", "[]", "{}"}) {
+TEST_CASE("half a lease may be one that is being written") {
+  for (const char* text : {"", "{", "[]", "{}", R"({"id": "other", "ho)"}) {
     CAPTURE(text);
+    {
+      Desk desk;
+      append_file(desk.path, text);
+      CHECK(desk.take("next"));  // it does not change: whoever wrote it is gone
+      CHECK(desk.waits == 1);
+    }
+    Desk desk;
     append_file(desk.path, text);
-    CHECK(desk.take("next"));
-    CHECK(desk.waits == 0);
+    desk.meanwhile = [&] { desk.write(of_another_host(1)); };
+    CHECK(desk.refusal("next").find("is already running (pid 7 on elsewhere)") != std::string::npos);
+  }
+}
+
+TEST_CASE("a lease that is lost before anybody asks is told to who asks first") {
+  Desk desk;
+  auto lease = desk.take("first");
+  REQUIRE(lease);
+  desk.write(of_another_host(1));
+  // It is found out at the next beat; confirm() waits for none while it is sure.
+  REQUIRE(eventually([&] { return !(*lease)->confirm(); }));
+  std::vector<std::string> told;
+  (*lease)->on_lost([&](std::string why) { told.push_back(std::move(why)); });
+  REQUIRE(told.size() == 1);
+  CHECK(told[0] == "another driver has taken the run over (pid 7 on elsewhere)");
+  CHECK((*lease)->confirm().error().message() == told[0]);
+  lease->reset();
+  CHECK(desk.read()["id"] == Value("other"));  // and is left to the other
+}
+
+TEST_CASE("a beat is tried once: pauses before the next try would outlast a challenger's patience") {
+  auto store = std::make_shared<tests::FakeStore>();
+  std::atomic<int> pauses = 0;
+  std::atomic<bool> away = false;
+  std::atomic<int> refused = 0;
+  store->before = [&](const std::string&, const std::string&) {
+    if (!away) return;
+    ++refused;
+    throw std::runtime_error("503 Slow Down");
+  };
+  storage::RetryPolicy policy;
+  policy.sleep = [&](base::Seconds) { ++pauses; };
+  auto files = std::make_shared<storage::RemoteFiles>(store, "far", policy);
+  auto lease = Lease::take(
+      files, "run", "id", [](const std::string&) {}, kTiming);
+  REQUIRE(lease);
+  away = true;
+  REQUIRE(eventually([&] { return refused >= 3; }));
+  CHECK(pauses == 0);
+  away = false;
+  CHECK((*lease)->confirm());
+}
+
+TEST_CASE("a driver that was away for longer than a challenger waits is not sure until it has looked") {
+  static std::atomic<double> clock = 1000.0;
+  clock = 1000.0;
+  Desk desk;
+  // The period never ends here: what beats is asked for.
+  auto lease = desk.take(
+      "first", {base::Seconds(10), base::Seconds(100), base::Seconds(50), [] { return base::Seconds(clock.load()); }});
+  REQUIRE(lease);
+  CHECK((*lease)->confirm());
+  CHECK(desk.read()["beat"] == Value(1));
+  clock = 1060.0;  // suspended: no beat meanwhile
+  SUBCASE("nobody came: it beats at once and continues") {
+    CHECK((*lease)->confirm());
+    CHECK(desk.read()["beat"] == Value(2));
+  }
+  SUBCASE("another one has it") {
+    desk.write(of_another_host(1));
+    CHECK((*lease)->confirm().error().message().find("another driver has taken the run over (pid 7") == 0);
+    CHECK(desk.read()["id"] == Value("other"));
+  }
+  SUBCASE("another one may have had it, and given it back") {
+    std::filesystem::remove(desk.path);
+    CHECK((*lease)->confirm().error().message().find("its lease is gone") == 0);
+    CHECK_FALSE(std::filesystem::exists(desk.path));
   }
 }
 
