@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from typing import TYPE_CHECKING, Any
 
-from trireme._storage import Location
+from trireme._storage import Location, write_whole
 
 if TYPE_CHECKING:
+    from trireme._checkpoint import Checkpoint
+    from trireme._config import RunConfig
     from trireme._trainer import DataParallelTrainer
+    from trireme._validation import ValidationConfig
 
 FILE = "trainer.pkl"
+# Names of environment variables whose values were left out, by the configuration that has them.
+_VARIABLES = "_variables"
+# Where resume_from_checkpoint is, in place of its filesystem.
+_RESUME = "_resume"
 
 
 def store(trainer: DataParallelTrainer, path: str, storage: Location) -> str | None:
     """Into the run folder, and the one in the storage. Says why where that cannot be; the run goes on then."""
     try:
         content = _dump(trainer)
-        place = os.path.join(path, FILE)
         # For this user's eyes only: configurations may hold secrets.
-        descriptor = os.open(f"{place}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(content)
-        os.replace(f"{place}.{os.getpid()}", place)
+        write_whole(os.path.join(path, FILE), content, 0o600)
         if (files := storage.files()) is not None:
             files.write(storage.join(FILE).path, content)
     except Exception as error:
@@ -67,12 +71,20 @@ def load(folder: Location, cls: type[DataParallelTrainer]) -> tuple[type[DataPar
 def _dump(trainer: DataParallelTrainer) -> bytes:
     import cloudpickle
 
+    run_config, variables = _without_values(trainer.run_config)
+    validation_config, validation_variables = _without_validation_values(trainer.validation_config)
+    resume = trainer.resume_from_checkpoint._where() if trainer.resume_from_checkpoint else None
+    foreign = resume is not None and not resume.local
     # The path that restore() is given tells where the run is; a filesystem may hold keys.
     attributes = {
         **vars(trainer),
-        "run_config": trainer.run_config.replace(storage_filesystem=None, storage_path=None),
+        "run_config": run_config.replace(storage_filesystem=None, storage_path=None),
+        "validation_config": validation_config,
+        "resume_from_checkpoint": None if foreign else trainer.resume_from_checkpoint,
         # Their names only: they are given again.
         "datasets": dict.fromkeys(trainer.datasets),
+        _VARIABLES: {"run_config": variables, "validation_config": validation_variables},
+        _RESUME: (resume.uri, resume.path) if foreign and resume else None,
     }
     try:
         content: bytes = cloudpickle.dumps((type(trainer), attributes))
@@ -82,3 +94,73 @@ def _dump(trainer: DataParallelTrainer) -> bytes:
         attributes["_callbacks_lost"] = True
         content = cloudpickle.dumps((type(trainer), attributes))
     return content
+
+
+def _without_values(config: RunConfig) -> tuple[RunConfig, list[str]]:
+    """Values of variables may be secrets, and the folder may be in a bucket that others read."""
+    env = dict(config.worker_runtime_env)
+    names = sorted(env.pop("env_vars", {}))
+    return config.replace(worker_runtime_env=env), names
+
+
+def _without_validation_values(config: ValidationConfig | None) -> tuple[ValidationConfig | None, list[str]]:
+    if config is None or not config.env_vars:
+        return config, []
+    return _with_remote_env(config, None), sorted(config.env_vars)
+
+
+def _with_remote_env(config: ValidationConfig, variables: dict[str, str] | None) -> ValidationConfig:
+    changed = copy.copy(config)
+    env = {key: value for key, value in config.ray_remote_kwargs["runtime_env"].items() if key != "env_vars"}
+    if variables is not None:
+        env["env_vars"] = variables
+    changed.ray_remote_kwargs = {**config.ray_remote_kwargs, "runtime_env": env}
+    return changed
+
+
+def give_back(
+    attributes: dict[str, Any],
+    run_config: RunConfig | None,
+    validation_config: ValidationConfig | None,
+    filesystem: Any,
+) -> None:
+    """Puts back what was not stored: values of variables, from this process's own environment, and the filesystem of
+    `resume_from_checkpoint`. What restore() is given replaces it."""
+    names = attributes.pop(_VARIABLES, {})
+    if run_config is None and (variables := names.get("run_config")):
+        config = attributes["run_config"]
+        values = _values("worker_runtime_env['env_vars']", variables, "run_config=RunConfig(worker_runtime_env=...)")
+        attributes["run_config"] = config.replace(worker_runtime_env={**config.worker_runtime_env, "env_vars": values})
+    if validation_config is None and (variables := names.get("validation_config")):
+        values = _values("env_vars of its ValidationConfig", variables, "validation_config=ValidationConfig(...)")
+        attributes["validation_config"] = _with_remote_env(attributes["validation_config"], values)
+    if place := attributes.pop(_RESUME, None):
+        uri, path = place
+        attributes["resume_from_checkpoint"] = _reopened(uri, path, filesystem)
+
+
+def _values(what: str, names: list[str], way_out: str) -> dict[str, str]:
+    missing = [name for name in names if name not in os.environ]
+    if missing:
+        raise ValueError(
+            f"this run was made with {what}, whose values are not stored: set {', '.join(missing)} in the environment, "
+            f"or give restore() {way_out}"
+        )
+    return {name: os.environ[name] for name in names}
+
+
+def _reopened(uri: str, path: str, filesystem: Any) -> Checkpoint | None:
+    from trireme._checkpoint import Checkpoint
+
+    try:
+        if filesystem is not None or uri:
+            return Checkpoint(uri if filesystem is None else path, filesystem)
+        why = "its filesystem is not stored: give restore() storage_filesystem"
+    except Exception as error:  # the storage is away, or lets nobody in without the keys that were given then
+        why = f"{type(error).__name__}: {error}"
+    print(
+        f"warning: resume_from_checkpoint of this run, {uri or path}, cannot be opened ({why}); it is needed while "
+        "the run has no checkpoint of its own, and not after that",
+        flush=True,
+    )
+    return None

@@ -64,6 +64,21 @@ def resolve(path: str | os.PathLike[str], filesystem: Any = None, what: str = "p
     return _from_uri(text, scheme, what)
 
 
+def write_whole(path: str, content: bytes, mode: int = 0o666) -> None:
+    """Replaces a local file: readers see the old content or the new one. The name in between is random and new, so that
+    nobody else who may write to the folder can put a link in its place."""
+    place = os.path.join(os.path.dirname(path), f".trireme_tmp_{os.urandom(8).hex()}")
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(place, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(place)
+        raise
+
+
 def local_filesystem() -> Any:
     return import_arrow("the filesystem").LocalFileSystem()
 

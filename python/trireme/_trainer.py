@@ -109,6 +109,7 @@ class DataParallelTrainer:
         made_by, attributes = _restore.load(folder, cls)
         if attributes.pop("_callbacks_lost", False) and run_config is None:
             print("warning: this run's callbacks could not be stored; pass run_config=RunConfig(callbacks=[...])")
+        _restore.give_back(attributes, run_config, validation_config, storage_filesystem)
         parent, name = folder.parent_and_name()
         config = run_config or attributes["run_config"]
         config = config.replace(

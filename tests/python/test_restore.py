@@ -12,7 +12,15 @@ import pytest
 
 import trireme
 from s3_server import Bucket
-from trireme import Checkpoint, ConfigError, DataParallelTrainer, RunConfig, ScalingConfig, UserCallback
+from trireme import (
+    Checkpoint,
+    ConfigError,
+    DataParallelTrainer,
+    RunConfig,
+    ScalingConfig,
+    UserCallback,
+    ValidationConfig,
+)
 
 
 def train(config: dict[str, Any]) -> Any:
@@ -114,6 +122,80 @@ def test_callbacks_that_cannot_be_stored(results: Path, capsys: pytest.CaptureFi
     given = [Holds()]
     assert Custom.restore(results / "run", run_config=RunConfig(callbacks=given)).run_config.callbacks == given
     assert capsys.readouterr().out == ""
+
+
+def tell_variables() -> Any:
+    """Backwards: what a function returns is stored."""
+    return [os.environ.get(name, "")[::-1] for name in ("TRIREME_TEST_KEY", "TRIREME_TEST_MODE")]
+
+
+def with_variables(results: Path) -> DataParallelTrainer:
+    return Custom(
+        tell_variables,
+        scaling_config=ScalingConfig(num_workers=1),
+        run_config=RunConfig(
+            name="run",
+            storage_path=results,
+            worker_runtime_env={"env_vars": {"TRIREME_TEST_KEY": "hunter2", "TRIREME_TEST_MODE": "fast-mode"}},
+        ),
+        validation_config=ValidationConfig(
+            lambda checkpoint: {}, ray_remote_kwargs={"runtime_env": {"env_vars": {"TRIREME_TEST_TOKEN": "sesame"}}}
+        ),
+    )
+
+
+def test_values_of_variables_are_not_stored(results: Path) -> None:
+    assert with_variables(results).fit().return_value == ["2retnuh", "edom-tsaf"]
+    for file in (results / "run").rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            assert not any(secret in content for secret in (b"hunter2", b"fast-mode", b"sesame")), file
+
+
+def test_values_of_variables_come_from_the_environment(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_variables(results).fit()
+    with pytest.raises(ValueError, match=r"values are not stored: set TRIREME_TEST_KEY, TRIREME_TEST_MODE in the env"):
+        Custom.restore(results / "run")
+    monkeypatch.setenv("TRIREME_TEST_KEY", "another")
+    with pytest.raises(ValueError, match=r"set TRIREME_TEST_MODE in the environment, or give restore\(\) run_config="):
+        Custom.restore(results / "run")
+    monkeypatch.setenv("TRIREME_TEST_MODE", "slow")
+    with pytest.raises(ValueError, match="TRIREME_TEST_TOKEN"):
+        Custom.restore(results / "run")
+    monkeypatch.setenv("TRIREME_TEST_TOKEN", "friend")
+    restored = Custom.restore(results / "run")
+    variables = {"TRIREME_TEST_KEY": "another", "TRIREME_TEST_MODE": "slow"}
+    assert restored.run_config.worker_runtime_env == {"env_vars": variables}
+    assert restored.validation_config is not None
+    assert restored.validation_config.env_vars == {"TRIREME_TEST_TOKEN": "friend"}
+    assert restored.fit().return_value == ["rehtona", "wols"]
+    # What is given needs no environment.
+    monkeypatch.delenv("TRIREME_TEST_KEY")
+    given = Custom.restore(results / "run", run_config=RunConfig(worker_runtime_env={"env_vars": {"A": "b"}}))
+    assert given.run_config.worker_runtime_env == {"env_vars": {"A": "b"}}
+
+
+def test_a_link_in_place_of_the_temporary_file_is_not_followed(results: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (results / "run").mkdir(parents=True)
+    (results / f"run/trainer.pkl.{os.getpid()}").symlink_to(victim)
+    begin(RunConfig(name="run", storage_path=results))
+    assert victim.read_text() == "mine"
+    assert not (results / "run/trainer.pkl").is_symlink()
+
+
+def test_keys_of_a_checkpoint_elsewhere_are_not_stored(
+    bucket: Bucket, results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filesystem = bucket.connect()
+    upload = f"{bucket.name}/first"
+    with filesystem.open_output_stream(f"{upload}/weights") as stream:
+        stream.write(b"w")
+    begin(RunConfig(name="run", storage_path=results), resume_from_checkpoint=Checkpoint(upload, filesystem))
+    assert b"testing" not in (results / "run/trainer.pkl").read_bytes()
+    assert Custom.restore(results / "run").resume_from_checkpoint is None
+    assert "resume_from_checkpoint of this run" in capsys.readouterr().out
 
 
 def test_remote(bucket: Bucket) -> None:
