@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -300,10 +301,13 @@ base::Result<void> Run::check_resume(bool there) const {
 
 base::Result<void> Run::lock_folder() {
   const std::string path = plan_.path + "/.lock";
-  lock_ = base::Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  // This user's alone: whoever may open it may lock it.
+  lock_ = base::LockFile(base::Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)));
   if (!lock_.valid()) return base::system_error(fmt::format("the run folder cannot be written: {}", path), errno);
   // The kernel gives it back when this process ends, however it ends.
-  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return {};
+  if (lock_.lock(LOCK_EX | LOCK_NB)) return {};
+  // An earlier version made it readable by all. Not ours to change where another user made it.
+  (void)::fchmod(lock_.get(), 0600);
   std::string who;
   for (const auto& entry : registry_.list_runs()) {
     if (entry.path == plan_.path && control::is_active(entry)) who = fmt::format("pid {}, ", entry.pid);

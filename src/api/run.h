@@ -12,7 +12,7 @@
 #include "api/line_folder.h"
 #include "api/log_follower.h"
 #include "api/runtime.h"
-#include "base/fd.h"
+#include "base/lock_file.h"
 #include "checkpoint/commit.h"
 #include "control/controller.h"
 #include "control/lease.h"
@@ -94,7 +94,7 @@ class Run {
   RunSpec spec_;
   control::RunPlan plan_;
   control::RunRegistry registry_;
-  base::Fd lock_;                          // on the run folder: one driver at a time
+  base::LockFile lock_;                    // on the run folder: one driver at a time
   std::unique_ptr<control::Lease> lease_;  // the same for a storage elsewhere
   bool resumed_ = false;
   bool registered_ = false;

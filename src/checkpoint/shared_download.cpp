@@ -54,39 +54,32 @@ base::Result<void> make_private(const std::string& path) {
   return {};
 }
 
-bool lock(const base::Fd& file, int how) {
-  while (::flock(file.get(), how) != 0) {
-    if (errno != EINTR) return false;
-  }
-  return true;
-}
-
 // Whether the file we have open is still the one of this name: the last user may have removed it before we locked it.
-bool still_named(const base::Fd& file, const std::string& path) {
+bool still_named(const base::LockFile& file, const std::string& path) {
   struct stat ours {};
   struct stat named {};
   return ::fstat(file.get(), &ours) == 0 && ::stat(path.c_str(), &named) == 0 && ours.st_dev == named.st_dev &&
          ours.st_ino == named.st_ino;
 }
 
-base::Result<base::Fd> open_lock(const std::string& path) {
-  base::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+base::Result<base::LockFile> open_lock(const std::string& path) {
+  base::LockFile file(base::Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)));
   if (!file.valid()) return base::system_error(fmt::format("could not open {}", path), errno);
   return file;
 }
 
-base::Result<base::Fd> lock_for_use(const std::string& path) {
+base::Result<base::LockFile> lock_for_use(const std::string& path) {
   while (true) {
     TRIREME_ASSIGN(auto file, open_lock(path));
-    if (!lock(file, LOCK_SH)) return base::system_error(fmt::format("could not lock {}", path), errno);
+    if (!file.lock(LOCK_SH)) return base::system_error(fmt::format("could not lock {}", path), errno);
     if (still_named(file, path)) return file;
   }
 }
 
 // If nobody uses it. `folder` is the download, `in_use` its lock, which is lost either way.
-void remove_if_unused(const std::string& folder, base::Fd in_use) {
+void remove_if_unused(const std::string& folder, base::LockFile in_use) {
   const std::string use = folder + std::string(kUse);
-  if (!lock(in_use, LOCK_EX | LOCK_NB) || !still_named(in_use, use)) return;
+  if (!in_use.lock(LOCK_EX | LOCK_NB) || !still_named(in_use, use)) return;
   std::error_code ignored;
   fs::rename(folder, folder + ".gone", ignored);  // in one step: half of it must not look like a whole
   for (const char* part : {".gone", ".part"}) {
@@ -104,7 +97,7 @@ void remove_unused(const std::string& downloads) {
   for (const auto& entry : fs::directory_iterator(downloads, failure)) {
     const std::string path = entry.path();
     if (!path.ends_with(kUse)) continue;
-    base::Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    base::LockFile file(base::Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC)));
     if (file.valid()) remove_if_unused(path.substr(0, path.size() - kUse.size()), std::move(file));
   }
 }
@@ -112,7 +105,7 @@ void remove_unused(const std::string& downloads) {
 base::Result<void> download_once(storage::Files& files, const std::string& path, const Contents& contents,
                                  const std::string& folder) {
   TRIREME_ASSIGN(const auto alone, open_lock(folder + ".download"));
-  if (!lock(alone, LOCK_EX)) return base::system_error(fmt::format("could not lock {}.download", folder), errno);
+  if (!alone.lock(LOCK_EX)) return base::system_error(fmt::format("could not lock {}.download", folder), errno);
   if (fs::exists(folder)) return {};  // somebody else has done it while we waited
   const std::string part = folder + ".part";
   TRIREME_TRY(storage::remove_folder(part));

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "base/fd.h"
+#include "base/lock_file.h"
 #include "base/result.h"
 #include "storage/files.h"
 
@@ -32,7 +32,7 @@ class SharedDownload {
   void release();
 
   std::string folder_;
-  base::Fd in_use_;  // locked, shared, while this lives; none for a local checkpoint
+  base::LockFile in_use_;  // locked, shared, while this lives; none for a local checkpoint
 };
 
 }  // namespace trireme::checkpoint

@@ -22,7 +22,11 @@ using base::Result;
 // Decisions take well under a millisecond; who is locked out for this long waits for a process that hangs.
 constexpr std::chrono::seconds kLockPatience{5};
 
-bool try_lock(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB) == 0; }
+bool try_lock(const base::LockFile& file) { return file.lock(LOCK_EX | LOCK_NB); }
+
+base::LockFile open_lock(const fs::path& path, int flags) {
+  return base::LockFile(base::Fd(::open(path.c_str(), flags | O_CLOEXEC, 0600)));
+}
 
 std::optional<Holding> read_holding(const fs::path& path) {
   std::ifstream file(path);
@@ -45,25 +49,21 @@ base::Error not_writable(const fs::path& folder, std::string reason) {
 
 }  // namespace
 
-Reservation::Reservation(base::Fd locked, fs::path path)
-    : locked_(std::move(locked)), path_(std::move(path)), owner_(::getpid()) {}
+Reservation::Reservation(base::LockFile locked, fs::path path) : locked_(std::move(locked)), path_(std::move(path)) {}
 
 Reservation& Reservation::operator=(Reservation&& other) noexcept {
   if (this != &other) {
     give_back();
     locked_ = std::move(other.locked_);
     path_ = std::move(other.path_);
-    owner_ = other.owner_;
   }
   return *this;
 }
 
 void Reservation::give_back() {
   // A forked copy of the driver must not give back what the driver holds.
-  if (!locked_.valid() || owner_ != ::getpid()) return;
+  if (!locked_.valid()) return;
   ::unlink(path_.c_str());
-  // Closing is not enough: such a copy may still hold the same open file.
-  ::flock(locked_.get(), LOCK_UN);
   locked_.reset();
 }
 
@@ -74,13 +74,13 @@ Result<void> Ledger::make_folder() const {
   return {};
 }
 
-Result<base::Fd> Ledger::lock() const {
+Result<base::LockFile> Ledger::lock() const {
   const fs::path path = folder_ / "lock";
-  base::Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!fd.valid()) return not_writable(folder_, base::system_error("open lock", errno).message());
+  base::LockFile file = open_lock(path, O_RDWR | O_CREAT);
+  if (!file.valid()) return not_writable(folder_, base::system_error("open lock", errno).message());
   const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
-  while (!try_lock(fd.get())) {
-    if (errno != EWOULDBLOCK && errno != EINTR) {
+  while (!try_lock(file)) {
+    if (errno != EWOULDBLOCK) {
       return not_writable(folder_, base::system_error("flock", errno).message());
     }
     if (std::chrono::steady_clock::now() > deadline) {
@@ -89,7 +89,7 @@ Result<base::Fd> Ledger::lock() const {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return fd;
+  return file;
 }
 
 std::vector<Holding> Ledger::read_all(const std::set<fs::path>& except) const {
@@ -98,9 +98,9 @@ std::vector<Holding> Ledger::read_all(const std::set<fs::path>& except) const {
   for (fs::directory_iterator entry(folder_, failure), end; !failure && entry != end; entry.increment(failure)) {
     const fs::path path = entry->path();
     if (path.extension() != ".json" || except.contains(path)) continue;
-    base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!fd.valid()) continue;
-    if (try_lock(fd.get())) {
+    const base::LockFile file = open_lock(path, O_RDONLY);
+    if (!file.valid()) continue;
+    if (try_lock(file)) {
       // Nobody holds it any more: its driver is gone.
       ::unlink(path.c_str());
     } else if (auto holding = read_holding(path)) {
@@ -115,26 +115,26 @@ std::vector<Holding> Ledger::read_all(const std::set<fs::path>& except) const {
 
 Result<Reservation> Ledger::write(const Holding& holding) const {
   fs::path path;
-  base::Fd fd;
-  for (int number = 0; !fd.valid(); ++number) {
+  base::LockFile file;
+  for (int number = 0; !file.valid(); ++number) {
     path = folder_ / fmt::format("{}-{}.json", holding.pid, number);
-    fd = base::Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (!fd.valid() && errno != EEXIST) {
+    file = open_lock(path, O_RDWR | O_CREAT | O_EXCL);
+    if (!file.valid() && errno != EEXIST) {
       return not_writable(folder_, base::system_error("open " + path.filename().string(), errno).message());
     }
   }
   const std::string text = base::to_json(base::to_dict(holding)) + "\n";
-  if (!try_lock(fd.get()) || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+  if (!try_lock(file) || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
     const int reason = errno;
     ::unlink(path.c_str());
     return not_writable(folder_, base::system_error("write " + path.filename().string(), reason).message());
   }
-  return Reservation(std::move(fd), std::move(path));
+  return Reservation(std::move(file), std::move(path));
 }
 
 Result<std::optional<Reservation>> Ledger::reserve(const Decide& decide) const {
   TRIREME_TRY(make_folder());
-  TRIREME_ASSIGN(const base::Fd locked, lock());
+  TRIREME_ASSIGN(const base::LockFile locked, lock());
   const auto holding = decide(read_all());
   if (!holding) return std::optional<Reservation>();
   TRIREME_ASSIGN(auto reservation, write(*holding));
@@ -143,7 +143,7 @@ Result<std::optional<Reservation>> Ledger::reserve(const Decide& decide) const {
 
 Result<void> Ledger::revise(const std::vector<std::optional<Reservation>*>& own, const Revise& decide) const {
   TRIREME_TRY(make_folder());
-  TRIREME_ASSIGN(const base::Fd locked, lock());
+  TRIREME_ASSIGN(const base::LockFile locked, lock());
   std::set<fs::path> paths;
   for (const auto* reservation : own) {
     if (*reservation) paths.insert((*reservation)->path());
@@ -163,7 +163,7 @@ Result<void> Ledger::revise(const std::vector<std::optional<Reservation>*>& own,
 Result<std::vector<Holding>> Ledger::holdings() const {
   std::error_code failure;
   if (!fs::exists(folder_, failure)) return std::vector<Holding>();
-  TRIREME_ASSIGN(const base::Fd locked, lock());
+  TRIREME_ASSIGN(const base::LockFile locked, lock());
   return read_all();
 }
 

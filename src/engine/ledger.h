@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -9,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/fd.h"
 #include "base/fields.h"
+#include "base/lock_file.h"
 #include "base/result.h"
 #include "trireme/config.h"
 
@@ -37,7 +35,7 @@ TRIREME_STRUCT(Holding, TRIREME_HOLDING)
 // Holds a share of the machine until it is destroyed.
 class Reservation {
  public:
-  Reservation(base::Fd locked, std::filesystem::path path);
+  Reservation(base::LockFile locked, std::filesystem::path path);
   Reservation(Reservation&&) = default;
   Reservation& operator=(Reservation&& other) noexcept;
   ~Reservation() { give_back(); }
@@ -47,9 +45,8 @@ class Reservation {
  private:
   void give_back();
 
-  base::Fd locked_;
+  base::LockFile locked_;
   std::filesystem::path path_;
-  pid_t owner_;
 };
 
 class Ledger {
@@ -71,7 +68,7 @@ class Ledger {
 
  private:
   base::Result<void> make_folder() const;
-  base::Result<base::Fd> lock() const;
+  base::Result<base::LockFile> lock() const;
   std::vector<Holding> read_all(const std::set<std::filesystem::path>& except = {}) const;
   base::Result<Reservation> write(const Holding& holding) const;
 

@@ -1,0 +1,77 @@
+#include "base/lock_file.h"
+
+#include <pthread.h>
+#include <sys/file.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <utility>
+
+namespace trireme::base {
+namespace {
+
+// Of the whole process, as fork() is. Descriptors, one more than their number; 0: free. A process has a few.
+std::array<std::atomic<int>, 1024> descriptors;
+
+// In the child, where nothing but what a signal handler may do is allowed.
+void close_all() {
+  for (auto& each : descriptors) {
+    if (const int taken = each.exchange(0); taken > 0) ::close(taken - 1);
+  }
+}
+
+// -1 where there is no place: then a child keeps the lock, as it would without this.
+int take_place(int descriptor) {
+  [[maybe_unused]] static const int registered = ::pthread_atfork(nullptr, nullptr, close_all);
+  for (std::size_t i = 0; i < descriptors.size(); ++i) {
+    int free = 0;
+    if (descriptors[i].compare_exchange_strong(free, descriptor + 1)) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+}  // namespace
+
+LockFile::LockFile(Fd file) : file_(std::move(file)), owner_(::getpid()) {
+  if (file_.valid()) place_ = take_place(file_.get());
+}
+
+LockFile::LockFile(LockFile&& other) noexcept
+    : file_(std::move(other.file_)), owner_(other.owner_), place_(std::exchange(other.place_, -1)) {}
+
+LockFile& LockFile::operator=(LockFile&& other) noexcept {
+  if (this != &other) {
+    reset();
+    file_ = std::move(other.file_);
+    owner_ = other.owner_;
+    place_ = std::exchange(other.place_, -1);
+  }
+  return *this;
+}
+
+bool LockFile::valid() const { return file_.valid() && owner_ == ::getpid(); }
+
+bool LockFile::lock(int how) const {
+  while (::flock(file_.get(), how) != 0) {
+    if (errno != EINTR) return false;
+  }
+  return true;
+}
+
+void LockFile::reset() {
+  if (!file_.valid()) return;
+  if (owner_ != ::getpid()) {
+    // Closed when the child began: its number may be another file's by now.
+    if (place_ >= 0) (void)file_.release();
+    file_.reset();
+    return;
+  }
+  // Closing is not enough where a child has the same open file after all.
+  ::flock(file_.get(), LOCK_UN);
+  if (place_ >= 0) descriptors[static_cast<std::size_t>(place_)] = 0;
+  place_ = -1;
+  file_.reset();
+}
+
+}  // namespace trireme::base
