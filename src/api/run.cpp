@@ -157,12 +157,13 @@ base::Result<std::unique_ptr<Run>> Run::prepare(Runtime& runtime, RunSpec spec) 
         "wherever it passes one to report()",
         checkpoints.checkpoint_frequency > 0 ? "checkpoint_frequency" : "checkpoint_at_end", spec.trainer);
   }
-  // Beside the payload the start message holds little: names, ranks, resources.
-  if (spec.payload.data.size() + (std::size_t{1} << 20) > wire::kControllerFrameLimit) {
+  // Beside these the start message holds little: names, ranks, resources.
+  const std::size_t size = spec.payload.data.size() + base::to_json(spec.metadata).size();
+  if (size + (std::size_t{1} << 20) > wire::kControllerFrameLimit) {
     return base::error(
         "the training function, its configuration and what it has captured take {} bytes, over the limit of {}: load "
         "data in the function instead of capturing it",
-        spec.payload.data.size(), wire::kControllerFrameLimit);
+        size, wire::kControllerFrameLimit);
   }
   TRIREME_ASSIGN(auto* engine, runtime.engine());
   base::set_log_level(spec.run.logging_config.log_level);

@@ -61,7 +61,18 @@ asio::awaitable<base::Result<Message>> Channel::read_message() {
   co_return decode(*frame);
 }
 
-void Channel::send(const Message& message) { send_payload(encode(message)); }
+void Channel::send(const Message& message) {
+  std::string payload = encode(message);
+  // The peer would close the connection for it. Whoever asked gets an answer; nothing else grows to this size.
+  if (const auto* reply = std::get_if<Reply>(&message); reply && payload.size() > kControllerFrameLimit) {
+    Reply refusal;
+    refusal.id = reply->id;
+    refusal.failure =
+        fmt::format("the answer has {} bytes, over the limit of {}", payload.size(), kControllerFrameLimit);
+    payload = encode(refusal);
+  }
+  send_payload(payload);
+}
 
 void Channel::send_payload(std::string_view payload) {
   if (!open_ || closing_ || broken_) return;

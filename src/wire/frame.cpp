@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace trireme::wire {
 namespace {
 
@@ -19,6 +21,7 @@ std::uint32_t read_length(const char* bytes) {
 }  // namespace
 
 void append_frame(std::string& out, std::string_view payload) {
+  TRIREME_CHECK(payload.size() <= kControllerFrameLimit, "a frame of {} bytes, which no peer takes", payload.size());
   auto length = static_cast<std::uint32_t>(payload.size());
   const char header[kFrameHeader] = {static_cast<char>(length >> 24), static_cast<char>(length >> 16),
                                      static_cast<char>(length >> 8), static_cast<char>(length)};

@@ -61,6 +61,17 @@ Result<void> check_metrics(const Dict& metrics, const std::string& where) {
   return {};
 }
 
+// What a person may still want to read, and a message can hold.
+std::string shortened(std::string text) {
+  constexpr std::size_t kLongest = std::size_t{1} << 20;
+  if (text.size() <= kLongest) return text;
+  const std::string end = fmt::format("\n... and {} bytes more", text.size() - kLongest);
+  std::size_t length = kLongest;
+  while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) --length;  // inside of a character
+  text.resize(length);
+  return text + end;
+}
+
 }  // namespace
 
 Result<Ticket> parse_ticket(const std::string& json) {
@@ -240,7 +251,7 @@ void Session::receive(wire::Message message) {
 void Session::recall() {
   if (at_home_) {  // it has not taken what it was to run: nothing to leave
     pending_start_.reset();
-    return post(wire::Home{});
+    return tell(wire::Home{});
   }
   recalled_ = true;
   for (auto& [id, request] : requests_) request.answer.set_value(base::error("{}", kRecalled));
@@ -267,8 +278,8 @@ void Session::answer_stack_request(std::int64_t id) {
     wire::Stack answer;
     answer.id = id;
     answer.where = std::move(stacks.where);
-    answer.text = std::move(stacks.text);
-    post(std::move(answer));
+    answer.text = shortened(std::move(stacks.text));
+    tell(answer);
   });
 }
 
@@ -323,7 +334,7 @@ void Session::go_home() {
   leave_at_ = -1;
   next_meeting_ = 0;
   preemption_.reset();
-  post(wire::Home{});
+  tell(wire::Home{});
 }
 
 std::optional<PreemptionInfo> Session::preemption() {
@@ -333,8 +344,8 @@ std::optional<PreemptionInfo> Session::preemption() {
 
 void Session::announce_own_preemption(const std::string& why) {
   wire::PreemptionNotice notice;
-  notice.why = why;
-  post(std::move(notice));
+  notice.why = shortened(why);
+  tell(notice);
 }
 
 // Under the mutex.
@@ -344,8 +355,19 @@ std::string Session::closed() const {
   return recalled_ || at_home_ ? kRecalled : "";
 }
 
-void Session::post(wire::Message message) {
-  asio::post(io_, [this, payload = wire::encode(message)] { channel_->send_payload(payload); });
+Result<void> Session::post(const wire::Message& message) {
+  std::string payload = wire::encode(message);
+  if (payload.size() > wire::kWorkerFrameLimit) {
+    return base::error("{} bytes are too many for one message, the limit is {}", payload.size(),
+                       wire::kWorkerFrameLimit);
+  }
+  asio::post(io_, [this, payload = std::move(payload)] { channel_->send_payload(payload); });
+  return {};
+}
+
+void Session::tell(const wire::Message& message) {
+  const auto posted = post(message);
+  TRIREME_CHECK(posted.ok(), "{}: {}", wire::name_of(message), posted.error().message());
 }
 
 Result<wire::Start> Session::wait_start() {
@@ -359,7 +381,7 @@ Result<wire::Start> Session::wait_start() {
   return start_;
 }
 
-void Session::entered() { post(wire::Entered{}); }
+void Session::entered() { tell(wire::Entered{}); }
 
 Result<std::shared_ptr<CheckpointWriter>> Session::writer() {
   std::lock_guard lock(mutex_);
@@ -376,9 +398,14 @@ Result<std::shared_ptr<CheckpointWriter>> Session::writer() {
       message.files = checkpoint::to_list(stored->files);
       message.memory = std::move(stored->memory);
     } else {
-      message.failure = stored.error().message();
+      message.failure = shortened(stored.error().message());
     }
-    post(std::move(message));
+    auto posted = post(message);
+    if (posted) return;
+    wire::UploadDone refused;
+    refused.index = index;
+    refused.failure = fmt::format("the list of its files: {}; store fewer files", posted.error().message());
+    tell(refused);
   };
   writer_ = std::make_shared<CheckpointWriter>(start_, files_, std::move(done));
   return writer_;
@@ -387,9 +414,9 @@ Result<std::shared_ptr<CheckpointWriter>> Session::writer() {
 // The controller asks for an end and waits until nothing is on its way to storage. Under the mutex.
 void Session::drain() {
   if (writer_) {
-    writer_->when_idle([this] { post(wire::Drained{}); });
+    writer_->when_idle([this] { tell(wire::Drained{}); });
   } else {
-    post(wire::Drained{});
+    tell(wire::Drained{});
   }
 }
 
@@ -415,11 +442,12 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, std::optiona
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return next_report_ - acked_ < kReportWindow || !closed().empty(); });
     if (const auto why = closed(); !why.empty()) return base::error("{}", why);
-    index = report.index = next_report_++;
+    index = report.index = next_report_;
     if (checkpoint) report.checkpoint = name = chosen_name.value_or(checkpoint::default_name(index));
     // Under the lock that gave it its number: reports of several threads leave in the order of their numbers, and the
     // controller takes no others.
-    post(std::move(report));
+    TRIREME_TRY(post(std::move(report)), "the report");
+    ++next_report_;  // one that is too large was none
   }
   if (!checkpoint) return std::optional<std::string>();
   TRIREME_TRY(writer->store(index, name, *std::move(checkpoint)), "{} could not be stored", name);
@@ -480,7 +508,13 @@ Result<void> Session::finish(Value value, bool pickled) {
 }
 
 void Session::fail(wire::Failed failure) {
-  post(std::move(failure));
+  if (!post(failure)) {
+    // The pickled exception may hold anything that the function had. Type, text and traceback say what broke.
+    failure.exception.reset();
+    failure.message = shortened(std::move(failure.message));
+    failure.traceback = shortened(std::move(failure.traceback));
+    tell(failure);
+  }
   // It may still lie in our buffer, and whatever made the function fail may end the process next.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (std::chrono::steady_clock::now() < deadline) {
@@ -503,7 +537,12 @@ Result<Value> Session::ask(Request request, std::optional<base::Seconds> timeout
     answer = made.answer.get_future();
   }
   const std::int64_t id = request.id;
-  post(std::move(request));
+  const wire::Message message(std::move(request));
+  if (auto posted = post(message); !posted) {
+    std::lock_guard lock(mutex_);
+    requests_.erase(id);
+    return std::move(posted).error().wrap(wire::name_of(message));
+  }
   if (timeout && answer.wait_for(*timeout) != std::future_status::ready) {
     std::lock_guard lock(mutex_);
     // The reply may have come between the wait and the lock.

@@ -143,7 +143,11 @@ class Session {
   };
   PendingRequests pending_requests();
   std::string closed() const;  // why nothing can be asked any more; empty: it can
-  void post(wire::Message message);
+  // Queues it for the I/O thread. An error, and nothing is sent, where the controller takes no message of that size: it
+  // would look like a lost connection.
+  Result<void> post(const wire::Message& message);
+  // For what is never large.
+  void tell(const wire::Message& message);
   Result<std::shared_ptr<CheckpointWriter>> writer();
   void drain();
   Result<void> leave_with(std::int64_t index, CheckpointWriter& writer);

@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "base/check.h"
+
 using namespace trireme::wire;
 
 namespace {
@@ -112,4 +114,11 @@ TEST_CASE("the buffer shrinks after a large frame") {
   CHECK(feed(reader, frame_of(std::string(8 << 20, 'x')), [] { return 1 << 16; }).size() == 1);
   reader.prepare();
   CHECK(reader.prepare().second <= 4096);
+}
+
+TEST_CASE("a frame that no peer takes is not made") {
+  std::string out;
+  const std::string_view huge(out.data(), kControllerFrameLimit + 1);  // only its size is looked at
+  CHECK_THROWS_AS(append_frame(out, huge), trireme::base::BrokenInvariant);
+  CHECK(out.empty());
 }

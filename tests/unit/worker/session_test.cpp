@@ -605,3 +605,63 @@ TEST_CASE("reports wait while too many are not recorded yet") {
   REQUIRE(eventually([&] { return arrived == 5000; }));
   CHECK(eventually([&] { return sent == 5000; }));
 }
+
+TEST_CASE("what is larger than the controller takes is an error of its sender, and the connection stays") {
+  MessageBook book;
+  FakeController controller([&](wire::Channel& channel, const wire::Message& message) {
+    book.answer()(channel, message);
+    if (const auto* set = std::get_if<wire::StoreSet>(&message)) {
+      wire::Reply reply;
+      reply.id = set->id;
+      channel.send(reply);
+    }
+  });
+  LossBook losses;
+  auto session = Session::join(controller.ticket(), losses.handler());
+  REQUIRE(session);
+  REQUIRE((*session)->wait_start());
+  const std::string large(wire::kWorkerFrameLimit, 'x');
+
+  const auto set = (*session)->store_set("key", large);
+  REQUIRE_FALSE(set);
+  CHECK(set.error().message().find("StoreSet: 268435") == 0);
+  const auto reported = (*session)->report({{"text", large}});
+  REQUIRE_FALSE(reported);
+  CHECK(reported.error().message().find("the report: 268435") == 0);
+  // It did not count.
+  REQUIRE((*session)->report({{"text", "small"}}));
+  CHECK((*session)->store_set("key", "small"));
+
+  wire::Failed failure;
+  failure.error_type = "ValueError";
+  failure.message = "boom";
+  failure.exception = Bytes{large};
+  (*session)->fail(failure);
+  REQUIRE(eventually([&] { return book.holds("Failed"); }));
+  const auto failed = book.all<wire::Failed>();
+  CHECK(failed[0].error_type == "ValueError");
+  CHECK(failed[0].message == "boom");
+  CHECK_FALSE(failed[0].exception);
+  const auto reports = book.all<wire::Report>();
+  REQUIRE(reports.size() == 1);
+  CHECK(reports[0].index == 0);
+  CHECK(losses.count() == 0);
+}
+
+TEST_CASE("a text that is too large keeps its beginning") {
+  MessageBook book;
+  FakeController controller(book.answer());
+  LossBook losses;
+  auto session = Session::join(controller.ticket(), losses.handler());
+  REQUIRE(session);
+  REQUIRE((*session)->wait_start());
+  wire::Failed failure;
+  failure.error_type = "ValueError";
+  failure.message = "boom " + std::string(wire::kWorkerFrameLimit, 'x');
+  (*session)->fail(failure);
+  REQUIRE(eventually([&] { return book.holds("Failed"); }));
+  const auto failed = book.all<wire::Failed>();
+  CHECK(failed[0].message.starts_with("boom xxx"));
+  CHECK(failed[0].message.ends_with("bytes more"));
+  CHECK(failed[0].message.size() < 2 << 20);
+}
