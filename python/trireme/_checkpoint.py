@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trireme import _core
-from trireme._storage import ArrowFiles, Location, local_filesystem, resolve
+from trireme._storage import ArrowFiles, Location, local_filesystem, resolve, write_whole
 
 _METADATA_FILE = ".metadata.json"
 
@@ -141,9 +141,7 @@ class Checkpoint:
         if files is not None:
             files.write(target, text.encode())
             return
-        with open(f"{target}.{os.getpid()}", "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(file.name, target)
+        write_whole(target, text.encode())
 
     def update_metadata(self, metadata: dict[str, Any]) -> None:
         self.set_metadata({**self.get_metadata(), **metadata})

@@ -1,8 +1,7 @@
 #include "storage/paths.h"
 
-#include <unistd.h>
-
-#include <atomic>
+#include <cstdint>
+#include <random>
 
 namespace trireme::storage {
 
@@ -21,8 +20,10 @@ base::Result<void> check_relative(std::string_view path) {
 }
 
 std::string temporary_in(const std::string& folder) {
-  static std::atomic<std::uint64_t> last = 0;
-  return fmt::format("{}/{}tmp_{}_{}", folder.empty() ? "." : folder, kOwnPrefix, ::getpid(), ++last);
+  // From the kernel every time: a forked child would continue the same sequence.
+  std::random_device random;
+  const std::uint64_t number = (std::uint64_t{random()} << 32) | random();
+  return fmt::format("{}/{}tmp_{:016x}", folder.empty() ? "." : folder, kOwnPrefix, number);
 }
 
 }  // namespace trireme::storage

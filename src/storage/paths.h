@@ -14,7 +14,7 @@ base::Result<void> check_relative(std::string_view path);
 // Names that begin so are ours, wherever they lie: they are never part of what a user stores.
 inline constexpr std::string_view kOwnPrefix = ".trireme_";
 
-// A path in the folder that nobody else in this process uses, and hardly anybody else at all.
+// A path in the folder that nobody uses, and nobody can guess: others may write to the folder too.
 std::string temporary_in(const std::string& folder);
 
 }  // namespace trireme::storage

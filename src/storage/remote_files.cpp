@@ -1,8 +1,12 @@
 #include "storage/remote_files.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "base/fd.h"
 #include "storage/disk_error.h"
@@ -23,18 +27,31 @@ constexpr std::size_t kTransfers = 8;
 // A file of this machine that is gone with this.
 class Scratch {
  public:
-  explicit Scratch(const std::string& folder) : path_(temporary_in(folder)) {}
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  // It is made here, so that what is opened under its name later is this file and not a link that somebody else has put
+  // there.
+  static base::Result<Scratch> make(const std::string& folder, mode_t mode) {
+    while (true) {
+      Scratch made(temporary_in(folder));
+      const base::Fd file(::open(made.path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+      if (file.valid()) return made;
+      const int failure = errno;
+      made.path_.clear();  // it is not ours
+      if (failure != EEXIST) return failed("make a file in", folder, failure);
+    }
+  }
+  Scratch(Scratch&& other) noexcept : path_(std::exchange(other.path_, "")) {}
+  Scratch& operator=(Scratch&&) = delete;
   ~Scratch() {
-    std::error_code ignored;  // it may never have been made, or have been renamed
-    fs::remove(path_, ignored);
+    std::error_code ignored;  // it may have been renamed
+    if (!path_.empty()) fs::remove(path_, ignored);
   }
 
   const std::string& path() const { return path_; }
 
  private:
-  const std::string path_;
+  explicit Scratch(std::string path) : path_(std::move(path)) {}
+
+  std::string path_;
 };
 
 base::Result<FileRecord> record_of(const std::string& local, const std::string& path) {
@@ -49,6 +66,12 @@ base::Result<FileRecord> record_of(const std::string& local, const std::string& 
 
 RemoteFiles::RemoteFiles(std::shared_ptr<FileSystem> file_system, std::string scheme, RetryPolicy policy)
     : file_system_(std::move(file_system)), scheme_(std::move(scheme)), policy_(std::move(policy)) {}
+
+std::shared_ptr<Files> RemoteFiles::with_policy(const std::function<void(RetryPolicy&)>& change) const {
+  RetryPolicy policy = policy_;
+  change(policy);
+  return std::make_shared<RemoteFiles>(file_system_, scheme_, std::move(policy));
+}
 
 base::Result<void> RemoteFiles::call(std::string_view doing, const std::string& path,
                                      const std::function<void()>& what) {
@@ -67,12 +90,6 @@ base::Result<void> RemoteFiles::call_on_existing(std::string_view doing, const s
 }
 
 base::Result<bool> RemoteFiles::exists(const std::string& path) {
-std::shared_ptr<Files> RemoteFiles::with_policy(const std::function<void(RetryPolicy&)>& change) const {
-  RetryPolicy policy = policy_;
-  change(policy);
-  return std::make_shared<RemoteFiles>(file_system_, scheme_, std::move(policy));
-}
-
   bool there = false;
   TRIREME_TRY(call("look at", path, [&] { there = file_system_->exists(path); }));
   return there;
@@ -146,7 +163,7 @@ base::Result<void> RemoteFiles::get_file(const std::string& folder, const FileRe
   std::error_code failure;
   fs::create_directories(fs::path(local).parent_path(), failure);
   if (failure) return failed("make the folder of", local, failure.value());
-  const Scratch scratch(fs::path(local).parent_path());
+  TRIREME_ASSIGN(const Scratch scratch, Scratch::make(fs::path(local).parent_path(), 0666));
   TRIREME_TRY(call_on_existing("download", remote, [&] { file_system_->download(remote, scratch.path()); }));
   TRIREME_ASSIGN(const auto found, record_of(scratch.path(), wanted.path));
   if (found.size != wanted.size) {
@@ -172,7 +189,7 @@ base::Result<std::string> RemoteFiles::checksum(const std::string& path) {
   std::error_code failure;
   const auto folder = fs::temp_directory_path(failure);
   if (failure) return base::error("could not read {}: $TMPDIR is no folder", describe(path));
-  const Scratch scratch(folder);
+  TRIREME_ASSIGN(const Scratch scratch, Scratch::make(folder, 0600));
   TRIREME_TRY(call_on_existing("read", path, [&] { file_system_->download(path, scratch.path()); }));
   return LocalFiles().checksum(scratch.path());
 }

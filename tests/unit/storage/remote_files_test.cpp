@@ -1,6 +1,8 @@
 #include "storage/remote_files.h"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
@@ -10,6 +12,8 @@
 #include "checkpoint/commit.h"
 #include "storage/digest.h"
 #include "storage/local_files.h"
+#include "storage/paths.h"
+#include "unit/environment.h"
 #include "unit/storage/fake_store.h"
 #include "unit/temp_dir.h"
 
@@ -178,4 +182,61 @@ TEST_CASE("checkpoints are committed, listed, replaced and removed in a store") 
   remote.store->put("bucket/run/best/other", "23");
   CHECK(message(verify(remote.files, list_committed(remote.files, "bucket/run")->committed[0], true))
             .find("fake://bucket/run/best/other has changed") != std::string::npos);
+}
+
+TEST_CASE("every try is permitted first") {
+  auto store = std::make_shared<FakeStore>();
+  int calls = 0;
+  int asked = 0;
+  store->before = [&](const std::string&, const std::string&) {
+    ++calls;
+    throw std::runtime_error("503");
+  };
+  storage::RetryPolicy policy;
+  policy.sleep = [](base::Seconds) {};
+  policy.permit = [&]() -> base::Result<void> {
+    if (++asked <= 2) return {};
+    return base::error("no longer");
+  };
+  storage::RemoteFiles files(store, "far", policy);
+  auto written = files.write_atomically("a", "b");
+  REQUIRE_FALSE(written);
+  CHECK(written.error().message() == "could not write far://a: no longer");
+  CHECK(calls == 2);
+  CHECK(asked == 3);
+}
+
+TEST_CASE("temporary names cannot be guessed, and a file of that name is made before it is written to") {
+  CHECK(storage::temporary_in("x") != storage::temporary_in("x"));
+  CHECK(storage::temporary_in("x").find(std::to_string(::getpid()) + "_") == std::string::npos);
+  // Of a forked child too.
+  int names[2];
+  REQUIRE(::pipe(names) == 0);
+  const std::string before = storage::temporary_in("x");
+  const int child = ::fork();
+  if (child == 0) {
+    const std::string name = storage::temporary_in("x");
+    (void)!::write(names[1], name.data(), name.size());
+    ::_exit(0);
+  }
+  const std::string own = storage::temporary_in("x");
+  std::string other(own.size(), 0);
+  REQUIRE(::read(names[0], other.data(), other.size()) == static_cast<ssize_t>(own.size()));
+  ::waitpid(child, nullptr, 0);
+  ::close(names[0]);
+  ::close(names[1]);
+  CHECK(other != own);
+
+  auto store = std::make_shared<FakeStore>();
+  store->put("a", "content");
+  TempDir dir;
+  const tests::Environment environment("TMPDIR", dir.path());
+  bool found = false;
+  store->before = [&](const std::string& call, const std::string&) {
+    if (call != "download") return;
+    for (const auto& entry : std::filesystem::directory_iterator(dir.path())) found = entry.is_regular_file();
+  };
+  REQUIRE(storage::RemoteFiles(store, "far").checksum("a"));
+  CHECK(found);
+  CHECK(std::filesystem::is_empty(dir.path()));
 }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from trireme._storage import write_whole
 from trireme.data._column_ops import ColumnOp
 from trireme.data._formats import in_format
 from trireme.data._fragment import DataError, FunctionOp, Where
@@ -150,9 +151,7 @@ class Preprocessor:
         """Writes preprocessor.json into a folder, as that of a checkpoint."""
         text = self.serialize()
         Path(folder).mkdir(parents=True, exist_ok=True)
-        part = Path(folder, f".{FILE}.{os.getpid()}")
-        part.write_text(text)
-        part.replace(Path(folder, FILE))
+        write_whole(os.path.join(folder, FILE), text.encode())
 
     @staticmethod
     def load(folder: str | os.PathLike[str]) -> Preprocessor:
