@@ -167,6 +167,7 @@ base::Result<std::unique_ptr<Run>> Run::prepare(Runtime& runtime, RunSpec spec) 
   }
   TRIREME_ASSIGN(auto* engine, runtime.engine());
   base::set_log_level(spec.run.logging_config.log_level);
+  TRIREME_TRY(control::make_state_dir());
   std::unique_ptr<Run> run(new Run(runtime, *engine, std::move(spec)));
   run->plan_.id = base::to_hex(wire::random_bytes(6));
   run->plan_.secret = wire::random_bytes(wire::kSecretSize);
@@ -269,10 +270,10 @@ base::Result<void> Run::plan_remote_folder(const std::string& storage) {
   TRIREME_ASSIGN(lease_,
                  control::Lease::take(plan_.files, plan_.storage_path, plan_.id,
                                       [](const std::string& message) { base::log_warning("{}", message); }, {}));
+  plan_.permit = [lease = lease_.get()] { return lease->confirm(); };  // the controller goes first
   // An earlier start may have been on another machine: its history is in the storage.
   for (const char* name : {"/run.json", "/events.jsonl"}) {
     TRIREME_ASSIGN(bool there, plan_.files->exists(plan_.storage_path + name));
-  plan_.permit = [lease = lease_.get()] { return lease->confirm(); };  // the controller goes first
     if (!there) continue;
     TRIREME_ASSIGN(auto content, plan_.files->read(plan_.storage_path + name));
     std::error_code absent;
@@ -305,13 +306,14 @@ base::Result<void> Run::lock_folder() {
   // This user's alone: whoever may open it may lock it.
   lock_ = base::LockFile(base::Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)));
   if (!lock_.valid()) return base::system_error(fmt::format("the run folder cannot be written: {}", path), errno);
-  // The kernel gives it back when this process ends, however it ends.
-  if (lock_.lock(LOCK_EX | LOCK_NB)) return {};
   // An earlier version made it readable by all. Not ours to change where another user made it.
   (void)::fchmod(lock_.get(), 0600);
+  // The kernel gives it back when this process ends, however it ends.
+  if (lock_.lock(LOCK_EX | LOCK_NB)) return {};
   std::string who;
   for (const auto& entry : registry_.list_runs()) {
-    if (entry.path == plan_.path && control::is_active(entry)) who = fmt::format("pid {}, ", entry.pid);
+    if (entry.path != plan_.path || !control::is_active(entry)) continue;
+    who = fmt::format("pid {}{}, ", entry.pid, control::is_elsewhere(entry) ? " on " + entry.host : "");
   }
   return base::error(
       "run '{}' is already running ({}folder {}); give this one another RunConfig.name, or `trireme stop {}` first",
@@ -407,6 +409,8 @@ base::Result<void> Run::start() {
   entry.id = plan_.id;
   entry.name = plan_.name;
   entry.path = plan_.path;
+  entry.host = base::host_name();
+  entry.process_table = base::process_table();
   entry.pid = ::getpid();
   entry.pid_start = control::process_start(entry.pid).value_or(0);
   entry.started = runtime_.clock().wall();

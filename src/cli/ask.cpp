@@ -12,6 +12,10 @@ Result<control::RunEntry> find_active(const std::string& what) {
   if (!control::is_active(entry)) {
     return error("run {} is not running; `trireme show {}` tells how it ended", entry.name, entry.name);
   }
+  if (control::is_elsewhere(entry)) {
+    return error("run {} was started on {} and can only be reached from there; call this command on {}", entry.name,
+                 entry.host, entry.host);
+  }
   return entry;
 }
 

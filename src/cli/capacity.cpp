@@ -55,7 +55,8 @@ Result<std::vector<control::RunEntry>> runs_meant(const std::string& what) {
     return std::vector{std::move(entry)};
   }
   auto entries = control::RunRegistry().list_runs();
-  std::erase_if(entries, [](const control::RunEntry& each) { return !control::is_active(each); });
+  std::erase_if(entries,
+                [](const control::RunEntry& each) { return !control::is_active(each) || control::is_elsewhere(each); });
   if (entries.empty()) {
     return error(
         "no run is running on this machine: capacity belongs to the drivers of runs; declare it with trireme.init() "

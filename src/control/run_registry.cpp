@@ -1,6 +1,7 @@
 #include "control/run_registry.h"
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <system_error>
 
 #include "base/fd.h"
+#include "base/host.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "control/event_fields.h"
@@ -28,6 +30,44 @@ std::optional<std::string> environment(const char* name) {
   const char* value = std::getenv(name);
   if (!value || !*value) return std::nullopt;
   return value;
+}
+
+// $HOME, or what the user database has.
+std::optional<std::string> home_folder() {
+  if (auto home = environment("HOME")) return home;
+  char buffer[4096];
+  passwd entry{};
+  passwd* found = nullptr;
+  if (::getpwuid_r(::geteuid(), &entry, buffer, sizeof buffer, &found) != 0 || !found) return std::nullopt;
+  std::error_code failed;
+  const std::string home = found->pw_dir ? found->pw_dir : "";
+  // Users of services have one that nobody made.
+  if (home.empty() || home == "/" || !fs::is_directory(home, failed)) return std::nullopt;
+  return home;
+}
+
+// Root may keep its state in the home directory of a user whose shell it has taken over, who could read it there
+// anyway.
+enum class Owner { kSelf, kSelfOrRootKnows };
+
+// A folder that no other user can write to. Ours may have been made by an umask that lets the group.
+Result<void> make_private(const fs::path& path, Owner owner) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return base::system_error(fmt::format("could not create {}", path.string()), errno);
+  }
+  const base::Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat found {};
+  if (!folder.valid() || ::fstat(folder.get(), &found) != 0) {
+    return base::system_error(fmt::format("could not open {}", path.string()), errno);
+  }
+  const bool known = owner == Owner::kSelfOrRootKnows && ::geteuid() == 0;
+  if (found.st_uid != ::geteuid() && !known) {
+    return error("{} belongs to another user (uid {})", path.string(), found.st_uid);
+  }
+  if ((found.st_mode & 022) != 0 && ::fchmod(folder.get(), found.st_mode & 07755) != 0) {
+    return base::system_error(fmt::format("could not keep others from writing to {}", path.string()), errno);
+  }
+  return {};
 }
 
 Result<void> write_all(int fd, std::string_view text) {
@@ -123,7 +163,22 @@ std::vector<RunEntry> matching(const std::vector<RunEntry>& runs, Predicate pred
 fs::path state_dir() {
   if (auto dir = environment("TRIREME_STATE_DIR")) return *dir;
   if (auto dir = environment("XDG_STATE_HOME")) return fs::path(*dir) / "trireme";
-  return fs::path(environment("HOME").value_or("/tmp")) / ".local" / "state" / "trireme";
+  if (auto home = home_folder()) return fs::path(*home) / ".local" / "state" / "trireme";
+  std::error_code failure;
+  const fs::path temporary = fs::temp_directory_path(failure);
+  return (failure ? fs::path("/tmp") : temporary) / fmt::format("trireme-{}", ::geteuid()) / "state";
+}
+
+Result<void> make_state_dir(const fs::path& state) {
+  constexpr const char* kWayOut = "set TRIREME_STATE_DIR to a folder that you can write and that is yours alone";
+  std::error_code failed;
+  fs::create_directories(state.parent_path(), failed);
+  if (failed) return error("could not create {}: {}; {}", state.parent_path().string(), failed.message(), kWayOut);
+  // What lies in a folder that everybody may write to can be exchanged by its owner.
+  const bool in_temporary = state.parent_path().filename() == fmt::format("trireme-{}", ::geteuid());
+  if (in_temporary) TRIREME_TRY(make_private(state.parent_path(), Owner::kSelf), "{}", kWayOut);
+  TRIREME_TRY(make_private(state, in_temporary ? Owner::kSelf : Owner::kSelfOrRootKnows), "{}", kWayOut);
+  return {};
 }
 
 std::optional<std::int64_t> process_start(std::int64_t pid) {
@@ -139,20 +194,22 @@ std::optional<std::int64_t> process_start(std::int64_t pid) {
   return std::atoll(fields[kStartTime].c_str());
 }
 
+bool is_elsewhere(const RunEntry& entry) { return !entry.host.empty() && entry.host != base::host_name(); }
+
 bool is_active(const RunEntry& entry) {
-  return entry.address.has_value() && process_start(entry.pid) == entry.pid_start;
+  if (!entry.address) return false;
+  if (is_elsewhere(entry)) return true;
+  // After a reboot, or in a container that has taken the place of another one, the number is another process's.
+  const bool seen = entry.process_table.empty() || entry.process_table == base::process_table();
+  return seen && process_start(entry.pid) == entry.pid_start;
 }
 
 Result<void> RunRegistry::register_run(const RunEntry& entry) const {
   if (entry.id.empty() || entry.id.find('/') != std::string::npos)
     return error("'{}' cannot be the id of a run", entry.id);
-  std::error_code failed;
-  fs::create_directories(folder_, failed);
-  if (failed) {
-    return error("could not create {}: {}; set TRIREME_STATE_DIR to a folder that can be written", folder_.string(),
-                 failed.message());
-  }
-  ::chmod(folder_.c_str(), 0700);
+  TRIREME_TRY(make_state_dir(folder_.parent_path()));
+  TRIREME_TRY(make_private(folder_, Owner::kSelfOrRootKnows), "set TRIREME_STATE_DIR to a folder that is yours alone");
+  if (::chmod(folder_.c_str(), 0700) != 0) return base::system_error(folder_.string(), errno);
   TRIREME_TRY(write_private(file_of(entry.id), base::to_pretty_json(base::to_dict(entry)) + "\n"),
               "could not note the run in {}; set TRIREME_STATE_DIR to a folder that can be written", folder_.string());
   forget_oldest();
@@ -218,7 +275,8 @@ void RunRegistry::forget_oldest() const {
   auto runs = list_runs();
   // A tenth at once, so that not every run start pays for the reading.
   for (std::size_t i = kMaxRemembered - kMaxRemembered / 10; i < runs.size(); ++i) {
-    if (!is_active(runs[i])) fs::remove(file_of(runs[i].id), failed);
+    // One of another machine may be over without a word: beyond this number nobody waits for that word.
+    if (!is_active(runs[i]) || is_elsewhere(runs[i])) fs::remove(file_of(runs[i].id), failed);
   }
 }
 

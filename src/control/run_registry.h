@@ -14,25 +14,32 @@
 
 namespace trireme::control {
 
-#define TRIREME_RUN_ENTRY(FIELD)                                                                               \
-  FIELD(std::string, id, {}, "The run's identity; also the name of the file.")                                 \
-  FIELD(std::string, name, {}, "The run's name.")                                                              \
-  FIELD(std::string, path, {}, "The run's folder.")                                                            \
-  FIELD(std::int64_t, pid, 0, "The driver's process.")                                                         \
-  FIELD(std::int64_t, pid_start, 0, "When that process started, in clock ticks since boot: pids are reused.")  \
-  FIELD(double, started, 0.0, "When the run started, in seconds since 1970.")                                  \
-  FIELD(std::optional<std::string>, address, {}, "Where the controller listens; absent when the run is over.") \
+#define TRIREME_RUN_ENTRY(FIELD)                                                                                 \
+  FIELD(std::string, id, {}, "The run's identity; also the name of the file.")                                   \
+  FIELD(std::string, name, {}, "The run's name.")                                                                \
+  FIELD(std::string, path, {}, "The run's folder.")                                                              \
+  FIELD(std::string, host, {}, "The driver's machine: several may share a home directory.")                      \
+  FIELD(std::string, process_table, {}, "What pid is a number of: a boot of that machine, a namespace of pids.") \
+  FIELD(std::int64_t, pid, 0, "The driver's process.")                                                           \
+  FIELD(std::int64_t, pid_start, 0, "When that process started, in clock ticks since boot: pids are reused.")    \
+  FIELD(double, started, 0.0, "When the run started, in seconds since 1970.")                                    \
+  FIELD(std::optional<std::string>, address, {}, "Where the controller listens; absent when the run is over.")   \
   FIELD(std::optional<std::string>, secret, {}, "What a peer must prove to know, in hex; absent when the run is over.")
 
 TRIREME_STRUCT(RunEntry, TRIREME_RUN_ENTRY)
 
-// $TRIREME_STATE_DIR, else $XDG_STATE_HOME/trireme, else ~/.local/state/trireme.
+// $TRIREME_STATE_DIR, else $XDG_STATE_HOME/trireme, else ~/.local/state/trireme; for a user without a home directory
+// a folder in $TMPDIR.
 std::filesystem::path state_dir();
+// Makes it. An error where it is another user's: it holds what lets a peer into a run.
+base::Result<void> make_state_dir(const std::filesystem::path& state = state_dir());
 
 // Field 22 of /proc/<pid>/stat; nullopt when there is no such process.
 std::optional<std::int64_t> process_start(std::int64_t pid);
 
-// Whether the driver lives and the run is not over.
+// Whether the entry is of another machine, whose processes cannot be seen from here.
+bool is_elsewhere(const RunEntry& entry);
+// Whether the driver lives and the run is not over. Elsewhere: whether the run is not known to be over.
 bool is_active(const RunEntry& entry);
 
 class RunRegistry {

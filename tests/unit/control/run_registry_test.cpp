@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "base/host.h"
 #include "unit/temp_dir.h"
 
 using namespace trireme::control;
@@ -205,4 +206,60 @@ TEST_CASE("old runs are forgotten, active ones never") {
   CHECK(runs.size() <= RunRegistry::kMaxRemembered);
   CHECK(runs.front().id == "last");
   CHECK(runs.back().id == "active");
+}
+
+TEST_CASE("a run of another machine that shares the home directory") {
+  TempDir dir;
+  RunRegistry registry(dir.path());
+  RunEntry entry = entry_of("aaaaaaaaaaaa", "far");
+  entry.host = "elsewhere";
+  entry.pid = 1;  // some process here, and not the driver
+  REQUIRE(registry.register_run(entry));
+  const auto found = registry.find_run("far");
+  REQUIRE(found);
+  CHECK(is_elsewhere(*found));
+  CHECK(is_active(*found));  // as far as one can know
+  REQUIRE(registry.finish_run(entry.id));
+  CHECK_FALSE(is_active(registry.find_run("far").value()));
+}
+
+TEST_CASE("a pid counts in its own process table only") {
+  RunEntry entry = entry_of("aaaaaaaaaaaa", "run");
+  CHECK(is_active(entry));  // of a version that did not tell
+  entry.host = trireme::base::host_name();
+  entry.process_table = trireme::base::process_table();
+  CHECK_FALSE(is_elsewhere(entry));
+  CHECK(is_active(entry));
+  // Before a reboot, or in a container that this one has taken the place of.
+  entry.process_table = "another boot pid:[1]";
+  CHECK_FALSE(is_active(entry));
+}
+
+TEST_CASE("the state folder is this user's alone") {
+  TempDir dir;
+  const std::filesystem::path state =
+      std::filesystem::path(dir.path()) / fmt::format("trireme-{}", ::geteuid()) / "state";
+  REQUIRE(make_state_dir(state));
+  struct stat found {};
+  REQUIRE(::stat(state.c_str(), &found) == 0);
+  CHECK((found.st_mode & 07777) == 0700);
+  ::chmod(state.c_str(), 0777);
+  REQUIRE(make_state_dir(state));
+  REQUIRE(::stat(state.c_str(), &found) == 0);
+  CHECK((found.st_mode & 022) == 0);
+  if (::geteuid() != 0) return;  // only root can make somebody else's
+  for (const auto& taken : {state, state.parent_path()}) {
+    REQUIRE(::chown(taken.c_str(), 12345, 12345) == 0);
+    auto refused = make_state_dir(state);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message().find("belongs to another user (uid 12345)") != std::string::npos);
+    REQUIRE(::chown(taken.c_str(), 0, 0) == 0);
+  }
+}
+
+TEST_CASE("a user without $HOME has the one of the user database, and never /tmp itself") {
+  Environment home("HOME", nullptr);
+  Environment state("TRIREME_STATE_DIR", nullptr);
+  Environment xdg("XDG_STATE_HOME", nullptr);
+  CHECK(state_dir() != "/tmp/.local/state/trireme");
 }
