@@ -89,7 +89,11 @@ base::Result<std::vector<FileRecord>> LocalFiles::put_folder(const std::string& 
   Status to;
   if (int failure = disk_->look_through(source, from)) return failed("look at", source, failure);
   if (int failure = disk_->look_through(target, to)) return failed("look at", target, failure);
-  TRIREME_ASSIGN(auto files, walk(*disk_, source, Walk::kStore, to));
+  auto outside = [&](const std::string& path, const Status& folder) -> base::Result<void> {
+    if (folder.id != to.id) return {};
+    return base::error("{} contains {}, the folder it would be stored in; report a folder of its own", source, path);
+  };
+  TRIREME_ASSIGN(auto files, walk(*disk_, source, Walk::kStore, outside));
 
   Intake intake(*disk_, source, target, files.size(), Durable::kYes);
   TRIREME_TRY(intake.begin());

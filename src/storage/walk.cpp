@@ -11,14 +11,12 @@ namespace {
 
 class Walker {
  public:
-  Walker(Disk& disk, const std::string& top, Walk how, const std::optional<Status>& outside)
-      : disk_(disk), top_(top), how_(how), outside_(outside) {}
+  Walker(Disk& disk, const std::string& top, Walk how, const Veto& veto)
+      : disk_(disk), top_(top), how_(how), veto_(veto) {}
 
   base::Result<void> visit(const std::string& relative, const Status& folder, bool sole) {
     const std::string path = absolute(relative);
-    if (outside_ && folder.id == outside_->id) {
-      return base::error("{} contains {}, the folder it would be stored in; report a folder of its own", top_, path);
-    }
+    if (veto_) TRIREME_TRY(veto_(path, folder));
     std::vector<std::string> names;
     if (int failure = disk_.list(path, names)) {
       if (failure == ENOENT && how_ == Walk::kAll && !relative.empty()) return {};
@@ -76,19 +74,18 @@ class Walker {
   Disk& disk_;
   const std::string& top_;
   const Walk how_;
-  const std::optional<Status>& outside_;
+  const Veto& veto_;
   std::vector<decltype(Status::id)> above_;  // the folders that lead here: a link back into one of them is a loop
   std::vector<FoundFile> files_;
 };
 
 }  // namespace
 
-base::Result<std::vector<FoundFile>> walk(Disk& disk, const std::string& folder, Walk how,
-                                          const std::optional<Status>& outside) {
+base::Result<std::vector<FoundFile>> walk(Disk& disk, const std::string& folder, Walk how, const Veto& veto) {
   Status status;
   if (int failure = disk.look_through(folder, status)) return failed("list", folder, failure);
   if (status.kind != Kind::kFolder) return base::error("{} is not a folder", folder);
-  Walker walker(disk, folder, how, outside);
+  Walker walker(disk, folder, how, veto);
   TRIREME_TRY(walker.visit("", status, true));
   return std::move(walker).sorted();
 }

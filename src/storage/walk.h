@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,9 +24,10 @@ enum class Walk {
   kStore,
 };
 
-// The files below a folder, sorted by path. Links are followed: what they lead to is found under the link's name. With
-// `outside` it is an error if that folder lies below.
-base::Result<std::vector<FoundFile>> walk(Disk& disk, const std::string& folder, Walk how,
-                                          const std::optional<Status>& outside = std::nullopt);
+// Asked about every folder before it is looked into, the top one too; an error ends the walk.
+using Veto = std::function<base::Result<void>(const std::string& path, const Status& folder)>;
+
+// The files below a folder, sorted by path. Links are followed: what they lead to is found under the link's name.
+base::Result<std::vector<FoundFile>> walk(Disk& disk, const std::string& folder, Walk how, const Veto& veto = nullptr);
 
 }  // namespace trireme::storage

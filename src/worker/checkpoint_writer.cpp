@@ -7,6 +7,8 @@
 #include "checkpoint/commit.h"
 #include "checkpoint/state_file.h"
 #include "storage/local_files.h"
+#include "storage/posix_disk.h"
+#include "storage/walk.h"
 
 namespace trireme::worker {
 namespace {
@@ -39,6 +41,7 @@ CheckpointWriter::CheckpointWriter(const wire::Start& start, std::shared_ptr<sto
     : rank_(start.rank),
       attempt_(start.attempt),
       run_id_(start.run_id),
+      run_path_(start.path),
       storage_path_(start.storage_path),
       host_(base::host_name()),
       keep_in_memory_(start.keep_in_memory),
@@ -99,6 +102,27 @@ base::Result<void> CheckpointWriter::check_storage() {
   }
   std::lock_guard lock(mutex_);
   storage_checked_ = true;
+  return {};
+}
+
+// A storage elsewhere has no folder of this machine that a walk could meet. What can be met is the run's folder here,
+// with the logs that grow meanwhile, and the storage itself where it is mounted, with every checkpoint so far.
+base::Result<void> CheckpointWriter::check_outside_of_run(const std::string& folder) const {
+  storage::PosixDisk disk;
+  storage::Status own;
+  const bool here = disk.look_through(run_path_, own) == 0;
+  auto veto = [&](const std::string& path, const storage::Status& met) -> base::Result<void> {
+    storage::Status marker;
+    const std::string marker_path = path + "/" + checkpoint::kMarkerName;
+    bool run = here && met.id == own.id;
+    if (!run && disk.look_through(marker_path, marker) == 0) {
+      TRIREME_ASSIGN(const auto id, storage::read_file(marker_path));
+      run = id == run_id_;
+    }
+    if (!run) return {};
+    return base::error("{} contains the run's own folder, {}; report a folder of its own", folder, path);
+  };
+  TRIREME_TRY(storage::walk(disk, folder, storage::Walk::kStore, veto));
   return {};
 }
 
@@ -176,6 +200,7 @@ base::Result<CheckpointWriter::Stored> CheckpointWriter::write_part(const Part& 
   } else if (source.mode == UploadMode::kNoUpload && !files_->local()) {
     TRIREME_ASSIGN(stored.files, files_->adopt_folder(target));
   } else {
+    if (!files_->local()) TRIREME_TRY(check_outside_of_run(source.folder));
     const std::string& from = in_place ? target : source.folder;
     const auto take = source.delete_folder ? storage::Take::kMove : storage::Take::kCopy;
     TRIREME_ASSIGN(stored.files, checkpoint::upload(*files_, from, storage_path_, part.name, take, origin));

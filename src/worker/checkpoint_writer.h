@@ -76,6 +76,7 @@ class CheckpointWriter {
   base::Result<Stored> write_state(const Part& part);
   base::Result<std::vector<storage::FileRecord>> write_state_files(const Part& part, const std::string& folder);
   base::Result<void> check_storage();
+  base::Result<void> check_outside_of_run(const std::string& folder) const;
   void wait_for_name(const Part& part);
   void begin(bool async);
   void end();
@@ -83,6 +84,7 @@ class CheckpointWriter {
   const int rank_;
   const int attempt_;
   const std::string run_id_;
+  const std::string run_path_;  // on the driver's machine
   const std::string storage_path_;
   const std::string host_;
   const bool keep_in_memory_;

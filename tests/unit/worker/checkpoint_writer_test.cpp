@@ -498,3 +498,30 @@ TEST_CASE("a name that is used again waits until the checkpoint that has it is c
   writer->wait_idle();
   CHECK(numbers_in(desk.stored_path("last")) == std::vector<std::int64_t>{1});
 }
+
+TEST_CASE("a checkpoint that contains the run's own folder is refused, also where the storage is elsewhere") {
+  Desk desk;
+  auto file_system = std::make_shared<tests::FolderFileSystem>(desk.dir / "mounted");
+  auto files = std::make_shared<storage::RemoteFiles>(file_system, "far");
+  desk.start.storage_path = "bucket/run";
+  desk.start.path = desk.dir / "state/mirror/run";
+  append_file(desk.start.path + "/events.jsonl", "{}");
+  file_system->write(std::string("bucket/run/") + checkpoint::kMarkerName, desk.start.run_id);
+  CheckpointWriter writer(desk.start, files, desk.done.handler());
+  const std::string mine = desk.folder("mine");
+
+  std::string source = mine;
+  SUBCASE("the folder on this machine") { source = desk.dir / "state"; }
+  SUBCASE("through a link") { fs::create_directory_symlink(desk.dir / "state", mine + "/link"); }
+  SUBCASE("it is that folder") { source = desk.start.path; }
+  SUBCASE("the storage, which is mounted here") { source = desk.dir / "mounted/bucket"; }
+  auto stored = writer.store(0, "c0", {.folder = source, .delete_folder = true});
+  REQUIRE_FALSE(stored);
+  CHECK(stored.error().message().find("contains the run's own folder") != std::string::npos);
+  CHECK(fs::exists(desk.start.path + "/events.jsonl"));
+  CHECK_FALSE(file_system->exists("bucket/run/c0"));
+  // Another run's folder is a folder like any other.
+  append_file(desk.dir / "other/" + checkpoint::kMarkerName, "another run");
+  append_file(desk.dir / "other/weights", "w");
+  CHECK(writer.store(1, "c1", {.folder = desk.dir / "other"}));
+}
