@@ -85,15 +85,20 @@ std::string checkpoint_validated(const Dict& event) {
 
 std::optional<std::string> worker_failed(const Dict& event) {
   // Errors that only follow from the first one are attached to the result, not shouted.
-  if (flag_of(event, "collateral")) return std::nullopt;
+  if (flag_of(event, "collateral") || event.contains("same_as")) return std::nullopt;
   std::string type = text_of(event, "error_type");
   std::string message = headline(text_of(event, "message"));
   if (!type.empty()) message = message.empty() ? type : type + ": " + message;
   std::vector<std::string> where;
   if (int_of(event, "pid") > 0) where.push_back(fmt::format("pid {}", int_of(event, "pid")));
   if (std::string host = text_of(event, "host"); !host.empty()) where.push_back("host " + host);
-  return fmt::format("rank {}{} failed: {}", int_of(event, "rank"),
-                     where.empty() ? "" : fmt::format(" ({})", base::join(where, ", ")), message);
+  std::string line = fmt::format("rank {}{} failed: {}", int_of(event, "rank"),
+                                 where.empty() ? "" : fmt::format(" ({})", base::join(where, ", ")), message);
+  std::vector<int> alike;
+  if (const Value* ranks = event.find("alike"); ranks && ranks->get_if<List>()) {
+    for (const auto& rank : ranks->as_list()) alike.push_back(rank.get<int>());
+  }
+  return alike.empty() ? line : fmt::format("{}; so did rank {}", line, base::rank_list(alike));
 }
 
 std::optional<std::string> attempt_failed(const Dict& event) {

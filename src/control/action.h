@@ -59,7 +59,9 @@ struct Record {
 };
 struct RecordFailure {
   Failure failure;
-  int attempt;  // a decision may begin the next one too
+  int attempt;                      // a decision may begin the next one too
+  std::vector<int> alike = {};      // ranks that failed with the same error after it
+  std::optional<int> same_as = {};  // the first rank that did, where that is another one
 };
 struct Commit {
   ReadyCheckpoint checkpoint;

@@ -330,6 +330,8 @@ void Controller::run(RecordFailure& action) {
   }
   Dict event{{"event", "worker_failed"}, {"attempt", action.attempt}};
   for (auto& [key, value] : to_dict(failure)) event[key] = std::move(value);
+  if (!action.alike.empty()) event["alike"] = List(action.alike.begin(), action.alike.end());
+  if (action.same_as) event["same_as"] = *action.same_as;
   append(std::move(event));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "base/text.h"
 #include "control/decider.h"
@@ -154,7 +155,7 @@ void Decider::settle_causes() {
 void Decider::give_verdict() {
   state_.failures = in_order_of_blame(std::move(state_.failures));
   blame_who_returned();
-  for (const auto& failure : state_.failures) act(RecordFailure{failure, state_.attempt});
+  record_failures();
   const Failure& root = state_.failures.front();
   state_.failures_in_row = state_.furthest > state_.began_at ? 0 : state_.failures_in_row;
   if (root.cause != "preemption") ++state_.failures_in_row;
@@ -183,6 +184,26 @@ void Decider::give_verdict() {
     recall_or_kill();
   }
   enter_stopping(again ? Next::kRestart : Next::kFinish);
+}
+
+// Many ranks often fail with one error: the first of them tells of the others.
+void Decider::record_failures() {
+  const auto& all = state_.failures;
+  for (auto failure = all.begin(); failure != all.end(); ++failure) {
+    auto alike = [&](const Failure& other) {
+      return std::tie(other.error_type, other.message, other.collateral) ==
+             std::tie(failure->error_type, failure->message, failure->collateral);
+    };
+    RecordFailure told{*failure, state_.attempt};
+    if (auto first = std::find_if(all.begin(), failure, alike); first != failure) {
+      told.same_as = first->rank;
+    } else {
+      for (auto other = failure + 1; other != all.end(); ++other) {
+        if (alike(*other)) told.alike.push_back(other->rank);
+      }
+    }
+    act(std::move(told));
+  }
 }
 
 // A rank that returns closes its connections: to one that waits for it in a collective that looks like a loss.

@@ -90,6 +90,7 @@ class Decider {
   void settle_causes();
   void give_verdict();
   void blame_who_returned();
+  void record_failures();
   // Whether the budget has one more for this, and takes it; tells how many are used, of how many.
   bool spend(const Failure& root, Dict& told);
   bool repeats_itself(const Failure& root);

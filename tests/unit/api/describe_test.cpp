@@ -127,6 +127,14 @@ TEST_CASE("events that matter are told in one line") {
         {"reports", 1},
         {"error", "rank 1 died"}},
        "run failed after 1.0 s, 2 attempts, 1 report"},
+      {{{"event", "worker_failed"},
+        {"rank", 0},
+        {"pid", 7},
+        {"host", "a"},
+        {"error_type", "ValueError"},
+        {"message", "boom"},
+        {"alike", List{1, 2, 5}}},
+       "rank 0 (pid 7, host a) failed: ValueError: boom; so did rank 1-2,5"},
       {{{"event", "output"}, {"ranks", List{0, 1, 2}}, {"line", "hello"}}, "[rank 0-2] hello"},
   };
   for (const auto& each : cases) {
@@ -145,6 +153,7 @@ TEST_CASE("the other events are not shown") {
   }
   CHECK_FALSE(describe({}));
   CHECK_FALSE(describe({{"event", "worker_failed"}, {"rank", 2}, {"collateral", true}}));
+  CHECK_FALSE(describe({{"event", "worker_failed"}, {"rank", 2}, {"same_as", 0}}));
   CHECK_FALSE(describe({{"event", "attempt_failed"}, {"next", "fail"}, {"max_failures", 0}}));
   // The same error too often: the end of the run tells why.
   CHECK_FALSE(describe({{"event", "attempt_failed"}, {"next", "fail"}, {"failures", 3}, {"max_failures", 9}}));

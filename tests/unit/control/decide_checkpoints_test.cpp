@@ -143,12 +143,11 @@ TEST_CASE("a checkpoint that could not be stored") {
   machine.run();
   report(machine, 0, 0);
   SUBCASE("is a failure") {
-    CHECK(machine.on(Uploaded{0, 0, "disk full"}) == "arm cause 0.02");
+    CHECK(machine.on(Uploaded{0, 0, "disk full"}) == "arm cause 0.5");
     CHECK(machine.state.failures[0].message == "the checkpoint of report 0 could not be stored: disk full");
-    // The error that the function got from it follows.
-    CHECK(machine.on(raised(0, "checkpoint_0 could not be stored")) == "");
-    CHECK(
-        machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 exception, failure 0 exception, attempt_failed"));
+    // The error that the function got from it follows, and says more.
+    CHECK(machine.on(raised(0, "checkpoint_0 could not be stored")) == "arm cause 0.02");
+    CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 exception, attempt_failed"));
   }
   SUBCASE("is one also where every function returns before the verdict") {
     machine.on(Uploaded{0, 0, "disk full"});
@@ -172,7 +171,7 @@ TEST_CASE("a manifest that could not be written") {
   machine.run();
   store(machine, 0);
   SUBCASE("while the function runs: the attempt has failed, and the next one begins before it") {
-    CHECK(machine.commit_ended("disk full") == "arm cause 0.02");
+    CHECK(machine.commit_ended("disk full") == "arm cause 0.5");
     CHECK(machine.state.failures[0].message == "the checkpoint of report 0 could not be stored: disk full");
     machine.on(TimerFired{Timer::kCause});
     CHECK(machine.exit_all().starts_with("disarm stop, attempt_started"));
@@ -183,7 +182,7 @@ TEST_CASE("a manifest that could not be written") {
     machine.rules.max_failures = 0;
     CHECK(machine.on(FunctionReturned{0, {}}) == "worker_finished");
     CHECK(machine.on(FunctionReturned{1, {}}) == "worker_finished");
-    CHECK(machine.commit_ended("disk full") == "arm cause 0.02");
+    CHECK(machine.commit_ended("disk full") == "arm cause 0.5");
     machine.on(TimerFired{Timer::kCause});
     CHECK(machine.exit_all(kCleanExit).ends_with("run_finished, finish"));
     CHECK(machine.state.outcome == Outcome::kFailed);

@@ -230,6 +230,23 @@ TEST_CASE("a rank that returned is the cause of what looks like a loss to one th
   }
 }
 
+TEST_CASE("an error that many ranks fail with is told once") {
+  RunMachine machine = warm(4);
+  machine.on(FunctionFailed{2, "ValueError", "boom", "Traceback", {}});
+  machine.on(FunctionFailed{0, "ValueError", "bang", "Traceback", {}});
+  machine.on(FunctionFailed{3, "ValueError", "boom", "Traceback", {}});
+  machine.on(FunctionFailed{1, "ValueError", "boom", "Traceback", {}});
+  machine.on(TimerFired{Timer::kCause});
+  std::vector<std::string> told;
+  for (const auto& action : machine.all) {
+    const auto* failed = std::get_if<RecordFailure>(&action);
+    if (!failed) continue;
+    told.push_back(
+        fmt::format("{} [{}] {}", failed->failure.rank, fmt::join(failed->alike, ","), failed->same_as.value_or(-1)));
+  }
+  CHECK(told == std::vector<std::string>{"2 [3,1] -1", "0 [] -1", "3 [] 2", "1 [] 2"});
+}
+
 TEST_CASE("of a rank that fails twice the failure that says most is told") {
   RunMachine machine = warm(2);
   machine.on(Reported{0, 0, {}, "c0"});
