@@ -148,15 +148,11 @@ void bind_runtime(nb::module_& module) {
           nb::arg("engine") = "local")
       .def(
           "warm_up",
-          [](PythonRuntime& self, std::vector<std::string> preload, std::optional<std::pair<int, int>> copy) {
-            std::optional<engine::Zygote::Copy> taken;
-            if (copy) taken = engine::Zygote::Copy{.pid = copy->first, .socket = base::Fd(copy->second)};
-            auto done = self.runtime.warm_up(std::move(preload), std::move(taken));
+          [](PythonRuntime& self, std::vector<std::string> preload) {
+            auto done = self.runtime.warm_up(std::move(preload));
             if (!done) raise_config_error(done.error().message());
           },
-          nb::arg("preload"), nb::arg("copy") = nb::none(),
-          "copy: pid and control socket of a copy of this process, to take for the warm one; the socket is closed "
-          "here.")
+          nb::arg("preload"))
       .def(
           "set_capacity",
           [](PythonRuntime& self, std::optional<double> num_cpus, std::optional<double> num_gpus,

@@ -107,10 +107,7 @@ class Runtime:
 
     def init(self, num_cpus: float | None = None, num_gpus: float | None = None, resources: Mapping[str, float] | None = None, engine: str = 'local') -> None: ...
 
-    def warm_up(self, preload: Sequence[str], copy: tuple[int, int] | None = None) -> None:
-        """
-        copy: pid and control socket of a copy of this process, to take for the warm one; the socket is closed here.
-        """
+    def warm_up(self, preload: Sequence[str]) -> None: ...
 
     def set_capacity(self, num_cpus: float | None = None, num_gpus: float | None = None, resources: Mapping[str, float] | None = None) -> dict: ...
 

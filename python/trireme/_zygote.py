@@ -1,8 +1,10 @@
 """The warm process that Python workers are forked from: `python -m trireme._zygote`, started by the driver.
 
 It imports frameworks, runs none of their operations and stays single-threaded, because a fork copies one thread only:
-a lock that another thread held would stay locked in the worker for ever. Frames in both directions are a 4-byte
-big-endian length and a JSON object; descriptors ride on the first byte of a frame.
+a lock that another thread held would stay locked in the worker for ever. It forks between imports, never inside one,
+and starts over in a new interpreter after an import that failed midway: what that leaves behind would be in every
+worker. Frames in both directions are a 4-byte big-endian length and a JSON object; descriptors ride on the first byte
+of a frame.
 """
 
 from __future__ import annotations
@@ -94,9 +96,11 @@ class Channel:
 
 
 class Zygote:
-    def __init__(self, channel: Channel, driver_pidfd: int) -> None:
+    def __init__(self, channel: Channel, driver_pidfd: int, kept: dict[str, Any] | None = None) -> None:
+        """kept: what an earlier interpreter of this process has left to this one; see _start_over()."""
         self._channel = channel
         self._driver_pidfd = driver_pidfd
+        self._started_with = dict(os.environ)
         self._children: dict[int, int] = {}  # pidfd -> pid
         self._imported: list[str] = []
         self._failed: dict[str, str] = {}
@@ -106,11 +110,14 @@ class Zygote:
         self._poll = select.poll()
         self._poll.register(channel.sock, select.POLLIN)
         self._poll.register(driver_pidfd, select.POLLIN)
+        self._kept = kept
 
     def serve(self) -> None:
         """Returns when the driver is gone; no child outlives it."""
-        self._channel.send({"op": "ready", "pid": os.getpid()})
         try:
+            if self._kept is not None:
+                self._resume(self._kept)
+            self._channel.send({"op": "ready", "pid": os.getpid()})
             idle_ms = _IDLE_MS
             while True:
                 waits = self._later and self._settings is not None
@@ -131,6 +138,13 @@ class Zygote:
         finally:
             self._kill_children()
 
+    def _resume(self, kept: dict[str, Any]) -> None:
+        for pid in kept["children"]:
+            self._watch(pid)
+        self._failed = kept["failed"]
+        self._settings = kept["settings"]
+        self._preload(kept, kept["answer"])
+
     def _handle(self, message: dict[str, Any], fds: list[int]) -> None:
         try:
             if message["op"] == "preload":
@@ -141,23 +155,19 @@ class Zygote:
             for fd in fds:
                 os.close(fd)
 
-    def _preload(self, message: dict[str, Any]) -> None:
+    def _preload(self, message: dict[str, Any], answer: bool = True) -> None:
         for entry in reversed(message.get("sys_path", [])):
             if entry not in sys.path:
                 sys.path.insert(0, entry)
-        for name in message["modules"]:
+        wanted = [name for name in message["modules"] if name not in self._imported and name not in self._failed]
+        for index, name in enumerate(wanted):
+            if not self._import(name):
+                self._start_over(name, wanted[index + 1 :], answer)
             if name in self._imported:
-                continue
-            try:
-                importlib.import_module(name)
-            except BaseException as error:  # SystemExit too: a module that cannot be warm is imported by its worker
-                self._failed[name] = f"{type(error).__name__}: {error}"
-            else:
-                self._imported.append(name)
-                self._failed.pop(name, None)
-                self._later += _LATER.get(name, ())
-        answer = {"op": "preloaded", "modules": self._imported, "failed": self._failed, "threads": thread_count()}
-        self._channel.send(answer)
+                self._later += [later for later in _LATER.get(name, ()) if later not in self._failed]
+        if answer:
+            told = {"op": "preloaded", "modules": self._imported, "failed": self._failed, "threads": thread_count()}
+            self._channel.send(told)
 
     def _import_one_more(self) -> None:
         """Nobody waits: workers that replace others later find this done."""
@@ -166,8 +176,45 @@ class Zygote:
             for name in _settings_of(os.environ):
                 del os.environ[name]
             os.environ.update(self._settings or {})
-        with contextlib.suppress(BaseException), giving_way(self._poll):  # not in this version, or not installed
-            importlib.import_module(self._later.pop(0))
+        name = self._later.pop(0)
+        with giving_way(self._poll):
+            whole = self._import(name, listed=False)
+        if not whole:
+            self._start_over(name, [], answer=False)
+
+    def _import(self, name: str, listed: bool = True) -> bool:
+        """False where it failed midway. A module that does not exist has left nothing behind: that is no harm."""
+        try:
+            importlib.import_module(name)
+        except BaseException as error:  # SystemExit too: a module that cannot be warm is imported by its worker
+            self._failed[name] = f"{type(error).__name__}: {error}"
+            return _is_absent(name, error)
+        if listed:
+            self._imported.append(name)
+        return True
+
+    def _start_over(self, broken: str, more: list[str], answer: bool) -> NoReturn:
+        """A new interpreter in this process, which stays the parent of its workers, imports the rest again.
+
+        The half-imported package is out of `sys.modules`, its submodules are still there: whoever imports it again gets
+        a new package without them.
+        """
+        self._channel.send({"op": "replacing", "module": broken, "why": self._failed[broken]})
+        kept = {
+            "children": list(self._children.values()),
+            "failed": self._failed,
+            "settings": self._settings,
+            "sys_path": sys.path,
+            "modules": [*self._imported, *more],
+            "answer": answer,
+        }
+        flush()
+        self._channel.sock.set_inheritable(True)
+        variables = {
+            "TRIREME_ZYGOTE_FD": str(self._channel.sock.fileno()),
+            "TRIREME_ZYGOTE_KEPT": str(_write_memory("trireme_zygote", json.dumps(kept))),
+        }
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**self._started_with, **variables})
 
     def _fork(self, request: dict[str, Any], log_fd: int) -> None:
         threads = thread_count()
@@ -185,10 +232,13 @@ class Zygote:
         if pid == 0:
             self._close_in_child()
             _become_worker(request, log_fd, zygote_pid, settings == self._settings)
+        self._channel.send({"op": "forked", "id": request["id"], "pid": pid}, (self._watch(pid),))
+
+    def _watch(self, pid: int) -> int:
         pidfd = os.pidfd_open(pid)  # nobody but this process reaps the child, so the pid is still its own
         self._children[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)
-        self._channel.send({"op": "forked", "id": request["id"], "pid": pid}, (pidfd,))
+        return pidfd
 
     def _close_in_child(self) -> None:
         self._channel.sock.close()
@@ -220,6 +270,23 @@ class Zygote:
         for pid in _in_sessions(workers):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _is_absent(name: str, error: BaseException) -> bool:
+    """Whether the module, or the package that it would be in, was looked for and not found, and nothing of it ran."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name or not f"{name}.".startswith(f"{error.name}."):
+        return False
+    package = error.name.rpartition(".")[0]
+    return not package or package in sys.modules
+
+
+def _write_memory(name: str, text: str) -> int:
+    """A descriptor that a program executed in this process inherits and reads from its beginning."""
+    fd = os.memfd_create(name, 0)
+    with open(fd, "w", encoding="utf-8", closefd=False) as file:
+        file.write(text)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 def _in_sessions(leaders: set[int]) -> list[int]:
@@ -311,10 +378,7 @@ def _start_afresh(ticket: str) -> NoReturn:
     """What is imported here has read other settings than this worker's: a new interpreter in the same process."""
     from trireme._runtime import _python_command
 
-    fd = os.memfd_create("trireme_ticket", 0)
-    os.write(fd, ticket.encode())
-    os.lseek(fd, 0, os.SEEK_SET)
-    os.environ["TRIREME_TICKET_FD"] = str(fd)
+    os.environ["TRIREME_TICKET_FD"] = str(_write_memory("trireme_ticket", ticket))
     command = [*_python_command(), "-m", "trireme._worker"]
     os.execv(command[0], command)
 
@@ -391,6 +455,15 @@ def _driver_pid(sock: socket.socket) -> int:
     return pid or os.getppid()
 
 
+def _read_kept() -> dict[str, Any] | None:
+    fd = os.environ.pop("TRIREME_ZYGOTE_KEPT", None)
+    if fd is None:
+        return None
+    with open(int(fd), encoding="utf-8") as file:
+        kept: dict[str, Any] = json.load(file)
+    return kept
+
+
 def main() -> None:
     # Modules that user code imports ask this, so as to start nothing of their own here.
     os.environ["TRIREME_WORKER"] = "1"
@@ -407,7 +480,7 @@ def main() -> None:
     if not getattr(sys.flags, "safe_path", False) and sys.path and sys.path[0] in ("", os.getcwd()):
         del sys.path[0]
     with contextlib.suppress(DriverGone):
-        Zygote(Channel(sock), driver_pidfd).serve()
+        Zygote(Channel(sock), driver_pidfd, _read_kept()).serve()
     # No finalizers: frameworks may take long over theirs, and nothing here is worth saving.
     os._exit(0)
 

@@ -111,9 +111,9 @@ base::Result<engine::Engine*> Runtime::engine() {
   return static_cast<engine::Engine*>(engine_.get());
 }
 
-base::Result<void> Runtime::warm_up(std::vector<std::string> preload, std::optional<engine::Zygote::Copy> copy) {
+base::Result<void> Runtime::warm_up(std::vector<std::string> preload) {
   TRIREME_TRY(engine());
-  engine_->warm_up(std::move(preload), std::move(copy));
+  engine_->warm_up(std::move(preload));
   return {};
 }
 

@@ -25,7 +25,7 @@ class Runtime {
   // The engine, made when first needed.
   base::Result<engine::Engine*> engine();
   // Starts the process that Python workers are forked from, or takes a copy of this one for it.
-  base::Result<void> warm_up(std::vector<std::string> preload, std::optional<engine::Zygote::Copy> copy = {});
+  base::Result<void> warm_up(std::vector<std::string> preload);
   // While runs go on; what is not given stays. Returns what there is then. Refused where a run needs more.
   struct Capacity {
     std::optional<double> num_cpus;

@@ -195,7 +195,6 @@ void GangTable::run(command::Kill command) {
 }
 
 void GangTable::run(command::WarmUp command) {
-  if (command.copy) supervisor_.python().adopt(*std::move(command.copy), command.env);
   supervisor_.python().warm_up(std::move(command.env), command.preload, {});
 }
 

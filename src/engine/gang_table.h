@@ -47,7 +47,6 @@ struct RoomGrew {};
 struct WarmUp {
   std::map<std::string, std::string> env;
   std::vector<std::string> preload;
-  std::optional<Zygote::Copy> copy;
 };
 }  // namespace command
 

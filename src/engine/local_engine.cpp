@@ -117,9 +117,9 @@ void LocalEngine::start(GangId gang, int bundle, ProcessSpec spec) {
 
 void LocalEngine::kill(GangId gang, int bundle, base::Seconds grace) { post(command::Kill{gang, bundle, grace}); }
 
-void LocalEngine::warm_up(std::vector<std::string> preload, std::optional<Zygote::Copy> copy) {
+void LocalEngine::warm_up(std::vector<std::string> preload) {
   if (zygote_argv_.empty()) return;
-  post(command::WarmUp{current_environment(), std::move(preload), std::move(copy)});
+  post(command::WarmUp{current_environment(), std::move(preload)});
 }
 
 void LocalEngine::post(Command command) {

@@ -50,9 +50,9 @@ class LocalEngine final : public Engine {
   // refused; of optional gangs the newest are asked back. Returns when decided; never called from a handler.
   Result<NodeInfo> set_capacity(const Capacity& asked);
 
-  // Starts the process that Python workers are forked from, or takes a copy of this one for it, and lets it import
-  // these modules meanwhile. Reads the environment: not while another thread changes it.
-  void warm_up(std::vector<std::string> preload, std::optional<Zygote::Copy> copy = {});
+  // Starts the process that Python workers are forked from, which imports these modules in the background. Reads the
+  // environment: not while another thread changes it.
+  void warm_up(std::vector<std::string> preload);
 
  private:
   void post(Command command);

@@ -28,18 +28,6 @@ ExitStatus end(const Process& process) {
 
 }  // namespace
 
-void WarmPython::adopt(Zygote::Copy copy, const std::map<std::string, std::string>& env) {
-  // One that is not wanted ends when its socket closes here.
-  if (!usable_ || zygote_) return;
-  if (auto zygote = Zygote::adopt(std::move(copy), env)) keep(std::move(zygote).value());
-}
-
-void WarmPython::keep(Zygote zygote) {
-  zygote_.emplace(std::move(zygote));
-  ready_ = false;
-  preloads_ = 0;
-}
-
 void WarmPython::warm_up(std::map<std::string, std::string> env, const std::vector<std::string>& preload,
                          const std::vector<std::string>& sys_path) {
   if (!usable_ || argv_.empty()) return;
@@ -49,7 +37,9 @@ void WarmPython::warm_up(std::map<std::string, std::string> env, const std::vect
       give_up(zygote.error().message());
       return;
     }
-    keep(std::move(zygote).value());
+    zygote_.emplace(std::move(zygote).value());
+    ready_ = false;
+    preloads_ = 0;
   }
   if (zygote_->preload(preload, sys_path)) ++preloads_;
 }
@@ -133,6 +123,13 @@ void WarmPython::handle(Zygote::Message message) {
     preloads_ = std::max(0, preloads_ - 1);
     // Not an error here: a worker that needs the module meets it with a traceback.
     for (const auto& [module, why] : preloaded->failed) base::log_debug("{} could not be preloaded: {}", module, why);
+  } else if (const auto* replacing = std::get_if<Zygote::Replacing>(&message)) {
+    ready_ = false;
+    base::log_warning(
+        "the warm Python process starts over without {}, which its workers import themselves: the import failed "
+        "midway: "
+        "{}",
+        replacing->module, replacing->why);
   } else if (auto* forked = std::get_if<Zygote::Forked>(&message)) {
     pending_.erase(forked->id);
     owner_.forked(forked->id, std::move(forked->process));

@@ -29,8 +29,6 @@ class WarmPython {
   // `argv` starts a zygote; empty where there is no Python.
   WarmPython(std::vector<std::string> argv, Owner owner) : argv_(std::move(argv)), owner_(std::move(owner)) {}
 
-  // In place of a start, where there is no zygote yet.
-  void adopt(Zygote::Copy copy, const std::map<std::string, std::string>& env);
   void warm_up(std::map<std::string, std::string> env, const std::vector<std::string>& preload,
                const std::vector<std::string>& sys_path);
   // True when a fork was asked for under that id: `forked` or `unavailable` will answer.
@@ -56,7 +54,6 @@ class WarmPython {
   };
 
   bool warm() const { return ready_ && preloads_ == 0; }
-  void keep(Zygote zygote);
   void handle(Zygote::Message message);
   void send_pending(base::MonotonicTime now);
   void lose(const std::string& why);

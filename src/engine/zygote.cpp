@@ -87,11 +87,6 @@ Result<Zygote> Zygote::start(const std::vector<std::string>& argv, Environment e
   return Zygote(std::move(process), std::move(ours), std::move(started_with));
 }
 
-Result<Zygote> Zygote::adopt(Copy copy, const Environment& env) {
-  TRIREME_ASSIGN(auto pidfd, open_pidfd(copy.pid));
-  return Zygote({.pid = copy.pid, .pidfd = std::move(pidfd)}, std::move(copy.socket), start_variables(env));
-}
-
 short Zygote::events() const { return static_cast<short>(POLLIN | (outgoing_.empty() ? 0 : POLLOUT)); }
 
 bool Zygote::suits(const ProcessSpec& spec) const {
@@ -246,6 +241,7 @@ Result<Zygote::Message> Zygote::decode(const Dict& message) {
     }
     return Message(std::move(preloaded));
   }
+  if (op == "replacing") return Message(Replacing{text(message.find("module")), text(message.find("why"))});
   if (op == "refused") {
     TRIREME_ASSIGN(const auto id, number("id"));
     return Message(Refused{.id = static_cast<std::uint64_t>(id), .why = text(message.find("why"))});

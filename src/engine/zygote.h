@@ -38,17 +38,14 @@ class Zygote {
     int pid;
     ExitStatus status;
   };
-  using Message = std::variant<Ready, Preloaded, Forked, Refused, ChildExited>;
+  // An import failed midway: the process starts over in a new interpreter, and is Ready again after that.
+  struct Replacing {
+    std::string module;
+    std::string why;
+  };
+  using Message = std::variant<Ready, Preloaded, Forked, Refused, ChildExited, Replacing>;
 
   static Result<Zygote> start(const std::vector<std::string>& argv, std::map<std::string, std::string> env);
-
-  // A copy of this process that it has made itself; see python/trireme/_warm_copy.py.
-  struct Copy {
-    int pid;
-    base::Fd socket;
-  };
-  // `env`: this process's own.
-  static Result<Zygote> adopt(Copy copy, const std::map<std::string, std::string>& env);
 
   int fd() const { return socket_.get(); }
   short events() const;

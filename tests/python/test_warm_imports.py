@@ -73,3 +73,28 @@ def test_a_script_may_import_its_framework_first(script: Any, imports: str, name
     assert done.returncode == 0, done.stderr
     expected = "('DistributedDataParallel', True, 1)"
     assert [line for line in done.stdout.splitlines() if line.startswith("(")] == [expected] * 2
+
+
+def test_no_worker_has_a_half_imported_package(script: Any) -> None:
+    """A module that fails when it is imported early is imported by the workers, and the run goes on."""
+    (script.folder / "pkg").mkdir()
+    script.write("from pkg import part\nimport os\nassert 'READY' in os.environ, 'too early'", "pkg/__init__.py")
+    script.write("", "pkg/part.py")
+    done = script.run("""
+        from trireme import DataParallelTrainer, RunConfig, ScalingConfig
+
+        def train():
+            import os
+            os.environ["READY"] = "1"
+            import pkg
+            return pkg.part.__name__
+
+        if __name__ == "__main__":
+            run = RunConfig(preload=["pkg", "decimal"])
+            scaling = ScalingConfig(num_workers=2)
+            print(DataParallelTrainer(train, run_config=run, scaling_config=scaling).fit().return_value)
+    """)
+    assert done.returncode == 0, done.stderr
+    assert "pkg.part" in done.stdout
+    assert "starts over without pkg" in done.stdout + done.stderr
+    assert "AssertionError: too early" in done.stdout + done.stderr

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,9 @@ from trireme import _zygote
 
 
 class Driver:
-    def __init__(self, **env: str) -> None:
+    def __init__(self, command: Sequence[str] = (sys.executable, "-m", "trireme._zygote"), **env: str) -> None:
         self.sock, theirs = socket.socketpair()
         environment = {**os.environ, **env, "TRIREME_ZYGOTE_FD": str(theirs.fileno())}
-        command = [sys.executable, "-m", "trireme._zygote"]
         self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
         theirs.close()
         self.sock.settimeout(60)
@@ -70,6 +69,78 @@ def test_preload_tells_what_failed(driver: Driver) -> None:
     assert answer["modules"] == ["decimal"]
     assert answer["failed"] == {"no_such_module": "ModuleNotFoundError: No module named 'no_such_module'"}
     assert answer["threads"] == 1
+
+
+BROKEN = {
+    "broken/__init__.py": "import broken.part\nraise ValueError('midway')\n",
+    "broken/part.py": "",
+    "ends.py": "import sys\nsys.exit(3)\n",
+    "needs_more.py": "import no_such_module\n",
+    "whole.py": "",
+}
+
+
+def write_modules(folder: Path) -> None:
+    for name, source in BROKEN.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(source)
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        ("broken", "ValueError: midway"),
+        ("ends", "SystemExit: 3"),
+        ("needs_more", "ModuleNotFoundError: No module named 'no_such_module'"),
+    ],
+)
+def test_an_import_that_failed_midway_is_not_inherited(driver: Driver, tmp_path: Path, module: str, why: str) -> None:
+    """The same process starts over in a new interpreter, without that module; workers that it has stay its children."""
+    write_modules(tmp_path)
+    assert driver.preload("decimal")["modules"] == ["decimal"]
+    first = driver.fork(tmp_path / "first")
+    assert first["op"] == "forked"
+    driver.send({"op": "preload", "modules": [module, "whole"], "sys_path": [str(tmp_path)]})
+    answers = [driver.receive()[0] for _ in range(4)]
+    told = {answer["op"]: answer for answer in answers}
+    assert told["replacing"] == {"op": "replacing", "module": module, "why": why}
+    assert told["preloaded"]["modules"] == ["decimal", "whole"]
+    assert told["preloaded"]["failed"] == {module: why}
+    assert told["ready"]["pid"] == driver.process.pid
+    assert told["exit"]["pid"] == first["pid"], "the worker from before is still reaped"
+    assert [op for op in told if op != "exit"] == ["replacing", "preloaded", "ready"]
+    modules = tmp_path / "modules"
+    (tmp_path / "shows_modules.py").write_text(
+        f"import sys\nopen({str(modules)!r}, 'w').write(' '.join(sys.modules))\n"
+    )
+    driver.preload("shows_modules")
+    seen = modules.read_text().split()
+    assert "whole" in seen and "decimal" in seen
+    assert not {"broken", "broken.part", "ends", "needs_more"} & set(seen)
+
+
+def test_what_failed_while_nobody_waited_has_it_start_over_too(tmp_path: Path) -> None:
+    write_modules(tmp_path)
+    code = (
+        "from trireme import _zygote\n"
+        "_zygote._LATER = {'decimal': ('no_such_module', 'broken', 'whole')}\n"
+        "_zygote._IDLE_MS = 0\n"
+        "_zygote.main()\n"
+    )
+    (tmp_path / "zygote.py").write_text(code)
+    driver = Driver([sys.executable, str(tmp_path / "zygote.py")])
+    driver.receive()
+    assert driver.preload("decimal")["failed"] == {}
+    assert driver.fork(tmp_path / "log")["op"] == "forked"  # only then it is idle
+    told = [driver.receive()[0] for _ in range(3)]
+    assert [answer["op"] for answer in told if answer["op"] != "exit"] == ["replacing", "ready"]
+    (replacing,) = (answer for answer in told if answer["op"] == "replacing")
+    assert (replacing["module"], replacing["why"]) == ("broken", "ValueError: midway")
+    answer = driver.preload("json")
+    assert answer["failed"].keys() == {"no_such_module", "broken"}
+    driver.sock.close()
+    assert driver.process.wait(60) == 0
 
 
 def test_preload_from_folders_of_the_driver(driver: Driver, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Speaks the zygote's protocol and forks shell scripts: the ticket of a worker is what its shell runs.
 
 FAKE_ZYGOTE in the environment makes it fail in one way: exit_at_start, refuse, die_on_fork, garbage, deaf (never warm),
-silent_exit (never tells how a worker ended).
+silent_exit (never tells how a worker ended), replaced (a module is imported by half, and it starts over).
 """
 
 import array
@@ -107,7 +107,12 @@ def serve(sock, children):
         request, fds = receive(sock)
         if request is None:
             return
-        if request["op"] == "preload" and MODE != "deaf":
+        if request["op"] == "preload" and MODE == "replaced":
+            send(sock, {"op": "replacing", "module": "broken", "why": "ValueError: midway"})
+            assert not select.select([sock], [], [], 0.2)[0], "a fork was asked for in between"
+            send(sock, {"op": "preloaded", "modules": [], "failed": {"broken": "ValueError: midway"}, "threads": 1})
+            send(sock, {"op": "ready", "pid": os.getpid()})
+        elif request["op"] == "preload" and MODE != "deaf":
             failed = {name: "ImportError: no" for name in request["modules"] if name == "missing"}
             send(sock, {"op": "preloaded", "modules": request["modules"], "failed": failed, "threads": 1})
         elif request["op"] == "fork":

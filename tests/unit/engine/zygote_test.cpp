@@ -111,6 +111,17 @@ TEST_CASE("whatever is wrong with the zygote, workers are executed instead") {
   }
 }
 
+TEST_CASE("a warm process that starts over after a broken import is waited for, and forks then") {
+  const TempDir folder;
+  EventBook book;
+  LocalEngine engine(with_python(folder));
+  const GangId id = reserve(engine, book, 1);
+  engine.start(id, 0, worker(folder.path(), "exit 4", "replaced"));
+  CHECK(book.next<Started>().forked);
+  CHECK(to_string(book.next<Exited>().status) == "exit code 4");
+  engine.release(id);
+}
+
 TEST_CASE("a Python that cannot be started is no reason to fail") {
   const TempDir folder;
   EventBook book;
