@@ -57,6 +57,8 @@ void Decider::on(const ProcessStarted& event) {
 
 void Decider::on(const ProcessStartFailed& event) {
   at(event.rank).process = false;
+  // It was to end before it was started: that says nothing about the next start.
+  if (!before_the_end()) return end_when_gone();
   if (Gang& gang = state_.gangs.at(at(event.rank).seat.gang); gang.optional) {
     gang.leaving = true;  // the run can do without
   } else {

@@ -196,6 +196,26 @@ TEST_CASE("a gang that cannot be started") {
   CHECK(machine.state.failures_used == 0);
 }
 
+TEST_CASE("a worker that is ended before it was started says nothing about the next start") {
+  RunMachine machine(3);
+  machine.rules.start_limit = 2;
+  machine.reserve();
+  for (std::int64_t used = 1; used <= 2; ++used) {
+    machine.on(ProcessStarted{0, 100, true});
+    machine.on(ProcessExited{0, kBadExit});
+    // Ranks 1 and 2 still wait for the warm process.
+    CHECK(machine.on(TimerFired{Timer::kCause}).find("kill 1 0, kill 2 0") != std::string::npos);
+    CHECK(machine.on(ProcessStartFailed{1, "was ended before it was started"}) == "");
+    CHECK(machine.on(ProcessStartFailed{2, "was ended before it was started"}).find("start 0, start 1, start 2") !=
+          std::string::npos);
+    CHECK(machine.state.starts_used == used);
+  }
+  SUBCASE("an elastic run keeps the seat") {
+    CHECK(machine.state.workers.size() == 3);
+    CHECK_FALSE(machine.state.gangs.at(0).leaving);
+  }
+}
+
 TEST_CASE("a worker that dies before its hello uses the budget of starts") {
   RunMachine machine;
   machine.rules.start_limit = 2;
