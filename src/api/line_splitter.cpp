@@ -55,6 +55,7 @@ void LineSplitter::feed(std::string_view bytes, std::vector<std::string>& lines)
     if (returned_ && bytes[0] != '\n' && bytes[0] != '\r') {
       line_.clear();
       left_out_ = 0;
+      overwritten_ = true;
     }
     if (bytes[0] != '\r') returned_ = false;
     std::size_t end = bytes.find_first_of("\r\n");
@@ -68,6 +69,7 @@ void LineSplitter::feed(std::string_view bytes, std::vector<std::string>& lines)
 
 void LineSplitter::finish(std::vector<std::string>& lines) {
   if (!line_.empty()) end_line(lines);
+  overwritten_ = false;
   returned_ = false;
 }
 
@@ -78,13 +80,24 @@ void LineSplitter::append(std::string_view bytes) {
   left_out_ += bytes.size() - std::min(bytes.size(), room);
 }
 
+std::string LineSplitter::progress() const {
+  const bool blank = line_.find_first_not_of(' ') == std::string::npos;  // how a bar is wiped away
+  return overwritten_ && !blank ? shown() : "";
+}
+
+std::string LineSplitter::shown() const {
+  std::string_view whole = cut_between_characters(line_, kMaxLine);
+  std::size_t hidden = left_out_ + line_.size() - whole.size();
+  std::string text = valid_utf8(whole);
+  if (hidden > 0) text += fmt::format(" ... ({} bytes more in the log file)", hidden);
+  return text;
+}
+
 void LineSplitter::end_line(std::vector<std::string>& lines) {
-  std::string_view shown = cut_between_characters(line_, kMaxLine);
-  std::size_t hidden = left_out_ + line_.size() - shown.size();
-  lines.push_back(valid_utf8(shown));
-  if (hidden > 0) lines.back() += fmt::format(" ... ({} bytes more in the log file)", hidden);
+  lines.push_back(shown());
   line_.clear();
   left_out_ = 0;
+  overwritten_ = false;
   returned_ = false;
 }
 

@@ -66,7 +66,7 @@ void LogFollower::follow(int rank, std::string path, std::optional<std::size_t> 
   files.push_back({.path = std::move(path), .fd = std::move(fd), .offset = offset, .splitter = {}});
 }
 
-std::vector<LogLine> LogFollower::poll() {
+std::vector<LogLine> LogFollower::poll(base::MonotonicTime now) {
   std::vector<LogLine> out;
   std::vector<std::string> lines;
   for (auto& [rank, files] : files_) {
@@ -76,6 +76,7 @@ std::vector<LogLine> LogFollower::poll() {
       files.pop_front();
     }
     read_some(files.front(), lines);
+    show_progress(files.front(), now, lines);
     move_lines(rank, lines, out);
   }
   return out;
@@ -102,6 +103,20 @@ std::size_t LogFollower::read_some(File& file, std::vector<std::string>& lines) 
   if (count == 0 && size_of(file.fd.get()) < file.offset) file.offset = 0;
   file.splitter.feed(std::string_view(buffer_).substr(0, count), lines);
   return count;
+}
+
+void LogFollower::show_progress(File& file, base::MonotonicTime now, std::vector<std::string>& lines) {
+  const std::string progress = file.splitter.progress();
+  if (progress.empty()) {
+    file.progress_due.reset();
+    return;
+  }
+  // A bar that is complete within the period is shown once, as the line that it ends as.
+  if (!file.progress_due) file.progress_due = now + kProgressPeriod;
+  if (now < *file.progress_due) return;
+  file.progress_due = now + kProgressPeriod;
+  if (progress != file.progress) lines.push_back(progress);
+  file.progress = progress;
 }
 
 void LogFollower::drain(File& file, std::vector<std::string>& lines) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/line_splitter.h"
+#include "base/clock.h"
 #include "base/fd.h"
 
 namespace trireme::api {
@@ -27,13 +28,15 @@ class LogFollower {
   // now.
   void follow(int rank, std::string path, std::optional<std::size_t> last = std::nullopt);
 
-  // The whole lines that came since the last call. Reads at most kReadSize of each file, so a call stays short.
-  std::vector<LogLine> poll();
+  // The whole lines that came since the last call, and every kProgressPeriod the state of a progress bar that has no
+  // newline yet. Reads at most kReadSize of each file, so a call stays short.
+  std::vector<LogLine> poll(base::MonotonicTime now);
 
   // All that is left, also lines without a newline. The files are closed; follow() may begin again.
   std::vector<LogLine> finish();
 
   static constexpr std::size_t kReadSize = 256 * 1024;
+  static constexpr std::chrono::seconds kProgressPeriod{5};
 
  private:
   struct File {
@@ -41,11 +44,14 @@ class LogFollower {
     base::Fd fd;
     std::uint64_t offset = 0;
     LineSplitter splitter;
+    std::string progress = {};                             // that was shown last
+    std::optional<base::MonotonicTime> progress_due = {};  // while a bar is being drawn
   };
 
   // How many bytes were read.
   std::size_t read_some(File& file, std::vector<std::string>& lines);
   void drain(File& file, std::vector<std::string>& lines);
+  void show_progress(File& file, base::MonotonicTime now, std::vector<std::string>& lines);
 
   std::map<int, std::deque<File>> files_;  // by rank, the oldest attempt first
   std::string buffer_;

@@ -486,7 +486,7 @@ std::vector<Dict> Run::next(base::Seconds timeout) {
 void Run::read_logs(std::vector<Dict>& out, bool last) {
   if (drained_) return;
   const auto now = runtime_.clock().now();
-  for (auto& line : last ? follower_.finish() : follower_.poll()) folder_.feed(line.rank, line.line, now);
+  for (auto& line : last ? follower_.finish() : follower_.poll(now)) folder_.feed(line.rank, line.line, now);
   std::vector<Dict> lines;
   for (auto& output : last ? folder_.finish() : folder_.flush(now)) {
     Dict line{{"event", "output"}, {"line", output.line}, {"repeats", output.repeats}};

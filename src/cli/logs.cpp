@@ -59,7 +59,8 @@ void print_once(const std::vector<LogFile>& files, std::optional<std::size_t> li
     api::LogFollower follower;
     follower.follow(file.rank, file.path, lines);
     // Piece by piece: a log may be larger than the memory.
-    for (auto some = follower.poll(); !some.empty(); some = follower.poll()) {
+    const base::MonotonicTime now = std::chrono::steady_clock::now();
+    for (auto some = follower.poll(now); !some.empty(); some = follower.poll(now)) {
       for (const auto& line : some) print_line(line.rank, line.line, files.size() > 1);
     }
     for (const auto& line : follower.finish()) print_line(line.rank, line.line, files.size() > 1);
@@ -80,7 +81,8 @@ Result<int> follow(const control::RunEntry& entry, const LogsOptions& options) {
     // Asked first: what was written before the end is still read after it.
     bool over = is_over(entry);
     for (const auto& file : chosen_logs(entry.path, options)) follower.follow(file.rank, file.path);
-    for (const auto& line : over ? follower.finish() : follower.poll()) print_line(line.rank, line.line, !options.rank);
+    const auto lines = over ? follower.finish() : follower.poll(std::chrono::steady_clock::now());
+    for (const auto& line : lines) print_line(line.rank, line.line, !options.rank);
     std::fflush(stdout);
     if (over || std::ferror(stdout)) return kDone;
     std::this_thread::sleep_for(kPause);

@@ -17,6 +17,8 @@ namespace {
 using Lines = std::vector<LogLine>;
 using Texts = std::vector<std::string>;
 
+constexpr trireme::base::MonotonicTime kNow{};
+
 // Byte by byte and at once must come to the same.
 Texts split_both_ways(std::string_view bytes) {
   Texts at_once, bytewise;
@@ -77,15 +79,15 @@ TEST_CASE("files are followed while they grow") {
   LogFollower follower;
   follower.follow(0, dir / "0.log");
   follower.follow(1, dir / "1.log");
-  CHECK(follower.poll().empty());  // they do not exist yet
+  CHECK(follower.poll(kNow).empty());  // they do not exist yet
 
   append_file(dir / "1.log", "one\ntw");
-  CHECK(follower.poll() == Lines{{1, "one"}});
+  CHECK(follower.poll(kNow) == Lines{{1, "one"}});
   append_file(dir / "1.log", "o\n");
   append_file(dir / "0.log", "zero\n");
-  CHECK(follower.poll() == Lines{{0, "zero"}, {1, "two"}});
+  CHECK(follower.poll(kNow) == Lines{{0, "zero"}, {1, "two"}});
   append_file(dir / "0.log", "no newline");
-  CHECK(follower.poll().empty());
+  CHECK(follower.poll(kNow).empty());
   CHECK(follower.finish() == Lines{{0, "no newline"}});
   CHECK(follower.finish().empty());
 }
@@ -95,11 +97,11 @@ TEST_CASE("the next attempt of a rank comes after what the earlier one left") {
   LogFollower follower;
   follower.follow(0, dir / "attempt_0.log");
   append_file(dir / "attempt_0.log", "a\n");
-  CHECK(follower.poll() == Lines{{0, "a"}});
+  CHECK(follower.poll(kNow) == Lines{{0, "a"}});
   append_file(dir / "attempt_0.log", "b\nlast words");
   append_file(dir / "attempt_1.log", "c\n");
   follower.follow(0, dir / "attempt_1.log");
-  CHECK(follower.poll() == Lines{{0, "b"}, {0, "last words"}, {0, "c"}});
+  CHECK(follower.poll(kNow) == Lines{{0, "b"}, {0, "last words"}, {0, "c"}});
 }
 
 TEST_CASE("more than one read holds comes in several polls, and whole at the end") {
@@ -110,7 +112,7 @@ TEST_CASE("more than one read holds comes in several polls, and whole at the end
   append_file(dir / "0.log", text);
   LogFollower follower;
   follower.follow(0, dir / "0.log");
-  Lines lines = follower.poll();
+  Lines lines = follower.poll(kNow);
   CHECK(lines.size() < count);
   for (auto& line : follower.finish()) lines.push_back(line);
   REQUIRE(lines.size() == count);
@@ -122,11 +124,11 @@ TEST_CASE("a log that was emptied is read from its start again") {
   append_file(dir / "0.log", "first\n");
   LogFollower follower;
   follower.follow(0, dir / "0.log");
-  CHECK(follower.poll().size() == 1);
+  CHECK(follower.poll(kNow).size() == 1);
   std::filesystem::resize_file(dir / "0.log", 0);
-  CHECK(follower.poll().empty());
+  CHECK(follower.poll(kNow).empty());
   append_file(dir / "0.log", "2nd\n");
-  CHECK(follower.poll() == Lines{{0, "2nd"}});
+  CHECK(follower.poll(kNow) == Lines{{0, "2nd"}});
 }
 
 TEST_CASE("the last lines of a log") {
@@ -146,4 +148,29 @@ TEST_CASE("the last lines of a log") {
   Texts huge = last_lines(dir / "huge", 3);
   REQUIRE(huge.size() == 1);
   CHECK(huge[0].starts_with("xxx"));
+}
+
+TEST_CASE("a progress bar is shown while it is drawn, every few seconds, and whole at its end") {
+  TempDir dir;
+  LogFollower follower;
+  follower.follow(0, dir / "0.log");
+  auto now = kNow;
+  append_file(dir / "0.log", "\r  0%|    |");
+  CHECK(follower.poll(now).empty());  // most bars are complete before anybody asks
+  now += LogFollower::kProgressPeriod;
+  append_file(dir / "0.log", "\r 50%|##  |");
+  CHECK(follower.poll(now) == Lines{{0, " 50%|##  |"}});
+  append_file(dir / "0.log", "\r 51%|##  |");
+  CHECK(follower.poll(now).empty());
+  now += LogFollower::kProgressPeriod;
+  CHECK(follower.poll(now) == Lines{{0, " 51%|##  |"}});
+  now += LogFollower::kProgressPeriod;
+  CHECK(follower.poll(now).empty());  // it stands still
+  append_file(dir / "0.log", "\r100%|####|\nno bar");
+  CHECK(follower.poll(now) == Lines{{0, "100%|####|"}});
+  now += LogFollower::kProgressPeriod;
+  CHECK(follower.poll(now).empty());  // a line that is not complete
+  append_file(dir / "0.log", "\r      \r");
+  now += LogFollower::kProgressPeriod;
+  CHECK(follower.poll(now).empty());  // a bar that was wiped away
 }
