@@ -46,6 +46,17 @@ Checkpoint checkpoint_in_storage(const wire::Start& start, const std::string& pa
 }
 
 Current& current(const char* caller) {
+  current_values(caller);
+  if (g_current->session && g_current->session->forked()) {
+    throw std::runtime_error(fmt::format(
+        "{}() in a process that was forked from the worker (pid {}): only the worker itself is connected to the run; "
+        "send the values to it",
+        caller, g_current->session->pid()));
+  }
+  return *g_current;
+}
+
+const Current& current_values(const char* caller) {
   if (!g_current) {
     throw std::runtime_error(fmt::format(
         "{}() cannot be used outside of a training function; call it in the function given to a trainer", caller));
@@ -87,7 +98,7 @@ Context context_of(const wire::Start& start) {
 
 }  // namespace api
 
-const Context& context() { return api::current("context").context; }
+const Context& context() { return api::current_values("context").context; }
 
 void report(const Metrics& metrics, const std::optional<Checkpoint>& checkpoint, const ReportOptions& options) {
   auto& current = api::current("report");
@@ -127,10 +138,10 @@ std::vector<ReportedCheckpoint> get_all_reported_checkpoints(std::optional<doubl
   return reported;
 }
 
-std::optional<Checkpoint> get_checkpoint() { return api::current("get_checkpoint").checkpoint; }
+std::optional<Checkpoint> get_checkpoint() { return api::current_values("get_checkpoint").checkpoint; }
 
 void check_interrupted() {
-  const auto& current = api::current("check_interrupted");
+  const auto& current = api::current_values("check_interrupted");
   if (current.session && current.session->recalled()) throw Interrupted{};
 }
 

@@ -48,8 +48,11 @@ Dict positions_now(const Current& current);
 
 // The one that runs, if any.
 Current* current_if_any();
-// The one that runs; throws std::runtime_error that names the caller outside of a training function.
+// The one that runs; throws std::runtime_error that names the caller outside of a training function, and in a process
+// that the worker has forked.
 Current& current(const char* caller);
+// The same for those who only read what it holds, which a forked process may too.
+const Current& current_values(const char* caller);
 
 // Of a call of the running function: Interrupted where that is to be left.
 [[noreturn]] void throw_error(const base::Error& error);

@@ -91,6 +91,13 @@ std::optional<wire::Failed> run_user_function(const TrainFunction& function, con
   }
 }
 
+// In a child that the function has forked, and that came out of it as its parent will: the run hears of the parent
+// only.
+[[noreturn]] void leave_fork(const std::optional<wire::Failed>& failure) {
+  if (failure) std::fprintf(stderr, "%s\n", told(failure->error_type, failure->message).c_str());
+  leave(failure ? kFailedExitCode : 0);
+}
+
 }  // namespace
 
 std::string told(const std::string& error_type, const std::string& message) {
@@ -117,6 +124,11 @@ base::Result<Job> Job::decode(const Bytes& bytes) {
 }
 
 Program::~Program() {
+  if (session_ && session_->forked()) {
+    // A child that the training function has forked ends by exit(): the session is its parent's, and is left alone.
+    [[maybe_unused]] const auto* never_destroyed = new std::shared_ptr<worker::Session>(std::move(session_));
+    return;
+  }
   if (session_ && fitting_) {
     std::fprintf(stderr,
                  "trireme: exit() was called in the training function, which ends this worker as if it had failed; "
@@ -229,6 +241,7 @@ bool Program::run_attempt(const TrainFunction& function, const Feed& feed) {
     session_->entered();
     failure = run_user_function(function, job_.config, value);
   }
+  if (session_->forked()) leave_fork(failure);
   if (session_->recalled()) return true;  // whatever came of it, nobody asks any more
   if (!failure) {
     auto finished = session_->finish(std::move(value), false);

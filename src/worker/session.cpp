@@ -102,7 +102,9 @@ void Session::exit_process(const std::string& why) {
 }
 
 Session::Session(Ticket ticket, LostHandler lost, const base::Clock& clock)
-    : ticket_(std::move(ticket)), lost_(std::move(lost)), clock_(clock) {}
+    : pid_(::getpid()), ticket_(std::move(ticket)), lost_(std::move(lost)), clock_(clock) {}
+
+bool Session::forked() const { return ::getpid() != pid_; }
 
 Result<std::unique_ptr<Session>> Session::join(const Ticket& ticket, LostHandler lost) {
   return join(ticket, std::move(lost), system_clock());

@@ -116,6 +116,10 @@ class Session {
   // Rank 0's data, on every rank.
   Result<std::string> broadcast(std::optional<std::string> data);
 
+  // Whether this is a child that the worker has forked: it has the session's memory, and no thread that does the I/O.
+  // Nothing here may be called then, nor the session be destroyed: both would reach into what the worker still uses.
+  bool forked() const;
+  int pid() const { return pid_; }
   // Its pid, where it is on this machine.
   int driver() const { return ticket_.driver; }
   bool stop_requested() const { return stop_requested_; }
@@ -155,6 +159,7 @@ class Session {
   template <typename Request>
   Result<Value> ask(Request request, std::optional<base::Seconds> timeout = {});
 
+  const int pid_;  // of the worker
   Ticket ticket_;
   LostHandler lost_;
   const base::Clock& clock_;

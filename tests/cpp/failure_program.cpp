@@ -1,4 +1,5 @@
 #include <signal.h>
+#include <sys/wait.h>
 #include <trireme/trireme.h>
 #include <unistd.h>
 
@@ -156,6 +157,24 @@ std::string with_children() {
 }
 TRIREME_TRAIN_FUNCTION(with_children);
 
+// Children that come out of the function as the worker will: by returning, by an exception, by exit(), and one that
+// reports.
+std::string forks(const Config& config) {
+  const std::string how = config["how"].as_string();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (how == "throws") throw std::runtime_error("of the child");
+    if (how == "exits") std::exit(7);
+    if (how == "reports") trireme::report({{"child", true}});
+    return "of the child";
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  trireme::report({{"status", WEXITSTATUS(status)}});
+  return "of the worker";
+}
+TRIREME_TRAIN_FUNCTION(forks);
+
 TrainerOptions two_workers() {
   TrainerOptions options{.scaling = {.num_workers = 2}, .run = {.name = "run", .stop_grace_s = 5}};
   options.run.failure_config.max_failures = 1;
@@ -214,6 +233,11 @@ int main(int argc, char** argv) {
   trireme::init(argc, argv, capacity);
   if (what == "survives" && argc == 4) return fit_survives(argv[2], argv[3]);
   if (what == "elastic") return fit_elastic();
+  if (what == "forks" && argc == 3) {
+    TrainerOptions options = two_workers();
+    options.config = {{"how", argv[2]}};
+    return fit(forks, options);
+  }
   if (what == "last_checkpoint") return fit(last_checkpoint, two_workers());
   if (what == "with_children") return fit(with_children, two_workers());
   std::cerr << "no such way to run: '" << what << "'\n";

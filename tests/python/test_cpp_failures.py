@@ -117,6 +117,18 @@ def test_one_that_only_computes_is_replaced(start: Any, results: Path) -> None:
     assert entry(results / "run", 1, 0).calls == 1
 
 
+@pytest.mark.parametrize(("how", "status"), [("returns", 0), ("throws", 1), ("exits", 7), ("reports", 1)])
+def test_a_forked_child_speaks_for_nobody_but_itself(start: Any, results: Path, how: str, status: int) -> None:
+    assert "RETURNED of the worker" in output_of(start("forks", how))
+    told = [event["metrics"] for event in events(results / "run", "report")]
+    assert told == [{"status": status}] * 2
+    log = (results / "run/logs/attempt_0/rank_0.log").read_text()
+    said = {"throws": "std::runtime_error: of the child", "reports": "report() in a process that was forked from the"}
+    assert said.get(how, "") in log
+    assert "fit() calls" not in log
+    assert events(results / "run", "attempt_failed") == []
+
+
 def test_elastic(start: Any, results: Path) -> None:
     process = start("elastic")
     folder = results / "run"
