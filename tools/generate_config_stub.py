@@ -23,7 +23,7 @@ STUB_HEAD = """\
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from trireme._core import ConfigError as ConfigError
 from trireme.callbacks import UserCallback
@@ -50,7 +50,7 @@ adds are not checked.
 
 def parameter_type(field: dict[str, Any]) -> str:
     """What may be given, which is more than what is then held."""
-    held: str = field["type"]
+    held = quoted(field["type"])
     if held in CLASSES:
         return f"{held} | dict[str, Any] | None"
     if field["name"] == "storage_path":
@@ -61,7 +61,12 @@ def parameter_type(field: dict[str, Any]) -> str:
 
 
 def attribute_type(field: dict[str, Any]) -> str:
-    return "list[UserCallback]" if field["name"] == "callbacks" else str(field["type"])
+    return "list[UserCallback]" if field["name"] == "callbacks" else quoted(field["type"])
+
+
+def quoted(kind: str) -> str:
+    """As the formatter writes texts."""
+    return kind.replace("'", '"')
 
 
 def stub_class(name: str) -> str:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -31,6 +32,18 @@ struct WorkerCount {
   bool operator==(const WorkerCount&) const = default;
 };
 
+// Whether healthy workers keep their process when the gang is started again: true, false, or, by default, "auto".
+struct WarmRestart {
+  std::optional<bool> always;  // nothing: "auto"
+
+  WarmRestart() = default;
+  // Of a bool only: a pointer, such as "auto", would become one.
+  template <std::same_as<bool> T>
+  WarmRestart(T always) : always(always) {}
+  bool automatic() const { return !always; }
+  bool operator==(const WarmRestart&) const = default;
+};
+
 // A configuration that cannot work: names the field, the value and what is accepted.
 class TRIREME_API ConfigError : public std::invalid_argument {
  public:
@@ -59,8 +72,8 @@ class TRIREME_API ConfigError : public std::invalid_argument {
         "How many times a gang that could not be started is tried again; -1 for without end.")                         \
   FIELD(std::int64_t, max_preemption_failures, -1,                                                                     \
         "How many times a gang that lost a worker to preemption is started again; -1 for without end.")                \
-  FIELD(bool, warm_restart, true,                                                                                      \
-        "Workers that are well keep their process when the gang is started again; only the others are replaced.")      \
+  FIELD(WarmRestart, warm_restart, {},                                                                                 \
+        "Which healthy workers keep their process when the gang is started again: True: all; False: none; 'auto': those that hold something expensive (a CUDA context, libtorch in a C++ program). The others are replaced.") \
   FIELD(double, recall_timeout_s, 5.0,                                                                                 \
         "How long a worker that is well may take to leave its function for a restart, before it is replaced too.")     \
   FIELD(double, restart_backoff_s, 1.0,                                                                                \

@@ -168,7 +168,8 @@ void bind_session(nb::module_& module) {
              auto start = value_or_raise(unlocked([&] { return self.wait_start(); }));
              return to_python(base::to_dict(start));
            })
-      .def("entered", [](Session& self) { self.entered(); })
+      .def(
+          "entered", [](Session& self, std::string holds) { self.entered(std::move(holds)); }, nb::arg("holds") = "")
       .def(
           "set_filesystem", [](Session& self, nb::object filesystem) { self.set_files(files_of(filesystem)); },
           nb::arg("filesystem"))
@@ -198,6 +199,7 @@ void bind_session(nb::module_& module) {
       .def("interrupt_by", &interrupt_by, nb::arg("signal"),
            "The signal that this thread gets, again and again, while it is to leave its function.")
       .def_prop_ro("recalled", &Session::recalled)
+      .def_prop_ro("may_decline", &Session::may_decline)
       .def("wait_recall", &Session::wait_recall, nb::call_guard<nb::gil_scoped_release>(),
            "Whether another attempt follows; waits until that is known.")
       .def("go_home", &Session::go_home, nb::call_guard<nb::gil_scoped_release>())

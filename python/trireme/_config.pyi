@@ -2,7 +2,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from trireme._core import ConfigError as ConfigError
 from trireme.callbacks import UserCallback
@@ -54,7 +54,7 @@ class FailureConfig(_ConfigBase):
     max_failures: int = ...
     controller_failure_limit: int = ...
     max_preemption_failures: int = ...
-    warm_restart: bool = ...
+    warm_restart: bool | Literal["auto"] = ...
     recall_timeout_s: float = ...
     restart_backoff_s: float = ...
     max_restart_backoff_s: float = ...
@@ -67,7 +67,7 @@ class FailureConfig(_ConfigBase):
         max_failures: int = ...,
         controller_failure_limit: int = ...,
         max_preemption_failures: int = ...,
-        warm_restart: bool = ...,
+        warm_restart: bool | Literal["auto"] = ...,
         recall_timeout_s: float = ...,
         restart_backoff_s: float = ...,
         max_restart_backoff_s: float = ...,

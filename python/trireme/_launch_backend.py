@@ -54,6 +54,9 @@ class LaunchBackend(Backend):
         wait_for_gloo_threads()
         end_process_group()
 
+    def holds(self, context: TrainContext) -> str:
+        return ""  # a script that was written for torchrun begins every attempt in a new process
+
     def on_interrupt(self, context: TrainContext, session: Any) -> None:
         end_process_group()
 

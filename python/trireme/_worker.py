@@ -9,7 +9,7 @@ import types
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import cloudpickle
 
@@ -268,6 +268,8 @@ def main(ticket: str) -> int:
         succeeded = attempt.run(door)
         if not core.wait_recall():
             return 0 if succeeded else 1
+        if core.may_decline and (objection := attempt.objection()):
+            _end_process(f"this process is replaced for the next attempt: {objection}")
         attempt.clear()
         core.go_home()
         gc.collect()  # while those who are gone are replaced
@@ -315,6 +317,9 @@ class _Attempt:
             _close_functions()
         self._backend = self._session = None
 
+    def objection(self) -> str:
+        return self._backend.objection() if self._backend is not None else ""
+
     def _call(self) -> Any:
         function, arguments, extras = _ship.unpack(self._start["payload"])
         self._session = session = WorkerSession(self._core, self._start, extras)
@@ -322,10 +327,18 @@ class _Attempt:
         backend_config = extras["backend_config"]
         self._backend = backend = backend_config.backend_cls(backend_config)
         backend.on_start(session.context, self._core)
-        self._core.entered()
+        self._core.entered(backend.holds(session.context))
         value = call_ending_forks(function, *arguments)
         backend.on_shutdown(session.context, self._core)
         return value
+
+
+def _end_process(why: str) -> NoReturn:
+    """At once: libraries that want to say goodbye to other ranks would wait for those that are gone."""
+    print(f"trireme: {why}", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _close_functions() -> None:

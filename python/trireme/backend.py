@@ -20,6 +20,21 @@ class Backend:
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
         """After the function has returned."""
 
+    def holds(self, context: TrainContext) -> str:
+        """What this process has that is expensive to make again, asked after on_start(); empty: nothing.
+
+        FailureConfig(warm_restart="auto") keeps a healthy process for the next attempt only for that.
+        """
+        return "a CUDA context" if context._gpus else ""
+
+    def objection(self) -> str:
+        """Why this process must not run another attempt although it holds something; empty: it may.
+
+        Asked with FailureConfig(warm_restart="auto") after the function was left. Libraries that keep what belongs to
+        an attempt in globals are such a reason.
+        """
+        return ""
+
     def on_interrupt(self, context: TrainContext, session: Any) -> None:
         """After the function was left for another attempt, which begins with on_start() in this same process.
 

@@ -1,6 +1,7 @@
 #include "api/program.h"
 
 #include <cxxabi.h>
+#include <link.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -89,6 +90,15 @@ std::optional<wire::Failed> run_user_function(const TrainFunction& function, con
   } catch (...) {
     return failure_of("an exception that is not a std::exception", "");
   }
+}
+
+// What makes it worth keeping this process for another attempt.
+std::string expensive_holdings(const wire::Start& start) {
+  if (!start.gpus.empty()) return "a CUDA context";
+  const auto is_libtorch = [](dl_phdr_info* library, std::size_t, void*) {
+    return std::string_view(library->dlpi_name).find("libtorch") == std::string_view::npos ? 0 : 1;
+  };
+  return ::dl_iterate_phdr(is_libtorch, nullptr) ? "libtorch" : "";
 }
 
 // In a child that the function has forked, and that came out of it as its parent will: the run hears of the parent
@@ -238,7 +248,7 @@ bool Program::run_attempt(const TrainFunction& function, const Feed& feed) {
   Value value;
   {
     CurrentScope scope(current);
-    session_->entered();
+    session_->entered(expensive_holdings(start));
     failure = run_user_function(function, job_.config, value);
   }
   if (session_->forked()) leave_fork(failure);

@@ -25,6 +25,18 @@ struct Codec<WorkerCount> {
   }
 };
 
+template <>
+struct Codec<WarmRestart> {
+  static std::string kind() { return "bool | Literal['auto']"; }
+  static Value to(const WarmRestart& warm) { return warm.always ? Value(*warm.always) : Value("auto"); }
+  static Result<WarmRestart> from(const Value& value) {
+    if (const auto* always = value.get_if<bool>()) return WarmRestart(*always);
+    if (value == Value("auto")) return WarmRestart();
+    const auto* text = value.get_if<std::string>();
+    return error("expected {}, got {}", kind(), text ? fmt::format("'{}'", *text) : value.type_name());
+  }
+};
+
 #define TRIREME_CONFIG_VISIT(type, name, standard, doc) visit(#name, &Self::name, doc);
 #define TRIREME_CONFIG_SKIP(type, name, doc)
 #define TRIREME_CONFIG_FIELDS(Name, TABLE)             \

@@ -35,6 +35,7 @@ struct ReleaseGang {
 struct SendRecall {
   int rank;
   std::string why;
+  bool may_decline;  // or end it instead, where its framework objects to being kept
 };
 // Leave it with the checkpoint of that report or a later one.
 struct SendLeaveAt {

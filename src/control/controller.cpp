@@ -423,6 +423,7 @@ void Controller::run(const SettleStorage&) {
 void Controller::run(const SendRecall& action) {
   wire::Recall recall;
   recall.why = action.why;
+  recall.may_decline = action.may_decline;
   send(action.rank, recall);
 }
 

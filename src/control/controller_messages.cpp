@@ -136,7 +136,9 @@ void Controller::take(wire::Channel& channel, wire::Heartbeat& message) {
   channel.send(message);
 }
 
-void Controller::take(wire::Channel& channel, wire::Entered&) { handle(FunctionEntered{channel.peer().rank}); }
+void Controller::take(wire::Channel& channel, wire::Entered& message) {
+  handle(FunctionEntered{channel.peer().rank, std::move(message.holds)});
+}
 
 void Controller::take(wire::Channel& channel, wire::Report& message) {
   const int rank = channel.peer().rank;

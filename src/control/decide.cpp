@@ -104,6 +104,7 @@ void Decider::on(const ConnectionLost& event) {
 }
 
 void Decider::on(const FunctionEntered& event) {
+  at(event.rank).holds = event.holds;
   if (running()) record("function_entered", {{"rank", event.rank}});
 }
 
@@ -230,6 +231,7 @@ void Decider::seat_workers() {
     seated[rank].phase = WorkerPhase::kConnected;
     seated[rank].pid = old.pid;
     seated[rank].host = old.host;
+    seated[rank].holds = old.holds;
     seated[rank].process = seated[rank].channel = true;
     taken_over[rank] = before->second;
     ++kept;
@@ -308,7 +310,8 @@ void Decider::kill_all(double grace) {
 }
 
 // Before a restart. A process whose own code failed may have anything wrong in it (a broken CUDA context stays broken),
-// so that only the others are kept.
+// so that only the others are kept: by default those that are worth it, as what their libraries and modules remember of
+// this attempt may break the next one.
 void Decider::recall_or_kill() {
   // What made them wait for each other is in one of the processes, and none of them says in which.
   const bool nobody_knows = std::any_of(state_.failures.begin(), state_.failures.end(),
@@ -319,9 +322,12 @@ void Decider::recall_or_kill() {
                                       [&](const Failure& each) { return each.rank == rank && !each.collateral; });
     const bool well = worker.process && worker.channel && !to_blame && !nobody_knows;
     const bool connected = worker.phase != WorkerPhase::kAbsent && worker.phase != WorkerPhase::kStarted;
-    if (rules_.warm_restart && well && connected) {
+    const bool untouched = worker.phase == WorkerPhase::kConnected;  // it has not been told what to run
+    const bool keep = rules_.warm_restart.always.value_or(untouched || !worker.holds.empty());
+    if (keep && well && connected) {
       worker.phase = WorkerPhase::kRecalled;
-      act(SendRecall{rank, state_.failures.empty() ? "the gang is resized" : "another attempt begins"});
+      act(SendRecall{rank, state_.failures.empty() ? "the gang is resized" : "another attempt begins",
+                     rules_.warm_restart.automatic()});
     } else if (worker.process) {
       act(KillProcess{rank, 0.0});
     }

@@ -63,6 +63,7 @@ struct ConnectionLost {
 };
 struct FunctionEntered {
   int rank;
+  std::string holds = {};  // see Worker
 };
 struct Reported {
   int rank;

@@ -96,6 +96,7 @@ struct Worker {
   std::optional<engine::ExitStatus> exit;
   std::string out_of_memory;  // what shows that this is why it was killed
   std::string lost;           // why its connection is gone, where it is
+  std::string holds;          // what is expensive to make again in its process; empty: nothing
   bool drained = false;       // after a stop: nothing of it is on its way to storage
 
   bool operator==(const Worker&) const = default;
@@ -168,7 +169,7 @@ struct Rules {
   std::int64_t max_preemptions = -1;
   std::int64_t repeated_error_limit = 0;  // 0: never mind
   double resize_interval_s = 60.0;
-  bool warm_restart = false;
+  WarmRestart warm_restart = false;
   double recall_timeout_s = 5.0;
   double backoff_s = 0.0;
   double max_backoff_s = 60.0;

@@ -70,6 +70,9 @@ inline constexpr int kProtocolVersion = 3;
 
 #define TRIREME_NO_FIELDS(FIELD)
 
+#define TRIREME_ENTERED(FIELD)                                                                                   \
+  FIELD(std::string, holds, {}, "what is expensive to make again in this process, for example a CUDA context; empty: nothing")
+
 #define TRIREME_REPORT(FIELD)                                                                                    \
   FIELD(std::int64_t, index, 0, "counts this rank's reports")                                                    \
   FIELD(Dict, metrics, {}, "what was reported")                                                                  \
@@ -167,7 +170,8 @@ inline constexpr int kProtocolVersion = 3;
   FIELD(bool, hard, false, "at once, without grace")
 
 #define TRIREME_RECALL(FIELD)                                                                                    \
-  FIELD(std::string, why, {}, "for the log")
+  FIELD(std::string, why, {}, "for the log")                                                                     \
+  FIELD(bool, may_decline, false, "whether the worker may end instead, where its framework objects to being kept")
 
 #define TRIREME_LEAVE_AT(FIELD)                                                                                  \
   FIELD(std::int64_t, index, 0, "leave the function with the first checkpoint of a report of this number or later")
@@ -216,7 +220,7 @@ inline constexpr int kProtocolVersion = 3;
   MESSAGE(2, Welcome, TRIREME_WELCOME)                    \
   MESSAGE(3, Heartbeat, TRIREME_HEARTBEAT)                \
   MESSAGE(4, Start, TRIREME_START)                        \
-  MESSAGE(5, Entered, TRIREME_NO_FIELDS)                  \
+  MESSAGE(5, Entered, TRIREME_ENTERED)                    \
   MESSAGE(6, Report, TRIREME_REPORT)                      \
   MESSAGE(7, UploadDone, TRIREME_UPLOAD_DONE)             \
   MESSAGE(8, Ack, TRIREME_ACK)                            \

@@ -233,7 +233,8 @@ void Session::receive(wire::Message message) {
   } else if (std::holds_alternative<wire::Stop>(message)) {
     stop_requested_ = true;
     drain();
-  } else if (std::holds_alternative<wire::Recall>(message)) {
+  } else if (const auto* recalled = std::get_if<wire::Recall>(&message)) {
+    may_decline_ = recalled->may_decline;
     recall();
   } else if (auto* leave = std::get_if<wire::LeaveAt>(&message)) {
     leave_at_ = leave->index;
@@ -383,7 +384,11 @@ Result<wire::Start> Session::wait_start() {
   return start_;
 }
 
-void Session::entered() { tell(wire::Entered{}); }
+void Session::entered(std::string holds) {
+  wire::Entered entered;
+  entered.holds = std::move(holds);
+  tell(entered);
+}
 
 Result<std::shared_ptr<CheckpointWriter>> Session::writer() {
   std::lock_guard lock(mutex_);

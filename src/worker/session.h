@@ -69,7 +69,8 @@ class Session {
   Result<wire::Start> wait_start();
   const wire::Start& start() const { return start_; }
 
-  void entered();
+  // `holds`: what is expensive to make again in this process, for example a CUDA context; empty: nothing.
+  void entered(std::string holds = {});
 
   // The run's storage, where it cannot be opened from its URI alone (Python's file systems). Before the first report.
   void set_files(std::shared_ptr<storage::Files> files) { files_ = std::move(files); }
@@ -90,6 +91,8 @@ class Session {
 
   // The function is to be left, for the next attempt: calls that wait return errors, and the interrupt is called.
   bool recalled() const { return recalled_; }
+  // While it is recalled: whether the process may end instead of being kept.
+  bool may_decline() const { return may_decline_; }
   // How to get the user's thread out of its function: called on the I/O thread, again and again until go_home().
   void set_interrupt(std::function<void()> interrupt);
   // After the function: whether there will be another attempt. False: it is over.
@@ -200,6 +203,7 @@ class Session {
 
   std::atomic<bool> stop_requested_ = false;
   std::atomic<bool> recalled_ = false;
+  std::atomic<bool> may_decline_ = false;
 
   std::jthread stacks_thread_;  // while stacks are collected
   std::jthread thread_;         // stops before what it uses

@@ -129,9 +129,10 @@ int interrupted(const std::string&) {
       },
       {.batch_size = 1});
   const auto result =
-      trireme::DataParallelTrainer(waits, {.datasets = {{"train", slow}},
-                                           .scaling = {.num_workers = 2},
-                                           .run = {.name = "interrupted", .failure_config = {.max_failures = 1}}})
+      trireme::DataParallelTrainer(
+          waits, {.datasets = {{"train", slow}},
+                  .scaling = {.num_workers = 2},
+                  .run = {.name = "interrupted", .failure_config = {.max_failures = 1, .warm_restart = true}}})
           .fit();
   std::cout << "attempts " << result.attempts << "\n";
   return 0;

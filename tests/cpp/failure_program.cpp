@@ -178,6 +178,7 @@ TRIREME_TRAIN_FUNCTION(forks);
 TrainerOptions two_workers() {
   TrainerOptions options{.scaling = {.num_workers = 2}, .run = {.name = "run", .stop_grace_s = 5}};
   options.run.failure_config.max_failures = 1;
+  options.run.failure_config.warm_restart = true;
   return options;
 }
 

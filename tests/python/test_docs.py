@@ -296,7 +296,7 @@ def test_event_log_page_on_what_is_rare(results: Path, declared: Any) -> None:
         scaling_config=ScalingConfig(num_workers=(1, 2), trainer_resources={"CPU": 0}),
         run_config=RunConfig(
             name="rare",
-            failure_config=FailureConfig(max_failures=2, hang_timeout_s=0.5, restart_backoff_s=0.01),
+            failure_config=FailureConfig(max_failures=2, hang_timeout_s=0.5, restart_backoff_s=0.01, warm_restart=True),
             callbacks=[GiveMore()],
         ),
     ).fit()

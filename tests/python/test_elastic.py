@@ -71,7 +71,7 @@ def test_grows_and_shrinks_with_capacity(declared: Any, capfd: pytest.CaptureFix
 
     declared(num_cpus=2)
     does = Steps((2, too_little), (3, lambda: trireme.set_capacity(num_cpus=1)))
-    result = fit(train, (1, 3), {"sizes": [2, 3, 1]}, callbacks=[does])
+    result = fit(train, (1, 3), {"sizes": [2, 3, 1]}, callbacks=[does], warm_restart=True)
     steps, *sizes = result.return_value
     assert sizes == [2, 3, 1]
     check_sums(result.path, steps)
@@ -94,7 +94,7 @@ def test_ranks_keep_their_order_and_processes(declared: Any) -> None:
     """Rank 0 stays where it is: it has the warm caches, and often the only checkpoint."""
     declared(num_cpus=1)
     does = Steps((1, lambda: trireme.set_capacity(num_cpus=2)), (2, lambda: trireme.set_capacity(num_cpus=1)))
-    result = fit(train, (1, 2), {"sizes": [1, 2, 1]}, callbacks=[does])
+    result = fit(train, (1, 2), {"sizes": [1, 2, 1]}, callbacks=[does], warm_restart=True)
     check_sums(result.path, result.return_value[0])
     started = events(result.path, "worker_started")
     assert [event["rank"] for event in started] == [0, 1], "only the one that was added"

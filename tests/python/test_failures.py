@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ import pytest
 
 import trireme
 from runs import events, fit, pids
-from trireme import Checkpoint, WorkerGroupError, collective
+from trireme import Checkpoint, DataParallelTrainer, TrainContext, WorkerGroupError, collective
+from trireme.backend import Backend, BackendConfig
 
 
 def attempt() -> int:
@@ -49,7 +52,7 @@ def test_survivors_keep_their_process_and_the_dead_one_is_replaced(results: Path
 
         return steps(5, break_at), seen
 
-    result = fit(train, 3, max_failures=1)
+    result = fit(train, 3, max_failures=1, warm_restart=True)
     assert result.return_value == (3, [0, 1])
     before, after = pids(result.path, 0), pids(result.path, 1)
     assert {rank: before[rank] == after[rank] for rank in range(3)} == {0: True, 1: False, 2: True}
@@ -76,7 +79,7 @@ def test_an_exception_of_its_own_costs_a_worker_its_process() -> None:
 
         return steps(3, break_at)
 
-    result = fit(train, max_failures=1)
+    result = fit(train, max_failures=1, warm_restart=True)
     before, after = pids(result.path, 0), pids(result.path, 1)
     assert (before[0] == after[0], before[1] == after[1]) == (True, False)
     assert result.return_value == 2
@@ -123,7 +126,7 @@ def test_survivors_are_called_back_from_where_they_are(place: str) -> None:
             WAITS[config["place"]]()
         trireme.report({"rank": rank})
 
-    result = fit(train, config={"place": place}, max_failures=1, recall_timeout_s=30.0)
+    result = fit(train, config={"place": place}, max_failures=1, recall_timeout_s=30.0, warm_restart=True)
     assert pids(result.path, 0)[0] == pids(result.path, 1)[0]
     assert [told["kind"] for told in events(result.path, "restarted")] == ["warm"]
     said = Path(result.path or "", "logs/attempt_0/rank_0.log").read_text().split("\n")
@@ -140,24 +143,65 @@ def test_a_survivor_that_does_not_come_is_replaced_too() -> None:
             hashlib.pbkdf2_hmac("sha256", b"native", b"code", 2**31 - 1)  # deaf to signals, for minutes
         trireme.report({})
 
-    result = fit(train, max_failures=1, recall_timeout_s=0.3)
+    result = fit(train, max_failures=1, recall_timeout_s=0.3, warm_restart=True)
     assert pids(result.path, 0)[0] != pids(result.path, 1)[0]
     (told,) = events(result.path, "restarted")
     assert (told["kind"], told["kept"], told["replaced"]) == ("cold", 0, 2)
     assert "checkpoint" not in told
 
 
-def test_cold_restart_on_request() -> None:
-    def train() -> None:
-        collective.barrier()
-        if attempt() == 0 and trireme.get_context().get_world_rank() == 1:
-            os._exit(3)
-        collective.barrier()
-        trireme.report({})
+def loses_rank_one() -> list[int]:
+    """Returns what a module of this process remembers: the attempts that it has seen."""
+    seen = sys.__dict__.setdefault("attempts_seen", [])
+    seen.append(attempt())
+    collective.barrier()
+    if attempt() == 0 and trireme.get_context().get_world_rank() == 1:
+        os._exit(3)
+    collective.barrier()
+    trireme.report({})
+    return list(seen)
 
-    result = fit(train, max_failures=1, warm_restart=False)
+
+@pytest.mark.parametrize("options", [{"warm_restart": False}, {"warm_restart": "auto"}, {}])
+def test_processes_that_hold_nothing_expensive_are_replaced(options: dict[str, Any]) -> None:
+    result = fit(loses_rank_one, max_failures=1, **options)
+    assert result.return_value == [1]
     assert not set(pids(result.path, 0).values()) & set(pids(result.path, 1).values())
     assert [told["kind"] for told in events(result.path, "restarted")] == ["cold"]
+
+
+class Expensive(Backend):
+    def holds(self, context: TrainContext) -> str:
+        return "a CUDA context"
+
+
+class Objecting(Expensive):
+    def objection(self) -> str:
+        return "globals of this attempt"
+
+
+@dataclass
+class BackendOf(BackendConfig):
+    kind: str = "Expensive"
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        return {"Expensive": Expensive, "Objecting": Objecting}[self.kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "warm_restart", "kept"),
+    [("Expensive", "auto", True), ("Objecting", "auto", False), ("Objecting", True, True), ("Expensive", False, False)],
+)
+def test_auto_keeps_what_is_expensive_unless_the_framework_objects(kind: str, warm_restart: Any, kept: bool) -> None:
+    trainer = partial(DataParallelTrainer, backend_config=BackendOf(kind))
+    result = fit(loses_rank_one, max_failures=1, warm_restart=warm_restart, trainer_class=trainer)
+    assert result.return_value == ([0, 1] if kept else [1])
+    assert (pids(result.path, 0)[0] == pids(result.path, 1)[0]) == kept
+    log = Path(result.path or "", "logs/attempt_0/rank_0.log").read_text()
+    said = "this process is replaced for the next attempt: globals of this attempt" in log
+    assert said == ((kind, warm_restart) == ("Objecting", "auto"))
+    assert len(events(result.path, "attempt_failed")) == 1, "that a process was not kept is no failure"
 
 
 def test_crash_loops_pause_longer_and_longer() -> None:
@@ -226,7 +270,7 @@ def test_a_stopped_worker_is_found_and_replaced(capfd: pytest.CaptureFixture[str
 
         return steps(3, break_at)
 
-    result = fit(train, max_failures=1)
+    result = fit(train, max_failures=1, warm_restart=True)
     (failure,) = events(result.path, "worker_failed")
     assert (failure["rank"], failure["cause"]) == (1, "lost")
     assert "heartbeat" in failure["message"]

@@ -43,7 +43,7 @@ def train(config: dict[str, Any]) -> dict[str, Any]:
 
 def test_sigterm_to_a_worker(capfd: pytest.CaptureFixture[str]) -> None:
     before = time.time() * 1000
-    result = fit(train, config={"signal": True, "waits": True}, preemption_grace_s=300.0)
+    result = fit(train, config={"signal": True, "waits": True}, preemption_grace_s=300.0, warm_restart=True)
     state = result.return_value
     assert state["ranks"] == [1]
     assert before + 250_000 < state["deadline_ms"] < time.time() * 1000 + 350_000

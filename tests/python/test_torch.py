@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -317,3 +319,16 @@ def test_a_rank_that_returns_early_is_named_as_the_cause() -> None:
     assert "rank 1" in message.splitlines()[1]
     assert "ReturnedEarly: it returned from the training function while rank 0 waited for it" in message
     assert "Connection closed by peer" in message.split("other workers")[1]
+
+
+def test_libraries_that_remember_process_groups_object_to_being_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trireme.torch._backend import TorchBackend
+
+    backend = TorchBackend(TorchConfig())
+    for name in ("accelerate", "deepspeed", "lightning", "pytorch_lightning", "megatron"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert backend.objection() == ""
+    monkeypatch.setitem(sys.modules, "deepspeed", types.ModuleType("deepspeed"))
+    assert backend.objection() == "deepspeed keeps process groups of this attempt in globals"
+    monkeypatch.setitem(sys.modules, "accelerate", types.ModuleType("accelerate"))
+    assert backend.objection() == "accelerate and deepspeed keep process groups of this attempt in globals"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,9 @@ from trireme._rank_variables import master_variables, one_host, rank_variables
 from trireme.backend import Backend
 from trireme.torch._device import devices_of
 from trireme.torch._store import ControlStore
+
+# Libraries whose globals still name the process groups of an attempt that is over.
+_STATEFUL = ("accelerate", "deepspeed", "lightning", "pytorch_lightning", "megatron")
 
 
 class TorchBackend(Backend):
@@ -47,6 +51,11 @@ class TorchBackend(Backend):
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
         wait_for_gloo_threads()
         end_process_group()
+
+    def objection(self) -> str:
+        loaded = [name for name in _STATEFUL if name in sys.modules]
+        verb = "keeps" if len(loaded) == 1 else "keep"
+        return f"{' and '.join(loaded)} {verb} process groups of this attempt in globals" if loaded else ""
 
     def on_interrupt(self, context: TrainContext, session: Any) -> None:
         end_process_group()

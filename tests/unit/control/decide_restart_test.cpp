@@ -50,6 +50,43 @@ TEST_CASE("survivors are recalled and only the dead rank is replaced") {
   CHECK(machine.state.failures_used == 1);
 }
 
+TEST_CASE("auto keeps the processes that hold something expensive") {
+  RunMachine machine(3);
+  machine.rules.warm_restart = {};
+  machine.rules.max_failures = -1;
+  machine.run();
+  machine.on(FunctionEntered{0});
+  machine.on(FunctionEntered{1, "a CUDA context"});
+  machine.on(FunctionEntered{2, "a CUDA context"});
+  kill_rank(machine, 1);
+  CHECK(machine.on(TimerFired{Timer::kCause}) ==
+        "failure 1 signal, attempt_failed, kill 0 0, recall 2 or let it end, disarm start, disarm cause, arm stop 5");
+  machine.on(ProcessExited{0, kKilled});
+  SUBCASE("and knows in the next attempt what a kept one holds") {
+    CHECK(machine.on(CameHome{2}) ==
+          "disarm stop, attempt_started, reset 2<-2, start 0, start 1, worker_kept, settle, arm start 120");
+    CHECK(machine.state.workers[2].holds == "a CUDA context");
+    CHECK(machine.state.workers[1].holds == "");
+  }
+  SUBCASE("unless one of them ends instead") {
+    machine.on(ConnectionLost{2, "closed"});
+    CHECK(machine.on(ProcessExited{2, kCleanExit}) ==
+          "disarm stop, attempt_started, reset, start 0, start 1, start 2, settle, arm start 120");
+    CHECK(machine.state.failures_used == 1);
+  }
+}
+
+TEST_CASE("auto keeps workers that were not told to run anything yet") {
+  RunMachine machine(2);
+  machine.rules.warm_restart = {};
+  machine.reserve();
+  machine.start_processes();
+  machine.on(Connected{0, 100, "host"});
+  machine.on(ProcessExited{1, kBadExit});
+  CHECK(machine.on(TimerFired{Timer::kCause}).find("recall 0 or let it end") != std::string::npos);
+  CHECK(machine.on(CameHome{0}).find("reset 0<-0") != std::string::npos);
+}
+
 TEST_CASE("a rank whose own code failed is replaced, although it lives") {
   RunMachine machine = warm(2);
   machine.on(raised(0));
