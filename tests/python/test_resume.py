@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from trireme import (
     Result,
     RunConfig,
     ScalingConfig,
+    UserCallback,
 )
 
 
@@ -213,3 +217,33 @@ def test_a_second_driver_is_refused(script: Any, results: Path) -> None:
     process.wait()
     assert processes.wait_until(lambda: not processes.left_over())
     assert fit(count_to(1)).return_value == [0], "a crash leaves no lock behind"
+
+
+class Forks(UserCallback):
+    """Forks a process that outlives the run, as a driver's data loader or web server may."""
+
+    def __init__(self) -> None:
+        self.pid = 0
+
+    def after_report(self, run_context: Any, metrics: Any, checkpoint: Any) -> None:
+        if self.pid == 0:
+            self.pid = os.fork()
+            if self.pid == 0:
+                signal.pause()
+                os._exit(0)
+
+
+@pytest.fixture
+def forks() -> Iterator[Forks]:
+    callback = Forks()
+    yield callback
+    if callback.pid:
+        os.kill(callback.pid, signal.SIGKILL)
+        os.waitpid(callback.pid, 0)
+
+
+def test_a_child_of_the_driver_does_not_keep_the_run(results: Path, forks: Forks) -> None:
+    fit(count_to(1), callbacks=[forks])
+    os.kill(forks.pid, 0)
+    assert fit(count_to(2)).return_value == [1]
+    assert stat.S_IMODE((results / "run/.lock").stat().st_mode) == 0o600
