@@ -8,6 +8,7 @@
 
 #include "arrow_capsules.h"
 #include "bindings.h"
+#include "data/digest_log.h"
 #include "data/shard.h"
 #include "errors.h"
 #include "value.h"
@@ -175,6 +176,7 @@ data::ShardOptions shard_options(const nb::dict& given) {
   set(options.digest_folder, given, "digest_folder");
   set(options.log_rank, given, "log_rank");
   set(options.log_world, given, "log_world");
+  set(options.whole, given, "whole");
   set(options.attempt, given, "attempt");
   return options;
 }
@@ -214,6 +216,16 @@ nb::dict stats_of(const Shard& shard) {
 }  // namespace
 
 void bind_data(nb::module_& module) {
+  module.def(
+      "finish_unused_dataset",
+      [](const std::string& folder, const std::string& dataset, int rank, int attempt, std::int64_t epoch,
+         std::int64_t row) {
+        data::DigestContext context{.dataset = dataset};
+        context.rank = rank;
+        context.attempt = attempt;
+        value_or_raise(data::DigestLog::finish_unused(folder, context, epoch, row));
+      },
+      nb::arg("folder"), nb::arg("dataset"), nb::arg("rank"), nb::arg("attempt"), nb::arg("epoch"), nb::arg("row"));
   nb::class_<Batch>(module, "DataBatch")
       .def_prop_ro("num_rows", &Batch::rows)
       .def_prop_ro("num_bytes", &Batch::bytes)
@@ -240,6 +252,7 @@ void bind_data(nb::module_& module) {
       .def_prop_ro("rows", &Shard::rows)
       .def("state", [](const Shard& self) { return to_python(self.state()); })
       .def("position", [](Shard& self) { return to_python(self.position()); })
+      .def("finish", &Shard::finish)
       .def("load_state",
            [](Shard& self, nb::handle state) {
              if (auto loaded = self.load_state(to_dict(state, "state")); !loaded) {

@@ -45,6 +45,10 @@ class Positions:
         self._sources[name] = WeakMethod(now)
         return self._stored.pop(name, None)
 
+    def unclaimed(self, name: str) -> Position | None:
+        """That of something which nobody has made in this attempt."""
+        return self._stored.get(name)
+
     def begin(self) -> None:
         """Somebody takes data."""
         self._begun = True

@@ -329,6 +329,8 @@ class _Attempt:
         backend.on_start(session.context, self._core)
         self._core.entered(backend.holds(session.context))
         value = call_ending_forks(function, *arguments)
+        if session.datasets is not None:
+            session.datasets.finish()
         backend.on_shutdown(session.context, self._core)
         return value
 

@@ -12,6 +12,7 @@
 #include "api/dataset_shards.h"
 #include "base/config_fields.h"
 #include "base/text.h"
+#include "data/digest_log.h"
 
 namespace trireme {
 namespace api {
@@ -132,6 +133,7 @@ base::Result<DataShard> Shards::make(const std::string& name, const Dataset& dat
   if (feed_.config.log_samples && !context_.path.empty()) options.digest_folder = context_.path + "/data";
   options.log_rank = context_.world_rank;
   options.log_world = context_.world_size;
+  options.whole = !split;
   options.attempt = context_.attempt;
 
   auto ordering = ordering_of(*dataset.plan(), static_cast<std::uint64_t>(planned["seed"].as_int()));
@@ -139,6 +141,7 @@ base::Result<DataShard> Shards::make(const std::string& name, const Dataset& dat
   ordering.virtual_shards = split ? feed_.config.virtual_shards : 1;
   if (const auto asked = base::memory_budget_of(feed_.config)) ordering.memory_budget = *asked;
   TRIREME_ASSIGN(auto shard, make_shard(dataset.plan(), ordering, options));
+  shards_.push_back(shard);
   auto data = std::make_shared<ShardData>(shard);
   data->place.emplace(detail::PositionSource::Named{"data/" + name}, [shard] { return shard->position(); });
   if (const auto& stored = data->place->stored()) {
@@ -157,6 +160,23 @@ Dict Shards::totals() const {
     sum.wait_s += stats.wait_s;
   }
   return {{"rows", sum.rows}, {"bytes", sum.bytes}, {"wait_s", sum.wait_s}};
+}
+
+base::Result<void> Shards::finish(const Dict& positions) {
+  for (auto& shard : shards_) shard->finish();
+  if (!feed_.config.log_samples || context_.path.empty()) return {};
+  for (const auto& [name, planned] : planned_) {
+    if (made_.contains(name)) continue;
+    const Value* stored = positions.find("data/" + name);
+    const auto at = [&](const char* key) {
+      const Value* found = stored && stored->get_if<Dict>() ? stored->get_if<Dict>()->find(key) : nullptr;
+      return found && found->get_if<std::int64_t>() ? found->as_int() : 0;
+    };
+    const data::DigestContext context{name, context_.world_rank, context_.world_size, context_.attempt};
+    TRIREME_TRY(data::DigestLog::finish_unused(context_.path + "/data", context, at("epoch"), at("rows")),
+                "could not log the samples of '{}'", name);
+  }
+  return {};
 }
 
 }  // namespace api

@@ -3,11 +3,16 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "trireme/config.h"
 #include "trireme/context.h"
 #include "trireme/data.h"
+
+namespace trireme::data {
+class Shard;
+}
 
 namespace trireme::api {
 
@@ -29,6 +34,8 @@ class Shards {
   base::Result<DataShard> get(const std::string& name);
   // What was read so far: rows, bytes, wait_s; empty where nothing was asked for.
   Dict totals() const;
+  // The training function has returned. `positions`: of the checkpoint that it began with.
+  base::Result<void> finish(const Dict& positions);
 
  private:
   base::Result<DataShard> make(const std::string& name, const Dataset& dataset);
@@ -37,6 +44,7 @@ class Shards {
   Dict planned_;
   Context context_;
   std::map<std::string, DataShard> made_;
+  std::vector<std::shared_ptr<data::Shard>> shards_;  // shared with those handles
 };
 
 }  // namespace trireme::api

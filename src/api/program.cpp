@@ -254,7 +254,8 @@ bool Program::run_attempt(const TrainFunction& function, const Feed& feed) {
   if (session_->forked()) leave_fork(failure);
   if (session_->recalled()) return true;  // whatever came of it, nobody asks any more
   if (!failure) {
-    auto finished = session_->finish(std::move(value), false);
+    auto finished = shards.finish(start.positions);
+    if (finished) finished = session_->finish(std::move(value), false);
     if (finished) return true;
     failure = failure_of("", finished.error().message());
   }

@@ -6,15 +6,50 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/table.h"
+#include "control/event_fields.h"
+#include "control/run_folder.h"
 #include "data/digest_verify.h"
 
 namespace trireme::cli {
 namespace {
 
+using End = data::EpochVerdict::End;
+
 std::string told(const data::EpochVerdict& verdict) {
   if (!verdict.problem.empty()) return "WRONG: " + verdict.problem;
-  if (verdict.seen == verdict.size) return "every row once";
-  return fmt::format("rows 0 to {} once, the rest not yet, or left out", verdict.seen);
+  const bool complete = verdict.seen == verdict.size;
+  if (complete && verdict.first == 0) return "every row once";
+  std::string text = fmt::format("rows {} to {} once", verdict.first, verdict.seen);
+  if (verdict.first > 0) text += "; the run began there, with a checkpoint";
+  if (complete) return text;
+  switch (verdict.end) {
+    case End::kOver:
+      return text + fmt::format("; the other {} left out by drop_last or equal", verdict.size - verdict.seen);
+    case End::kLeft: return text + "; then the loop was left";
+    case End::kOpen: return text + "; the rest not yet";
+  }
+  return text;
+}
+
+Value end_name(End end) {
+  if (end == End::kOpen) return {};
+  return end == End::kOver ? "over" : "left";
+}
+
+// Who has returned from the training function and who has taken rows, by the event log.
+data::RunFacts facts_of(const control::RunRecord& record) {
+  data::RunFacts facts;
+  for (const auto& event : record.events) {
+    const auto who = [&] {
+      return data::AttemptAndRank(static_cast<int>(control::int_of(event, "attempt")),
+                                  static_cast<int>(control::int_of(event, "rank")));
+    };
+    const std::string kind = control::text_of(event, "event");
+    if (kind == "worker_finished") facts.finished.insert(who());
+    const Value* data = kind == "report" ? event.find("data") : nullptr;
+    if (data && data->get_if<Dict>() && control::int_of(*data->get_if<Dict>(), "rows") > 0) facts.took.insert(who());
+  }
+  return facts;
 }
 
 void print_json(const std::vector<data::EpochVerdict>& verdicts) {
@@ -23,7 +58,9 @@ void print_json(const std::vector<data::EpochVerdict>& verdicts) {
     list.push_back(Dict{{"dataset", each.dataset},
                         {"epoch", each.epoch},
                         {"size", each.size},
+                        {"first", each.first},
                         {"seen", each.seen},
+                        {"end", end_name(each.end)},
                         {"attempts", each.attempts},
                         {"problem", each.problem.empty() ? Value() : Value(each.problem)}});
   }
@@ -48,7 +85,8 @@ base::Result<int> data_verify(const DataVerifyOptions& options) {
     return base::error("{} has no log of samples: give the trainer DataConfig(log_samples=True) to have one",
                        entry.path);
   }
-  TRIREME_ASSIGN(const auto verdicts, data::verify_digests(folder));
+  TRIREME_ASSIGN(const auto record, control::read_run(entry.path));
+  TRIREME_ASSIGN(const auto verdicts, data::verify_digests(folder, facts_of(record)));
   options.json ? print_json(verdicts) : print_table(verdicts);
   for (const auto& each : verdicts) {
     if (!each.problem.empty()) return kFailed;

@@ -7,47 +7,89 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "base/json.h"
+#include "data/random.h"
+#include "storage/local_files.h"
 
 namespace trireme::data {
 
+std::string fragments_id(const Layout& layout) {
+  std::uint64_t id = layout.fragment_rows.size();
+  for (std::int64_t rows : layout.fragment_rows) id = mixed(id ^ static_cast<std::uint64_t>(rows));
+  return fmt::format("{:016x}", id);
+}
+
 base::Result<std::unique_ptr<DigestLog>> DigestLog::open(const std::string& folder, const DigestContext& context,
                                                          const Layout& layout) {
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  if (failed) return base::error("could not make {}: {}", folder, failed.message());
-  const std::string laid_out = fmt::format("{}/{}.json", folder, context.dataset);
-  if (context.rank == 0 && !std::filesystem::exists(laid_out)) {
+  TRIREME_TRY(storage::make_folder(folder));
+  std::string fragments = fragments_id(layout);
+  const std::string laid_out = fmt::format("{}/{}.{}.json", folder, context.dataset, fragments);
+  if (!std::filesystem::exists(laid_out)) {  // ranks that write it at the same time write the same
     List rows;
     for (std::int64_t each : layout.fragment_rows) rows.emplace_back(each);
-    std::ofstream(laid_out) << base::to_json(Dict{{"fragment_rows", std::move(rows)},
-                                                  {"shuffle_fragments", layout.shuffle_fragments}})
-                            << "\n";
-    if (!std::filesystem::exists(laid_out)) return base::error("could not write {}", laid_out);
+    TRIREME_TRY(
+        storage::write_file_atomically(laid_out, base::to_json(Dict{{"fragment_rows", std::move(rows)}}) + "\n"));
   }
+  return open_file(folder, context, std::move(fragments));
+}
+
+base::Result<void> DigestLog::finish_unused(const std::string& folder, const DigestContext& context, std::int64_t epoch,
+                                            std::int64_t row) {
+  TRIREME_TRY(storage::make_folder(folder));
+  TRIREME_ASSIGN(const auto log, open_file(folder, context, ""));
+  log->finish(epoch, row);
+  return {};
+}
+
+base::Result<std::unique_ptr<DigestLog>> DigestLog::open_file(const std::string& folder, const DigestContext& context,
+                                                              std::string fragments) {
   std::string path = fmt::format("{}/{}.{}.jsonl", folder, context.dataset, context.rank);
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (file < 0) return base::system_error("open " + path, errno);
-  return std::unique_ptr<DigestLog>(new DigestLog(file, std::move(path), context));
+  return std::unique_ptr<DigestLog>(new DigestLog(file, std::move(path), context, std::move(fragments)));
 }
+
+DigestLog::DigestLog(int file, std::string path, DigestContext context, std::string fragments)
+    : file_(file),
+      path_(std::move(path)),
+      context_(std::move(context)),
+      fragments_(std::move(fragments)),
+      process_(::getpid()) {}
 
 DigestLog::~DigestLog() {
   cut();
   ::close(file_);
 }
 
-void DigestLog::begin(std::int64_t epoch, const Layout& layout) {
-  cut();
-  epoch_ = epoch;
-  seed_ = layout.seed;
-  virtual_shards_ = layout.virtual_shards;
-  window_rows_ = layout.window_rows;
+void DigestLog::begin(const PassStart& start) {
+  end(false);
+  ++pass_;
+  in_pass_ = true;
+  const Layout& layout = start.layout;
+  write({{"kind", "pass"},
+         {"attempt", context_.attempt},
+         {"pass", pass_},
+         {"rank", context_.rank},
+         {"world", context_.world},
+         {"whole", context_.whole},
+         {"epoch", start.epoch},
+         {"begin", start.begin},
+         {"loaded", start.loaded},
+         {"fragments", fragments_},
+         {"shuffle_fragments", layout.shuffle_fragments},
+         {"seed", static_cast<std::int64_t>(layout.seed)},
+         {"virtual_shards", layout.virtual_shards},
+         {"window_rows", layout.window_rows},
+         {"batch_rows", start.cutting.batch_rows},
+         {"max_world", start.cutting.max_world},
+         {"drop_last", start.cutting.drop_last},
+         {"pad_last", start.cutting.pad},
+         {"equal", start.cutting.equal}});
+  span_ = {start.begin, start.begin};
 }
 
 void DigestLog::add(Span span, std::int64_t rows, std::uint64_t digest) {
-  if (span_.size() == 0) span_.begin = span.begin;
   span_.end = span.end;
   rows_ += rows;
   digest_ += digest;
@@ -55,26 +97,37 @@ void DigestLog::add(Span span, std::int64_t rows, std::uint64_t digest) {
 
 void DigestLog::cut() {
   if (span_.size() == 0) return;
-  const std::string line = base::to_json(Dict{{"epoch", epoch_},
-                                              {"begin", span_.begin},
-                                              {"end", span_.end},
-                                              {"rank", context_.rank},
-                                              {"world", context_.world},
-                                              {"attempt", context_.attempt},
-                                              {"whole", context_.whole},
-                                              {"rows", rows_},
-                                              {"digest", static_cast<std::int64_t>(digest_)},
-                                              {"seed", static_cast<std::int64_t>(seed_)},
-                                              {"virtual_shards", virtual_shards_},
-                                              {"window_rows", window_rows_}}) +
-                           "\n";
-  span_ = {};
+  write({{"kind", "rows"},
+         {"attempt", context_.attempt},
+         {"pass", pass_},
+         {"begin", span_.begin},
+         {"end", span_.end},
+         {"rows", rows_},
+         {"digest", static_cast<std::int64_t>(digest_)}});
+  span_.begin = span_.end;
   rows_ = 0;
   digest_ = 0;
+}
+
+void DigestLog::end(bool over) {
+  if (!in_pass_) return;
+  cut();
+  in_pass_ = false;
+  write({{"kind", "end"}, {"attempt", context_.attempt}, {"pass", pass_}, {"at", span_.end}, {"over", over}});
+}
+
+void DigestLog::finish(std::int64_t epoch, std::int64_t row) {
+  end(false);
+  write({{"kind", "finished"}, {"attempt", context_.attempt}, {"epoch", epoch}, {"row", row}});
+}
+
+void DigestLog::write(const Dict& line) {
+  if (::getpid() != process_) return;  // a child that was forked has a copy of what its parent will write
+  const std::string text = base::to_json(line) + "\n";
   // One call: a line is there as a whole or not at all, whenever the process is killed.
   const off_t before = ::lseek(file_, 0, SEEK_END);
-  const ssize_t written = ::write(file_, line.data(), line.size());
-  if (written == static_cast<ssize_t>(line.size())) return;
+  const ssize_t written = ::write(file_, text.data(), text.size());
+  if (written == static_cast<ssize_t>(text.size())) return;
   const int why = written < 0 ? errno : ENOSPC;
   const bool whole = written <= 0 || ::ftruncate(file_, before) == 0;  // half a line would spoil those after it
   if (failed_ && whole) return;

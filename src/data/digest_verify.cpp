@@ -1,295 +1,499 @@
 #include "data/digest_verify.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <numeric>
-#include <set>
-#include <tuple>
+#include <optional>
 
-#include "base/json.h"
 #include "base/text.h"
+#include "data/digest_records.h"
 #include "data/pipeline.h"
-#include "storage/local_files.h"
+#include "data/sample_order.h"
 
 namespace trireme::data {
 namespace {
 
-namespace fs = std::filesystem;
-
-struct Record {
-  std::int64_t epoch = 0;
-  Span span;
-  int rank = 0;
-  int world = 1;
+// What all ranks of an attempt have done in one pass.
+struct Segment {
   int attempt = 0;
-  bool whole = false;
-  std::int64_t rows = 0;
-  std::uint64_t digest = 0;
-  std::uint64_t seed = 0;
-  std::int64_t virtual_shards = 1;
-  std::int64_t window_rows = 0;
+  PassStart start;     // its layout with fragment_rows
+  Span rows;           // of the epoch, that all ranks have taken
+  bool ended = false;  // on every rank
+  bool over = false;   // after its last step, on every rank
+  std::string open;    // which rank has not ended it, or elsewhere than the others
 
-  std::pair<std::int64_t, std::int64_t> place() const { return {epoch, span.begin}; }
+  std::int64_t epoch() const { return start.epoch; }
+  std::int64_t size() const {
+    return std::accumulate(start.layout.fragment_rows.begin(), start.layout.fragment_rows.end(), std::int64_t{0});
+  }
 };
 
-base::Result<std::int64_t> number(const Dict& line, const char* key) {
-  const Value* found = line.find(key);
-  const auto* value = found ? found->get_if<std::int64_t>() : nullptr;
-  if (!value) return base::error("'{}' is missing or no number", key);
-  return *value;
+using Ranks = std::map<int, RankLog>;
+
+// The order of the rows; where nothing is shuffled, the seed is nobody's concern.
+bool same_order(Layout a, Layout b) {
+  const auto shuffles = [](const Layout& each) { return each.shuffle_fragments || each.window_rows > 1; };
+  if (!shuffles(a) && !shuffles(b)) a.seed = b.seed = 0;
+  return a == b;
 }
 
-base::Result<Record> parse_record(const std::string& text) {
-  TRIREME_ASSIGN(const Dict line, base::parse_json_dict(text));
-  Record record;
-  TRIREME_ASSIGN(record.epoch, number(line, "epoch"));
-  TRIREME_ASSIGN(record.span.begin, number(line, "begin"));
-  TRIREME_ASSIGN(record.span.end, number(line, "end"));
-  TRIREME_ASSIGN(record.rows, number(line, "rows"));
-  TRIREME_ASSIGN(record.window_rows, number(line, "window_rows"));
-  TRIREME_ASSIGN(record.virtual_shards, number(line, "virtual_shards"));
-  if (record.virtual_shards < 1 || record.window_rows < 0) return base::error("no order has such windows and shards");
-  TRIREME_ASSIGN(const auto rank, number(line, "rank"));
-  TRIREME_ASSIGN(const auto world, number(line, "world"));
-  TRIREME_ASSIGN(const auto attempt, number(line, "attempt"));
-  TRIREME_ASSIGN(const auto digest, number(line, "digest"));
-  TRIREME_ASSIGN(const auto seed, number(line, "seed"));
-  record.rank = static_cast<int>(rank);
-  record.world = static_cast<int>(world);
-  record.attempt = static_cast<int>(attempt);
-  record.digest = static_cast<std::uint64_t>(digest);
-  record.seed = static_cast<std::uint64_t>(seed);
-  const Value* whole = line.find("whole");
-  record.whole = whole && whole->get_if<bool>() && *whole->get_if<bool>();
-  return record;
+std::string order_text(const Layout& layout) {
+  return fmt::format("seed {}, {} virtual shards, windows of {} rows, fragments {}shuffled", layout.seed,
+                     layout.virtual_shards, layout.window_rows, layout.shuffle_fragments ? "" : "not ");
 }
 
-base::Result<std::vector<Record>> read_records(const fs::path& folder, const std::string& dataset) {
-  std::vector<Record> records;
-  std::error_code failed;
-  for (const auto& entry : fs::directory_iterator(folder, failed)) {
-    const std::string name = entry.path().filename();
-    if (!name.starts_with(dataset + ".") || !name.ends_with(".jsonl")) continue;
-    const std::string rank = name.substr(dataset.size() + 1, name.size() - dataset.size() - 7);
-    if (rank.empty() || rank.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream file(entry.path());
-    std::int64_t at = 0;
-    for (std::string line; std::getline(file, line);) {
-      ++at;
-      TRIREME_ASSIGN(auto record, parse_record(line), "{}, line {}", entry.path().native(), at);
-      records.push_back(record);
+// One rank's lines of a pass against what they must be. `end` is set to where they end.
+std::string check_pass(const LoggedPass& pass, const PassStart& start, const Steps& steps, SampleOrder& order,
+                       std::int64_t& end) {
+  const int rank = pass.context.whole ? 0 : pass.context.rank;
+  std::int64_t step = 0;
+  for (const auto& line : pass.stretches) {
+    if (line.span.begin != end) {
+      return fmt::format("rank {} took rows {} to {} after row {}", pass.context.rank, line.span.begin, line.span.end,
+                         end);
     }
-  }
-  if (failed) return base::error("could not list {}: {}", folder.native(), failed.message());
-  return records;
-}
-
-base::Result<Layout> read_layout(const fs::path& path) {
-  TRIREME_ASSIGN(const std::string text, storage::read_file(path.native()));
-  TRIREME_ASSIGN(const Dict dict, base::parse_json_dict(text), "could not read {}", path.native());
-  Layout layout;
-  const Value* shuffled = dict.find("shuffle_fragments");
-  const Value* rows = dict.find("fragment_rows");
-  if (!shuffled || !shuffled->get_if<bool>() || !rows || !rows->get_if<List>()) {
-    return base::error("{} is no layout of a dataset", path.native());
-  }
-  layout.shuffle_fragments = *shuffled->get_if<bool>();
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;  // files may be damaged; sums must not overflow
-  for (const auto& each : *rows->get_if<List>()) {
-    const auto* count = each.get_if<std::int64_t>();
-    if (!count || *count < 0 || *count > kMost) return base::error("{} is no layout of a dataset", path.native());
-    layout.fragment_rows.push_back(*count);
-  }
-  return layout;
-}
-
-// What later attempts have taken again does not count.
-void drop_repeated(std::vector<Record>& records) {
-  std::map<int, std::pair<std::int64_t, std::int64_t>> begins;  // of attempts
-  for (const auto& each : records) {
-    auto [known, added] = begins.emplace(each.attempt, each.place());
-    if (!added) known->second = std::min(known->second, each.place());
-  }
-  std::erase_if(records, [&](const Record& each) {
-    return std::any_of(begins.upper_bound(each.attempt), begins.end(),
-                       [&](const auto& later) { return each.place() >= later.second; });
-  });
-}
-
-// The records of one attempt in one epoch, and where all its ranks had come to. Nothing where they do not fit together.
-struct Portion {
-  Span span;
-  std::string problem;
-};
-
-// A line that was damaged would send the arithmetic anywhere.
-std::string implausible(const Record& record, std::int64_t size) {
-  const bool inside = record.span.begin >= 0 && record.span.begin < record.span.end && record.span.end <= size;
-  if (inside && record.virtual_shards <= size && record.window_rows <= size) return "";
-  return fmt::format("a line of rank {} cannot be: rows {} to {} of {}, {} virtual shards, windows of {}", record.rank,
-                     record.span.begin, record.span.end, size, record.virtual_shards, record.window_rows);
-}
-
-// Samples are numbered through all fragments.
-class SampleOrder {
- public:
-  SampleOrder(const Layout& layout, std::int64_t epoch) : order_(layout, epoch) {
-    std::exclusive_scan(layout.fragment_rows.begin(), layout.fragment_rows.end(), std::back_inserter(firsts_),
-                        std::int64_t{0});
-  }
-
-  std::int64_t virtual_shards() const { return order_.virtual_shards(); }
-
-  // Of a stretch of a virtual shard. A sum does not depend on the order, so only a window that was taken in part needs
-  // its permutation, and memory.
-  std::uint64_t digest_of(std::int64_t shard, Span rows) const {
+    std::int64_t rows = 0;
     std::uint64_t digest = 0;
-    const auto add = [&](std::int64_t sample) { digest += sample_hash(sample); };
-    const std::int64_t width = order_.window_rows();
-    if (width == 0) {
-      for_each(shard, rows, add);
-      return digest;
-    }
-    for (std::int64_t window = rows.begin / width; window * width < rows.end; ++window) {
-      const Span all{window * width, std::min((window + 1) * width, order_.rows_of(shard))};
-      const Span taken{std::max(all.begin, rows.begin), std::min(all.end, rows.end)};
-      if (taken == all) {
-        for_each(shard, all, add);
-        continue;
+    for (; step < steps.count() && steps[step].end <= line.span.end; ++step) {
+      const Span batch = steps[step];
+      Span slots = own_slots(batch, rank, start.cutting.world, start.cutting.pad_to(batch));
+      rows += slots.size();
+      for (const auto& part :
+           share(batch, order.virtual_shards(), rank, start.cutting.world, start.cutting.pad_to(batch))) {
+        order.each(part, [&](std::int64_t sample) {
+          if (slots.begin == slots.end) return;  // what pads the batch
+          digest += row_digest(batch.begin + slots.begin++, sample);
+        });
       }
-      std::vector<std::int64_t> samples;
-      for_each(shard, all, [&](std::int64_t sample) { samples.push_back(sample); });
-      const auto permutation = order_.permutation(shard, window);
-      for (std::int64_t row = taken.begin; row < taken.end; ++row) {
-        add(samples[permutation[static_cast<std::size_t>(row - all.begin)]]);
-      }
+      end = batch.end;
     }
-    return digest;
+    if (end != line.span.end) {
+      return fmt::format("rank {} took rows {} to {}, and no batch ends there", pass.context.rank, line.span.begin,
+                         line.span.end);
+    }
+    if (rows != line.rows) {
+      return fmt::format("rows {} to {}: rank {} took {} of them, and its share is {}", line.span.begin, line.span.end,
+                         pass.context.rank, line.rows, rows);
+    }
+    if (digest != line.digest) {
+      return fmt::format("rows {} to {}: rank {} took other rows than its own, or in another order", line.span.begin,
+                         line.span.end, pass.context.rank);
+    }
+  }
+  if (!pass.end) return "";
+  if (pass.end->at != end) {
+    return fmt::format("rank {} ended at row {}, and its last rows are those before row {}", pass.context.rank,
+                       pass.end->at, end);
+  }
+  if (pass.end->over && step != steps.count()) {
+    return fmt::format("rank {} says that the epoch was over at row {}, before its last batch", pass.context.rank, end);
+  }
+  return "";
+}
+
+// Empty: ranks that began a pass alike.
+std::string different_start(const LoggedPass& a, const LoggedPass& b) {
+  const auto differ = [&](const char* what, auto first, auto second) {
+    return fmt::format("rank {} began at {} {} and rank {} at {} {}", a.context.rank, what, first, b.context.rank, what,
+                       second);
+  };
+  if (a.start.epoch != b.start.epoch) return differ("epoch", a.start.epoch, b.start.epoch);
+  if (a.start.begin != b.start.begin) return differ("row", a.start.begin, b.start.begin);
+  if (a.context.world != b.context.world) return "ranks disagree about how many there are";
+  if (a.fragments != b.fragments) return "ranks read datasets of different fragments";
+  if (!same_order(a.start.layout, b.start.layout)) {
+    return fmt::format("rank {} has another order ({}) than rank {} ({})", a.context.rank, order_text(a.start.layout),
+                       b.context.rank, order_text(b.start.layout));
+  }
+  if (a.start.cutting != b.start.cutting) {
+    return fmt::format("rank {} and rank {} cut the epoch differently: batches of {} and of {} rows, or other options",
+                       a.context.rank, b.context.rank, a.start.cutting.batch_rows, b.start.cutting.batch_rows);
+  }
+  return "";
+}
+
+// The history of a dataset, attempt by attempt: of all ranks together, or of one that sees it whole.
+class History {
+ public:
+  History(std::string name, const DatasetLog& log, const RunFacts& facts)
+      : name_(std::move(name)), log_(log), facts_(facts) {}
+
+  // `alone`: a rank that sees the dataset whole. Positions are those of the lowest rank: one that has not taken part
+  // before, or takes nothing, may stand anywhere.
+  void add_attempt(int attempt, const Ranks& ranks, bool alone = false) {
+    anywhere_ = alone && segments_.empty();
+    std::vector<int> expected = expected_ranks(ranks);
+    for (const auto& [rank, log] : ranks) {
+      if (!log.problem.empty()) add_problem(log.passes.empty() ? 0 : log.passes.back().start.epoch, log.problem);
+    }
+    if (expected.empty()) {
+      if (!alone) add_idle_attempt(attempt, ranks);
+      return;
+    }
+    finished_ = std::all_of(expected.begin(), expected.end(), [&](int rank) {
+      const auto found = ranks.find(rank);
+      return (found != ranks.end() && found->second.finished) || facts_.finished.contains({attempt, rank});
+    });
+    std::size_t passes = 0;
+    for (const auto& [rank, log] : ranks) {
+      passes = std::max(passes, log.passes.size());
+      if (rank < static_cast<int>(expected.size()) || expected.front() == rank || log.passes.empty()) continue;
+      add_problem(log.passes.front().start.epoch, fmt::format("there is no rank {} among {}", rank, expected.size()));
+    }
+    bool counts = true;
+    for (std::size_t number = 0; number < passes; ++number) {
+      auto segment = check_together(attempt, ranks, expected, number);
+      counts = counts && segment;
+      if (counts) append(*std::move(segment), number == 0);
+    }
+  }
+
+  // For a rank that comes back after attempts without it: what it did before is a story of its own.
+  void break_off(std::vector<EpochVerdict>& verdicts) {
+    finished_ = false;
+    tell(verdicts);
+    segments_.clear();
+    problems_.clear();
+  }
+
+  void tell(std::vector<EpochVerdict>& verdicts) {
+    if (!segments_.empty() && finished_) require_ended(segments_.back());
+    std::map<std::int64_t, EpochVerdict> epochs;
+    std::map<std::int64_t, std::set<int>> attempts;
+    for (const auto& each : segments_) {
+      auto [known, added] = epochs.try_emplace(each.epoch());
+      EpochVerdict& verdict = known->second;
+      if (added) verdict.first = each.rows.begin;
+      verdict.size = each.size();
+      verdict.seen = std::max(verdict.seen, each.rows.end);
+      verdict.end = !each.ended ? EpochVerdict::End::kOpen
+                    : each.over ? EpochVerdict::End::kOver
+                                : EpochVerdict::End::kLeft;
+      if (each.rows.size() > 0) attempts[each.epoch()].insert(each.attempt);
+    }
+    for (const auto& [epoch, problem] : problems_) epochs[epoch].problem = problem;
+    for (auto& [epoch, verdict] : epochs) {
+      verdict.dataset = name_;
+      verdict.epoch = epoch;
+      verdict.attempts = static_cast<int>(attempts[epoch].size());
+      const bool nothing = verdict.seen == verdict.first && verdict.end != EpochVerdict::End::kOver;
+      if (!nothing || !verdict.problem.empty()) verdicts.push_back(std::move(verdict));
+    }
   }
 
  private:
-  // As they are read.
-  template <typename Function>
-  void for_each(std::int64_t shard, Span rows, const Function& function) const {
-    std::int64_t left = rows.size();
-    for (const auto& piece : order_.pieces(shard, rows.begin)) {
-      const std::int64_t count = std::min(piece.count, left);
-      for (std::int64_t i = 0; i < count; ++i) function(firsts_[piece.fragment] + piece.row + i);
-      left -= count;
-      if (left == 0) return;
+  // The first one explains the others.
+  void add_problem(std::int64_t epoch, std::string problem) { problems_.try_emplace(epoch, std::move(problem)); }
+
+  // One that found nothing left to do, at a position that the attempts before must have come to.
+  void add_idle_attempt(int attempt, const Ranks& ranks) {
+    finished_ = false;
+    for (const auto& [rank, log] : ranks) {
+      if (!log.finished) continue;
+      const auto [epoch, row] = *log.finished;
+      Segment idle;
+      idle.attempt = attempt;
+      idle.start.epoch = epoch;
+      idle.start.begin = row;
+      idle.start.loaded = true;
+      idle.rows = {row, row};
+      drop_repeated(idle);
+      segments_.empty() ? check_beginning(idle) : check_continuity(idle);
+      return;
     }
   }
 
-  Order order_;
-  std::vector<std::int64_t> firsts_;  // of the fragments
+  static std::vector<int> expected_ranks(const Ranks& ranks) {
+    for (const auto& [rank, log] : ranks) {
+      if (log.passes.empty()) continue;
+      const DigestContext& context = log.passes.front().context;
+      if (context.whole) return {rank};
+      std::vector<int> all(static_cast<std::size_t>(context.world));
+      std::iota(all.begin(), all.end(), 0);
+      return all;
+    }
+    return {};
+  }
+
+  // Nothing where some ranks have not come to this pass.
+  std::optional<Segment> check_together(int attempt, const Ranks& ranks, const std::vector<int>& expected,
+                                        std::size_t number) {
+    std::vector<const LoggedPass*> members;
+    std::vector<int> missing;
+    for (int rank : expected) {
+      const auto found = ranks.find(rank);
+      if (found != ranks.end() && found->second.passes.size() > number) {
+        members.push_back(&found->second.passes[number]);
+      } else {
+        missing.push_back(rank);
+      }
+    }
+    if (members.empty()) return {};  // but of ranks that there are not
+    const LoggedPass& leader = *members.front();
+    Segment segment{attempt, leader.start, {leader.start.begin, leader.start.begin}, missing.empty(), true, ""};
+    segment.start.layout.fragment_rows = log_.fragment_rows.at(leader.fragments);
+    for (const auto* each : members) {
+      if (auto problem = different_start(leader, *each); !problem.empty()) add_problem(segment.epoch(), problem);
+    }
+    std::vector<std::int64_t> ends = check_members(members, segment);
+    if (!missing.empty()) {
+      for (int rank : missing) {
+        if (!facts_.finished.contains({attempt, rank}) && !(ranks.contains(rank) && ranks.at(rank).finished)) return {};
+      }
+      add_problem(segment.epoch(), fmt::format("{} {} took no part in it", missing.size() == 1 ? "rank" : "ranks",
+                                               base::rank_list(missing)));
+      return segment;
+    }
+    const auto [least, most] = std::minmax_element(ends.begin(), ends.end());
+    segment.rows.end = *least;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      segment.over = segment.over && members[i]->end && members[i]->end->over;
+      if (!members[i]->end) {
+        segment.ended = false;
+        segment.open = fmt::format("the log of rank {} stops at row {}", members[i]->context.rank, ends[i]);
+      }
+    }
+    if (segment.ended && *least != *most) {
+      segment.open = fmt::format("rank {} left it at row {} and rank {} at row {}",
+                                 members[static_cast<std::size_t>(least - ends.begin())]->context.rank, *least,
+                                 members[static_cast<std::size_t>(most - ends.begin())]->context.rank, *most);
+    }
+    return segment;
+  }
+
+  // Where each rank's lines end.
+  std::vector<std::int64_t> check_members(const std::vector<const LoggedPass*>& members, const Segment& segment) {
+    std::vector<std::int64_t> ends;
+    std::optional<SampleOrder> order;  // of the rank before, as a rule that of all
+    std::optional<Layout> order_layout;
+    for (const auto* each : members) {
+      ends.push_back(each->start.begin);
+      PassStart start = each->start;
+      start.layout.fragment_rows = log_.fragment_rows.at(each->fragments);
+      const std::int64_t size =
+          std::accumulate(start.layout.fragment_rows.begin(), start.layout.fragment_rows.end(), std::int64_t{0});
+      if (start.begin > size || start.layout.virtual_shards > std::max<std::int64_t>(size, 1) ||
+          start.layout.window_rows > size) {
+        add_problem(segment.epoch(), fmt::format("a line of rank {} cannot be: from row {} of {}, {}",
+                                                 each->context.rank, start.begin, size, order_text(start.layout)));
+        continue;
+      }
+      const auto steps = Steps::cut(size, start.begin, start.cutting);
+      if (!steps) {
+        add_problem(segment.epoch(),
+                    fmt::format("a line of rank {} cannot be: {}", each->context.rank, steps.error().message()));
+        continue;
+      }
+      if (order_layout != start.layout) {
+        order.emplace(start.layout, start.epoch);
+        order_layout = start.layout;
+      }
+      if (auto problem = check_pass(*each, start, *steps, *order, ends.back()); !problem.empty()) {
+        add_problem(segment.epoch(), std::move(problem));
+      }
+    }
+    return ends;
+  }
+
+  void append(Segment segment, bool first_of_attempt) {
+    if (first_of_attempt) drop_repeated(segment);
+    segments_.empty() ? check_beginning(segment) : check_continuity(segment);
+    segments_.push_back(std::move(segment));
+    check_same_order();
+  }
+
+  // What an attempt took after the position that a later one begins at.
+  void drop_repeated(const Segment& next) {
+    const std::pair place{next.epoch(), next.rows.begin};
+    while (!segments_.empty() && std::pair(segments_.back().epoch(), segments_.back().rows.begin) >= place) {
+      segments_.pop_back();
+    }
+    if (segments_.empty()) return;
+    Segment& last = segments_.back();
+    if (last.epoch() != next.epoch() || last.rows.end <= next.rows.begin) return;
+    const auto steps = Steps::cut(last.size(), last.start.begin, last.start.cutting);
+    bool between = false;  // two batches
+    for (std::int64_t low = 0, high = steps ? steps->count() : 0; low < high && !between;) {
+      const std::int64_t middle = (low + high) / 2;
+      const std::int64_t end = (*steps)[middle].end;
+      between = end == next.rows.begin;
+      (end < next.rows.begin ? low : high) = end < next.rows.begin ? middle + 1 : middle;
+    }
+    if (!between) {
+      add_problem(next.epoch(), fmt::format("attempt {} continued at row {}, in the middle of a batch", next.attempt,
+                                            next.rows.begin));
+    }
+    last.rows.end = next.rows.begin;
+    last.ended = last.over = false;
+    last.open.clear();
+  }
+
+  void check_beginning(const Segment& segment) {
+    if (anywhere_ || (segment.epoch() == 0 && segment.rows.begin == 0)) return;
+    const auto earlier = facts_.took.begin();
+    if (segment.start.loaded && (earlier == facts_.took.end() || earlier->first >= segment.attempt)) return;
+    add_problem(segment.epoch(),
+                fmt::format("attempt {} began with row {} of epoch {}, and the log has nothing of what "
+                            "was taken before",
+                            segment.attempt, segment.rows.begin, segment.epoch()));
+  }
+
+  void check_continuity(const Segment& next) {
+    const Segment& last = segments_.back();
+    if (next.epoch() == last.epoch() && next.rows.begin == last.rows.end && next.start.loaded) return;
+    if (next.epoch() == last.epoch() + 1 && next.rows.begin == 0) {
+      require_ended(last);
+      return;
+    }
+    if (next.epoch() == last.epoch()) {
+      add_problem(next.epoch(), fmt::format("attempt {} continued at row {}, and row {} was next", next.attempt,
+                                            next.rows.begin, last.rows.end));
+      return;
+    }
+    add_problem(next.epoch(), fmt::format("attempt {} continued at row {} of epoch {} after row {} of epoch {}",
+                                          next.attempt, next.rows.begin, next.epoch(), last.rows.end, last.epoch()));
+  }
+
+  // Before the next epoch begins, or a training ends.
+  void require_ended(const Segment& segment) {
+    if (!segment.open.empty()) add_problem(segment.epoch(), segment.open);
+    if (segment.open.empty() && !segment.ended) {
+      add_problem(segment.epoch(), fmt::format("it was not continued after row {}", segment.rows.end));
+    }
+  }
+
+  // Of the segments of the epoch that the last one belongs to.
+  void check_same_order() {
+    const Segment& last = segments_.back();
+    auto first = segments_.end() - 1;
+    while (first != segments_.begin() && (first - 1)->epoch() == last.epoch()) --first;
+    if (same_order(first->start.layout, last.start.layout)) return;
+    std::string text = fmt::format("attempt {} continued in another order ({}) than attempt {} ({})", last.attempt,
+                                   order_text(last.start.layout), first->attempt, order_text(first->start.layout));
+    if (first->start.layout.fragment_rows != last.start.layout.fragment_rows) text += ", over other fragments";
+    if (const auto repeated = repeated_rows({first, segments_.end()}); repeated && *repeated > 0) {
+      text += fmt::format(": {} {} taken twice, and as many not at all",
+                          base::count_of(static_cast<std::size_t>(*repeated), "row"), *repeated == 1 ? "was" : "were");
+    }
+    add_problem(last.epoch(), std::move(text));
+  }
+
+  // How many samples the segments of an epoch have more than once.
+  static std::optional<std::int64_t> repeated_rows(const std::vector<Segment>& segments) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 33;  // a bit for each
+    const std::int64_t size = segments.front().size();
+    if (size > kMost) return {};
+    std::vector<bool> taken(static_cast<std::size_t>(size));
+    std::int64_t repeated = 0;
+    for (const auto& each : segments) {
+      if (each.size() != size) return {};
+      const auto steps = Steps::cut(size, each.start.begin, each.start.cutting);
+      SampleOrder order(each.start.layout, each.epoch());
+      for (std::int64_t step = 0; steps && step < steps->count() && (*steps)[step].end <= each.rows.end; ++step) {
+        for (const auto& part : share((*steps)[step], order.virtual_shards(), 0, 1)) {
+          order.each(part, [&](std::int64_t sample) {
+            auto bit = taken.at(static_cast<std::size_t>(sample));
+            repeated += bit;
+            bit = true;
+          });
+        }
+      }
+    }
+    return repeated;
+  }
+
+  std::string name_;
+  const DatasetLog& log_;
+  const RunFacts& facts_;
+  std::vector<Segment> segments_;                 // without what was done again
+  std::map<std::int64_t, std::string> problems_;  // by epoch, also of what was done again
+  bool finished_ = false;                         // the last attempt, on all ranks
+  bool anywhere_ = false;                         // where the current attempt may begin
 };
 
-Portion check_portion(const std::vector<Record>& records, Layout layout) {
-  const Record& first = records.front();
-  const std::int64_t size = std::accumulate(layout.fragment_rows.begin(), layout.fragment_rows.end(), std::int64_t{0});
-  for (const auto& each : records) {
-    if (auto problem = implausible(each, size); !problem.empty()) return {{0, 0}, std::move(problem)};
+int world_of(const Ranks& ranks) {
+  for (const auto& [rank, log] : ranks) {
+    if (!log.passes.empty()) return log.passes.front().context.world;
   }
-  std::map<int, std::vector<Record>> by_rank;
-  std::int64_t begin = first.span.begin;
-  for (const auto& each : records) {
-    by_rank[each.whole ? 0 : each.rank].push_back(each);
-    begin = std::min(begin, each.span.begin);
-  }
-  Portion portion{{begin, begin}, {}};
-  const int world = first.whole ? 1 : first.world;
-  if (static_cast<int>(by_rank.size()) < world) return portion;  // some have not come to log anything
-  std::set<std::int64_t> common;
-  for (auto& [rank, mine] : by_rank) {
-    std::sort(mine.begin(), mine.end(), [](const Record& a, const Record& b) { return a.span.begin < b.span.begin; });
-    std::set<std::int64_t> ends;
-    std::int64_t at = begin;
-    for (const auto& each : mine) {
-      if (each.span.begin != at) {
-        portion.problem =
-            fmt::format("rank {} took rows {} to {} after row {}", rank, each.span.begin, each.span.end, at);
-        return portion;
-      }
-      at = each.span.end;
-      ends.insert(at);
-    }
-    std::set<std::int64_t> both;
-    std::set_intersection(common.begin(), common.end(), ends.begin(), ends.end(), std::inserter(both, both.end()));
-    common = rank == by_rank.begin()->first ? ends : both;
-  }
-  if (common.empty()) return portion;
-  portion.span.end = *common.rbegin();
-  std::int64_t rows = 0;
-  std::uint64_t digest = 0;
-  for (const auto& [rank, mine] : by_rank) {
-    for (const auto& each : mine) {
-      if (each.span.end > portion.span.end) continue;
-      rows += each.rows;
-      digest += each.digest;
-    }
-  }
-  layout.seed = first.seed;
-  layout.virtual_shards = first.virtual_shards;
-  layout.window_rows = first.window_rows;
-  if (rows != portion.span.size()) {
-    portion.problem = fmt::format("rows {} to {}: {} were taken", portion.span.begin, portion.span.end, rows);
-  } else if (digest != expected_digest(layout, first.epoch, portion.span)) {
-    portion.problem = fmt::format("rows {} to {}: their digest is not the one of each row once", portion.span.begin,
-                                  portion.span.end);
-  }
-  return portion;
+  return 0;
 }
 
-EpochVerdict check_epoch(const std::map<int, std::vector<Record>>& attempts, const Layout& layout) {
-  EpochVerdict verdict;
-  verdict.epoch = attempts.begin()->second.front().epoch;
-  verdict.attempts = static_cast<int>(attempts.size());
-  for (std::int64_t rows : layout.fragment_rows) verdict.size += rows;
-  for (const auto& [attempt, records] : attempts) {
-    const Portion portion = check_portion(records, layout);
-    if (portion.span.begin != verdict.seen && verdict.problem.empty()) {
-      verdict.problem =
-          fmt::format("attempt {} went on at row {}, and row {} was next", attempt, portion.span.begin, verdict.seen);
+// In attempts that took nothing, too: they do not say.
+bool is_whole(const DatasetLog& log) {
+  for (const auto& [attempt, ranks] : log.attempts) {
+    for (const auto& [rank, mine] : ranks) {
+      if (!mine.passes.empty()) return mine.passes.front().context.whole;
     }
-    if (verdict.problem.empty()) verdict.problem = portion.problem;
-    verdict.seen = std::max(verdict.seen, portion.span.end);
   }
-  return verdict;
+  return false;
+}
+
+void verify_dataset(const std::string& name, const DatasetLog& log, const RunFacts& facts,
+                    std::vector<EpochVerdict>& verdicts) {
+  if (!is_whole(log)) {
+    History history(name, log, facts);
+    for (const auto& [attempt, ranks] : log.attempts) history.add_attempt(attempt, ranks);
+    history.tell(verdicts);
+    return;
+  }
+  std::map<int, History> alone;
+  int world = 0;  // of the attempt before
+  for (const auto& [attempt, ranks] : log.attempts) {
+    for (const auto& [rank, mine] : ranks) {
+      auto [found, added] = alone.try_emplace(rank, fmt::format("{} (rank {})", name, rank), log, facts);
+      History& history = found->second;
+      // The others went on while there was no such rank.
+      if (world > 0 && world <= rank) history.break_off(verdicts);
+      history.add_attempt(attempt, {{rank, mine}}, true);
+    }
+    if (const int now = world_of(ranks); now > 0) world = now;
+  }
+  for (auto& [rank, history] : alone) history.tell(verdicts);
+}
+
+// Workers that have finished, and whose log does not say so.
+void verify_ends(const std::string& name, const DatasetLog& log, const RunFacts& facts,
+                 std::vector<EpochVerdict>& verdicts) {
+  for (const auto& [attempt, rank] : facts.finished) {
+    const auto ranks = log.attempts.find(attempt);
+    const RankLog* mine =
+        ranks != log.attempts.end() && ranks->second.contains(rank) ? &ranks->second.at(rank) : nullptr;
+    if (mine && mine->finished) continue;
+    EpochVerdict missing;
+    missing.dataset = name;
+    missing.epoch = mine && !mine->passes.empty() ? mine->passes.back().start.epoch : 0;
+    missing.problem =
+        fmt::format("rank {} has finished attempt {}, and its log ends before that: lines are missing", rank, attempt);
+    const auto known = std::find_if(verdicts.begin(), verdicts.end(), [&](const EpochVerdict& each) {
+      return each.dataset == name && each.epoch == missing.epoch;
+    });
+    if (known == verdicts.end()) {
+      verdicts.push_back(std::move(missing));
+    } else if (known->problem.empty()) {
+      known->problem = std::move(missing.problem);
+    }
+  }
 }
 
 }  // namespace
 
-std::uint64_t expected_digest(const Layout& layout, std::int64_t epoch, Span span) {
-  const SampleOrder order(layout, epoch);
-  std::uint64_t digest = 0;
-  for (const auto& [shard, rows] : share(span, order.virtual_shards(), 0, 1)) digest += order.digest_of(shard, rows);
-  return digest;
-}
-
-base::Result<std::vector<EpochVerdict>> verify_digests(const std::string& folder) {
+base::Result<std::vector<EpochVerdict>> verify_digests(const std::string& folder, const RunFacts& facts) {
+  TRIREME_ASSIGN(const auto datasets, read_digest_logs(folder));
   std::vector<EpochVerdict> verdicts;
-  std::error_code failed;
-  std::set<std::string> datasets;
-  for (const auto& entry : fs::directory_iterator(folder, failed)) {
-    if (entry.path().extension() == ".json") datasets.insert(entry.path().stem());
-  }
-  if (failed) return base::error("could not list {}: {}", folder, failed.message());
-  for (const auto& dataset : datasets) {
-    TRIREME_ASSIGN(const Layout layout, read_layout(fs::path(folder) / (dataset + ".json")));
-    TRIREME_ASSIGN(auto records, read_records(folder, dataset));
-    std::map<int, std::vector<Record>> groups;  // by rank where everybody sees all rows
-    for (const auto& each : records) groups[each.whole ? each.rank : -1].push_back(each);
-    for (auto& [rank, group] : groups) {
-      drop_repeated(group);
-      std::map<std::int64_t, std::map<int, std::vector<Record>>> epochs;
-      for (const auto& each : group) epochs[each.epoch][each.attempt].push_back(each);
-      for (const auto& [epoch, attempts] : epochs) {
-        verdicts.push_back(check_epoch(attempts, layout));
-        verdicts.back().dataset = rank < 0 ? dataset : fmt::format("{} (rank {})", dataset, rank);
-      }
+  std::set<AttemptAndRank> logged;
+  for (const auto& [name, log] : datasets) {
+    verify_dataset(name, log, facts, verdicts);
+    verify_ends(name, log, facts, verdicts);
+    for (const auto& [attempt, ranks] : log.attempts) {
+      for (const auto& [rank, mine] : ranks) logged.emplace(attempt, rank);
     }
+  }
+  for (const auto& [attempt, rank] : facts.took) {
+    if (logged.contains({attempt, rank})) continue;
+    EpochVerdict missing;
+    missing.dataset = "(unknown)";
+    missing.problem = fmt::format("rank {} of attempt {} has reported rows that it took, and none of them is in a log",
+                                  rank, attempt);
+    verdicts.push_back(std::move(missing));
   }
   return verdicts;
 }

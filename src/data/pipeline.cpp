@@ -13,7 +13,9 @@
 
 namespace trireme::data {
 
-std::uint64_t sample_hash(std::int64_t row) { return mixed(static_cast<std::uint64_t>(row)); }
+std::uint64_t row_digest(std::int64_t slot, std::int64_t sample) {
+  return mixed(mixed(static_cast<std::uint64_t>(slot)) ^ static_cast<std::uint64_t>(sample));
+}
 
 namespace {
 
@@ -169,32 +171,25 @@ class ThreadedPipeline final : public Pipeline {
       part.append_runs(chunks, runs);
       out.rows += part.rows().size();
     }
-    out.own_rows = std::min(out.rows, own_rows(job.span));
-    if (options_.digest) out.digest = digest_of(job, out.own_rows);
+    const Span slots = own_slots(job.span, options_.rank, options_.cutting.world, pad_to(job.span));
+    out.own_rows = slots.size();
+    if (options_.digest) out.digest = digest_of(job, slots);
     TRIREME_ASSIGN(out.batch, Batch::gather(chunks, runs));
     return out;
   }
 
-  static std::uint64_t digest_of(const Job& job, std::int64_t rows) {
+  static std::uint64_t digest_of(const Job& job, Span slots) {
     std::uint64_t digest = 0;
     for (const auto& part : job.parts) {
       part.each_sample([&](std::int64_t sample) {
-        if (rows-- > 0) digest += sample_hash(sample);
+        if (slots.begin == slots.end) return;  // what pads the batch
+        digest += row_digest(job.span.begin + slots.begin++, sample);
       });
     }
     return digest;
   }
 
-  // How many of this rank's rows are not there to pad the batch.
-  std::int64_t own_rows(Span span) const {
-    const std::int64_t padded = pad_to(span);
-    if (padded <= span.size()) return span.size();
-    return std::clamp<std::int64_t>(span.size() - padded * options_.rank / options_.cutting.world, 0, span.size());
-  }
-
-  std::int64_t pad_to(Span span) const {
-    return options_.cutting.pad ? std::max(options_.cutting.batch_rows, span.size()) : 0;
-  }
+  std::int64_t pad_to(Span span) const { return options_.cutting.pad_to(span); }
 
   std::vector<ShardRows> share_of(Span span) const {
     return share(span, order_.virtual_shards(), options_.rank, options_.cutting.world, pad_to(span));

@@ -51,11 +51,13 @@ struct Next {
   Span span;                  // of the epoch, the whole global batch
   std::int64_t rows = 0;      // this rank's
   std::int64_t own_rows = 0;  // those that are not there again to pad the batch
-  std::uint64_t digest = 0;   // the sum of sample_hash() over own rows, as they were read
+  std::uint64_t digest = 0;   // the sum of row_digest() over own rows, as they were read
 };
 
-// Names a row of a dataset in digests: the number of its fragment's first row, plus its own.
-std::uint64_t sample_hash(std::int64_t row);
+// That a row of a dataset (`sample`: the number of its fragment's first row, plus its own) was given out at a place of
+// the epoch (`slot`: the first row of the global batch, plus the row's number in the batch sorted by virtual shard).
+// Sums of these differ where a row is missing, is there twice, or has changed places with another one.
+std::uint64_t row_digest(std::int64_t slot, std::int64_t sample);
 
 // One rank's batches of one epoch, read, shuffled and put together by threads of its own. One thread calls.
 class Pipeline {

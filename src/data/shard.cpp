@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "data/random.h"
 
 namespace trireme::data {
@@ -12,23 +13,47 @@ namespace {
 // Seeds are written into manifests, whose numbers have a sign.
 constexpr std::uint64_t kSeedBits = (std::uint64_t{1} << 63) - 1;
 
+base::Error no_position(const Dict& state) {
+  return base::error("invalid position in a dataset: {}; load_state() takes what state() returns",
+                     base::to_json(state));
+}
+
 base::Result<std::int64_t> number_in(const Dict& state, const char* key) {
   const Value* found = state.find(key);
   const auto* number = found ? found->get_if<std::int64_t>() : nullptr;
-  if (!number || *number < 0) {
-    return base::error("this is no place in a dataset, as state() gives them: {}", base::to_json(state));
-  }
+  if (!number || *number < 0) return no_position(state);
   return *number;
 }
+
+// What the order of one epoch follows from, beside its number and the sizes of the fragments.
+struct EpochOrder {
+  std::uint64_t seed = 0;
+  std::int64_t virtual_shards = 1;
+  std::int64_t window_rows = 0;
+  bool shuffle_fragments = false;
+
+  static EpochOrder of(const Layout& layout) {
+    return {layout.seed, layout.virtual_shards, layout.window_rows, layout.shuffle_fragments};
+  }
+  void apply_to(Layout& layout) const {
+    layout.seed = seed;
+    layout.virtual_shards = virtual_shards;
+    layout.window_rows = window_rows;
+    layout.shuffle_fragments = shuffle_fragments;
+  }
+  bool operator==(const EpochOrder&) const = default;
+};
 
 // Where a shard is; what its passes and report() share.
 struct Place {
   std::int64_t epoch = 0;
-  std::int64_t rows = 0;  // of this epoch, by all ranks
-  bool begun = false;     // by a pass of this process
-  bool left = false;      // before its end: the next pass begins the next epoch
-  bool over = false;      // the last batch was given out
-  std::int64_t pass = 0;  // counts them: one that somebody has kept from before does not move the place
+  std::int64_t rows = 0;                 // of this epoch, by all ranks
+  bool begun = false;                    // by a pass of this process
+  bool left = false;                     // before its end: the next pass begins the next epoch
+  bool over = false;                     // the last batch was given out
+  std::int64_t pass = 0;                 // counts them: one that somebody has kept from before does not move the place
+  bool loaded = false;                   // by load_state(), and not begun yet
+  std::optional<EpochOrder> order = {};  // of this epoch, once a row of it was given out
 };
 
 void add(PipelineStats& sum, const PipelineStats& each) {
@@ -52,8 +77,7 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
 
   base::Result<void> open_log() {
     if (options_.digest_folder.empty()) return {};
-    const DigestContext context{options_.name, options_.log_rank, options_.log_world, options_.attempt,
-                                options_.world != options_.log_world};
+    const DigestContext context{options_.name, options_.log_rank, options_.log_world, options_.attempt, options_.whole};
     TRIREME_ASSIGN(log_, DigestLog::open(options_.digest_folder, context, table_.layout),
                    "could not log the samples of '{}'", options_.name);
     return {};
@@ -69,7 +93,7 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
 
   Dict state() const override {
     std::lock_guard lock(mutex_);
-    return state_at(place_.epoch, place_.rows);
+    return state_at(place_.epoch, place_.rows, order_of(place_));
   }
 
   base::Result<void> load_state(const Dict& state) override {
@@ -79,6 +103,15 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
     TRIREME_ASSIGN(const auto size, number_in(state, "size"));
     TRIREME_ASSIGN(const auto virtual_shards, number_in(state, "virtual_shards"));
     TRIREME_ASSIGN(const auto window_rows, number_in(state, "window_rows"));
+    std::int64_t dataset_seed = seed;
+    if (state.contains("dataset_seed")) {
+      TRIREME_ASSIGN(dataset_seed, number_in(state, "dataset_seed"));
+    }
+    bool shuffle_fragments = table_.layout.shuffle_fragments;
+    if (const Value* found = state.find("shuffle_fragments")) {
+      if (!found->get_if<bool>()) return no_position(state);
+      shuffle_fragments = *found->get_if<bool>();
+    }
     if (size != rows_ && rows > 0) {
       return base::error(
           "dataset '{}': the place is in the middle of an epoch over {} rows, and there are {} now: go on with "
@@ -87,21 +120,29 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
     }
     if (rows > rows_) return base::error("dataset '{}': row {} of {} is no place in it", options_.name, rows, rows_);
     std::lock_guard lock(mutex_);
-    ++place_.pass;
-    place_ = {epoch, rows, false, false, false, place_.pass};
-    table_.layout.seed = static_cast<std::uint64_t>(seed);
+    place_ = {epoch, rows, false, false, false, place_.pass + 1, true};
+    table_.layout.seed = static_cast<std::uint64_t>(dataset_seed);
     if (rows == 0) return {};
-    // The order that the epoch was begun in, whatever another configuration or version would choose.
-    table_.layout.virtual_shards = std::max<std::int64_t>(virtual_shards, 1);
-    table_.layout.window_rows = window_rows;
+    // The order that the epoch was begun in, whatever another configuration, call or version would choose: in another
+    // one, rows that were taken would come again and others never.
+    place_.order = {static_cast<std::uint64_t>(seed), std::max<std::int64_t>(virtual_shards, 1), window_rows,
+                    shuffle_fragments};
     return {};
+  }
+
+  void finish() override {
+    std::lock_guard lock(mutex_);
+    if (!log_) return;
+    const bool next = place_.left || place_.over;
+    log_->finish(next ? place_.epoch + 1 : place_.epoch, next ? 0 : place_.rows);
   }
 
   Dict position() override {
     std::lock_guard lock(mutex_);
     if (log_) log_->cut();
     const bool next = place_.left || place_.over;
-    return state_at(next ? place_.epoch + 1 : place_.epoch, next ? 0 : place_.rows);
+    if (next) return state_at(place_.epoch + 1, 0, EpochOrder::of(table_.layout));
+    return state_at(place_.epoch, place_.rows, order_of(place_));
   }
 
   PipelineStats stats() const override {
@@ -114,13 +155,19 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
  private:
   friend class EpochPass;
 
-  Dict state_at(std::int64_t epoch, std::int64_t rows) const {
+  EpochOrder order_of(const Place& place) const {
+    return place.rows > 0 && place.order ? *place.order : EpochOrder::of(table_.layout);
+  }
+
+  Dict state_at(std::int64_t epoch, std::int64_t rows, const EpochOrder& order) const {
     return {{"epoch", epoch},
             {"rows", rows},
             {"size", rows_},
-            {"seed", static_cast<std::int64_t>(table_.layout.seed)},
-            {"virtual_shards", table_.layout.virtual_shards},
-            {"window_rows", table_.layout.window_rows}};
+            {"seed", static_cast<std::int64_t>(order.seed)},
+            {"virtual_shards", order.virtual_shards},
+            {"window_rows", order.window_rows},
+            {"shuffle_fragments", order.shuffle_fragments},
+            {"dataset_seed", static_cast<std::int64_t>(table_.layout.seed)}};
   }
 
   base::Result<PipelineOptions> pipeline_options(const IterOptions& options) const;
@@ -149,8 +196,9 @@ class EpochPass final : public Pass {
     std::lock_guard lock(shard_->mutex_);
     add(shard_->past_, pipeline_->stats());
     if (shard_->running_ == pipeline_.get()) shard_->running_ = nullptr;
-    if (current() && !ended_) shard_->place_.left = true;
-    if (current() && shard_->log_) shard_->log_->cut();
+    if (!current()) return;
+    if (!ended_) shard_->place_.left = true;
+    if (shard_->log_) shard_->log_->end(false);
   }
 
   std::int64_t epoch() const override { return epoch_; }
@@ -170,7 +218,8 @@ class EpochPass final : public Pass {
       place.epoch = epoch_ + 1;
       place.rows = 0;
       place.begun = place.over = false;
-      if (shard_->log_) shard_->log_->cut();
+      place.order.reset();
+      if (shard_->log_) shard_->log_->end(true);
     }
     return next;
   }
@@ -189,7 +238,10 @@ class EpochPass final : public Pass {
     const Taken& given = taken_.front();
     shard_->place_.rows = given.span.end;
     shard_->place_.over = ++given_ == pipeline_->steps();
-    if (shard_->log_) shard_->log_->add(given.span, given.rows, given.digest);
+    if (shard_->log_) {
+      shard_->log_->add(given.span, given.rows, given.digest);
+      if (shard_->place_.over) shard_->log_->end(true);
+    }
     taken_.pop_front();
   }
 
@@ -245,12 +297,23 @@ base::Result<std::unique_ptr<Pass>> EpochShard::iterate(const IterOptions& optio
   if (place.begun || place.left) place = {place.epoch + 1, 0, false, false, false, place.pass};
   made.epoch = place.epoch;
   made.begin = place.rows;
+  if (place.rows > 0 && place.order) {
+    if (*place.order != EpochOrder::of(made.layout) && options_.log_rank == 0) {
+      base::log_warning(
+          "dataset '{}': epoch {} continues at row {} in the order in which it was begun; another shuffle (seed, "
+          "window, local_shuffle_buffer_size, local_shuffle_seed) takes effect with epoch {}",
+          options_.name, place.epoch, place.rows, place.epoch + 1);
+    }
+    place.order->apply_to(made.layout);
+  }
   TRIREME_ASSIGN(auto pipeline, Pipeline::start(table_.fragments, table_.source, made), "dataset '{}'", options_.name);
+  if (log_) log_->begin({place.epoch, place.rows, place.loaded, made.layout, made.cutting});
   place.begun = true;
+  place.loaded = false;
+  place.order = EpochOrder::of(made.layout);
   ++place.pass;
   place_ = place;
   running_ = pipeline.get();
-  if (log_) log_->begin(place.epoch, made.layout);
   return std::unique_ptr<Pass>(
       std::make_unique<EpochPass>(shared_from_this(), std::move(pipeline), place.epoch, place.pass, options.ahead));
 }

@@ -36,9 +36,10 @@ struct ShardOptions {
   int read_retries = 0;
   // Where this rank logs what it has taken (see digest_log.h); empty: nowhere.
   std::string digest_folder;
-  // Of the gang; for a dataset that is not split, `world` is 1.
+  // Of the gang; for a dataset that is not split (`whole`), `world` is 1.
   int log_rank = 0;
   int log_world = 1;
+  bool whole = false;
   int attempt = 0;
 };
 
@@ -76,13 +77,16 @@ class Shard {
   virtual std::int64_t epoch() const = 0;  // the one that runs, or else the next
   virtual std::int64_t rows() const = 0;   // of the whole dataset
   // The place after the batch that was given out last, equal on all ranks: "epoch", "rows", "size" (of the dataset),
-  // and what the order follows from: "seed", "virtual_shards", "window_rows".
+  // what the order of this epoch follows from, with the local shuffle of the pass: "seed", "virtual_shards",
+  // "window_rows", "shuffle_fragments", and "dataset_seed", which later epochs begin with.
   virtual Dict state() const = 0;
   // Refuses a place of other data, or of none.
   virtual base::Result<void> load_state(const Dict& state) = 0;
   // What a checkpoint of this moment has: state(), or the next epoch's beginning where this one is over or was left.
   // Cuts the digest log here, so that what a restart repeats can be told from what counts.
   virtual Dict position() = 0;
+  // The training function has returned: closes the digest log's books, so that lines that get lost are missed.
+  virtual void finish() = 0;
   virtual PipelineStats stats() const = 0;  // of all passes
 };
 

@@ -87,7 +87,7 @@ std::vector<ShardRows> share(Span batch, std::int64_t virtual_shards, int rank, 
   std::vector<ShardRows> taken;
   const std::int64_t size = batch.size();
   if (pad_to <= size) {
-    append_slice(taken, batch, virtual_shards, {size * rank / world, size * (rank + 1) / world});
+    append_slice(taken, batch, virtual_shards, own_slots(batch, rank, world));
     return taken;
   }
   // Around and around the rows that there are.
@@ -100,6 +100,12 @@ std::vector<ShardRows> share(Span batch, std::int64_t virtual_shards, int rank, 
     at += count;
   }
   return taken;
+}
+
+Span own_slots(Span batch, int rank, int world, std::int64_t pad_to) {
+  const std::int64_t size = batch.size();
+  const std::int64_t all = std::max(size, pad_to);
+  return {std::min(all * rank / world, size), std::min(all * (rank + 1) / world, size)};
 }
 
 }  // namespace trireme::data

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -29,6 +30,11 @@ struct Cutting {
   bool pad = false;
   // Every rank gets the same number of rows: what does not divide is left out.
   bool equal = false;
+
+  // What a global batch is filled up to; 0: not at all.
+  std::int64_t pad_to(Span batch) const { return pad ? std::max(batch_rows, batch.size()) : 0; }
+
+  bool operator==(const Cutting&) const = default;
 };
 
 // The global batches of an epoch from a place in it on. Every rank takes part in each of them, with at least one row.
@@ -60,5 +66,9 @@ struct ShardRows {
 // What a rank takes of a global batch, sorted by virtual shard: its own few shards, and at an edge part of one more.
 // With pad_to > 0 every rank gets pad_to / world rows, the batch's own from the beginning again where it has too few.
 std::vector<ShardRows> share(Span batch, std::int64_t virtual_shards, int rank, int world, std::int64_t pad_to = 0);
+
+// Which rows of the batch, sorted by virtual shard and counted from 0, are a rank's own: its first ones, before those
+// that pad the batch.
+Span own_slots(Span batch, int rank, int world, std::int64_t pad_to = 0);
 
 }  // namespace trireme::data

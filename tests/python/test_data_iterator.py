@@ -134,14 +134,15 @@ def test_a_state_by_hand() -> None:
     for _ in range(3):
         next(batches)
     state = iterator.state()
-    assert state == {"epoch": 0, "rows": 30, "size": 100, "seed": 2, "virtual_shards": 1, "window_rows": 100}
+    order = {"seed": 2, "virtual_shards": 1, "window_rows": 100, "shuffle_fragments": True, "dataset_seed": 2}
+    assert state == {"epoch": 0, "rows": 30, "size": 100, **order}
     rest = [batch["x"].tolist() for batch in batches]
     other = pickle.loads(pickle.dumps(dataset([100]).random_shuffle(seed=2).iterator()))
     other.load_state(state)
     assert [batch["x"].tolist() for batch in other.iter_batches(batch_size=10)] == rest
     with pytest.raises(ValueError, match="over 100 rows, and there are 50 now"):
         dataset([50]).iterator().load_state(state)
-    with pytest.raises(ValueError, match="this is no place in a dataset"):
+    with pytest.raises(ValueError, match="invalid position in a dataset"):
         other.load_state({"epoch": 1})
 
 

@@ -6,7 +6,7 @@ import atexit
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -49,6 +49,7 @@ class Part:
     digest_folder: str = ""
     log_rank: int = 0
     log_world: int = 1
+    whole: bool = False  # it is not split: every worker sees all rows
     attempt: int = 0
     place_counts: bool = False  # it is stored with checkpoints
 
@@ -76,7 +77,8 @@ class DataIterator:
         return cls(planned, Part("data", rank, world, world, equal, seed=seed, virtual_shards=shards))
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_made": None, "_passes": set()}
+        # A copy has a position of its own, which no checkpoint stores: what it takes must not count as what was taken.
+        return self.__dict__ | {"_part": replace(self._part, digest_folder=""), "_made": None, "_passes": set()}
 
     def iter_batches(
         self,
@@ -225,7 +227,8 @@ class DataIterator:
         """All of this worker's rows as a dataset in memory; the place does not move."""
         from trireme.data._memory import from_arrow
 
-        tables = list(DataIterator(self._planned, self._part).iter_batches(batch_size=65536, batch_format="pyarrow"))
+        part = replace(self._part, digest_folder="")
+        tables = list(DataIterator(self._planned, part).iter_batches(batch_size=65536, batch_format="pyarrow"))
         return from_arrow(pa.concat_tables(tables) if tables else self._planned.schema.empty_table())
 
     def stats(self) -> str:
@@ -274,6 +277,7 @@ class DataIterator:
                 "digest_folder": part.digest_folder,
                 "log_rank": part.log_rank,
                 "log_world": part.log_world,
+                "whole": part.whole,
                 "attempt": part.attempt,
             }
             self._made = _core.DataShard.make(planned.fragments, planned.open, ordering, options)

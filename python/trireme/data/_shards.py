@@ -67,6 +67,7 @@ class DatasetPlans:
             digest_folder=os.path.join(context._path, "data") if self._config.log_samples and context._path else "",
             log_rank=rank,
             log_world=world,
+            whole=not split,
             attempt=context._attempt,
             place_counts=True,
         )
@@ -117,6 +118,18 @@ class Shards:
         if not found:
             return None
         return {key: sum(each[key] for each in found) for key in ("rows", "bytes", "wait_s")}
+
+    def finish(self) -> None:
+        """The training function has returned: what it took is all there is, and lines that get lost are missed."""
+        for name, part in self._parts.items():
+            made = self._made.get(name)
+            if made is not None and made._made is not None:
+                made._made.finish()
+            elif part.digest_folder:
+                at = self._positions.unclaimed(f"data/{name}") or {"epoch": 0, "rows": 0}
+                _core.finish_unused_dataset(
+                    part.digest_folder, name, part.log_rank, part.attempt, at["epoch"], at["rows"]
+                )
 
     def close(self) -> None:
         for made in self._made.values():
