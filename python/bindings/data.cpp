@@ -6,6 +6,10 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
+#include <mutex>
+#include <thread>
+
 #include "arrow_capsules.h"
 #include "bindings.h"
 #include "data/digest_log.h"
@@ -33,6 +37,15 @@ std::shared_ptr<nb::object> kept(nb::object object) {
           }};
 }
 
+// Set while a thread that reads runs Python code: a garbage collection there may drop the last reference to the very
+// pass that the thread belongs to.
+thread_local bool in_reader = false;
+
+struct InReader {
+  InReader() { in_reader = true; }
+  ~InReader() { in_reader = false; }
+};
+
 // Fragments that Python opens: open(fragment, row) -> (an object with __arrow_c_stream__, first row).
 class PythonSource final : public data::Source {
  public:
@@ -40,6 +53,7 @@ class PythonSource final : public data::Source {
 
   base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
     nb::gil_scoped_acquire lock;
+    const InReader here;
     try {
       const auto answer = nb::cast<nb::tuple>((*open_)(fragment, row));
       const nb::object capsule = answer[0].attr("__arrow_c_stream__")();
@@ -101,36 +115,49 @@ nb::tuple arrow_c_array(const Batch& batch, nb::handle) {
   return nb::make_tuple(capsule_of(schema, "arrow_schema"), capsule_of(array, "arrow_array"));
 }
 
-// A pass whose threads may want the interpreter's lock while they are ended.
+// A pass whose threads may want the interpreter's lock while they are ended. Any thread may call: one that closes it
+// waits for one that is in next().
 class PythonPass {
  public:
-  explicit PythonPass(std::unique_ptr<Pass> pass) : pass_(std::move(pass)) {}
+  explicit PythonPass(std::unique_ptr<Pass> pass)
+      : epoch_(pass->epoch()), steps_(pass->steps()), pass_(std::move(pass)) {}
   ~PythonPass() { close(); }
 
+  std::int64_t epoch() const { return epoch_; }
+  std::int64_t steps() const { return steps_; }
+
   void close() {
-    nb::gil_scoped_release unlocked;
+    closed_ = true;                   // whoever comes for more does not keep others from the mutex
+    nb::gil_scoped_release unlocked;  // before the mutex: whoever has that may be waiting for this
+    std::lock_guard lock(mutex_);
+    if (in_reader) {  // which may be a thread of this pass, and those are joined
+      std::thread([pass = std::move(pass_)] {}).detach();
+    }
     pass_.reset();
-  }
-  Pass& pass() const {
-    if (!pass_) throw nb::value_error("this pass over the data is closed");
-    return *pass_;
   }
 
   // A batch, None at the end, False where none was ready in time.
-  nb::object next(double timeout_s) const {
-    Pass& running = pass();
-    auto next = [&] {
+  nb::object next(double timeout_s) {
+    auto next = [&]() -> std::optional<base::Result<data::Next>> {
       nb::gil_scoped_release unlocked;
-      return running.next(std::chrono::duration<double>(timeout_s));
+      std::lock_guard lock(mutex_);
+      if (closed_) return {};
+      return pass_->next(std::chrono::duration<double>(timeout_s));
     }();
-    if (!next) raise_error(next.error());
-    if (next->state == data::Next::State::kTimeout) return nb::borrow(Py_False);
-    if (next->state == data::Next::State::kEnd) return nb::none();
-    return nb::cast(*std::move(next->batch));
+    if (!next) throw nb::value_error("this pass over the data is closed");
+    if (!*next) raise_error(next->error());
+    data::Next& given = next->value();
+    if (given.state == data::Next::State::kTimeout) return nb::borrow(Py_False);
+    if (given.state == data::Next::State::kEnd) return nb::none();
+    return nb::cast(*std::move(given.batch));
   }
 
  private:
-  std::unique_ptr<Pass> pass_;
+  const std::int64_t epoch_;
+  const std::int64_t steps_;
+  std::atomic<bool> closed_ = false;
+  std::mutex mutex_;
+  std::unique_ptr<Pass> pass_;  // none: closed
 };
 
 template <typename T>
@@ -232,8 +259,8 @@ void bind_data(nb::module_& module) {
       .def("tensors", &tensors)
       .def("__arrow_c_array__", &arrow_c_array, nb::arg("requested_schema") = nb::none());
   nb::class_<PythonPass>(module, "DataPass")
-      .def_prop_ro("epoch", [](const PythonPass& self) { return self.pass().epoch(); })
-      .def_prop_ro("steps", [](const PythonPass& self) { return self.pass().steps(); })
+      .def_prop_ro("epoch", &PythonPass::epoch)
+      .def_prop_ro("steps", &PythonPass::steps)
       .def("next", &PythonPass::next, nb::arg("timeout_s"))
       .def("close", &PythonPass::close);
   nb::class_<Shard>(module, "DataShard")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import subprocess
 import sys
+import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trireme.data
+from trireme import _core
 from trireme.data._iterator import DataIterator, Part
 
 
@@ -241,3 +245,79 @@ def test_memory_stays_below_the_budget(tmp_path: Any, columns: int, rows: int, g
     )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 1.0, done.stdout
+
+
+def raw_pass(opened: Any) -> Any:
+    """A pass of the core over 1,000 rows; opened() is called in the thread that reads them."""
+    table = pa.table({"x": range(500)})  # each of two fragments
+
+    def open_fragment(fragment: int, row: int) -> tuple[Any, int]:
+        opened()
+        return table.slice(row), row
+
+    shard = _core.DataShard.make([(500, 4000, "a"), (500, 4000, "b")], open_fragment, {}, {})
+    return shard.iterate({"batch_size": 10})
+
+
+def test_a_pass_is_closed_while_other_threads_are_in_it() -> None:
+    for _ in range(20):
+        reading, go_on = threading.Event(), threading.Event()
+
+        def opened(reading: threading.Event = reading, go_on: threading.Event = go_on) -> None:
+            reading.set()
+            go_on.wait(60)
+
+        running, said = raw_pass(opened), []
+
+        def take(running: Any = running, said: list[str] = said) -> None:
+            try:
+                while running.next(0.01) is not None:
+                    pass
+            except ValueError as error:
+                said.append(str(error))
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        threads += [threading.Thread(target=running.close) for _ in range(2)]
+        assert reading.wait(60)
+        for thread in threads:
+            thread.start()
+        go_on.set()  # or close() would wait for who reads
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert said == ["this pass over the data is closed"] * 4
+        assert (running.epoch, running.steps) == (0, 100)
+        with pytest.raises(ValueError, match="is closed"):
+            running.next(0)
+        running.close()
+
+
+def test_a_pass_whose_last_reference_goes_in_its_own_thread() -> None:
+    """A garbage collection comes whenever Python code runs, also in a thread that reads."""
+    reading, dropped, collected = threading.Event(), threading.Event(), threading.Event()
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+            self.running: Any = None
+
+    def opened() -> None:
+        if reading.is_set():
+            return
+        reading.set()
+        assert dropped.wait(60)
+        gc.collect()
+        collected.set()
+
+    gc.disable()  # it comes when we say so
+    try:
+        cycle = Cycle()
+        cycle.running = raw_pass(opened)
+        gone = weakref.ref(cycle)
+        assert reading.wait(60)
+        del cycle
+        dropped.set()
+        assert collected.wait(60)
+    finally:
+        gc.enable()
+    assert gone() is None
