@@ -6,7 +6,9 @@ import gzip
 import io
 import json
 import sqlite3
+import struct
 import tarfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +140,56 @@ def test_images_that_cannot_be_read(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values, [np.asarray(picture(8, 8, n)) for n in (0, 2, 4)])
 
 
-@pytest.mark.parametrize("options", [{"size": (0, 3)}, {"size": 32}, {"size": (1, 2, 3)}, {"mode": "XYZ"}])
+def test_images_that_would_fill_the_memory(tmp_path: Path) -> None:
+    wide, high = 65500, 65500
+    for name in ("progressive.jpg", "baseline.jpg", "grey.png", "flat.gif", "wide.bmp"):
+        (tmp_path / name).write_bytes(claimed(name, wide, high))
+        for options in ({}, {"size": (8, 8), "mode": "RGB"}):
+            message = rf"{name} is not an image that can be read: it has 65500 x 65500 pixels, and at most 178956970 .*"
+            with pytest.raises(DataError, match=message + "raise max_pixels"):
+                trireme.data.read_images(tmp_path / name, **options).to_arrow()
+        with pytest.warns(UserWarning, match="1 of 2 files"):
+            picture(8, 8).save(tmp_path / "good.png")
+            both = [tmp_path / "good.png", tmp_path / name]
+            assert trireme.data.read_images(both, on_bad_file="skip").count() == 1
+    picture(30, 20).save(tmp_path / "small.png")
+    with pytest.raises(DataError, match=r"it has 20 x 30 pixels, and at most 599 are read"):
+        trireme.data.read_images(tmp_path / "small.png", max_pixels=599).to_arrow()
+    assert trireme.data.read_images(tmp_path / "small.png", max_pixels=600).count() == 1
+
+
+def test_more_pixels_than_pillow_allows_where_that_is_asked_for(tmp_path: Path, monkeypatch: Any) -> None:
+    image = pytest.importorskip("PIL.Image")
+    monkeypatch.setattr(image, "MAX_IMAGE_PIXELS", 100)
+    picture(30, 20).save(tmp_path / "small.png")
+    assert tensors(trireme.data.read_images(tmp_path), "image").shape == (1, 30, 20, 3)
+    assert image.MAX_IMAGE_PIXELS == 100
+
+
+def claimed(name: str, width: int, height: int) -> bytes:
+    """A small file that says it is an image of that size."""
+    buffer = io.BytesIO()
+    kind = Path(name).suffix[1:].replace("jpg", "jpeg")
+    options = {"progressive": True} if name.startswith("progressive") else {}
+    picture(16, 16, mode="L").save(buffer, kind, **options)
+    content = bytearray(buffer.getvalue())
+    if kind == "jpeg":
+        at = content.index(b"\xff\xc2" if options else b"\xff\xc0") + 5
+        content[at : at + 4] = struct.pack(">HH", height, width)
+    elif kind == "png":
+        content[16:24] = struct.pack(">II", width, height)
+        content[29:33] = struct.pack(">I", zlib.crc32(content[12:29]))
+    elif kind == "gif":
+        at = content.index(b"\x2c\x00\x00\x00\x00") + 5
+        content[6:10] = content[at : at + 4] = struct.pack("<HH", width, height)
+    else:
+        content[18:26] = struct.pack("<ii", width, height)
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    "options", [{"size": (0, 3)}, {"size": 32}, {"size": (1, 2, 3)}, {"mode": "XYZ"}, {"max_pixels": 0}]
+)
 def test_arguments_for_images(tmp_path: Path, options: Any) -> None:
     pytest.importorskip("PIL.Image")
     with pytest.raises(ConfigError, match=f"read_images: {next(iter(options))} = "):
@@ -214,6 +265,43 @@ def test_numpy_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "b.npy").write_bytes((tmp_path / "b.npy").read_bytes()[:-1])
     with pytest.raises(DataError, match=r"b.npy is cut off"):
         trireme.data.read_numpy(tmp_path).to_arrow()
+
+
+@pytest.mark.parametrize(
+    "shape", [(2**32, 2**32), (2**63, 2), (2**62, 4, 3), (2**32 + 1, 2**32), (0, 2**62, 8), (5, 2**61), (2**70,)]
+)
+@pytest.mark.parametrize("fortran", [False, True])
+def test_shapes_whose_product_wraps_around(tmp_path: Path, shape: tuple[int, ...], fortran: bool) -> None:
+    header = {"descr": "<f8", "fortran_order": fortran, "shape": shape}
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, header)
+    content = buffer.getvalue() + bytes(64)
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(DataError, match=r"a.npy has a shape that is too large: \["):
+        trireme.data.read_numpy(tmp_path / "a.npy").to_arrow()
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        member = tarfile.TarInfo("x.npy")
+        member.size = len(content)
+        tar.addfile(member, io.BytesIO(content))
+    with pytest.raises(DataError, match=r"a.tar: sample 'x', .npy: it has a shape that is too large: \["):
+        trireme.data.read_webdataset(tmp_path / "a.tar").to_arrow()
+
+
+def test_json_of_brackets(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        member = tarfile.TarInfo("x.json")
+        member.size = 2 * 10**5
+        tar.addfile(member, io.BytesIO(b"[" * 10**5 + b"]" * 10**5))
+    with pytest.raises(DataError, match=r"a.tar: sample 'x', .json: .*recursion"):
+        trireme.data.read_webdataset(tmp_path / "a.tar").to_arrow()
+
+
+def test_a_member_that_unpacks_to_more_than_a_column_holds(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("x.bin")
+    member.size = 2**31
+    (tmp_path / "a.tgz").write_bytes(gzip.compress(member.tobuf() + bytes(4096)))
+    with pytest.raises(DataError, match=r"a.tgz: x.bin has 2147483648 bytes, and at most 2147483647 are read"):
+        trireme.data.read_webdataset(tmp_path / "a.tgz").to_arrow()
 
 
 def test_tfrecords(tmp_path: Path) -> None:

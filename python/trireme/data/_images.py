@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 _EXTENSIONS = ("png", "jpg", "jpeg", "tif", "tiff", "bmp", "gif")
 # Images that are looked at to find out whether all have the same shape.
 _LOOKED_AT = 64
+# What a file may have unless more is asked for: twice what Pillow warns of, as in C++.
+MAX_PIXELS = 178_956_970
+_pillow_limit = threading.Lock()
 # What an image takes in memory, compared to its file, where only reading it would tell.
 _UNPACKED = 10
 
@@ -41,12 +45,16 @@ def read_images(
     shuffle: Any = None,
     file_extensions: Sequence[str] | None = _EXTENSIONS,
     on_bad_file: str = "raise",
+    max_pixels: int = MAX_PIXELS,
     **others: Any,
 ) -> Dataset:
     """Images in the column "image", as arrays [height, width, channels]; needs Pillow.
 
     size: (height, width) that all are brought to; without it they may differ. mode: one of Pillow's, "RGB" or "L".
+    max_pixels: a file with more, before it is resized, is refused: a small file can claim to be one that fills the
+    memory.
     """
+    check_max_pixels("read_images", max_pixels)
     sides = None if size is None else tuple(size) if isinstance(size, (tuple, list)) else ()
     if sides is not None and (len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides)):
         raise _core.ConfigError(f"read_images: size = {size!r}: expected (height, width), both at least 1")
@@ -55,17 +63,20 @@ def read_images(
         raise _core.ConfigError(f"read_images: mode = {mode!r}: Pillow has {', '.join(modes)}")
     selection = select("read_images", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
     listing = listing_of(selection, partitioning, include_paths)
-    return dataset_of_files(ImageSource(listing, on_bad_file, sides, mode), shuffle, others)
+    return dataset_of_files(ImageSource(listing, on_bad_file, sides, mode, max_pixels), shuffle, others)
 
 
 class ImageSource(FileSource):
-    def __init__(self, listing: Listing, on_bad_file: str, size: tuple[int, int] | None, mode: str | None) -> None:
+    def __init__(
+        self, listing: Listing, on_bad_file: str, size: tuple[int, int] | None, mode: str | None, max_pixels: int
+    ) -> None:
         super().__init__(listing, on_bad_file)
         self._size = size
         self._mode = mode
+        self._max_pixels = max_pixels
 
     def _infer(self, file: File) -> pa.Schema:
-        first = decode(file.read_raw(), file.shown, self._size, self._mode)
+        first = decode(file.read_raw(), file.shown, self._size, self._mode, max_pixels=self._max_pixels)
         files = self._listing.files()
         chosen = files[:: max(1, len(files) // _LOOKED_AT)]
         known = self._size is not None and self._mode is not None
@@ -76,13 +87,13 @@ class ImageSource(FileSource):
     def _shape(self, file: File) -> tuple[int, ...]:
         """Empty where it is broken and may be."""
         try:
-            with file.open_file() as handle, pillow().open(handle) as image:
+            with file.open_file() as handle, _opened(handle, self._max_pixels) as image:
                 height, width = self._size or (image.height, image.width)
                 bands = len(pillow().new(self._mode or image.mode, (1, 1)).getbands())
                 return (height, width) if bands == 1 else (height, width, bands)
         except (OSError, ValueError, SyntaxError) as error:
             if self._on_bad_file == "raise":
-                raise DataError(f"{file.shown} is not an image that Pillow can read") from error
+                raise _unreadable(file.shown, error) from error
             return ()
 
     def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
@@ -93,7 +104,8 @@ class ImageSource(FileSource):
             sizes = [float(np.prod(kind.shape))] * len(files)
         average = sum(sizes) / max(len(sizes), 1)
         return [
-            [ImagesFragment(part, schema, names, average, self._size, self._mode)] for part in together(files, sizes)
+            [ImagesFragment(part, schema, names, average, self._size, self._mode, self._max_pixels)]
+            for part in together(files, sizes)
         ]
 
 
@@ -108,19 +120,24 @@ class ImagesFragment(FilesFragment):
         row_bytes: float,
         size: tuple[int, int] | None,
         mode: str | None,
+        max_pixels: int,
     ) -> None:
         super().__init__(files, schema, names, row_bytes)
         self._size = size
         self._mode = mode
+        self._max_pixels = max_pixels
 
     def _content(self, files: Sequence[File], field: pa.Field) -> pa.Array:
         if isinstance(field.type, RaggedTensorType):
-            images = [decode(file.read_raw(), file.shown, self._size, self._mode) for file in files]
+            images = [
+                decode(file.read_raw(), file.shown, self._size, self._mode, max_pixels=self._max_pixels)
+                for file in files
+            ]
             batch = pa.record_batch([ragged_tensors(images)], [field.name])
             return conform(batch, pa.schema([field]), files[0].shown).column(0)
         together = np.empty((len(files), *field.type.shape), field.type.value_type.to_pandas_dtype())
         for file, place in zip(files, together, strict=True):
-            image = decode(file.read_raw(), file.shown, self._size, self._mode, place)
+            image = decode(file.read_raw(), file.shown, self._size, self._mode, place, self._max_pixels)
             if (image.shape, image.dtype) != (place.shape, place.dtype):
                 raise DataError(
                     f"{file.shown} is {image.dtype}{list(image.shape)}, and the first images are "
@@ -137,10 +154,11 @@ def decode(
     size: tuple[int, int] | None = None,
     mode: str | None = None,
     place: np.ndarray | None = None,
+    max_pixels: int = MAX_PIXELS,
 ) -> np.ndarray:
     """Without the interpreter's lock for the most part. In `place`, where that saves a copy and fits."""
     try:
-        with pillow().open(io.BytesIO(content)) as image:
+        with _opened(io.BytesIO(content), max_pixels) as image:
             if size is not None:
                 # A large JPEG need not be decoded in full to become a small image.
                 image.draft(mode, (2 * size[1], 2 * size[0]))
@@ -152,10 +170,42 @@ def decode(
                 image = image.resize((size[1], size[0]), pillow().Resampling.BILINEAR)
             array: np.ndarray = np.asarray(image)
             return array
-    except pillow().UnidentifiedImageError as error:
-        raise DataError(f"{shown} is not an image that Pillow can read") from error
     except (OSError, ValueError, SyntaxError, EOFError, pillow().DecompressionBombError) as error:
-        raise DataError(f"{shown} is not an image that can be read: {error}") from error
+        raise _unreadable(shown, error) from error
+
+
+def check_max_pixels(reader: str, max_pixels: Any) -> None:
+    if isinstance(max_pixels, bool) or not isinstance(max_pixels, int) or max_pixels < 1:
+        raise _core.ConfigError(f"{reader}: max_pixels = {max_pixels!r}: expected an integer, at least 1")
+
+
+def _unreadable(shown: str, error: Exception) -> DataError:
+    if isinstance(error, pillow().UnidentifiedImageError):
+        return DataError(f"{shown} is not an image that Pillow can read")
+    return DataError(f"{shown} is not an image that can be read: {error}")
+
+
+@contextlib.contextmanager
+def _opened(file: Any, max_pixels: int) -> Iterator[Any]:
+    """With the limit that was asked for in place of Pillow's, which is one for the whole process."""
+    module = pillow()
+    try:
+        image = module.open(file)  # looks at the header only
+    except module.DecompressionBombError:
+        file.seek(0)
+        with _pillow_limit:
+            before, module.MAX_IMAGE_PIXELS = module.MAX_IMAGE_PIXELS, None
+            try:
+                image = module.open(file)
+            finally:
+                module.MAX_IMAGE_PIXELS = before
+    with image:
+        if image.width * image.height > max_pixels:
+            raise ValueError(
+                f"it has {image.width} x {image.height} pixels, and at most {max_pixels} are read: raise max_pixels if "
+                "that is intended"
+            )
+        yield image
 
 
 def _resampled(image: Any, size: tuple[int, int], place: np.ndarray | None) -> np.ndarray:

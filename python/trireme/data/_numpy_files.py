@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -54,7 +57,7 @@ class _Header:
 
     @property
     def row_bytes(self) -> int:
-        return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
 
 
 class NumpySource(FileSource):
@@ -127,20 +130,48 @@ class NumpyFragment(FileFragment):
                 yield pa.record_batch([array_of(values, "data")], ["data"])
 
 
-def _header(file: File) -> _Header:
+class _Unreadable(ValueError):
+    """What is wrong with a file, to follow its name."""
+
+
+def array_in(content: bytes) -> np.ndarray:
+    """Of a whole file; ValueError says what is wrong with it."""
+    try:
+        header = _parsed(io.BytesIO(content), len(content))
+    except _Unreadable as error:
+        raise ValueError(f"it {error}") from None
+    values = np.frombuffer(content, header.dtype, math.prod(header.shape), header.begin)
+    array: np.ndarray = values.reshape(header.shape, order="F" if header.fortran_order else "C")
+    return array
+
+
+def _parsed(handle: Any, size: int) -> _Header:
+    """Refused where the file has fewer bytes than its shape asks for. Python's integers: those of numpy wrap around."""
     formats = np.lib.format
+    version = formats.read_magic(handle)
+    read = formats.read_array_header_1_0 if version == (1, 0) else formats.read_array_header_2_0
+    shape, fortran_order, dtype = read(handle)
+    if dtype.hasobject:
+        raise _Unreadable("is an array of objects, which are not read; save numbers or text")
+    if any(side < 0 for side in shape):
+        raise _Unreadable(f"has an impossible shape: {list(shape)}")
+    begin = handle.tell()
+    # Sizes after a 0 count too: those of one row must fit.
+    if math.prod(max(side, 1) for side in shape) * max(dtype.itemsize, 1) > sys.maxsize:
+        raise _Unreadable(f"has a shape that is too large: {list(shape)}")
+    if size < begin + math.prod(shape) * dtype.itemsize:
+        raise _Unreadable(f"is cut off: it has {size} bytes, and should have more for {list(shape)}")
+    return _Header(shape, dtype, fortran_order, begin)
+
+
+def _header(file: File) -> _Header:
     try:
         with file.open_file() as handle:
-            version = formats.read_magic(handle)
-            read = formats.read_array_header_1_0 if version == (1, 0) else formats.read_array_header_2_0
-            shape, fortran_order, dtype = read(handle)
-            begin = handle.tell()
+            header = _parsed(handle, file.size)
+    except _Unreadable as error:
+        raise DataError(f"{file.shown} {error}") from None
     except ValueError as error:
         raise DataError(f"{file.shown} is not a file of numpy's: {error}") from error
-    if dtype.hasobject:
-        raise DataError(f"{file.shown} is an array of objects, which are not read; save numbers or text")
-    if not shape:
+    if not header.shape:
         raise DataError(f"{file.shown} is a single value: expected a dimension for the rows")
-    if file.size < begin + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize:
-        raise DataError(f"{file.shown} is cut off: it has {file.size} bytes, and should have more for {list(shape)}")
-    return _Header(shape, dtype, fortran_order, begin)
+    return header

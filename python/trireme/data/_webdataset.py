@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import posixpath
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from trireme import _core
 from trireme.data._file_source import FileFragment, FileSource, Listing, Placed, dataset_of_files, listing_of
 from trireme.data._fragment import DataError, Fragment
-from trireme.data._images import decode
+from trireme.data._images import MAX_PIXELS, check_max_pixels, decode
+from trireme.data._numpy_files import array_in
 from trireme.data._paths import File, select
 from trireme.data._tensors import batch_of_rows
 
@@ -27,6 +27,8 @@ _IMAGES = ("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "bmp", "gif", "tif", "tiff
 # Samples of the first shard that tell what the columns are.
 _LOOKED_AT = 64
 _BATCH_ROWS = 64
+# Values of more bytes fit into no column; and a compressed file may unpack to any size.
+_MOST_BYTES = 2**31 - 1
 _BATCH_BYTES = 8 << 20
 
 Sample = dict[str, Any]
@@ -45,20 +47,30 @@ def read_webdataset(
     shuffle: Any = None,
     file_extensions: Sequence[str] | None = ("tar", "tgz"),
     on_bad_file: str = "raise",
+    max_pixels: int = MAX_PIXELS,
     **others: Any,
 ) -> Dataset:
     """Tar files: a row for each sample, with its name in "__key__" and a column for each suffix.
 
     decoder: True decodes txt, json, cls, npy and images by their suffixes; a function gets the sample's dict of bytes;
-    None leaves bytes. suffixes: only these are read.
+    None leaves bytes. suffixes: only these are read. max_pixels: an image with more is refused.
     """
+    check_max_pixels("read_webdataset", max_pixels)
     if not callable(decoder) and decoder not in (True, False, None):
         raise _core.ConfigError(f"read_webdataset: decoder = {decoder!r}: expected True, None or a function")
     selection = select("read_webdataset", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
     others.pop("verbose_open", None)
     wanted = None if suffixes is None else tuple(suffix.lstrip(".") for suffix in suffixes)
     listing = listing_of(selection, partitioning, include_paths)
-    return dataset_of_files(WebDatasetSource(listing, on_bad_file, decoder, wanted), shuffle, others)
+    chosen = _BySuffix(max_pixels) if decoder is True else decoder
+    return dataset_of_files(WebDatasetSource(listing, on_bad_file, chosen, wanted), shuffle, others)
+
+
+@dataclass(frozen=True)
+class _BySuffix:
+    """The decoder that decides by the suffixes of a sample's files."""
+
+    max_pixels: int
 
 
 class WebDatasetSource(FileSource):
@@ -146,6 +158,10 @@ def _members(file: File, suffixes: tuple[str, ...] | None) -> Iterator[tuple[str
                 if not member.isfile() or not stem or not suffix:
                     continue
                 if suffixes is None or suffix in suffixes:
+                    if member.size > _MOST_BYTES:
+                        raise DataError(
+                            f"{file.shown}: {member.name} has {member.size} bytes, and at most {_MOST_BYTES} are read"
+                        )
                     content = tar.extractfile(member)
                     assert content is not None
                     yield posixpath.join(folder, stem), suffix, content.read()
@@ -165,10 +181,13 @@ def _decoded(sample: Sample, decoder: Any, file: File) -> Sample:
         if not isinstance(result, dict):
             raise DataError(f"{where}: the decoder returned {type(result).__name__}, expected a dict")
         return result
-    return {name: value if name == "__key__" else _value(name, value, where) for name, value in sample.items()}
+    return {
+        name: value if name == "__key__" else _value(name, value, where, decoder.max_pixels)
+        for name, value in sample.items()
+    }
 
 
-def _value(suffix: str, content: bytes, where: str) -> Any:
+def _value(suffix: str, content: bytes, where: str, max_pixels: int) -> Any:
     kind = suffix.rpartition(".")[2].lower()
     try:
         if kind in ("txt", "text", "transcript"):
@@ -178,7 +197,7 @@ def _value(suffix: str, content: bytes, where: str) -> Any:
         if kind in ("json", "jsn"):
             return json.loads(content)
         if kind == "npy":
-            return np.load(io.BytesIO(content), allow_pickle=False)
-    except ValueError as error:
+            return array_in(content)
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{where}, .{suffix}: {error}") from error
-    return decode(content, f"{where}, .{suffix}") if kind in _IMAGES else content
+    return decode(content, f"{where}, .{suffix}", max_pixels=max_pixels) if kind in _IMAGES else content
