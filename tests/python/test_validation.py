@@ -117,6 +117,19 @@ def test_a_child_that_the_function_forks_answers_nothing(runner: Any) -> None:
     assert answer[1:3] == ("VALIDATED", {"status": 0})
 
 
+def test_a_crash_shows_the_python_lines_that_led_to_it(runner: Any) -> None:
+    def calls_native_code(checkpoint: Checkpoint) -> dict[str, Any]:
+        import ctypes
+
+        return {"text": ctypes.string_at(1)}
+
+    made = runner(calls_native_code)
+    made.ask("a")
+    (answer,) = made.wait()
+    assert answer[1] == "VALIDATION_FAILED"
+    assert "in calls_native_code" in made.log("a")
+
+
 def test_an_exception_fails_that_validation_only(runner: Any) -> None:
     def fn(checkpoint: Checkpoint) -> dict[str, Any]:
         if checkpoint.path.endswith("a"):
