@@ -4,13 +4,15 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include "api/data_rate.h"
 #include "api/describe.h"
+#include "api/progress.h"
 #include "api/runtime.h"
 #include "base/config_fields.h"
+#include "base/text.h"
 #include "bindings.h"
 #include "control/run_folder.h"
 #include "control/run_registry.h"
@@ -241,16 +243,23 @@ void bind_run(nb::module_& module) {
       .def_prop_ro("id", &api::Run::id)
       .def_prop_ro("path", &api::Run::path)
       .def_prop_ro("storage_path", &api::Run::storage_path);
-  nb::class_<api::DataRate>(module, "DataRate")
+  nb::class_<api::Progress>(module, "Progress", "The progress of a run as one line.")
       .def(nb::init<>())
-      .def("count", [](api::DataRate& self, nb::dict event) { self.count(python::to_dict(event, "event")); })
-      .def_prop_ro("text", &api::DataRate::text);
+      .def(
+          "count", [](api::Progress& self, nb::dict event) { self.count(python::to_dict(event, "event")); },
+          nb::arg("event"))
+      .def_prop_ro("reports", &api::Progress::reports)
+      .def("text", &api::Progress::text, nb::arg("seconds"));
   module.def(
       "describe_event", [](nb::dict event) { return api::describe(python::to_dict(event, "event")); },
       nb::arg("event"));
   module.def(
       "result_table", [](nb::dict outcome) { return api::result_table(python::to_dict(outcome, "outcome")); },
       nb::arg("outcome"));
+  module.def(
+      "metrics_text", [](nb::dict metrics) { return api::metrics_text(python::to_dict(metrics, "metrics")); },
+      nb::arg("metrics"), "The first few, for one line.");
+  module.def("count_of", &base::count_of, nb::arg("count"), nb::arg("noun"), "'1 worker', '4 workers'.");
   module.def(
       "check_metrics", [](nb::dict metrics) { return to_python(python::to_dict(metrics, "metrics")); },
       nb::arg("metrics"), "What report() would store; ValueError names the key that cannot be.");

@@ -153,17 +153,27 @@ class Run:
     @property
     def storage_path(self) -> str: ...
 
-class DataRate:
+class Progress:
+    """The progress of a run as one line."""
+
     def __init__(self) -> None: ...
 
-    def count(self, arg: dict, /) -> None: ...
+    def count(self, event: dict) -> None: ...
 
     @property
-    def text(self) -> str: ...
+    def reports(self) -> int: ...
+
+    def text(self, seconds: float) -> str: ...
 
 def describe_event(event: dict) -> str | None: ...
 
 def result_table(outcome: dict) -> str: ...
+
+def metrics_text(metrics: dict) -> str:
+    """The first few, for one line."""
+
+def count_of(count: int, noun: str) -> str:
+    """'1 worker', '4 workers'."""
 
 def check_metrics(metrics: dict) -> dict:
     """What report() would store; ValueError names the key that cannot be."""

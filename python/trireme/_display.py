@@ -23,11 +23,7 @@ class Display:
         self._level = _LEVELS[log_level]
         self._live: Any = None
         self._started = time.monotonic()
-        self._workers = 0
-        self._attempt = 0
-        self._reports = 0
-        self._metrics: dict[str, Any] = {}
-        self._data_rate = _core.DataRate()
+        self._progress = _core.Progress()
         self._reports_shown = 0
         self._next_plain_line = 0.0
         self._plain_pause = _FIRST_PAUSE_S
@@ -51,7 +47,7 @@ class Display:
 
     def show(self, events: list[dict[str, Any]]) -> None:
         for event in events:
-            self._count(event)
+            self._progress.count(event)
             # The live line tells of reports; there may be thousands in a second.
             if event["event"] == "report" or not self._wanted(event["event"]):
                 continue
@@ -60,9 +56,9 @@ class Display:
         if self._live is not None:
             from rich.text import Text
 
-            self._live.update(Text(self._progress(), no_wrap=True, overflow="ellipsis"), refresh=True)
+            self._live.update(Text(self._progress_text(), no_wrap=True, overflow="ellipsis"), refresh=True)
         elif self._plain_line_due():
-            self._print(self._progress().strip())
+            self._print(self._progress_text())
 
     def show_result(self, outcome: dict[str, Any]) -> None:
         if self._level <= _LEVELS["INFO"]:
@@ -73,17 +69,6 @@ class Display:
             return True
         return self._level <= (_LEVELS["WARNING"] if kind in _WARNINGS else _LEVELS["INFO"])
 
-    def _count(self, event: dict[str, Any]) -> None:
-        kind = event["event"]
-        if kind == "report":
-            # Only rank 0's newest comes here where no callback wants them all.
-            if event["rank"] == 0:
-                self._reports, self._metrics = event["index"] + 1, event["metrics"]
-                if "data" in event:
-                    self._data_rate.count(event)
-        elif kind == "attempt_started":
-            self._attempt, self._workers = event["attempt"], event["num_workers"]
-
     def _print(self, line: str) -> None:
         if self._live is None:
             print(line, flush=True)
@@ -93,26 +78,16 @@ class Display:
     def _plain_line_due(self) -> bool:
         """A line of progress where there is no live one: when there is news, and ever more rarely."""
         now = time.monotonic()
-        if self._level > _LEVELS["INFO"] or self._reports == self._reports_shown or now < self._next_plain_line:
+        reports = self._progress.reports
+        if self._level > _LEVELS["INFO"] or reports == self._reports_shown or now < self._next_plain_line:
             return False
-        self._reports_shown = self._reports
+        self._reports_shown = reports
         self._next_plain_line = now + self._plain_pause
         self._plain_pause = min(2 * self._plain_pause, _LONGEST_PAUSE_S)
         return True
 
-    def _progress(self) -> str:
-        parts = [f"{time.monotonic() - self._started:6.1f} s", f"{self._workers} workers", f"{self._reports} reports"]
-        if self._attempt:
-            parts.insert(1, f"attempt {self._attempt}")
-        parts += [f"{name} {_short(value)}" for name, value in list(self._metrics.items())[:6]]
-        if self._data_rate.text:
-            parts.append(self._data_rate.text)
-        return "  ".join(parts)
-
-
-def _short(value: Any) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= 24 else text[:23] + "…"
+    def _progress_text(self) -> str:
+        return self._progress.text(time.monotonic() - self._started)
 
 
 def _is_terminal() -> bool:

@@ -96,5 +96,6 @@ def run_here(
     finally:
         set_session(before)
     seconds = time.monotonic() - started
-    print(f"{context.get_experiment_name()}: finished in local mode after {seconds:.1f} s, metrics {session.metrics}")
+    metrics = f" ({_core.metrics_text(session.metrics)})" if session.metrics else ""
+    print(f"{context.get_experiment_name()}: finished in local mode after {seconds:.1f} s{metrics}")
     return Result(metrics=session.metrics, checkpoint=session.checkpoint, error=None, path=None, return_value=value)

@@ -28,7 +28,7 @@ constexpr std::size_t kMaxHeadline = 300;
 constexpr std::size_t kMaxCell = 100;
 
 std::string counted(const Dict& dict, std::string_view key, std::string_view noun) {
-  return count_of(static_cast<std::size_t>(std::max<std::int64_t>(0, int_of(dict, key))), noun);
+  return count_of(std::max<std::int64_t>(0, int_of(dict, key)), noun);
 }
 
 std::string run_started(const Dict& event) {
@@ -56,17 +56,7 @@ std::string training_started(const Dict& event) {
 std::string checkpoint_committed(const Dict& event) {
   std::string line = text_of(event, "name", "checkpoint") + " committed";
   const Dict* metrics = dict_of(event, "metrics");
-  if (!metrics || metrics->empty()) return line;
-  constexpr std::size_t kShown = 4;
-  std::vector<std::string> parts;
-  for (auto& [name, value] : metric_rows(*metrics)) {
-    if (parts.size() == kShown) {
-      parts.emplace_back("...");
-      break;
-    }
-    parts.push_back(name + " " + value);
-  }
-  return fmt::format("{} ({})", line, base::join(parts, ", "));
+  return metrics && !metrics->empty() ? fmt::format("{} ({})", line, metrics_text(*metrics)) : line;
 }
 
 std::string checkpoint_validated(const Dict& event) {
@@ -76,11 +66,9 @@ std::string checkpoint_validated(const Dict& event) {
     return fmt::format("warning: {} was not validated: {}", name,
                        headline(text_of(event, "message", status == "VALIDATION_TIMEOUT" ? "timed out" : "failed")));
   }
-  std::vector<std::string> parts;
-  if (const Dict* metrics = dict_of(event, "metrics")) {
-    for (auto& [metric, value] : metric_rows(*metrics)) parts.push_back(metric + " " + value);
-  }
-  return fmt::format("{} validated ({})", name, base::join(parts, ", "));
+  const Dict* metrics = dict_of(event, "metrics");
+  return metrics && !metrics->empty() ? fmt::format("{} validated ({})", name, metrics_text(*metrics))
+                                      : name + " validated";
 }
 
 std::optional<std::string> worker_failed(const Dict& event) {
@@ -106,14 +94,14 @@ std::optional<std::string> attempt_failed(const Dict& event) {
   std::int64_t limit = int_of(event, "max_failures");
   std::int64_t failures = int_of(event, "failures");
   if (text_of(event, "next") == "restart") {
-    std::string used = limit < 0 ? fmt::format("failure {}, without a limit", failures)
-                                 : fmt::format("{} of {} failures used", failures, limit);
+    std::string used = limit < 0 ? fmt::format("failure {}, no limit", failures)
+                                 : fmt::format("{} of {} used", failures, count_of(limit, "failure"));
     return fmt::format("attempt {} failed ({}); starting again", attempt, used);
   }
   // Without restarts to speak of, the lines before and after this one say it all; so they do where the budget is not
   // what ends the run.
   if (limit <= 0 || failures <= limit) return std::nullopt;
-  return fmt::format("attempt {} failed; {}={} is used up", attempt, text_of(event, "budget", "max_failures"), limit);
+  return fmt::format("attempt {} failed; {} = {} is used up", attempt, text_of(event, "budget", "max_failures"), limit);
 }
 
 std::string restarted(const Dict& event) {
@@ -146,7 +134,7 @@ std::vector<int> ranks_of(const Dict& event) {
 
 std::string preemption_announced(const Dict& event) {
   const auto ranks = ranks_of(event);
-  return fmt::format("{} {} will be taken away in {} s: {}", ranks.size() == 1 ? "rank" : "ranks",
+  return fmt::format("{} {} will be preempted in {} s: {}", ranks.size() == 1 ? "rank" : "ranks",
                      base::rank_list(ranks), base::amount(number_of(event, "seconds")), text_of(event, "why"));
 }
 
@@ -200,12 +188,6 @@ const std::unordered_map<std::string, Teller>& tellers() {
   return table;
 }
 
-std::string cut(std::string text, std::size_t size) {
-  if (text.size() <= size) return text;
-  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
-  return text.substr(0, size) + "...";
-}
-
 void add_metric_rows(const Dict& metrics, const std::string& prefix, Rows& rows) {
   for (const auto& [name, value] : metrics) {
     const Dict* nested = value.get_if<Dict>();
@@ -224,20 +206,49 @@ std::optional<std::string> describe(const Dict& event) {
 
 std::string headline(const std::string& text) {
   std::string_view line = base::trim(text);
-  return cut(std::string(base::trim(line.substr(0, line.find('\n')))), kMaxHeadline);
+  return shortened(std::string(base::trim(line.substr(0, line.find('\n')))), kMaxHeadline);
+}
+
+std::string shortened(std::string text, std::size_t size) {
+  if (text.size() <= size) return text;
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
+  return text.substr(0, size) + "...";
 }
 
 std::string value_text(const Value& value) {
   if (const auto* number = value.get_if<double>()) return fmt::format("{:.6g}", *number);
   if (const auto* flag = value.get_if<bool>()) return *flag ? "yes" : "no";
-  if (const auto* text = value.get_if<std::string>()) return cut(*text, kMaxCell);
+  if (const auto* text = value.get_if<std::string>()) return shortened(*text, kMaxCell);
   if (const auto* bytes = value.get_if<Bytes>()) return count_of(bytes->data.size(), "byte");
-  return cut(base::to_json(value), kMaxCell);
+  return shortened(base::to_json(value), kMaxCell);
 }
 
 Rows metric_rows(const Dict& metrics) {
   Rows rows;
   add_metric_rows(metrics, "", rows);
+  return rows;
+}
+
+std::string metrics_text(const Dict& metrics) {
+  constexpr std::size_t kShown = 4;
+  std::vector<std::string> parts;
+  for (auto& [name, value] : metric_rows(metrics)) {
+    if (parts.size() == kShown) {
+      parts.emplace_back("...");
+      break;
+    }
+    parts.push_back(name + " " + value);
+  }
+  return base::join(parts, ", ");
+}
+
+Rows first_metric_rows(const Dict& metrics, std::string_view where) {
+  constexpr std::size_t kShown = 20;
+  Rows rows = metric_rows(metrics);
+  if (rows.size() <= kShown) return rows;
+  const auto hidden = static_cast<std::int64_t>(rows.size() - kShown);
+  rows.resize(kShown);
+  rows.emplace_back("...", fmt::format("{} in {}", count_of(hidden, "more metric"), where));
   return rows;
 }
 
@@ -256,7 +267,7 @@ std::string result_table(const Dict& outcome) {
                {"reports", std::to_string(int_of(outcome, "reports"))}};
   if (std::string error = headline(text_of(outcome, "error")); !error.empty()) rows.emplace_back("error", error);
   if (const Dict* metrics = dict_of(outcome, "metrics")) {
-    for (auto& row : metric_rows(*metrics)) rows.push_back(std::move(row));
+    for (auto& row : first_metric_rows(*metrics, "metrics.csv")) rows.push_back(std::move(row));
   }
   const std::string storage = text_of(outcome, "storage");
   if (std::string checkpoint = text_of(outcome, "checkpoint"); !checkpoint.empty()) {

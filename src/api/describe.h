@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,11 +19,20 @@ std::optional<std::string> describe(const Dict& event);
 // The first line of a longer text, cut to what fits a terminal.
 std::string headline(const std::string& text);
 
+// Cut to `size` bytes, between characters, with "..." behind it; as it is where it fits.
+std::string shortened(std::string text, std::size_t size);
+
 // "0.0312", "3", "yes": a metric's value as a table shows it.
 std::string value_text(const Value& value);
 
 // {"a": {"b": 1}} -> {"a/b", "1"}, in the order of the metrics.
 std::vector<std::pair<std::string, std::string>> metric_rows(const Dict& metrics);
+
+// "loss 0.1, epoch 3, ...": the first few, for one line.
+std::string metrics_text(const Dict& metrics);
+
+// As metric_rows(), cut to what a screen holds; the last row then says how many more there are, and `where`.
+std::vector<std::pair<std::string, std::string>> first_metric_rows(const Dict& metrics, std::string_view where);
 
 // Two columns under each other, the second one aligned; each line ends with a newline.
 std::string two_columns(const std::vector<std::pair<std::string, std::string>>& rows);

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "api/data_rate.h"
+#include "api/progress.h"
 #include "trireme/value.h"
 
 namespace trireme::api {
@@ -23,9 +23,7 @@ class Display {
   void show_result(const Dict& outcome);
 
  private:
-  void count(const Dict& event);
   bool wanted(const std::string& kind) const;
-  std::string progress(double seconds) const;
   void show_progress(double seconds);
   void clear();
 
@@ -33,11 +31,7 @@ class Display {
   bool warnings_;
   bool live_;
   bool drawn_ = false;
-  std::int64_t attempt_ = 0;
-  std::int64_t workers_ = 0;
-  std::int64_t reports_ = 0;
-  Dict metrics_;
-  DataRate data_rate_;
+  Progress progress_;
   // Of progress in plain lines.
   std::int64_t reports_shown_ = 0;
   double next_line_ = 0.0;

@@ -66,7 +66,7 @@ Result Result::from_path(const std::string& path) {
   }
   const auto summary = control::summary(record, false, 0);
   result.attempts = static_cast<int>(summary.attempts);
-  result.reports = summary.reports;
+  result.reports = summary.reports.count();
   result.error = summary.error;
   result.seconds = summary.seconds;
   auto returned = api::value_or_throw(control::read_return_value(*files, record));

@@ -324,6 +324,17 @@ base::Result<void> Run::plan_resume() {
   TRIREME_ASSIGN(auto listing, checkpoint::list_committed(*plan_.files, plan_.storage_path),
                  "run '{}' cannot be continued", plan_.name);
   plan_.warnings = std::move(listing.damaged);
+  if (resumed_) {
+    if (const auto record = control::read_run(plan_.path)) {
+      plan_.reports = control::summary(*record, false, 0).reports;
+      if (auto history = control::metrics_history(*record); !history.empty()) {
+        plan_.last_metrics = std::move(history.back());
+      }
+    } else {
+      plan_.warnings.push_back(
+          fmt::format("the history of the run cannot be read: {}; reports are counted anew", record.error().message()));
+    }
+  }
   resumed_ = control::is_run_folder(plan_.path);
   TRIREME_ASSIGN(plan_.first_attempt, next_attempt(plan_.path, plan_.files->local()));
   if (spec_.resume_from_checkpoint) {
@@ -384,6 +395,7 @@ base::Result<void> Run::start() {
   started["version"] = TRIREME_VERSION;
   started["trainer"] = plan_.trainer;
   started["num_workers"] = plan_.rules.num_workers;
+  if (plan_.reports.count() > 0) started["reports"] = plan_.reports.count();
   started["resources_per_worker"] = base::Codec<Resources>::to(engine::worker_bundle(spec_.scaling));
   started["resumed"] = resumed_;
   if (plan_.checkpoint) started["checkpoint"] = *plan_.checkpoint;
@@ -445,7 +457,9 @@ engine::ProcessSpec Run::make_process(int rank, const engine::Slot& slot, std::s
 // On the controller's thread.
 void Run::take(const Dict& event) {
   const std::string& kind = event["event"].as_string();
+    const bool further = reports_.add(control::int_of(event, "attempt"), control::int_of(event, "index"));
   std::lock_guard lock(mutex_);
+    else if (further) furthest_ = event;
   if (kind == "report" && !spec_.every_report) {
     if (control::int_of(event, "rank") == 0) latest_ = event;
     return;  // nobody waits for it: the next look at the logs shows it
@@ -466,7 +480,9 @@ std::vector<Dict> Run::next(base::Seconds timeout) {
       changed_.wait_for(lock, std::min(timeout, kLogPeriod), [&] { return !events_.empty() || over_; });
       out.assign(std::make_move_iterator(events_.begin()), std::make_move_iterator(events_.end()));
       events_.clear();
-      if (latest_) out.push_back(*std::exchange(latest_, std::nullopt));
+      for (auto* newest : {&furthest_, &latest_}) {
+        if (*newest) out.push_back(*std::exchange(*newest, std::nullopt));
+      }
       over = over_;
     }
     for (const auto& event : out) {

@@ -37,7 +37,7 @@ struct RunSpec {
   // The storage, where RunConfig.storage_path alone does not tell (Python's file systems): the path is one in it.
   std::shared_ptr<storage::Files> files;  // shared by the run and its controller
   std::string storage_path;
-  // Whether next() gives every report; otherwise only rank 0's newest, for the progress line.
+  // Whether next() gives every report; otherwise the newest, for the progress line.
   bool every_report = true;
 };
 
@@ -101,9 +101,12 @@ class Run {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Dict> events_;     // under the mutex
-  std::optional<Dict> latest_;  // the newest report of rank 0, where not every one is wanted
-  bool over_ = false;           // run_finished was recorded
+  std::deque<Dict> events_;  // under the mutex
+  // Where not every report is wanted: the newest of rank 0, and the newest of a rank that is ahead of it.
+  std::optional<Dict> latest_;
+  std::optional<Dict> furthest_;
+  control::ReportCount reports_;
+  bool over_ = false;  // run_finished was recorded
   bool drained_ = false;
 
   LogFollower follower_;

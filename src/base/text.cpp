@@ -49,7 +49,13 @@ std::string did_you_mean(std::string_view written, const std::vector<std::string
 }
 
 std::string count_of(std::size_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  if (count == 1) return fmt::format("1 {}", noun);
+  constexpr std::string_view kVowels = "aeiou";
+  if (noun.size() > 1 && noun.ends_with('y') && kVowels.find(noun[noun.size() - 2]) == std::string_view::npos) {
+    return fmt::format("{} {}ies", count, noun.substr(0, noun.size() - 1));
+  }
+  const bool hisses = noun.ends_with('s') || noun.ends_with('x') || noun.ends_with("ch") || noun.ends_with("sh");
+  return fmt::format("{} {}{}", count, noun, hisses ? "es" : "s");
 }
 
 std::string amount(double value) { return fmt::format("{:.10g}", value); }

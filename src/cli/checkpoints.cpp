@@ -27,16 +27,6 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{:.3g} TB", size);
 }
 
-std::string metrics_text(const Metrics& metrics) {
-  constexpr std::size_t kShown = 4;
-  std::vector<std::string> parts;
-  for (const auto& [name, value] : api::metric_rows(metrics)) {
-    if (parts.size() == kShown) break;
-    parts.push_back(name + " " + value);
-  }
-  return base::join(parts, ", ");
-}
-
 base::Result<std::vector<Seen>> look(storage::Files& files, const control::RunRecord& record, bool verify,
                                      std::vector<std::string>& damaged) {
   TRIREME_ASSIGN(auto ranked, control::read_checkpoints(files, record, &damaged));
@@ -74,7 +64,7 @@ void print_table(const std::vector<Seen>& seen) {
     fmt::print("  {:<20}  {:<9}  {:>8}  {:>10}  {}\n", each.kept.name,
                each.problem.empty() ? checkpoint::to_string(each.kept.status) : "DAMAGED",
                base::count_of(each.files, "file"), size_text(each.bytes),
-               each.problem.empty() ? metrics_text(each.kept.metrics) : each.problem);
+               each.problem.empty() ? api::metrics_text(each.kept.metrics) : each.problem);
   }
 }
 

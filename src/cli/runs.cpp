@@ -41,7 +41,7 @@ RunSummary summary_of(const control::RunEntry& entry, double now) {
 Dict to_dict(const RunSummary& told) {
   return {{"name", told.name},         {"id", told.id},
           {"state", told.state},       {"num_workers", told.num_workers},
-          {"attempts", told.attempts}, {"reports", told.reports},
+          {"attempts", told.attempts}, {"reports", told.reports.count()},
           {"started", told.started},   {"seconds", told.seconds},
           {"path", told.path},         {"error", told.error ? Value(*told.error) : Value()}};
 }
@@ -82,8 +82,8 @@ base::Result<int> runs(const RunsOptions& options) {
   std::vector<std::vector<std::string>> rows = {
       {"NAME", "STATE", "WORKERS", "REPORTS", "STARTED", "DURATION", "FOLDER"}};
   for (const auto& told : list) {
-    rows.push_back({told.name, told.state, fmt::format("{}", told.num_workers), fmt::format("{}", told.reports),
-                    when(told.started), base::duration_text(told.seconds), told.path});
+    rows.push_back({told.name, told.state, fmt::format("{}", told.num_workers), fmt::format("{}", told.reports.count()),
+                    date_text(told.started), base::duration_text(told.seconds), told.path});
   }
   fmt::print("{}", table(rows));
   if (more) fmt::print("... and older ones: trireme runs --all\n");

@@ -31,7 +31,7 @@ Dict to_json_dict(const FoundRun& found) {
           {"state", told.state},
           {"num_workers", told.num_workers},
           {"attempts", told.attempts},
-          {"reports", told.reports},
+          {"reports", told.reports.count()},
           {"checkpoints", told.checkpoints},
           {"started", told.started},
           {"seconds", told.seconds},
@@ -54,7 +54,7 @@ void print_summary(const FoundRun& found) {
                {"started", base::timestamp_name(told.started)},
                {"duration", base::duration_text(told.seconds)},
                {"attempts", std::to_string(told.attempts)},
-               {"reports", std::to_string(told.reports)},
+               {"reports", std::to_string(told.reports.count())},
                {"checkpoints", std::to_string(told.checkpoints)},
                {"folder", told.path}};
   if (told.state == "running") rows.insert(rows.begin() + 3, {"driver", fmt::format("pid {}", found.entry.pid)});

@@ -75,6 +75,8 @@ class CommitBook {
   // Rank 0's last report, and over it what the validation of its checkpoint has found.
   const std::optional<Metrics>& last_metrics() const { return last_metrics_; }
   void validated(std::int64_t index, const Metrics& found);
+  // Of an earlier start of the run.
+  void set_last_metrics(Metrics metrics) { last_metrics_ = std::move(metrics); }
   // Indexes that wait, with the ranks that they wait for; for the message after a stall.
   std::map<std::int64_t, std::vector<int>> waiting() const;
 

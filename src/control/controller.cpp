@@ -44,6 +44,8 @@ Controller::Controller(RunPlan plan, engine::Engine& engine, const base::Clock& 
     : plan_(std::move(plan)), engine_(engine), clock_(clock), sink_(std::move(sink)), checkpoint_(plan_.checkpoint) {
   state_.commits = CommitBook(0, plan_.first_report);
   state_.first_attempt = state_.attempt = plan_.first_attempt;
+  if (plan_.last_metrics) state_.commits.set_last_metrics(*plan_.last_metrics);
+  state_.reports = plan_.reports;
   state_.kept = plan_.kept;
   checkpoint_in_storage_ = plan_.checkpoint_in_storage;
   positions_ = plan_.positions;
@@ -472,7 +474,7 @@ void Controller::run(const Finish&) {
     end_.seconds = base::Seconds(clock_.now() - run_began_).count();
     end_.attempts = state_.attempt - state_.first_attempt + 1;
     end_.last_attempt = state_.attempt;
-    end_.reports = state_.reports;
+    end_.reports = state_.reports.count();
     finished_ = true;
     end_changed_.notify_all();
   }

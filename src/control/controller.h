@@ -54,6 +54,8 @@ struct RunPlan {
   Dict positions;                         // in the data, as that checkpoint has them
   std::vector<KeptCheckpoint> kept;       // by earlier starts of the run
   std::int64_t first_report = 0;
+  ReportCount reports;                  // of earlier starts
+  std::optional<Metrics> last_metrics;  // of theirs: the result's, where this start reports none
   int first_attempt = 0;
   Dict metadata;
   Dict started;                       // further fields of the run_started event

@@ -378,7 +378,7 @@ void Decider::finish() {
   state_.phase = Phase::kFinished;
   Dict fields{{"outcome", to_string(state_.outcome)},
               {"attempts", state_.attempt - state_.first_attempt + 1},
-              {"reports", state_.reports}};
+              {"reports", state_.reports.count()}};
   if (!state_.error.empty()) fields["error"] = state_.error;
   const ReturnValue& returned = state_.return_value;
   // A pickle goes into a file of its own.

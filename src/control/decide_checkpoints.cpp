@@ -12,7 +12,7 @@ namespace trireme::control {
 void Decider::on(Reported event) {
   if (!running()) return;
   if (event.checkpoint && state_.commits.taken(event.index)) return part_came_too_late(event.rank, *event.checkpoint);
-  ++state_.reports;
+  state_.reports.add(state_.attempt, event.index);
   state_.furthest = std::max(state_.furthest, event.index + 1);
   state_.commits.report(event.rank, event.index,
                         {event.metrics, event.checkpoint, std::move(event.validation), std::move(event.positions)});

@@ -58,7 +58,7 @@ void apply(const Dict& event, RunSummary& told) {
     ++told.attempts;
     told.num_workers = int_of(event, "num_workers", told.num_workers);
   } else if (kind == "report") {
-    ++told.reports;
+    told.reports.add(int_of(event, "attempt"), int_of(event, "index"));
   } else if (kind == "checkpoint_committed") {
     ++told.checkpoints;
   } else if (kind == "checkpoint_removed") {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "control/report_count.h"
 #include "control/retention.h"
 #include "control/state.h"
 #include "storage/files.h"
@@ -34,7 +35,7 @@ struct RunSummary {
   std::string state;  // "running", "finished", "failed", "stopped", or "lost": the driver died before it could say
   std::int64_t num_workers = 0;
   std::int64_t attempts = 0;
-  std::int64_t reports = 0;
+  ReportCount reports;
   std::int64_t checkpoints = 0;  // committed and not removed
   double started = 0.0;          // seconds since 1970; of the last start when the run was resumed
   double seconds = 0.0;          // from there to its end, or to `now`

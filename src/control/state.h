@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "control/commit_book.h"
+#include "control/report_count.h"
 #include "control/retention.h"
 #include "engine/engine.h"
 #include "trireme/value.h"
@@ -148,7 +149,7 @@ struct RunState {
   std::map<std::string, int> outdated_validations;
   bool silence_timed = false;  // Timer::kSilence is armed
   ReturnValue return_value;
-  std::int64_t reports = 0;
+  ReportCount reports;
   std::string stop_why;
   Next next = Next::kNone;
   Outcome outcome = Outcome::kNone;

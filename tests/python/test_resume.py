@@ -54,6 +54,17 @@ def test_continues_where_it_was(results: Path) -> None:
     assert fit(count_to(5)).return_value == [], "a finished run can be continued"
 
 
+def test_without_new_reports_the_result_has_the_last_metrics(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fit(count_to(3), 2)
+    result = fit(count_to(3), 2)
+    assert result.metrics == {"step": 2}
+    assert result.metrics == Result.from_path(results / "run").metrics
+    shown = capfd.readouterr().out.splitlines()
+    assert shown[-1].split()[0] == "folder"
+    assert ["reports", "3"] in [line.split() for line in shown[-6:]], "those of the whole run"
+    assert ["step", "2"] in [line.split() for line in shown[-6:]]
+
+
 def test_never_and_must() -> None:
     with pytest.raises(ConfigError, match=r"RunConfig\.resume = 'must': there is no run 'run'"):
         fit(count_to(1), resume="must")

@@ -1,15 +1,20 @@
 #include "api/describe.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 using trireme::Dict;
 using trireme::List;
 using trireme::Value;
 using trireme::api::describe;
+using trireme::api::first_metric_rows;
 using trireme::api::metric_rows;
+using trireme::api::metrics_text;
 using trireme::api::result_table;
+using trireme::api::shortened;
 
 TEST_CASE("events that matter are told in one line") {
   struct Case {
@@ -83,16 +88,16 @@ TEST_CASE("events that matter are told in one line") {
       {{{"event", "attempt_failed"}, {"attempt", 0}, {"next", "restart"}, {"failures", 1}, {"max_failures", 3}},
        "attempt 0 failed (1 of 3 failures used); starting again"},
       {{{"event", "attempt_failed"}, {"attempt", 7}, {"next", "restart"}, {"failures", 8}, {"max_failures", -1}},
-       "attempt 7 failed (failure 8, without a limit); starting again"},
+       "attempt 7 failed (failure 8, no limit); starting again"},
       {{{"event", "attempt_failed"}, {"attempt", 3}, {"next", "fail"}, {"failures", 4}, {"max_failures", 3}},
-       "attempt 3 failed; max_failures=3 is used up"},
+       "attempt 3 failed; max_failures = 3 is used up"},
       {{{"event", "attempt_failed"},
         {"attempt", 3},
         {"next", "fail"},
         {"failures", 2},
         {"max_failures", 1},
         {"budget", "max_preemption_failures"}},
-       "attempt 3 failed; max_preemption_failures=1 is used up"},
+       "attempt 3 failed; max_preemption_failures = 1 is used up"},
       {{{"event", "restarted"},
         {"kind", "warm"},
         {"seconds", 0.1623},
@@ -107,9 +112,9 @@ TEST_CASE("events that matter are told in one line") {
       {{{"event", "resizing"}, {"from", 2}, {"to", 4}, {"why", "at a checkpoint"}},
        "resizing from 2 to 4 workers (at a checkpoint)"},
       {{{"event", "preemption_announced"}, {"ranks", List{1}}, {"seconds", 20.0}, {"why", "SIGTERM from pid 1"}},
-       "rank 1 will be taken away in 20 s: SIGTERM from pid 1"},
+       "rank 1 will be preempted in 20 s: SIGTERM from pid 1"},
       {{{"event", "preemption_announced"}, {"ranks", List{0, 1, 3}}, {"seconds", 0.5}, {"why", "spot"}},
-       "ranks 0-1,3 will be taken away in 0.5 s: spot"},
+       "ranks 0-1,3 will be preempted in 0.5 s: spot"},
       {{{"event", "hang_detected"},
         {"rank", 1},
         {"summary", "no report for 5 s: rank 1 is behind"},
@@ -193,4 +198,23 @@ TEST_CASE("the result table") {
   CHECK(result_table(
             {{"outcome", "failed"}, {"seconds", 1.0}, {"error", "rank 1 died\nlong story"}, {"metrics", nullptr}})
             .find("  error     rank 1 died\n") != std::string::npos);
+}
+
+TEST_CASE("a thousand metrics are a few lines") {
+  trireme::Dict metrics;
+  for (int i = 0; i < 1000; ++i) metrics[fmt::format("metric_{}", i)] = i;
+  const std::string table = result_table({{"outcome", "finished"}, {"metrics", metrics}, {"path", "/r/digits"}});
+  CHECK(std::count(table.begin(), table.end(), '\n') == 26);
+  CHECK(table.find("  metric_19  19\n  ...        980 more metrics in metrics.csv\n  folder") != std::string::npos);
+  CHECK(first_metric_rows(Dict{{"loss", 1}}, "metrics.csv").size() == 1);
+  CHECK(metrics_text(metrics) == "metric_0 0, metric_1 1, metric_2 2, metric_3 3, ...");
+  CHECK(describe({{"event", "checkpoint_validated"}, {"name", "c"}, {"status", "VALIDATED"}, {"metrics", metrics}}) ==
+        "c validated (metric_0 0, metric_1 1, metric_2 2, metric_3 3, ...)");
+  CHECK(describe({{"event", "checkpoint_validated"}, {"name", "c"}, {"status", "VALIDATED"}}) == "c validated");
+}
+
+TEST_CASE("text is cut between characters") {
+  CHECK(shortened("abc", 3) == "abc");
+  CHECK(shortened("abcd", 3) == "abc...");
+  CHECK(shortened("a\u00e4b", 2) == "a...");
 }

@@ -26,7 +26,7 @@ constexpr const char* kEvents =
 {"time":102.0,"event":"report","attempt":0,"rank":0,"index":1,"metrics":{"loss":1}}
 )";
 constexpr const char* kFinished =
-    R"({"time":110.0,"event":"run_finished","outcome":"finished","seconds":10.0,"attempts":1,"reports":3,"return_value":{"best":1}})";
+    R"({"time":110.0,"event":"run_finished","outcome":"finished","seconds":10.0,"attempts":1,"reports":2,"return_value":{"best":1}})";
 
 // "near://bucket/run" where far, else a folder.
 std::string make_run(const TempDir& dir, bool far) {
@@ -72,7 +72,7 @@ TEST_CASE("the result of any run folder") {
     Result result = Result::from_path(uri);
     CHECK(result.path == uri);
     CHECK(result.metrics == Metrics{{"loss", 1}});
-    CHECK(result.reports == 3);
+    CHECK(result.reports == 2);
     CHECK_FALSE(result.error);
     CHECK(result.return_value.is_null());
     REQUIRE(result.checkpoint);

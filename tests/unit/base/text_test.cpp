@@ -32,6 +32,11 @@ TEST_CASE("numbers of things") {
   CHECK(count_of(0, "worker") == "0 workers");
   CHECK(count_of(1, "worker") == "1 worker");
   CHECK(count_of(4, "worker") == "4 workers");
+  CHECK(count_of(2, "entry") == "2 entries");
+  CHECK(count_of(2, "day") == "2 days");
+  CHECK(count_of(2, "batch") == "2 batches");
+  CHECK(count_of(1, "batch") == "1 batch");
+  CHECK(count_of(3, "process") == "3 processes");
   CHECK(amount(2.0) == "2");
   CHECK(amount(0.5) == "0.5");
   CHECK(amount(0.1 + 0.2) == "0.3");

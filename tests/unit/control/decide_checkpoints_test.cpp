@@ -107,7 +107,7 @@ TEST_CASE("reports are numbered from the newest checkpoint after a restart") {
   machine.run_again();
   CHECK(machine.on(Reported{0, 4, {{"step", 4}}, std::nullopt}) == "report");
   CHECK(machine.recorded("report")["attempt"] == Value(1));
-  CHECK(machine.state.reports == 6);
+  CHECK(machine.state.reports.count() == 5);  // what is made again is not counted twice
 }
 
 TEST_CASE("a rank that never reports, and wakes up too late") {

@@ -1,0 +1,45 @@
+#include "api/progress.h"
+
+#include <fmt/format.h>
+
+#include "api/describe.h"
+#include "base/text.h"
+#include "control/event_fields.h"
+
+namespace trireme::api {
+namespace {
+
+constexpr std::size_t kShownMetrics = 6;
+constexpr std::size_t kMaxMetric = 24;
+
+}  // namespace
+
+void Progress::count(const Dict& event) {
+  const std::string kind = control::text_of(event, "event");
+  if (kind == "run_started") {
+    if (const std::int64_t earlier = control::int_of(event, "reports"); earlier > 0) reports_.add(-1, earlier - 1);
+  } else if (kind == "attempt_started") {
+    attempt_ = control::int_of(event, "attempt");
+    workers_ = control::int_of(event, "num_workers");
+  } else if (kind == "report") {
+    reports_.add(control::int_of(event, "attempt"), control::int_of(event, "index"));
+    if (control::int_of(event, "rank") != 0) return;
+    if (const Dict* metrics = control::dict_of(event, "metrics")) metrics_ = *metrics;
+    data_rate_.count(event);
+  }
+}
+
+std::string Progress::text(double seconds) const {
+  std::string line = fmt::format("{:.1f} s", seconds);
+  if (attempt_ > 0) line += fmt::format("  attempt {}", attempt_);
+  line += fmt::format("  {}  {}", base::count_of(workers_, "worker"), base::count_of(reports(), "report"));
+  std::size_t shown = 0;
+  for (const auto& [name, value] : metric_rows(metrics_)) {
+    if (++shown > kShownMetrics) break;
+    line += fmt::format("  {} {}", name, shortened(value, kMaxMetric));
+  }
+  if (!data_rate_.text().empty()) line += "  " + data_rate_.text();
+  return line;
+}
+
+}  // namespace trireme::api
