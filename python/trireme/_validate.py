@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import os
@@ -36,7 +37,8 @@ def main(task: int, answer: int) -> int:
         checkpoint, kwargs, retried = pickle.loads(arguments)
         metrics = checked_metrics(call_ending_forks(partial(fn, checkpoint, **kwargs)))
     except BaseException as failure:
-        traceback.print_exc()
+        with contextlib.suppress(OSError):  # a full disk must not hide what is wrong
+            traceback.print_exc()
         error = f"{type(failure).__name__}: {one_line(failure)}"
         may_retry = isinstance(failure, retried)
     with open(answer, "wb") as file:

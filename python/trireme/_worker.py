@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -274,8 +275,9 @@ def main(ticket: str) -> int:
         core.go_home()
         gc.collect()  # while those who are gone are replaced
         start = core.wait_start()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):  # no space for the rest of the log
+                stream.flush()
         _core.redirect_output(start["log_path"])
 
 
@@ -302,7 +304,8 @@ class _Attempt:
             if isinstance(error, Recalled) or self._core.recalled:
                 return True
             text = format_exception(error)
-            print(text, file=sys.stderr, end="", flush=True)
+            with contextlib.suppress(OSError):  # a full disk must not hide what is wrong
+                print(text, file=sys.stderr, end="", flush=True)
             self._core.fail(type(error).__name__, str(error), text, dump_exception(error))
             return False
         return True

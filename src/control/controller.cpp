@@ -14,6 +14,7 @@
 #include "control/event_fields.h"
 #include "control/failure_policy.h"
 #include "control/ranks.h"
+#include "storage/disk_error.h"
 #include "storage/local_files.h"
 #include "storage/retry.h"
 
@@ -43,9 +44,9 @@ std::string log_path(const std::string& run_path, int attempt, int rank) {
 Controller::Controller(RunPlan plan, engine::Engine& engine, const base::Clock& clock, EventSink sink)
     : plan_(std::move(plan)), engine_(engine), clock_(clock), sink_(std::move(sink)), checkpoint_(plan_.checkpoint) {
   state_.commits = CommitBook(0, plan_.first_report);
-  state_.first_attempt = state_.attempt = plan_.first_attempt;
   if (plan_.last_metrics) state_.commits.set_last_metrics(*plan_.last_metrics);
   state_.reports = plan_.reports;
+  state_.first_attempt = state_.attempt = plan_.first_attempt;
   state_.kept = plan_.kept;
   checkpoint_in_storage_ = plan_.checkpoint_in_storage;
   positions_ = plan_.positions;
@@ -179,7 +180,9 @@ void Controller::engine_event(int gang, engine::EngineEvent event) {
     }
   } else if (auto* exited = std::get_if<engine::Exited>(&event)) {
     if (int rank = rank_at({gang, exited->bundle}); rank >= 0) {
-      handle(ProcessExited{rank, exited->status, std::move(exited->out_of_memory)});
+      std::string log = log_path(plan_.path, state_.attempt, rank);
+      handle(ProcessExited{rank, exited->status, std::move(exited->out_of_memory),
+                           storage::no_space_for(log) ? std::move(log) : ""});
     }
   } else if (auto* reclaim = std::get_if<engine::Reclaim>(&event)) {
     std::optional<double> seconds;

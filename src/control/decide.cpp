@@ -74,6 +74,7 @@ void Decider::on(ProcessExited event) {
   worker.process = false;
   worker.exit = event.status;
   worker.out_of_memory = std::move(event.out_of_memory);
+  worker.full_log = std::move(event.full_log);
   judge_departure(event.rank);
   end_when_gone();
 }

@@ -96,6 +96,10 @@ void Decider::fail_departed(int rank) {
     failure.error_type = by_signal ? "WorkerKilled" : "WorkerExited";
     failure.message = fmt::format("the process {} with {} before the training function returned",
                                   by_signal ? "was killed" : "ended", engine::to_string(*worker.exit));
+    // Whatever it had to say about it went there.
+    if (!worker.full_log.empty()) {
+      failure.message += fmt::format("; no space is left for its log, {}: free space there", worker.full_log);
+    }
   }
   if (!worker.out_of_memory.empty()) {
     failure.cause = "out_of_memory";

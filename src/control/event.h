@@ -50,6 +50,7 @@ struct ProcessExited {
   int rank;
   engine::ExitStatus status;
   std::string out_of_memory = {};
+  std::string full_log = {};  // its log file, where no space is left for it
 };
 struct Connected {
   int rank;

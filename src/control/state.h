@@ -96,6 +96,7 @@ struct Worker {
   bool channel = false;  // its connection is open
   std::optional<engine::ExitStatus> exit;
   std::string out_of_memory;  // what shows that this is why it was killed
+  std::string full_log;       // its log file, where no space was left for it when it ended
   std::string lost;           // why its connection is gone, where it is
   std::string holds;          // what is expensive to make again in its process; empty: nothing
   bool drained = false;       // after a stop: nothing of it is on its way to storage

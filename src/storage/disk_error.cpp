@@ -1,6 +1,7 @@
 #include "storage/disk_error.h"
 
 #include <cerrno>
+#include <filesystem>
 
 namespace trireme::storage {
 namespace {
@@ -22,6 +23,14 @@ std::string_view way_out(int error_number) {
 base::Error failed(std::string_view what, const std::string& path, int error_number) {
   auto error = base::system_error(fmt::format("could not {} {}", what, path), error_number);
   return base::Error(error.what() + std::string(way_out(error_number)));
+}
+
+bool no_space_for(const std::string& path) {
+  constexpr std::uintmax_t kFewLines = 4096;
+  std::error_code unknown;
+  const auto space = std::filesystem::space(std::filesystem::path(path).parent_path(), unknown);
+  // File systems that do not count have no capacity.
+  return !unknown && space.capacity > 0 && space.available < kFewLines;
 }
 
 base::Error removed_meanwhile(const std::string& path) {

@@ -158,6 +158,41 @@ def test_a_full_disk(tmp_path: Path, script: Any) -> None:
     assert "leftovers: []" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ('raise ValueError("the real cause")', "failed: ValueError: the real cause"),
+        ("pass", "failed: OSError: [Errno 28] No space left on device"),
+        ("os._exit(1)", "exit code 1 before the training function returned; no space is left for its log"),
+    ],
+)
+def test_a_full_log_disk_hides_no_cause(tmp_path: Path, script: Any, end: str, said: str) -> None:
+    storage = tmp_path / "small"
+    storage.mkdir()
+    done = in_small_storage(
+        script,
+        storage,
+        "size=256k",
+        f"""
+        import os, sys, trireme
+
+        def train():
+            try:
+                while True:
+                    os.write(1, b"x" * 4096)
+            except OSError:
+                {end}
+            while True:
+                print("x" * 1000)
+
+        run_config = trireme.RunConfig(name="run", storage_path=sys.argv[1])
+        trireme.DataParallelTrainer(train, run_config=run_config).fit()
+        """,
+    )
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
 def test_a_read_only_storage_is_refused(tmp_path: Path, script: Any) -> None:
     storage = tmp_path / "small"
     storage.mkdir()

@@ -213,6 +213,15 @@ TEST_CASE("killed for want of memory") {
         std::string::npos);
 }
 
+TEST_CASE("what a worker could not write to its log is told") {
+  RunMachine machine(1);
+  machine.run();
+  machine.on(ProcessExited{0, kCleanExit, "", "/r/logs/attempt_0/rank_0.log"});
+  machine.on(ConnectionLost{0, "closed"});
+  machine.on(TimerFired{Timer::kCause});
+  CHECK(machine.state.error.find("no space is left for its log, /r/logs/attempt_0/rank_0.log") != std::string::npos);
+}
+
 TEST_CASE("a hang is told, restarted or fails, as configured") {
   for (const std::string on_hang : {"warn", "restart", "fail"}) {
     CAPTURE(on_hang);
