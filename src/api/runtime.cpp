@@ -103,6 +103,7 @@ base::Result<Dict> Runtime::set_capacity(const Capacity& asked) {
   return Dict{{"host", node.host},
               {"total", base::Codec<Resources>::to(node.total)},
               {"available", base::Codec<Resources>::to(node.available)},
+              {"in_use", base::Codec<Resources>::to(node.in_use)},
               {"cpus_declared", node.cpus_declared}};
 }
 

@@ -68,11 +68,11 @@ Result<std::vector<control::RunEntry>> runs_meant(const std::string& what) {
 // "CPU 2 of 4, licence 0 of 1 in use".
 std::string offer_text(const Dict& told) {
   const Dict* total = control::dict_of(told, "total");
-  const Dict* available = control::dict_of(told, "available");
+  const Dict* in_use = control::dict_of(told, "in_use");
   std::vector<std::string> parts;
   for (const auto& [name, value] : total ? *total : Dict()) {
     const double offered = value.is_number() ? value.as_double() : 0.0;
-    const double used = offered - (available ? control::number_of(*available, name, offered) : offered);
+    const double used = in_use ? control::number_of(*in_use, name) : 0.0;
     parts.push_back(fmt::format("{} {} of {}", name, base::amount(std::max(0.0, used)), base::amount(offered)));
   }
   if (parts.empty()) return "nothing";

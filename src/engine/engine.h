@@ -41,6 +41,8 @@ struct NodeInfo {
   std::vector<Gpu> gpus;
   // Whether "CPU" in `total` is a limit. Undeclared CPUs of the local machine are time-shared.
   bool cpus_declared = false;
+  // What gangs have of it, where an engine tells. Of time-shared CPUs: those of this driver, maybe more than there are.
+  Resources in_use = {};
 };
 
 // What a gang needs: one bundle per worker, and what the trainer itself takes beside them.

@@ -157,11 +157,13 @@ void GangTable::run(command::SetCapacity command) {
   command.done.set_value();
 }
 
-Result<void> GangTable::set_capacity(const Capacity& asked) {
+Result<Resources> GangTable::set_capacity(const Capacity& asked) {
+  Resources all;
   std::vector<GangId> ids;
   std::vector<Machine::Occupant> occupants;
   for (auto& [id, gang] : gangs_) {
     if (!gang.use) continue;
+    add(all, gang.use->resources);
     ids.push_back(id);
     occupants.push_back({.use = *gang.use,
                          .reservation = gang.reservation,
@@ -175,7 +177,7 @@ Result<void> GangTable::set_capacity(const Capacity& asked) {
     tell(ids[index], Reclaim{ids[index], change.lowering.why});
   }
   if (change.grew) tell_room_grew(asked_back);
-  return {};
+  return all;
 }
 
 void GangTable::run(command::Start command) {

@@ -40,7 +40,7 @@ struct Kill {
 // Answered before `done` is set; a promise that is dropped leaves the answer as it was.
 struct SetCapacity {
   Capacity asked;
-  Result<void>* answer;
+  Result<Resources>* answer;  // what all gangs have
   std::promise<void> done;
 };
 struct RoomGrew {};
@@ -91,7 +91,7 @@ class GangTable {
   const GangRequest* waits_before(const GangRequest& request) const;
   void retry_waiting();
   void tell_room_grew(const std::set<GangId>& except = {});
-  Result<void> set_capacity(const Capacity& asked);
+  Result<Resources> set_capacity(const Capacity& asked);
   void drop_released();
   void tell(GangId gang, EngineEvent event);
   std::optional<base::MonotonicTime> next_try() const;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "engine/resources.h"
 
 namespace trireme::engine {
 namespace {
@@ -102,13 +103,17 @@ Result<NodeInfo> LocalEngine::set_capacity(const Capacity& asked) {
   }
   // The NVIDIA driver is asked here where it has to be: the engine's thread has processes to watch.
   if (asked.num_gpus) nodes();
-  Result<void> answer = base::error("the local engine has ended");
+  Result<Resources> answer = base::error("the local engine has ended");
   std::promise<void> done;
   const auto decided = done.get_future();
   post(command::SetCapacity{asked, &answer, std::move(done)});
   decided.wait();
-  TRIREME_TRY(std::move(answer));
-  return machine_.node();
+  TRIREME_ASSIGN(const Resources own, std::move(answer));
+  NodeInfo node = machine_.node();
+  for (const auto& [name, value] : node.total) node.in_use[name] = value - amount_of(node.available, name);
+  // Nobody reserves them, so only those who have some know.
+  if (!node.cpus_declared) node.in_use["CPU"] = amount_of(own, "CPU");
+  return node;
 }
 
 void LocalEngine::start(GangId gang, int bundle, ProcessSpec spec) {

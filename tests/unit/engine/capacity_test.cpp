@@ -68,11 +68,11 @@ TEST_CASE("less capacity: the newest optional claims that no longer fit have to 
     CHECK(lowering->too_much == too_much);
     CHECK(lowering->why == (cpus < 8 ? fmt::format("capacity was lowered from 8 to {} CPUs", cpus) : ""));
   }
-  CHECK(
-      lower_capacity(node(8), node(2.9), others, own).error().message() ==
-      "num_cpus=2.9 is below what is in use: 3 CPUs (run \"a\" (pid 7) has 2, run \"z\" (pid 7) has 1). Ways out: (1) "
-      "num_cpus=3 or more; (2) end a run first: `trireme stop a` or `trireme stop z`; (3) run with num_workers=(min, "
-      "max), which gives back what lies above its min");
+  CHECK(lower_capacity(node(8), node(2.9), others, own).error().message() ==
+        "num_cpus = 2.9 is below what is in use: 3 CPUs (run \"a\" (pid 7) has 2, run \"z\" (pid 7) has 1). Ways out: "
+        "(1) "
+        "num_cpus = 3 or more; (2) end a run first: `trireme stop a` or `trireme stop z`; (3) make a run elastic "
+        "(num_workers with a minimum and a maximum): it gives back what lies above its minimum");
   // More is never refused, even where other drivers, who declare for themselves, hold more than that.
   CHECK(lower_capacity(node(1), node(2), others, own).value().too_much.empty());
   // CPUs that nobody declared are time-shared: any number is less.
@@ -87,10 +87,11 @@ TEST_CASE("fewer GPUs: the device counts, not only the sum") {
   CHECK(one->too_much == std::vector<std::size_t>{1});
   CHECK(one->why == "capacity was lowered from 4 to 2 GPUs");
   CHECK(lower_capacity(node(8, 4), node(8, 2), {}, {{holding("a", 1, {2}), false}}).error().message() ==
-        "num_gpus=2 would take GPU 2 away, which run \"a\" (pid 7) works on. Ways out: (1) num_gpus=3 or more; (2) end "
+        "num_gpus = 2 would take GPU 2 away, which run \"a\" (pid 7) works on. Ways out: (1) num_gpus = 3 or more; (2) "
+        "end "
         "the run first: `trireme stop a`");
   const auto none = lower_capacity(node(8, 2), node(8), {holding("z", 1, {0})}, {});
-  CHECK(none.error().message().starts_with("num_gpus=0 is below what is in use: 1 GPUs (run \"z\" (pid 7) has 1)"));
+  CHECK(none.error().message().starts_with("num_gpus = 0 is below what is in use: 1 GPU (run \"z\" (pid 7) has 1)"));
 }
 
 TEST_CASE("amounts that are none are refused") {
@@ -161,7 +162,7 @@ TEST_CASE("capacity is lowered and raised under running gangs") {
   CHECK(engine.set_capacity({.num_cpus = 1, .num_gpus = {}, .resources = {}})
             .error()
             .message()
-            .starts_with(fmt::format("num_cpus=1 is below what is in use: 2 CPUs (run \"elastic\" (pid {}) has 2)",
+            .starts_with(fmt::format("num_cpus = 1 is below what is in use: 2 CPUs (run \"elastic\" (pid {}) has 2)",
                                      ::getpid())));
   CHECK(engine.nodes().front().total.at("CPU") == 4);
   CHECK_FALSE(engine.set_capacity({.num_cpus = -1, .num_gpus = {}, .resources = {}}).ok());
@@ -226,6 +227,20 @@ TEST_CASE("time-shared CPUs get a limit: what runs counts from then on, for othe
             .error()
             .message()
             .find("is below what is in use: 5 CPUs (run \"elastic\"") != std::string::npos);
+}
+
+TEST_CASE("gangs on time-shared CPUs are in use too") {
+  const TempDir folder;
+  EventBook book;
+  LocalEngine engine(options(folder, {}));
+  CHECK(engine.set_capacity({}).value().in_use.at("CPU") == 0);
+  const GangId id = reserve(engine, book, gang(3));
+  const NodeInfo node = engine.set_capacity({}).value();
+  CHECK_FALSE(node.cpus_declared);
+  CHECK(node.in_use.at("CPU") == 3);
+  CHECK(engine.set_capacity({.num_cpus = 8, .num_gpus = {}, .resources = {}}).value().in_use.at("CPU") == 3);
+  engine.release(id);
+  CHECK(engine.set_capacity({}).value().in_use.at("CPU") == 0);
 }
 
 TEST_CASE("capacity before the first run, and while gangs are coming and going") {
