@@ -10,7 +10,7 @@ using base::Result;
 Result<control::RunEntry> find_active(const std::string& what) {
   TRIREME_ASSIGN(auto entry, control::RunRegistry().find_run(what));
   if (!control::is_active(entry)) {
-    return error("run {} is not running; `trireme show {}` tells how it ended", entry.name, entry.name);
+    return error("run {} is not running; `trireme show {}` shows how it ended", entry.name, entry.name);
   }
   if (control::is_elsewhere(entry)) {
     return error("run {} was started on {} and can only be reached from there; call this command on {}", entry.name,
@@ -23,7 +23,7 @@ Result<Value> ask(const control::RunEntry& entry, const wire::Message& request) 
   // A rank that does not tell its stack is given up on after 3 s.
   constexpr auto kTimeout = std::chrono::seconds(10);
   auto secret = base::from_hex(entry.secret.value_or(""));
-  if (!secret || secret->empty()) return error("the entry of run {} has no secret to prove", entry.id);
+  if (!secret || secret->empty()) return error("the registry entry of run {} has no secret", entry.id);
   TRIREME_ASSIGN(auto reply, wire::ask(*entry.address, *secret, entry.id, request, kTimeout));
   if (reply.failure) return error("{}", *reply.failure);
   return std::move(reply.value);

@@ -58,9 +58,7 @@ Result<std::vector<control::RunEntry>> runs_meant(const std::string& what) {
   std::erase_if(entries,
                 [](const control::RunEntry& each) { return !control::is_active(each) || control::is_elsewhere(each); });
   if (entries.empty()) {
-    return error(
-        "no run is running on this machine: capacity belongs to the drivers of runs; declare it with trireme.init() "
-        "or TRIREME_NUM_CPUS");
+    return error("no run is active on this machine; a driver declares its capacity in init() or with TRIREME_NUM_CPUS");
   }
   return entries;
 }
@@ -88,7 +86,7 @@ std::string amount_problem(const std::string& text) {
 
 std::string resource_problem(const std::string& text) {
   auto named = named_amount(text);
-  if (!named) return fmt::format("'{}' is no resource: write NAME=AMOUNT with an amount of at least 0", text);
+  if (!named) return fmt::format("'{}' is not a resource: write NAME=AMOUNT with an amount of at least 0", text);
   if (named->name == "CPU") return "'CPU' is set by --num-cpus";
   if (named->name == "GPU") return "'GPU' is set by --num-gpus";
   return {};
@@ -105,7 +103,7 @@ Result<int> capacity(const CapacityOptions& options) {
     if (!told) {
       code = kFailed;
       fmt::print(stderr, "trireme: run {}: {}\n", entry.name,
-                 answer ? "it answered without its capacity" : answer.error().message());
+                 answer ? "its answer has no capacity" : answer.error().message());
       continue;
     }
     rows.push_back({entry.name, control::text_of(*told, "host"), offer_text(*told)});

@@ -82,8 +82,7 @@ base::Result<int> data_verify(const DataVerifyOptions& options) {
   TRIREME_ASSIGN(const auto entry, find_entry(options.run));
   const std::string folder = entry.path + "/data";
   if (!std::filesystem::exists(folder)) {
-    return base::error("{} has no log of samples: give the trainer DataConfig(log_samples=True) to have one",
-                       entry.path);
+    return base::error("{} has no sample log: set DataConfig.log_samples of the trainer", entry.path);
   }
   TRIREME_ASSIGN(const auto record, control::read_run(entry.path));
   TRIREME_ASSIGN(const auto verdicts, data::verify_digests(folder, facts_of(record)));

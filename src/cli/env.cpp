@@ -120,7 +120,7 @@ std::string size_text(std::int64_t bytes) {
 }
 
 std::string python_text(const Dict& python) {
-  if (python.empty()) return "none found; set TRIREME_PYTHON to the Python that has Trireme";
+  if (python.empty()) return "none found; set TRIREME_PYTHON to a Python with Trireme";
   std::string text = fmt::format("{} ({})", python["version"].as_string(), python["executable"].as_string());
   for (const auto& [name, version] : python["packages"].as_dict()) {
     if (const auto* number = version.get_if<std::string>()) text += fmt::format(", {} {}", name, *number);
@@ -136,7 +136,7 @@ std::string gpus_text(const List& gpus) {
 }
 
 std::string folder_text(const Dict& folder) {
-  if (!folder["exists"].as_bool()) return folder["path"].as_string() + " (not there yet)";
+  if (!folder["exists"].as_bool()) return folder["path"].as_string() + " (does not exist yet)";
   return fmt::format("{} ({})", folder["path"].as_string(), size_text(folder["bytes"].as_int()));
 }
 

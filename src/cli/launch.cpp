@@ -29,12 +29,12 @@ constexpr auto kTorchrunOptions = std::to_array<TorchrunOption>({
     {"--node-rank", "workers run on this machine only; leave it out"},
     {"--local-addr", "workers run on this machine only; leave it out"},
     {"--no-python", "workers are Python processes; a C++ program starts its own workers with trireme::init()"},
-    {"--run-path", "scripts are run this way already; leave it out"},
-    {"--log-dir", "every rank has a log file in the run's folder; --storage-path DIR says where runs lie"},
+    {"--run-path", "this is the default; leave it out"},
+    {"--log-dir", "every rank has a log file in the run's folder; --storage-path sets where run folders are stored"},
     {"--redirects", "every rank has a log file in the run's folder and `trireme logs` shows it; leave it out"},
     {"--tee", "output is both shown and kept in a log file per rank already; leave it out"},
     {"--local-ranks-filter", "`trireme logs --rank R` shows one rank; leave it out"},
-    {"--monitor-interval", "failures are told at once, not looked for; leave it out"},
+    {"--monitor-interval", "failures are reported at once, without polling; leave it out"},
     {"--start-method", "workers are forked from a process that has their modules imported; leave it out"},
     {"--role", "all workers have the same role; leave it out"},
 });
@@ -45,7 +45,7 @@ Result<void> refuse_option(const std::string& written) {
   for (const auto& option : kTorchrunOptions) {
     if (name.starts_with(option.beginning)) return error("{} of torchrun: {}", written, option.instead);
   }
-  return error("'{}' is no option of `trireme launch`; options of the script come after the script", written);
+  return error("`trireme launch` has no option '{}'; options for the script go after its name", written);
 }
 
 Result<void> check(const LaunchOptions& options) {
@@ -55,7 +55,7 @@ Result<void> check(const LaunchOptions& options) {
         "workers with -n",
         *options.nnodes);
   }
-  if (options.script.empty()) return error("no script was named: {}", kUsage);
+  if (options.script.empty()) return error("no script given: {}", kUsage);
   const std::string& script = options.script.front();
   if (script.starts_with("-")) return refuse_option(script);
   if (!options.module) return check_script("launch", script);
@@ -115,13 +115,13 @@ std::string worker_count_problem(const std::string& text) {
            number.find_first_not_of('0') != std::string::npos;
   };
   if (numbers.size() <= 2 && std::all_of(numbers.begin(), numbers.end(), positive)) return {};
-  return fmt::format("'{}' is no number of workers: give N of at least 1, MIN,MAX, or one of cpu, gpu, auto", text);
+  return fmt::format("'{}' is not a number of workers: give N of at least 1, MIN,MAX, or one of cpu, gpu, auto", text);
 }
 
 std::string variable_problem(const std::string& text) {
   const auto end = text.find('=');
   if (end != std::string::npos && end > 0) return {};
-  return fmt::format("'{}' is no variable: write NAME=VALUE", text);
+  return fmt::format("'{}' is not a variable: write NAME=VALUE", text);
 }
 
 }  // namespace trireme::cli

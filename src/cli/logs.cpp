@@ -32,11 +32,11 @@ std::vector<LogFile> chosen_logs(const std::string& path, const LogsOptions& opt
 
 Result<void> explain_nothing(const std::string& path, const LogsOptions& options) {
   auto files = control::log_files(path);
-  if (files.empty()) return error("there are no logs in {} (yet): no worker was started", path);
+  if (files.empty()) return error("there are no logs in {}: no worker was started yet", path);
   std::set<int> attempts;
   for (const auto& file : files) attempts.insert(file.attempt);
   if (options.attempt && !attempts.contains(*options.attempt)) {
-    return error("there is no attempt {}; this run has {}", *options.attempt,
+    return error("there is no attempt {}; attempts of this run: {}", *options.attempt,
                  base::rank_list(std::vector<int>(attempts.begin(), attempts.end())));
   }
   std::vector<int> ranks;
@@ -44,7 +44,7 @@ Result<void> explain_nothing(const std::string& path, const LogsOptions& options
   for (const auto& file : files) {
     if (file.attempt == attempt) ranks.push_back(file.rank);
   }
-  return error("there is no rank {} in attempt {}; it has {}", options.rank.value_or(0), attempt,
+  return error("there is no rank {} in attempt {}; its ranks: {}", options.rank.value_or(0), attempt,
                base::rank_list(ranks));
 }
 

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 
+#include "base/text.h"
 #include "cli/commands.h"
 
 namespace trireme::cli {
@@ -11,40 +13,40 @@ namespace {
 using Command = std::function<base::Result<int>()>;
 
 constexpr const char* kExitCodes =
-    "\nExit codes: 0 done; 1 it did not work, the reason is on stderr; 2 wrong usage;\n"
-    "`trireme run` ends with the exit code of the script, `trireme launch` with 130 after Ctrl-C,\n"
-    "both with 127 when there is no Python.";
+    "\nExit codes: 0: success; 1: failure, with the reason on stderr; 2: wrong usage.\n"
+    "`trireme run` exits with the code of the script, `trireme launch` with 130 after Ctrl-C,\n"
+    "both with 127 where no Python is found.";
 
 CLI::Validator whole_number(std::int64_t least) {
   auto check = [least](std::string& text) {
     std::int64_t number = 0;
     const bool good = CLI::detail::lexical_cast(text, number) && number >= least;
-    return good ? std::string() : fmt::format("'{}' must be a whole number of at least {}", text, least);
+    return good ? std::string() : fmt::format("'{}' must be an integer of at least {}", text, least);
   };
   return CLI::Validator(check, "");
 }
 
-constexpr const char* kRunHelp = "The run: its name, its folder, or the beginning of its id";
+constexpr const char* kRunHelp = "Name, folder, or first digits of the id of a run";
 
 // What `run` and `launch` both let the user say.
 template <typename Options>
 void add_machine_options(CLI::App& command, Options& options) {
-  command.add_option("--num-cpus", options.num_cpus, "CPUs that this machine offers")->check(CLI::NonNegativeNumber);
-  command.add_option("--num-gpus", options.num_gpus, "GPUs that this machine offers")->check(CLI::NonNegativeNumber);
-  command.add_option("--preload", options.preload, "A module that workers find already imported; may be given again")
+  command.add_option("--num-cpus", options.num_cpus, "CPUs that runs may use")->check(CLI::NonNegativeNumber);
+  command.add_option("--num-gpus", options.num_gpus, "GPUs that runs may use")->check(CLI::NonNegativeNumber);
+  command.add_option("--preload", options.preload, "Module to import before workers are forked; may be repeated")
       ->take_all()
       ->allow_extra_args(false);
 }
 
 void add_run(CLI::App& app, RunOptions& options, Command& chosen) {
-  auto* command = app.add_subcommand("run", "Run a Python script, with more or fewer workers than it asks for");
+  auto* command = app.add_subcommand("run", "Run a Python script, with another number of workers if given");
   command->footer("trireme run [options] script.py [args of the script...]");
   command
       ->add_option("--num-workers", options.num_workers,
-                   "Workers of the script's trainers: N, or MIN,MAX for elastic runs")
+                   "num_workers of the script's trainers: N, or MIN,MAX for an elastic run")
       ->check([](const std::string& text) {
         bool digits = !text.empty() && text.find_first_not_of("0123456789,") == std::string::npos;
-        return digits ? std::string() : fmt::format("'{}' is neither a number of workers nor MIN,MAX", text);
+        return digits ? std::string() : fmt::format("'{}' is not a number of workers: give N, or MIN,MAX", text);
       });
   add_machine_options(*command, options);
   // Everything from the script on belongs to the script.
@@ -57,39 +59,39 @@ void add_run(CLI::App& app, RunOptions& options, Command& chosen) {
 
 // People come with the command that they have.
 void add_torchrun_options(CLI::App& command, LaunchOptions& options) {
-  constexpr const char* kTorchrun = "As torchrun has them";
-  command.add_option("--nproc-per-node,--nproc_per_node", options.num_workers, "The same as -n")
+  constexpr const char* kTorchrun = "Options of torchrun";
+  command.add_option("--nproc-per-node,--nproc_per_node", options.num_workers, "Same as -n")
       ->check(worker_count_problem)
       ->group(kTorchrun);
-  command.add_option("--max-restarts,--max_restarts", options.max_failures, "The same as --max-failures")
+  command.add_option("--max-restarts,--max_restarts", options.max_failures, "Same as --max-failures")
       ->check(whole_number(-1))
       ->group(kTorchrun);
-  command.add_flag("--standalone")->description("Nothing: it is always so")->group(kTorchrun);
-  command.add_option("--nnodes", options.nnodes, "Only 1")->group(kTorchrun);
+  command.add_flag("--standalone")->description("No effect: always the case")->group(kTorchrun);
+  command.add_option("--nnodes", options.nnodes, "Must be 1")->group(kTorchrun);
 }
 
 void add_launch(CLI::App& app, LaunchOptions& options, Command& chosen) {
   auto* command =
       app.add_subcommand("launch", "Run copies of a torchrun script as workers: trireme launch -n 4 train.py");
   command->footer("trireme launch [options] script.py [args of the script...]");
-  const char* count_help = "Workers: N, MIN,MAX for an elastic run, or cpu, gpu, auto: one for each of this machine";
+  const char* count_help = "Workers: N, MIN,MAX for an elastic run, or one per device: cpu, gpu, auto";
   command->add_option("-n,--num-workers", options.num_workers, count_help)
       ->check(worker_count_problem)
       ->capture_default_str();
-  command->add_flag("-m,--module", options.module, "The script is the name of a module, as for python -m");
-  command->add_option("--max-failures", options.max_failures, "Start again after this many failures; -1 for always")
+  command->add_flag("-m,--module", options.module, "The script is a module name, as in python -m");
+  command->add_option("--max-failures", options.max_failures, "Restart after up to this many failures; -1: unlimited")
       ->check(whole_number(-1));
-  command->add_option("--name", options.name, "The run's name; the same name again continues it");
-  command->add_option("--storage-path", options.storage_path, "Where runs lie: a folder or a URI");
-  command->add_option("--num-to-keep", options.num_to_keep, "Keep this many checkpoints; all when not given")
+  command->add_option("--name", options.name, "Name of the run; an existing name continues that run");
+  command->add_option("--storage-path", options.storage_path, "Where run folders are stored: a folder or a URI");
+  command->add_option("--num-to-keep", options.num_to_keep, "Keep this many checkpoints (default: all)")
       ->check(whole_number(1));
-  command->add_flag("--use-gpu", options.use_gpu, "Reserve a GPU for each worker: cuda:LOCAL_RANK");
-  command->add_option("--gpus-per-worker", options.gpus_per_worker, "Whole GPUs for each worker")
-      ->check(whole_number(1));
-  command->add_option("--cpus-per-worker", options.cpus_per_worker, "CPUs for each worker, and OMP_NUM_THREADS; 1")
+  command->add_flag("--use-gpu", options.use_gpu, "Reserve a GPU for each worker, cuda:LOCAL_RANK");
+  command->add_option("--gpus-per-worker", options.gpus_per_worker, "GPUs per worker")->check(whole_number(1));
+  command
+      ->add_option("--cpus-per-worker", options.cpus_per_worker, "CPUs per worker, also OMP_NUM_THREADS (default: 1)")
       ->check(CLI::PositiveNumber);
   add_machine_options(*command, options);
-  command->add_option("--env", options.env, "NAME=VALUE in the workers' environment; may be given again")
+  command->add_option("--env", options.env, "NAME=VALUE in the workers' environment; may be repeated")
       ->take_all()
       ->allow_extra_args(false)
       ->check(variable_problem);
@@ -103,81 +105,79 @@ void add_launch(CLI::App& app, LaunchOptions& options, Command& chosen) {
 }
 
 void add_runs(CLI::App& app, RunsOptions& options, Command& chosen) {
-  auto* command = app.add_subcommand("runs", "List the runs of this user on this machine, the newest first");
-  command->add_flag("--all", options.all, "All of them, also those whose folder is gone");
-  command->add_flag("--json", options.json, "As JSON");
+  auto* command = app.add_subcommand("runs", "List this user's runs on this machine, newest first");
+  command->add_flag("--all", options.all, "List all of them, also those whose folder is gone");
+  command->add_flag("--json", options.json, "Print JSON");
   command->callback([&] { chosen = [&] { return runs(options); }; });
 }
 
 void add_show(CLI::App& app, ShowOptions& options, Command& chosen) {
-  auto* command = app.add_subcommand("show", "Tell how a run is doing, or how it ended");
-  command->add_option("run", options.run, std::string(kRunHelp) + "; the newest when not given");
-  command->add_flag("--json", options.json, "As JSON");
+  auto* command = app.add_subcommand("show", "Show the state of a run: metrics, failures, events");
+  command->add_option("run", options.run, std::string(kRunHelp) + " (default: the newest run)");
+  command->add_flag("--json", options.json, "Print JSON");
   command->callback([&] { chosen = [&] { return show(options); }; });
 }
 
 void add_checkpoints(CLI::App& app, CheckpointsOptions& options, Command& chosen) {
-  auto* command = app.add_subcommand("checkpoints", "List the checkpoints of a run, the best one last");
-  command->add_option("run", options.run, std::string(kRunHelp) + "; the newest when not given");
-  command->add_flag("--verify", options.verify, "Read every file and compare checksums; the exit code tells");
-  command->add_flag("--json", options.json, "As JSON");
+  auto* command = app.add_subcommand("checkpoints", "List the checkpoints of a run, best one last");
+  command->add_option("run", options.run, std::string(kRunHelp) + " (default: the newest run)");
+  command->add_flag("--verify", options.verify, "Read every file and compare checksums; exit code 1 if one is damaged");
+  command->add_flag("--json", options.json, "Print JSON");
   command->callback([&] { chosen = [&] { return checkpoints(options); }; });
 }
 
 void add_data(CLI::App& app, DataVerifyOptions& options, Command& chosen) {
-  auto* command = app.add_subcommand("data", "Look at the data of a run");
+  auto* command = app.add_subcommand("data", "Check the data of a run");
   command->require_subcommand(1);
-  auto* verify = command->add_subcommand("verify", "Prove that every row was taken exactly once in every epoch");
-  verify->add_option("run", options.run, std::string(kRunHelp) + "; the newest when not given");
-  verify->add_flag("--json", options.json, "As JSON");
+  auto* verify = command->add_subcommand("verify", "Verify that every row was used exactly once per epoch");
+  verify->add_option("run", options.run, std::string(kRunHelp) + " (default: the newest run)");
+  verify->add_flag("--json", options.json, "Print JSON");
   verify->callback([&] { chosen = [&] { return data_verify(options); }; });
 }
 
 void add_logs(CLI::App& app, LogsOptions& options, Command& chosen) {
-  auto* command = app.add_subcommand("logs", "Print what the workers of a run have printed");
-  command->add_option("run", options.run, std::string(kRunHelp) + "; the newest when not given");
+  auto* command = app.add_subcommand("logs", "Print the output of the workers of a run");
+  command->add_option("run", options.run, std::string(kRunHelp) + " (default: the newest run)");
   command->add_option("--rank", options.rank, "Only this rank")->check(CLI::NonNegativeNumber);
-  command->add_option("--attempt", options.attempt, "This attempt, from 0; the last one when not given")
+  command->add_option("--attempt", options.attempt, "Only this attempt, counted from 0 (default: the last one)")
       ->check(CLI::NonNegativeNumber);
-  command->add_flag("-f,--follow", options.follow, "Go on until the run ends");
-  command->add_option("-n,--lines", options.lines, "Only the last lines of each rank")->check(CLI::NonNegativeNumber);
+  command->add_flag("-f,--follow", options.follow, "Follow until the run ends");
+  command->add_option("-n,--lines", options.lines, "Only the last N lines of each rank")->check(CLI::NonNegativeNumber);
   command->callback([&] { chosen = [&] { return logs(options); }; });
 }
 
 void add_stop(CLI::App& app, StopOptions& options, Command& chosen) {
-  auto* command =
-      app.add_subcommand("stop", "End a run: workers may finish what they are at, then their driver goes on");
+  auto* command = app.add_subcommand("stop", "Stop a run: uploads finish, workers end, fit() raises in the driver");
   command->add_option("run", options.run, kRunHelp)->required();
-  command->add_flag("--hard", options.hard, "At once, without grace");
+  command->add_flag("--hard", options.hard, "Kill the workers at once");
   command->callback([&] { chosen = [&] { return stop(options); }; });
 }
 
 void add_stack(CLI::App& app, StackOptions& options, Command& chosen) {
-  auto* command = app.add_subcommand("stack", "Tell where every rank of a run is, Python and C++ frames");
+  auto* command = app.add_subcommand("stack", "Print the stacks of all ranks of a run, Python and native frames");
   command->add_option("run", options.run, kRunHelp)->required();
   command->callback([&] { chosen = [&] { return stack(options); }; });
 }
 
 void add_preempt(CLI::App& app, PreemptOptions& options, Command& chosen) {
-  auto* command = app.add_subcommand("preempt", "Announce that workers of a run will be taken away");
+  auto* command = app.add_subcommand("preempt", "Announce that workers of a run will be preempted");
   command->add_option("run", options.run, kRunHelp)->required();
-  command->add_option("--deadline", options.deadline, "Seconds until then; the run's preemption_grace_s when not given")
+  command->add_option("--deadline", options.deadline, "Seconds until then (default: the run's preemption_grace_s)")
       ->check(amount_problem);
-  command->add_option("--rank", options.ranks, "A rank that will be lost; may be given again; all when not given")
+  command->add_option("--rank", options.ranks, "Rank that will be preempted; may be repeated (default: all)")
       ->check(whole_number(0))
       ->take_all()
       ->allow_extra_args(false);
-  command->add_option("--why", options.why, "For the event log, and what the workers are told");
+  command->add_option("--why", options.why, "Reason, for the event log and get_preemption_info()");
   command->callback([&] { chosen = [&] { return preempt(options); }; });
 }
 
 void add_capacity(CLI::App& app, CapacityOptions& options, Command& chosen) {
-  auto* command = app.add_subcommand("capacity", "Tell or change how much of this machine runs may use");
-  command->add_option("run", options.run, std::string(kRunHelp) + "; all that are running when not given");
-  command->add_option("--num-cpus", options.num_cpus, "CPUs that this machine offers from now on")
-      ->check(amount_problem);
-  command->add_option("--num-gpus", options.num_gpus, "GPUs that it offers from now on")->check(whole_number(0));
-  command->add_option("--resource", options.resources, "NAME=AMOUNT that it offers from now on; may be given again")
+  auto* command = app.add_subcommand("capacity", "Show or change how much of this machine runs may use");
+  command->add_option("run", options.run, std::string(kRunHelp) + " (default: all active runs)");
+  command->add_option("--num-cpus", options.num_cpus, "CPUs that runs may use from now on")->check(amount_problem);
+  command->add_option("--num-gpus", options.num_gpus, "GPUs that runs may use from now on")->check(whole_number(0));
+  command->add_option("--resource", options.resources, "NAME=AMOUNT of a custom resource from now on; may be repeated")
       ->take_all()
       ->allow_extra_args(false)
       ->check(resource_problem);
@@ -185,9 +185,26 @@ void add_capacity(CLI::App& app, CapacityOptions& options, Command& chosen) {
 }
 
 void add_env(CLI::App& app, EnvOptions& options, Command& chosen) {
-  auto* command = app.add_subcommand("env", "Tell what this machine offers and where things lie");
-  command->add_flag("--json", options.json, "As JSON");
+  auto* command =
+      app.add_subcommand("env", "Show versions, CPUs, memory, GPUs, and where results and state are stored");
+  command->add_flag("--json", options.json, "Print JSON");
   command->callback([&] { chosen = [&] { return env(options); }; });
+}
+
+// CLI11 would only say that a subcommand is required.
+std::optional<std::string> unknown_command(const CLI::App& app, const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(each->get_name());
+  }
+  const auto word = std::find_if(words.begin(), words.end(), [](const auto& each) { return !each.starts_with('-'); });
+  if (names.empty() || word == words.end()) return {};
+  if (std::find(names.begin(), names.end(), *word) != names.end()) {
+    return unknown_command(*app.get_subcommand(*word), {word + 1, words.end()});
+  }
+  const std::string parent = app.get_parent() ? app.get_name() + " " : "";
+  return fmt::format("there is no command '{}{}'{} (commands: {})", parent, *word, base::did_you_mean(*word, names),
+                     base::join(names, ", "));
 }
 
 int finish(const base::Result<int>& result) {
@@ -231,6 +248,10 @@ int command_line(int argc, char** argv) {
   add_env(app, env_options, chosen);
   if (argc == 1) {
     fmt::print("{}", app.help());
+    return kWrongUsage;
+  }
+  if (auto unknown = unknown_command(app, {argv + 1, argv + argc})) {
+    fmt::print(stderr, "trireme: {}\n", *unknown);
     return kWrongUsage;
   }
   // CLI11 tells of wrong usage, and of --help, by throwing.

@@ -15,10 +15,10 @@ void set(const char* name, const std::string& value) { ::setenv(name, value.c_st
 }  // namespace
 
 Result<int> run(const RunOptions& options) {
-  if (options.script.empty()) return error("no script was named: trireme run [options] script.py [args...]");
+  if (options.script.empty()) return error("no script given: trireme run [options] script.py [args...]");
   const std::string& script = options.script.front();
   if (script.starts_with("-")) {
-    return error("'{}' is no option of `trireme run`; options of the script come after the script", script);
+    return error("`trireme run` has no option '{}'; options for the script go after its name", script);
   }
   TRIREME_TRY(check_script("run", script));
 

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -15,15 +14,6 @@ using control::RunSummary;
 
 // Enough for one screen; --all for the rest.
 constexpr std::size_t kShown = 20;
-
-std::string when(double wall) {
-  auto seconds = static_cast<std::time_t>(wall);
-  std::tm local{};
-  localtime_r(&seconds, &local);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local);
-  return text;
-}
 
 // A folder may have been deleted, moved or damaged: the run is still listed, with what the registry knows.
 RunSummary summary_of(const control::RunEntry& entry, double now) {
@@ -76,7 +66,7 @@ base::Result<int> runs(const RunsOptions& options) {
     return kDone;
   }
   if (list.empty()) {
-    fmt::print("no runs yet; run folders lie in {} unless a run says otherwise\n", control::results_dir().string());
+    fmt::print("no runs yet; by default their folders are created in {}\n", control::results_dir().string());
     return kDone;
   }
   std::vector<std::vector<std::string>> rows = {
@@ -86,7 +76,7 @@ base::Result<int> runs(const RunsOptions& options) {
                     date_text(told.started), base::duration_text(told.seconds), told.path});
   }
   fmt::print("{}", table(rows));
-  if (more) fmt::print("... and older ones: trireme runs --all\n");
+  if (more) fmt::print("... `trireme runs --all` lists the older ones\n");
   return kDone;
 }
 

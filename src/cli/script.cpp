@@ -17,7 +17,7 @@ base::Result<void> check_script(const std::string& command, const std::string& s
   namespace fs = std::filesystem;
   std::error_code failed;
   if (!fs::exists(script, failed)) {
-    return error("there is no script '{}' (in {})", script, fs::current_path(failed).string());
+    return error("there is no script '{}' in {}", script, fs::current_path(failed).string());
   }
   if (fs::is_directory(script, failed)) {
     return error("'{}' is a folder; name a Python script: trireme {} [options] script.py [args...]", script, command);

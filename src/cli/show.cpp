@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/table.h"
 #include "control/event_fields.h"
 
 namespace trireme::cli {
@@ -45,13 +46,13 @@ Dict to_json_dict(const FoundRun& found) {
 void print_summary(const FoundRun& found) {
   const auto& told = found.summary;
   std::string state = told.state;
-  if (state == "lost") state = "lost: the driver ended without a word; run it again with the same name to continue";
+  if (state == "lost") state = "lost: the driver died; start the run again with the same name to continue it";
   Rows rows = {{"run", told.name},
                {"id", told.id},
                {"state", state},
                {"trainer", text_of(found.record.run, "trainer", "unknown")},
                {"workers", std::to_string(told.num_workers)},
-               {"started", base::timestamp_name(told.started)},
+               {"started", date_text(told.started)},
                {"duration", base::duration_text(told.seconds)},
                {"attempts", std::to_string(told.attempts)},
                {"reports", std::to_string(told.reports.count())},
@@ -59,16 +60,17 @@ void print_summary(const FoundRun& found) {
                {"folder", told.path}};
   if (told.state == "running") rows.insert(rows.begin() + 3, {"driver", fmt::format("pid {}", found.entry.pid)});
   fmt::print("{}", api::two_columns(rows));
-  if (found.record.torn) fmt::print("\nwarning: the event log has a line that was not written to its end\n");
+  if (found.record.torn) fmt::print("\nwarning: the event log has an incomplete line\n");
 }
 
 void print_metrics(const Dict& metrics) {
   if (metrics.empty()) return;
-  fmt::print("\nlast metrics of rank 0\n{}", api::two_columns(api::metric_rows(metrics)));
+  fmt::print("\nlast metrics of rank 0\n{}",
+             api::two_columns(api::first_metric_rows(metrics, "`trireme show --json`")));
 }
 
 void print_failure(const Dict& event) {
-  fmt::print("\n{} in attempt {}\n", api::describe(event).value_or("failure"), int_of(event, "attempt"));
+  fmt::print("\nattempt {}: {}\n", int_of(event, "attempt"), api::describe(event).value_or("failure"));
   std::string traceback = text_of(event, "traceback");
   if (!traceback.empty()) {
     for (const auto& line : base::split(base::trim(traceback), '\n')) fmt::print("    {}\n", line);
@@ -92,7 +94,7 @@ void print_collateral(const std::vector<const Dict*>& failures) {
     if (group == groups.end()) group = groups.insert(groups.end(), {text, {}});
     group->second.push_back(static_cast<int>(int_of(*event, "rank")));
   }
-  if (!groups.empty()) fmt::print("\nfollowing from that\n");
+  if (!groups.empty()) fmt::print("\nother failures, probably caused by it\n");
   for (const auto& [text, ranks] : groups) fmt::print("  rank {}: {}\n", base::rank_list(ranks), text);
 }
 
@@ -105,24 +107,29 @@ void print_failures(const std::vector<Dict>& events) {
       (flag_of(event, "collateral") ? collateral : first_errors).push_back(&event);
   }
   std::size_t skipped = first_errors.size() > kShown ? first_errors.size() - kShown : 0;
-  if (skipped > 0) fmt::print("\n{} before these are in events.jsonl\n", base::count_of(skipped, "failure"));
+  if (skipped > 0) fmt::print("\n{}, see events.jsonl\n", base::count_of(skipped, "earlier failure"));
   for (std::size_t i = skipped; i < first_errors.size(); ++i) print_failure(*first_errors[i]);
   print_collateral(collateral);
 }
 
-void print_events(const std::vector<Dict>& events, double started) {
+// A start of the run by its date, what follows by the time since: a continued run may have been idle for days.
+void print_events(const std::vector<Dict>& events) {
   constexpr std::size_t kShown = 15;
   std::vector<std::string> lines;
+  double started = events.empty() ? 0.0 : number_of(events.front(), "time");
   for (const auto& event : events) {
-    auto line = api::describe(event);
-    if (line)
-      lines.push_back(
-          fmt::format("  {:>9}  {}", base::duration_text(std::max(0.0, number_of(event, "time") - started)), *line));
+    const double time = number_of(event, "time", started);
+    const bool starts = text_of(event, "event") == "run_started";
+    if (starts) started = time;
+    if (auto line = api::describe(event)) {
+      lines.push_back(fmt::format(
+          "  {:>16}  {}", starts ? date_text(time) : base::duration_text(std::max(0.0, time - started)), *line));
+    }
   }
   if (lines.empty()) return;
-  fmt::print("\nwhat happened\n");
+  fmt::print("\nevents\n");
   std::size_t skipped = lines.size() > kShown ? lines.size() - kShown : 0;
-  if (skipped > 0) fmt::print("  ... {} before these are in events.jsonl\n", base::count_of(skipped, "event"));
+  if (skipped > 0) fmt::print("  ... {}, see events.jsonl\n", base::count_of(skipped, "earlier event"));
   for (std::size_t i = skipped; i < lines.size(); ++i) fmt::print("{}\n", lines[i]);
 }
 
@@ -137,7 +144,7 @@ base::Result<int> show(const ShowOptions& options) {
   print_summary(found);
   print_metrics(found.summary.last_metrics);
   print_failures(found.record.events);
-  print_events(found.record.events, number_of(found.record.run, "created", found.summary.started));
+  print_events(found.record.events);
   return kDone;
 }
 

@@ -11,8 +11,8 @@ base::Result<int> stop(const StopOptions& options) {
   request.id = 1;
   request.why = fmt::format("trireme stop (pid {})", ::getpid());
   request.hard = options.hard;
-  TRIREME_TRY(ask(entry, request), "could not stop run {} (driver pid {}); Ctrl-C in its terminal does too", entry.name,
-              entry.pid);
+  TRIREME_TRY(ask(entry, request), "could not stop run {} (driver pid {}); press Ctrl-C in its terminal instead",
+              entry.name, entry.pid);
   fmt::print("run {} was asked to stop{}\n", entry.name, options.hard ? " at once" : "");
   return kDone;
 }

@@ -1,6 +1,7 @@
 #include "cli/table.h"
 
 #include <algorithm>
+#include <ctime>
 
 namespace trireme::cli {
 namespace {
@@ -12,6 +13,15 @@ std::size_t width_of(const std::string& text) {
 }
 
 }  // namespace
+
+std::string date_text(double wall) {
+  const auto seconds = static_cast<std::time_t>(wall);
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local);
+  return text;
+}
 
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;

@@ -77,7 +77,7 @@ def happy_events() -> list[dict[str, Any]]:
             "outcome": "finished",
             "seconds": 2.0,
             "attempts": 1,
-            "reports": 2,
+            "reports": 1,
         },
     ]
 
@@ -140,6 +140,20 @@ def test_wrong_usage_ends_with_2(machine: Machine, args: tuple[str, ...]) -> Non
     assert machine.trireme(*args).returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("shw",), "there is no command 'shw'; did you mean 'show'? (commands: run, launch, "),
+        (("fly", "--json"), "there is no command 'fly' (commands: "),
+        (("data", "check"), "there is no command 'data check' (commands: verify)"),
+    ],
+)
+def test_an_unknown_command_is_named(machine: Machine, args: tuple[str, ...], said: str) -> None:
+    done = machine.trireme(*args)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
 def test_runs(machine: Machine) -> None:
     assert "no runs yet" in machine.trireme("runs").stdout
     machine.add_run("digits", happy_events(), started=100.0)
@@ -154,7 +168,7 @@ def test_runs(machine: Machine) -> None:
     assert [line[:4] for line in lines[1:]] == [
         ["words", "running", "2", "1"],
         ["faces", "failed", "2", "0"],
-        ["digits", "finished", "2", "2"],
+        ["digits", "finished", "2", "1"],
         ["lost", "lost", "2", "1"],
     ]
     assert "gone" in machine.trireme("runs", "--all").stdout
@@ -170,16 +184,44 @@ def test_show(machine: Machine) -> None:
         assert shown.returncode == 0, shown.stderr
         assert "loss  0.25" in shown.stdout
         assert "2 workers running after 0.40 s" in shown.stdout
-        assert "run finished after 2.0 s, 2 reports" in shown.stdout
+        assert "run finished after 2.0 s, 1 report\n" in shown.stdout
     as_json = json.loads(machine.trireme("show", "digits", "--json").stdout)
     assert as_json["state"] == "finished"
     assert as_json["metrics"] == {"loss": 0.25}
 
 
+def test_show_of_a_continued_run_times_each_start_by_itself(machine: Machine) -> None:
+    later = [{**event, "time": event["time"] + 86400.0} for event in happy_events()]
+    later[0] |= {"resumed": True, "checkpoint": "/r/checkpoint_000000"}
+    path = machine.add_run("digits", [*happy_events(), *later])
+    run = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps(run | {"created": 86500.0}))  # as the last start has written it
+    shown = machine.trireme("show", "digits", TZ="UTC").stdout
+    lines = shown[shown.index("events\n") :].splitlines()[1:]
+    assert [line[:18].strip() for line in lines] == [
+        "1970-01-01 00:01",
+        "500 ms",
+        "2.0 s",
+        "1970-01-02 00:01",
+        "500 ms",
+        "2.0 s",
+    ]
+
+
+def test_show_cuts_a_thousand_metrics(machine: Machine) -> None:
+    many = happy_events()
+    many[3]["metrics"] = {f"metric_{number}": number for number in range(1000)}
+    machine.add_run("digits", many)
+    shown = machine.trireme("show", "digits").stdout
+    assert "metric_19  19" in shown and "metric_20" not in shown
+    assert "980 more metrics in `trireme show --json`" in shown
+    assert len(json.loads(machine.trireme("show", "digits", "--json").stdout)["metrics"]) == 1000
+
+
 def test_show_tells_failures_and_groups_what_follows(machine: Machine) -> None:
     machine.add_run("faces", failed_events())
     shown = machine.trireme("show").stdout  # the newest
-    assert "rank 1 (pid 4711, host a) failed: ValueError: boom in attempt 0" in shown
+    assert "attempt 0: rank 1 (pid 4711, host a) failed: ValueError: boom\n" in shown
     assert "    ValueError: boom" in shown
     assert "rank 0,2: attempt 0: peer is gone" in shown
     assert len(json.loads(machine.trireme("show", "--json").stdout)["failures"]) == 3
@@ -191,7 +233,7 @@ def test_show_passes_over_a_torn_line_and_says_so(machine: Machine) -> None:
         log.write('{"time": 103, "ev')
     shown = machine.trireme("show", "digits")
     assert shown.returncode == 0
-    assert "not written to its end" in shown.stdout
+    assert "has an incomplete line" in shown.stdout
     assert "lost" in shown.stdout
 
 
@@ -228,7 +270,7 @@ def test_logs(machine: Machine) -> None:
     (path / "logs/attempt_1/rank_0.log").write_text("second\n")
     assert machine.trireme("logs", "digits").stdout == "second\n"
     assert machine.trireme("logs", "digits", "--attempt", "0", "--rank", "0").stdout == "a\nb\nc\n"
-    for wish, said in ((("--rank", "7"), "it has 0"), (("--attempt", "5"), "this run has 0-1")):
+    for wish, said in ((("--rank", "7"), "its ranks: 0"), (("--attempt", "5"), "attempts of this run: 0-1")):
         refused = machine.trireme("logs", "digits", *wish)
         assert refused.returncode == 1
         assert said in refused.stderr
@@ -284,7 +326,7 @@ def test_runs_that_cannot_be_asked(machine: Machine, args: tuple[str, ...]) -> N
     machine.add_run("digits", happy_events())
     over = machine.trireme(command, "digits", *options)
     assert over.returncode == 1
-    assert "run digits is not running; `trireme show digits` tells how it ended" in over.stderr
+    assert "run digits is not running; `trireme show digits` shows how it ended" in over.stderr
     machine.add_run("deaf", happy_events()[:4], active=True)
     deaf = machine.trireme(command, "deaf", *options)
     assert deaf.returncode == 1
@@ -312,8 +354,8 @@ def test_run_refuses_before_python_starts(machine: Machine, tmp_path: Path) -> N
     for args, said in (
         (("absent.py",), "there is no script 'absent.py'"),
         ((str(tmp_path),), "is a folder"),
-        (("--bogus", str(script)), "'--bogus' is no option of `trireme run`"),
-        ((), "no script was named"),
+        (("--bogus", str(script)), "`trireme run` has no option '--bogus'"),
+        ((), "no script given"),
     ):
         refused = machine.trireme("run", *args)
         assert refused.returncode == 1
