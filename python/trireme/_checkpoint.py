@@ -187,7 +187,7 @@ class Checkpoint:
     def _check_present(self, where: Location) -> None:
         files = where.files()
         if not (os.path.isdir(where.path) if files is None else files.exists(where.path)):
-            raise FileNotFoundError(f"the checkpoint {where} is not there; was it, or its run folder, deleted?")
+            raise FileNotFoundError(f"the checkpoint {where} does not exist: was it, or its run folder, deleted?")
 
 
 def _at(cls: type[Checkpoint], location: Location) -> Checkpoint:

@@ -40,7 +40,7 @@ class ControllerError(TrainingFailedError):
 
 
 class PreemptionError(TrainingFailedError):
-    """Workers were taken away more often than `FailureConfig(max_preemption_failures=...)` allows.
+    """Workers were preempted more often than `FailureConfig(max_preemption_failures=...)` allows.
 
     drain_timed_out: their time was over before a last checkpoint was there.
     """
@@ -50,9 +50,9 @@ class PreemptionError(TrainingFailedError):
             f"{rank_list(ranks)} on {node}" for node, ranks in preemption_info.preempted_node_to_ranks.items()
         )
         super().__init__(
-            f"Training failed due to preemption:\n{lost} taken away"
+            f"Training failed due to preemption:\n{lost} preempted"
             f"{', without a last checkpoint in time' if drain_timed_out else ''}; "
-            "FailureConfig.max_preemption_failures is used up; fit() with the same name and storage_path goes on"
+            "FailureConfig.max_preemption_failures is used up; fit() with the same name and storage_path continues it"
         )
         self.preemption_info = preemption_info
         self.drain_timed_out = drain_timed_out

@@ -34,8 +34,8 @@ class Positions:
         if stored is None or not self._begun:
             return stored
         warnings.warn(
-            f"the checkpoint has a position of {name}, but data was taken before it was prepared: it begins anew; "
-            "prepare all loaders, once, before the first is iterated",
+            f"the checkpoint has a position of {name}, but data was taken before it was prepared: it starts from the "
+            "beginning; prepare all loaders, once, before the first is iterated",
             stacklevel=4,
         )
         return None

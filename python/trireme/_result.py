@@ -146,7 +146,7 @@ def _error(record: dict[str, Any]) -> Exception | None:
         return TrainingFailedError(record["error"])
     if record["state"] == "lost":
         return TrainingFailedError(
-            "the driver of this run died without a word; fit() with the same name and storage_path continues it"
+            "the driver of this run died before it ended; fit() with the same name and storage_path continues it"
         )
     return None
 

@@ -40,7 +40,7 @@ void scan(const Dataset& dataset, const std::string& verb, const std::string& co
           const std::function<void(const Cells&)>& add) {
   const auto names = dataset.columns();
   if (std::find(names.begin(), names.end(), column) == names.end()) {
-    throw ValueError(fmt::format("{}: there is no column '{}'{}; the columns are {}", verb, column,
+    throw ValueError(fmt::format("{}: there is no column '{}'{} (columns: {})", verb, column,
                                  base::did_you_mean(column, names), base::join(names, ", ")));
   }
   const Dataset only = dataset.select_columns({column});

@@ -354,8 +354,8 @@ base::Result<Record> record_of_columns(const Dict& columns) {
                          value.type_name());
     }
     if (arrays.back()->length != arrays.front()->length) {
-      return base::error("column '{}' has {} rows and column '{}' has {}", name, arrays.back()->length,
-                         columns.begin()->first, arrays.front()->length);
+      return base::error("column '{}' has {} and column '{}' has {}", name,
+                         base::count_of(arrays.back()->length, "row"), columns.begin()->first, arrays.front()->length);
     }
   }
   if (arrays.empty()) return base::error("there are no columns");

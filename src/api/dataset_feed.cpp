@@ -39,14 +39,15 @@ base::Result<void> check_names(const Feed& feed) {
   for (const auto& [name, dataset] : feed.datasets) {
     if (!name.empty() && name.find_first_not_of(kNameSigns) == std::string::npos && !std::strchr("-.", name[0]))
       continue;
-    return base::error("datasets: '{}' is no name for a dataset; use letters, digits, '_', '-' and '.'", name);
+    return base::error("datasets: invalid name '{}'; use letters, digits, '_', '-' and '.'", name);
   }
   const auto* list = feed.config.datasets_to_split.get_if<List>();
   for (const auto& each : list ? *list : List()) {
     const auto& name = each.as_string();
     if (feed.datasets.contains(name)) continue;
-    return base::error("DataConfig.datasets_to_split: there is no dataset '{}'{}; there are {}", name,
-                       base::did_you_mean(name, names_of(feed)), base::join(names_of(feed), ", "));
+    return base::error("DataConfig.datasets_to_split: there is no dataset '{}'{} (datasets of the trainer: {})", name,
+                       base::did_you_mean(name, names_of(feed)),
+                       feed.datasets.empty() ? "none" : base::join(names_of(feed), ", "));
   }
   return {};
 }
@@ -64,9 +65,9 @@ base::Result<Dict> plan_one(const Feed& feed, const std::string& name, const Dat
   if (rows == 0) return base::error("it has no rows");
   if (split && rows < max_workers) {
     return base::error(
-        "it has {} and there are {} workers: each needs at least one row; use fewer workers, or leave it out of "
+        "it has {} for {}: each needs at least one row; use fewer workers, or leave it out of "
         "DataConfig.datasets_to_split so that each sees it whole",
-        base::count_of(static_cast<std::size_t>(rows), "row"), max_workers);
+        base::count_of(rows, "row"), base::count_of(max_workers, "worker"));
   }
   Dict planned{{"split", split}, {"rows", rows}, {"max_workers", max_workers}};
   planned["seed"] = feed.config.seed.value_or(drawn_seed());
@@ -109,7 +110,7 @@ base::Result<DataShard> Shards::get(const std::string& name) {
       return base::error("there is no dataset '{}': the trainer was given none; add it to TrainerOptions.datasets",
                          name);
     }
-    return base::error("there is no dataset '{}'{}; the trainer was given {}", name,
+    return base::error("there is no dataset '{}'{} (datasets of the trainer: {})", name,
                        base::did_you_mean(name, names_of(feed_)), base::join(names_of(feed_), ", "));
   }
   TRIREME_ASSIGN(auto shard, make(name, dataset->second), "the dataset '{}'", name);

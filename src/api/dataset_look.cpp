@@ -25,7 +25,7 @@ std::string line_of(const Dict& row) {
     const auto* tensor = value.get_if<Tensor>();
     const auto* bytes = value.get_if<Bytes>();
     if (tensor) shown[name] = tensor->describe();
-    else if (bytes) shown[name] = fmt::format("{} bytes", bytes->data.size());
+    else if (bytes) shown[name] = base::count_of(std::ssize(bytes->data), "byte");
     else shown[name] = value;
   }
   return base::to_json(shown);
@@ -116,11 +116,12 @@ std::string Dataset::stats() const {
     counted = counted && each.rows;
     rows += each.rows.value_or(0);
   }
-  std::string text = fmt::format("{}\n{} fragments, {}", base::join(steps_of(*plan_), " -> "), fragments.size(),
-                                 counted ? grouped(rows) + " rows" : "rows not counted");
+  std::string text =
+      fmt::format("{}\n{}, {}", base::join(steps_of(*plan_), " -> "), base::count_of(std::ssize(fragments), "fragment"),
+                  counted ? grouped(rows) + (rows == 1 ? " row" : " rows") : "rows not counted");
   if (const auto shuffle = plan_->shuffle()) {
     text += fmt::format("\nshuffled: {}, seed {}", shuffle->rows ? "rows" : "fragments",
-                        shuffle->seed ? std::to_string(*shuffle->seed) : "None");
+                        shuffle->seed ? std::to_string(*shuffle->seed) : "not given");
   }
   return text;
 }

@@ -115,8 +115,8 @@ class BatchFunction final : public Op {
     TRIREME_ASSIGN(const auto columns, called(where.row, [&] { return function_(public_batch(batch)); }));
     TRIREME_ASSIGN(auto record, record_of_columns(columns), "its result");
     if (keeps_rows() && record.array->length != batch.rows()) {
-      return base::error("the function made {} rows of {}: set changes_row_count in its options", record.array->length,
-                         batch.rows());
+      return base::error("the function returned {} for {}: set changes_row_count in its options",
+                         base::count_of(record.array->length, "row"), batch.rows());
     }
     return record;
   }
@@ -161,8 +161,9 @@ class AddColumn final : public Op {
     }
     TRIREME_ASSIGN(auto record, record_of_columns({{column_, std::move(value)}}), "its result");
     if (record.array->length != batch.rows()) {
-      return base::error("the function gave {} values for {} rows, rows {} to {}", record.array->length, batch.rows(),
-                         where.row, where.row + batch.rows() - 1);
+      return base::error("the function returned {} for {}, rows {} to {}",
+                         base::count_of(record.array->length, "value"), base::count_of(batch.rows(), "row"), where.row,
+                         where.row + batch.rows() - 1);
     }
     return with_columns(batch, std::move(record));
   }

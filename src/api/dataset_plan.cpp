@@ -259,7 +259,8 @@ base::Result<void> Plan::take_counts(const Dict& counts) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     auto& fragment = (*listed_)[i];
     if (fragment.rows && *fragment.rows != rows[i].as_int()) {
-      return base::error("{} has {} rows here and {} in the driver", fragment.name, *fragment.rows, rows[i].as_int());
+      return base::error("{} has {} here and {} in the driver", fragment.name, base::count_of(*fragment.rows, "row"),
+                         rows[i].as_int());
     }
     fragment.rows = rows[i].as_int();
   }

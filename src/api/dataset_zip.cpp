@@ -3,6 +3,7 @@
 
 #include "api/dataset_arrays.h"
 #include "api/dataset_plan.h"
+#include "base/text.h"
 
 // Datasets side by side.
 
@@ -107,7 +108,8 @@ class ZipPlan final : public Plan {
     TRIREME_ASSIGN(const auto its, right_->counted());
     const std::int64_t rows = data::size_of(mine).rows;
     if (const std::int64_t others = data::size_of(its).rows; rows != others) {
-      return base::error("zip: one dataset has {} rows and the other {}; limit() makes them equal", rows, others);
+      return base::error("zip: one dataset has {} and the other {}; limit() makes them equal",
+                         base::count_of(rows, "row"), others);
     }
     beside_ = cut_plan(right_, "zip()", [mine](const auto& fragments) { return cut_at(mine, fragments); });
     TRIREME_ASSIGN(const auto parts, beside_->counted());

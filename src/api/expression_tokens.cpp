@@ -224,8 +224,8 @@ bool is_name(std::string_view name) {
 }
 
 base::Error syntax_error(std::string_view text, std::size_t position, std::string_view what) {
-  return base::error("'{}' is not an expression: {}, at position {}. Write it as in Python: \"x > 3 and y == 'a'\"",
-                     text, what, position);
+  return base::error("'{}' is not an expression: {}, at position {}. Write for example: \"x > 3 and y == 'a'\"", text,
+                     what, position);
 }
 
 }  // namespace trireme::api

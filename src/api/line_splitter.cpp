@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace trireme::api {
 namespace {
 
@@ -89,7 +91,7 @@ std::string LineSplitter::shown() const {
   std::string_view whole = cut_between_characters(line_, kMaxLine);
   std::size_t hidden = left_out_ + line_.size() - whole.size();
   std::string text = valid_utf8(whole);
-  if (hidden > 0) text += fmt::format(" ... ({} bytes more in the log file)", hidden);
+  if (hidden > 0) text += fmt::format(" ... ({} in the log file)", base::count_of(hidden, "more byte"));
   return text;
 }
 

@@ -288,14 +288,13 @@ base::Result<void> Run::check_resume(bool there) const {
   if (spec_.run.resume == "never" && there) {
     return base::error(
         "RunConfig.resume = 'never': there is a run '{}' in {} already. Give this one another name, remove that "
-        "folder, "
-        "or set resume='auto' to continue it",
+        "folder, or leave resume out to continue it",
         plan_.name, where);
   }
   if (spec_.run.resume == "must" && !there) {
     return base::error(
-        "RunConfig.resume = 'must': there is no run '{}' to continue in {}. Check name and storage_path, or set "
-        "resume='auto' to begin one",
+        "RunConfig.resume = 'must': there is no run '{}' to continue in {}. Check name and storage_path, or leave "
+        "resume out to begin one",
         plan_.name, where);
   }
   return {};
@@ -324,6 +323,7 @@ base::Result<void> Run::plan_resume() {
   TRIREME_ASSIGN(auto listing, checkpoint::list_committed(*plan_.files, plan_.storage_path),
                  "run '{}' cannot be continued", plan_.name);
   plan_.warnings = std::move(listing.damaged);
+  resumed_ = control::is_run_folder(plan_.path);
   if (resumed_) {
     if (const auto record = control::read_run(plan_.path)) {
       plan_.reports = control::summary(*record, false, 0).reports;
@@ -335,7 +335,6 @@ base::Result<void> Run::plan_resume() {
           fmt::format("the history of the run cannot be read: {}; reports are counted anew", record.error().message()));
     }
   }
-  resumed_ = control::is_run_folder(plan_.path);
   TRIREME_ASSIGN(plan_.first_attempt, next_attempt(plan_.path, plan_.files->local()));
   if (spec_.resume_from_checkpoint) {
     if (!spec_.resume_checkpoint_elsewhere && !fs::is_directory(*spec_.resume_from_checkpoint)) {
@@ -359,10 +358,9 @@ base::Result<void> Run::pick_checkpoint(std::vector<checkpoint::Committed> commi
     damaged.push_back(fmt::format("{} is damaged ({})", committed.back().name, whole.error().message()));
     committed.pop_back();
   }
-  const std::string instead = committed.empty() ? "no checkpoint: it begins anew" : committed.back().name;
-  for (const auto& each : damaged) {
-    plan_.warnings.push_back(fmt::format("{}; the run continues from {}", each, instead));
-  }
+  const std::string instead = committed.empty() ? "no other is left, so the run starts from the beginning"
+                                                : "the run continues from " + committed.back().name;
+  for (const auto& each : damaged) plan_.warnings.push_back(fmt::format("{}; {}", each, instead));
   for (const auto& each : committed) {
     const auto& manifest = each.manifest;
     plan_.kept.push_back({manifest.index, each.name, manifest.metrics, manifest.status, manifest.validation});
@@ -395,9 +393,9 @@ base::Result<void> Run::start() {
   started["version"] = TRIREME_VERSION;
   started["trainer"] = plan_.trainer;
   started["num_workers"] = plan_.rules.num_workers;
-  if (plan_.reports.count() > 0) started["reports"] = plan_.reports.count();
   started["resources_per_worker"] = base::Codec<Resources>::to(engine::worker_bundle(spec_.scaling));
   started["resumed"] = resumed_;
+  if (plan_.reports.count() > 0) started["reports"] = plan_.reports.count();
   if (plan_.checkpoint) started["checkpoint"] = *plan_.checkpoint;
   if (!plan_.files->local()) started["storage"] = plan_.files->describe(plan_.storage_path);
   plan_.payload = std::move(spec_.payload);
@@ -457,11 +455,11 @@ engine::ProcessSpec Run::make_process(int rank, const engine::Slot& slot, std::s
 // On the controller's thread.
 void Run::take(const Dict& event) {
   const std::string& kind = event["event"].as_string();
-    const bool further = reports_.add(control::int_of(event, "attempt"), control::int_of(event, "index"));
   std::lock_guard lock(mutex_);
-    else if (further) furthest_ = event;
   if (kind == "report" && !spec_.every_report) {
+    const bool further = reports_.add(control::int_of(event, "attempt"), control::int_of(event, "index"));
     if (control::int_of(event, "rank") == 0) latest_ = event;
+    else if (further) furthest_ = event;
     return;  // nobody waits for it: the next look at the logs shows it
   }
   events_.push_back(event);

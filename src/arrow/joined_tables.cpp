@@ -152,8 +152,8 @@ Names without(const Names& names, const Names& others) {
 
 void check_join(const Join& join) {
   if (!join_types().contains(join.how)) {
-    throw ValueError("join(how='" + join.how +
-                     "'): expected one of inner, left, left_outer, right, right_outer, full, full_outer, outer, semi, "
+    throw ValueError("join: how = '" + join.how +
+                     "': expected one of inner, left, left_outer, right, right_outer, full, full_outer, outer, semi, "
                      "left_semi, right_semi, anti, left_anti, right_anti");
   }
   if (join.left_on.empty() || join.left_on.size() != join.right_on.size()) {

@@ -58,7 +58,7 @@ class Folder {
   bool prepare(const std::string& mode) {
     const std::array<std::string, 4> modes{"append", "overwrite", "ignore", "error"};
     if (std::find(modes.begin(), modes.end(), mode) == modes.end()) {
-      throw ValueError("mode='" + mode + "': expected one of 'append', 'overwrite', 'ignore', 'error'");
+      throw ValueError("mode = '" + mode + "': expected one of 'append', 'overwrite', 'ignore', 'error'");
     }
     ::arrow::fs::FileSelector below;
     below.base_dir = path_;

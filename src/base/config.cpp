@@ -48,7 +48,7 @@ Problem prefixed(const char* name, Problem problem) {
 
 Problem one_of(const char* field, const std::string& value, const std::vector<std::string>& allowed) {
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return {};
-  return fmt::format("{} = '{}'{}: must be one of {}", field, value, did_you_mean(value, allowed), join(allowed, ", "));
+  return fmt::format("{} = '{}': must be one of {}{}", field, value, join(allowed, ", "), did_you_mean(value, allowed));
 }
 
 Problem workers_problem(const WorkerCount& count) {
@@ -98,8 +98,8 @@ Problem find_problem(const ScalingConfig& config) {
   }
   Problem gpu_without_flag;
   if (gpus > 0 && !config.use_gpu) {
-    gpu_without_flag = fmt::format(
-        "resources_per_worker[\"GPU\"] = {} without use_gpu: set use_gpu=True, or leave GPU out", base::amount(gpus));
+    gpu_without_flag = fmt::format("resources_per_worker[\"GPU\"] = {} without use_gpu: set use_gpu, or leave GPU out",
+                                   base::amount(gpus));
   }
   Problem interval;
   if (!(config.elastic_resize_monitor_interval_s > 0)) {
@@ -116,16 +116,16 @@ Problem find_problem(const ScalingConfig& config) {
 }
 
 Problem find_problem(const FailureConfig& config) {
-  constexpr const char* kEndless = " (-1 is without end)";
+  constexpr const char* kEndless = " (-1: unlimited)";
   Problem hang;
   if (config.hang_timeout_s && !(*config.hang_timeout_s > 0)) {
-    hang = fmt::format("hang_timeout_s = {}: must be above 0 (None is for never)", *config.hang_timeout_s);
+    hang = fmt::format("hang_timeout_s = {}: must be above 0, or no value to disable it", *config.hang_timeout_s);
   }
   return prefixed("FailureConfig",
                   first_of(below("max_failures", config.max_failures, -1, kEndless),
                            below("controller_failure_limit", config.controller_failure_limit, -1, kEndless),
                            below("max_preemption_failures", config.max_preemption_failures, -1, kEndless),
-                           below("repeated_error_limit", config.repeated_error_limit, 0, " (0 is for never)"),
+                           below("repeated_error_limit", config.repeated_error_limit, 0, " (0: disabled)"),
                            negative("recall_timeout_s", config.recall_timeout_s),
                            negative("restart_backoff_s", config.restart_backoff_s),
                            negative("max_restart_backoff_s", config.max_restart_backoff_s),
@@ -135,7 +135,7 @@ Problem find_problem(const FailureConfig& config) {
 
 Problem find_problem(const CheckpointConfig& config) {
   Problem keep;
-  if (config.num_to_keep) keep = below("num_to_keep", *config.num_to_keep, 1, " (None keeps all)");
+  if (config.num_to_keep) keep = below("num_to_keep", *config.num_to_keep, 1, " (no value keeps all)");
   return prefixed("CheckpointConfig",
                   first_of(keep, one_of("checkpoint_score_order", config.checkpoint_score_order, {"max", "min"}),
                            below("checkpoint_frequency", config.checkpoint_frequency, 0, ""),

@@ -68,7 +68,7 @@ std::string describe_process(int pid) {
   std::string text = describe_task(folder);
   const std::string status = contents(folder + "/status");
   if (const long threads = number_after(status, "\nThreads:"); threads > 0) {
-    text += ", " + count_of(static_cast<std::size_t>(threads), "thread");
+    text += ", " + count_of(threads, "thread");
   }
   if (const long swapped_kb = number_after(status, "\nVmSwap:"); swapped_kb >= 1024) {
     text += fmt::format(", {} MB swapped out", swapped_kb / 1024);

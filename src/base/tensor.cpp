@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "trireme/value.h"
 
 namespace trireme {
@@ -107,7 +108,7 @@ bool Tensor::operator==(const Tensor& other) const {
 
 void Tensor::expect_elements(std::size_t count) const {
   if (count != static_cast<std::size_t>(num_elements())) {
-    throw ValueError(fmt::format("{} values do not fill {}", count, describe()));
+    throw ValueError(fmt::format("{} given for {}", base::count_of(count, "value"), describe()));
   }
 }
 

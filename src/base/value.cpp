@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/json.h"
 #include "base/text.h"
 
 namespace trireme {
@@ -16,7 +17,10 @@ auto find_item(auto& items, std::string_view key) {
 template <typename T>
 const T& expect(const Value& value, const char* wanted) {
   if (const T* held = value.get_if<T>()) return *held;
-  throw ValueError(fmt::format("expected {}, got {}", wanted, value.type_name()));
+  constexpr std::size_t kShown = 80;
+  std::string shown = base::to_json(value);
+  if (shown.size() > kShown) shown = shown.substr(0, shown.find_last_of("{[,", kShown)) + "...";
+  throw ValueError(fmt::format("expected {}, got {}: {}", wanted, value.type_name(), shown));
 }
 
 }  // namespace
@@ -42,7 +46,7 @@ const Value& Dict::at(std::string_view key) const {
   if (const Value* value = find(key)) return *value;
   std::vector<std::string> names;
   for (const auto& item : items_) names.push_back(item.first);
-  throw ValueError(fmt::format("no key '{}'{}; there are: {}", key, base::did_you_mean(key, names),
+  throw ValueError(fmt::format("there is no key '{}'{} (keys: {})", key, base::did_you_mean(key, names),
                                names.empty() ? "none" : base::join(names, ", ")));
 }
 

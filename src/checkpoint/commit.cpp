@@ -114,7 +114,8 @@ base::Result<void> check_present(storage::Files& files, const std::string& folde
     const auto found = sizes.find(file.path);
     if (found == sizes.end()) return base::error("{} is missing", files.describe(in(folder, file.path)));
     if (found->second != file.size) {
-      return base::error("{} has {} bytes, not {}", files.describe(in(folder, file.path)), found->second, file.size);
+      return base::error("{} has {}, not {}", files.describe(in(folder, file.path)),
+                         base::count_of(found->second, "byte"), file.size);
     }
   }
   return {};

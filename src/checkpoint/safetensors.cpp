@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "checkpoint/safetensors_header.h"
 
 namespace trireme::checkpoint {
@@ -59,7 +60,7 @@ base::Result<void> check_size(const TensorEntry& entry) {
     }
   }
   if (entry.end - entry.begin != bytes) {
-    return misplaced(entry, fmt::format("takes {} bytes, but {}[{}] has {}", entry.end - entry.begin,
+    return misplaced(entry, fmt::format("takes {}, but {}[{}] has {}", base::count_of(entry.end - entry.begin, "byte"),
                                         name_of(entry.dtype), fmt::join(entry.shape, ", "), bytes));
   }
   return {};
@@ -90,7 +91,8 @@ base::Result<void> place(std::vector<TensorEntry>& entries, std::uint64_t data_b
     entry.begin += data_begin;
     entry.end += data_begin;
   }
-  if (at != data_size) return base::error("{} bytes follow the last tensor", data_size - at);
+  if (at != data_size)
+    return base::error("the file goes on after the last tensor, by {}", base::count_of(data_size - at, "byte"));
   return {};
 }
 
@@ -127,8 +129,8 @@ base::Result<Layout> lay_out(std::vector<NamedTensor> tensors, const TextMap& me
 base::Result<Header> parse_header(std::string_view file) {
   std::uint64_t length = 0;
   if (file.size() < sizeof length) {
-    return base::error("not a safetensors file: it has {} bytes, and the length of the header takes {}", file.size(),
-                       sizeof length);
+    return base::error("not a safetensors file: it has {}, and the length of the header takes {}",
+                       base::count_of(std::ssize(file), "byte"), sizeof length);
   }
   std::memcpy(&length, file.data(), sizeof length);
   file.remove_prefix(sizeof length);

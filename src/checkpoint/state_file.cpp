@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <unordered_map>
 
+#include "base/text.h"
 #include "checkpoint/file_bytes.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
@@ -60,7 +61,8 @@ class Loader {
     TRIREME_ASSIGN(auto bytes, options_.map ? map_file(path) : read_file(path, wanted));
     if (!known) return bytes;
     if (bytes.size != record->size) {
-      return damaged(name, fmt::format("it has {} bytes, the manifest says {}", bytes.size, record->size));
+      return damaged(name,
+                     fmt::format("it has {}, the manifest says {}", base::count_of(bytes.size, "byte"), record->size));
     }
     if (wanted && options_.map) digest = storage::digest_of(bytes.text());
     if (wanted && digest != record->xxh3) {

@@ -104,7 +104,8 @@ void Controller::serve(wire::Channel& channel, wire::GetStacks& message) {
 void Controller::serve(wire::Channel& channel, wire::PreemptRun& message) {
   for (int rank : message.ranks) {
     if (rank >= 0 && rank < static_cast<int>(peers_.size())) continue;
-    channel.send(refusal(message.id, fmt::format("there is no rank {}: the run has {} workers", rank, peers_.size())));
+    channel.send(refusal(message.id, fmt::format("there is no rank {}: the run has {}", rank,
+                                                 base::count_of(std::ssize(peers_), "worker"))));
     return;
   }
   channel.send(reply(message.id, true));

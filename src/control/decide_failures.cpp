@@ -110,7 +110,7 @@ void Decider::fail_departed(int rank) {
   if (preempted(rank)) {
     failure.cause = "preemption";
     failure.error_type = "Preempted";
-    failure.message = fmt::format("it was taken away, as announced ({}): {}", state_.preemption->why, failure.message);
+    failure.message = fmt::format("announced ({}): {}", state_.preemption->why, failure.message);
     // What the others have stored counts without it.
     state_.commits.give_up_on(rank);
     commit_what_is_ready();
@@ -167,9 +167,9 @@ void Decider::give_verdict() {
   const bool repeats = repeats_itself(root);
   if (repeats) {
     state_.note = fmt::format(
-        "the same error {} times in a row at report {}: it would only come again; see "
+        "the same error {} in a row at report {}: it would only come again; see "
         "FailureConfig.repeated_error_limit",
-        state_.same_errors, state_.last_error_at);
+        base::count_of(state_.same_errors, "time"), state_.last_error_at);
     told += fmt::format(" ({})", state_.note);
   }
   Dict fields{{"rank", root.rank}, {"message", told}, {"next", "fail"}};

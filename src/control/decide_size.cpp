@@ -162,7 +162,7 @@ void Decider::preemption_due(bool saved) {
     if (at(rank).phase != WorkerPhase::kRunning) continue;
     at(rank).phase = WorkerPhase::kFailed;
     fail(failure_of(rank, "preemption", saved ? "Preempted" : "PreemptionTimeout",
-                    fmt::format("it is taken away ({}), {}", state_.preemption->why,
+                    fmt::format("announced ({}), {}", state_.preemption->why,
                                 saved ? "with everything in a checkpoint" : "without a last checkpoint in time")));
   }
   // Those that had finished already take nobody along.

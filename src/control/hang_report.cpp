@@ -78,7 +78,7 @@ std::string sentence(const Group& group, std::size_t all, bool waits) {
     if (!group.answered) return text + silence;
     return text + fmt::format("{} in {}", waits ? (one ? "waits" : "wait") : are, group.place);
   }
-  text += fmt::format("{} behind by {}", are, base::count_of(static_cast<std::size_t>(group.behind), "report"));
+  text += fmt::format("{} behind by {}", are, base::count_of(group.behind, "report"));
   return text + (group.answered ? fmt::format(": in {}", group.place) : fmt::format(" and {}", silence));
 }
 
@@ -104,6 +104,9 @@ std::string summary_of(const std::vector<RankPlace>& ranks) {
     }
   }
   if (left_out > 0) parts.push_back(fmt::format("{} elsewhere", base::count_of(left_out, "other rank")));
+  // Somebody may only want to know where a run is that reports all the time.
+  constexpr double kSilence = 1.0;
+  if (silent_s < kSilence) return base::join(parts, ", ");
   return fmt::format("no {} for {}: {}", most == 0 ? "first report" : "report", time_text(silent_s),
                      base::join(parts, ", "));
 }
@@ -112,8 +115,7 @@ std::string section(const RankPlace& rank) {
   const std::string last =
       rank.reports == 0
           ? fmt::format("no report in {}", time_text(rank.silent_s))
-          : fmt::format("{}, the last {} ago", base::count_of(static_cast<std::size_t>(rank.reports), "report"),
-                        time_text(rank.silent_s));
+          : fmt::format("{}, the last {} ago", base::count_of(rank.reports, "report"), time_text(rank.silent_s));
   std::string text = fmt::format("==== rank {}: {}; ", rank.rank, last);
   if (!rank.answered) {
     return text + fmt::format("did not answer{}{}\n", rank.process.empty() ? "" : ": ", rank.process);

@@ -23,8 +23,7 @@ std::string text_in_batch(const Type& type) {
 }
 
 base::Error has_nulls(const Field& field, std::int64_t nulls) {
-  return base::error("column '{}' has {}; fill or drop them first", field.name,
-                     base::count_of(static_cast<std::size_t>(nulls), "null"));
+  return base::error("column '{}' has {}; fill or drop them first", field.name, base::count_of(nulls, "null"));
 }
 
 // What is gathered: the chunks that rows are taken from, and the runs with rows in them, counted in the columns and not

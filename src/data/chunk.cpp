@@ -5,6 +5,7 @@
 #include <limits>
 #include <string_view>
 
+#include "base/text.h"
 #include "data/bits.h"
 #include "data/load.h"
 #include "data/packed_rows.h"
@@ -215,8 +216,8 @@ base::Result<std::shared_ptr<const Chunk>> Chunk::take(ArrowArray& array, std::s
     const ArrowArray& column = *table.children[i];
     TRIREME_TRY(check(fields[i].type, column), "column '{}' ({})", fields[i].name, fields[i].type.text());
     if (column.length < end_of(table)) {
-      return base::error("column '{}' has {} rows where the record batch has {}", fields[i].name, column.length,
-                         end_of(table));
+      return base::error("column '{}' has {} where the record batch has {}", fields[i].name,
+                         base::count_of(column.length, "row"), end_of(table));
     }
     taken->bytes_ += bytes_of(fields[i].type, column, table.offset, table.length, false);
   }

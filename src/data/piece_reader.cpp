@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace trireme::data {
 
 bool PieceReader::open(std::optional<Failure>& failure) {
@@ -24,7 +26,7 @@ void PieceReader::check_end(std::optional<Failure>& failure) {
   std::optional<Stream::Failure> why;  // of no interest: all rows are here
   if (stream_row_ > piece_.row || stream_->next(why)) {
     failure =
-        Failure{base::error("{} has more than the {} rows that were counted: has it changed? Make the dataset anew",
+        Failure{base::error("{} has more rows than the {} that were counted: has it changed? Make the dataset anew",
                             fragment().name, fragment().rows)};
   }
 }
@@ -40,9 +42,8 @@ std::optional<Stretch> PieceReader::next(std::optional<Failure>& failure) {
       return {};
     }
     if (!chunk) {
-      failure = Failure{
-          base::error("{} ends after {} of the {} rows that were counted: has it changed? Make the dataset anew",
-                      fragment().name, stream_row_, fragment().rows)};
+      failure = Failure{base::error("{} ends after {}, and {} were counted: has it changed? Make the dataset anew",
+                                    fragment().name, base::count_of(stream_row_, "row"), fragment().rows)};
       return {};
     }
     const std::int64_t skip = std::clamp<std::int64_t>(piece_.row - stream_row_, 0, chunk->rows());

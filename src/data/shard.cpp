@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/random.h"
 
 namespace trireme::data {
@@ -114,9 +115,9 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
     }
     if (size != rows_ && rows > 0) {
       return base::error(
-          "dataset '{}': the place is in the middle of an epoch over {} rows, and there are {} now: go on with "
+          "dataset '{}': the place is in the middle of an epoch over {}, and there are {} now: go on with "
           "the same data, or begin at an epoch's end",
-          options_.name, size, rows_);
+          options_.name, base::count_of(size, "row"), rows_);
     }
     if (rows > rows_) return base::error("dataset '{}': row {} of {} is no place in it", options_.name, rows, rows_);
     std::lock_guard lock(mutex_);

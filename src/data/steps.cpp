@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace trireme::data {
 namespace {
 
@@ -26,13 +28,12 @@ base::Result<Steps> Steps::cut(std::int64_t epoch_rows, std::int64_t begin, cons
   const std::int64_t batch = cutting.batch_rows;
   const std::int64_t most = std::max(cutting.world, cutting.max_world);
   if (batch < cutting.world) {
-    return base::error("a global batch of {} rows has none for some of the {} workers: use a larger batch_size", batch,
-                       cutting.world);
+    return base::error("a global batch of {} has none for some of the {}: use a larger batch_size",
+                       base::count_of(batch, "row"), base::count_of(cutting.world, "worker"));
   }
   if (cutting.equal && batch % cutting.world != 0) {
-    return base::error(
-        "equal shares of a global batch of {} rows are not possible for {} workers: use a multiple of {}", batch,
-        cutting.world, cutting.world);
+    return base::error("a global batch of {} cannot be shared equally by {}: use a multiple of {}",
+                       base::count_of(batch, "row"), base::count_of(cutting.world, "worker"), cutting.world);
   }
   Steps steps;
   steps.begin_ = begin;
@@ -45,9 +46,9 @@ base::Result<Steps> Steps::cut(std::int64_t epoch_rows, std::int64_t begin, cons
   if (cutting.drop_last) {
     if (full == 0 && begin == 0) {
       return base::error(
-          "the {} rows of an epoch are less than one batch of {} (batch_size times {} workers), and "
-          "drop_last leaves that out: use a smaller batch_size, or drop_last=False",
-          epoch_rows, batch, cutting.world);
+          "an epoch of {} is less than one batch of {} (batch_size times {}), and "
+          "drop_last leaves that out: use a smaller batch_size, or leave drop_last out",
+          base::count_of(epoch_rows, "row"), batch, base::count_of(cutting.world, "worker"));
     }
     steps.end_ = begin + full * batch;
     return steps;
@@ -59,9 +60,9 @@ base::Result<Steps> Steps::cut(std::int64_t epoch_rows, std::int64_t begin, cons
   }
   if (full == 0 && rest < cutting.world && !cutting.pad) {
     return base::error(
-        "{} rows are too few for {} workers: use fewer workers, do not split this dataset "
-        "(DataConfig.datasets_to_split), or pad_last=True",
-        rest, cutting.world);
+        "{} for {}: too few; use fewer workers, do not split this dataset "
+        "(DataConfig.datasets_to_split), or set pad_last",
+        base::count_of(rest, "row"), base::count_of(cutting.world, "worker"));
   }
   if (full == 0 || rest >= most || cutting.pad) {
     steps.count_ = full + 1;

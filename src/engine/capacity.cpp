@@ -14,12 +14,16 @@ namespace {
 using base::amount;
 
 std::string argument(const std::string& name, double value) {
-  if (name == "CPU") return fmt::format("num_cpus={}", amount(value));
-  if (name == "GPU") return fmt::format("num_gpus={}", amount(std::ceil(std::max(0.0, value - kAmountTolerance))));
-  return fmt::format("resources={{\"{}\": {}}}", name, amount(value));
+  if (name == "CPU") return fmt::format("num_cpus = {}", amount(value));
+  if (name == "GPU") return fmt::format("num_gpus = {}", amount(std::ceil(std::max(0.0, value - kAmountTolerance))));
+  return fmt::format("resources = {{\"{}\": {}}}", name, amount(value));
 }
 
-std::string unit(const std::string& name) { return name == "CPU" || name == "GPU" ? name + "s" : '"' + name + '"'; }
+// "2 CPUs", "1 GPU", "3 "licence"".
+std::string with_unit(double value, const std::string& name) {
+  if (name != "CPU" && name != "GPU") return fmt::format("{} \"{}\"", amount(value), name);
+  return fmt::format("{} {}{}", amount(value), name, value == 1.0 ? "" : "s");
+}
 
 bool was_unlimited(const NodeInfo& before, const std::string& name) { return name == "CPU" && !before.cpus_declared; }
 
@@ -37,10 +41,10 @@ std::vector<std::string> lowered_names(const NodeInfo& before, const NodeInfo& a
 std::string describe(const NodeInfo& before, const NodeInfo& after, const std::vector<std::string>& names) {
   std::vector<std::string> parts;
   for (const auto& name : names) {
-    const std::string now = amount(amount_of(after.total, name));
-    parts.push_back(was_unlimited(before, name) ? fmt::format("limited to {} {}", now, unit(name))
-                                                : fmt::format("lowered from {} to {} {}",
-                                                              amount(amount_of(before.total, name)), now, unit(name)));
+    const std::string now = with_unit(amount_of(after.total, name), name);
+    parts.push_back(was_unlimited(before, name)
+                        ? "limited to " + now
+                        : fmt::format("lowered from {} to {}", amount(amount_of(before.total, name)), now));
   }
   return parts.empty() ? "" : "capacity was " + base::join(parts, " and ");
 }
@@ -69,9 +73,9 @@ base::Error in_use(const std::string& name, double asked, const std::vector<Hold
   std::vector<std::string> holders;
   for (const auto& [run, held] : by_run) holders.push_back(fmt::format("{} has {}", run, amount(held)));
   return base::error(
-      "{} is below what is in use: {} {} ({}). Ways out: (1) {} or more; (2) end a run first: {}; (3) run with "
-      "num_workers=(min, max), which gives back what lies above its min",
-      argument(name, asked), amount(sum), unit(name), base::join(holders, ", "), argument(name, sum),
+      "{} is below what is in use: {} ({}). Ways out: (1) {} or more; (2) end a run first: {}; (3) make a run "
+      "elastic (num_workers with a minimum and a maximum): it gives back what lies above its minimum",
+      argument(name, asked), with_unit(sum, name), base::join(holders, ", "), argument(name, sum),
       base::join({stops.begin(), stops.end()}, " or "));
 }
 
@@ -82,7 +86,8 @@ Result<void> check_devices(const NodeInfo& after, const std::vector<Holding>& fi
     for (const auto& gpu : holding.gpus) {
       if (devices.contains(gpu.index)) continue;
       return base::error(
-          "num_gpus={} would take GPU {} away, which {} works on. Ways out: (1) num_gpus={} or more; (2) end the run "
+          "num_gpus = {} would take GPU {} away, which {} works on. Ways out: (1) num_gpus = {} or more; (2) end the "
+          "run "
           "first: `trireme stop {}`",
           devices.size(), gpu.index, run_text(holding), gpu.index + 1, holding.run_name);
     }

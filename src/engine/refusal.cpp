@@ -77,12 +77,12 @@ std::string declare_more(const std::vector<Shortage>& shortages) {
       continue;
     }
     const std::string most = amount(name == "GPU" ? std::ceil(needed) : needed);
-    arguments.push_back(fmt::format("num_{}s={}", name == "CPU" ? "cpu" : "gpu", most));
+    arguments.push_back(fmt::format("num_{}s = {}", name == "CPU" ? "cpu" : "gpu", most));
     variables.push_back(fmt::format("TRIREME_NUM_{}S={}", name, most));
   }
-  if (!customs.empty()) arguments.push_back("resources={" + base::join(customs, ", ") + "}");
-  std::string text = "trireme.init(" + base::join(arguments, ", ") + ")";
-  if (!variables.empty()) text += " / " + base::join(variables, " ");
+  if (!customs.empty()) arguments.push_back("resources = {" + base::join(customs, ", ") + "}");
+  std::string text = "init(): " + base::join(arguments, ", ");
+  if (!variables.empty()) text += ", or in the environment: " + base::join(variables, " ");
   return text;
 }
 
@@ -101,9 +101,10 @@ base::Error not_enough(const GangRequest& request, const std::vector<Shortage>& 
   std::vector<std::string> ways = {"a smaller num_workers or resources_per_worker"};
   if (!saved.empty()) {
     ways.push_back(
-        fmt::format("trainer_resources={}, which saves {}", to_text(trainer_without), base::join(saved, ", ")));
+        fmt::format("trainer_resources = {}, which saves {}", to_text(trainer_without), base::join(saved, ", ")));
   }
-  ways.push_back(fmt::format("declare more capacity, if it is there, with {}, or add nodes", declare_more(shortages)));
+  ways.push_back(fmt::format("declare more capacity, if it is there, in {}", declare_more(shortages)));
+  ways.emplace_back("add nodes");
   std::string text = base::join(sums, "; ") + ". Ways out:";
   for (std::size_t i = 0; i < ways.size(); ++i) text += fmt::format("{} ({}) {}", i == 0 ? "" : ";", i + 1, ways[i]);
   return base::Error(std::move(text));
@@ -122,7 +123,7 @@ Result<void> check_custom_names(const GangRequest& request, const std::vector<No
     const bool by_trainer = amount_of(request.trainer, name) > kAmountTolerance;
     return base::error(
         "{} asks for \"{}\", a resource that nobody offers{} (custom resources here: {}). Ways out: (1) leave it out; "
-        "(2) declare it with trireme.init(resources={{\"{}\": {}}}); (3) add a node that offers it",
+        "(2) declare it in init(): resources = {{\"{}\": {}}}; (3) add a node that offers it",
         by_trainer ? "trainer_resources" : "resources_per_worker", name, base::did_you_mean(name, names),
         names.empty() ? "none" : base::join(names, ", "), name, amount(needed_of(request, name)));
   }
@@ -138,7 +139,8 @@ Result<void> check_accelerator(const std::string& type, const std::vector<NodeIn
     }
   }
   return base::error(
-      "accelerator_type=\"{}\": no GPU here is one (GPUs here: {}). Ways out: (1) name a type that is here; (2) leave "
+      "accelerator_type = \"{}\": no GPU here is one (GPUs here: {}). Ways out: (1) name a type that is here; (2) "
+      "leave "
       "accelerator_type out; (3) add a node that has one",
       type, types.empty() ? "none" : base::join({types.begin(), types.end()}, ", "));
 }
@@ -150,7 +152,8 @@ Result<void> check_gpus(const GangRequest& request, const std::vector<NodeInfo>&
     per_worker = std::max(per_worker, gpus);
     if (gpus > 1.0 && std::abs(gpus - std::round(gpus)) > kAmountTolerance) {
       return base::error(
-          "resources_per_worker={{\"GPU\": {}}}: a worker takes a share of one GPU (below 1) or whole ones; use {} or "
+          "resources_per_worker = {{\"GPU\": {}}}: a worker takes a share of one GPU (below 1) or whole ones; use {} "
+          "or "
           "{}",
           amount(gpus), amount(std::floor(gpus)), amount(std::ceil(gpus)));
     }
@@ -158,12 +161,12 @@ Result<void> check_gpus(const GangRequest& request, const std::vector<NodeInfo>&
   const double needed = needed_of(request, "GPU");
   if (needed > kAmountTolerance && total_of(nodes, "GPU") < kAmountTolerance) {
     const std::string has_none = nodes.size() == 1 ? where(nodes) + " has none" : where(nodes) + " has any";
-    const std::string who = per_worker > 0.0 ? fmt::format("use_gpu=True needs {} GPU per worker", amount(per_worker))
+    const std::string who = per_worker > 0.0 ? fmt::format("use_gpu needs {} GPU per worker", amount(per_worker))
                                              : fmt::format("trainer_resources asks for {} GPU", amount(needed));
     return base::error(
         "{}, {} (no NVIDIA driver answers, or CUDA_VISIBLE_DEVICES hides its devices). Ways out: (1) {}; (2) declare "
-        "devices that are not found with {}; (3) add a node that has GPUs",
-        who, has_none, per_worker > 0.0 ? "use_gpu=False, to train on CPUs" : "leave GPU out of trainer_resources",
+        "devices that are not found in {}; (3) add a node that has GPUs",
+        who, has_none, per_worker > 0.0 ? "leave use_gpu out, to train on CPUs" : "leave GPU out of trainer_resources",
         declare_more({{"GPU", needed, 0.0}}));
   }
   if (request.accelerator_type) TRIREME_TRY(check_accelerator(*request.accelerator_type, nodes));
@@ -177,13 +180,13 @@ base::Error no_arrangement(const GangRequest& request, const std::vector<NodeInf
     case Strategy::kStrictSpread:
       return base::error(
           "STRICT_SPREAD gives every worker a node of its own: {} do not fit on {}. Ways out: (1) "
-          "placement_strategy=\"SPREAD\"; (2) fewer workers; (3) add nodes",
+          "placement_strategy = \"SPREAD\"; (2) fewer workers; (3) add nodes",
           workers, on);
     case Strategy::kStrictPack:
       if (nodes.size() == 1) break;
       return base::error(
           "STRICT_PACK puts all workers on one node: none of the {} has room for {} x {}. Ways out: (1) "
-          "placement_strategy=\"PACK\"; (2) a smaller num_workers or resources_per_worker; (3) a larger node",
+          "placement_strategy = \"PACK\"; (2) a smaller num_workers or resources_per_worker; (3) a larger node",
           on, request.bundles.size(), to_text(request.bundles.front()));
     default: break;
   }

@@ -73,7 +73,7 @@ std::optional<std::string> oversubscription_warning(const GangRequest& request, 
   if (!time_shared || needed <= present + kAmountTolerance) return std::nullopt;
   return fmt::format(
       "{} ask for {} CPU and this machine has {}: they share the cores and each runs slower; use fewer workers, or "
-      "declare a limit with trireme.init(num_cpus=...) to have this refused",
+      "declare a limit, num_cpus of init(), to have this refused",
       base::count_of(request.bundles.size(), "worker"), base::amount(needed), base::amount(present));
 }
 

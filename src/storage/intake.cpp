@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "base/text.h"
 #include "storage/digest.h"
 #include "storage/disk_error.h"
 #include "storage/paths.h"
@@ -22,7 +23,7 @@ std::string folder_of(const std::string& path) {
 std::string size_text(std::uint64_t bytes) {
   if (bytes >= 1000000000) return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
   if (bytes >= 1000000) return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
-  return fmt::format("{} bytes", bytes);
+  return base::count_of(bytes, "byte");
 }
 
 // `make` at a name that nobody has. Another machine that shares the folder may have a process of our pid.

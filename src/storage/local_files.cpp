@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/text.h"
 #include "storage/disk_error.h"
 #include "storage/intake.h"
 #include "storage/paths.h"
@@ -26,7 +27,8 @@ std::string join(const std::string& folder, const std::string& name) { return fo
 
 base::Error differs(const std::string& path, const FileRecord& expected, const FileRecord& found) {
   if (found.size != expected.size) {
-    return base::error("{} is damaged: it has {} bytes, its manifest says {}", path, found.size, expected.size);
+    return base::error("{} is damaged: it has {}, its manifest says {}", path, base::count_of(found.size, "byte"),
+                       expected.size);
   }
   return base::error("{} is damaged: its XXH3 is {}, its manifest says {}", path, found.xxh3, expected.xxh3);
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "base/text.h"
 #include "storage/disk_error.h"
 #include "storage/local_files.h"
 #include "storage/parallel.h"
@@ -167,8 +168,8 @@ base::Result<void> RemoteFiles::get_file(const std::string& folder, const FileRe
   TRIREME_TRY(call_on_existing("download", remote, [&] { file_system_->download(remote, scratch.path()); }));
   TRIREME_ASSIGN(const auto found, record_of(scratch.path(), wanted.path));
   if (found.size != wanted.size) {
-    return base::error("{} is damaged: it has {} bytes, its manifest says {}", describe(remote), found.size,
-                       wanted.size);
+    return base::error("{} is damaged: it has {}, its manifest says {}", describe(remote),
+                       base::count_of(found.size, "byte"), wanted.size);
   }
   if (!wanted.xxh3.empty() && found.xxh3 != wanted.xxh3) {
     return base::error("{} is damaged: its XXH3 is {}, its manifest says {}", describe(remote), found.xxh3,

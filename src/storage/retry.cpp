@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/text.h"
 
 namespace trireme::storage {
 namespace {
@@ -37,7 +38,8 @@ base::Result<void> with_retries(const RetryPolicy& policy, const std::string& do
     const auto problem = thrown_by(call);
     if (!problem) return {};
     if (hopeless) TRIREME_TRY(hopeless(), "could not {}", doing);
-    if (attempt >= policy.tries) return base::error("could not {}, tried {} times: {}", doing, attempt, *problem);
+    if (attempt >= policy.tries)
+      return base::error("could not {}, tried {}: {}", doing, base::count_of(attempt, "time"), *problem);
     const auto wait = jittered(pause, policy.jitter);
     base::log_warning("could not {}: {}; try {} of {} in {}", doing, *problem, attempt + 1, policy.tries,
                       base::duration_text(wait.count()));

@@ -89,7 +89,7 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_no_batch(tmp_path: Path, monke
 @pytest.mark.parametrize("workers", [0, 2])
 def test_split_and_whole_datasets(workers: int) -> None:
     said = checked(PROGRAM, "look", workers)
-    assert "there is no dataset 'tran'; did you mean 'train'?; the trainer was given train, valid\n" in said
+    assert "there is no dataset 'tran'; did you mean 'train'? (datasets of the trainer: train, valid)\n" in said
     if workers == 0:
         return
     reports = {each["rank"]: each["metrics"] for each in result_of("look").metrics_history()}
@@ -112,7 +112,7 @@ def test_who_waits_for_data_can_be_called_back() -> None:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("small", "the dataset 'train': it has 2 rows and there are 3 workers: each needs at least one row"),
+        ("small", "the dataset 'train': it has 2 rows for 3 workers: each needs at least one row"),
         ("empty", "the dataset 'train': it has no rows"),
         ("name", "DataConfig.datasets_to_split: there is no dataset 'tran'; did you mean 'train'?"),
         ("throws", "the dataset 'train': range(10) from 0: filter(): row 7: no sevens"),

@@ -193,7 +193,8 @@ def test_joins_are_the_same(tmp_path: Path) -> None:
     for how in ways:
         joined = data.from_arrow(left).join(data.from_arrow(right), how, on="k", right_on="key", right_suffix="_r")
         assert pq.read_table(tmp_path / how).to_pydict() == joined.to_arrow().to_pydict(), how
-    for how, message in {"sideways": "join(how='sideways'): expected one of inner, left", "": "join(how='')"}.items():
+    refusals = {"sideways": "join: how = 'sideways': expected one of inner, left", "": "join: how = ''"}
+    for how, message in refusals.items():
         refused = run(PROGRAM, "join", tmp_path, how)
         assert refused.returncode == 1
         assert message in refused.stdout
@@ -299,7 +300,7 @@ def test_folders_that_have_files(path: Path, tmp_path: Path) -> None:
     assert "has 4 files; mode 'overwrite' replaces them, 'append' adds" in done.stdout
     done = run(PROGRAM, "write", "parquet", path, folder, "sometimes")
     assert done.returncode == 1
-    assert "mode='sometimes': expected one of 'append', 'overwrite', 'ignore', 'error'" in done.stdout
+    assert "mode = 'sometimes': expected one of 'append', 'overwrite', 'ignore', 'error'" in done.stdout
     # The rows may come from the files that are replaced.
     checked(PROGRAM, "write", "parquet", folder, folder, "overwrite")
     assert sorted(pq.read_table(folder).column("id").to_pylist()) == list(range(200))

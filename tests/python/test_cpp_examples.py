@@ -132,7 +132,7 @@ def test_resume_after_a_worker_was_killed(results: Path) -> None:
     out = checked(EXAMPLES / "example_resume", "--break")
     assert "rank 1" in out
     assert "SIGKILL" in out
-    assert "1 of 1 failures used" in out
+    assert "1 of 1 failure used" in out
     assert "after 2 attempts, the last one from epoch 2" in out
     result = trireme.Result.from_path(results / "resume")
     assert result.metrics is not None

@@ -317,7 +317,7 @@ def test_split_proportionately(ds):
     for shares in ([], [0.5, 0.5], [1.2], [0.0, 0.1], [-0.1]):
         with pytest.raises(ValueError, match="split_proportionately"):
             ds.split_proportionately(shares)
-    with pytest.raises(ValueError, match="2 rows are too few for 3 parts"):
+    with pytest.raises(ValueError, match="2 rows cannot fill 3 parts"):
         ds.limit(2).split_proportionately([0.4, 0.3])
 
 
@@ -426,7 +426,7 @@ def test_whole_tables(ds):
     assert pa.table(ds).equals(ds.to_arrow().combine_chunks()) or pa.table(ds).to_pydict() == ds.to_arrow().to_pydict()
     assert ds.limit(0).to_arrow().schema == ds.schema()
     assert len(ds.to_pandas(limit=ROWS)) == ROWS
-    with pytest.raises(ValueError, match="more than limit=99 rows"):
+    with pytest.raises(ValueError, match="more rows than limit=99"):
         ds.to_pandas(limit=99)
     polars = pytest.importorskip("polars")
     assert polars.DataFrame(ds)["x"].sum() == ds.sum("x")

@@ -207,7 +207,7 @@ def test_add_column(batch_format: str) -> None:
 def test_add_column_takes_lists_and_single_values() -> None:
     assert column(run(AddColumn("y", lambda frame: list(frame["x"]))), "y") == list(range(10))
     assert column(run(AddColumn("y", lambda frame: "a")), "y") == ["a"] * 10
-    assert "returned 1 values for 4 rows, rows 0 to 3 of part-0.parquet" in str(raised(AddColumn("y", lambda f: [1])))
+    assert "returned 1 value for 4 rows, rows 0 to 3 of part-0.parquet" in str(raised(AddColumn("y", lambda f: [1])))
     assert "add_column('y', <lambda>) on rows 0 to 3" in str(raised(AddColumn("y", lambda frame: None)))
 
 

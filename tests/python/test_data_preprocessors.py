@@ -335,7 +335,7 @@ def test_bins_have_names_and_edges_that_make_sense() -> None:
         "low",
         "high",
     ]
-    with pytest.raises(ValueError, match="3 names for the 2 bins"):
+    with pytest.raises(ValueError, match="3 names for 2 bins"):
         CustomKBinsDiscretizer(["x"], [0, 1, 2], dtypes={"x": ["a", "b", "c"]}).transform_batch({"x": [1.0]})
     with pytest.raises(ValueError, match="duplicates='drop'"):
         CustomKBinsDiscretizer(["x"], [0, 1, 1])
@@ -518,7 +518,7 @@ def test_json_that_is_not_ours_is_refused(tmp_path: Path) -> None:
         (lambda ds: StandardScaler("far"), "columns='far': expected a list"),
         (lambda ds: StandardScaler([]), "expected a list with names"),
         (lambda ds: StandardScaler(["far", "far"]), "twice"),
-        (lambda ds: StandardScaler(["far"], output_columns=["a", "b"]), "2 names for 1 columns"),
+        (lambda ds: StandardScaler(["far"], output_columns=["a", "b"]), "2 names for 1 column"),
         (lambda ds: OneHotEncoder(["color"], max_categories={"far": 2}), "max_categories is given for 'far'"),
         (lambda ds: Normalizer(["far"], norm="l3"), "'l1', 'l2', 'max'"),
         (lambda ds: PowerTransformer(["far"], 1, method="log"), "'yeo-johnson', 'box-cox'"),

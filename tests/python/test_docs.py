@@ -165,7 +165,7 @@ EXPECTED = {
         r"workers \[2, 4, 1\], the sum of all steps is exact",
     ],
     "preemption.py": [
-        r"rank 1 will be taken away in 20 s: SIGTERM from pid \d+",
+        r"rank 1 will be preempted in 20 s: SIGTERM from pid \d+",
         # Ranks go at their own pace there, so rank 0 may be some steps before or after.
         r"ranks \[1\] go in \d+ s: a checkpoint of step [1-9]",
         r"finished step 20; the last attempt went on from step [1-9]",

@@ -75,14 +75,14 @@ def test_grows_and_shrinks_with_capacity(declared: Any, capfd: pytest.CaptureFix
     steps, *sizes = result.return_value
     assert sizes == [2, 3, 1]
     check_sums(result.path, steps)
-    assert "num_cpus=0 is below what is in use" in refusals[0]
+    assert "num_cpus = 0 is below what is in use" in refusals[0]
 
     resizes = events(result.path, "resizing")
     assert [(event["from"], event["to"]) for event in resizes] == [(2, 3), (3, 1)]
     assert [event["kept"] for event in events(result.path, "attempt_started")] == [0, 2, 1]
     assert events(result.path, "attempt_failed", "worker_failed") == []
     wanted = events(result.path, "resize_wanted")
-    assert "capacity was lowered from 10 to 1 CPUs" in wanted[-1]["why"]
+    assert "capacity was lowered from 10 to 1 CPU" in wanted[-1]["why"]
     # The last size is the end of the function, without a report.
     assert [(told["kind"], told["kept"], told["replaced"]) for told in events(result.path, "restarted")] == [
         ("warm", 2, 1)
@@ -163,13 +163,13 @@ def test_capacity_command(declared: Any, results: Path, tmp_path: Path) -> None:
     assert said["now"].stdout.split()[0] == "run"
     assert "CPU 1 of 1 in use" in said["now"].stdout
     assert said["less"].returncode == 1
-    assert "num_cpus=0.5 is below what is in use" in said["less"].stderr
+    assert "num_cpus = 0.5 is below what is in use" in said["less"].stderr
     assert said["more"].returncode == 0, said["more"].stderr
     assert "licence 0 of 3" in said["after"].stdout
     assert " of 2" in said["after"].stdout
     nobody = trireme_command("capacity", "--num-cpus", "2")
     assert nobody.returncode == 1
-    assert "no run is running on this machine" in nobody.stderr
+    assert "no run is active on this machine" in nobody.stderr
 
 
 def test_from_a_thread(declared: Any, results: Path) -> None:

@@ -60,7 +60,7 @@ def test_sigterm_to_a_worker(capfd: pytest.CaptureFixture[str]) -> None:
     assert min(starts, default=committed["index"] + 1) == committed["index"] + 1
     assert pids(result.path, 1)[0] == pids(result.path, 0)[0]
     assert pids(result.path, 1)[1] != lost
-    assert f"rank 1 will be taken away in 300 s: SIGTERM from pid {lost}" in capfd.readouterr().out
+    assert f"rank 1 will be preempted in 300 s: SIGTERM from pid {lost}" in capfd.readouterr().out
 
 
 def test_a_doomed_rank_that_never_reports_does_not_hold_up_the_last_checkpoint() -> None:
@@ -106,7 +106,7 @@ def test_preempt_command_and_the_budget_for_it(results: Path) -> None:
     assert refused.returncode == 1
     assert "there is no rank 5: the run has 2 workers" in refused.stderr
     assert done.returncode == 0, done.stderr
-    assert "run run was told that it loses rank 0 in 60 s" in done.stdout
+    assert "announced to run run: rank 0 will be preempted in 60 s" in done.stdout
 
     error = pickle.loads(pickle.dumps(caught.value))
     for each in (error, caught.value):

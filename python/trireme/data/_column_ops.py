@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trireme._core import count_of
 from trireme.data._fragment import Op, Where
 from trireme.data._tensors import conform
 
@@ -92,7 +93,8 @@ class RenameColumns(ColumnOp):
             require_columns(list(self.names), schema, "rename_columns")
         elif len(self.names) != len(schema.names):
             raise ValueError(
-                f"rename_columns: {len(self.names)} names for {len(schema.names)} columns ({', '.join(schema.names)}); "
+                f"rename_columns: {count_of(len(self.names), 'name')} for {count_of(len(schema.names), 'column')} "
+                f"({', '.join(schema.names)}); "
                 "a dict of old and new names renames some"
             )
         new = self._new(schema)

@@ -129,7 +129,7 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods):
             batches.append(batch)
             rows += batch.num_rows
             if limit is not None and rows > limit:
-                raise ValueError(f"the dataset has more than limit={limit} rows; limit({limit}) gives the first")
+                raise ValueError(f"the dataset has more rows than limit={limit}; limit({limit}) gives the first")
         return pa.Table.from_batches(batches) if batches else self._plan.schema().empty_table()
 
     def to_pandas(self, limit: int | None = None) -> Any:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from trireme import _core
+from trireme._core import count_of
 from trireme.data._fragment import DataError, Fragment, Source
 from trireme.data._paths import File, Selection, partition_values
 from trireme.data._tensors import conform
@@ -161,7 +162,8 @@ class FileSource(Source):
                 return self._infer(file)
             except (DataError, pa.ArrowException):
                 continue
-        raise DataError(f"{self.name}: none of the {len(files)} files can be read; the first is {files[0].shown}")
+        count = count_of(len(files), "file")
+        raise DataError(f"{self.name}: cannot read any of {count}; the first is {files[0].shown}")
 
     def _whole_schema(self) -> pa.Schema:
         body = self._body_schema()
@@ -190,11 +192,12 @@ class FileSource(Source):
         if bad:
             names = ", ".join(file.shown for file, _ in bad[:3]) + (", ..." if len(bad) > 3 else "")
             warnings.warn(
-                f"{self.name}: {len(bad)} of {len(files)} files cannot be read and are left out: {names} ({bad[0][1]})",
+                f"{self.name}: left out {len(bad)} of {count_of(len(files), 'file')}, which cannot be read: {names} "
+                f"({bad[0][1]})",
                 stacklevel=2,
             )
         if len(bad) == len(files):
-            raise DataError(f"{self.name}: none of the {len(files)} files can be read: {bad[0][1]}")
+            raise DataError(f"{self.name}: cannot read any of {count_of(len(files), 'file')}: {bad[0][1]}")
         return [entry for entry, problem in zip(files, problems, strict=True) if problem is None]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from trireme._core import count_of
 from trireme.data._cut import exact_batches, rows_text
 from trireme.data._formats import check_format, in_format
 from trireme.data._fragment import DataError, FunctionOp, Where
@@ -273,8 +274,8 @@ class MapBatches(_ByBatches):
                     yield out
         if self.keeps_rows and made != batch.num_rows:
             raise DataError(
-                f"{self.name} returned {made} rows for {batch.num_rows}, {rows_text(where, batch.num_rows)}, but was "
-                "taken for a function that keeps the number of rows; "
+                f"{self.name} returned {count_of(made, 'row')} for {batch.num_rows}, {rows_text(where, batch.num_rows)}"
+                ", but was taken for a function that keeps the number of rows; "
                 "say map_batches(..., udf_modifying_row_count=True)"
             )
 
@@ -335,7 +336,8 @@ class AddColumn(_ByBatches):
         except DataError as error:
             raise DataError(f"{self.name} on {on} returned no column: {error}") from error
         if len(column) != batch.num_rows:
-            raise DataError(f"{self.name} returned {len(column)} values for {batch.num_rows} rows, {on}")
+            values, rows = count_of(len(column), "value"), count_of(batch.num_rows, "row")
+            raise DataError(f"{self.name} returned {values} for {rows}, {on}")
         columns = {**dict(zip(batch.schema.names, batch.columns, strict=True)), self._column: column}
         yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from trireme import _core
+from trireme._core import count_of
 from trireme.data._formats import Batch, LazyBatch, check_format, in_format, rows
 from trireme.data._fragment import DataError
 from trireme.data._planned import Planned
@@ -235,9 +236,9 @@ class DataIterator:
         """What has been read so far, and how long it was waited for."""
         found = self._shard().stats()
         return (
-            f"{found['rows']} rows, {found['bytes'] / 1e6:.1f} MB in {found['batches']} batches; waited for them "
-            f"{found['wait_s']:.2f} s; {found['peak_bytes'] / 1e6:.1f} MB held at most"
-            + (f"; {found['retries']} reads tried again" if found["retries"] else "")
+            f"{count_of(found['rows'], 'row')}, {found['bytes'] / 1e6:.1f} MB in {count_of(found['batches'], 'batch')}"
+            f"; waited for them {found['wait_s']:.2f} s; {found['peak_bytes'] / 1e6:.1f} MB held at most"
+            + (f"; {count_of(found['retries'], 'read')} tried again" if found["retries"] else "")
         )
 
     def _close(self) -> None:
@@ -329,7 +330,8 @@ class DataIterator:
 
     def __repr__(self) -> str:
         part = self._part
-        return f"DataIterator({part.name}, part {part.rank} of {part.world}, {self._planned.rows} rows in all)"
+        rows = count_of(self._planned.rows, "row")
+        return f"DataIterator({part.name}, part {part.rank} of {part.world}, {rows} in all)"
 
 
 class Batches:

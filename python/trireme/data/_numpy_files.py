@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from trireme import _core
+from trireme._core import count_of
 from trireme.data._file_source import FileFragment, FileSource, Placed, dataset_of_files, in_threads, listing_of
 from trireme.data._fragment import DataError, Fragment
 from trireme.data._memory import BATCH_BYTES, rows_of_batch
@@ -160,7 +161,7 @@ def _parsed(handle: Any, size: int) -> _Header:
     if math.prod(max(side, 1) for side in shape) * max(dtype.itemsize, 1) > sys.maxsize:
         raise _Unreadable(f"has a shape that is too large: {list(shape)}")
     if size < begin + math.prod(shape) * dtype.itemsize:
-        raise _Unreadable(f"is cut off: it has {size} bytes, and should have more for {list(shape)}")
+        raise _Unreadable(f"is cut off: it has {count_of(size, 'byte')}, and should have more for {list(shape)}")
     return _Header(shape, dtype, fortran_order, begin)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.fs as fs
 
 from trireme import _core, _storage
+from trireme._core import count_of
 from trireme.data._fragment import DataError
 
 _MAGIC = frozenset("*?[")
@@ -78,8 +79,8 @@ class File:
     def _compare(self, version: str, size: int) -> None:
         if version != self.version:
             raise DataError(
-                f"{self.shown} has changed since the dataset was made (it had {self.size} bytes, now {size}): its rows "
-                "are not those that were counted; make a new dataset"
+                f"{self.shown} has changed since the dataset was made (had {count_of(self.size, 'byte')}, now {size})"
+                ": its rows are not those that were counted; make a new dataset"
             )
 
     @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
+from trireme._core import count_of
 from trireme.data._column_ops import SelectColumns
 from trireme.data._fragment import DataError, Fragment, FunctionOp, Op, Where
 
@@ -245,9 +246,9 @@ def checked(batches: Iterator[pa.RecordBatch], rows: int, name: str) -> Iterator
         yield batch
     if seen != rows:
         raise DataError(
-            f"{name} has {seen} rows now and had {rows} when it was counted: the file has changed, or a function gives "
-            "another number of rows each time. Functions must give the same rows for the same input; if one adds or "
-            "drops rows, say so: map_batches(..., udf_modifying_row_count=True)"
+            f"{name} has {count_of(seen, 'row')} now and had {rows} when it was counted: the file has changed, or a "
+            "function gives another number of rows each time. Functions must give the same rows for the same input; "
+            "if one adds or drops rows, say so: map_batches(..., udf_modifying_row_count=True)"
         )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from trireme._core import count_of
 from trireme.data._column_ops import ColumnOp, DropColumns, FilterExpression, SelectColumns
 from trireme.data._context import DataContext
 from trireme.data._fragment import Fragment, FunctionOp, Op, Source, Where
@@ -114,7 +115,8 @@ class Plan:
         if not unknown:
             return
         columns = self._counting_columns()
-        told = _Told(f"counting the rows of {self.source.name} ({len(unknown)} of {len(self.pieces())} parts)")
+        parts = count_of(len(self.pieces()), "part")
+        told = _Told(f"counting the rows of {self.source.name} ({len(unknown)} of {parts})")
         if any(piece.counted.has_functions for piece in unknown):
             # Functions of the user are not called from several threads.
             for piece in unknown:

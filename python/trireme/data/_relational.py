@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trireme._core import count_of
 from trireme.data._aggregates import (
     AggregateFn,
     Max,
@@ -153,7 +154,8 @@ class RelationalMethods(DatasetMethods):
 def sorted_plan(plan: Plan, keys: list[str], descending: bool | Sequence[bool]) -> Plan:
     down = [descending] * len(keys) if isinstance(descending, bool) else list(descending)
     if len(down) != len(keys):
-        raise ValueError(f"sort: {len(down)} values of `descending` for {len(keys)} columns; give one, or one for each")
+        given, columns = count_of(len(down), "value"), count_of(len(keys), "column")
+        raise ValueError(f"sort: {given} of `descending` for {columns}; give one, or one for each")
     order = [(key, "descending" if is_down else "ascending") for key, is_down in zip(keys, down, strict=True)]
     plan = plan.shuffled(None)
 

@@ -12,6 +12,7 @@ from typing import Any
 from trireme import _core
 from trireme._config import ConfigError, DataConfig
 from trireme._context import TrainContext
+from trireme._core import count_of
 from trireme._positions import Positions
 from trireme.data._dataset import Dataset
 from trireme.data._iterator import DataIterator, Part
@@ -155,7 +156,7 @@ def check_names(datasets: Any) -> dict[str, Any]:
         raise TypeError(f"datasets must be a dict of name to Dataset, got {type(datasets).__name__}")
     for name in datasets:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ValueError(f"datasets: {name!r} is no name for a dataset; use letters, digits, '_', '-' and '.'")
+            raise ValueError(f"datasets: invalid name {name!r}; use letters, digits, '_', '-' and '.'")
     return datasets
 
 
@@ -175,6 +176,6 @@ def _check_size(name: str, plan: Planned, workers: int) -> None:
         raise ValueError(f"datasets[{name!r}] is empty: no row is left of {plan.name}")
     if plan.rows < workers:
         raise ValueError(
-            f"datasets[{name!r}] has {plan.rows} rows for {workers} workers: use fewer workers, or leave it out of "
-            "DataConfig(datasets_to_split=[...]) so that every worker sees all of it"
+            f"datasets[{name!r}] has {count_of(plan.rows, 'row')} for {count_of(workers, 'worker')}: use fewer "
+            "workers, or leave it out of DataConfig(datasets_to_split=[...]) so that every worker sees all of it"
         )

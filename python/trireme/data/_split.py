@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trireme._core import count_of
 from trireme.data._column_ops import KeepRows, SelectColumns, require_columns
 from trireme.data._derived import PlanSource, ordered, table_of
 from trireme.data._methods import DatasetMethods, is_whole
@@ -67,7 +68,8 @@ class SplitMethods(DatasetMethods):
         for index in range(len(edges) - 2, 0, -1):
             edges[index] = min(edges[index], edges[index + 1] - 1)
         if any(start >= stop for start, stop in pairwise(edges)):
-            raise ValueError(f"split_proportionately({shares}): {rows} rows are too few for {len(shares) + 1} parts")
+            parts = len(shares) + 1
+            raise ValueError(f"split_proportionately({shares}): {count_of(rows, 'row')} cannot fill {parts} parts")
         return [self._between("split_proportionately", start, stop) for start, stop in pairwise(edges)]
 
     def train_test_split(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from trireme._core import count_of
 from trireme.data._plan import Plan
 
 
@@ -44,7 +45,7 @@ def describe(plan: Plan, reading: Reading | None) -> str:
     pieces = plan.pieces()
     counted = [piece.rows for piece in pieces if piece.rows is not None]
     rows = f"{sum(counted):,} rows" if len(counted) == len(pieces) else "rows not counted"
-    lines = [" -> ".join(steps), f"{len(pieces)} fragments, {rows}"]
+    lines = [" -> ".join(steps), f"{count_of(len(pieces), 'fragment')}, {rows}"]
     if plan.shuffle is not None:
         what = "rows" if plan.shuffle.rows else "fragments"
         lines.append(f"shuffled: {what}, seed {plan.shuffle.seed}")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from trireme._core import count_of
 from trireme.data._fragment import DataError
 
 
@@ -94,7 +95,7 @@ def batch_of(columns: Mapping[str, Any]) -> pa.RecordBatch:
         first = next(iter(lengths))
         other = next(name for name in lengths if lengths[name] != lengths[first])
         raise DataError(
-            f"column {other!r} has {lengths[other]} rows and column {first!r} has {lengths[first]}: "
+            f"column {other!r} has {count_of(lengths[other], 'row')} and column {first!r} has {lengths[first]}: "
             "all columns of a batch need the same number"
         )
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))

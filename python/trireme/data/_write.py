@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as fs
 
 from trireme import _storage
+from trireme._core import count_of
 from trireme.data._column_ops import require_columns
 from trireme.data._derived import stream_of
 from trireme.data._methods import DatasetMethods, is_whole
@@ -111,7 +112,8 @@ class _Folder:
         there = [info.path for info in self.filesystem.get_file_info(selector) if info.type == fs.FileType.File]
         if there and mode == "error":
             raise FileExistsError(
-                f"{self.location} has {len(there)} files; mode='overwrite' replaces them, 'append' adds"
+                f"{self.location} has {count_of(len(there), 'file')}; mode='overwrite' replaces what is there, "
+                "'append' adds"
             )
         if there and mode == "ignore":
             return False

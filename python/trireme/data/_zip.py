@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from trireme._core import count_of
 from trireme.data._derived import ordered
 from trireme.data._fragment import Fragment, Source
 from trireme.data._piece import Piece, alike, read
@@ -28,7 +29,7 @@ class ZippedSource(Source):
             rows = self._left.rows(), self._right.rows()
             if rows[0] != rows[1]:
                 raise ValueError(
-                    f"zip: one dataset has {rows[0]} rows and the other {rows[1]}; limit() makes them equal"
+                    f"zip: one dataset has {count_of(rows[0], 'row')} and the other {rows[1]}; limit() makes them equal"
                 )
             names, schema = self._new_names(), self.schema()
             pieces = self._left.pieces()

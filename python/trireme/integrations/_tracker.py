@@ -108,7 +108,9 @@ class Tracker(UserCallback):
         try:
             getattr(self, what)(argument)
         except Exception as error:  # a thread's top
-            self._tell(f"{self.name}: {type(error).__name__}: {error}; training goes on, metrics are in metrics.jsonl")
+            self._tell(
+                f"{self.name}: {type(error).__name__}: {error}; training continues, metrics are in metrics.jsonl"
+            )
 
     def _tell(self, text: str) -> None:
         if text not in self._told:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
+from trireme._core import count_of
 from trireme._positions import Positions
 from trireme._session import current_session
 from trireme.torch._compare import check_same_data
@@ -247,7 +248,7 @@ def _check_size(made: PreparedDataLoader, shard: Shard, count: int, own_batches:
     what = "batches" if own_batches else "samples"
     if len(shard) >= needed:
         return
-    arithmetic = f"{size} {what} over {count} workers are {len(shard)} for each"
+    arithmetic = f"{size} {what} over {count_of(count, 'worker')} are {len(shard)} for each"
     if not len(shard) or made.drop_last:
         raise ValueError(
             f"prepare_data_loader(): {arithmetic}, less than a batch of {needed} (with drop_last={made.drop_last}), so "

@@ -13,7 +13,7 @@ namespace trireme::api::preprocessing {
 namespace {
 
 base::Error wrong(std::string_view name, const Value& value, std::string_view expected) {
-  return base::error("{}={}: expected {}", name, python_text(value), expected);
+  return base::error("{} = {}: expected {}", name, shown(value), expected);
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ base::Result<std::vector<std::string>> Arguments::names(std::string_view name) c
     found.push_back(*text);
   }
   if (std::set<std::string>(found.begin(), found.end()).size() < found.size())
-    return base::error("{}={}: a name is in it twice", name, python_text(value));
+    return base::error("{} = {}: a name is in it twice", name, shown(value));
   return found;
 }
 
@@ -71,7 +71,7 @@ base::Result<std::string> Arguments::choice(std::string_view name,
 base::Result<bool> Arguments::flag(std::string_view name, bool standard) const {
   if (get(name).is_null()) return standard;
   const auto* flag = get(name).get_if<bool>();
-  if (!flag) return wrong(name, get(name), "True or False");
+  if (!flag) return wrong(name, get(name), "a bool");
   return *flag;
 }
 
@@ -94,8 +94,9 @@ base::Result<InOut> InOut::of(const Arguments& arguments) {
     TRIREME_ASSIGN(made.output_columns, arguments.names("output_columns"));
   }
   if (made.output_columns.size() != made.columns.size()) {
-    return base::error("output_columns={}: {} names for {} columns; give one for each",
-                       python_text(list_of(made.output_columns)), made.output_columns.size(), made.columns.size());
+    return base::error("output_columns = {}: {} for {}; give one for each", shown(list_of(made.output_columns)),
+                       base::count_of(std::ssize(made.output_columns), "name"),
+                       base::count_of(std::ssize(made.columns), "column"));
   }
   return made;
 }

@@ -1,6 +1,7 @@
 #include "api/dataset_columns.h"
 #include "api/dataset_rows.h"
 #include "api/preprocessors/kind.h"
+#include "base/text.h"
 
 namespace trireme::api::preprocessing {
 namespace {
@@ -21,8 +22,8 @@ class BatchMapper final : public Kind {
     TRIREME_ASSIGN(const auto columns, called(public_batch(batch)));
     TRIREME_ASSIGN(auto record, record_of_columns(columns), "BatchMapper: the result of its function");
     if (!options_.changes_row_count && record.array->length != table.rows()) {
-      return base::error("BatchMapper: the function made {} rows of {}: set changes_row_count in its options",
-                         record.array->length, table.rows());
+      return base::error("BatchMapper: the function returned {} for {}: set changes_row_count in its options",
+                         base::count_of(record.array->length, "row"), table.rows());
     }
     Changes changes;
     for (const auto& column : table.columns()) changes.dropped.push_back(column.name);

@@ -52,9 +52,7 @@ bool less(const Value& a, const Value& b) {
   return false;
 }
 
-const char* python_type(const Value& value) {
-  if (value.get_if<std::string>()) return "str";
-  if (value.get_if<List>()) return "tuple";
+const char* type_text(const Value& value) {
   if (is_date(value)) return value.as_dict().begin()->first.c_str() + 1;
   return value.type_name();
 }
@@ -131,7 +129,7 @@ base::Result<Categories> Categories::of(std::vector<Value> values) {
     key.clear();
     append_key(key, made.values_[i]);
     if (!made.places_.add(key, static_cast<std::int64_t>(i)))
-      return base::error("the category {} is there twice", python_text(made.values_[i]));
+      return base::error("the category {} is there twice", shown(made.values_[i]));
   }
   return made;
 }
@@ -141,8 +139,7 @@ base::Result<Categories> Categories::of_numbers(const Value& stats) {
   std::vector<Value> values;
   for (auto& [value, number] : pairs) {
     if (number != Value(values.size()))
-      return base::error("the category {} has the number {} and not {}", python_text(value), python_text(number),
-                         values.size());
+      return base::error("the category {} has the number {} and not {}", shown(value), shown(number), values.size());
     values.push_back(std::move(value));
   }
   return of(std::move(values));
@@ -166,7 +163,7 @@ base::Result<void> Categories::expect_fit(const ArrowSchema& type, const Column&
   if (is_whole(format) || is_floating(format)) fits = some.is_number();
   if (fits) return {};
   return base::error("{}: column '{}' is {}, and when it was fitted its categories were such as {} ({})", who,
-                     column.name, column.type(), python_text(some), python_type(some));
+                     column.name, column.type(), shown(some), type_text(some));
 }
 
 base::Result<std::vector<std::int64_t>> Categories::codes(const Column& column, std::string_view who) const {

@@ -89,7 +89,7 @@ Made make_categorizer(const Dict& given) {
     TRIREME_ASSIGN(const auto pairs, decoded_pairs(arguments.get("dtypes")), "dtypes");
     for (const auto& [name, values] : pairs) {
       if (!name.get_if<std::string>() || !values.get_if<List>())
-        return base::error("dtypes: {} has no categories: give a list of them", python_text(name));
+        return base::error("dtypes: {} has no categories: give a list of them", shown(name));
       TRIREME_ASSIGN(const auto list, decoded(values), "dtypes");
       dtypes[name.as_string()] = list.as_list();
     }

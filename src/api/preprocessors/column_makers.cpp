@@ -30,7 +30,7 @@ OwnedArray flat_array(const std::vector<double>& values, const Validity& validit
   return flat_array(values.size(), validity, out, owner);
 }
 
-base::Error no_value(const Value& value) { return base::error("{} does not fit", python_text(value)); }
+base::Error no_value(const Value& value) { return base::error("{} does not fit", shown(value)); }
 
 // A number that the type has, exactly.
 template <typename T>
@@ -220,7 +220,7 @@ base::Result<OwnedSchema> schema_for(const Value& value) {
     return make_schema("+L", "", std::move(children));
   }
   if (is_date(value)) return make_schema(value.as_dict().begin()->first == "$date" ? "tdD" : "tsu:", "");
-  return base::error("{} has no type in a table", python_text(value));
+  return base::error("{} has no type in a table", shown(value));
 }
 
 base::Result<Column> filled(std::string name, const Column& column, const Column& filling) {

@@ -60,7 +60,7 @@ class EachColumnKind : public ColumnsKind {
 inline base::Result<double> number_in(const Dict& stats, const std::string& name) {
   const Value* found = stats.find(name);
   if (!found || !found->is_number() || !std::isfinite(found->as_double()))
-    return base::error("{} is {}, and a number is needed", name, found ? python_text(*found) : "not there");
+    return base::error("{} is {}, and a number is needed", name, found ? shown(*found) : "not there");
   return found->as_double();
 }
 

@@ -103,8 +103,7 @@ class Concatenator final : public Kind {
           column.name, column.type());
     }
     if (numbers.type != &*column.schema && !options_.flatten) {
-      return base::error("Concatenator: column '{}' holds vectors; flatten=True lays them out side by side",
-                         column.name);
+      return base::error("Concatenator: column '{}' holds vectors; flatten lays them out side by side", column.name);
     }
     return numbers;
   }
@@ -116,7 +115,7 @@ class Concatenator final : public Kind {
     if (!nulls || (floating && !vectors)) return {};
     return base::error(
         "Concatenator: column '{}' has nulls: fill them first (SimpleImputer), or, if it has numbers, ask for "
-        "dtype='float32', in which they are NaN",
+        "dtype 'float32', in which they are NaN",
         column.name);
   }
 

@@ -84,11 +84,11 @@ class Discretizer : public EachColumnKind {
 
 base::Result<Edges> edges_in(const Value& value) {
   const auto* list = value.get_if<List>();
-  if (!list) return base::error("bins={}: expected a list of edges, or a dict of them by column", python_text(value));
+  if (!list) return base::error("bins = {}: expected a list of edges, or a dict of them by column", shown(value));
   Edges edges;
   for (const auto& each : *list) {
     TRIREME_ASSIGN(const auto edge, decoded(each), "bins");
-    if (!edge.is_number()) return base::error("bins={}: expected a list of edges", python_text(value));
+    if (!edge.is_number()) return base::error("bins = {}: expected a list of edges", shown(value));
     edges.push_back(edge.as_double());
   }
   return edges;
@@ -109,12 +109,12 @@ class CustomDiscretizer final : public Discretizer {
       const bool rising =
           std::adjacent_find(edges.begin(), edges.end(), [](double a, double b) { return !(a <= b); }) == edges.end();
       if (edges.size() < 2 || !rising) {
-        return base::error("bins={} for column '{}': expected at least two edges, from low to high", python_text(*bins),
+        return base::error("bins = {} for column '{}': expected at least two edges, from low to high", shown(*bins),
                            each);
       }
       const auto twice = std::unique(edges.begin(), edges.end());
       if (twice != edges.end() && options().duplicates == "raise")
-        return base::error("bins={}: an edge is there twice; duplicates='drop' takes it once", python_text(*bins));
+        return base::error("bins = {}: an edge is there twice; duplicates 'drop' takes it once", shown(*bins));
       edges.erase(twice, edges.end());
       all.push_back(std::move(edges));
     }
@@ -135,8 +135,7 @@ class UniformDiscretizer final : public Discretizer {
       TRIREME_ASSIGN(const Value* bins, options().of(each));
       const auto* number = bins->get_if<std::int64_t>();
       if (!number || *number < 1 || *number > kMost) {
-        return base::error("bins={}: expected a number of bins, or a dict of them by column",
-                           python_text(options().bins));
+        return base::error("bins = {}: expected a number of bins, or a dict of them by column", shown(options().bins));
       }
     }
     return {};
@@ -197,12 +196,12 @@ base::Result<BinOptions> options_in(const Arguments& arguments) {
   TRIREME_ASSIGN(options.include_lowest, arguments.flag("include_lowest", false));
   TRIREME_ASSIGN(options.duplicates, arguments.text("duplicates", "raise"));
   if (options.duplicates != "raise" && options.duplicates != "drop")
-    return base::error("duplicates='{}': expected 'raise' or 'drop'", options.duplicates);
+    return base::error("duplicates = '{}': expected 'raise' or 'drop'", options.duplicates);
   if (arguments.get("dtypes").is_null()) return options;
   TRIREME_ASSIGN(const auto pairs, decoded_pairs(arguments.get("dtypes")), "dtypes");
   for (const auto& [column, names] : pairs) {
     if (!column.get_if<std::string>() || !names.get_if<List>())
-      return base::error("dtypes={}: expected lists of names by column", python_text(arguments.get("dtypes")));
+      return base::error("dtypes = {}: expected lists of names by column", shown(arguments.get("dtypes")));
     TRIREME_ASSIGN(const auto list, decoded(names), "dtypes");
     options.dtypes[column.as_string()] = list.as_list();
   }

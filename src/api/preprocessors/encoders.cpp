@@ -208,13 +208,13 @@ base::Result<Most> most_in(const Arguments& arguments, const std::vector<std::st
   for (const auto& [name, number] : pairs) {
     const auto* column = name.get_if<std::string>();
     if (!column || std::find(columns.begin(), columns.end(), *column) == columns.end()) {
-      return base::error("max_categories is given for {}, which is not one of columns={}", python_text(name),
-                         python_text(list_of(columns)));
+      return base::error("max_categories is given for {}, which is not one of columns = {}", shown(name),
+                         shown(list_of(columns)));
     }
     const auto* whole = number.get_if<std::int64_t>();
     if (!whole || *whole < 1)
-      return base::error("max_categories={}: {} needs at least 1", python_text(arguments.get("max_categories")),
-                         python_text(name));
+      return base::error("max_categories = {}: {} needs at least 1", shown(arguments.get("max_categories")),
+                         shown(name));
     most[*column] = *whole;
   }
   return most;

@@ -79,7 +79,7 @@ class SimpleImputer final : public EachColumnKind {
     auto filling = filling_of(value, column);
     if (!filling) {
       return base::error("SimpleImputer: column '{}' is {}, and {} is no value for it: give a fill_value of its type",
-                         this->column(index), column.type(), python_text(value));
+                         this->column(index), column.type(), shown(value));
     }
     if (column.format() == "n") {
       std::vector<const Value*> values(static_cast<std::size_t>(column.rows()), &value);
@@ -108,7 +108,7 @@ Made make_simple_imputer(const Dict& given) {
   TRIREME_ASSIGN(auto names, InOut::of(arguments));
   TRIREME_ASSIGN(auto strategy, arguments.choice("strategy", {"mean", "most_frequent", "constant"}));
   TRIREME_ASSIGN(auto fill_value, decoded(arguments.get("fill_value")), "fill_value");
-  if (strategy == "constant" && fill_value.is_null()) return base::error("strategy='constant' needs a fill_value");
+  if (strategy == "constant" && fill_value.is_null()) return base::error("strategy 'constant' needs a fill_value");
   return std::unique_ptr<Kind>(
       std::make_unique<SimpleImputer>(std::move(names), std::move(strategy), std::move(fill_value)));
 }

@@ -78,8 +78,8 @@ class PowerTransformer final : public EachColumnKind {
       if (method_ == "box-cox") {
         if (value <= 0) {
           return base::error(
-              "PowerTransformer: column '{}' has {}, and box-cox takes positive values only: use method='yeo-johnson'",
-              column(index), python_text(value));
+              "PowerTransformer: column '{}' has {}, and box-cox takes positive values only: use method 'yeo-johnson'",
+              column(index), shown(value));
         }
         value = powered(value, power);
       } else if (value >= 0) {

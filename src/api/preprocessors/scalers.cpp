@@ -182,7 +182,7 @@ Made make_robust_scaler(const Dict& given) {
     if (numbers) low = list->front().as_double();
     if (numbers) high = list->back().as_double();
     if (!numbers || !(0 <= low && low < high && high <= 1))
-      return base::error("quantile_range={}: expected two fractions, the smaller one first", python_text(range));
+      return base::error("quantile_range = {}: expected two fractions, the smaller one first", shown(range));
   }
   std::int64_t precision = 800;
   if (!arguments.get("quantile_precision").is_null()) {

@@ -132,7 +132,7 @@ class CountVectorizer final : public Vectorizer {
       for (std::size_t place = 0; place < pairs.size(); ++place) {
         const auto* token = pairs[place].first.get_if<std::string>();
         if (!token || !places_[i].add(*token, static_cast<std::int64_t>(place)))
-          return base::error("{}: {} is no token, or is there twice", stat, python_text(pairs[place].first));
+          return base::error("{}: {} is no token, or is there twice", stat, shown(pairs[place].first));
       }
     }
     return {};
@@ -177,8 +177,8 @@ class HashingVectorizer final : public Vectorizer {
 
 base::Result<void> expect_no_function(const Arguments& arguments) {
   if (arguments.get("tokenization_fn").is_null()) return {};
-  return base::error("tokenization_fn={}: a function cannot be read from JSON",
-                     python_text(arguments.get("tokenization_fn")));
+  return base::error("tokenization_fn = {}: a function cannot be read from JSON",
+                     shown(arguments.get("tokenization_fn")));
 }
 
 }  // namespace
@@ -199,7 +199,7 @@ Made make_count_vectorizer(const Dict& given, TokenizationFunction function) {
   std::optional<std::int64_t> most;
   if (!arguments.get("max_features").is_null()) {
     TRIREME_ASSIGN(most, arguments.whole("max_features"));
-    if (*most < 1) return base::error("max_features={}: expected at least 1", *most);
+    if (*most < 1) return base::error("max_features = {}: expected at least 1", *most);
   }
   return std::unique_ptr<Kind>(std::make_unique<CountVectorizer>(std::move(names), std::move(function), most));
 }

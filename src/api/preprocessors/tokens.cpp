@@ -12,7 +12,7 @@ base::Result<const Column*> TextKind::text_column(const Table& table, std::size_
     return base::error("{}: column '{}' is {}, and text is needed", name(), column(index), found->type());
   if (!nulls && has_missing(*found)) {
     return base::error(
-        "{0}: column '{1}' has nulls: fill them first (SimpleImputer(['{1}'], strategy='constant', fill_value='')), or "
+        "{0}: column '{1}' has nulls: fill them first (SimpleImputer with strategy 'constant'), or "
         "filter their rows out",
         name(), column(index));
   }
@@ -41,7 +41,7 @@ std::int64_t hashed(std::string_view token, std::int64_t places) {
 
 base::Result<std::int64_t> checked_features(const Arguments& arguments) {
   TRIREME_ASSIGN(const std::int64_t number, arguments.whole("num_features"));
-  if (number < 1) return base::error("num_features={}: expected at least 1", number);
+  if (number < 1) return base::error("num_features = {}: expected at least 1", number);
   return number;
 }
 

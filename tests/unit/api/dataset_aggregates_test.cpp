@@ -94,7 +94,7 @@ TEST_CASE("unique gives values in the order in which they come") {
 
 TEST_CASE("columns without an aggregate are named") {
   CHECK(error_of<trireme::ValueError>([] { table().sum("ii"); }) ==
-        "sum: there is no column 'ii'; the columns are i, f, s, b, by, n, l");
+        "sum: there is no column 'ii' (columns: i, f, s, b, by, n, l)");
   CHECK(error_of<trireme::ValueError>([] { table().sum("s"); }) == "sum(s): column 's' is string, which has no sum");
   CHECK(error_of<trireme::ValueError>([] { table().std("b"); }) == "std(b): column 'b' is bool, which has no std");
   CHECK(error_of<trireme::ValueError>([] { table().min("l"); }).find("min(l): column 'l' is ") == 0);

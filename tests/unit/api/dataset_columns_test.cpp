@@ -72,7 +72,8 @@ TEST_CASE("columns that functions add") {
   CHECK(replaced.take(3)[2]["id"] == Value(4));
   CHECK(error_of([&] {
           ids.add_column("x", [](const Batch&) -> Value { return List{1, 2}; }).take(1);
-        }).find("add_column(x): range(3000) from 0: the function gave 2 values for 1024 rows, rows 0 to 1023") == 0);
+        }).find("add_column(x): range(3000) from 0: the function returned 2 values for 1024 rows, rows 0 to 1023") ==
+        0);
   CHECK(error_of([&] {
           ids.add_column("x", [](const Batch&) -> Value { throw std::runtime_error("no"); }).columns();
         }).find("add_column(x): range(3000) from 0: row 0: no") == 0);
@@ -95,5 +96,5 @@ TEST_CASE("the first rows as one batch") {
 TEST_CASE("what is known of a dataset") {
   CHECK(data::range(1'000'000).select_columns({"id"}).random_shuffle({.seed = 3}).stats() ==
         "range(1000000) -> select_columns(id)\n16 fragments, 1,000,000 rows\nshuffled: rows, seed 3");
-  CHECK(data::range(10).filter("id > 3").stats() == "range(10) -> filter(id > (3))\n1 fragments, rows not counted");
+  CHECK(data::range(10).filter("id > 3").stats() == "range(10) -> filter(id > (3))\n1 fragment, rows not counted");
 }

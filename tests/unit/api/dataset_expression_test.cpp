@@ -171,7 +171,7 @@ TEST_CASE("expressions that are built are those that are written") {
 TEST_CASE("text that is no expression is refused with its place") {
   const auto refusal = [](const std::string& text) { return error_of([&] { (void)Expression::parse(text); }); };
   CHECK(refusal("x >") ==
-        "'x >' is not an expression: something is missing, at position 3. Write it as in Python: "
+        "'x >' is not an expression: something is missing, at position 3. Write for example: "
         "\"x > 3 and y == 'a'\"");
   CHECK(refusal("").find("something is missing, at position 0") != std::string::npos);
   CHECK(refusal("x = 1").find("'=' is not expected, at position 2") != std::string::npos);

@@ -109,7 +109,7 @@ TEST_CASE("rows that do not fit are refused with row and column") {
   CHECK(error_of([] { data::from_items({{{"x", 1}}, {{"y", 1}}}); }) == "row 1 has the columns y, and the first one x");
   CHECK(error_of([] {
           data::from_columns({{"x", List{1, 2}}, {"y", List{1}}});
-        }) == "column 'y' has 1 rows and column 'x' has 2");
+        }) == "column 'y' has 1 row and column 'x' has 2");
   CHECK(error_of([] { data::from_columns({{"x", 5}}); }).find("column 'x' is a int") != std::string::npos);
 }
 
@@ -152,7 +152,7 @@ TEST_CASE("what a function throws, and rows that it must not make, are told with
   CHECK(error_of([&] { fails.take_all(); }) == "map(): range(10) from 0: row 7: no sevens");
   CHECK(error_of([&] { iterated(fails); }).find("row 7: no sevens") != std::string::npos);
   const auto fewer = data::range(10).map_batches([](const Batch&) -> Dict { return {{"x", List{1}}}; });
-  CHECK(error_of([&] { fewer.take_all(); }).find("made 1 rows of 10: set changes_row_count") != std::string::npos);
+  CHECK(error_of([&] { fewer.take_all(); }).find("returned 1 row for 10: set changes_row_count") != std::string::npos);
   const auto changes = data::range(2000).map([](const Dict& row) -> Dict {
     return {{"x", row["id"].as_int() < 1500 ? Value(1) : Value("text")}};
   });

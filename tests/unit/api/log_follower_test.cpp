@@ -60,7 +60,7 @@ TEST_CASE("a very long line is cut between two characters and says so") {
   bytes += std::string(1'000'000, 'y') + "\nnext\n";
   Texts lines = split_both_ways(bytes);
   REQUIRE(lines.size() == 2);
-  CHECK(lines[0] == std::string(LineSplitter::kMaxLine - 1, 'x') + " ... (1000002 bytes more in the log file)");
+  CHECK(lines[0] == std::string(LineSplitter::kMaxLine - 1, 'x') + " ... (1000002 more bytes in the log file)");
   CHECK(lines[1] == "next");
   CHECK(split_both_ways(std::string(LineSplitter::kMaxLine, 'x'))[0].size() == LineSplitter::kMaxLine);
 }

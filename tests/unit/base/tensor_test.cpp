@@ -73,7 +73,7 @@ TEST_CASE("what is wrong says so") {
   CHECK_THROWS_WITH_AS(Tensor(DType::kF32, {2, -1}), "[2, -1] is no shape of a tensor", ValueError);
   CHECK_THROWS_AS(Tensor(DType::kF64, {std::numeric_limits<std::int64_t>::max(), 2}), ValueError);
   CHECK_THROWS_AS(Tensor(DType::kF64, {std::numeric_limits<std::int64_t>::max() / 4}), ValueError);
-  CHECK_THROWS_WITH_AS(Tensor::of<float>({1, 2, 3}, {2, 2}), "3 values do not fill F32[2, 2]", ValueError);
+  CHECK_THROWS_WITH_AS(Tensor::of<float>({1, 2, 3}, {2, 2}), "3 values given for F32[2, 2]", ValueError);
   CHECK_THROWS_WITH_AS(Tensor(DType::kF32, {1}).values<double>(), "F32[1] was read as F64", ValueError);
-  CHECK_THROWS_WITH_AS(Value(1).as_tensor(), "expected a tensor, got int", ValueError);
+  CHECK_THROWS_WITH_AS(Value(1).as_tensor(), "expected a tensor, got int: 1", ValueError);
 }

@@ -43,7 +43,7 @@ TEST_CASE("a rest that is too small for everybody is shared with the batch befor
 TEST_CASE("what leaves a rank without rows is refused, with the way out") {
   auto few = Steps::cut(3, 0, {.batch_rows = 8, .world = 4, .max_world = 4});
   REQUIRE_FALSE(few);
-  CHECK(few.error().message().find("3 rows are too few for 4 workers") != std::string::npos);
+  CHECK(few.error().message().find("3 rows for 4 workers: too few") != std::string::npos);
   auto none = Steps::cut(0, 0, {.batch_rows = 8});
   REQUIRE_FALSE(none);
   auto dropped = Steps::cut(3, 0, {.batch_rows = 4, .drop_last = true});

@@ -74,8 +74,8 @@ TEST_CASE("a declared 8 CPUs refuse 4 workers x 2 with the arithmetic and three 
   const auto text = refusal(gang(4, {{"CPU", 2}}), {node({{"CPU", 8}})});
   CHECK(has(text, "CPU: 9 needed (4 x 2 + 1 for the trainer), 8 available"));
   CHECK(has(text, "a smaller num_workers or resources_per_worker"));
-  CHECK(has(text, R"(trainer_resources={"CPU": 0})"));
-  CHECK(has(text, "trireme.init(num_cpus=9) / TRIREME_NUM_CPUS=9"));
+  CHECK(has(text, R"(trainer_resources = {"CPU": 0})"));
+  CHECK(has(text, "in init(): num_cpus = 9, or in the environment: TRIREME_NUM_CPUS=9"));
   CHECK(has(text, "add nodes"));
   CHECK(check_capacity(gang(4, {{"CPU", 2}}, {}), {node({{"CPU", 8}})}).ok());
   const auto without_trainer = refusal(gang(5, {{"CPU", 2}}, {}), {node({{"CPU", 8}})});
@@ -95,9 +95,9 @@ TEST_CASE("undeclared CPUs are time-shared: never refused, but warned about") {
 
 TEST_CASE("GPUs are refused at once where there are none or too few") {
   const auto none = refusal(gang(2, {{"CPU", 1}, {"GPU", 1}}), {node({{"CPU", 2}}, false)});
-  CHECK(has(none, "use_gpu=True needs 1 GPU per worker, this machine has none"));
-  CHECK(has(none, "use_gpu=False"));
-  CHECK(has(none, "trireme.init(num_gpus=2) / TRIREME_NUM_GPUS=2"));
+  CHECK(has(none, "use_gpu needs 1 GPU per worker, this machine has none"));
+  CHECK(has(none, "leave use_gpu out"));
+  CHECK(has(none, "in init(): num_gpus = 2, or in the environment: TRIREME_NUM_GPUS=2"));
   const auto two = node({{"CPU", 8}, {"GPU", 2}}, true, {{0, "NVIDIA A100"}, {1, "NVIDIA A100"}});
   CHECK(has(refusal(gang(4, {{"GPU", 1}}), {two}), "GPU: 4 needed (4 x 1), 2 available"));
   CHECK(has(refusal(gang(1, {{"GPU", 1.5}}), {two}), R"(resources_per_worker={"GPU": 1.5})"));
@@ -117,10 +117,10 @@ TEST_CASE("custom resources are hard, and an unknown one names the known ones") 
   CHECK(has(unknown, "\"licence\""));
   CHECK(has(unknown, "did you mean 'license'"));
   CHECK(has(unknown, "custom resources here: license"));
-  CHECK(has(unknown, R"(trireme.init(resources={"licence": 1}))"));
+  CHECK(has(unknown, R"(init(): resources = {"licence": 1})"));
   CHECK(has(refusal(gang(3, {{"license", 1}}), {machine}), "license: 3 needed (3 x 1), 2 available"));
   CHECK(has(refusal(gang(1, {{"CPU", 9}, {"license", 3}}), {machine}),
-            R"(trireme.init(num_cpus=10, resources={"license": 3}))"));
+            R"(init(): num_cpus = 10, resources = {"license": 3})"));
 }
 
 TEST_CASE("strict strategies say what they ask of the nodes") {

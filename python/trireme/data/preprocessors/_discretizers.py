@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from trireme._core import count_of
 from trireme.data.preprocessors._columns import as_floats, numeric, replaced
 from trireme.data.preprocessors._encoders import listed
 from trireme.data.preprocessors._preprocessor import ColumnsPreprocessor
@@ -72,7 +73,8 @@ class _Discretizer(ColumnsPreprocessor):
             if name in self.dtypes:
                 names = pa.array(self.dtypes[name])
                 if len(names) != len(edges) - 1:
-                    raise ValueError(f"dtypes: {len(names)} names for the {len(edges) - 1} bins of column {name!r}")
+                    given, bins = count_of(len(names), "name"), count_of(len(edges) - 1, "bin")
+                    raise ValueError(f"dtypes: {given} for {bins} of column {name!r}")
                 changed[output] = pa.DictionaryArray.from_arrays(changed[output].cast(pa.int32()), names)
         return replaced(batch, changed)
 

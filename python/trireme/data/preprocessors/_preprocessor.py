@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from trireme._core import count_of
 from trireme._storage import write_whole
 from trireme.data._column_ops import ColumnOp
 from trireme.data._formats import in_format
@@ -277,8 +278,8 @@ class ColumnsPreprocessor(Preprocessor):
         )
         if len(self.output_columns) != len(self.columns):
             raise ValueError(
-                f"output_columns={self.output_columns}: {len(self.output_columns)} names for {len(self.columns)} "
-                "columns; give one for each"
+                f"output_columns={self.output_columns}: {count_of(len(self.output_columns), 'name')} for "
+                f"{count_of(len(self.columns), 'column')}; give one for each"
             )
 
     def get_input_columns(self) -> list[str]:
