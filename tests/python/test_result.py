@@ -95,7 +95,10 @@ def test_a_run_under_way_and_one_whose_driver_died(script: Any, results: Path) -
     )
 
     def reported() -> bool:
-        return (results / "run/events.jsonl").exists() and Result.from_path(results / "run").metrics == {"a": 2}
+        if not (results / "run/events.jsonl").exists():
+            return False
+        seen = Result.from_path(results / "run")
+        return seen.metrics == {"a": 2} and seen.checkpoint is not None
 
     assert processes.wait_until(reported)
     result = Result.from_path(results / "run")
