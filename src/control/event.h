@@ -152,7 +152,6 @@ struct TimerFired {
 using Event = std::variant<Begin, GangReserved, ReservationFailed, ProcessStarted, ProcessStartFailed, ProcessExited,
                            Connected, ConnectionLost, FunctionEntered, Reported, Uploaded, CommitEnded, ValidationEnded,
                            UploadsDrained, FunctionReturned, FunctionFailed, StopRequested, TimerFired, GangReclaimed,
-                           RoomGrew, CameHome, PreemptionAnnounced, HangNoticed, DeadlockFound,
-                           StorageSettled>;
+                           RoomGrew, CameHome, PreemptionAnnounced, HangNoticed, DeadlockFound, StorageSettled>;
 
 }  // namespace trireme::control

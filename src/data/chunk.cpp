@@ -82,7 +82,7 @@ base::Result<void> check_indices(const ArrowArray& array) {
     const auto index = load<Index>(indices, i);
     // A negative one becomes larger than every length.
     if (static_cast<std::uint64_t>(index) >= values && (!validity || bit_at(validity, i))) {
-      return broken(fmt::format("index {} into a dictionary of {} values", index, values));
+      return broken(fmt::format("index {} into a dictionary of {}", index, base::count_of(values, "value")));
     }
   }
   return {};

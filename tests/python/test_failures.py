@@ -259,7 +259,7 @@ def test_the_budget_is_named_when_it_is_used_up(results: Path, capfd: pytest.Cap
 
     with pytest.raises(WorkerGroupError, match="exit code 2"):
         fit(train, 1, max_failures=1)
-    assert "attempt 1 failed; max_failures=1 is used up" in capfd.readouterr().out
+    assert "attempt 1 failed; max_failures = 1 is used up" in capfd.readouterr().out
 
 
 def test_a_stopped_worker_is_found_and_replaced(capfd: pytest.CaptureFixture[str]) -> None:

@@ -191,7 +191,8 @@ TEST_CASE("arguments that make no sense are named at once") {
   CHECK(contains(error_of([] { StandardScaler({"a", "a"}); }), "a name is in it twice"));
   CHECK(contains(error_of([] { StandardScaler({"a"}, {.output_columns = {"x", "y"}}); }), "2 names for 1 column"));
   CHECK(contains(error_of([] { RobustScaler({"a"}, {.quantile_range = {0.9, 0.1}}); }), "the smaller one first"));
-  CHECK(contains(error_of([] { Normalizer({"a"}, {.norm = "l3"}); }), "norm = 'l3': expected one of 'l1', 'l2', 'max'"));
+  CHECK(
+      contains(error_of([] { Normalizer({"a"}, {.norm = "l3"}); }), "norm = 'l3': expected one of 'l1', 'l2', 'max'"));
   CHECK(contains(error_of([] { SimpleImputer({"a"}, {.strategy = "constant"}); }), "needs a fill_value"));
   CHECK(contains(error_of([] { OneHotEncoder({"a"}, {.max_categories = {{"b", 2}}}); }), "given for 'b'"));
   CHECK(contains(error_of([] { HashingVectorizer({"a"}, 0); }), "num_features = 0"));

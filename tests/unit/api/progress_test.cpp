@@ -8,7 +8,8 @@ using trireme::api::Progress;
 namespace {
 
 Dict report(int rank, int index, int attempt = 0) {
-  return {{"event", "report"}, {"attempt", attempt}, {"rank", rank}, {"index", index}, {"metrics", Dict{{"loss", index}}}};
+  return {
+      {"event", "report"}, {"attempt", attempt}, {"rank", rank}, {"index", index}, {"metrics", Dict{{"loss", index}}}};
 }
 
 }  // namespace

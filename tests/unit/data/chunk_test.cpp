@@ -153,7 +153,7 @@ TEST_CASE("offsets and indices must make sense, but not where there is a null") 
   negative.buffers[1] = buffer_of(std::vector<std::int32_t>{-1, 1, 2});
   CHECK_FALSE(chunk_of(table_of({negative})).ok());
   const Column odd = dictionary_column("a", {0, -7, 99}, int64_column("values", {5}));
-  CHECK(chunk_of(table_of({odd})).error().message().ends_with("index -7 into a dictionary of 1 values"));
+  CHECK(chunk_of(table_of({odd})).error().message().ends_with("index -7 into a dictionary of 1 value"));
   CHECK(chunk_of(table_of({with_nulls(odd, {true, false, false})})).ok());
 }
 
