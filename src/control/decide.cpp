@@ -105,8 +105,9 @@ void Decider::on(const ConnectionLost& event) {
 }
 
 void Decider::on(const FunctionEntered& event) {
+  if (!running()) return;
   at(event.rank).holds = event.holds;
-  if (running()) record("function_entered", {{"rank", event.rank}});
+  record("function_entered", {{"rank", event.rank}});
 }
 
 void Decider::on(FunctionReturned event) {
