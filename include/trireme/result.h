@@ -45,7 +45,7 @@ struct TRIREME_API Result {
   std::string path;                                              // the run's folder; empty in local mode
   double seconds = 0;
   int attempts = 0;
-  std::int64_t reports = 0;
+  std::int64_t reports = 0;  // of the furthest rank, over all starts of the run, without repeats
   std::optional<std::string> error;
 
   // Rank 0's reports, one by one, without those that a restart has repeated.
