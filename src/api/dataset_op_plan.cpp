@@ -90,8 +90,8 @@ class OpPlan final : public Plan {
   }
 
   // Where nothing is added or left out, the input's number is ours, and others may need it too.
-  base::Result<std::int64_t> count(std::size_t fragment) override {
-    if (!op_->keeps_rows()) return Plan::count(fragment);
+  base::Result<std::int64_t> count(std::size_t fragment, WaitingNote& note) override {
+    if (!op_->keeps_rows()) return Plan::count(fragment, note);
     TRIREME_ASSIGN(const auto fragments, input_->counted());
     return fragments[fragment].rows;
   }

@@ -167,24 +167,27 @@ base::Result<std::vector<DataFragment>> Plan::fragments() {
   return *listed_;
 }
 
-base::Result<std::int64_t> Plan::count(std::size_t fragment) {
+base::Result<std::int64_t> Plan::count(std::size_t fragment, WaitingNote& note) {
   TRIREME_ASSIGN(auto input, Input::open(*this, fragment, 0));
   for (std::int64_t rows = 0;;) {
     TRIREME_ASSIGN(const auto batch, input->next(0));
+    note.tick();
     if (batch.rows() == 0) return rows;
     rows += batch.rows();
   }
 }
 
 base::Result<void> Plan::count_all(std::vector<std::size_t> unknown) {
-  std::fprintf(stderr, "trireme: counting the rows of %s\n", name().c_str());
+  const base::SystemClock clock;
+  WaitingNote note("trireme: counting the rows of " + name(), clock,
+                   [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;
   std::optional<base::Error> failed;
   const auto work = [&] {
     for (std::size_t i = next++; i < unknown.size(); i = next++) {
       DataFragment& fragment = (*listed_)[unknown[i]];
-      auto rows = count(unknown[i]);
+      auto rows = count(unknown[i], note);
       if (rows) {
         fragment.rows = *rows;
         continue;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/waiting_note.h"
 #include "base/result.h"
 #include "data/batch.h"
 #include "data/order.h"
@@ -64,7 +65,8 @@ class Plan {
 
  protected:
   virtual base::Result<std::vector<DataFragment>> list() = 0;
-  virtual base::Result<std::int64_t> count(std::size_t fragment);
+  // Whoever reads for it ticks the note: a plan that only asks its input says nothing beside that.
+  virtual base::Result<std::int64_t> count(std::size_t fragment, WaitingNote& note);
 
  private:
   base::Result<void> list_once();

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "base/clock.h"
+
+namespace trireme::api {
+
+// One line for whoever waits long for something, and none where it is done soon. Threads may share it.
+class WaitingNote {
+ public:
+  using Print = std::function<void(const std::string& line)>;
+  // `clock` outlives it.
+  WaitingNote(std::string line, const base::Clock& clock, Print print)
+      : line_(std::move(line)), clock_(clock), print_(std::move(print)), began_(clock.now()) {}
+
+  // Whoever works calls it now and then.
+  void tick() {
+    if (clock_.now() - began_ < kPatience || printed_.exchange(true)) return;
+    print_(line_);
+  }
+
+ private:
+  static constexpr base::Seconds kPatience{1.0};
+
+  std::string line_;
+  const base::Clock& clock_;
+  Print print_;
+  base::MonotonicTime began_;
+  std::atomic<bool> printed_ = false;
+};
+
+}  // namespace trireme::api
