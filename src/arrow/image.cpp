@@ -2,11 +2,10 @@
 
 #include <cstring>
 
+#include "image_formats.h"
+
 namespace trireme::arrow {
 namespace {
-
-// What Pillow refuses, as an attempt to fill the memory.
-constexpr std::int64_t kMostPixels = std::int64_t{2} * 89'478'485;
 
 struct ModeName {
   std::string_view name;
@@ -26,10 +25,10 @@ Format format_of(std::string_view content) {
 ::arrow::Result<Image> decode(std::string_view content, const ImageRequest& request, bool only_header) {
   switch (format_of(content)) {
     case Format::kJpeg: return decode_jpeg(content, request, only_header);
-    case Format::kPng: return decode_png(content, only_header);
+    case Format::kPng: return decode_png(content, request, only_header);
     case Format::kOther: break;
   }
-  return decode_others(content);
+  return decode_others(content, request);
 }
 
 }  // namespace
@@ -61,9 +60,10 @@ std::string image_modes() {
   return names;
 }
 
-::arrow::Status check_pixels(std::int64_t height, std::int64_t width) {
-  if (height > 0 && width > 0 && height <= kMostPixels / width) return ::arrow::Status::OK();
-  return ::arrow::Status::Invalid("it is ", width, " by ", height, " pixels, and at most ", kMostPixels, " are read");
+::arrow::Status check_pixels(std::int64_t height, std::int64_t width, std::int64_t most) {
+  if (height > 0 && width > 0 && height <= most / width) return ::arrow::Status::OK();
+  return ::arrow::Status::Invalid("it has ", width, " x ", height, " pixels, and at most ", most,
+                                  " are read: raise max_pixels if that is intended");
 }
 
 ::arrow::Result<Image> decode_image(std::string_view content, const ImageRequest& request) {
@@ -74,7 +74,7 @@ std::string image_modes() {
 }
 
 ::arrow::Result<std::vector<std::int64_t>> image_shape(std::string_view content, const ImageRequest& request) {
-  ARROW_ASSIGN_OR_RAISE(auto image, decode(content, {}, true));
+  ARROW_ASSIGN_OR_RAISE(auto image, decode(content, {.max_pixels = request.max_pixels}, true));
   if (request.mode) image.mode = *request.mode;
   if (request.size) std::tie(image.height, image.width) = std::tuple((*request.size)[0], (*request.size)[1]);
   return shape_of(image);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/arrow/data.h"
 #include "trireme/tensor.h"
 
 // Images as Pillow has them, so that both languages read the same pixels.
@@ -35,6 +36,7 @@ std::string image_modes();
 struct ImageRequest {
   std::optional<ImageMode> mode = {};
   std::optional<std::array<std::int64_t, 2>> size = {};  // height and width
+  std::int64_t max_pixels = data::kMaxPixels;
 };
 
 // A whole file to an image of that mode and size. The error says what is wrong, not where.
@@ -48,8 +50,8 @@ Tensor tensor_of(Image image);
 
 // The parts of it.
 ::arrow::Result<Image> decode_jpeg(std::string_view content, const ImageRequest& request, bool only_header);
-::arrow::Result<Image> decode_png(std::string_view content, bool only_header);
-::arrow::Result<Image> decode_others(std::string_view content);
+::arrow::Result<Image> decode_png(std::string_view content, const ImageRequest& request, bool only_header);
+::arrow::Result<Image> decode_others(std::string_view content, const ImageRequest& request);
 Image converted(Image image, ImageMode mode);
 Image resized(Image image, std::int64_t height, std::int64_t width);
 

@@ -65,14 +65,16 @@ void choose_output(jpeg_decompress_struct& info, const ImageRequest& request, Im
 
 // Nothing with a destructor lives here: errors jump over it.
 bool decode_into(jpeg_decompress_struct& info, Failure& failure, std::string_view content, const ImageRequest& request,
-                 bool only_header, Image& image) {
+                 bool only_header, Image& image, bool& too_large) {
   if (setjmp(failure.jump) != 0) return false;
   jpeg_create_decompress(&info);
   jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(content.data()), content.size());
   jpeg_read_header(&info, TRUE);
+  // A progressive one is held in full, whatever size it is decoded to.
+  too_large = !check_pixels(info.image_height, info.image_width, request.max_pixels).ok();
+  if (too_large) return true;
   choose_output(info, request, image);
   if (only_header) return true;
-  if (!check_pixels(image.height, image.width).ok()) return true;
   jpeg_start_decompress(&info);
   const std::size_t stride = static_cast<std::size_t>(image.width * image.channels());
   image.pixels.resize(stride * static_cast<std::size_t>(image.height));
@@ -93,10 +95,13 @@ bool decode_into(jpeg_decompress_struct& info, Failure& failure, std::string_vie
   failure.manager.error_exit = fail;
   failure.manager.emit_message = warn;
   Image image;
-  const bool decoded = decode_into(info, failure, content, request, only_header, image);
+  bool too_large = false;
+  const bool decoded = decode_into(info, failure, content, request, only_header, image, too_large);
+  const std::int64_t height = info.image_height;
+  const std::int64_t width = info.image_width;
   jpeg_destroy_decompress(&info);
   if (!decoded) return ::arrow::Status::Invalid(failure.message);
-  ARROW_RETURN_NOT_OK(check_pixels(image.height, image.width));
+  if (too_large) return check_pixels(height, width, request.max_pixels);
   if (image.mode == ImageMode::kCmyk) {
     for (auto& value : image.pixels) value = static_cast<std::uint8_t>(255 - value);  // Adobe writes it upside down
   }

@@ -24,7 +24,7 @@
 namespace trireme::arrow {
 
 #ifdef TRIREME_HAS_STB
-::arrow::Result<Image> decode_others(std::string_view content) {
+::arrow::Result<Image> decode_others(std::string_view content, const ImageRequest& request) {
   if (content.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
     return ::arrow::Status::Invalid("it has more than 2 GB");
   }
@@ -36,7 +36,7 @@ namespace trireme::arrow {
   if (stbi_info_from_memory(bytes, size, &width, &height, &channels) == 0) {
     return ::arrow::Status::Invalid("it is none of JPEG, PNG, BMP, GIF and PNM");
   }
-  ARROW_RETURN_NOT_OK(check_pixels(height, width));
+  ARROW_RETURN_NOT_OK(check_pixels(height, width, request.max_pixels));
   // Without transparency, which only few of them have, and Pillow leaves out of GIF and BMP too.
   const int wanted = channels < 3 ? 1 : 3;
   const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
@@ -46,7 +46,7 @@ namespace trireme::arrow {
   return Image{wanted == 1 ? ImageMode::kGrey : ImageMode::kRgb, height, width, {pixels.get(), pixels.get() + count}};
 }
 #else
-::arrow::Result<Image> decode_others(std::string_view) {
+::arrow::Result<Image> decode_others(std::string_view, const ImageRequest&) {
   return ::arrow::Status::NotImplemented(
       "it is neither JPEG nor PNG; BMP, GIF and PNM images need stb_image, and trireme::arrow was built without: "
       "install libstb-dev and build it again");

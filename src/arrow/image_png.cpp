@@ -68,13 +68,14 @@ void choose_output(png_structp png, png_infop info, Image& image) {
 }
 
 // Nothing with a destructor begins to live here: errors jump over it.
-bool decode_into(png_structp png, png_infop info, bool only_header, Image& image, std::vector<png_bytep>& rows) {
+bool decode_into(png_structp png, png_infop info, std::int64_t most, bool only_header, Image& image,
+                 std::vector<png_bytep>& rows) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;
   png_read_info(png, info);
   image.height = static_cast<std::int64_t>(png_get_image_height(png, info));
   image.width = static_cast<std::int64_t>(png_get_image_width(png, info));
   choose_output(png, info, image);
-  if (only_header || !check_pixels(image.height, image.width).ok()) return true;
+  if (only_header || !check_pixels(image.height, image.width, most).ok()) return true;
   png_set_interlace_handling(png);
   png_read_update_info(png, info);
   const std::size_t stride = static_cast<std::size_t>(image.width * image.channels());
@@ -89,7 +90,7 @@ bool decode_into(png_structp png, png_infop info, bool only_header, Image& image
 
 }  // namespace
 
-::arrow::Result<Image> decode_png(std::string_view content, bool only_header) {
+::arrow::Result<Image> decode_png(std::string_view content, const ImageRequest& request, bool only_header) {
   Reading reading{content, {}};
   png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reading, fail, ignore);
   png_infop info = png ? png_create_info_struct(png) : nullptr;
@@ -97,14 +98,14 @@ bool decode_into(png_structp png, png_infop info, bool only_header, Image& image
   png_set_read_fn(png, &reading, read_bytes);
   Image image;
   std::vector<png_bytep> rows;
-  const bool decoded = decode_into(png, info, only_header, image, rows);
+  const bool decoded = decode_into(png, info, request.max_pixels, only_header, image, rows);
   png_destroy_read_struct(&png, &info, nullptr);
   if (!decoded) return ::arrow::Status::Invalid(reading.problem);
-  ARROW_RETURN_NOT_OK(check_pixels(image.height, image.width));
+  ARROW_RETURN_NOT_OK(check_pixels(image.height, image.width, request.max_pixels));
   return image;
 }
 #else
-::arrow::Result<Image> decode_png(std::string_view, bool) {
+::arrow::Result<Image> decode_png(std::string_view, const ImageRequest&, bool) {
   return ::arrow::Status::NotImplemented(
       "PNG images need libpng, and trireme::arrow was built without: install libpng-dev and build it again");
 }

@@ -154,6 +154,10 @@ Dataset read_images(const Paths& paths, const ReadImagesOptions& options) {
     }
     request.size = {height, width};
   }
+  if (options.max_pixels < 1) {
+    throw ValueError("read_images: max_pixels = " + std::to_string(options.max_pixels) + ": must be at least 1");
+  }
+  request.max_pixels = options.max_pixels;
   if (!options.mode.empty()) {
     request.mode = arrow::find_image_mode(options.mode);
     if (!request.mode) {

@@ -43,8 +43,12 @@ bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> ki
   return Value(number);
 }
 
-::arrow::Result<Value> value_of(const nlohmann::ordered_json& json) {
+// Values are taken apart by calls within calls: a file of brackets must not use up the stack.
+constexpr int kMostNested = 200;
+
+::arrow::Result<Value> value_of(const nlohmann::ordered_json& json, int depth = 0) {
   using Kind = nlohmann::ordered_json::value_t;
+  if (depth > kMostNested) return Status::Invalid("its values are nested deeper than ", kMostNested);
   switch (json.type()) {
     case Kind::boolean: return Value(json.get<bool>());
     case Kind::number_integer: return Value(json.get<std::int64_t>());
@@ -56,14 +60,14 @@ bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> ki
     case Kind::array: {
       List list;
       for (const auto& each : json) {
-        ARROW_ASSIGN_OR_RAISE(list.emplace_back(), value_of(each));
+        ARROW_ASSIGN_OR_RAISE(list.emplace_back(), value_of(each, depth + 1));
       }
       return Value(std::move(list));
     }
     case Kind::object: {
       Dict dict;
       for (const auto& [key, each] : json.items()) {
-        ARROW_ASSIGN_OR_RAISE(dict.append(key, {}), value_of(each));
+        ARROW_ASSIGN_OR_RAISE(dict.append(key, {}), value_of(each, depth + 1));
       }
       return Value(std::move(dict));
     }
@@ -94,7 +98,8 @@ bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> ki
 
 }  // namespace
 
-::arrow::Result<Value> sample_value(const std::string& suffix, std::string content, bool decode) {
+::arrow::Result<Value> sample_value(const std::string& suffix, std::string content, bool decode,
+                                    std::int64_t max_pixels) {
   if (!decode) return Value(Bytes{std::move(content)});
   std::string kind = suffix.substr(suffix.rfind('.') + 1);
   for (auto& letter : kind) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
@@ -103,7 +108,7 @@ bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> ki
   if (is_one_of(kind, {"json", "jsn"})) return json_of(content);
   if (kind == "npy") return array_of(content);
   if (is_one_of(kind, {"jpg", "jpeg", "png", "ppm", "pgm", "pbm", "bmp", "gif", "tif", "tiff", "webp"})) {
-    auto image = decode_image(content, {});
+    auto image = decode_image(content, {.max_pixels = max_pixels});
     if (!image.ok())
       return image.status().WithMessage("it is not an image that can be read: ", image.status().message());
     return Value(tensor_of(*std::move(image)));

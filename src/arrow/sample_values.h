@@ -2,6 +2,7 @@
 
 #include <arrow/result.h>
 
+#include <cstdint>
 #include <string>
 
 #include "trireme/value.h"
@@ -9,6 +10,7 @@
 namespace trireme::arrow {
 
 // A file of a WebDataset sample: text, a number, what JSON has, an array or an image, by its suffix; bytes otherwise.
-::arrow::Result<Value> sample_value(const std::string& suffix, std::string content, bool decode);
+::arrow::Result<Value> sample_value(const std::string& suffix, std::string content, bool decode,
+                                    std::int64_t max_pixels);
 
 }  // namespace trireme::arrow

@@ -50,7 +50,8 @@ class Samples {
         return ::arrow::Status::Invalid(path_, ": sample '", member_->key, "' has two files with the suffix .",
                                         member_->suffix);
       }
-      auto value = arrow::sample_value(member_->suffix, std::move(member_->content), options_.decode);
+      auto value =
+          arrow::sample_value(member_->suffix, std::move(member_->content), options_.decode, options_.max_pixels);
       if (!value.ok()) {
         return ::arrow::Status::Invalid(path_, ": sample '", member_->key, "', .", member_->suffix, ": ",
                                         value.status().message());

@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::size_t kBlock = 512;
 constexpr std::uint64_t kPart = std::uint64_t{1} << 20;
+// Values of more bytes fit into no column; and a compressed file may unpack to any size.
+constexpr std::uint64_t kLargestContent = (std::uint64_t{1} << 31) - 1;
 constexpr std::uint64_t kLongestName = std::uint64_t{1} << 20;  // of what pax and GNU put in front of a member
 
 std::string_view text_in(std::string_view field) { return field.substr(0, field.find('\0')); }
@@ -168,6 +170,9 @@ base::Result<std::optional<TarReader::Member>> TarReader::next() {
 }
 
 base::Result<std::string> TarReader::content() {
+  if (left_ > kLargestContent) {
+    return base::error("a member has {} bytes, and at most {} are read", left_, kLargestContent);
+  }
   TRIREME_ASSIGN(auto taken, take(left_));
   left_ = 0;
   return taken;

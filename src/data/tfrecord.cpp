@@ -9,6 +9,8 @@ namespace {
 
 constexpr std::size_t kHead = 12;  // the length, and its checksum
 constexpr std::size_t kTail = 4;
+// Values of more bytes fit into no column; and a compressed file may unpack to any size.
+constexpr std::uint64_t kLargestRecord = (std::uint64_t{1} << 31) - 1;
 constexpr std::int64_t kBatchRecords = 1024;
 constexpr std::size_t kBatchBytes = std::size_t{8} << 20;
 constexpr std::int64_t kLookedAt = 1024;
@@ -45,6 +47,10 @@ base::Result<std::optional<std::string_view>> RecordCutter::next() {
   if (!length_checked_ && !matches(length_bytes, rest.substr(length_bytes.size()))) return wrong();
   length_checked_ = true;
   const auto length = little_endian<std::uint64_t>(length_bytes);
+  if (length > kLargestRecord) {
+    return base::error("{}, record {}: it has {} bytes, and at most {} are read", file_, records_, length,
+                       kLargestRecord);
+  }
   if (rest.size() - kHead < kTail || length > rest.size() - kHead - kTail) return std::optional<std::string_view>();
   const std::string_view record = rest.substr(kHead, static_cast<std::size_t>(length));
   if (!matches(record, rest.substr(kHead + record.size()))) return wrong();

@@ -9,7 +9,7 @@
 // Datasets of files that Arrow does not read: tests/python/test_cpp_data_sources.py says which, and compares what is
 // written with what Python reads from the same files.
 //
-//   data_sources_program read_images out=FOLDER path=... [size=8,6] [mode=RGB] [include_paths=1] ...
+//   data_sources_program read_images out=FOLDER path=... [size=8,6] [mode=RGB] [max_pixels=9] [include_paths=1] ...
 
 namespace {
 
@@ -43,6 +43,7 @@ Dataset images(const Arguments& arguments) {
   options.mode = arguments.text("mode");
   options.include_paths = arguments.has("include_paths");
   options.skip_bad_files = arguments.has("skip_bad_files");
+  if (arguments.has("max_pixels")) options.max_pixels = std::stoll(arguments.text("max_pixels"));
   if (arguments.has("size")) {
     const std::string size = arguments.text("size");
     options.size = {std::stoll(size), std::stoll(size.substr(size.find(',') + 1))};

@@ -17,6 +17,7 @@ import pytest
 
 from cpp_programs import BUILD, checked, run
 from s3_server import Bucket
+from test_data_whole_files import claimed
 from tfrecord_files import example, framed
 
 pa = pytest.importorskip("pyarrow")
@@ -155,6 +156,21 @@ def test_images_that_cannot_be_read(tmp_path: Path, read: Read) -> None:
     assert "size = {0, 3}: expected {height, width}" in refused("read_images", f"path={tmp_path}", "size=0,3")
     (tmp_path / "empty").mkdir()
     assert "no files ending in .png or .jpg" in refused("read_images", f"path={tmp_path / 'empty'}")
+
+
+@pytest.mark.parametrize("name", ["progressive.jpg", "baseline.jpg", "grey.png", "flat.gif", "wide.bmp"])
+def test_images_that_would_fill_the_memory(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(claimed(name, 65500, 65500))
+    for options in ([], ["size=8,8", "mode=RGB"]):  # a part of the size is not a part of the memory
+        said = refused("read_images", f"path={file}", *options, "show=1")
+        assert f"{file} is not an image that can be read: it has 65500 x 65500 pixels, and at most 178956970" in said
+        assert "raise max_pixels" in said
+    picture(30, 20).save(file)
+    assert "it has 20 x 30 pixels, and at most 599 are read" in refused(
+        "read_images", f"path={file}", "max_pixels=599", "show=1"
+    )
+    assert checked(PROGRAM, "read_images", f"path={file}", "max_pixels=600", "mode=RGB", "show=1")
 
 
 @pytest.mark.parametrize(
@@ -300,6 +316,7 @@ def test_webdatasets_that_cannot_be_read(tmp_path: Path) -> None:
         ([("y.npy", b"one")], f"{bad}: sample 'y', .npy: it does not begin as numpy's"),
         ([("y.png", b"one")], f"{bad}: sample 'y', .png: it is not an image that can be read"),
         ([("y.json", b"{")], f"{bad}: sample 'y', .json: it is no JSON"),
+        ([("y.json", b"[" * 10**5 + b"]" * 10**5)], f"{bad}: sample 'y', .json: its values are nested deeper than 200"),
         ([("y.txt", b"\xff")], f"{bad}: sample 'y', .txt: it is no UTF-8"),
         ([("y.cls", b"1"), ("y.cls", b"2")], f"{bad}: sample 'y' has two files with the suffix .cls"),
         ([("y.bin", b"1")], f"{bad}: sample 'y' has a .bin, and the first samples only cls, txt"),

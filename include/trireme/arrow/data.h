@@ -44,14 +44,19 @@ TRIREME_API Dataset read_text(const Paths& paths);
 // A row a file, in columns "bytes" and "path".
 TRIREME_API Dataset read_binary_files(const Paths& paths);
 
+// What an image may have, unless more is asked for: a file of a few kilobytes can claim to be one that fills the
+// memory.
+inline constexpr std::int64_t kMaxPixels = 178'956'970;
+
 struct ReadImagesOptions {
   struct Size {
     std::int64_t height = 0;
     std::int64_t width = 0;
   };
-  std::optional<Size> size = {};  // that all are brought to; without it they may differ
-  std::string mode = {};          // "RGB", "RGBA", "L" (grey), "LA"; as they are when not given
-  bool include_paths = false;     // in a column "path"
+  std::optional<Size> size = {};         // that all are brought to; without it they may differ
+  std::string mode = {};                 // "RGB", "RGBA", "L" (grey), "LA"; as they are when not given
+  std::int64_t max_pixels = kMaxPixels;  // of one file, before it is resized; larger ones are refused
+  bool include_paths = false;            // in a column "path"
   bool skip_bad_files = false;
 };
 // A row a file (png, jpg, jpeg, bmp, gif), in a column "image": [height, width, channels], or [height, width] where
@@ -77,6 +82,7 @@ TRIREME_API Dataset read_tfrecords(const Paths& paths, const ReadTfrecordsOption
 
 struct ReadWebdatasetOptions {
   bool decode = true;                      // txt, json, cls, npy and images by their suffixes; else all are bytes
+  std::int64_t max_pixels = kMaxPixels;    // of an image; larger ones are refused
   std::vector<std::string> suffixes = {};  // only these are read; all when none are named
   bool include_paths = false;
   bool skip_bad_files = false;

@@ -121,6 +121,9 @@ TEST_CASE("what is wrong with a file is said, with the record") {
   CHECK(problem(good.substr(0, good.size() - 3)) == "f is cut off in record 1");
   CHECK(problem("some text that is no record").find("f, record 0: the checksum is wrong") == 0);
   CHECK(problem("short") == "f is cut off in record 0");
+  // More than a column holds, whatever a compressed file unpacks to.
+  const std::string length = little_endian(std::uint64_t{1} << 31);
+  CHECK(problem(length + masked(length)) == "f, record 0: it has 2147483648 bytes, and at most 2147483647 are read");
   CHECK(problem(framed({"\xff\xff\xff"})).find("f, record 0: this is no tf.train.Example") == 0);
   CHECK(problem(framed({example({{"x", ints({1, 2})}})})).find("f, record 0: feature 'x' has 2 values") == 0);
   CHECK(problem(framed({example({{"x", floats({1})}})})).find("f, record 0: feature 'x' is float, and int64") == 0);
