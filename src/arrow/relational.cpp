@@ -86,10 +86,18 @@ Dataset sort_by(const Dataset& dataset, const std::vector<std::string>& columns,
 
 Dataset group_by(const Dataset& dataset, const std::vector<std::string>& keys,
                  const std::vector<Aggregate>& aggregates) {
+  for (const auto& each : aggregates) {
+    if (!each.column.empty() || each.function == "count") continue;
+    throw ValueError("group_by: '" + each.function + "' without a column: only \"count\" can do without one");
+  }
   return from_source(std::make_shared<Computed>("group_by()", [=] {
     namespace acero = ::arrow::acero;
     std::vector<::arrow::compute::Aggregate> wanted;
     for (const auto& each : aggregates) {
+      if (each.column.empty()) {
+        wanted.emplace_back(keys.empty() ? "count_all" : "hash_count_all", each.name.empty() ? "count()" : each.name);
+        continue;
+      }
       const auto name = each.name.empty() ? each.function + "(" + each.column + ")" : each.name;
       const bool sample = each.function == "std";
       const auto options = sample ? std::make_shared<::arrow::compute::VarianceOptions>(/*ddof=*/1) : nullptr;

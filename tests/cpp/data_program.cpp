@@ -273,7 +273,15 @@ int write(const std::string& folder) {
     return {{"key", row["id"].as_int() % 3}, {"id", row["id"]}};
   });
   data::write_parquet(data::group_by(keyed, {"key"}, {{"id", "sum"}, {"id", "count", "n"}}), folder + "/grouped");
-  data::write_parquet(data::group_by(keyed, {}, {{"id", "max"}, {"id", "mean"}}), folder + "/whole");
+  data::write_parquet(data::group_by(keyed, {}, {{"id", "max"}, {"id", "mean"}, data::count_rows()}),
+                      folder + "/whole");
+  data::write_parquet(data::group_by(keyed, {"key"}, {data::count_rows("rows"), {"", "count"}}), folder + "/counted");
+  try {
+    (void)data::group_by(keyed, {"key"}, {{"", "sum"}});
+    return 1;
+  } catch (const trireme::ValueError& refused) {
+    std::cout << refused.what() << "\n";
+  }
   const auto names = data::from_items({{{"key", 0}, {"name", "zero"}}, {{"key", 2}, {"name", "two"}}});
   data::write_parquet(data::sort_by(data::join(keyed, names, {"key"}, "left"), {"id"}), folder + "/joined");
   return 0;

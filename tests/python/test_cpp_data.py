@@ -276,7 +276,7 @@ def test_workers_share_out_the_rows_of_files(files: Path) -> None:
 def test_what_a_program_writes_is_read_by_pyarrow(tmp_path: Path) -> None:
     import pyarrow.csv as pc
 
-    checked(PROGRAM, "write", tmp_path)
+    said = checked(PROGRAM, "write", tmp_path)
     expected: list[dict[str, Any]] = [
         {"id": i, "x": [float(i), i / 2], "name": f"n{i}" if i % 3 else None} for i in range(1000)
     ]
@@ -288,7 +288,11 @@ def test_what_a_program_writes_is_read_by_pyarrow(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "sorted").to_pylist() == chosen
     grouped = {row["key"]: (row["sum(id)"], row["n"]) for row in pq.read_table(tmp_path / "grouped").to_pylist()}
     assert grouped == {key: (sum(range(key, 100, 3)), len(range(key, 100, 3))) for key in range(3)}
-    assert pq.read_table(tmp_path / "whole").to_pylist() == [{"max(id)": 99, "mean(id)": 49.5}]
+    assert pq.read_table(tmp_path / "whole").to_pylist() == [{"max(id)": 99, "mean(id)": 49.5, "count()": 100}]
+    assert pq.read_table(tmp_path / "counted").to_pylist() == [
+        {"key": key, "rows": len(range(key, 100, 3)), "count()": len(range(key, 100, 3))} for key in range(3)
+    ]
+    assert "'sum' without a column" in said
     names = {0: "zero", 2: "two"}
     assert pq.read_table(tmp_path / "joined").to_pylist() == [
         {"key": i % 3, "id": i, "name": names.get(i % 3)} for i in range(100)

@@ -122,11 +122,13 @@ TRIREME_API void write_numpy(const Dataset& dataset, const std::string& folder, 
 TRIREME_API Dataset sort_by(const Dataset& dataset, const std::vector<std::string>& columns, bool descending = false);
 
 struct Aggregate {
-  std::string column;
+  std::string column;  // empty: rows are counted, which is for "count" only
   // "count", "sum", "min", "max", "mean", "std" (of a sample), or another hash aggregate of Arrow.
   std::string function;
   std::string name = {};  // of the new column; "sum(x)" when not given
 };
+// The rows of a group, whatever is in them; Aggregate{"x", "count"} leaves out those without an x.
+inline Aggregate count_rows(std::string name = "count()") { return {"", "count", std::move(name)}; }
 // One row for each combination of values of the key columns, sorted by them; nulls are a group too, the last one.
 // Without keys, one row for all.
 TRIREME_API Dataset group_by(const Dataset& dataset, const std::vector<std::string>& keys,
