@@ -102,6 +102,57 @@ void copy(const Part& part, const Tensor& whole) {
   }
 }
 
+struct Box {
+  Sizes offset;
+  Sizes size;
+};
+
+// Adds to `rest` what the part leaves of the box: in each dimension what is below the part and what is above it.
+void cut(Box box, const Part& part, std::vector<Box>& rest) {
+  const std::size_t dims = box.size.size();
+  auto low = [&](std::size_t i) { return std::max(box.offset[i], part.offset[i]); };
+  auto high = [&](std::size_t i) {
+    return std::min(box.offset[i] + box.size[i], part.offset[i] + part.tensor.shape()[i]);
+  };
+  for (std::size_t i = 0; i < dims; ++i) {
+    if (low(i) < high(i)) continue;
+    rest.push_back(std::move(box));
+    return;
+  }
+  for (std::size_t i = 0; i < dims; ++i) {
+    const std::int64_t first = low(i), last = high(i), end = box.offset[i] + box.size[i];
+    if (box.offset[i] < first) {
+      rest.push_back(box);
+      rest.back().size[i] = first - box.offset[i];
+    }
+    if (last < end) {
+      rest.push_back(box);
+      rest.back().offset[i] = last;
+      rest.back().size[i] = end - last;
+    }
+    box.offset[i] = first;
+    box.size[i] = last - first;
+  }
+}
+
+// Elements that no part has. Parts may overlap, where several ranks have stored the same: their sizes prove nothing.
+std::int64_t count_missing(const std::vector<Part>& parts, const Tensor& whole) {
+  std::vector<Box> missing;
+  if (whole.num_elements() > 0) missing.push_back({Sizes(whole.shape().size(), 0), whole.shape()});
+  for (const auto& part : parts) {
+    std::vector<Box> rest;
+    for (auto& box : missing) cut(std::move(box), part, rest);
+    missing = std::move(rest);
+  }
+  std::int64_t count = 0;
+  for (const auto& box : missing) {
+    std::int64_t elements = 1;
+    for (const std::int64_t size : box.size) elements *= size;
+    count += elements;
+  }
+  return count;
+}
+
 base::Result<Value> assemble(const Values& all) {
   std::optional<Shards> shards;
   for (const Value* each : all) {
@@ -127,15 +178,13 @@ base::Result<Value> assemble(const Values& all) {
   const auto known = find_dtype(shards->dtype);
   if (!known && !shards->raw) return *all.front();  // empty, and of a type that only Python knows
   Tensor whole(shards->raw ? DType::kU8 : *known, shape);
-  std::int64_t covered = 0;
   for (const auto& part : shards->parts) {
     if (!fits(part, whole)) return base::error("a part of it, {}, does not fit in", part.tensor.describe());
-    covered += part.tensor.num_elements();
     copy(part, whole);
   }
-  if (covered != whole.num_elements()) {
+  if (const std::int64_t missing = count_missing(shards->parts, whole); missing > 0) {
     return base::error("{} of {} elements are there: a rank's part is missing; load a checkpoint that has all of them",
-                       covered, whole.num_elements());
+                       whole.num_elements() - missing, whole.num_elements());
   }
   if (shards->raw) return Value(Dict{{"$torch", Dict{{"bytes", whole}, {"dtype", shards->dtype}}}});
   return Value(whole);

@@ -59,6 +59,41 @@ TEST_CASE("the whole state of a checkpoint, from any of its folders") {
   CHECK(load_whole_state(second)->at("step") == Value(4));
 }
 
+TEST_CASE("overlaps do not make up for gaps") {
+  struct Row {
+    const char* what;
+    List offsets;
+    List parts;
+    int there;  // of 2 x 4 elements
+  };
+  auto part = [](std::int64_t rows, std::int64_t columns) {
+    Tensor made(DType::kF32, {rows, columns});
+    for (float& value : made.values<float>()) value = 1.0F;
+    return Value(made);
+  };
+  for (const Row& row : {
+           Row{"halves", {List{0, 0}, List{1, 0}}, {part(1, 4), part(1, 4)}, 8},
+           Row{"as many elements, but one half twice", {List{0, 0}, List{0, 0}}, {part(1, 4), part(1, 4)}, 4},
+           Row{"columns",
+               {List{0, 0}, List{0, 1}, List{0, 3}},
+               {part(2, 1), part(2, 2), part(2, 1)},
+               8},
+           Row{"shifted by one", {List{0, 0}, List{0, 1}}, {part(2, 2), part(2, 2)}, 6},
+           Row{"a corner is missing", {List{0, 0}, List{0, 0}, List{0, 0}}, {part(1, 4), part(2, 3), part(1, 1)}, 7},
+           Row{"overlaps without a gap", {List{0, 0}, List{0, 1}, List{0, 0}}, {part(2, 3), part(2, 3), part(1, 1)}, 8},
+           Row{"an empty part", {List{0, 0}, List{1, 4}}, {part(2, 4), part(1, 0)}, 8},
+       }) {
+    CAPTURE(row.what);
+    const auto joined = join_shards({{{"w", shard({2, 4}, row.offsets, row.parts)}}});
+    CHECK(joined.ok() == (row.there == 8));
+    if (joined) {
+      CHECK(joined->at("w") == part(2, 4));
+    } else {
+      CHECK(joined.error().message().find(fmt::format("{} of 8 elements are there", row.there)) != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("what is not complete or does not fit is named") {
   auto message = [](const std::vector<Dict>& states) { return join_shards(states).error().message(); };
   CHECK(message({of_rank(0)}).find("'weight' of the state: 2 of 6 elements are there") != std::string::npos);
