@@ -13,6 +13,7 @@
 #include "base/config_fields.h"
 #include "base/text.h"
 #include "data/digest_log.h"
+#include "storage/run_names.h"
 
 namespace trireme {
 namespace api {
@@ -131,7 +132,9 @@ base::Result<DataShard> Shards::make(const std::string& name, const Dataset& dat
   options.equal = feed_.config.equal;
   options.threads = num_threads(feed_.config, context_.local_world_size);
   options.memory_budget = memory_budget(feed_.config, context_.local_world_size);
-  if (feed_.config.log_samples && !context_.path.empty()) options.digest_folder = context_.path + "/data";
+  if (feed_.config.log_samples && !context_.path.empty()) {
+    options.digest_folder = fmt::format("{}/{}", context_.path, storage::kDataFolder);
+  }
   options.log_rank = context_.world_rank;
   options.log_world = context_.world_size;
   options.whole = !split;

@@ -23,6 +23,7 @@
 #include "storage/local_files.h"
 #include "storage/open_files.h"
 #include "storage/paths.h"
+#include "storage/run_names.h"
 #include "wire/frame.h"
 #include "wire/secret.h"
 
@@ -383,7 +384,8 @@ base::Result<void> Run::write_run_file() const {
   run["scaling_config"] = base::to_dict(spec_.scaling);
   run["run_config"] = base::to_dict(spec_.run);
   run["metadata"] = spec_.metadata;
-  return storage::write_file_atomically(plan_.path + "/run.json", base::to_pretty_json(run) + "\n");
+  return storage::write_file_atomically(fmt::format("{}/{}", plan_.path, storage::kRunFile),
+                                        base::to_pretty_json(run) + "\n");
 }
 
 base::Result<void> Run::start() {

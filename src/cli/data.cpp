@@ -9,6 +9,7 @@
 #include "control/event_fields.h"
 #include "control/run_folder.h"
 #include "data/digest_verify.h"
+#include "storage/run_names.h"
 
 namespace trireme::cli {
 namespace {
@@ -80,7 +81,7 @@ void print_table(const std::vector<data::EpochVerdict>& verdicts) {
 
 base::Result<int> data_verify(const DataVerifyOptions& options) {
   TRIREME_ASSIGN(const auto entry, find_entry(options.run));
-  const std::string folder = entry.path + "/data";
+  const std::string folder = fmt::format("{}/{}", entry.path, storage::kDataFolder);
   if (!std::filesystem::exists(folder)) {
     return base::error("{} has no sample log: set DataConfig.log_samples of the trainer", entry.path);
   }

@@ -17,6 +17,7 @@
 #include "storage/disk_error.h"
 #include "storage/local_files.h"
 #include "storage/retry.h"
+#include "storage/run_names.h"
 
 namespace trireme::control {
 namespace {
@@ -65,7 +66,7 @@ Controller::~Controller() {
 }
 
 base::Result<void> Controller::start() {
-  TRIREME_ASSIGN(auto log, EventLog::open(plan_.path + "/events.jsonl"));
+  TRIREME_ASSIGN(auto log, EventLog::open(fmt::format("{}/{}", plan_.path, storage::kEventsFile)));
   log_.emplace(std::move(log));
   TRIREME_ASSIGN(server_, wire::Server::listen(io_, plan_.listen, plan_.secret, *this));
   metrics_.emplace(plan_.path, [this](std::string message) { warn(std::move(message)); });
@@ -322,7 +323,8 @@ void Controller::time_restart(const Dict& event) {
 void Controller::store_return_value() const {
   const auto* pickle = state_.return_value.pickled ? state_.return_value.value.get_if<Bytes>() : nullptr;
   if (!pickle) return;
-  auto written = storage::write_file_atomically(plan_.path + "/return_value.pkl", pickle->data);
+  auto written =
+      storage::write_file_atomically(fmt::format("{}/{}", plan_.path, storage::kReturnValueFile), pickle->data);
   if (!written) base::log_warning("{}", written.error().message());
 }
 

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "control/controller.h"
 #include "storage/local_files.h"
+#include "storage/run_names.h"
 
 namespace trireme::control {
 namespace {
@@ -68,7 +69,7 @@ void Controller::finish_stacks() {
     }
   }
   const HangReport report = hang_report(std::move(round.ranks));
-  const std::string folder = plan_.path + "/stacks";
+  const std::string folder = fmt::format("{}/{}", plan_.path, storage::kStacksFolder);
   const std::string path = fmt::format("{}/attempt_{}-{}.txt", folder, state_.attempt, round.id);
   auto written = storage::make_folder(folder);
   if (written) written = storage::write_file_atomically(path, fmt::format("{}: {}", round.title, report.text));
