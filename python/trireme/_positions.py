@@ -15,7 +15,8 @@ class Positions:
     """Of everything in this worker that has a place in its data and lives; named "loader/0", "loader/1" and so on.
 
     stored: those of the checkpoint that the worker begins with. They belong to the first attempt at the data: once
-    somebody has begun to take it, what is made later is something else, whatever its number.
+    somebody has begun to take it, what is made later is something else, whatever its number. Until it is taken up, a
+    stored one stays in every checkpoint.
     """
 
     def __init__(self, stored: Mapping[str, Position]) -> None:
@@ -53,7 +54,9 @@ class Positions:
         """Somebody takes data."""
         self._begun = True
 
-    def now(self) -> dict[str, Position]:
+    def now(self) -> dict[str, Position | None]:
+        """None: nobody has taken up the stored one yet."""
         found = {name: source() for name, source in self._sources.items()}
         self._sources = {name: self._sources[name] for name, now in found.items() if now is not None}
-        return {name: now() for name, now in found.items() if now is not None}
+        untouched: dict[str, Position | None] = dict.fromkeys(self._stored)
+        return untouched | {name: now() for name, now in found.items() if now is not None}

@@ -18,14 +18,14 @@ class Shards;
 struct Current {
   Context context;
   std::shared_ptr<worker::Session> session;  // empty in local mode; shared with whoever runs the function
-  std::optional<Checkpoint> checkpoint;
-  std::optional<Metrics> metrics;  // of the last report in local mode
+  std::optional<Checkpoint> checkpoint;      // to begin with; in local mode the last one that was reported
+  std::optional<Metrics> metrics;            // of the last report in local mode
   std::int64_t reports = 0;
 
   // What has a place in its data (trireme/position.h), by name, while it lives.
   std::map<std::string, std::function<Dict()>> positions;
   std::map<std::string, int> positions_made;  // by kind
-  Dict positions_before;                      // of the checkpoint, in local mode; else the session has them
+  Dict stored_positions;                      // of the checkpoint to begin with: those that nobody has taken up yet
   bool data_taken = false;                    // stored places are of no use any more
   Shards* shards = nullptr;                   // of the datasets that the trainer was given
 };
@@ -43,7 +43,7 @@ Context context_of(const wire::Start& start);
 // The checkpoint in the run's storage, as the user can open it: a path, or a URI.
 Checkpoint checkpoint_in_storage(const wire::Start& start, const std::string& path);
 
-// The places of everything that has one.
+// The places of everything that has one; null where nobody has taken up the stored one yet: it stays as it is.
 Dict positions_now(const Current& current);
 
 // The one that runs, if any.

@@ -9,6 +9,7 @@ namespace api {
 
 Dict positions_now(const Current& current) {
   Dict places;
+  for (const auto& [name, stored] : current.stored_positions) places[name] = Value();
   for (const auto& [name, now] : current.positions) places[name] = now();
   return places;
 }
@@ -31,10 +32,9 @@ PositionSource::PositionSource(Named named, std::function<Dict()> now) : name_(s
 void PositionSource::add(bool look, std::function<Dict()> now) {
   api::Current& current = *api::current_if_any();
   current.positions[name_] = std::move(now);
-  if (!look) return;
-  const Dict& before = current.session ? current.session->start().positions : current.positions_before;
-  const Value* stored = before.find(name_);
-  if (stored && stored->get_if<Dict>()) stored_ = *stored->get_if<Dict>();
+  const Value* stored = current.stored_positions.find(name_);
+  if (look && stored && stored->get_if<Dict>()) stored_ = *stored->get_if<Dict>();
+  current.stored_positions.erase(name_);
 }
 
 PositionSource::~PositionSource() {

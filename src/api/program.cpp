@@ -240,6 +240,7 @@ bool Program::run_attempt(const TrainFunction& function, const Feed& feed) {
   Shards shards(feed, job_.datasets, current.context);
   current.shards = &shards;
   const wire::Start& start = session_->start();
+  current.stored_positions = start.positions;
   if (start.checkpoint) {
     current.checkpoint =
         start.checkpoint_in_storage ? checkpoint_in_storage(start, *start.checkpoint) : Checkpoint(*start.checkpoint);

@@ -155,7 +155,7 @@ Result fit_locally(const TrainFunction& function, const TrainerOptions& options,
   current.context.experiment_name = options.run.name.value_or("DataParallelTrainer");
   current.context.metadata = options.metadata;
   current.checkpoint = options.resume_from_checkpoint;
-  current.positions_before = positions_of(options.resume_from_checkpoint);
+  current.stored_positions = positions_of(options.resume_from_checkpoint);
   Shards shards(feed, std::move(planned), current.context);
   current.shards = &shards;
   const auto began = std::chrono::steady_clock::now();

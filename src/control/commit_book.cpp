@@ -13,17 +13,19 @@ std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
 }  // namespace
 
-CommitBook::CommitBook(int num_ranks, std::int64_t first_report)
+CommitBook::CommitBook(int num_ranks, std::int64_t first_report, Dict positions)
     : next_(at(num_ranks), first_report),
       finished_(at(num_ranks), false),
       silent_(at(num_ranks), false),
       reported_(at(num_ranks), false),
       unheard_(num_ranks),
       taken_(first_report),
-      resume_at_(first_report) {}
+      resume_at_(first_report),
+      first_positions_(positions),
+      resume_positions_(std::move(positions)) {}
 
 CommitBook CommitBook::next_attempt(int num_ranks) const {
-  CommitBook next(num_ranks, resume_at_);
+  CommitBook next(num_ranks, resume_at_, resume_positions_);
   next.last_metrics_ = last_metrics_;
   next.last_metrics_index_ = last_metrics_index_;
   return next;
@@ -41,6 +43,7 @@ void CommitBook::report(int rank, std::int64_t index, const RankReport& report) 
     reported_[at(rank)] = true;
     if (!finished_[at(rank)] && !silent_[at(rank)]) --unheard_;
   }
+  if (silent_[at(rank)]) wake_up(rank, index);
   if (rank == 0) {
     last_metrics_ = metrics;
     last_metrics_index_ = index;
@@ -61,8 +64,8 @@ void CommitBook::report(int rank, std::int64_t index, const RankReport& report) 
       made.arrived += counts_as_arrived(other, index);
   } else {
     Pending& pending = it->second;
-    // A rank that has finished or was given up on counts already; a thread that it left behind may still report.
-    if (!silent_[at(rank)] && !finished_[at(rank)]) ++pending.arrived;
+    // A rank that has finished counts already; a thread that it left behind may still report.
+    if (!finished_[at(rank)]) ++pending.arrived;
     if (rank < pending.metrics_rank) {
       pending.metrics_rank = rank;
       pending.metrics = metrics;
@@ -73,10 +76,43 @@ void CommitBook::report(int rank, std::int64_t index, const RankReport& report) 
     it->second.validation_rank = rank;
     it->second.validation = validation;
   }
-  if (!positions.empty() && rank < it->second.positions_rank) {
-    it->second.positions_rank = rank;
-    it->second.positions = positions;
+  if (!positions.empty()) add_positions(it->second, rank, positions);
+}
+
+// It was given up on and reports after all: what it has not reported waits for it again. The one that it reports now
+// counts it once, like any other.
+void CommitBook::wake_up(int rank, std::int64_t index) {
+  silent_[at(rank)] = false;
+  if (finished_[at(rank)]) return;
+  for (auto it = pending_.lower_bound(index); it != pending_.end(); ++it) --it->second.arrived;
+}
+
+void CommitBook::add_positions(Pending& pending, int rank, const Dict& positions) {
+  bool any = false;
+  for (const auto& [name, position] : positions) {
+    if (position.is_null()) continue;
+    any = true;
+    const auto [it, first] = pending.taken_up.try_emplace(name, rank, position);
+    if (!first && rank < it->second.first) it->second = {rank, position};
   }
+  // One that has taken data speaks before one that has not begun.
+  const bool speaks = std::pair(!any, rank) < std::pair(!pending.positions_taken_up, pending.positions_rank);
+  if (!speaks) return;
+  pending.positions_rank = rank;
+  pending.positions_taken_up = any;
+  pending.positions = positions;
+}
+
+Dict CommitBook::positions_of(const Pending& pending) const {
+  Dict found;
+  for (const auto& [name, position] : pending.positions) {
+    const auto other = pending.taken_up.find(name);
+    const Value* known = !position.is_null()               ? &position
+                         : other != pending.taken_up.end() ? &other->second.second
+                                                           : first_positions_.find(name);
+    if (known) found[name] = *known;
+  }
+  return found;
 }
 
 void CommitBook::validated(std::int64_t index, const Metrics& found) {
@@ -103,18 +139,25 @@ bool CommitBook::held_up_by_silent_ranks() const { return unheard_ > 0 && pendin
 void CommitBook::give_up_on_silent_ranks() {
   if (!held_up_by_silent_ranks()) return;
   for (int rank = 0; rank < static_cast<int>(next_.size()); ++rank) {
-    if (!reported_[at(rank)]) give_up_on(rank);
+    if (reported_[at(rank)] || finished_[at(rank)] || silent_[at(rank)]) continue;
+    for (auto& [index, pending] : pending_) ++pending.arrived;
+    silent_[at(rank)] = true;
+    --unheard_;
   }
 }
 
-void CommitBook::give_up_on(int rank) {
-  if (finished_[at(rank)] || silent_[at(rank)]) return;
-  for (auto& [index, pending] : pending_) {
-    pending.arrived += !counts_as_arrived(rank, index);
-    if (pending.uploading.erase(rank) > 0) pending.lost = true;
+std::vector<std::string> CommitBook::waiting_for(int rank) const {
+  std::vector<std::string> names;
+  for (const auto& [index, pending] : pending_) {
+    if (!counts_as_arrived(rank, index) || pending.uploading.contains(rank)) names.push_back(pending.name);
   }
-  silent_[at(rank)] = true;
-  if (!reported_[at(rank)]) --unheard_;
+  return names;
+}
+
+void CommitBook::committed(std::int64_t index, Dict positions) {
+  if (index < resume_at_) return;
+  resume_at_ = index + 1;
+  resume_positions_ = std::move(positions);
 }
 
 std::int64_t CommitBook::next_report() const {
@@ -128,15 +171,11 @@ std::vector<ReadyCheckpoint> CommitBook::take_ready() {
     if (first->second.arrived < static_cast<int>(next_.size()) || !first->second.uploading.empty()) break;
     Pending& pending = first->second;
     taken_ = first->first + 1;
-    if (pending.lost) {
-      pending_.erase(first);
-      continue;
-    }
     ReadyCheckpoint made{first->first,
                          pending.name,
                          std::move(pending.metrics),
                          std::move(pending.validation),
-                         std::move(pending.positions),
+                         positions_of(pending),
                          std::move(pending.files),
                          {}};
     for (int rank = 0; rank < static_cast<int>(next_.size()); ++rank) {

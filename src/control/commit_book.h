@@ -1,12 +1,12 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/value.h"
@@ -21,7 +21,7 @@ struct ReadyCheckpoint {
   Value validation;           // null: none is asked for
   Dict positions;             // in the data, by name: the lowest rank's that has any, which speaks for all
   std::map<int, List> files;  // what each rank has stored, as its message told
-  std::vector<int> missing;   // ranks that it goes on without
+  std::vector<int> missing;   // ranks that have never reported, and that it is committed without
 
   bool operator==(const ReadyCheckpoint&) const = default;
 };
@@ -31,18 +31,23 @@ struct RankReport {
   Metrics metrics;
   std::optional<std::string> checkpoint = {};
   Value validation = {};
-  Dict positions = {};
+  Dict positions = {};  // null: the rank has not taken up the position that it was started with
 };
 
 // Knows when report i may be committed: every rank has reported i or finished, and all uploads that were announced for
 // it are done. A rank that has never reported does not hold the others up for ever: once another is two checkpoints
 // ahead, and some time has passed (the caller's business: this has no clock), commits go on without it.
 //
+// A rank that has reported is never left out, whatever becomes of it: a checkpoint without its report would lack its
+// files, and the position would skip the rows that it has not taken. Where such a rank is lost, preempted or not, the
+// checkpoints that it has not reported never become ready.
+//
 // Cost per report is flat in the number of ranks; only the first checkpoint report of an index looks at all of them.
 class CommitBook {
  public:
   CommitBook() = default;
-  CommitBook(int num_ranks, std::int64_t first_report);
+  // `positions`: those of the checkpoint that the ranks are started from.
+  CommitBook(int num_ranks, std::int64_t first_report, Dict positions = {});
 
   // The book of the next attempt: counts on from the newest checkpoint and still knows the last metrics.
   CommitBook next_attempt(int num_ranks) const;
@@ -53,9 +58,10 @@ class CommitBook {
 
   // Whether two checkpoints or more wait, and some rank has never said anything.
   bool held_up_by_silent_ranks() const;
+  // Until one of them reports.
   void give_up_on_silent_ranks();
-  // That rank will not come any more: checkpoints go on without it, but for those that it has begun to store.
-  void give_up_on(int rank);
+  // Names of the checkpoints that wait for the rank's report, or for its files.
+  std::vector<std::string> waiting_for(int rank) const;
 
   // Whether report `index` was taken already: a shard for it comes too late.
   bool taken(std::int64_t index) const { return index < taken_ && !pending_.contains(index); }
@@ -63,13 +69,15 @@ class CommitBook {
   // What became ready since the last call, in order of the index.
   std::vector<ReadyCheckpoint> take_ready();
   // The manifest of report `index`, which was taken, is durable.
-  void committed(std::int64_t index) { resume_at_ = std::max(resume_at_, index + 1); }
+  void committed(std::int64_t index, Dict positions);
   // Whether a checkpoint of a report below `index` waits for ranks or uploads.
   bool waits_below(std::int64_t index) const { return !pending_.empty() && pending_.begin()->first < index; }
 
   std::int64_t next_report(int rank) const { return next_[static_cast<std::size_t>(rank)]; }
   // The next report after the newest committed checkpoint: where a restarted gang goes on counting.
   std::int64_t resume_at() const { return resume_at_; }
+  // Of the checkpoint that this attempt is started from.
+  const Dict& first_positions() const { return first_positions_; }
   // The highest number that any rank will report next.
   std::int64_t next_report() const;
   // Rank 0's last report, and over it what the validation of its checkpoint has found.
@@ -92,21 +100,27 @@ class CommitBook {
     int validation_rank = std::numeric_limits<int>::max();
     Value validation;
     int positions_rank = std::numeric_limits<int>::max();
+    bool positions_taken_up = false;  // by that rank, any of them
     Dict positions;
+    std::map<std::string, std::pair<int, Value>> taken_up;  // by name: the lowest rank that has, and its position
     std::map<int, List> files;
-    bool lost = false;  // a part was begun by a rank that is gone: it will never be whole
     bool operator==(const Pending&) const = default;
   };
 
   bool counts_as_arrived(int rank, std::int64_t index) const;
+  void wake_up(int rank, std::int64_t index);
+  static void add_positions(Pending& pending, int rank, const Dict& positions);
+  Dict positions_of(const Pending& pending) const;
 
   std::vector<std::int64_t> next_;
   std::vector<bool> finished_;
-  std::vector<bool> silent_;  // given up on
+  std::vector<bool> silent_;  // has never reported, and is not waited for
   std::vector<bool> reported_;
   int unheard_ = 0;  // ranks that have neither reported nor finished nor been given up on
   std::int64_t taken_ = 0;
   std::int64_t resume_at_ = 0;
+  Dict first_positions_;
+  Dict resume_positions_;  // of the newest committed checkpoint
   std::map<std::int64_t, Pending> pending_;
   std::optional<Metrics> last_metrics_;
   std::int64_t last_metrics_index_ = -1;

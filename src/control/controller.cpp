@@ -44,13 +44,12 @@ std::string log_path(const std::string& run_path, int attempt, int rank) {
 
 Controller::Controller(RunPlan plan, engine::Engine& engine, const base::Clock& clock, EventSink sink)
     : plan_(std::move(plan)), engine_(engine), clock_(clock), sink_(std::move(sink)), checkpoint_(plan_.checkpoint) {
-  state_.commits = CommitBook(0, plan_.first_report);
+  state_.commits = CommitBook(0, plan_.first_report, plan_.positions);
   if (plan_.last_metrics) state_.commits.set_last_metrics(*plan_.last_metrics);
   state_.reports = plan_.reports;
   state_.first_attempt = state_.attempt = plan_.first_attempt;
   state_.kept = plan_.kept;
   checkpoint_in_storage_ = plan_.checkpoint_in_storage;
-  positions_ = plan_.positions;
   for (Timer timer :
        {Timer::kStart, Timer::kCause, Timer::kStop, Timer::kSilence, Timer::kPause, Timer::kResize, Timer::kPreempt}) {
     timers_.emplace(timer, ArmedTimer{asio::steady_timer(io_)});
@@ -235,7 +234,7 @@ void Controller::run(const SendStart& action) {
   start.nodes = nodes_;
   start.next_report = state_.commits.next_report(action.rank);
   start.metadata = plan_.metadata;
-  start.positions = positions_;
+  start.positions = state_.commits.first_positions();
   start.log_path = log_path(plan_.path, state_.attempt, action.rank);
   peers_[static_cast<std::size_t>(action.rank)].reported = clock_.now();
   send(action.rank, start);
@@ -351,7 +350,6 @@ void Controller::run(Commit& action) {
         checkpoint_ = plan_.storage_path + "/" + end.checkpoint.name;
         checkpoint_in_storage_ = true;
         checkpoint_index_ = end.checkpoint.index;
-        positions_ = end.checkpoint.positions;
         memory_.committed(checkpoint_index_);
       }
       handle(std::move(end));

@@ -255,7 +255,6 @@ class Controller final : private wire::ServerHandler {
   std::optional<std::string> checkpoint_;
   bool checkpoint_in_storage_ = true;
   std::int64_t checkpoint_index_ = -1;
-  Dict positions_;  // of that checkpoint
   MemoryTier memory_;
   struct ListRequest {
     std::weak_ptr<wire::Channel> channel;

@@ -90,7 +90,7 @@ bool Decider::validating() const {
 }
 
 void Decider::part_came_too_late(int rank, const std::string& name) {
-  if (preempted(rank)) return;  // nobody counted on it
+  if (preempted(rank)) return;  // it goes anyway, and with it the attempt
   fail_or_warn(failure_of(rank, "exception", "LateCheckpoint",
                           fmt::format("{} was committed without rank {}: its part came too late", name, rank)));
 }
@@ -101,7 +101,7 @@ void Decider::upload_failed(int rank, std::int64_t index, const std::string& why
 }
 
 void Decider::keep(ReadyCheckpoint ready) {
-  state_.commits.committed(ready.index);
+  state_.commits.committed(ready.index, std::move(ready.positions));
   Dict fields{{"index", ready.index}, {"name", ready.name}};
   fields["metrics"] = ready.metrics;
   KeptCheckpoint kept{ready.index, ready.name, std::move(ready.metrics), checkpoint::Status::kCommitted, {}};
@@ -151,7 +151,8 @@ void Decider::watch_silent_ranks() {
 
 void Decider::give_up_on_silent_ranks() {
   state_.silence_timed = false;
-  if (!running()) return;
+  // While a cause is looked for, a silent rank may be one that is gone.
+  if (!running() || state_.phase == Phase::kFailing) return;
   state_.commits.give_up_on_silent_ranks();
   commit_what_is_ready();
 }
@@ -159,11 +160,25 @@ void Decider::give_up_on_silent_ranks() {
 void Decider::commit_what_is_ready() {
   for (auto& ready : state_.commits.take_ready()) {
     if (!ready.missing.empty()) {
-      record("warning", {{"message", fmt::format("{} is committed without rank {}, which has not reported it",
+      record("warning", {{"message", fmt::format("{} is committed without rank {}, which has never reported",
                                                  ready.name, base::rank_list(ready.missing))}});
     }
     ++state_.commits_in_flight;
     act(Commit{std::move(ready)});
+  }
+}
+
+// What a preempted rank has not stored is lost, however much of it the others have stored.
+void Decider::warn_of_incomplete() {
+  std::map<std::string, std::vector<int>> lacking;
+  for (const auto& failure : state_.failures) {
+    if (failure.cause != "preemption") continue;
+    for (const auto& name : state_.commits.waiting_for(failure.rank)) lacking[name].push_back(failure.rank);
+  }
+  for (const auto& [name, ranks] : lacking) {
+    record("warning", {{"message", fmt::format("{} is not committed: rank {} was preempted before its part was stored; "
+                                               "the next attempt resumes from an earlier checkpoint",
+                                               name, base::rank_list(ranks))}});
   }
 }
 

@@ -111,9 +111,6 @@ void Decider::fail_departed(int rank) {
     failure.cause = "preemption";
     failure.error_type = "Preempted";
     failure.message = fmt::format("announced ({}): {}", state_.preemption->why, failure.message);
-    // What the others have stored counts without it.
-    state_.commits.give_up_on(rank);
-    commit_what_is_ready();
   }
   fail(std::move(failure));
 }
@@ -160,6 +157,7 @@ void Decider::give_verdict() {
   state_.failures = in_order_of_blame(std::move(state_.failures));
   blame_who_returned();
   record_failures();
+  warn_of_incomplete();
   const Failure& root = state_.failures.front();
   state_.failures_in_row = state_.furthest > state_.began_at ? 0 : state_.failures_in_row;
   if (root.cause != "preemption") ++state_.failures_in_row;

@@ -156,8 +156,6 @@ void Decider::preemption_due(bool saved) {
   }
   if (everyone_preempted()) return on(StopRequested{state_.preemption->why, false});
   const auto doomed = state_.preemption->ranks;
-  for (int rank : doomed) state_.commits.give_up_on(rank);
-  commit_what_is_ready();
   for (int rank : doomed) {
     if (at(rank).phase != WorkerPhase::kRunning) continue;
     at(rank).phase = WorkerPhase::kFailed;

@@ -77,6 +77,7 @@ class Decider {
   void watch_silent_ranks();
   void give_up_on_silent_ranks();
   void commit_what_is_ready();
+  void warn_of_incomplete();
 
   // Failures.
   Failure failure_of(int rank, std::string cause, std::string error_type, std::string message);

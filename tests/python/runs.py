@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from trireme import DataParallelTrainer, FailureConfig, Result, RunConfig, ScalingConfig
+from trireme import CheckpointConfig, DataParallelTrainer, FailureConfig, Result, RunConfig, ScalingConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,13 +31,16 @@ def trireme_command(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 def fit(function: Any, workers: Any = 2, config: dict[str, Any] | None = None, **options: Any) -> Result:
-    """options: of FailureConfig, and `callbacks`, `trainer_class`, `stop_grace_s`."""
+    """options: of FailureConfig, and `callbacks`, `trainer_class`, `stop_grace_s`, `num_to_keep`."""
     callbacks = options.pop("callbacks", ())
     trainer_class = options.pop("trainer_class", DataParallelTrainer)
     run = {name: options.pop(name) for name in ("stop_grace_s", "name") if name in options}
     scaling = ScalingConfig(num_workers=workers, trainer_resources={"CPU": 0})
+    keep = CheckpointConfig(num_to_keep=options.pop("num_to_keep", None))
     failure = FailureConfig(**options)
-    run_config = RunConfig(**{"name": "run", **run}, failure_config=failure, callbacks=list(callbacks))
+    run_config = RunConfig(
+        **{"name": "run", **run}, failure_config=failure, checkpoint_config=keep, callbacks=list(callbacks)
+    )
     trainer = trainer_class(function, train_loop_config=config, scaling_config=scaling, run_config=run_config)
     made: Result = trainer.fit()
     return made

@@ -19,6 +19,7 @@ import trireme.data
 from runs import events, trireme_command
 from trireme import (
     Checkpoint,
+    CheckpointConsistencyMode,
     ConfigError,
     DataConfig,
     DataParallelTrainer,
@@ -202,6 +203,24 @@ class TestFailures:
         result = fit(goes_on, {"train": data}, workers=3)
         rows = [x for event in events(result.path, "report") for x in event["metrics"]["rows"]]
         assert sorted(rows) == list(range(ROWS))
+
+    def test_a_dataset_that_an_attempt_does_not_ask_for_keeps_its_position(self, files: str) -> None:
+        def train(config: dict[str, Any]) -> Any:
+            attempt = trireme.get_context()._attempt
+            checkpoint = Checkpoint.from_dict({"attempt": attempt})
+            if attempt != 1:
+                shard = trireme.get_dataset_shard("train")
+                if attempt == 2:
+                    return shard.epoch
+                for _ in range(2):
+                    for _ in shard.iter_batches(batch_size=500):
+                        pass
+            trireme.report({}, checkpoint=checkpoint)
+            trireme.get_all_reported_checkpoints(CheckpointConsistencyMode.COMMITTED)
+            os._exit(1)
+
+        result = fit(train, {"train": trireme.data.read_parquet(files)}, workers=1, max_failures=2)
+        assert result.return_value == 2
 
     def test_rows_one_by_one_have_a_place_each(self, files: str) -> None:
         def takes(config: dict[str, Any]) -> None:

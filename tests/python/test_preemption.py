@@ -63,15 +63,15 @@ def test_sigterm_to_a_worker(capfd: pytest.CaptureFixture[str]) -> None:
     assert f"rank 1 will be preempted in 300 s: SIGTERM from pid {lost}" in capfd.readouterr().out
 
 
-def test_a_doomed_rank_that_never_reports_does_not_hold_up_the_last_checkpoint() -> None:
-    def train() -> list[int]:
+def test_what_a_preempted_rank_has_not_reported_is_not_resumed_from() -> None:
+    def train() -> int:
         context = trireme.get_context()
         checkpoint = trireme.get_checkpoint()
         if checkpoint:
             return checkpoint.to_dict()["step"]
         collective.barrier()
         if context.get_world_rank() == 1:
-            trireme.report({"step": -1})
+            trireme.report({"step": 0})
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(600)
         for step in range(3):
@@ -80,10 +80,15 @@ def test_a_doomed_rank_that_never_reports_does_not_hold_up_the_last_checkpoint()
         return -1
 
     # Within it rank 0 stores all three, also on a busy disk.
-    result = fit(train, preemption_grace_s=3.0)
-    assert result.return_value == 2
+    result = fit(train, preemption_grace_s=3.0, num_to_keep=1)
+    assert result.return_value == 0
     (verdict,) = events(result.path, "attempt_failed")
     assert "PreemptionTimeout" in verdict["message"]
+    assert [event["name"] for event in events(result.path, "checkpoint_committed")] == ["checkpoint_000000"]
+    assert not events(result.path, "checkpoint_removed")
+    warned = [event["message"] for event in events(result.path, "warning")]
+    for name in ("checkpoint_000001", "checkpoint_000002"):
+        assert any(line.startswith(f"{name} is not committed: rank 1 was preempted before") for line in warned), warned
 
 
 class Announces(UserCallback):

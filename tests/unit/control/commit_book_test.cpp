@@ -59,10 +59,12 @@ TEST_CASE("only what is durable is gone on from") {
   for (int i = 0; i < 3; ++i) add(book, 0, i);
   CHECK(book.take_ready().size() == 3);
   CHECK(book.resume_at() == 0);
-  book.committed(1);
+  book.committed(1, {{"data", 1}});
   CHECK(book.resume_at() == 2);
-  book.committed(0);
+  book.committed(0, {{"data", 0}});
   CHECK(book.resume_at() == 2);
+  CHECK(book.first_positions().empty());
+  CHECK(book.next_attempt(1).first_positions() == Dict{{"data", 1}});
   CHECK(book.next_attempt(1).next_report(0) == 2);
 }
 
@@ -218,7 +220,7 @@ TEST_CASE("the next attempt counts on from the newest checkpoint") {
   add(book, 0, 5);
   add(book, 1, 5);
   CHECK(indexes(book.take_ready()) == Indexes{5});
-  book.committed(5);
+  book.committed(5, {});
   book.report(0, 6, {{{"step", 6}}, name_of(6)});
   book.report(1, 6, {{}, std::nullopt});
   CommitBook next = book.next_attempt(4);
@@ -248,27 +250,109 @@ TEST_CASE("positions are those of the lowest rank that has some") {
   CHECK(ready[0].positions == Dict{{"loader/0", 1}});
 }
 
-TEST_CASE("a rank that is given up on holds nothing up, but what it began to store will never be whole") {
-  CommitBook book(3, 0);
-  add(book, 1, 0);
-  book.report(2, 0, {{}, name_of(0)});
-  book.give_up_on(2);
+TEST_CASE("a position that no rank has taken up is the one that the attempt began with") {
+  const Dict stored{{"data/train", 7}, {"data/eval", 2}, {"loader/0", 1}};
+  const Value untouched;
+  struct Row {
+    const char* what;
+    std::map<int, Dict> reported;
+    Dict expected;
+  };
+  for (const Row& row : {
+           Row{"nobody has", {{0, {{"data/train", untouched}}}, {1, {{"data/train", untouched}}}}, {{"data/train", 7}}},
+           Row{"rank 0 has one of two",
+               {{0, {{"data/train", 9}, {"data/eval", untouched}}}},
+               {{"data/train", 9}, {"data/eval", 2}}},
+           Row{"only a higher rank has",
+               {{0, {{"data/train", untouched}}}, {1, {{"data/train", 9}}}, {2, {{"data/train", 8}}}},
+               {{"data/train", 9}}},
+           Row{"each rank another one",
+               {{0, {{"data/train", 9}, {"data/eval", untouched}}}, {1, {{"data/train", untouched}, {"data/eval", 3}}}},
+               {{"data/train", 9}, {"data/eval", 3}}},
+           // The lowest rank that has taken data speaks for all: what it has no position of any more is over.
+           Row{"taken up and gone since", {{0, {{"data/train", 9}}}, {1, {{"loader/0", 5}}}}, {{"data/train", 9}}},
+           Row{"not a name of that checkpoint", {{0, {{"loader/4", untouched}}}}, {}},
+       }) {
+    CAPTURE(row.what);
+    // In both orders of arrival.
+    for (const bool upwards : {true, false}) {
+      CommitBook book(3, 0, stored);
+      for (int i = 0; i < 3; ++i) {
+        const int rank = upwards ? i : 2 - i;
+        const auto found = row.reported.find(rank);
+        book.report(rank, 0, {{}, name_of(0), {}, found == row.reported.end() ? Dict() : found->second});
+        book.uploaded(rank, 0, {});
+      }
+      const auto ready = book.take_ready();
+      REQUIRE(ready.size() == 1);
+      Dict positions = ready[0].positions;
+      CHECK(positions.size() == row.expected.size());
+      for (const auto& [name, position] : row.expected) CHECK(positions[name] == position);
+    }
+  }
+}
+
+TEST_CASE("a rank that has reported is never left out, wherever it stops") {
+  // Rank 1 stops after `reports` reports and `stored` stored parts; rank 0 goes on.
+  struct Row {
+    const char* what;
+    int reports;
+    int stored;
+    Indexes committed;
+    std::vector<std::string> waiting;
+  };
+  for (const Row& row : {
+           Row{"before its first report", 0, 0, {}, {"checkpoint_0", "checkpoint_1", "checkpoint_2"}},
+           Row{"before its first part is stored", 1, 0, {}, {"checkpoint_0", "checkpoint_1", "checkpoint_2"}},
+           Row{"with a part stored", 1, 1, {0}, {"checkpoint_1", "checkpoint_2"}},
+           Row{"with its second part on the way", 2, 1, {0}, {"checkpoint_1", "checkpoint_2"}},
+           Row{"with everything stored", 3, 3, {0, 1, 2}, {}},
+       }) {
+    CAPTURE(row.what);
+    CommitBook book(2, 0);
+    for (int i = 0; i < row.reports; ++i) book.report(1, i, {{}, name_of(i)});
+    for (int i = 0; i < row.stored; ++i) book.uploaded(1, i, {});
+    for (int i = 0; i < 3; ++i) add(book, 0, i);
+    CHECK(indexes(book.take_ready()) == row.committed);
+    CHECK(book.waiting_for(1) == row.waiting);
+    CHECK(book.waiting_for(0).empty());
+    // Only one that has never reported may be given up on.
+    book.give_up_on_silent_ranks();
+    CHECK(indexes(book.take_ready()) == (row.reports == 0 ? Indexes{0, 1, 2} : Indexes{}));
+  }
+}
+
+TEST_CASE("a rank that was given up on and reports after all is waited for again") {
+  CommitBook book(2, 0);
+  for (int i = 0; i < 3; ++i) book.report(0, i, {{}, name_of(i)});
+  book.uploaded(0, 0, {});
+  book.give_up_on_silent_ranks();
+  CHECK(indexes(book.take_ready()) == Indexes{0});
+  book.report(1, 0, {{}, std::nullopt});
+  book.uploaded(0, 1, {});
+  book.uploaded(0, 2, {});
   CHECK(book.take_ready().empty());
-  add(book, 0, 0);
-  CHECK(book.take_ready().empty());
-  CHECK(book.taken(0));
-  add(book, 0, 1);
+  CHECK(book.waiting() == std::map<std::int64_t, std::vector<int>>{{1, {1}}, {2, {1}}});
   add(book, 1, 1);
   auto ready = book.take_ready();
-  REQUIRE(ready.size() == 1);
-  CHECK(ready[0].index == 1);
-  CHECK(ready[0].missing == std::vector<int>{2});
-  // Whole parts count.
-  CommitBook other(2, 0);
-  add(other, 1, 0);
-  other.give_up_on(1);
-  add(other, 0, 0);
-  CHECK(other.take_ready()[0].missing.empty());
+  CHECK(indexes(ready) == Indexes{1});
+  CHECK(ready[0].missing.empty());
+  add(book, 0, 3);
+  add(book, 1, 2);
+  CHECK(indexes(book.take_ready()) == Indexes{2});
+  book.finished(1);
+  CHECK(indexes(book.take_ready()) == Indexes{3});
+}
+
+TEST_CASE("a thread that a silent rank left behind does not undo that it has finished") {
+  CommitBook book(2, 0);
+  for (int i = 0; i < 2; ++i) add(book, 0, i);
+  book.give_up_on_silent_ranks();
+  CHECK(book.take_ready().size() == 2);
+  book.finished(1);
+  add(book, 0, 2);
+  book.report(1, 0, {{}, std::nullopt});
+  CHECK(indexes(book.take_ready()) == Indexes{2});
 }
 
 TEST_CASE("a report out of turn is a mistake of ours") {

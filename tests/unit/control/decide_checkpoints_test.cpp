@@ -138,6 +138,21 @@ TEST_CASE("a rank that never reports, and wakes up too late") {
   }
 }
 
+TEST_CASE("a rank that is silent because it died is not given up on") {
+  RunMachine machine;
+  machine.rules.max_failures = 1;
+  machine.run();
+  for (int i = 0; i < 2; ++i) {
+    report(machine, 0, i);
+    machine.on(Uploaded{0, i, std::nullopt});
+  }
+  machine.on(ConnectionLost{1, "closed"});
+  CHECK(machine.on(TimerFired{Timer::kSilence}) == "");
+  machine.on(ProcessExited{1, kKilled});
+  machine.on(TimerFired{Timer::kCause});
+  CHECK(machine.state.commits.resume_at() == 0);
+}
+
 TEST_CASE("a checkpoint that could not be stored") {
   RunMachine machine;
   machine.run();
