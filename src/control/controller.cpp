@@ -236,7 +236,9 @@ void Controller::run(const SendStart& action) {
   start.metadata = plan_.metadata;
   start.positions = state_.commits.first_positions();
   start.log_path = log_path(plan_.path, state_.attempt, action.rank);
-  peers_[static_cast<std::size_t>(action.rank)].reported = clock_.now();
+  Peer& peer = peers_[static_cast<std::size_t>(action.rank)];
+  peer.reported = clock_.now();
+  peer.next_report = start.next_report;
   send(action.rank, start);
 }
 

@@ -127,7 +127,9 @@ class Controller final : private wire::ServerHandler {
     std::shared_ptr<wire::Channel> channel;
     base::MonotonicTime heard;
     base::MonotonicTime reported;  // or began
-    std::int64_t reports = 0;      // recorded
+    // The number of the report that must come next, whatever becomes of those before. None: it was not told to begin.
+    std::optional<std::int64_t> next_report;
+    std::int64_t reports = 0;  // up to that number; 0: none in this attempt
     std::int64_t acked = 0;
   };
 
@@ -193,6 +195,7 @@ class Controller final : private wire::ServerHandler {
 
   bool current(const wire::Channel& channel) const;
   Peer& peer_of(const wire::Channel& channel);
+  void refuse(wire::Channel& channel, const std::string& why);
   // What a worker may send, one overload a kind.
   void take(wire::Channel& channel, wire::Heartbeat& message);
   void take(wire::Channel& channel, wire::Entered& message);

@@ -118,10 +118,15 @@ void Controller::serve(wire::Channel& channel, wire::SetCapacity& message) {
   channel.send(changed ? reply(message.id, *std::move(changed)) : refusal(message.id, changed.error().message()));
 }
 
+// A worker of ours never gets here: whoever it is, nothing that follows can be relied on.
+void Controller::refuse(wire::Channel& channel, const std::string& why) {
+  base::log_warning("rank {} {}; its connection is closed", channel.peer().rank, why);
+  channel.close();
+}
+
 template <typename T>
 void Controller::take(wire::Channel& channel, T&) {
-  base::log_warning("rank {} sent what a worker does not send; its connection is closed", channel.peer().rank);
-  channel.close();
+  refuse(channel, "sent what a worker does not send");
 }
 
 void Controller::acknowledge(Peer& peer) {
@@ -143,15 +148,19 @@ void Controller::take(wire::Channel& channel, wire::Entered& message) {
 
 void Controller::take(wire::Channel& channel, wire::Report& message) {
   const int rank = channel.peer().rank;
-  bool expected = message.index == state_.commits.next_report(rank);
-  bool named = !message.checkpoint || checkpoint::check_name(*message.checkpoint).ok();
-  if (!expected || !named) {
-    base::log_warning("rank {} sent a report that cannot be; its connection is closed", rank);
-    channel.close();
-    return;
-  }
   Peer& peer = peer_of(channel);
-  peer.reports = message.index + 1;
+  // Counted here and not in the commit book: a rank goes on reporting until it hears that its attempt is over, and the
+  // book takes nothing any more.
+  if (message.index != peer.next_report) {
+    const std::string due = peer.next_report ? fmt::format("report {} was due", *peer.next_report) : "it has not begun";
+    return refuse(channel, fmt::format("sent report {}, but {}", message.index, due));
+  }
+  if (message.checkpoint) {
+    if (auto named = checkpoint::check_name(*message.checkpoint); !named) {
+      return refuse(channel, fmt::format("sent report {}: {}", message.index, named.error().message()));
+    }
+  }
+  peer.next_report = peer.reports = message.index + 1;
   // What others report while one is behind does not end its silence.
   if (base::Seconds(peer.heard - peer.reported).count() >= plan_.hang_timeout_s) hang_told_ = false;
   peer.reported = peer.heard;

@@ -11,7 +11,10 @@ namespace trireme::control {
 
 void Decider::on(Reported event) {
   if (!running()) return;
-  if (event.checkpoint && state_.commits.taken(event.index)) return part_came_too_late(event.rank, *event.checkpoint);
+  if (event.checkpoint && state_.commits.taken(event.index)) {
+    part_came_too_late(event.rank, *event.checkpoint);
+    event.checkpoint.reset();  // the report counts all the same: the rank's next one has the next number
+  }
   state_.reports.add(state_.attempt, event.index);
   state_.furthest = std::max(state_.furthest, event.index + 1);
   state_.commits.report(event.rank, event.index,

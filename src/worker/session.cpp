@@ -449,6 +449,8 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, std::optiona
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return next_report_ - acked_ < kReportWindow || !closed().empty(); });
     if (const auto why = closed(); !why.empty()) return base::error("{}", why);
+    // A thread that the function of an earlier attempt has left behind: the next one has not begun.
+    if (at_home_) return base::error("{}", kRecalled);
     index = report.index = next_report_;
     if (checkpoint) report.checkpoint = name = chosen_name.value_or(checkpoint::default_name(index));
     // Under the lock that gave it its number: reports of several threads leave in the order of their numbers, and the

@@ -151,6 +151,48 @@ TEST_CASE("a worker that sends what it may not is cut off") {
   }
 }
 
+// What a rank has sent before it hears that its attempt is over.
+TEST_CASE("reports that are on their way when an attempt ends cost nobody the connection") {
+  std::atomic<int> starts = 0;
+  const auto report = [](std::int64_t index) {
+    wire::Report made;
+    made.index = index;
+    return made;
+  };
+  ThreadRun run(2, [&](const RankProcess& process) -> engine::ExitStatus {
+    if (process.rank == 1) {
+      return workers([&](Session&) -> Status {
+        if (starts++ == 0) return kSegmentationFault;
+        return std::nullopt;
+      })(process);
+    }
+    asio::io_context io;
+    auto joined = join_raw(io, process);
+    if (!joined) return kFailedExit;
+    auto talk = [&]() -> asio::awaitable<bool> {
+      while (true) {
+        auto message = co_await joined->channel->read_message();
+        if (!message) co_return false;
+        const auto* start = std::get_if<wire::Start>(&*message);
+        if (start && start->attempt == 1) joined->channel->send(wire::Done{});
+        if (std::holds_alternative<wire::Recall>(*message)) {
+          for (std::int64_t i = 0; i < 3; ++i) joined->channel->send(report(i));
+          joined->channel->send(wire::Home{});
+        }
+        if (std::holds_alternative<wire::Goodbye>(*message)) co_return true;
+      }
+    };
+    return finish(io, talk()) ? kEnded : kFailedExit;
+  });
+  run.plan().rules.warm_restart = true;
+  run.plan().rules.max_failures = 1;
+  RunEnd end = run.go();
+  CHECK(end.error == "");
+  CHECK(end.outcome == Outcome::kFinished);
+  CHECK(run.events("worker_kept").size() == 1);
+  CHECK(starts == 2);
+}
+
 TEST_CASE("a worker that falls silent is lost") {
   ThreadRun run(1, [](const RankProcess& process) -> engine::ExitStatus {
     asio::io_context io;

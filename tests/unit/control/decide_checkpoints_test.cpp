@@ -119,17 +119,20 @@ TEST_CASE("a rank that never reports, and wakes up too late") {
   CHECK(machine.on(Reported{0, 2, {}, "checkpoint_2"}) == "report");
   CHECK(machine.on(TimerFired{Timer::kSilence}) == "warning, commit checkpoint_0");
   CHECK(machine.recorded("warning")["message"] ==
-        Value("checkpoint_0 is committed without rank 1, which has not reported it"));
+        Value("checkpoint_0 is committed without rank 1, which has never reported"));
   SUBCASE("with files: they would be missing in what is committed") {
-    CHECK(machine.on(Reported{1, 0, {}, "checkpoint_0"}) == "arm cause 0.02");
+    CHECK(machine.on(Reported{1, 0, {}, "checkpoint_0"}) == "arm cause 0.02, report");
     CHECK(machine.state.failures[0].message == "checkpoint_0 was committed without rank 1: its part came too late");
+    // It goes on until it hears of that.
+    CHECK(machine.on(Reported{1, 1, {}, std::nullopt}) == "report");
     machine.on(TimerFired{Timer::kCause});
     CHECK(machine.state.outcome == Outcome::kFailed);
   }
   SUBCASE("with files, while the run stops: that goes on") {
     machine.rules.max_failures = 1;
     machine.on(StopRequested{"enough", false});
-    CHECK(machine.on(Reported{1, 0, {}, "checkpoint_0"}) == "warning");
+    CHECK(machine.on(Reported{1, 0, {}, "checkpoint_0"}) == "warning, report");
+    CHECK(machine.on(Reported{1, 1, {}, std::nullopt}) == "report");
     CHECK(machine.state.phase == Phase::kDraining);
   }
   SUBCASE("without files: no harm is done") {
