@@ -364,7 +364,8 @@ base::Result<void> Run::pick_checkpoint(std::vector<checkpoint::Committed> commi
   for (const auto& each : damaged) plan_.warnings.push_back(fmt::format("{}; {}", each, instead));
   for (const auto& each : committed) {
     const auto& manifest = each.manifest;
-    plan_.kept.push_back({manifest.index, each.name, manifest.metrics, manifest.status, manifest.validation});
+    plan_.kept.push_back(
+        {manifest.index, each.name, manifest.metrics, manifest.status, manifest.validation, manifest.attempt});
   }
   if (committed.empty()) return {};
   plan_.checkpoint = committed.back().path;

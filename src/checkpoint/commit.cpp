@@ -1,78 +1,67 @@
 #include "checkpoint/commit.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <thread>
 
-#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/replaced.h"
 #include "storage/parallel.h"
 #include "storage/paths.h"
+#include "storage/run_names.h"
 
 namespace trireme::checkpoint {
 namespace {
 
 constexpr std::string_view kPrefix = "checkpoint_";
-// There while files arrive. It tells remove_unfinished() of folders with names that the user chose, and says which
-// report writes.
-constexpr const char* kUploadingName = ".trireme_uploading";
 // Folders of names whose files somebody else writes; each has the mark that the checkpoint's own cannot have yet.
 constexpr const char* kAnnouncedName = ".trireme_announced";
-// On the way out.
+// On the way out: folders that were moved there, and a file for each that the storage cannot move.
 constexpr const char* kRemovedName = ".trireme_removed";
 constexpr std::uint64_t kWorthThreads = std::uint64_t{4} << 20;
 constexpr std::size_t kLongestName = 200;  // file systems take 255 bytes
-constexpr std::array<std::string_view, 6> kNamesOfTheRun = {"logs",        "run.json",      "events.jsonl",
-                                                            "metrics.csv", "metrics.jsonl", "return_value.pkl"};
 
 std::string folder_of(const std::string& run_path, const std::string& name) { return run_path + "/" + name; }
 std::string in(const std::string& folder, std::string_view name) { return fmt::format("{}/{}", folder, name); }
 
 Origin origin_of(const Manifest& manifest) { return {manifest.attempt, manifest.index}; }
 
-// Which report the files in the folder come from, where that is known.
-base::Result<std::optional<Origin>> read_mark(storage::Files& files, const std::string& folder) {
-  const std::string path = in(folder, kUploadingName);
-  TRIREME_ASSIGN(const bool there, files.exists(path));
-  if (!there) return std::optional<Origin>();
-  TRIREME_ASSIGN(const auto text, files.read(path));
-  auto mark = base::parse_json_dict(text);
-  if (!mark) return std::optional<Origin>();
-  const Value* attempt = mark->find("attempt");
-  const Value* index = mark->find("index");
-  if (!attempt || !index || !attempt->get_if<std::int64_t>() || !index->get_if<std::int64_t>()) {
-    return std::optional<Origin>();
-  }
-  return std::optional<Origin>({attempt->get<int>(), index->as_int()});
-}
-
-base::Result<void> write_mark(storage::Files& files, const std::string& folder, const std::optional<Origin>& origin) {
-  Dict mark;
-  if (origin) mark = Dict{{"attempt", origin->attempt}, {"index", origin->index}};
-  return files.write_atomically(in(folder, kUploadingName), base::to_json(mark) + "\n");
-}
-
 // Where the files of a new checkpoint are when its folder is made ready.
 enum class NewFiles { kElsewhere, kInTheFolder };
+
+// Refuses to write where a later report does. Returns the mark that is there.
+base::Result<std::optional<Origin>> check_mark(storage::Files& files, const std::string& folder,
+                                               const std::optional<Origin>& origin) {
+  TRIREME_ASSIGN(const auto mark, read_mark(files, folder));
+  if (origin && mark && *mark > *origin) {
+    return base::error(
+        "{} is already written by report {}, which is later than {}; give each report a checkpoint_dir_name of its own",
+        files.describe(folder), mark->index, origin->index);
+  }
+  return mark;
+}
 
 // Clears the name for a new checkpoint.
 base::Result<void> make_room(storage::Files& files, const std::string& run_path, const std::string& name,
                              const std::optional<Origin>& origin, NewFiles where) {
   const std::string folder = folder_of(run_path, name);
   TRIREME_ASSIGN(const auto there, read_manifest(files, folder));
-  if (there.damage) return remove_manifest(files, folder);  // nothing to keep
-  if (!there.manifest) return {};
-  if (origin && origin_of(*there.manifest) >= *origin) {
+  if (!there.manifest && !there.damage) return {};
+  if (there.manifest && origin && origin_of(*there.manifest) >= *origin) {
     return base::error(
         "the files come too late: {} was committed (report {}, attempt {}) without them; "
         "report checkpoints on every rank, and as often",
         files.describe(folder), there.manifest->index, there.manifest->attempt);
   }
-  if (where == NewFiles::kInTheFolder) return remove_manifest(files, folder);
-  return set_aside(files, run_path, name, *there.manifest);
+  if (there.manifest && where == NewFiles::kElsewhere) {
+    TRIREME_ASSIGN(const bool moved, set_aside(files, run_path, name, origin_of(*there.manifest)));
+    if (moved) return {};
+  }
+  TRIREME_TRY(check_mark(files, folder, origin));
+  // Before the manifest goes: a folder with neither would be nobody's to remove.
+  TRIREME_TRY(write_mark(files, folder, origin));
+  return remove_manifest(files, folder);
 }
 
 base::Result<void> make_ready(storage::Files& files, const std::string& run_path, const std::string& name,
@@ -80,12 +69,7 @@ base::Result<void> make_ready(storage::Files& files, const std::string& run_path
   const std::string folder = folder_of(run_path, name);
   TRIREME_TRY(make_room(files, run_path, name, origin, where));
   TRIREME_TRY(files.make_folder(folder));
-  TRIREME_ASSIGN(const auto mark, read_mark(files, folder));
-  if (origin && mark && *mark > *origin) {
-    return base::error(
-        "{} is already written by report {}, which is later than {}; give each report a checkpoint_dir_name of its own",
-        files.describe(folder), mark->index, origin->index);
-  }
+  TRIREME_ASSIGN(const auto mark, check_mark(files, folder, origin));
   if (mark && mark == origin) return {};
   return write_mark(files, folder, origin);
 }
@@ -125,16 +109,34 @@ bool is_ours(const std::string& path) {
   return std::string_view(path).substr(path.rfind('/') + 1).starts_with(storage::kOwnPrefix);
 }
 
+bool is_run_name(std::string_view name) {
+  return std::find(storage::kRunNames.begin(), storage::kRunNames.end(), name) != storage::kRunNames.end();
+}
+
+bool is_default_name(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return false;
+  name.remove_prefix(kPrefix.size());
+  return name.size() >= 6 && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 base::Result<bool> unfinished(storage::Files& files, const std::string& folder, std::string_view name) {
+  if (is_run_name(name)) return false;
   TRIREME_ASSIGN(const bool committed, files.exists(in(folder, kManifestName)));
   if (committed) return false;
-  if (name.starts_with(kPrefix)) return true;
-  TRIREME_ASSIGN(const bool marked, files.exists(in(folder, kUploadingName)));
-  if (marked) return true;
-  // The mark itself may have been on its way.
-  TRIREME_ASSIGN(const auto present, files.list_files(folder));
-  return !present.empty() &&
-         std::all_of(present.begin(), present.end(), [](const auto& file) { return is_ours(file.path); });
+  TRIREME_ASSIGN(const Owner owner, owner_of(files, folder));
+  // A crash between the making of the folder and the mark leaves it empty.
+  return owner == Owner::kOurs || (owner == Owner::kNobody && is_default_name(name));
+}
+
+// Of a folder that the storage cannot move. The note outlives a crash on the way: when the mark or the manifest is
+// gone, nobody would know the rest for ours.
+base::Result<void> remove_in_place(storage::Files& files, const std::string& run_path, const std::string& name) {
+  const std::string folder = folder_of(run_path, name);
+  const std::string note = in(in(run_path, kRemovedName), name);
+  TRIREME_TRY(files.write_atomically(note, ""));
+  TRIREME_TRY(remove_manifest(files, folder));
+  TRIREME_TRY(files.remove_folder(folder));
+  return files.remove_file(note);
 }
 
 // Moved out of sight first where that can be done: a crash on the way must leave no half of the folder under its name.
@@ -142,9 +144,21 @@ base::Result<void> discard(storage::Files& files, const std::string& run_path, c
   const std::string all = in(run_path, kRemovedName);
   TRIREME_TRY(files.remove_folder(in(all, name)));
   TRIREME_ASSIGN(const bool moved, files.move_folder(folder_of(run_path, name), in(all, name)));
-  if (moved) return files.remove_folder(all);
-  TRIREME_TRY(remove_manifest(files, folder_of(run_path, name)));
-  return files.remove_folder(folder_of(run_path, name));
+  return moved ? files.remove_folder(all) : remove_in_place(files, run_path, name);
+}
+
+// What remove_in_place() did not come to.
+base::Result<void> finish_removals(storage::Files& files, const std::string& run_path) {
+  const std::string all = in(run_path, kRemovedName);
+  TRIREME_ASSIGN(const bool any, files.exists(all));
+  if (!any) return {};
+  TRIREME_ASSIGN(const auto notes, files.list_files(all));
+  for (const auto& note : notes) {
+    if (!check_name(note.path)) continue;  // a file of a folder that was moved there
+    TRIREME_ASSIGN(const bool committed, files.exists(in(folder_of(run_path, note.path), kManifestName)));
+    if (!committed) TRIREME_TRY(files.remove_folder(folder_of(run_path, note.path)));
+  }
+  return files.remove_folder(all);
 }
 
 // What was announced and never adopted: whoever wrote it was ended halfway.
@@ -223,7 +237,7 @@ base::Result<void> check_name(const std::string& name) {
   if (name.size() > kLongestName) {
     return base::error("'{}' cannot name a checkpoint: it has {} bytes, more than {}", name, name.size(), kLongestName);
   }
-  if (std::find(kNamesOfTheRun.begin(), kNamesOfTheRun.end(), name) != kNamesOfTheRun.end()) {
+  if (is_run_name(name)) {
     return base::error("'{}' cannot name a checkpoint: the run itself uses it; choose another name", name);
   }
   return {};
@@ -368,16 +382,31 @@ base::Result<void> verify(storage::Files& files, const Committed& checkpoint, bo
   });
 }
 
-base::Result<void> remove(storage::Files& files, const std::string& run_path, const std::string& name) {
+base::Result<void> remove(storage::Files& files, const std::string& run_path, const std::string& name, Origin origin) {
   TRIREME_TRY(check_name(name));
-  const std::string folder = folder_of(run_path, name);
-  TRIREME_ASSIGN(const bool there, files.exists(folder));
-  if (!there) return {};
-  return discard(files, run_path, name);
+  const auto there = [&]() -> base::Result<bool> {
+    TRIREME_ASSIGN(const auto found, read_manifest(files, folder_of(run_path, name)));
+    return found.manifest && origin_of(*found.manifest) == origin;
+  };
+  TRIREME_ASSIGN(const bool in_its_place, there());
+  // Nobody writes under a name that is derived from the report.
+  if (in_its_place && name == default_name(origin.index)) return discard(files, run_path, name);
+  if (in_its_place) {
+    // To where a new one of that name would move it: whoever is the second of the two finds the place taken, and the
+    // folder that is under the name by then stays.
+    TRIREME_ASSIGN(const bool moved, set_aside(files, run_path, name, origin));
+    TRIREME_ASSIGN(const bool cannot_move, moved ? base::Result<bool>(false) : there());
+    if (cannot_move) {
+      // A new one has begun, and removes the manifest itself.
+      TRIREME_ASSIGN(const bool begun, files.exists(in(folder_of(run_path, name), kUploadingName)));
+      return begun ? base::Result<void>() : remove_in_place(files, run_path, name);
+    }
+  }
+  return drop_replaced(files, run_path, name, origin);
 }
 
 base::Result<void> remove_unfinished(storage::Files& files, const std::string& run_path) {
-  TRIREME_TRY(files.remove_folder(in(run_path, kRemovedName)));
+  TRIREME_TRY(finish_removals(files, run_path));
   TRIREME_TRY(remove_announced(files, run_path));
   TRIREME_TRY(bring_back_replaced(files, run_path));
   TRIREME_ASSIGN(const auto names, folders_of(files, run_path));

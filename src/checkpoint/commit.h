@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/mark.h"
 #include "storage/files.h"
 #include "trireme/value.h"
 
@@ -31,14 +32,6 @@ base::Result<void> check_name(const std::string& name);
 
 // In the run's folder, with the id of the run's start: proves to a worker elsewhere that it sees the same storage.
 inline constexpr const char* kMarkerName = ".trireme_storage_marker";
-
-// The report that a checkpoint comes with. Later ones are greater.
-struct Origin {
-  int attempt = 0;
-  std::int64_t index = 0;
-
-  auto operator<=>(const Origin&) const = default;
-};
 
 // Makes the checkpoint's folder ready to take files and marks it unfinished. Safe to call by several ranks. A committed
 // checkpoint of that name from an earlier report makes room (see replaced.h); one from this report or a later one is an
@@ -90,12 +83,14 @@ base::Result<Listing> list_committed(storage::Files& files, const std::string& r
 // An error names the first file that is missing, too short or (with `checksums`) changed.
 base::Result<void> verify(storage::Files& files, const Committed& checkpoint, bool checksums);
 
-// In one step to every reader: a crash in between leaves something that remove_unfinished() removes, never half a
-// checkpoint.
-base::Result<void> remove(storage::Files& files, const std::string& run_path, const std::string& name);
+// Removes the checkpoint of that report, wherever a new one of the same name has moved it, and nothing else: a folder
+// that another report has begun to write, or has written, stays. In one step to every reader: a crash in between leaves
+// something that remove_unfinished() removes, never half a checkpoint. Not beside commit() and remove_unfinished().
+base::Result<void> remove(storage::Files& files, const std::string& run_path, const std::string& name, Origin origin);
 
-// Before an attempt, when nobody writes: removes what the last one has left half-written (folders of uploads without a
-// manifest, temporary files) and brings a checkpoint back whose replacement was not committed.
+// Before an attempt, when nobody writes: removes what the last one has left half-written (folders with the mark and
+// without a manifest, temporary files) and brings a checkpoint back whose replacement was not committed. Folders
+// without the mark are the user's and stay.
 base::Result<void> remove_unfinished(storage::Files& files, const std::string& run_path);
 
 }  // namespace trireme::checkpoint

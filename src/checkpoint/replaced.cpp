@@ -8,6 +8,10 @@ namespace {
 std::string all_of(const std::string& run_path) { return run_path + "/" + kReplacedName; }
 std::string all_of(const std::string& run_path, const std::string& name) { return all_of(run_path) + "/" + name; }
 
+std::string aside_of(const std::string& run_path, const std::string& name, Origin origin) {
+  return fmt::format("{}/{}_{}", all_of(run_path, name), origin.attempt, origin.index);
+}
+
 bool later(const Manifest& a, const Manifest& b) { return std::tie(a.attempt, a.index) > std::tie(b.attempt, b.index); }
 
 base::Result<std::vector<std::string>> folders_if_any(storage::Files& files, const std::string& folder) {
@@ -39,15 +43,13 @@ base::Result<void> remove_manifest(storage::Files& files, const std::string& fol
   return files.sync_folder(folder);
 }
 
-base::Result<void> set_aside(storage::Files& files, const std::string& run_path, const std::string& name,
-                             const Manifest& manifest) {
+base::Result<bool> set_aside(storage::Files& files, const std::string& run_path, const std::string& name,
+                             Origin origin) {
   const std::string folder = run_path + "/" + name;
-  const std::string aside = fmt::format("{}/{}_{}", all_of(run_path, name), manifest.attempt, manifest.index);
-  TRIREME_ASSIGN(const bool moved, files.move_folder(folder, aside));
-  if (moved) return {};
+  TRIREME_ASSIGN(const bool moved, files.move_folder(folder, aside_of(run_path, name, origin)));
+  if (moved) return true;
   TRIREME_ASSIGN(const bool still_there, files.exists(folder + "/" + kManifestName));
-  if (!still_there) return {};  // another rank was faster
-  return remove_manifest(files, folder);
+  return !still_there;  // another one was faster
 }
 
 base::Result<void> drop_replaced(storage::Files& files, const std::string& run_path, const std::string& name) {
@@ -56,6 +58,15 @@ base::Result<void> drop_replaced(storage::Files& files, const std::string& run_p
   if (versions.empty()) return {};
   for (const auto& version : versions) TRIREME_TRY(remove_manifest(files, fmt::format("{}/{}", all, version)));
   return files.remove_folder(all);
+}
+
+base::Result<void> drop_replaced(storage::Files& files, const std::string& run_path, const std::string& name,
+                                 Origin origin) {
+  const std::string aside = aside_of(run_path, name, origin);
+  TRIREME_ASSIGN(const bool there, files.exists(aside));
+  if (!there) return {};
+  TRIREME_TRY(remove_manifest(files, aside));
+  return files.remove_folder(aside);  // not the one above it: a rank may be about to move another one there
 }
 
 base::Result<std::vector<Replaced>> list_replaced(storage::Files& files, const std::string& run_path) {

@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/mark.h"
 #include "storage/files.h"
 
 // A name that is used again. The checkpoint that has it is moved aside, whole, to
@@ -34,12 +35,17 @@ base::Result<ManifestFile> read_manifest(storage::Files& files, const std::strin
 // After this the folder is no checkpoint any more, whatever happens.
 base::Result<void> remove_manifest(storage::Files& files, const std::string& folder);
 
-// Makes room under `name` for a new checkpoint.
-base::Result<void> set_aside(storage::Files& files, const std::string& run_path, const std::string& name,
-                             const Manifest& manifest);
+// Moves the checkpoint of that report, which the caller has seen under `name`, aside. Whoever comes second, of ranks
+// that make room for a new one and of the retention, finds its place there taken and moves nothing. True: the name is
+// free, or somebody else has taken it since. False: the storage cannot move it.
+base::Result<bool> set_aside(storage::Files& files, const std::string& run_path, const std::string& name,
+                             Origin origin);
 
 // The new one is committed.
 base::Result<void> drop_replaced(storage::Files& files, const std::string& run_path, const std::string& name);
+// The one of that report, where it is aside.
+base::Result<void> drop_replaced(storage::Files& files, const std::string& run_path, const std::string& name,
+                                 Origin origin);
 
 // The newest one aside of every name. What vanishes while one looks is not there.
 base::Result<std::vector<Replaced>> list_replaced(storage::Files& files, const std::string& run_path);

@@ -3,6 +3,7 @@
 #include <variant>
 #include <vector>
 
+#include "checkpoint/mark.h"
 #include "control/event.h"
 
 // What decide() wants done. The controller does it, in order.
@@ -67,9 +68,10 @@ struct RecordFailure {
 struct Commit {
   ReadyCheckpoint checkpoint;
 };
-// After the commit that made it superfluous is durable.
+// After the commit that made it superfluous is durable. Its name may be written to again by now.
 struct RemoveCheckpoint {
   std::string name;
+  checkpoint::Origin origin;
 };
 // The outcome of a validation goes into the manifest.
 struct UpdateManifest {

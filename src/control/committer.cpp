@@ -71,6 +71,7 @@ void Committer::update(KeptCheckpoint kept) {
       const std::string path = place_.storage_path + "/" + kept.name + "/" + checkpoint::kManifestName;
       TRIREME_ASSIGN(auto text, place_.files->read(path));
       TRIREME_ASSIGN(auto manifest, checkpoint::decode_manifest(text), "{}", path);
+      if (manifest.attempt != kept.attempt || manifest.index != kept.index) return {};
       manifest.metrics = kept.metrics;
       manifest.status = kept.status;
       manifest.validation = kept.validation;
@@ -80,9 +81,10 @@ void Committer::update(KeptCheckpoint kept) {
   });
 }
 
-void Committer::remove(std::string name) {
-  jobs_.push([this, name = std::move(name)] {
-    warn_of(checkpoint::remove(*place_.files, place_.storage_path, name), "an old checkpoint could not be removed");
+void Committer::remove(std::string name, checkpoint::Origin origin) {
+  jobs_.push([this, name = std::move(name), origin] {
+    warn_of(checkpoint::remove(*place_.files, place_.storage_path, name, origin),
+            "an old checkpoint could not be removed");
   });
 }
 

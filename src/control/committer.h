@@ -7,6 +7,7 @@
 
 #include "base/fd.h"
 #include "base/queue.h"
+#include "checkpoint/mark.h"
 #include "control/event.h"
 #include "storage/files.h"
 
@@ -31,8 +32,9 @@ class Committer {
 
   // `event_log`: forced to disk before the manifest, so that a checkpoint never knows more than the log before it.
   void commit(ReadyCheckpoint ready, int attempt, double wall, base::Fd event_log, Ended ended);
+  // Both leave a checkpoint alone that has got the name since.
   void update(KeptCheckpoint checkpoint);
-  void remove(std::string name);
+  void remove(std::string name, checkpoint::Origin origin);
   // Copies run.json and the event log into a storage elsewhere, where Result.from_path() looks for them; `all`: logs
   // and the rest of the folder too. Nothing to do for a local run.
   void mirror(bool all);

@@ -361,7 +361,7 @@ void Controller::run(Commit& action) {
   committer_->commit(std::move(action.checkpoint), state_.attempt, clock_.wall(), *std::move(log), std::move(ended));
 }
 
-void Controller::run(const RemoveCheckpoint& action) { committer_->remove(action.name); }
+void Controller::run(const RemoveCheckpoint& action) { committer_->remove(action.name, action.origin); }
 
 void Controller::run(const UpdateManifest& action) { committer_->update(action.checkpoint); }
 

@@ -107,7 +107,8 @@ void Decider::keep(ReadyCheckpoint ready) {
   state_.commits.committed(ready.index, std::move(ready.positions));
   Dict fields{{"index", ready.index}, {"name", ready.name}};
   fields["metrics"] = ready.metrics;
-  KeptCheckpoint kept{ready.index, ready.name, std::move(ready.metrics), checkpoint::Status::kCommitted, {}};
+  KeptCheckpoint kept{ready.index, ready.name,    std::move(ready.metrics), checkpoint::Status::kCommitted,
+                      {},          state_.attempt};
   if (!ready.validation.is_null()) {
     kept.status = checkpoint::Status::kPendingValidation;
     kept.validation = std::move(ready.validation);
@@ -139,10 +140,10 @@ void Decider::request_validation(const KeptCheckpoint& kept) {
 }
 
 void Decider::remove_surplus() {
-  for (const auto& name : surplus(state_.kept, rules_.checkpoints)) {
-    std::erase_if(state_.kept, [&](const KeptCheckpoint& each) { return each.name == name; });
-    act(RemoveCheckpoint{name});
-    record("checkpoint_removed", {{"name", name}});
+  for (const auto& gone : surplus(state_.kept, rules_.checkpoints)) {
+    std::erase(state_.kept, gone);
+    act(RemoveCheckpoint{gone.name, {gone.attempt, gone.index}});
+    record("checkpoint_removed", {{"name", gone.name}});
   }
 }
 

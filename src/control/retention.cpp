@@ -24,17 +24,14 @@ std::vector<KeptCheckpoint> ranked(std::vector<KeptCheckpoint> kept, const Check
   return kept;
 }
 
-std::vector<std::string> surplus(const std::vector<KeptCheckpoint>& kept, const CheckpointConfig& config) {
+std::vector<KeptCheckpoint> surplus(const std::vector<KeptCheckpoint>& kept, const CheckpointConfig& config) {
   if (!config.num_to_keep || std::cmp_less_equal(kept.size(), *config.num_to_keep)) return {};
   auto order = ranked(kept, config);
   std::int64_t newest = 0;
   for (const auto& each : order) newest = std::max(newest, each.index);
   order.resize(order.size() - static_cast<std::size_t>(*config.num_to_keep));
-  std::vector<std::string> names;
-  for (const auto& each : order) {
-    if (each.index != newest && !each.pending()) names.push_back(each.name);
-  }
-  return names;
+  std::erase_if(order, [&](const KeptCheckpoint& each) { return each.index == newest || each.pending(); });
+  return order;
 }
 
 List to_list(const std::vector<KeptCheckpoint>& kept, const std::string& storage_path) {

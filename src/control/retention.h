@@ -20,6 +20,7 @@ struct KeptCheckpoint {
   Metrics metrics;
   checkpoint::Status status = checkpoint::Status::kCommitted;
   Value validation;  // what a pending one is to be validated with
+  int attempt = 0;   // that made it: with the index it tells it from others that have had its name
 
   bool pending() const { return status == checkpoint::Status::kPendingValidation; }
   bool operator==(const KeptCheckpoint&) const = default;
@@ -29,9 +30,9 @@ struct KeptCheckpoint {
 // every number, whichever order counts as better. Of equals the later one is better.
 std::vector<KeptCheckpoint> ranked(std::vector<KeptCheckpoint> kept, const CheckpointConfig& config);
 
-// Names of those that may go: all but the best num_to_keep. The newest is always spared, because a restart needs it,
+// Those that may go: all but the best num_to_keep. The newest is always spared, because a restart needs it,
 // and so is one whose validation has not ended.
-std::vector<std::string> surplus(const std::vector<KeptCheckpoint>& kept, const CheckpointConfig& config);
+std::vector<KeptCheckpoint> surplus(const std::vector<KeptCheckpoint>& kept, const CheckpointConfig& config);
 
 // As Python and workers are told: name, path, index, metrics and status of each.
 List to_list(const std::vector<KeptCheckpoint>& kept, const std::string& storage_path);

@@ -113,6 +113,15 @@ def test_a_folder_without_a_manifest_is_no_checkpoint(results: Path) -> None:
     assert fit(count_to(3)).return_value == [1, 2]
 
 
+def test_folders_of_the_user_stay(results: Path) -> None:
+    fit(count_to(1))
+    mine = results / "run" / "checkpoint_best"
+    mine.mkdir()
+    (mine / "weights").write_text("mine")
+    assert fit(count_to(2)).return_value == [1]
+    assert (mine / "weights").read_text() == "mine"
+
+
 def test_sizes_only(results: Path) -> None:
     fit(count_to(2))
     config = CheckpointConfig(verify_on_resume=False)

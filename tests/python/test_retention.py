@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import trireme
-from trireme import Checkpoint, CheckpointConfig, DataParallelTrainer, Result, RunConfig
+from runs import events
+from trireme import Checkpoint, CheckpointConfig, DataParallelTrainer, Result, RunConfig, ScalingConfig
 
 CASES: list[tuple[dict[str, Any], list[Any], list[int]]] = [
     ({}, [3, 1, 2], [0, 1, 2]),
@@ -86,3 +87,25 @@ def test_retention_goes_on_in_a_continued_run(results: Path) -> None:
         "checkpoint_000001",
         "checkpoint_000003",
     ]
+
+
+def test_names_that_are_used_in_turn() -> None:
+    """Retention removes the one before while its name is written again."""
+
+    def train() -> None:
+        for step in range(40):
+            trireme.report(
+                {"step": step},
+                checkpoint=Checkpoint.from_dict({"step": step, "rank": trireme.get_context().get_world_rank()}),
+                checkpoint_dir_name=f"slot{step % 2}",
+            )
+
+    run = RunConfig(name="run", checkpoint_config=CheckpointConfig(num_to_keep=1))
+    result = DataParallelTrainer(train, scaling_config=ScalingConfig(num_workers=2), run_config=run).fit()
+    assert result.error is None
+    assert result.checkpoint is not None
+    assert result.checkpoint.to_dict()["step"] == 39
+    assert steps_of(result) == [39]
+    assert [event["message"] for event in events(result.path, "warning")] == []
+    folders = {path.name for path in Path(result.path or "").iterdir() if path.name.startswith("slot")}
+    assert folders == {"slot1"}

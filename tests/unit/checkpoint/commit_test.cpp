@@ -88,8 +88,9 @@ TEST_CASE("a name stays inside the run folder") {
     CAPTURE(name);
     CHECK(check_name(name));
   }
-  for (const std::string name : {"", ".", "..", "a/b", "/etc", "../x", ".hidden", "logs", "run.json", "events.jsonl",
-                                 "metrics.csv", "metrics.jsonl", "return_value.pkl", "a\nb", "\x7f"}) {
+  for (const std::string name :
+       {"", ".", "..", "a/b", "/etc", "../x", ".hidden", "logs", "run.json", "events.jsonl", "metrics.csv",
+        "metrics.jsonl", "return_value.pkl", "trainer.pkl", "data", "stacks", "tensorboard", "a\nb", "\x7f"}) {
     CAPTURE(name);
     CHECK(contains(message(check_name(name)), "'" + name + "' cannot name a checkpoint"));
   }
@@ -280,11 +281,19 @@ TEST_CASE("what an attempt left half-written goes, everything else stays") {
   REQUIRE(begin(run.files, run.path, "begun", Origin{0, 5}).value() == run.path + "/begun");
   append_file(run.path + "/checkpoint_notes", "a file, not a folder");
   append_file(run.path + "/plots/loss.png", "x");
+  // A user's own, whatever its name.
+  append_file(run.path + "/checkpoint_best/weights", "x");
+  append_file(run.path + "/checkpoint_000009/weights", "x");
+  fs::create_directory(run.path + "/checkpoint_empty");
+  fs::create_directory(run.path + "/checkpoint_000007");  // a crash before the mark
+  append_file(run.path + "/marking/.trireme_tmp_1_3", "a crash while the mark was written");
   append_file(run.path + "/checkpoint_000000/.trireme_tmp_1_2", "x");
   REQUIRE(remove_unfinished(run.files, run.path));
-  CHECK(run.names() == Names{"checkpoint_000000/.trireme_manifest.json", "checkpoint_000000/file", "checkpoint_notes",
+  CHECK(run.names() == Names{"checkpoint_000000/.trireme_manifest.json", "checkpoint_000000/file",
+                             "checkpoint_000009/weights", "checkpoint_best/weights", "checkpoint_notes",
                              "plots/loss.png"});
-  CHECK_FALSE(fs::exists(run.path + "/begun"));
+  CHECK(fs::exists(run.path + "/checkpoint_empty"));
+  for (const char* gone : {"/begun", "/checkpoint_000007", "/marking"}) CHECK_FALSE(fs::exists(run.path + gone));
   CHECK_FALSE(remove_unfinished(run.files, run.path + "/absent"));
 }
 
@@ -337,11 +346,82 @@ TEST_CASE("a checkpoint is removed, and again") {
   append_file(run.dir / "source/deep/file", "x");
   run.make("source", "a", 0);
   run.make("source", "b", 1);
-  REQUIRE(checkpoint::remove(run.files, run.path, "a"));
-  REQUIRE(checkpoint::remove(run.files, run.path, "a"));
+  REQUIRE(checkpoint::remove(run.files, run.path, "a", {0, 0}));
+  REQUIRE(checkpoint::remove(run.files, run.path, "a", {0, 0}));
   CHECK(run.names() == Names{"b/.trireme_manifest.json", "b/deep/file"});
-  CHECK_FALSE(checkpoint::remove(run.files, run.path, "../run"));
-  CHECK_FALSE(checkpoint::remove(run.files, run.path, "logs"));
+  CHECK_FALSE(checkpoint::remove(run.files, run.path, "../run", {0, 0}));
+  CHECK_FALSE(checkpoint::remove(run.files, run.path, "logs", {0, 0}));
+}
+
+TEST_CASE("a removal leaves alone what has the name by then") {
+  Run run;
+  append_file(run.dir / "old/weights", "old");
+  append_file(run.dir / "new/weights", "new");
+  run.make("old", "slot", 0);
+  SUBCASE("another checkpoint") {
+    run.make("new", "slot", 2);
+    REQUIRE(checkpoint::remove(run.files, run.path, "slot", {0, 0}));
+    CHECK(run.list().committed.at(0).manifest.index == 2);
+  }
+  SUBCASE("one of another attempt") {
+    REQUIRE(checkpoint::remove(run.files, run.path, "slot", {1, 0}));
+    CHECK(run.list().committed.at(0).manifest.index == 0);
+  }
+  SUBCASE("one that is being written, and what it has replaced goes") {
+    const auto records = run.put("new", "slot", Origin{0, 2});
+    REQUIRE(checkpoint::remove(run.files, run.path, "slot", {0, 0}));
+    CHECK(run.list().committed.empty());
+    CHECK(run.names("slot") == Names{".trireme_uploading", "weights"});
+    REQUIRE(run.commit_as("slot", 2, records));
+    CHECK(verify(run.files, run.list().committed.at(0), true));
+    CHECK(run.names() == Names{"slot/.trireme_manifest.json", "slot/weights"});
+  }
+  SUBCASE("one that is being written in place of another that stays") {
+    run.make("new", "slot", 2);
+    run.put("old", "slot", Origin{0, 4});
+    REQUIRE(checkpoint::remove(run.files, run.path, "slot", {0, 0}));
+    REQUIRE(run.list().committed.size() == 1);
+    CHECK(run.list().committed.at(0).manifest.index == 2);
+    CHECK(run.names("slot") == Names{".trireme_uploading", "weights"});
+  }
+  SUBCASE("a folder that a user has put there") {
+    REQUIRE(checkpoint::remove(run.files, run.path, "slot", {0, 0}));
+    append_file(run.path + "/slot/mine", "x");
+    REQUIRE(checkpoint::remove(run.files, run.path, "slot", {0, 0}));
+    CHECK(run.names() == Names{"slot/mine"});
+  }
+}
+
+// The rank wins, or the retention does: in both cases the new checkpoint is whole.
+TEST_CASE("a name is written again while the checkpoint that had it is removed") {
+  Run run;
+  for (const char* source : {"old", "new"}) {
+    for (int i = 0; i < 10; ++i) append_file(run.dir / fmt::format("{}/{}", source, i), source);
+  }
+  run.make("old", "slot", 0);
+  for (std::int64_t index = 1; index <= 100; ++index) {
+    CAPTURE(index);
+    std::optional<std::vector<FileRecord>> records;
+    std::optional<std::string> removal;
+    {
+      std::jthread rank([&] {
+        LocalFiles files;
+        auto stored = upload(files, run.dir / "new", run.path, "slot", Take::kCopy, Origin{0, index});
+        if (stored) records = *std::move(stored);
+      });
+      std::jthread retention([&] {
+        LocalFiles files;
+        auto removed = checkpoint::remove(files, run.path, "slot", {0, index - 1});
+        if (!removed) removal = removed.error().message();
+      });
+    }
+    CHECK(removal.value_or("") == "");
+    REQUIRE(records);
+    const auto committed = run.commit_as("slot", index, *records);
+    REQUIRE_MESSAGE(committed, (committed ? "" : committed.error().message()));
+    REQUIRE(run.list().committed.size() == 1);
+    CHECK(verify(run.files, run.list().committed[0], true));
+  }
 }
 
 TEST_CASE("the checkpoint whose name is used again counts until the new one is committed") {

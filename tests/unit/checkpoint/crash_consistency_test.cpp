@@ -51,12 +51,15 @@ class Script {
   Script() {
     checkpoint(0, default_name(0));
     checkpoint(1, default_name(1));
-    add("retention removes #0", [](auto& files) { return remove(files, kRun, default_name(0)); },
+    add("retention removes #0",
+        [](auto& files) {
+          return remove(files, kRun, default_name(0), {0, 0});
+        },
         {"checkpoint_000001 #1 COMMITTED"});
     add("#1 is validated", validate, {"checkpoint_000001 #1 VALIDATED"});
     checkpoint(2, default_name(2), storage::Take::kMove);
     checkpoint(3, "best");
-    checkpoint(4, "best");
+    checkpoint(4, "best", storage::Take::kCopy, Origin{0, 3});
   }
 
   const std::vector<Step>& steps() const { return steps_; }
@@ -91,7 +94,9 @@ class Script {
     steps_.push_back({std::move(what), std::move(act), std::move(after)});
   }
 
-  void checkpoint(std::int64_t index, const std::string& name, storage::Take take = storage::Take::kCopy) {
+  // `removed`: goes while the new one, which has its name, is written.
+  void checkpoint(std::int64_t index, const std::string& name, storage::Take take = storage::Take::kCopy,
+                  std::optional<Origin> removed = std::nullopt) {
     const Found before = steps_.empty() ? Found{} : steps_.back().after;
     auto stored = std::make_shared<Stored>();
     for (int rank : {0, 1}) {
@@ -101,6 +106,11 @@ class Script {
     }
     Found after = before;
     std::erase_if(after, [&](const auto& each) { return each.starts_with(name + " "); });
+    if (removed) {
+      add(
+          fmt::format("retention removes #{}", removed->index),
+          [=](auto& files) { return remove(files, kRun, name, *removed); }, after);
+    }
     after.push_back(line(name, manifest_of(index, {})));
     add(
         fmt::format("commit of #{}", index), [=](auto& files) { return commit_both(files, index, name, *stored); },

@@ -32,6 +32,16 @@ base::Result<void> store(LocalFiles& files, const std::string& source, const std
   return {};
 }
 
+// It may be of an attempt before.
+base::Result<void> remove_by_name(LocalFiles& files, const std::string& run, const std::string& name) {
+  TRIREME_ASSIGN(const auto listing, list_committed(files, run));
+  for (const auto& each : listing.committed) {
+    if (each.name != name) continue;
+    TRIREME_TRY(checkpoint::remove(files, run, name, {each.manifest.attempt, each.manifest.index}));
+  }
+  return {};
+}
+
 void give_up(const base::Result<void>& result, int code) {
   if (result) return;
   std::fprintf(stderr, "the child ends: %s\n", result.error().message().c_str());
@@ -47,7 +57,7 @@ void give_up(const base::Result<void>& result, int code) {
     give_up(store(files, source, run, default_name(index), {attempt, index}), 3);
     give_up(store(files, source, run, "last", {attempt, index}), 4);
     if (::write(said, &index, sizeof index) != sizeof index) ::_exit(5);
-    if (index >= 2) give_up(checkpoint::remove(files, run, default_name(index - 2)), 6);
+    if (index >= 2) give_up(remove_by_name(files, run, default_name(index - 2)), 6);
   }
 }
 

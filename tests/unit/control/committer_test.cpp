@@ -189,7 +189,7 @@ TEST_CASE("what was asked for is done in that order, and before the end") {
       CHECK_FALSE(end.failure);
       ended.push_back(end.checkpoint.index);
     });
-    if (i % 2 == 1) desk.committer->remove(checkpoint::default_name(i - 1));
+    if (i % 2 == 1) desk.committer->remove(checkpoint::default_name(i - 1), {0, i - 1});
   }
   desk.committer.reset();
   std::vector<std::int64_t> all;
@@ -209,7 +209,7 @@ TEST_CASE("the outcome of a validation goes into the manifest") {
   ready.validation = Dict{{"fn_kwargs", Dict()}};
   CHECK_FALSE(desk.commit(ready).failure);
   const auto before = desk.committed().at(0).manifest;
-  desk.committer->update({1, ready.name, {{"loss", 1}, {"acc", 0.5}}, checkpoint::Status::kValidated, {}});
+  desk.committer->update({1, ready.name, {{"loss", 1}, {"acc", 0.5}}, checkpoint::Status::kValidated, {}, 3});
   desk.committer->update({9, "absent", {}, checkpoint::Status::kValidated, {}});
   REQUIRE(settle(*desk.committer));
   auto after = desk.committed().at(0).manifest;
@@ -258,7 +258,7 @@ TEST_CASE("nothing is written to a folder that another driver has taken over") {
     lost = true;
     const auto before = store->objects();
     CHECK(commit(ready).failure.value_or("").find("another driver has it") != std::string::npos);
-    committer->remove("checkpoint_000000");
+    committer->remove("checkpoint_000000", {0, 0});
     committer->mirror(true);
     CHECK_FALSE(settle(*committer));
     committer.reset();
@@ -276,9 +276,21 @@ TEST_CASE("nothing is written to a folder that another driver has taken over") {
   }
 }
 
+TEST_CASE("the outcome of a validation does not go to a newer checkpoint of that name") {
+  Desk desk;
+  CHECK_FALSE(desk.commit(desk.ready(1)).failure);
+  const auto before = desk.committed().at(0).manifest;
+  desk.committer->update({1, "checkpoint_000001", {{"acc", 0.5}}, checkpoint::Status::kValidated, {}, 2});
+  desk.committer->update({0, "checkpoint_000001", {{"acc", 0.5}}, checkpoint::Status::kValidated, {}, 3});
+  desk.committer->remove("checkpoint_000001", {2, 1});
+  REQUIRE(settle(*desk.committer));
+  CHECK(desk.committed().at(0).manifest == before);
+  CHECK(desk.warnings.empty());
+}
+
 TEST_CASE("removing a checkpoint that is not there is fine") {
   Desk desk;
-  desk.committer->remove("absent");
+  desk.committer->remove("absent", {0, 0});
   REQUIRE(settle(*desk.committer));
   CHECK(desk.warnings.empty());
 }
@@ -339,7 +351,7 @@ TEST_CASE("a storage elsewhere gets the run's own files") {
   SUBCASE("and a warning where it is away") {
     file_system->set_away(true);
     committer->mirror(false);
-    committer->remove("checkpoint_000000");
+    committer->remove("checkpoint_000000", {0, 0});
     committer.reset();
     REQUIRE(warnings.size() == 2);
     CHECK(warnings[0].find("the run's own files could not be stored") == 0);
@@ -359,7 +371,7 @@ TEST_CASE("a storage elsewhere gets the run's own files") {
     REQUIRE(listing);
     REQUIRE(listing->committed.size() == 1);
     CHECK(checkpoint::verify(*files, listing->committed[0], true));
-    committer->remove("checkpoint_000000");
+    committer->remove("checkpoint_000000", {0, 0});
     committer.reset();
     CHECK(checkpoint::list_committed(*files, "bucket/run")->committed.empty());
     CHECK(warnings.empty());

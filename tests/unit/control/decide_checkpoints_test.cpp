@@ -288,10 +288,19 @@ TEST_CASE("a resumed run counts what earlier starts have kept") {
   RunMachine machine(1);
   machine.rules.checkpoints.num_to_keep = 1;
   machine.state.commits = CommitBook(0, 1);
-  machine.state.kept = {{0, "checkpoint_0", {}, checkpoint::Status::kCommitted, {}}};
+  machine.state.kept = {{0, "checkpoint_0", {}, checkpoint::Status::kCommitted, {}, 4}};
+  machine.state.first_attempt = machine.state.attempt = 6;
   machine.run();
   store(machine, 1);
   CHECK(machine.commit_ended() == "checkpoint_committed, remove checkpoint_0, checkpoint_removed, tell 1");
+  store(machine, 2);
+  machine.commit_ended();
+  // What is to go is known by the report that it came with, not by its name alone.
+  std::vector<checkpoint::Origin> removed;
+  for (const auto& action : machine.all) {
+    if (const auto* remove = std::get_if<RemoveCheckpoint>(&action)) removed.push_back(remove->origin);
+  }
+  CHECK(removed == std::vector<checkpoint::Origin>{{4, 0}, {6, 1}});
 }
 
 TEST_CASE("a name that is used again stands for the newer one") {

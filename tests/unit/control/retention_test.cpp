@@ -102,7 +102,7 @@ TEST_CASE("which checkpoints may go") {
            Case{"lower is better", {1, 2, 3, 0}, keep(2, "m", "min"), {"c2", "c1"}},
        }) {
     CAPTURE(row.what);
-    CHECK(surplus(with_scores(row.scores), row.config) == row.gone);
+    CHECK(names_of(surplus(with_scores(row.scores), row.config)) == row.gone);
   }
   CHECK(surplus({}, keep(1)).empty());
 }
@@ -110,9 +110,9 @@ TEST_CASE("which checkpoints may go") {
 TEST_CASE("one that waits for its validation stays") {
   auto kept = with_scores({nullptr, 2, 3});
   kept[0].status = Status::kPendingValidation;
-  CHECK(surplus(kept, keep(1)) == Names{"c1"});
+  CHECK(names_of(surplus(kept, keep(1))) == Names{"c1"});
   kept[0].status = Status::kValidationFailed;
-  CHECK(surplus(kept, keep(1)) == Names{"c0", "c1"});
+  CHECK(names_of(surplus(kept, keep(1))) == Names{"c0", "c1"});
 }
 
 TEST_CASE("as programs are told") {

@@ -176,7 +176,7 @@ TEST_CASE("checkpoints are committed, listed, replaced and removed in a store") 
 
   REQUIRE(upload(remote.files, dir / "a", "bucket/run", "checkpoint_000003"));
   REQUIRE(remove_unfinished(remote.files, "bucket/run"));
-  REQUIRE(checkpoint::remove(remote.files, "bucket/run", "checkpoint_000000"));
+  REQUIRE(checkpoint::remove(remote.files, "bucket/run", "checkpoint_000000", {0, 0}));
   CHECK(list_committed(remote.files, "bucket/run")->committed.size() == 1);
   CHECK(remote.store->objects().size() == 2);  // of "best": the file and the manifest
   remote.store->put("bucket/run/best/other", "23");
