@@ -177,6 +177,7 @@ void bind_session(nb::module_& module) {
            nb::arg("checkpoint_dir_name") = nb::none(), nb::arg("mode") = "SYNC", nb::arg("delete_local") = false,
            nb::arg("state") = nb::none(), nb::arg("upload") = nb::none(), nb::arg("validation") = nb::none(),
            nb::arg("positions") = nb::none(), nb::arg("data") = nb::none())
+      .def("newest_checkpoint", &Session::newest_checkpoint)
       .def("list_checkpoints", &list_checkpoints, nb::arg("validated"), nb::arg("timeout_s") = nb::none())
       .def(
           "finish",

@@ -7,7 +7,6 @@ import gc
 import os
 import sys
 import types
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -37,7 +36,6 @@ from trireme.backend import Backend
 if TYPE_CHECKING:
     from trireme.data._shards import DatasetPlans
 
-_MANIFEST = ".trireme_manifest.json"
 _PLAIN = (type(None), bool, float, str, bytes)
 
 
@@ -55,8 +53,6 @@ class WorkerSession:
         self._validation: ValidationTaskConfig | None = extras.get("validation_config")
         self._checkpoint = self._first_checkpoint(start, extras)
         self.positions = Positions(start["positions"])
-        # Of ASYNC reports; they count when they are committed.
-        self._on_their_way: deque[Checkpoint] = deque(maxlen=16)
         if files is not None:
             core.set_filesystem(files)
         self.context = TrainContext(
@@ -87,38 +83,21 @@ class WorkerSession:
             with self._leaving():
                 self._core.report(report.metrics, validation=validation, data=totals)
             return
-        checkpoint, options = self._prepare(report)
+        options = self._prepare(report)
         with self._leaving(), _own_exception(options.get("upload")):
-            stored = self._store(report, validation, options | {"data": totals})
-        if report.mode is CheckpointUploadMode.NO_UPLOAD:
-            self._checkpoint = checkpoint
-        elif stored is not None:
-            made = Checkpoint.at(Location(stored, self._run.filesystem))
-            if report.mode is CheckpointUploadMode.ASYNC:
-                self._on_their_way.append(made)
-            else:
-                self._checkpoint = made
-                self._on_their_way.clear()
-
-    def _store(self, report: Report, validation: dict[str, Any] | None, options: dict[str, Any]) -> str | None:
-        stored: str | None = self._core.report(
-            report.metrics,
-            checkpoint_dir_name=report.dir_name,
-            mode=report.mode.name,
-            validation=validation,
-            positions=self.positions.now(),
-            **options,
-        )
-        return stored
+            self._core.report(
+                report.metrics,
+                checkpoint_dir_name=report.dir_name,
+                mode=report.mode.name,
+                validation=validation,
+                positions=self.positions.now(),
+                data=totals,
+                **options,
+            )
 
     def get_checkpoint(self) -> Checkpoint | None:
-        for index in reversed(range(len(self._on_their_way))):
-            if _is_committed(self._on_their_way[index]):
-                self._checkpoint = self._on_their_way[index]
-                for _ in range(index + 1):
-                    self._on_their_way.popleft()
-                break
-        return self._checkpoint
+        stored: str | None = self._core.newest_checkpoint()
+        return self._checkpoint if stored is None else Checkpoint.at(Location(stored, self._run.filesystem))
 
     def reported_checkpoints(self, validated: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:
         return [
@@ -169,17 +148,17 @@ class WorkerSession:
             )
         return merged_task(self._validation, report.validation)
 
-    def _prepare(self, report: Report) -> tuple[Checkpoint, dict[str, Any]]:
+    def _prepare(self, report: Report) -> dict[str, Any]:
         """What the core is told about the checkpoint: a state, a function that stores it, or a local folder."""
         checkpoint = report.checkpoint
         assert checkpoint is not None
         if checkpoint._state is not None and self._takes_state(report):
             from trireme._state import encode
 
-            return checkpoint, {"state": encode(checkpoint._state, checkpoint._allow_pickle)}
+            return {"state": encode(checkpoint._state, checkpoint._allow_pickle)}
         where = checkpoint._where()
         if self._stores_by_function(report):  # which may be what makes the files
-            return checkpoint, {
+            return {
                 "checkpoint": where.path if where.local else None,
                 "delete_local": deletes_local(report, self._run),
                 "upload": _Upload(self._core, self._run, self.context.get_metadata(), report),
@@ -189,10 +168,10 @@ class WorkerSession:
             checkpoint.set_metadata({**metadata, **checkpoint.get_metadata()})
         if report.mode is CheckpointUploadMode.NO_UPLOAD:
             check_within_run(checkpoint, self._run, "report(checkpoint_upload_mode=NO_UPLOAD): the checkpoint")
-            return checkpoint, {"checkpoint": where.path}
+            return {"checkpoint": where.path}
         if not where.local:  # from another storage: by way of this machine
-            return checkpoint, {"checkpoint": checkpoint.to_directory(), "delete_local": True}
-        return checkpoint, {"checkpoint": where.path, "delete_local": deletes_local(report, self._run)}
+            return {"checkpoint": checkpoint.to_directory(), "delete_local": True}
+        return {"checkpoint": where.path, "delete_local": deletes_local(report, self._run)}
 
     def _takes_state(self, report: Report) -> bool:
         """Straight from memory, unless somebody is to see the files first."""
@@ -374,12 +353,6 @@ def is_plain(value: Any) -> bool:
     if kind is dict:
         return all(type(key) is str and is_plain(item) for key, item in value.items())
     return kind in _PLAIN or (kind is int and -(1 << 63) <= value < 1 << 63)
-
-
-def _is_committed(checkpoint: Checkpoint) -> bool:
-    place = checkpoint._where().join(_MANIFEST)
-    files = place.files()
-    return os.path.exists(place.path) if files is None else files.exists(place.path)
 
 
 def _read_ticket() -> str:

@@ -121,8 +121,7 @@ void report(const Metrics& metrics, const std::optional<Checkpoint>& checkpoint,
   Dict positions = api::positions_now(current);
   if (checkpoint) told.positions = std::move(positions);
   if (current.shards) told.data = current.shards->totals();
-  auto stored = api::value_or_throw(current.session->report(metrics, std::move(source), std::move(told)));
-  if (stored) current.checkpoint = api::checkpoint_in_storage(current.session->start(), *stored);
+  api::value_or_throw(current.session->report(metrics, std::move(source), std::move(told)));
 }
 
 std::vector<ReportedCheckpoint> get_all_reported_checkpoints(std::optional<double> timeout_s) {
@@ -138,7 +137,11 @@ std::vector<ReportedCheckpoint> get_all_reported_checkpoints(std::optional<doubl
   return reported;
 }
 
-std::optional<Checkpoint> get_checkpoint() { return api::current_values("get_checkpoint").checkpoint; }
+std::optional<Checkpoint> get_checkpoint() {
+  const auto& current = api::current_values("get_checkpoint");
+  const auto stored = current.session ? current.session->newest_checkpoint() : std::nullopt;
+  return stored ? api::checkpoint_in_storage(current.session->start(), *stored) : current.checkpoint;
+}
 
 void check_interrupted() {
   const auto& current = api::current_values("check_interrupted");

@@ -229,6 +229,7 @@ void Session::receive(wire::Message message) {
   } else if (std::holds_alternative<wire::Goodbye>(message)) {
     goodbye_ = true;
   } else if (auto* committed = std::get_if<wire::Committed>(&message)) {
+    committed_ = std::max(committed_, committed->index);
     if (writer_) writer_->committed(committed->index);
   } else if (std::holds_alternative<wire::Stop>(message)) {
     stop_requested_ = true;
@@ -381,6 +382,9 @@ Result<wire::Start> Session::wait_start() {
   pending_start_.reset();
   at_home_ = false;
   next_report_ = acked_ = start_.next_report;
+  committed_ = start_.next_report - 1;
+  on_their_way_.clear();
+  newest_ = {-1, {}};
   return start_;
 }
 
@@ -459,9 +463,36 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, std::optiona
     ++next_report_;  // one that is too large was none
   }
   if (!checkpoint) return std::optional<std::string>();
+  const UploadMode mode = checkpoint->mode;
   TRIREME_TRY(writer->store(index, name, *std::move(checkpoint)), "{} could not be stored", name);
+  const std::string folder = start_.storage_path + "/" + name;
+  remember(index, folder, mode);
   TRIREME_TRY(leave_with(index, *writer));
-  return std::optional(start_.storage_path + "/" + name);
+  return std::optional(folder);
+}
+
+void Session::remember(std::int64_t index, const std::string& folder, UploadMode mode) {
+  std::lock_guard lock(mutex_);
+  if (mode == UploadMode::kAsync) {
+    on_their_way_[index] = folder;
+  } else if (index > newest_.first) {
+    newest_ = {index, folder};
+  }
+}
+
+std::optional<std::string> Session::newest_checkpoint() {
+  // In a forked child nobody else runs, and the lock may have been held when it was forked.
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (!forked()) lock.lock();
+  // Commits come in the order of the reports.
+  const auto first_uncommitted = on_their_way_.upper_bound(committed_);
+  if (first_uncommitted != on_their_way_.begin()) {
+    const auto& [index, folder] = *std::prev(first_uncommitted);
+    if (index > newest_.first) newest_ = {index, folder};
+    on_their_way_.erase(on_their_way_.begin(), first_uncommitted);
+  }
+  if (newest_.first < 0) return std::nullopt;
+  return newest_.second;
 }
 
 // The gang is resized with this checkpoint: what would be computed after it would be thrown away.

@@ -80,6 +80,10 @@ class Session {
   Result<std::optional<std::string>> report(Metrics metrics, std::optional<CheckpointSource> checkpoint = {},
                                             ReportOptions options = {});
 
+  // The folder, in the run's storage, of the newest checkpoint that this rank has stored: one of an ASYNC report only
+  // when it is committed.
+  std::optional<std::string> newest_checkpoint();
+
   // What the run retains, worst first, once every checkpoint that this rank has reported is committed (and validated).
   // After the timeout: what is known.
   Result<List> list_checkpoints(bool validated, std::optional<base::Seconds> timeout);
@@ -157,6 +161,7 @@ class Session {
   void tell(const wire::Message& message);
   Result<std::shared_ptr<CheckpointWriter>> writer();
   void drain();
+  void remember(std::int64_t index, const std::string& folder, UploadMode mode);
   Result<void> leave_with(std::int64_t index, CheckpointWriter& writer);
   // Sends a request and waits for its reply. A timeout is an error with the code kTimeout.
   template <typename Request>
@@ -197,6 +202,9 @@ class Session {
   bool goodbye_ = false;
   bool at_home_ = true;  // not in a function
   std::int64_t leave_at_ = -1;
+  std::int64_t committed_ = -1;                       // the newest report whose checkpoint is known to be
+  std::map<std::int64_t, std::string> on_their_way_;  // folders of ASYNC reports that are not
+  std::pair<std::int64_t, std::string> newest_{-1, {}};
   std::function<void()> interrupt_;
   std::optional<PreemptionInfo> preemption_;
   std::string lost_why_;  // not empty: the connection is gone

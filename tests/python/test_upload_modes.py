@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ import pytest
 
 import processes
 import trireme
+from runs import trireme_command
 from trireme import (
     Checkpoint,
     CheckpointUploadMode,
+    DataConfig,
     DataParallelTrainer,
     Result,
     RunConfig,
     ScalingConfig,
+    UserCallback,
     WorkerGroupError,
 )
 
@@ -105,7 +109,7 @@ def test_get_checkpoint_after_each_mode() -> None:
         (mine / "file").write_text("mine")
         checkpoint = Checkpoint(mine)
         trireme.report({}, checkpoint=checkpoint, checkpoint_upload_mode=NO_UPLOAD)
-        assert trireme.get_checkpoint() is checkpoint
+        assert trireme.get_checkpoint() == checkpoint
 
     def read(checkpoint: Checkpoint | None) -> str:
         assert checkpoint is not None
@@ -372,6 +376,57 @@ def test_refused(make: Any, options: dict[str, Any], error: type[Exception], wor
     with pytest.raises(WorkerGroupError, match=words) as caught:
         fit(train)
     assert isinstance(caught.value.__cause__, error)
+
+
+class AsksForStacks(UserCallback):
+    def __init__(self) -> None:
+        self.asked: subprocess.CompletedProcess[str] | None = None
+
+    def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
+        if self.asked is None:
+            self.asked = trireme_command("stack", "run")
+            Path(run_context.path, "asked").touch()
+
+
+def test_no_checkpoint_has_the_name_of_what_the_run_keeps_in_its_folder(results: Path) -> None:
+    pytest.importorskip("pyarrow")
+    import trireme.data
+
+    def train() -> Any:
+        asked = Path(trireme.get_context().get_storage().build_checkpoint_path_from_name("asked"))
+        for _ in trireme.get_dataset_shard("train").iter_batches():
+            pass
+        trireme.report({"a": 1}, checkpoint=Checkpoint.from_dict({}))
+        assert processes.wait_until(asked.exists)
+        return {1, 2}  # only a pickle can hold it
+
+    def report_as(names: list[str]) -> Any:
+        def train() -> list[str]:
+            accepted = []
+            for name in names:
+                try:
+                    trireme.report({}, checkpoint=Checkpoint.from_dict({}), checkpoint_dir_name=name)
+                    accepted.append(name)
+                except RuntimeError as error:
+                    assert "the run itself uses it" in str(error)
+            return accepted
+
+        return train
+
+    asks = AsksForStacks()
+    DataParallelTrainer(
+        train,
+        scaling_config=ScalingConfig(num_workers=1),
+        run_config=RunConfig(name="run", callbacks=[asks]),
+        datasets={"train": trireme.data.range(10)},
+        dataset_config=DataConfig(log_samples=True),
+    ).fit()
+    assert asks.asked is not None and asks.asked.returncode == 0, asks.asked
+    kept = {path.name for path in (results / "run").iterdir() if not path.name.startswith(("checkpoint_", "."))}
+    kept.remove("asked")
+    assert kept >= {"logs", "data", "stacks", "run.json", "events.jsonl", "trainer.pkl", "return_value.pkl"}
+    result = DataParallelTrainer(report_as(sorted(kept)), run_config=RunConfig(name="other")).fit()
+    assert result.return_value == []
 
 
 def threading_lock() -> Any:
