@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-const std::string kFake = (fs::path(__FILE__).parent_path() / "fake_zygote.py").string();
+const std::string kFake = TRIREME_TEST_FOLDER "/unit/engine/fake_zygote.py";
 
 LocalEngineOptions with_python(const TempDir& folder) {
   return {.machine = {.num_cpus = {}, .num_gpus = 0, .resources = {}, .host = "here", .state_dir = folder / "state"},
