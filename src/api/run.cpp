@@ -16,6 +16,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/replaced.h"
+#include "checkpoint/scratch_folder.h"
+#include "checkpoint/shared_download.h"
 #include "control/event_fields.h"
 #include "control/failure_policy.h"
 #include "control/run_folder.h"
@@ -144,6 +146,11 @@ void Run::close() {
   // The entry only serves the command line; a run that is over must not keep its secret there.
   if (registered_) (void)registry_.finish_run(plan_.id).ok();
   registered_ = false;
+  if (plan_.files && !plan_.files->local()) {
+    // Of workers that were killed: nobody else may come by for long.
+    checkpoint::ScratchFolder::remove_abandoned();
+    checkpoint::SharedDownload::remove_abandoned();
+  }
   lease_.reset();
   lock_.reset();
 }

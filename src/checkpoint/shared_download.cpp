@@ -40,20 +40,6 @@ std::string key_of(const std::string& where, const Contents& contents) {
   return storage::digest_of(identity);
 }
 
-// A folder of ours alone: others must not be able to put files there.
-base::Result<void> make_private(const std::string& path) {
-  TRIREME_TRY(storage::make_folder(fs::path(path).parent_path()));
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return base::system_error(fmt::format("could not make the folder {}", path), errno);
-  }
-  struct stat found {};
-  if (::lstat(path.c_str(), &found) != 0) return base::system_error(fmt::format("could not look at {}", path), errno);
-  if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & 022) != 0) {
-    return base::error("{} can be written by others; remove it or set TMPDIR to a folder of your own", path);
-  }
-  return {};
-}
-
 // Whether the file we have open is still the one of this name: the last user may have removed it before we locked it.
 bool still_named(const base::LockFile& file, const std::string& path) {
   struct stat ours {};
@@ -91,17 +77,6 @@ void remove_if_unused(const std::string& folder, base::LockFile in_use) {
   fs::remove(use, ignored);
 }
 
-// What processes that died have left.
-void remove_unused(const std::string& downloads) {
-  std::error_code failure;
-  for (const auto& entry : fs::directory_iterator(downloads, failure)) {
-    const std::string path = entry.path();
-    if (!path.ends_with(kUse)) continue;
-    base::LockFile file(base::Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC)));
-    if (file.valid()) remove_if_unused(path.substr(0, path.size() - kUse.size()), std::move(file));
-  }
-}
-
 base::Result<void> download_once(storage::Files& files, const std::string& path, const Contents& contents,
                                  const std::string& folder) {
   TRIREME_ASSIGN(const auto alone, open_lock(folder + ".download"));
@@ -122,26 +97,28 @@ base::Result<void> download_once(storage::Files& files, const std::string& path,
 
 }  // namespace
 
-std::string default_download_folder() {
-  std::error_code failure;
-  auto temporary = fs::temp_directory_path(failure);
-  if (failure) temporary = "/tmp";
-  return (temporary / fmt::format("trireme-{}", ::geteuid()) / "downloads").string();
-}
-
 base::Result<SharedDownload> SharedDownload::open(storage::Files& files, const std::string& path,
                                                   const std::string& downloads) {
   if (files.local()) return SharedDownload(path);
   TRIREME_ASSIGN(const auto contents, read_contents(files, path));
-  TRIREME_TRY(make_private(fs::path(downloads).parent_path()));
   TRIREME_TRY(make_private(downloads));
   SharedDownload shared(downloads + "/" + key_of(files.describe(path), contents));
   TRIREME_ASSIGN(shared.in_use_, lock_for_use(shared.folder_ + std::string(kUse)));
-  remove_unused(downloads);
+  remove_abandoned(downloads);
   if (!fs::exists(shared.folder_)) {
     TRIREME_TRY(download_once(files, path, contents, shared.folder_), "could not download {}", files.describe(path));
   }
   return shared;
+}
+
+void SharedDownload::remove_abandoned(const std::string& downloads) {
+  std::error_code failure;
+  for (const auto& entry : fs::directory_iterator(downloads, failure)) {
+    const std::string path = entry.path();
+    if (!path.ends_with(kUse)) continue;
+    base::LockFile file(base::Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC)));
+    if (file.valid()) remove_if_unused(path.substr(0, path.size() - kUse.size()), std::move(file));
+  }
 }
 
 SharedDownload& SharedDownload::operator=(SharedDownload&& other) noexcept {

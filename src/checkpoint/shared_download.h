@@ -4,12 +4,10 @@
 
 #include "base/lock_file.h"
 #include "base/result.h"
+#include "checkpoint/scratch_folder.h"
 #include "storage/files.h"
 
 namespace trireme::checkpoint {
-
-// $TMPDIR/trireme-<user>/downloads.
-std::string default_download_folder();
 
 // A checkpoint as a folder of this machine. One in a store elsewhere is downloaded once for all processes of this user
 // that ask for it at the same time: the first one downloads, the others wait, and the last one to let go removes it.
@@ -18,7 +16,9 @@ std::string default_download_folder();
 class SharedDownload {
  public:
   static base::Result<SharedDownload> open(storage::Files& files, const std::string& path,
-                                           const std::string& downloads = default_download_folder());
+                                           const std::string& downloads = temporary_folder("downloads"));
+  // What killed processes have left.
+  static void remove_abandoned(const std::string& downloads = temporary_folder("downloads"));
 
   SharedDownload(SharedDownload&&) noexcept = default;
   SharedDownload& operator=(SharedDownload&& other) noexcept;

@@ -1,10 +1,10 @@
 #include "worker/checkpoint_writer.h"
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "base/host.h"
 #include "checkpoint/commit.h"
+#include "checkpoint/scratch_folder.h"
 #include "checkpoint/state_file.h"
 #include "storage/local_files.h"
 #include "storage/posix_disk.h"
@@ -26,13 +26,6 @@ std::string state_folder(int rank) { return rank == 0 ? "" : fmt::format("rank_{
 fs::path plain(const std::string& folder) {
   const fs::path normal = fs::path(folder).lexically_normal();
   return normal.has_filename() ? normal : normal.parent_path();
-}
-
-base::Result<std::string> make_temporary_folder() {
-  std::error_code failure;
-  std::string name = fs::temp_directory_path(failure) / "trireme-state-XXXXXX";
-  if (failure || !::mkdtemp(name.data())) return base::system_error(fmt::format("could not make {}", name), errno);
-  return name;
 }
 
 }  // namespace
@@ -221,14 +214,10 @@ base::Result<CheckpointWriter::Stored> CheckpointWriter::write_state(const Part&
     TRIREME_ASSIGN(stored.files, write_state_files(part, folder + "/" + inside));
     for (auto& file : stored.files) file.path = prefix + file.path;
   } else {
-    TRIREME_ASSIGN(auto folder, make_temporary_folder());
-    auto upload = [&]() -> base::Result<std::vector<storage::FileRecord>> {
-      TRIREME_TRY(write_state_files(part, folder + "/" + inside));
-      return checkpoint::upload(*files_, folder, storage_path_, part.name, storage::Take::kMove, origin);
-    };
-    auto uploaded = upload();
-    TRIREME_TRY(storage::remove_folder(folder));
-    TRIREME_ASSIGN(stored.files, std::move(uploaded));
+    TRIREME_ASSIGN(const auto scratch, checkpoint::ScratchFolder::make());
+    TRIREME_TRY(write_state_files(part, scratch.path() + "/" + inside));
+    TRIREME_ASSIGN(stored.files,
+                   checkpoint::upload(*files_, scratch.path(), storage_path_, part.name, storage::Take::kMove, origin));
   }
   if (part.kept) {
     for (const auto& [file, descriptor] : part.snapshot->descriptors()) stored.memory[prefix + file] = descriptor;
