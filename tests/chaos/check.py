@@ -12,7 +12,7 @@ from typing import Any
 
 import trireme
 from chaos import process_table, sharded
-from chaos.outside import Events
+from chaos.outside import events_of
 from chaos.scenario import FREEZE, HARMLESS, STEPS, Scenario
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,9 +32,9 @@ def require(holds: object, what: str) -> None:
 class Outcome:
     """What a run's folder tells when it is over."""
 
-    def __init__(self, scenario: Scenario, run: Path) -> None:
+    def __init__(self, scenario: Scenario, run: Path, state_dir: Path) -> None:
         self.scenario, self.run = scenario, run
-        self.events = Events(run / "events.jsonl").new()
+        self.events = events_of(scenario, run, state_dir).new()
         self.restarts = sum(event["event"] == "attempt_started" for event in self.events) - 1
         self.starts = sum(event["event"] == "run_started" for event in self.events)
 
@@ -154,13 +154,15 @@ def no_shared_memory(outcome: Outcome, before: set[str]) -> None:
 
 
 def no_file(outcome: Outcome, temporary: Path, state_dir: Path) -> None:
-    # What torch keeps for the next time is its own.
-    left = [path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor_")]
+    # What torch keeps for the next time is its own, and so is the empty folder that our files were in.
+    left = [path.name for path in temporary.iterdir() if not path.name.startswith(("torchinductor_", "trireme-"))]
+    left += [str(path) for path in temporary.glob("trireme-*/*/*")]
     require(not left, f"temporary files remain: {left}")
     held = list(state_dir.glob("capacity/*/*.json"))
     require(not held, f"reservations remain: {held}")
     last = outcome.of_kind("run_started")[-1]["id"]
     entry = json.loads((state_dir / "runs" / f"{last}.json").read_text())
     require("secret" not in entry and "address" not in entry, "the registry still has the run's secret")
-    hidden = [path.name for path in outcome.run.rglob("*") if path.name.startswith((".tmp", ".trireme_tmp"))]
+    ours = (".tmp", ".trireme_tmp", ".trireme_lease")
+    hidden = [path.name for path in outcome.run.rglob("*") if path.name.startswith(ours)]
     require(not hidden, f"unfinished files remain in the run folder: {hidden}")

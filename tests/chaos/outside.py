@@ -20,13 +20,14 @@ BALLAST = "ballast"
 class Events:
     """Reads on in a log that is being written; a line that is not whole is left for the next time."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, folder: Path, where: str = "events.jsonl") -> None:
+        self._folder, self._where = folder, where
         self._offset = 0
 
     def new(self) -> list[dict[str, Any]]:
         try:
-            with self._path.open("rb") as file:
+            path = next(self._folder.glob(self._where), self._folder / "events.jsonl")
+            with path.open("rb") as file:
                 file.seek(self._offset)
                 data = file.read()
         except OSError:
@@ -34,6 +35,11 @@ class Events:
         whole = data[: data.rfind(b"\n") + 1]
         self._offset += len(whole)
         return [event for event in map(_parse, whole.splitlines()) if event]
+
+
+def events_of(scenario: Scenario, run: Path, state_dir: Path) -> Events:
+    """Where a run has its checkpoints elsewhere, its log grows on this machine."""
+    return Events(state_dir, "mirror/*/chaos/events.jsonl") if scenario.far else Events(run)
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
@@ -55,7 +61,7 @@ class Outside:
     def __init__(self, scenario: Scenario, run: Path, state_dir: Path, mark: str, loaded: bool) -> None:
         self._scenario, self._run, self._state_dir, self._mark = scenario, run, state_dir, mark
         self._waiting = [fault for fault in scenario.faults if not fault.inside]
-        self._events = Events(run / "events.jsonl")
+        self._events = events_of(scenario, run, state_dir)
         self._pids: dict[int, int] = {}
         self._driver, self._run_id = 0, ""
         self._loaded = loaded

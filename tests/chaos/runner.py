@@ -131,7 +131,7 @@ class Place:
                 process_table.wait_until(lambda: not (self.results / BALLAST).exists(), TIMEOUT_S)
         self.met = len(outside.met) + len(list(self.folder.glob("fired_*")))
         if code == 0:
-            return Outcome(self.scenario, self.run)
+            return Outcome(self.scenario, self.run, self.state_dir)
         output = (self.folder / f"driver_{number}.log").read_text(errors="replace")
         raise Broken(f"the driver ended with {code} at start {number}: ...{output[-1500:]}")
 
@@ -204,7 +204,7 @@ class Place:
         if not PROGRAM.exists():
             raise Skipped(f"{PROGRAM} is not built")
         s = self.scenario
-        told = {name: value for name, value in vars(s).items() if name not in ("name", "faults")}
+        told = {name: value for name, value in vars(s).items() if name not in ("name", "faults", "far")}
         fields = [
             f"{name}={int(value or 0) if isinstance(value, bool | None) else value}" for name, value in told.items()
         ]

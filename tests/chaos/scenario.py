@@ -67,6 +67,7 @@ class Scenario:
     num_to_keep: int | None = None
     slots: bool = False  # two names for all checkpoints, in turn
     reporters: int = 1  # threads that report at the same time
+    far: bool = False  # checkpoints in a storage elsewhere
     padding: int = 0  # bytes beside the state, so that storing it takes a while
     pace_s: float = 0.02  # what a step takes
     faults: list[Fault] = field(default_factory=list)
@@ -86,7 +87,7 @@ class Scenario:
     def describe(self) -> str:
         size = f"{self.workers}-{self.most_workers}" if self.elastic else str(self.workers)
         ways = [self.checkpoint, self.mode.lower()]
-        ways += [name for name in ("only_rank_zero", "keep_in_memory", "tls") if getattr(self, name)]
+        ways += [name for name in ("only_rank_zero", "keep_in_memory", "tls", "far") if getattr(self, name)]
         ways += [f"keep {self.num_to_keep}"] if self.num_to_keep else []
         ways += ["slots"] if self.slots else []
         ways += [f"{self.reporters} reporters"] if self.reporters > 1 else []
@@ -158,6 +159,8 @@ def _add_ingredients(made: Scenario, dice: random.Random) -> None:
         made.slots, made.num_to_keep = True, dice.choice([None, 1, 1, 2, 2])
     if dice.random() < 0.15:
         made.reporters = 2
+    if made.language == "python" and made.trainer == "plain" and DISK_FULL not in made.kinds():
+        made.far = dice.random() < 0.2
     special = dice.random()
     if made.elastic or DISK_FULL in made.kinds():
         return
@@ -262,6 +265,9 @@ def fixed() -> list[Scenario]:
             checkpoint="sharded", mode="ASYNC", num_to_keep=1, workers=3, most_workers=3, padding=8 << 20),
         one("slots", Fault("kill", "upload", True, 1, 5), Fault("driver_kill", "commit", step=7), checkpoint="sharded",
             slots=True, num_to_keep=1, mode="ASYNC"),
+        one("far", Fault("kill", "upload", True, 1, 3), Fault("driver_kill", "commit", step=5), far=True, slots=True,
+            num_to_keep=1, mode="ASYNC"),
+        one("freeze", Fault(FREEZE, "step", step=3, amount=FREEZE_S), reporters=2, trainer="data"),
         one("cpp-data", Fault("kill", "step", True, 1, 5), Fault("term", "upload", True, 0, 7), language="cpp",
             trainer="data", checkpoint="sharded", slots=True, num_to_keep=2, reporters=2),
         one("cpp-driver", Fault("driver_kill", "commit", step=3), Fault("hang", "step", True, 0, 6),

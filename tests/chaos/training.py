@@ -241,10 +241,19 @@ def train(config: dict[str, Any]) -> list[int]:
     return [int(count) for count in model.applied]
 
 
+def storage(scenario: Scenario) -> dict[str, Any]:
+    if not scenario.far:
+        return {}
+    from chaos.far import FarFiles
+
+    return {"storage_path": os.environ["TRIREME_RESULTS"], "storage_filesystem": FarFiles()}
+
+
 def run_config(scenario: Scenario) -> RunConfig:
     hangs = scenario.kinds() & {"hang", "hang_native"}
     return RunConfig(
         name="chaos",
+        **storage(scenario),
         stop_grace_s=3,
         failure_config=FailureConfig(
             max_failures=12,

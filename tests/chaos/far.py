@@ -1,0 +1,49 @@
+"""A storage elsewhere, for runs on one machine: every request takes a while, and some are not answered."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+from fsspec.implementations.local import LocalFileSystem
+
+_ONE_WAY_S = 0.003
+_UNANSWERED = 0.01
+
+
+class FarFiles(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Local folders behind a slow line. By its protocol it is not taken for one of this machine."""
+
+    protocol = "far"
+    cachable = False
+
+    def info(self, path: str, **options: Any) -> Any:
+        return self._travel(super().info, path, **options)
+
+    def ls(self, path: str, *words: Any, **options: Any) -> Any:
+        return self._travel(super().ls, path, *words, **options)
+
+    def _open(self, path: str, *words: Any, **options: Any) -> Any:
+        return self._travel(super()._open, path, *words, **options)
+
+    def mv(self, path1: str, path2: str, **options: Any) -> Any:
+        return self._travel(super().mv, path1, path2, **options)
+
+    def rm(self, path: Any, *words: Any, **options: Any) -> Any:
+        return self._travel(super().rm, path, *words, **options)
+
+    def makedirs(self, path: str, *words: Any, **options: Any) -> Any:
+        return self._travel(super().makedirs, path, *words, **options)
+
+    def _travel(self, request: Any, *words: Any, **options: Any) -> Any:
+        """What is not answered may have been done all the same."""
+        dice = random.SystemRandom()
+        time.sleep(dice.uniform(0, _ONE_WAY_S))
+        lost = dice.random()
+        if lost < _UNANSWERED / 2:
+            raise OSError("the storage has not got the request")
+        answer = request(*words, **options)
+        if lost < _UNANSWERED:
+            raise OSError("the storage has not answered")
+        return answer
