@@ -248,7 +248,7 @@ Value train(const Config& config) {
 }
 TRIREME_TRAIN_FUNCTION(train);
 
-trireme::RunConfig run_config(bool hangs, bool keep_in_memory, bool warm_restart) {
+trireme::RunConfig run_config(bool hangs, bool keep_in_memory, trireme::WarmRestart warm_restart) {
   return {.name = "chaos",
           .failure_config = {.max_failures = 12,
                              .warm_restart = warm_restart,
@@ -268,7 +268,7 @@ int main(int argc, char** argv) {
   std::map<std::string, std::string> fields;
   bool hangs = false;
   List faults;
-  for (const std::string word : std::vector<std::string>(argv + 1, argv + argc)) {
+  for (const std::string& word : std::vector<std::string>(argv + 1, argv + argc)) {
     const auto equals = word.find('=');
     if (equals != std::string::npos) {
       fields[word.substr(0, equals)] = word.substr(equals + 1);
@@ -294,7 +294,9 @@ int main(int argc, char** argv) {
     options.scaling.num_workers = trireme::WorkerCount(number("workers"), number("most_workers"));
     options.scaling.trainer_resources = trireme::Resources{};
     options.scaling.elastic_resize_monitor_interval_s = 0.5;
-    options.run = run_config(hangs, flag("keep_in_memory"), flag("warm_restart"));
+    trireme::WarmRestart warm_restart;
+    if (!flag("auto_restart")) warm_restart = flag("warm_restart");
+    options.run = run_config(hangs, flag("keep_in_memory"), warm_restart);
     if (flag("num_to_keep")) options.run.checkpoint_config.num_to_keep = number("num_to_keep");
     if (fields.at("trainer") == "data") {
       options.datasets = {{"train", dataset()}};

@@ -63,6 +63,7 @@ class Scenario:
     only_rank_zero: bool = False
     keep_in_memory: bool = False
     warm_restart: bool = True
+    auto_restart: bool = False  # neither: what users get who set nothing
     tls: bool = False
     num_to_keep: int | None = None
     slots: bool = False  # two names for all checkpoints, in turn
@@ -92,7 +93,7 @@ class Scenario:
         ways += ["slots"] if self.slots else []
         ways += [f"{self.reporters} reporters"] if self.reporters > 1 else []
         ways += [f"{self.padding >> 20} MB"] if self.padding else []
-        ways += [] if self.warm_restart else ["cold"]
+        ways += ["auto"] if self.auto_restart else [] if self.warm_restart else ["cold"]
         faults = "; ".join(map(str, self.faults)) or "nothing"
         return f"{self.language} {self.trainer} x{size} {','.join(ways)}: {faults}"
 
@@ -159,6 +160,7 @@ def _add_ingredients(made: Scenario, dice: random.Random) -> None:
         made.slots, made.num_to_keep = True, dice.choice([None, 1, 1, 2, 2])
     if dice.random() < 0.15:
         made.reporters = 2
+    made.auto_restart = dice.random() < 0.5
     if made.language == "python" and made.trainer == "plain" and DISK_FULL not in made.kinds():
         made.far = dice.random() < 0.2
     special = dice.random()
@@ -258,15 +260,16 @@ def fixed() -> list[Scenario]:
         one("elastic", Fault(CAPACITY, "step", step=2, amount=1), Fault(CAPACITY, "step", step=6, amount=2),
             Fault("kill", "resize"), workers=1, most_workers=2, pace_s=0.15),
         one("fuzz", Fault("fuzz", "rendezvous"), pace_s=0.1),
-        one("torch", Fault("kill", "step", True, 1, 3), trainer="torch"),
+        one("torch", Fault("kill", "step", True, 1, 3), trainer="torch", auto_restart=True),
         one("cpp", Fault("kill", "step", True, 1, 3), Fault("stop", "report", True, 0, 5),
             Fault("exception", "step", True, 1, 7), language="cpp"),
         one("sharded-term", Fault("term", "step", True, 1, 4), Fault("kill", "upload", True, 1, 5, delay_s=0.005),
-            checkpoint="sharded", mode="ASYNC", num_to_keep=1, workers=3, most_workers=3, padding=8 << 20),
+            checkpoint="sharded", mode="ASYNC", num_to_keep=1, workers=3, most_workers=3, padding=8 << 20,
+            auto_restart=True),
         one("slots", Fault("kill", "upload", True, 1, 5), Fault("driver_kill", "commit", step=7), checkpoint="sharded",
             slots=True, num_to_keep=1, mode="ASYNC"),
         one("far", Fault("kill", "upload", True, 1, 3), Fault("driver_kill", "commit", step=5), far=True, slots=True,
-            num_to_keep=1, mode="ASYNC"),
+            num_to_keep=1, mode="ASYNC", auto_restart=True),
         one("freeze", Fault(FREEZE, "step", step=3, amount=FREEZE_S), reporters=2, trainer="data"),
         one("cpp-data", Fault("kill", "step", True, 1, 5), Fault("term", "upload", True, 0, 7), language="cpp",
             trainer="data", checkpoint="sharded", slots=True, num_to_keep=2, reporters=2),

@@ -259,7 +259,7 @@ def run_config(scenario: Scenario) -> RunConfig:
             max_failures=12,
             restart_backoff_s=0.1,
             recall_timeout_s=2.0,
-            warm_restart=scenario.warm_restart,
+            warm_restart="auto" if scenario.auto_restart else scenario.warm_restart,
             hang_timeout_s=3.0 if hangs else 60.0,
             on_hang="restart",
             preemption_grace_s=3.0,
