@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import posixpath
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ _CHUNK = 16 << 20
 _CHUNKS_IN_FLIGHT = 8
 # S3 allows 10,000 parts.
 _MAX_CHUNKS = 5_000
+# One lost request is no reason to refuse a run.
+_PROBE_PAUSES_S = (0.1, 0.5)
 _SCHEMES = "s3://, gs://, abfs://, hdfs://, file://"
 
 
@@ -110,25 +113,34 @@ def check_usable(location: Location, what: str) -> None:
     files = location.files()
     if files is None:
         return
-    try:
-        if files.is_object_store:
-            bucket = location.path.partition("/")[0]
-            if not files.exists(bucket):
+    # Clients of object stores try again by themselves.
+    pauses = [] if files.is_object_store else list(_PROBE_PAUSES_S)
+    while True:
+        try:
+            return _probe(location, files, what)
+        except _core.ConfigError:
+            raise
+        except Exception as error:
+            if not pauses or isinstance(error, PermissionError):
                 raise _core.ConfigError(
-                    f"{what} = {location}: there is no bucket {bucket!r}; create it, or correct the name"
-                )
-        probe = posixpath.join(location.path, ".trireme_probe")
-        files.make_folder(location.path)
-        files.write(probe, b"")
-        with suppress(OSError):  # a store that never forgets will do too
-            files.remove_file(probe)
-    except _core.ConfigError:
-        raise
-    except Exception as error:
-        raise _core.ConfigError(
-            f"{what} = {location} cannot be used: {error}. Check the address, the network, and that the credentials of "
-            "this machine (environment or configuration files) may read and write there"
-        ) from error
+                    f"{what} = {location} cannot be used: {error}. Check the address, the network, and that the "
+                    "credentials of this machine (environment or configuration files) may read and write there"
+                ) from error
+        time.sleep(pauses.pop(0))
+
+
+def _probe(location: Location, files: ArrowFiles, what: str) -> None:
+    if files.is_object_store:
+        bucket = location.path.partition("/")[0]
+        if not files.exists(bucket):
+            raise _core.ConfigError(
+                f"{what} = {location}: there is no bucket {bucket!r}; create it, or correct the name"
+            )
+    probe = posixpath.join(location.path, ".trireme_probe")
+    files.make_folder(location.path)
+    files.write(probe, b"")
+    with suppress(OSError):  # a store that never forgets will do too
+        files.remove_file(probe)
 
 
 def _inside(path: str, filesystem: Any, what: str) -> Location:

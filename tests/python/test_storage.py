@@ -238,6 +238,28 @@ def test_storage_that_may_not_be_written(tmp_path: Path) -> None:
         check_usable(resolve(str(tmp_path), filesystem), "storage_path")
 
 
+def test_one_lost_request_does_not_refuse_the_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trireme._storage._PROBE_PAUSES_S", (0.0, 0.0))
+    lost: list[str] = []
+
+    class Lossy(Careful):
+        allowed = 2
+
+        def open_output_stream(self, path: str, metadata: Any) -> Any:
+            if len(lost) < self.allowed:
+                lost.append(path)
+                raise OSError("not answered")
+            return super().open_output_stream(path, metadata)
+
+    check_usable(resolve(str(tmp_path), fs.PyFileSystem(Lossy(fs.LocalFileSystem()))), "storage_path")
+    assert len(lost) == 2
+    assert not any(tmp_path.iterdir())
+    Lossy.allowed = 100
+    with pytest.raises(ConfigError, match="not answered"):
+        check_usable(resolve(str(tmp_path), fs.PyFileSystem(Lossy(fs.LocalFileSystem()))), "storage_path")
+    assert len(lost) == 5
+
+
 def test_without_pyarrow_the_extra_is_named() -> None:
     source = """
 import sys
