@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -12,13 +11,12 @@ namespace trireme::base {
 // time that it was late by does not count as their silence.
 class TickWatch {
  public:
-  explicit TickWatch(Seconds period) : period_(period) {}
+  // `began`: when the first period did.
+  TickWatch(Seconds period, MonotonicTime began) : period_(period), last_(began) {}
 
   // At every tick: how much later than it was due it comes; 0 within what a busy machine does to any timer.
   MonotonicTime::duration late(MonotonicTime now) {
-    const auto before = std::exchange(last_, now);
-    if (!before) return {};
-    const Seconds overslept = now - *before - period_;
+    const Seconds overslept = now - std::exchange(last_, now) - period_;
     if (overslept < period_ + kBusy) return {};
     return std::chrono::duration_cast<MonotonicTime::duration>(overslept);
   }
@@ -27,7 +25,7 @@ class TickWatch {
   static constexpr Seconds kBusy{0.2};
 
   Seconds period_;
-  std::optional<MonotonicTime> last_;
+  MonotonicTime last_;
 };
 
 }  // namespace trireme::base

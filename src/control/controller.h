@@ -269,7 +269,7 @@ class Controller final : private wire::ServerHandler {
   base::MonotonicTime attempt_began_;
   int entered_ = 0;         // ranks that are in the function
   double silence_s_ = 0.0;  // of the rank that was given up on last
-  base::TickWatch tick_watch_{base::Seconds(plan_.heartbeat_s)};
+  base::TickWatch tick_watch_{base::Seconds(plan_.heartbeat_s), clock_.now()};
   RestartTimes restart_times_;
   struct StackRound {
     std::int64_t id = 0;

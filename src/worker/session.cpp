@@ -158,8 +158,7 @@ Result<void> Session::connect() {
   heartbeat_s_ = (*joined)->welcome.heartbeat_s;
   lease_s_ = (*joined)->welcome.lease_s;
   heard_ = clock_.now();
-  beat_watch_.emplace(base::Seconds(heartbeat_s_));
-  beat_watch_->late(heard_);
+  beat_watch_.emplace(base::Seconds(heartbeat_s_), heard_);
   asio::co_spawn(io_, read_loop(), asio::detached);
   beat();
   thread_ = std::jthread([this] {
