@@ -16,7 +16,7 @@
 
 namespace trireme::wire {
 
-inline constexpr int kProtocolVersion = 3;
+inline constexpr int kProtocolVersion = 4;
 
 // clang-format off
 

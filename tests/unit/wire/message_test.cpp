@@ -63,7 +63,7 @@ TEST_CASE("what a stranger may send is refused with a reason") {
       {List{0}, "unknown message 0"},
       {List{1000}, "unknown message 1000"},
       {List{-1}, "unknown message -1"},
-      {List{5, 1}, "too many"},
+      {List{12, 1}, "too many"},
       {List{3}, "Heartbeat: field 'sequence' is missing"},
       {List{3, "one"}, "Heartbeat: field 'sequence': expected int, got str"},
       {List{8, 1.5}, "expected int"},
