@@ -300,6 +300,17 @@ def test_what_a_program_writes_is_read_by_pyarrow(tmp_path: Path) -> None:
 
 
 @needs_arrow
+def test_the_example_of_groups() -> None:
+    assert checked(EXAMPLES / "example_data_group_by").splitlines() == [
+        "label 0: 334 rows, x is 49.95 on average, at most 99.9",
+        "label 1: 333 rows, x is 49.9 on average, at most 99.7",
+        "label 2: 333 rows, x is 50 on average, at most 99.8",
+        "1000 rows, the sum of x is 49950",
+        "334 rows have a label that is not rare",
+    ]
+
+
+@needs_arrow
 def test_the_example_ends_with_the_same_weights_after_a_kill(tmp_path: Path) -> None:
     undisturbed = checked(EXAMPLE, tmp_path / "points").splitlines()[-1]
     assert undisturbed.endswith("after 1 attempt")
