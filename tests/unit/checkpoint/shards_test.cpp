@@ -74,10 +74,7 @@ TEST_CASE("overlaps do not make up for gaps") {
   for (const Row& row : {
            Row{"halves", {List{0, 0}, List{1, 0}}, {part(1, 4), part(1, 4)}, 8},
            Row{"as many elements, but one half twice", {List{0, 0}, List{0, 0}}, {part(1, 4), part(1, 4)}, 4},
-           Row{"columns",
-               {List{0, 0}, List{0, 1}, List{0, 3}},
-               {part(2, 1), part(2, 2), part(2, 1)},
-               8},
+           Row{"columns", {List{0, 0}, List{0, 1}, List{0, 3}}, {part(2, 1), part(2, 2), part(2, 1)}, 8},
            Row{"shifted by one", {List{0, 0}, List{0, 1}}, {part(2, 2), part(2, 2)}, 6},
            Row{"a corner is missing", {List{0, 0}, List{0, 0}, List{0, 0}}, {part(1, 4), part(2, 3), part(1, 1)}, 7},
            Row{"overlaps without a gap", {List{0, 0}, List{0, 1}, List{0, 0}}, {part(2, 3), part(2, 3), part(1, 1)}, 8},
