@@ -8,6 +8,7 @@
 #include "base/host.h"
 #include "base/json.h"
 #include "checkpoint/commit.h"
+#include "checkpoint/scratch_folder.h"
 #include "checkpoint/state_file.h"
 #include "storage/local_files.h"
 #include "storage/remote_files.h"
@@ -475,7 +476,8 @@ TEST_CASE("a storage elsewhere") {
     CHECK(numbers_in(there + name + "/rank_1") == std::vector<std::int64_t>{index});
   }
   // The state went through a folder of this machine: nothing of it is left.
-  CHECK(fs::is_empty(temporary.path()));
+  for (const auto& left : fs::recursive_directory_iterator(temporary.path())) CHECK(left.is_directory());
+  CHECK(fs::is_empty(checkpoint::temporary_folder("uploads")));
 
   writer.committed(2);
   CheckpointSource in_place{.folder = "bucket/run/c0", .mode = UploadMode::kNoUpload};
@@ -497,6 +499,28 @@ TEST_CASE("a name that is used again waits until the checkpoint that has it is c
   writer->committed(0);
   writer->wait_idle();
   CHECK(numbers_in(desk.stored_path("last")) == std::vector<std::int64_t>{1});
+}
+
+TEST_CASE("where folders cannot be moved, the newest checkpoint makes room only for one after a newer one") {
+  Desk desk;
+  auto file_system = std::make_shared<tests::FolderFileSystem>(desk.dir / "store");
+  auto files = std::make_shared<storage::RemoteFiles>(file_system, "far");
+  desk.start.storage_path = "bucket/run";
+  file_system->write(std::string("bucket/run/") + checkpoint::kMarkerName, desk.start.run_id);
+  // Of an earlier attempt: the one to resume from.
+  const std::string manifest = std::string("bucket/run/slot0/") + checkpoint::kManifestName;
+  file_system->write(manifest, "{}");
+  std::atomic<bool> idle = false;
+  CheckpointWriter writer(desk.start, files, desk.done.handler());
+  REQUIRE(writer.store(0, "slot1", state_of(Tensor::of<std::int64_t>({0}), UploadMode::kAsync)));
+  writer.wait_idle();
+  REQUIRE(writer.store(1, "slot0", state_of(Tensor::of<std::int64_t>({1}), UploadMode::kAsync)));
+  writer.when_idle([&] { idle = true; });
+  CHECK_FALSE(idle);
+  CHECK(file_system->exists(manifest));
+  writer.committed(0);
+  writer.wait_idle();
+  CHECK_FALSE(desk.done.files(1).empty());
 }
 
 TEST_CASE("a checkpoint that contains the run's own folder is refused, also where the storage is elsewhere") {
