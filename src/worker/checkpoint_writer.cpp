@@ -1,5 +1,6 @@
 #include "worker/checkpoint_writer.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/host.h"
@@ -151,13 +152,22 @@ base::Result<void> CheckpointWriter::store(std::int64_t index, const std::string
   return result;
 }
 
-// A name that the user gives again: the checkpoint that has it must be committed before its files make room.
+// A name that the user gives again: the checkpoint that has it must be committed before its files make room. Where the
+// storage cannot move them aside they are gone then, so that a newer one must be committed too: it may be the newest.
 void CheckpointWriter::wait_for_name(const Part& part) {
   std::unique_lock lock(mutex_);
-  const auto before = names_.find(part.name);
-  if (before != names_.end()) {
-    changed_.wait_for(lock, kNamePatience, [&, index = before->second] { return committed_ >= index; });
+  std::erase_if(names_, [&](const auto& each) { return each.second <= committed_; });
+  std::int64_t awaited = -1;
+  if (const auto before = names_.find(part.name); before != names_.end()) awaited = before->second;
+  if (!files_->local() && !names_.empty()) {
+    std::int64_t newest = -1;
+    for (const auto& [name, index] : names_) newest = std::max(newest, index);
+    lock.unlock();
+    const auto in_use = files_->exists(storage_path_ + "/" + part.name + "/" + checkpoint::kManifestName);
+    lock.lock();
+    if (!in_use || *in_use) awaited = newest;
   }
+  changed_.wait_for(lock, kNamePatience, [&] { return committed_ >= awaited; });
   std::erase_if(names_, [&](const auto& each) { return each.second <= committed_; });
   names_[part.name] = part.index;
 }
