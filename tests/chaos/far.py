@@ -18,11 +18,10 @@ class FarFiles(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
     protocol = "far"
     cachable = False
 
-    def info(self, path: str, **options: Any) -> Any:
-        return self._travel(super().info, path, **options)
-
     def ls(self, path: str, *words: Any, **options: Any) -> Any:
-        return self._travel(super().ls, path, *words, **options)
+        # Always answered: fsspec leaves out what it cannot list, without an error.
+        time.sleep(random.SystemRandom().uniform(0, _ONE_WAY_S))
+        return super().ls(path, *words, **options)
 
     def _open(self, path: str, *words: Any, **options: Any) -> Any:
         return self._travel(super()._open, path, *words, **options)
