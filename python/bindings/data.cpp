@@ -227,8 +227,16 @@ std::shared_ptr<Shard> make_shard(const std::vector<FragmentTuple>& fragments, n
   return value_or_raise(Shard::make(std::move(table), shard_options(options)));
 }
 
+// Calls it without the interpreter's lock: whoever has the shard's mutex (a thread that reads, a warning that Python
+// writes) may be waiting for that lock.
+template <typename Function>
+auto unlocked(Function function) {
+  nb::gil_scoped_release released;
+  return function();
+}
+
 nb::dict stats_of(const Shard& shard) {
-  const auto stats = shard.stats();
+  const auto stats = unlocked([&] { return shard.stats(); });
   nb::dict made;
   made["rows"] = stats.rows;
   made["bytes"] = stats.bytes;
@@ -268,21 +276,19 @@ void bind_data(nb::module_& module) {
       .def("iterate",
            [](Shard& self, const nb::dict& options) {
              auto wanted = iter_options(options);
-             auto made = [&] {
-               nb::gil_scoped_release unlocked;
-               return self.iterate(wanted);
-             }();
+             auto made = unlocked([&] { return self.iterate(wanted); });
              if (!made) throw nb::value_error(made.error().message().c_str());
              return new PythonPass(*std::move(made));
            })
-      .def_prop_ro("epoch", &Shard::epoch)
+      .def_prop_ro("epoch", [](const Shard& self) { return unlocked([&] { return self.epoch(); }); })
       .def_prop_ro("rows", &Shard::rows)
-      .def("state", [](const Shard& self) { return to_python(self.state()); })
-      .def("position", [](Shard& self) { return to_python(self.position()); })
-      .def("finish", &Shard::finish)
+      .def("state", [](const Shard& self) { return to_python(unlocked([&] { return self.state(); })); })
+      .def("position", [](Shard& self) { return to_python(unlocked([&] { return self.position(); })); })
+      .def("finish", &Shard::finish, nb::call_guard<nb::gil_scoped_release>())
       .def("load_state",
            [](Shard& self, nb::handle state) {
-             if (auto loaded = self.load_state(to_dict(state, "state")); !loaded) {
+             const Dict given = to_dict(state, "state");
+             if (auto loaded = unlocked([&] { return self.load_state(given); }); !loaded) {
                throw nb::value_error(loaded.error().message().c_str());
              }
            })
