@@ -87,9 +87,10 @@ TRIREME_TRAIN_FUNCTION(train);
 
 int main(int argc, char** argv) {
   trireme::init(argc, argv);
-  trireme::DataParallelTrainer trainer(train, {.config = {{"lr", 0.3}},
-                                               .scaling = {.num_workers = 3},
-                                               .run = {.name = "survive", .failure_config = {.max_failures = 2}}});
+  trireme::DataParallelTrainer trainer(
+      train, {.config = {{"lr", 0.3}},
+              .scaling = {.num_workers = 3},
+              .run = {.name = "survive", .failure_config = {.max_failures = 2, .warm_restart = true}}});
   const trireme::Result result = trainer.fit();
   std::cout << "x = " << std::round(result.return_value.get<double>() * 100) / 100 << " after " << result.attempts
             << " attempts\n";

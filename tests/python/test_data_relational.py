@@ -76,7 +76,7 @@ def test_sort_is_lazy_and_moves_columns_of_any_type():
     assert [int(row["data"][0, 0]) for row in ordered.take_all()] == [5, 1, 2, 0, 4, 3]
     with pytest.raises(ValueError, match="cannot sort by data"):
         tensors.sort("data").take()
-    with pytest.raises(ValueError, match="2 values of `descending` for 1 columns"):
+    with pytest.raises(ValueError, match="2 values of `descending` for 1 column;"):
         tensors.sort("a", [True, False])
     with pytest.raises(ValueError, match="give the column"):
         tensors.sort([])
