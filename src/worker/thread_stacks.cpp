@@ -27,6 +27,7 @@ constexpr std::size_t kMaxThreads = 512;
 constexpr std::size_t kMaxFrames = 128;
 // Room that the handler needs where it runs on a signal stack of the program's own.
 constexpr std::size_t kMinRoom = 4096;
+constexpr std::size_t kSignalStack = 64 * 1024;
 
 // A slot's state is the number of a collection and one of these. Whoever moves it on owns the rest of the slot: the
 // handler from kAsked to kDone, else the collector. An answer that comes too late finds another state and leaves it.
@@ -250,9 +251,27 @@ void add_own(ThreadStack& stack) {
 
 int stack_signal() { return SIGRTMIN + 6; }
 
+namespace {
+
+// faulthandler gives the main thread a signal stack with little more room than one signal frame, and our handler runs
+// on it too.
+void widen_signal_stack() {
+  alignas(16) static std::array<std::byte, kSignalStack> room;
+  stack_t stack{};
+  if (::sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & (SS_DISABLE | SS_ONSTACK))) return;
+  if (stack.ss_size >= room.size()) return;
+  const stack_t wider{.ss_sp = room.data(), .ss_flags = 0, .ss_size = room.size()};
+  ::sigaltstack(&wider, nullptr);
+}
+
+}  // namespace
+
 void install_stack_handler() {
   Slot unused;
-  if (own_tid() == ::getpid()) main_pthread = own_pthread();
+  if (own_tid() == ::getpid()) {
+    main_pthread = own_pthread();
+    widen_signal_stack();
+  }
   write_stack(unused);  // what the unwinder loads and resolves at first use is not for a signal handler
   struct sigaction before {};
   if (::sigaction(stack_signal(), nullptr, &before) != 0) return;

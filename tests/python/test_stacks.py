@@ -100,3 +100,22 @@ def test_the_main_thread_tells_its_place(tmp_path: Path, body: str, function: st
 def test_a_library_is_named_beside_the_line_that_called_it(tmp_path: Path) -> None:
     where, _, _ = run(tmp_path, IN_LIBRARY)
     assert where.startswith("train.py:") and where.endswith(" wait)")
+
+
+# Stacks are also asked for while a signal of another kind is handled on faulthandler's small signal stack.
+SIGNAL_STACK = """
+import ctypes
+
+class Stack(ctypes.Structure):
+    _fields_ = [("sp", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t)]
+
+now = Stack()
+assert ctypes.CDLL(None).sigaltstack(None, ctypes.byref(now)) == 0
+print(f"{now.flags}\\n{now.size}\\n")
+"""
+
+
+def test_the_main_thread_has_a_signal_stack_with_room_for_nested_signals(tmp_path: Path) -> None:
+    flags, size, _ = run(tmp_path, SIGNAL_STACK)
+    assert flags == "0"
+    assert int(size) >= 64 * 1024
