@@ -68,7 +68,13 @@ base::Result<void> Controller::start() {
   TRIREME_ASSIGN(auto log, EventLog::open(fmt::format("{}/{}", plan_.path, storage::kEventsFile)));
   log_.emplace(std::move(log));
   TRIREME_ASSIGN(server_, wire::Server::listen(io_, plan_.listen, plan_.secret, *this));
-  metrics_.emplace(plan_.path, [this](std::string message) { warn(std::move(message)); });
+  metrics_.emplace(plan_.path, [this](std::string message) {
+    {
+      std::lock_guard lock(metrics_mutex_);
+      metrics_warning_ = std::move(message);
+    }
+    asio::post(io_, [this] { warn_of_metrics(); });
+  });
   auto files = plan_.files;
   if (plan_.permit) {
     files = files->with_policy([this](storage::RetryPolicy& policy) { policy.permit = plan_.permit; });
@@ -291,6 +297,7 @@ void Controller::run(Record& action) {
     if (auto written = metrics_->close(); !written) {
       append({{"event", "warning"}, {"message", written.error().message()}});
     }
+    warn_of_metrics();
     event["seconds"] = base::Seconds(clock_.now() - run_began_).count();
     store_return_value();  // whoever reads the event looks for it
   }
@@ -497,6 +504,15 @@ void Controller::append(Dict event) {
   } else {
     flush(false);
   }
+}
+
+void Controller::warn_of_metrics() {
+  std::optional<std::string> message;
+  {
+    std::lock_guard lock(metrics_mutex_);
+    message = std::exchange(metrics_warning_, std::nullopt);
+  }
+  if (message) append({{"event", "warning"}, {"message", *message}});
 }
 
 void Controller::flush_soon() {

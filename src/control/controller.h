@@ -169,6 +169,7 @@ class Controller final : private wire::ServerHandler {
   std::string state_of(std::size_t rank) const;
   bool may_starve(std::size_t rank) const;
   void append(Dict event);
+  void warn_of_metrics();
   void flush_soon();
   void flush(bool to_disk);
   void arm(Timer timer, double seconds, bool again);
@@ -300,6 +301,9 @@ class Controller final : private wire::ServerHandler {
   std::condition_variable end_changed_;
   RunEnd end_;
 
+  std::mutex metrics_mutex_;
+  // Of the writer's thread, until it is recorded: what is posted last would not be taken any more.
+  std::optional<std::string> metrics_warning_;
   std::optional<MetricsWriter> metrics_;  // after io_, as the next one: what it warns of is posted there
   std::optional<Committer> committer_;    // what it ends is posted there
   std::jthread thread_;                   // last: stops first
