@@ -15,6 +15,7 @@
 #include "data/digest_log.h"
 #include "data/shard.h"
 #include "errors.h"
+#include "unlocked.h"
 #include "value.h"
 
 namespace trireme::python {
@@ -128,7 +129,7 @@ class PythonPass {
 
   void close() {
     closed_ = true;                   // whoever comes for more does not keep others from the mutex
-    nb::gil_scoped_release unlocked;  // before the mutex: whoever has that may be waiting for this
+    nb::gil_scoped_release released;  // before the mutex: whoever has that may be waiting for this
     std::lock_guard lock(mutex_);
     if (in_reader) {  // which may be a thread of this pass, and those are joined
       std::thread([pass = std::move(pass_)] {}).detach();
@@ -138,12 +139,11 @@ class PythonPass {
 
   // A batch, None at the end, False where none was ready in time.
   nb::object next(double timeout_s) {
-    auto next = [&]() -> std::optional<base::Result<data::Next>> {
-      nb::gil_scoped_release unlocked;
+    auto next = unlocked([&]() -> std::optional<base::Result<data::Next>> {
       std::lock_guard lock(mutex_);
       if (closed_) return {};
       return pass_->next(std::chrono::duration<double>(timeout_s));
-    }();
+    });
     if (!next) throw nb::value_error("this pass over the data is closed");
     if (!*next) raise_error(next->error());
     data::Next& given = next->value();
@@ -225,14 +225,6 @@ std::shared_ptr<Shard> make_shard(const std::vector<FragmentTuple>& fragments, n
   wanted.memory_budget = optional_in<std::int64_t>(ordering, "memory_budget");
   table.layout = data::lay_out(table.fragments, wanted);
   return value_or_raise(Shard::make(std::move(table), shard_options(options)));
-}
-
-// Calls it without the interpreter's lock: whoever has the shard's mutex (a thread that reads, a warning that Python
-// writes) may be waiting for that lock.
-template <typename Function>
-auto unlocked(Function function) {
-  nb::gil_scoped_release released;
-  return function();
 }
 
 nb::dict stats_of(const Shard& shard) {

@@ -14,6 +14,7 @@
 #include "storage/local_files.h"
 #include "storage/remote_files.h"
 #include "trireme/filesystem.h"
+#include "unlocked.h"
 #include "value.h"
 
 namespace trireme::python {
@@ -90,12 +91,6 @@ struct SharedFolder {
   std::optional<checkpoint::SharedDownload> download;
   std::string folder;
 };
-
-template <typename Call>
-auto unlocked(Call call) {
-  nb::gil_scoped_release release;
-  return call();
-}
 
 base::Result<std::optional<checkpoint::Committed>> read_committed(storage::Files& files, const std::string& path) {
   const std::string manifest = path + "/" + checkpoint::kManifestName;

@@ -9,6 +9,7 @@
 #include "errors.h"
 #include "filesystem.h"
 #include "state.h"
+#include "unlocked.h"
 #include "value.h"
 #include "worker/process.h"
 
@@ -16,13 +17,6 @@ namespace trireme::python {
 namespace {
 
 using worker::Session;
-
-// Runs a blocking call without the interpreter lock.
-template <typename Call>
-auto unlocked(Call call) {
-  nb::gil_scoped_release release;
-  return call();
-}
 
 std::unique_ptr<Session> join(const std::string& ticket) {
   auto parsed = value_or_raise(worker::parse_ticket(ticket));

@@ -275,7 +275,7 @@ void RunRegistry::forget_oldest() const {
   auto runs = list_runs();
   // A tenth at once, so that not every run start pays for the reading.
   for (std::size_t i = kMaxRemembered - kMaxRemembered / 10; i < runs.size(); ++i) {
-    // One of another machine may be over without a word: beyond this number nobody waits for that word.
+    // The end of a run on another machine may never be recorded here: beyond this number it is forgotten all the same.
     if (!is_active(runs[i]) || is_elsewhere(runs[i])) fs::remove(file_of(runs[i].id), failed);
   }
 }
