@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from trireme import CheckpointConfig, DataParallelTrainer, FailureConfig, Result, RunConfig, ScalingConfig
+import trireme
+from trireme import CheckpointConfig, DataParallelTrainer, FailureConfig, Result, RunConfig, ScalingConfig, UserCallback
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,6 +45,19 @@ def fit(function: Any, workers: Any = 2, config: dict[str, Any] | None = None, *
     trainer = trainer_class(function, train_loop_config=config, scaling_config=scaling, run_config=run_config)
     made: Result = trainer.fit()
     return made
+
+
+class CapacityFollowsSize(UserCallback):
+    """At the first report of a gang of each size the machine gets `capacity[size]` CPUs."""
+
+    def __init__(self, capacity: dict[int, int]) -> None:
+        self.capacity = capacity
+        self.sizes: list[int] = []
+
+    def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
+        if len(metrics) not in self.sizes:
+            self.sizes.append(len(metrics))
+            trireme.set_capacity(num_cpus=self.capacity[len(metrics)])
 
 
 def events(folder: Any, *kinds: str) -> list[dict[str, Any]]:

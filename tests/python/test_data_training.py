@@ -16,7 +16,7 @@ import pytest
 
 import trireme
 import trireme.data
-from runs import events, trireme_command
+from runs import CapacityFollowsSize, events, trireme_command
 from trireme import (
     Checkpoint,
     CheckpointConsistencyMode,
@@ -28,7 +28,6 @@ from trireme import (
     RunConfig,
     ScalingConfig,
     TrainingFailedError,
-    UserCallback,
 )
 
 ROWS = 1003
@@ -246,13 +245,7 @@ class TestFailures:
 
     def test_an_elastic_run_takes_every_row_once(self, files: str, tmp_path: Path, declared: Any) -> None:
         declared(num_cpus=2)
-        sizes: list[int] = []
-
-        class Capacity(UserCallback):
-            def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
-                if len(metrics) not in sizes:
-                    sizes.append(len(metrics))
-                    trireme.set_capacity(num_cpus={2: 4, 4: 3, 3: 3}[len(metrics)])
+        resizes = CapacityFollowsSize({2: 4, 4: 3, 3: 3})
 
         def elastic(config: dict[str, Any]) -> None:
             context, shard = trireme.get_context(), trireme.get_dataset_shard("train")
@@ -267,11 +260,11 @@ class TestFailures:
             scaling_config=ScalingConfig(
                 num_workers=(2, 4), trainer_resources={"CPU": 0}, elastic_resize_monitor_interval_s=0.1
             ),
-            run_config=RunConfig(name="elastic", callbacks=[Capacity()]),
+            run_config=RunConfig(name="elastic", callbacks=[resizes]),
             datasets={"train": trireme.data.read_parquet(files).random_shuffle(seed=1)},
             dataset_config=DataConfig(log_samples=True),
         ).fit()
-        assert sizes == [2, 4, 3]
+        assert resizes.sizes == [2, 4, 3]
         verified = trireme_command("data", "verify", str(result.path), "--json")
         assert verified.returncode == 0, verified.stderr + verified.stdout
         assert all(each["seen"] == ROWS for each in json.loads(verified.stdout))

@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow")
 
 import trireme
 import trireme.data
-from runs import events, trireme_command
+from runs import CapacityFollowsSize, events, trireme_command
 from trireme import (
     Checkpoint,
     DataConfig,
@@ -26,7 +26,6 @@ from trireme import (
     Result,
     RunConfig,
     ScalingConfig,
-    UserCallback,
 )
 
 ROWS = 1000
@@ -270,13 +269,7 @@ def test_a_run_that_begins_with_a_checkpoint_of_another() -> None:
 def elastic_run(declared: Any) -> Result:
     """Resizes, and two datasets, one of which every rank sees whole."""
     declared(num_cpus=2)
-    sizes: list[int] = []
-
-    class Capacity(UserCallback):
-        def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
-            if len(metrics) not in sizes:
-                sizes.append(len(metrics))
-                trireme.set_capacity(num_cpus={2: 4, 4: 3, 3: 3}[len(metrics)])
+    resizes = CapacityFollowsSize({2: 4, 4: 3, 3: 3})
 
     def train() -> None:
         context = trireme.get_context()
@@ -294,7 +287,7 @@ def elastic_run(declared: Any) -> Result:
         scaling_config=ScalingConfig(
             num_workers=(2, 4), trainer_resources={"CPU": 0}, elastic_resize_monitor_interval_s=0.1
         ),
-        run_config=RunConfig(name="elastic", callbacks=[Capacity()]),
+        run_config=RunConfig(name="elastic", callbacks=[resizes]),
         datasets={
             "train": trireme.data.range(ROWS, override_num_blocks=7).random_shuffle(seed=1),
             "valid": trireme.data.range(100),
