@@ -12,6 +12,7 @@
 #include "api/dataset_shards.h"
 #include "base/config_fields.h"
 #include "base/text.h"
+#include "control/event_fields.h"
 #include "data/digest_log.h"
 #include "storage/run_names.h"
 
@@ -132,9 +133,7 @@ base::Result<DataShard> Shards::make(const std::string& name, const Dataset& dat
   options.equal = feed_.config.equal;
   options.threads = num_threads(feed_.config, context_.local_world_size);
   options.memory_budget = memory_budget(feed_.config, context_.local_world_size);
-  if (feed_.config.log_samples && !context_.path.empty()) {
-    options.digest_folder = fmt::format("{}/{}", context_.path, storage::kDataFolder);
-  }
+  options.digest_folder = digest_folder();
   options.log_rank = context_.world_rank;
   options.log_world = context_.world_size;
   options.whole = !split;
@@ -166,18 +165,21 @@ Dict Shards::totals() const {
   return {{"rows", sum.rows}, {"bytes", sum.bytes}, {"wait_s", sum.wait_s}};
 }
 
+std::string Shards::digest_folder() const {
+  const bool logged = feed_.config.log_samples && !context_.path.empty();
+  return logged ? fmt::format("{}/{}", context_.path, storage::kDataFolder) : "";
+}
+
 base::Result<void> Shards::finish(const Dict& positions) {
   for (auto& shard : shards_) shard->finish();
-  if (!feed_.config.log_samples || context_.path.empty()) return {};
+  const std::string folder = digest_folder();
+  if (folder.empty()) return {};
   for (const auto& [name, planned] : planned_) {
     if (made_.contains(name)) continue;
-    const Value* stored = positions.find("data/" + name);
-    const auto at = [&](const char* key) {
-      const Value* found = stored && stored->get_if<Dict>() ? stored->get_if<Dict>()->find(key) : nullptr;
-      return found && found->get_if<std::int64_t>() ? found->as_int() : 0;
-    };
+    const Dict* stored = control::dict_of(positions, "data/" + name);
+    const auto at = [&](const char* key) { return stored ? control::int_of(*stored, key) : 0; };
     const data::DigestContext context{name, context_.world_rank, context_.world_size, context_.attempt};
-    TRIREME_TRY(data::DigestLog::finish_unused(context_.path + "/data", context, at("epoch"), at("rows")),
+    TRIREME_TRY(data::DigestLog::finish_unused(folder, context, at("epoch"), at("rows")),
                 "could not log the samples of '{}'", name);
   }
   return {};

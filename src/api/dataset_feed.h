@@ -39,6 +39,7 @@ class Shards {
 
  private:
   base::Result<DataShard> make(const std::string& name, const Dataset& dataset);
+  std::string digest_folder() const;  // empty: samples are not logged
 
   Feed feed_;
   Dict planned_;

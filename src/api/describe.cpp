@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "control/event_fields.h"
+#include "storage/run_names.h"
 
 namespace trireme::api {
 namespace {
@@ -267,7 +268,7 @@ std::string result_table(const Dict& outcome) {
                {"reports", std::to_string(int_of(outcome, "reports"))}};
   if (std::string error = headline(text_of(outcome, "error")); !error.empty()) rows.emplace_back("error", error);
   if (const Dict* metrics = dict_of(outcome, "metrics")) {
-    for (auto& row : first_metric_rows(*metrics, "metrics.csv")) rows.push_back(std::move(row));
+    for (auto& row : first_metric_rows(*metrics, storage::kMetricsTable)) rows.push_back(std::move(row));
   }
   const std::string storage = text_of(outcome, "storage");
   if (std::string checkpoint = text_of(outcome, "checkpoint"); !checkpoint.empty()) {

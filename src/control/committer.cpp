@@ -6,6 +6,7 @@
 
 #include "checkpoint/commit.h"
 #include "storage/local_files.h"
+#include "storage/run_names.h"
 
 namespace trireme::control {
 namespace {
@@ -94,10 +95,10 @@ void Committer::mirror(bool all) {
 }
 
 base::Result<void> Committer::mirror_now(bool all) const {
-  std::vector<std::string> names{"run.json", "events.jsonl"};
+  std::vector<std::string> names{storage::kRunFile, storage::kEventsFile};
   if (all) {
     TRIREME_TRY(place_.files->put_folder(place_.path + "/logs", place_.storage_path + "/logs", storage::Take::kCopy));
-    for (const char* name : {"metrics.csv", "metrics.jsonl", "return_value.pkl"}) {
+    for (const char* name : {storage::kMetricsTable, storage::kMetricsLines, storage::kReturnValueFile}) {
       if (std::filesystem::exists(place_.path + "/" + name)) names.emplace_back(name);
     }
   }

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "control/event_fields.h"
 #include "storage/local_files.h"
+#include "storage/run_names.h"
 
 namespace trireme::control {
 namespace {
@@ -110,7 +111,7 @@ void MetricsFiles::append(const Dict& report) {
 
 base::Result<void> MetricsFiles::flush() {
   if (rows_.empty()) return {};
-  TRIREME_TRY(append_to(folder_ + "/metrics.jsonl", lines_));
+  TRIREME_TRY(append_to(folder_ + "/" + storage::kMetricsLines, lines_));
   lines_.clear();
   TRIREME_TRY(read_columns());
   TRIREME_TRY(widen());
@@ -124,7 +125,7 @@ base::Result<void> MetricsFiles::flush() {
     }
     table += join_cells(cells);
   }
-  TRIREME_TRY(append_to(folder_ + "/metrics.csv", std::move(table)));
+  TRIREME_TRY(append_to(folder_ + "/" + storage::kMetricsTable, std::move(table)));
   rows_.clear();
   return {};
 }
@@ -137,7 +138,7 @@ void MetricsFiles::drop() {
 // An earlier start of the run has begun the table.
 base::Result<void> MetricsFiles::read_columns() {
   if (columns_known_) return {};
-  const std::string path = folder_ + "/metrics.csv";
+  const std::string path = folder_ + "/" + storage::kMetricsTable;
   if (std::filesystem::exists(path)) {
     TRIREME_ASSIGN(auto table, storage::read_file(path));
     columns_ = read_header(table).first;
@@ -154,7 +155,7 @@ base::Result<void> MetricsFiles::widen() {
     }
   }
   if (columns.size() == columns_.size()) return {};
-  const std::string path = folder_ + "/metrics.csv";
+  const std::string path = folder_ + "/" + storage::kMetricsTable;
   std::string table = join_cells(columns);
   if (!columns_.empty()) {
     TRIREME_ASSIGN(auto old, storage::read_file(path));

@@ -15,6 +15,7 @@
 #include "checkpoint/commit.h"
 #include "control/event_fields.h"
 #include "storage/local_files.h"
+#include "storage/run_names.h"
 
 namespace trireme::control {
 namespace {
@@ -81,7 +82,7 @@ fs::path results_dir() {
 
 bool is_run_folder(const fs::path& path) {
   std::error_code failed;
-  return fs::is_regular_file(path / "run.json", failed);
+  return fs::is_regular_file(path / storage::kRunFile, failed);
 }
 
 namespace {
@@ -104,7 +105,7 @@ Result<Dict> read_run_file(const fs::path& path) {
     return error("{} is not the folder of a run: it has no run.json; give the folder {{storage_path}}/{{name}}",
                  path.string());
   }
-  TRIREME_ASSIGN(auto text, storage::read_file((path / "run.json").native()));
+  TRIREME_ASSIGN(auto text, storage::read_file((path / storage::kRunFile).native()));
   return parse_run_file(text, path.string());
 }
 
@@ -114,8 +115,8 @@ Result<RunRecord> read_run(const fs::path& path) {
   TRIREME_ASSIGN(record.run, read_run_file(path));
   std::error_code failed;
   // A run that was created and never started has no event log yet.
-  if (!fs::exists(path / "events.jsonl", failed)) return record;
-  TRIREME_ASSIGN(auto text, storage::read_file((path / "events.jsonl").native()));
+  if (!fs::exists(path / storage::kEventsFile, failed)) return record;
+  TRIREME_ASSIGN(auto text, storage::read_file((path / storage::kEventsFile).native()));
   read_events(text, record);
   return record;
 }
@@ -124,13 +125,13 @@ Result<RunRecord> read_run(storage::Files& files, const std::string& path) {
   if (files.local()) return read_run(path);
   RunRecord record;
   record.path = path;
-  TRIREME_ASSIGN(bool there, files.exists(path + "/run.json"));
+  TRIREME_ASSIGN(bool there, files.exists(path + "/" + storage::kRunFile));
   if (!there) return error("{} is not the folder of a run: it has no run.json", files.describe(path));
-  TRIREME_ASSIGN(auto run, files.read(path + "/run.json"));
+  TRIREME_ASSIGN(auto run, files.read(path + "/" + storage::kRunFile));
   TRIREME_ASSIGN(record.run, parse_run_file(run, files.describe(path)));
-  TRIREME_ASSIGN(bool logged, files.exists(path + "/events.jsonl"));
+  TRIREME_ASSIGN(bool logged, files.exists(path + "/" + storage::kEventsFile));
   if (!logged) return record;
-  TRIREME_ASSIGN(auto text, files.read(path + "/events.jsonl"));
+  TRIREME_ASSIGN(auto text, files.read(path + "/" + storage::kEventsFile));
   read_events(text, record);
   return record;
 }
@@ -237,7 +238,7 @@ Result<ReturnValue> read_return_value(storage::Files& files, const RunRecord& re
     returned.value = value ? *value : Value();
   }
   if (!returned.pickled) return returned;
-  TRIREME_ASSIGN(auto pickle, files.read(record.path + "/return_value.pkl"));
+  TRIREME_ASSIGN(auto pickle, files.read(record.path + "/" + storage::kReturnValueFile));
   returned.value = Bytes{std::move(pickle)};
   return returned;
 }
