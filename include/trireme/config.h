@@ -74,7 +74,7 @@ class TRIREME_API ConfigError : public std::invalid_argument {
         "How many times a gang that lost a worker to preemption is started again; -1 for without end.")                \
   FIELD(WarmRestart, warm_restart, {},                                                                                 \
         "Which healthy workers keep their process when the gang is started again: True: all; False: none; 'auto': those that hold something expensive (a CUDA context, libtorch in a C++ program). The others are replaced.") \
-  FIELD(double, recall_timeout_s, 5.0,                                                                                 \
+  FIELD(double, cancel_timeout_s, 5.0,                                                                                 \
         "How long a worker that is well may take to leave its function for a restart, before it is replaced too.")     \
   FIELD(double, restart_backoff_s, 1.0,                                                                                \
         "The pause before the second restart in a row without any progress; doubles with each. The first has none.")   \

@@ -193,11 +193,11 @@ void bind_session(nb::module_& module) {
           nb::arg("data") = nb::none())
       .def("interrupt_by", &interrupt_by, nb::arg("signal"),
            "The signal that this thread gets, again and again, while it is to leave its function.")
-      .def_prop_ro("recalled", &Session::recalled)
+      .def_prop_ro("cancelled", &Session::cancelled)
       .def_prop_ro("may_decline", &Session::may_decline)
-      .def("wait_recall", &Session::wait_recall, nb::call_guard<nb::gil_scoped_release>(),
+      .def("wait_for_cancel", &Session::wait_for_cancel, nb::call_guard<nb::gil_scoped_release>(),
            "Whether another attempt follows; waits until that is known.")
-      .def("go_home", &Session::go_home, nb::call_guard<nb::gil_scoped_release>())
+      .def("become_ready", &Session::become_ready, nb::call_guard<nb::gil_scoped_release>())
       .def("preemption", &preemption)
       .def("watch_termination", [](Session& self) { worker::watch_termination(self); })
       .def_prop_ro("stop_requested", &Session::stop_requested);

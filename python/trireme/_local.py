@@ -16,7 +16,7 @@ from trireme._session import set_session
 from trireme._validation import ValidationConfig, checked_metrics
 
 if TYPE_CHECKING:
-    from trireme.data._shards import DatasetPlans
+    from trireme.data._trainer_datasets import DatasetPlans
 
 
 class LocalSession:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from trireme import _core
-from trireme._shards import each_shards
+from trireme._sharded_tensors import each_sharded_tensor
 
 _FILES = ("state.json", "state.safetensors")
 
@@ -34,6 +34,6 @@ def load_part(
     if not elsewhere and not os.path.exists(inside):
         raise FileNotFoundError(f"there is no state in {inside}: no such file or directory")
     state = _core.load_state(inside, allow_pickle, mmap, os.path.isfile(inside), elsewhere, verify)
-    for shards in each_shards(state):
+    for shards in each_sharded_tensor(state):
         shards.parts[:] = [part._replace(rank=rank) for part in shards.parts]
     return cast("dict[Any, Any]", state)

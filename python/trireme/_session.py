@@ -19,7 +19,7 @@ from trireme._validation import ValidationTaskConfig
 
 if TYPE_CHECKING:
     from trireme.data._iterator import DataIterator
-    from trireme.data._shards import Shards
+    from trireme.data._trainer_datasets import WorkerDatasets
 
 
 class TrainSession(Protocol):
@@ -29,7 +29,7 @@ class TrainSession(Protocol):
     positions: Positions
 
     @property
-    def datasets(self) -> Shards | None: ...
+    def datasets(self) -> WorkerDatasets | None: ...
 
     def report(self, report: Report) -> None: ...
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 from trireme import _core
 from trireme._checkpoint import Checkpoint
 from trireme._parts import load_part, ranks_in
-from trireme._shards import Box, Part, Shards, assembled, has_shards, merged
+from trireme._sharded_tensors import Box, Part, ShardedTensor, assembled, has_shards, merged
 
 
 def save_state(path: str | os.PathLike[str], state: dict[Any, Any], *, allow_pickle: bool = False) -> None:
@@ -134,7 +134,7 @@ _FROM_NUMPY = {theirs: ours for ours, theirs in _TORCH.items() if theirs != "bfl
 
 def encode_object(value: Any, allow_pickle: bool) -> Any:
     """A _core.Tensor; or (mark, content); or (None, what stands for it)."""
-    if isinstance(value, Shards):
+    if isinstance(value, ShardedTensor):
         offsets, tensors = [list(part.box.offset) for part in value.parts], [part.tensor for part in value.parts]
         return "$shard", {"shape": list(value.shape), "dtype": value.dtype, "offsets": offsets, "parts": tensors}
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
@@ -304,13 +304,13 @@ def decode_mark(mark: str, content: Any, allow_pickle: bool) -> Any:
     raise Refused(f"is marked {mark}, which this version of trireme does not know: use a newer one")
 
 
-def _decode_shards(content: Any) -> Shards:
+def _decode_shards(content: Any) -> ShardedTensor:
     pairs = zip(content["offsets"], content["parts"], strict=True)
     parts = [Part(Box(tuple(offset), tuple(tensor.shape)), tensor) for offset, tensor in pairs]
     shape = tuple(content["shape"])
     if any(len(part.box.offset) != len(shape) or len(part.box.shape) != len(shape) for part in parts):
         raise ValueError(f"a part with another number of dimensions than {shape}")
-    return Shards(shape, content["dtype"], parts)
+    return ShardedTensor(shape, content["dtype"], parts)
 
 
 def _decode_numpy(content: Any) -> Any:
@@ -366,7 +366,7 @@ def plain_dtype(name: str) -> str:
     return _TORCH.get(name, name).removeprefix("torch.")
 
 
-def _empty(shards: Shards) -> Any:
+def _empty(shards: ShardedTensor) -> Any:
     """What the parts are copied into."""
     torch = _import("torch")
     if torch is not None:

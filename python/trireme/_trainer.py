@@ -25,7 +25,7 @@ from trireme.backend import BackendConfig
 from trireme.callbacks import CallbackCaller, RunContext
 
 if TYPE_CHECKING:
-    from trireme.data._shards import DatasetPlans
+    from trireme.data._trainer_datasets import DatasetPlans
 
 _PUMP_S = 0.1  # how long Ctrl-C and the live line may wait
 
@@ -62,7 +62,7 @@ class DataParallelTrainer:
         self.validation_config = _checked("validation_config", validation_config, ValidationConfig)
         if self.scaling_config.max_workers > 0:
             # Modules of the user wait for the run, which knows the folders that they are in.
-            warm_up([*self.backend_config.preload, *(["trireme.data._shards"] if self.datasets else [])])
+            warm_up([*self.backend_config.preload, *(["trireme.data._trainer_datasets"] if self.datasets else [])])
 
     def fit(self) -> Result:
         """Run to the end. Raises TrainingFailedError where the run did not finish."""
@@ -196,13 +196,13 @@ class DataParallelTrainer:
         """Lists and counts what has to be known of the datasets; refuses what cannot work."""
         if not self.datasets:
             return None
-        from trireme.data._shards import DatasetPlans
+        from trireme.data._trainer_datasets import DatasetPlans
 
         return DatasetPlans(self.datasets, self.dataset_config, self.scaling_config.max_workers)
 
     def _preload(self) -> list[str]:
         asked = [name for name in os.environ.get("TRIREME_RUN_PRELOAD", "").split(",") if name]
-        data = ["trireme.data._shards"] if self.datasets else []
+        data = ["trireme.data._trainer_datasets"] if self.datasets else []
         return list(dict.fromkeys([*self.backend_config.preload, *data, *self.run_config.preload, *asked]))
 
     def _run_context(self, run: _core.Run) -> RunContext:
@@ -261,7 +261,7 @@ def _checked(name: str, value: Any, kind: type) -> Any:
 def _checked_datasets(datasets: dict[str, Any] | None) -> dict[str, Any]:
     if not datasets:
         return {}
-    from trireme.data._shards import check_names
+    from trireme.data._trainer_datasets import check_names
 
     return check_names(datasets)
 

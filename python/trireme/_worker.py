@@ -18,7 +18,7 @@ from trireme._checkpoint import Checkpoint
 from trireme._context import TrainContext
 from trireme._forked import call_ending_forks, prepare_forks
 from trireme._positions import Positions
-from trireme._recall import Door, Recalled
+from trireme._interrupt_guard import InterruptGuard, Cancelled
 from trireme._report import (
     CheckpointUploadMode,
     Report,
@@ -34,7 +34,7 @@ from trireme._validation import ValidationTaskConfig, merged_task
 from trireme.backend import Backend
 
 if TYPE_CHECKING:
-    from trireme.data._shards import DatasetPlans
+    from trireme.data._trainer_datasets import DatasetPlans
 
 _PLAIN = (type(None), bool, float, str, bytes)
 
@@ -129,8 +129,8 @@ class WorkerSession:
         try:
             yield
         except RuntimeError:
-            if self._core.recalled:
-                raise Recalled("the training function is left for the next attempt") from None
+            if self._core.cancelled:
+                raise Cancelled("the training function is left for the next attempt") from None
             raise
 
     def _first_checkpoint(self, start: dict[str, Any], extras: dict[str, Any]) -> Checkpoint | None:
@@ -241,17 +241,17 @@ def main(ticket: str) -> int:
     prepare_forks()
     core = _core.Session(ticket)
     core.watch_termination()
-    door = Door(core)
+    guard = InterruptGuard(core)
     start = core.wait_start()
     while True:
         attempt = _Attempt(core, start)
-        succeeded = attempt.run(door)
-        if not core.wait_recall():
+        succeeded = attempt.run(guard)
+        if not core.wait_for_cancel():
             return 0 if succeeded else 1
         if core.may_decline and (objection := attempt.objection()):
             _end_process(f"this process is replaced for the next attempt: {objection}")
         attempt.clear()
-        core.go_home()
+        core.become_ready()
         gc.collect()  # while those who are gone are replaced
         start = core.wait_start()
         for stream in (sys.stdout, sys.stderr):
@@ -269,18 +269,18 @@ class _Attempt:
         self._session: WorkerSession | None = None
         self._backend: Backend | None = None
 
-    def run(self, door: Door) -> bool:
-        """Whether the function did not fail. What comes out of one that was recalled is nobody's business any more."""
+    def run(self, guard: InterruptGuard) -> bool:
+        """Whether the function did not fail. What comes out of one that was cancelled is nobody's business any more."""
         # The one border between Trireme and the user's code: whatever comes out of it is this worker's failure.
         try:
-            with door:
+            with guard:
                 value = self._call()
             if self._start["rank"] == 0:
                 _finish(self._core, value)
             else:
                 self._core.finish(None, False)
         except BaseException as error:
-            if isinstance(error, Recalled) or self._core.recalled:
+            if isinstance(error, Cancelled) or self._core.cancelled:
                 return True
             text = format_exception(error)
             with contextlib.suppress(OSError):  # a full disk must not hide what is wrong

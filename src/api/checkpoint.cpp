@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <map>
 
-#include "api/current.h"
+#include "api/train_session.h"
 #include "base/json.h"
 #include "checkpoint/download.h"
-#include "checkpoint/shards.h"
+#include "checkpoint/sharded_tensors.h"
 #include "checkpoint/shared_download.h"
 #include "checkpoint/state_file.h"
 #include "storage/local_files.h"

@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "api/current.h"
-#include "api/dataset_feed.h"
+#include "api/train_session.h"
+#include "api/trainer_datasets.h"
 #include "base/json.h"
 #include "storage/open_files.h"
 
@@ -67,7 +67,7 @@ const Current& current_values(const char* caller) {
 Current* current_if_any() { return g_current; }
 
 void throw_error(const base::Error& error) {
-  if (g_current && g_current->session && g_current->session->recalled()) throw Interrupted{};
+  if (g_current && g_current->session && g_current->session->cancelled()) throw Interrupted{};
   throw std::runtime_error(error.message());
 }
 
@@ -145,7 +145,7 @@ std::optional<Checkpoint> get_checkpoint() {
 
 void check_interrupted() {
   const auto& current = api::current_values("check_interrupted");
-  if (current.session && current.session->recalled()) throw Interrupted{};
+  if (current.session && current.session->cancelled()) throw Interrupted{};
 }
 
 std::optional<PreemptionInfo> get_preemption_info() {

@@ -3,20 +3,20 @@
 #include <functional>
 #include <utility>
 
-#include "api/current.h"
+#include "api/data_shard.h"
 #include "api/dataset_arrays.h"
 #include "api/dataset_ops.h"
 #include "api/dataset_plan.h"
-#include "api/dataset_shards.h"
 #include "api/expression_conditions.h"
+#include "api/train_session.h"
 #include "trireme/data.h"
 
 namespace trireme {
 namespace {
 
 using api::value_or_throw;
-using data::Piece;
-using Pieces = std::vector<std::vector<Piece>>;
+using data::FragmentSlice;
+using Pieces = std::vector<std::vector<FragmentSlice>>;
 
 std::int64_t rows_in(const std::vector<data::Fragment>& fragments) {
   std::int64_t rows = 0;
@@ -25,8 +25,9 @@ std::int64_t rows_in(const std::vector<data::Fragment>& fragments) {
 }
 
 // The fragments' rows from begin up to end.
-std::vector<Piece> pieces_between(const std::vector<data::Fragment>& fragments, std::int64_t begin, std::int64_t end) {
-  std::vector<Piece> pieces;
+std::vector<FragmentSlice> pieces_between(const std::vector<data::Fragment>& fragments, std::int64_t begin,
+                                          std::int64_t end) {
+  std::vector<FragmentSlice> pieces;
   std::int64_t at = 0;
   for (std::size_t i = 0; i < fragments.size(); ++i) {
     const std::int64_t first = std::max(begin - at, std::int64_t{0});

@@ -7,9 +7,9 @@
 #include <limits>
 #include <unordered_set>
 
-#include "api/current.h"
 #include "api/dataset_cells.h"
 #include "api/dataset_plan.h"
+#include "api/train_session.h"
 #include "base/text.h"
 #include "trireme/data.h"
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "api/data_shard.h"
 #include "api/dataset_arrays.h"
 #include "api/dataset_plan.h"
-#include "api/dataset_shards.h"
 
 // Plans that are made of other plans, or of what is in memory.
 
@@ -38,7 +38,7 @@ class MemoryPlan final : public Plan {
 // The rows of pieces, one after the other.
 class PiecesProducer final : public ArrayProducer {
  public:
-  PiecesProducer(std::shared_ptr<Plan> input, std::vector<data::Piece> pieces)
+  PiecesProducer(std::shared_ptr<Plan> input, std::vector<data::FragmentSlice> pieces)
       : plan_(std::move(input)), pieces_(std::move(pieces)) {}
 
   base::Result<void> schema(ArrowSchema& out) override {
@@ -81,7 +81,7 @@ class PiecesProducer final : public ArrayProducer {
   }
 
   std::shared_ptr<Plan> plan_;  // shared with the plan of the cut
-  std::vector<data::Piece> pieces_;
+  std::vector<data::FragmentSlice> pieces_;
   std::size_t piece_ = 0;
   std::int64_t taken_ = 0;  // of the piece
   std::unique_ptr<Input> input_;
@@ -102,7 +102,7 @@ class CutPlan final : public Plan {
   }
 
   base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
-    std::vector<data::Piece> pieces;
+    std::vector<data::FragmentSlice> pieces;
     std::int64_t first = 0;  // of the piece, among all
     for (const auto& piece : pieces_[fragment]) {
       const std::int64_t begins = std::max(row - first, std::int64_t{0});
@@ -124,7 +124,7 @@ class CutPlan final : public Plan {
     std::vector<DataFragment> fragments;
     for (const auto& pieces : pieces_) {
       DataFragment made{pieces.empty() ? "nothing" : whole[pieces.front().fragment].name, 0, 0};
-      const auto& front = pieces.empty() ? data::Piece{} : pieces.front();
+      const auto& front = pieces.empty() ? data::FragmentSlice{} : pieces.front();
       if (pieces.size() != 1 || front.count != whole[front.fragment].rows)
         made.name += fmt::format(" from row {}", front.row);
       for (const auto& piece : pieces) {
@@ -142,7 +142,7 @@ class CutPlan final : public Plan {
   std::shared_ptr<Plan> input_;  // shared with the dataset that was cut
   std::string name_;
   Cut cut_;
-  std::vector<std::vector<data::Piece>> pieces_;  // of each fragment, once listed
+  std::vector<std::vector<data::FragmentSlice>> pieces_;  // of each fragment, once listed
   std::vector<std::int64_t> rows_;
 };
 

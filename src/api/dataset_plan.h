@@ -96,7 +96,8 @@ class Input {
 };
 
 // Ranges of rows of the input, each list one fragment. Called once, with the input's fragments.
-using Cut = std::function<base::Result<std::vector<std::vector<data::Piece>>>(const std::vector<data::Fragment>&)>;
+using Cut =
+    std::function<base::Result<std::vector<std::vector<data::FragmentSlice>>>(const std::vector<data::Fragment>&)>;
 
 std::shared_ptr<Plan> source_plan(std::shared_ptr<DataSource> source);
 std::shared_ptr<Plan> memory_plan(std::string name, std::vector<data::Batch> batches);

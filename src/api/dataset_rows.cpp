@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "api/array_values.h"
-#include "api/current.h"
 #include "api/dataset_arrays.h"
+#include "api/train_session.h"
 #include "base/text.h"
 #include "data/metadata.h"
 

@@ -123,9 +123,9 @@ class ZipPlan final : public Plan {
 
  private:
   // Pieces of the fragments with as many rows as each of `edges` has.
-  static base::Result<std::vector<std::vector<data::Piece>>> cut_at(const std::vector<data::Fragment>& edges,
-                                                                    const std::vector<data::Fragment>& fragments) {
-    std::vector<std::vector<data::Piece>> made;
+  static base::Result<std::vector<std::vector<data::FragmentSlice>>> cut_at(
+      const std::vector<data::Fragment>& edges, const std::vector<data::Fragment>& fragments) {
+    std::vector<std::vector<data::FragmentSlice>> made;
     std::size_t fragment = 0;
     std::int64_t row = 0;
     for (const auto& each : edges) {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "api/current.h"
+#include "api/train_session.h"
 
 namespace trireme {
 namespace api {

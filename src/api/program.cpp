@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "api/current.h"
+#include "api/train_session.h"
 #include "base/fields.h"
 #include "base/json.h"
 #include "worker/process.h"
@@ -212,14 +212,14 @@ void Program::join_run() {
   work(registered->function, {});
 }
 
-void Program::work(const TrainFunction& function, const Feed& feed) {
+void Program::work(const TrainFunction& function, const TrainerDatasets& datasets) {
   fitting_ = true;
   worker::prepare_stacks();
   worker::watch_termination(*session_);
   while (true) {
-    const bool succeeded = run_attempt(function, feed);
-    if (!session_->wait_recall()) leave(succeeded ? 0 : kFailedExitCode);
-    session_->go_home();
+    const bool succeeded = run_attempt(function, datasets);
+    if (!session_->wait_for_cancel()) leave(succeeded ? 0 : kFailedExitCode);
+    session_->become_ready();
     auto start = session_->wait_start();
     if (!start) give_up(start.error().message());
     std::cout.flush();
@@ -233,11 +233,11 @@ void Program::work(const TrainFunction& function, const Feed& feed) {
   }
 }
 
-bool Program::run_attempt(const TrainFunction& function, const Feed& feed) {
+bool Program::run_attempt(const TrainFunction& function, const TrainerDatasets& datasets) {
   Current current;
   current.context = context_of(session_->start());
   current.session = session_;
-  Shards shards(feed, job_.datasets, current.context);
+  WorkerDatasets shards(datasets, job_.datasets, current.context);
   current.shards = &shards;
   const wire::Start& start = session_->start();
   current.stored_positions = start.positions;
@@ -253,7 +253,7 @@ bool Program::run_attempt(const TrainFunction& function, const Feed& feed) {
     failure = run_user_function(function, job_.config, value);
   }
   if (session_->forked()) leave_fork(failure);
-  if (session_->recalled()) return true;  // whatever came of it, nobody asks any more
+  if (session_->cancelled()) return true;  // whatever came of it, nobody asks any more
   if (!failure) {
     auto finished = shards.finish(start.positions);
     if (finished) finished = session_->finish(std::move(value), false);
@@ -266,10 +266,11 @@ bool Program::run_attempt(const TrainFunction& function, const Feed& feed) {
   return false;
 }
 
-Result Program::fit(const TrainFunction& function, const Feed& feed, const std::function<Result()>& run) {
+Result Program::fit(const TrainFunction& function, const TrainerDatasets& datasets,
+                    const std::function<Result()>& run) {
   if (fitting_)
     throw std::logic_error("fit() was called while another one runs in this process; call them one after the other");
-  if (session_) return replay(function, feed);
+  if (session_) return replay(function, datasets);
   fitting_ = true;
   const auto note = [this](PastFit past) {
     past_.push_back(std::move(past));
@@ -295,9 +296,9 @@ Result Program::fit(const TrainFunction& function, const Feed& feed, const std::
   }
 }
 
-Result Program::replay(const TrainFunction& function, const Feed& feed) {
+Result Program::replay(const TrainFunction& function, const TrainerDatasets& datasets) {
   if (replayed_ < job_.past.size()) return job_.past[replayed_++].repeat();
-  work(function, feed);
+  work(function, datasets);
 }
 
 }  // namespace trireme::api

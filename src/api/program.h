@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "api/dataset_feed.h"
 #include "api/past_fit.h"
 #include "api/runtime.h"
+#include "api/trainer_datasets.h"
 #include "trireme/trainer.h"
 #include "worker/session.h"
 
@@ -22,7 +22,7 @@ struct Job {
   std::string function;  // a registered name; empty: go through main() up to the fit() after the past ones
   Config config;
   std::vector<PastFit> past;  // the program's earlier fits, for workers that go through main()
-  Dict datasets = {};         // what all workers must have alike of them; see dataset_feed.h
+  Dict datasets = {};         // what all workers must have alike of them; see trainer_datasets.h
 
   Bytes encode() const;
   static base::Result<Job> decode(const Bytes& bytes);
@@ -52,7 +52,7 @@ class Program {
 
   // Runs one fit() and keeps how it ended. In a worker that goes through main() it repeats an earlier one instead, or,
   // at its own, runs the training function and does not return.
-  Result fit(const TrainFunction& function, const Feed& feed, const std::function<Result()>& run);
+  Result fit(const TrainFunction& function, const TrainerDatasets& datasets, const std::function<Result()>& run);
   // Those before the one that runs.
   const std::vector<PastFit>& past() const { return past_; }
 
@@ -61,10 +61,10 @@ class Program {
   ~Program();
   void join_run();
   void check_names() const;
-  Result replay(const TrainFunction& function, const Feed& feed);
-  [[noreturn]] void work(const TrainFunction& function, const Feed& feed);
+  Result replay(const TrainFunction& function, const TrainerDatasets& datasets);
+  [[noreturn]] void work(const TrainFunction& function, const TrainerDatasets& datasets);
   // Whether the function did not fail.
-  bool run_attempt(const TrainFunction& function, const Feed& feed);
+  bool run_attempt(const TrainFunction& function, const TrainerDatasets& datasets);
 
   std::vector<Registered> functions_;
   std::vector<std::string> argv_;

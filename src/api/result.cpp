@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "api/current.h"
+#include "api/train_session.h"
 #include "base/metric.h"
 #include "control/run_folder.h"
 #include "storage/open_files.h"

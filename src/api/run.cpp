@@ -214,7 +214,7 @@ base::Result<void> Run::plan_gang() {
   rules.max_preemptions = failures.max_preemption_failures;
   rules.repeated_error_limit = failures.repeated_error_limit;
   rules.warm_restart = failures.warm_restart;
-  rules.recall_timeout_s = failures.recall_timeout_s;
+  rules.cancel_timeout_s = failures.cancel_timeout_s;
   rules.backoff_s = failures.restart_backoff_s;
   rules.max_backoff_s = failures.max_restart_backoff_s;
   rules.on_hang = failures.on_hang;
@@ -510,7 +510,7 @@ std::vector<Dict> Run::next(base::Seconds timeout) {
 void Run::read_logs(std::vector<Dict>& out, bool last) {
   if (drained_) return;
   const auto now = runtime_.clock().now();
-  for (auto& line : last ? follower_.finish() : follower_.poll(now)) folder_.feed(line.rank, line.line, now);
+  for (auto& line : last ? follower_.finish() : follower_.poll(now)) folder_.datasets(line.rank, line.line, now);
   std::vector<Dict> lines;
   for (auto& output : last ? folder_.finish() : folder_.flush(now)) {
     Dict line{{"event", "output"}, {"line", output.line}, {"repeats", output.repeats}};

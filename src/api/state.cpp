@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "api/current.h"
-#include "checkpoint/shards.h"
+#include "api/train_session.h"
+#include "checkpoint/sharded_tensors.h"
 #include "checkpoint/state_file.h"
 
 namespace trireme {

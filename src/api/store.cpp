@@ -1,6 +1,6 @@
 #include "trireme/store.h"
 
-#include "api/current.h"
+#include "api/train_session.h"
 
 namespace trireme::store {
 namespace {

@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "api/current.h"
 #include "api/display.h"
 #include "api/program.h"
 #include "api/run.h"
+#include "api/train_session.h"
 #include "base/config_fields.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -150,13 +150,14 @@ Dict positions_of(const std::optional<Checkpoint>& checkpoint) {
   return read && read->manifest ? std::move(read->manifest->positions) : Dict();
 }
 
-Result fit_locally(const TrainFunction& function, const TrainerOptions& options, const Feed& feed, Dict planned) {
+Result fit_locally(const TrainFunction& function, const TrainerOptions& options, const TrainerDatasets& datasets,
+                   Dict planned) {
   Current current;
   current.context.experiment_name = options.run.name.value_or("DataParallelTrainer");
   current.context.metadata = options.metadata;
   current.checkpoint = options.resume_from_checkpoint;
   current.stored_positions = positions_of(options.resume_from_checkpoint);
-  Shards shards(feed, std::move(planned), current.context);
+  WorkerDatasets shards(datasets, std::move(planned), current.context);
   current.shards = &shards;
   const auto began = std::chrono::steady_clock::now();
   Result result;
@@ -226,17 +227,17 @@ Result DataParallelTrainer::fit() {
   auto& program = api::Program::instance();
   if (!program.initialised())
     throw std::logic_error("call trireme::init(argc, argv) at the start of main(), before fit()");
-  const api::Feed feed{options_.datasets, options_.dataset_config};
-  return program.fit(function_, feed, [&] {
+  const api::TrainerDatasets datasets{options_.datasets, options_.dataset_config};
+  return program.fit(function_, datasets, [&] {
     validate(options_.scaling);
     validate(options_.run);
     validate(options_.dataset_config);
     const int most = static_cast<int>(options_.scaling.num_workers.max);
-    auto planned = api::plan_feed(feed, most);
+    auto planned = api::plan_datasets(datasets, most);
     if (!planned) throw ConfigError(planned.error().message());
-    if (most == 0) return api::fit_locally(function_, options_, feed, *std::move(planned));
+    if (most == 0) return api::fit_locally(function_, options_, datasets, *std::move(planned));
     // Datasets are made in main(), with functions that cannot be sent: workers go there.
-    const auto* registered = feed.datasets.empty() ? program.find(address_) : nullptr;
+    const auto* registered = datasets.by_name.empty() ? program.find(address_) : nullptr;
     return api::fit_on_workers(
         {registered ? registered->name : "", options_.config, program.past(), *std::move(planned)}, options_);
   });

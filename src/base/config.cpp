@@ -126,7 +126,7 @@ Problem find_problem(const FailureConfig& config) {
                            below("controller_failure_limit", config.controller_failure_limit, -1, kEndless),
                            below("max_preemption_failures", config.max_preemption_failures, -1, kEndless),
                            below("repeated_error_limit", config.repeated_error_limit, 0, " (0: disabled)"),
-                           negative("recall_timeout_s", config.recall_timeout_s),
+                           negative("cancel_timeout_s", config.cancel_timeout_s),
                            negative("restart_backoff_s", config.restart_backoff_s),
                            negative("max_restart_backoff_s", config.max_restart_backoff_s),
                            negative("preemption_grace_s", config.preemption_grace_s), hang,

@@ -33,7 +33,7 @@ struct ReleaseGang {
   int gang;
 };
 // Leave the function, keep the process.
-struct SendRecall {
+struct SendCancel {
   int rank;
   std::string why;
   bool may_decline;  // or end it instead, where its framework objects to being kept
@@ -97,6 +97,6 @@ struct Finish {};
 
 using Action = std::variant<ReserveGang, StartProcess, SendStart, SendGoodbye, KillProcess, ReleaseGang, ArmTimer,
                             DisarmTimer, Record, RecordFailure, Commit, RemoveCheckpoint, UpdateManifest, TellCommitted,
-                            SendStop, ResetAttempt, Finish, SendRecall, SendLeaveAt, SendPreemption, SettleStorage>;
+                            SendStop, ResetAttempt, Finish, SendCancel, SendLeaveAt, SendPreemption, SettleStorage>;
 
 }  // namespace trireme::control

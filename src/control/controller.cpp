@@ -418,7 +418,7 @@ void Controller::run(const ResetAttempt& action) {
   store_.clear();
   list_requests_.clear();
   memory_.forget_uncommitted();
-  meetings_.clear(static_cast<int>(state_.workers.size()));
+  collectives_.clear(static_cast<int>(state_.workers.size()));
   const std::string logs = std::filesystem::path(log_path(plan_.path, state_.attempt, 0)).parent_path();
   if (auto made = storage::make_folder(logs); !made) {
     // Each rank's start will say so, with the name of its file.
@@ -434,11 +434,11 @@ void Controller::run(const SettleStorage&) {
   });
 }
 
-void Controller::run(const SendRecall& action) {
-  wire::Recall recall;
-  recall.why = action.why;
-  recall.may_decline = action.may_decline;
-  send(action.rank, recall);
+void Controller::run(const SendCancel& action) {
+  wire::Cancel cancel;
+  cancel.why = action.why;
+  cancel.may_decline = action.may_decline;
+  send(action.rank, cancel);
 }
 
 void Controller::run(const SendLeaveAt& action) {

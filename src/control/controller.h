@@ -18,12 +18,12 @@
 #include "base/clock.h"
 #include "base/host.h"
 #include "base/tick_watch.h"
+#include "control/collective_rendezvous.h"
 #include "control/committer.h"
 #include "control/decide.h"
 #include "control/event_log.h"
 #include "control/hang_report.h"
 #include "control/key_value_store.h"
-#include "control/meeting.h"
 #include "control/memory_tier.h"
 #include "control/metrics_writer.h"
 #include "control/ranks.h"
@@ -154,7 +154,7 @@ class Controller final : private wire::ServerHandler {
   void run(const SendStop&);
   void run(const ResetAttempt&);
   void run(const SettleStorage&);
-  void run(const SendRecall&);
+  void run(const SendCancel&);
   void run(const SendLeaveAt&);
   void run(const SendPreemption&);
   void run(const Finish&);
@@ -216,7 +216,7 @@ class Controller final : private wire::ServerHandler {
   void take(wire::Channel& channel, wire::Broadcast& message);
   void take(wire::Channel& channel, wire::ListCheckpoints& message);
   void take(wire::Channel& channel, wire::Drained& message);
-  void take(wire::Channel& channel, wire::Home& message);
+  void take(wire::Channel& channel, wire::Ready& message);
   void take(wire::Channel& channel, wire::PreemptionNotice& message);
   void take(wire::Channel& channel, wire::Stack& message);
   void take(wire::Channel& channel, wire::Waits& message);
@@ -255,7 +255,7 @@ class Controller final : private wire::ServerHandler {
   std::vector<Place> places_;
   std::vector<std::string> nodes_;  // hosts by node rank
   KeyValueStore store_;
-  Meetings meetings_;
+  CollectiveRendezvous collectives_;
   std::optional<std::string> checkpoint_;
   bool checkpoint_in_storage_ = true;
   std::int64_t checkpoint_index_ = -1;

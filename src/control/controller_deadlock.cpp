@@ -32,8 +32,8 @@ std::map<int, RankWait> Controller::waits_for_good() const {
       continue;
     }
     if (worker.phase != WorkerPhase::kRunning) return {};
-    const auto meetings = meetings_.waiting(rank);
-    if (meetings > 0) waits[rank].meetings = meetings;
+    const auto collectives = collectives_.waiting(rank);
+    if (collectives > 0) waits[rank].collectives = collectives;
     if (!waits.contains(rank)) return {};
   }
   return waits;
@@ -82,7 +82,7 @@ void Controller::take(wire::Channel& channel, wire::Waits& message) {
     keys.insert(keys.end(), missing.begin(), missing.end());
   }
   for (const auto& [waiting, requests] : done.requests) {
-    const auto unanswered = known[waiting] + waits[waiting].meetings;
+    const auto unanswered = known[waiting] + waits[waiting].collectives;
     if (unanswered == 0 || unanswered != static_cast<std::int64_t>(requests.size())) return;
   }
   handle(DeadlockFound{std::move(waits)});

@@ -176,7 +176,7 @@ void Controller::take(wire::Channel& channel, wire::UploadDone& message) {
 }
 
 void Controller::take(wire::Channel& channel, wire::Done& message) {
-  meetings_.finished(channel.peer().rank);
+  collectives_.finished(channel.peer().rank);
   handle(FunctionReturned{channel.peer().rank, {std::move(message.value), message.pickled}});
 }
 
@@ -187,7 +187,7 @@ void Controller::take(wire::Channel& channel, wire::Failed& message) {
 
 void Controller::take(wire::Channel& channel, wire::Drained&) { handle(UploadsDrained{channel.peer().rank}); }
 
-void Controller::take(wire::Channel& channel, wire::Home&) { handle(CameHome{channel.peer().rank}); }
+void Controller::take(wire::Channel& channel, wire::Ready&) { handle(BecameReady{channel.peer().rank}); }
 
 void Controller::take(wire::Channel& channel, wire::PreemptionNotice& message) {
   handle(PreemptionAnnounced{{channel.peer().rank}, std::nullopt, std::move(message.why)});
@@ -255,20 +255,20 @@ void Controller::take(wire::Channel& channel, wire::StoreCount& message) {
 }
 
 void Controller::take(wire::Channel& channel, wire::Barrier& message) {
-  meetings_.come(channel.peer().rank, message.sequence, "barrier", "",
-                 [to = channel.weak_from_this(), id = message.id](const base::Result<std::string>& met) {
-                   auto open = to.lock();
-                   if (open) open->send(met ? reply(id, true) : refusal(id, met.error().message()));
-                 });
+  collectives_.come(channel.peer().rank, message.sequence, "barrier", "",
+                    [to = channel.weak_from_this(), id = message.id](const base::Result<std::string>& met) {
+                      auto open = to.lock();
+                      if (open) open->send(met ? reply(id, true) : refusal(id, met.error().message()));
+                    });
 }
 
 void Controller::take(wire::Channel& channel, wire::Broadcast& message) {
   std::string data = message.data ? std::move(message.data->data) : "";
-  meetings_.come(channel.peer().rank, message.sequence, "broadcast", std::move(data),
-                 [to = channel.weak_from_this(), id = message.id](const base::Result<std::string>& met) {
-                   auto open = to.lock();
-                   if (open) open->send(met ? reply(id, Bytes{*met}) : refusal(id, met.error().message()));
-                 });
+  collectives_.come(channel.peer().rank, message.sequence, "broadcast", std::move(data),
+                    [to = channel.weak_from_this(), id = message.id](const base::Result<std::string>& met) {
+                      auto open = to.lock();
+                      if (open) open->send(met ? reply(id, Bytes{*met}) : refusal(id, met.error().message()));
+                    });
 }
 
 }  // namespace trireme::control

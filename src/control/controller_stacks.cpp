@@ -105,7 +105,7 @@ void Controller::look_for_hang(base::MonotonicTime now) {
 int Controller::likely_culprit() const {
   auto innocence = [this](int rank) {
     const bool works = state_.workers[static_cast<std::size_t>(rank)].phase == WorkerPhase::kRunning;
-    return std::tuple(!works, state_.commits.next_report(rank), meetings_.waits(rank));
+    return std::tuple(!works, state_.commits.next_report(rank), collectives_.waits(rank));
   };
   int culprit = 0;
   for (int rank = 1; rank < static_cast<int>(peers_.size()); ++rank) {

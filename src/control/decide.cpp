@@ -95,7 +95,7 @@ void Decider::on(const ConnectionLost& event) {
   worker.channel = false;
   worker.lost = event.why;
   // Without its connection it cannot take part in the next attempt either.
-  const bool awaited = worker.phase == WorkerPhase::kRecalled || worker.phase == WorkerPhase::kHome;
+  const bool awaited = worker.phase == WorkerPhase::kCancelled || worker.phase == WorkerPhase::kReady;
   if (awaited) {
     worker.phase = WorkerPhase::kFailed;
     if (worker.process) act(KillProcess{event.rank, 0.0});
@@ -122,10 +122,10 @@ void Decider::on(FunctionReturned event) {
   stop_when_drained();
 }
 
-void Decider::on(const CameHome& event) {
+void Decider::on(const BecameReady& event) {
   Worker& worker = at(event.rank);
-  if (worker.phase != WorkerPhase::kRecalled) return;
-  worker.phase = WorkerPhase::kHome;
+  if (worker.phase != WorkerPhase::kCancelled) return;
+  worker.phase = WorkerPhase::kReady;
   end_when_gone();
 }
 
@@ -160,15 +160,15 @@ void Decider::on(const TimerFired& event) {
     case Timer::kCause: return settle_causes();
     case Timer::kSilence: return give_up_on_silent_ranks();
     case Timer::kStop:
-      // Those who have come home are not waited for; they stay.
+      // Workers that are ready are not waited for: they stay.
       for (int rank = 0; state_.phase == Phase::kStopping && rank < size(); ++rank) {
-        const bool stays = state_.next == Next::kRestart && at(rank).phase == WorkerPhase::kHome;
+        const bool stays = state_.next == Next::kRestart && at(rank).phase == WorkerPhase::kReady;
         if (at(rank).process && !stays) act(KillProcess{rank, 0.0});
       }
       return;
     case Timer::kPause:
       if (state_.phase != Phase::kPausing) return;
-      state_.phase = Phase::kStopping;  // somebody who had come home may have broken meanwhile
+      state_.phase = Phase::kStopping;  // a worker that was ready may have failed meanwhile
       state_.paused = true;
       return end_when_gone();
     case Timer::kResize:
@@ -204,7 +204,7 @@ void Decider::start_attempt() {
   begin_when_complete();
 }
 
-// Ranks for all seats that are left, ranks of one node together. Who came home stays in its process.
+// Ranks for all seats that are left, ranks of one node together. A worker that is ready keeps its process.
 void Decider::seat_workers() {
   release_leaving();
   std::vector<Worker> seated;
@@ -221,14 +221,14 @@ void Decider::seat_workers() {
   std::stable_sort(seated.begin(), seated.end(),
                    [&](const Worker& a, const Worker& b) { return nodes[a.slot.node_id] < nodes[b.slot.node_id]; });
   std::vector<int> taken_over(seated.size(), -1);
-  std::map<Seat, int> home;
+  std::map<Seat, int> ready;
   for (int rank = 0; rank < size(); ++rank) {
-    if (at(rank).phase == WorkerPhase::kHome && at(rank).process) home[at(rank).seat] = rank;
+    if (at(rank).phase == WorkerPhase::kReady && at(rank).process) ready[at(rank).seat] = rank;
   }
   std::int64_t kept = 0;
   for (std::size_t rank = 0; rank < seated.size(); ++rank) {
-    const auto before = home.find(seated[rank].seat);
-    if (before == home.end()) continue;
+    const auto before = ready.find(seated[rank].seat);
+    if (before == ready.end()) continue;
     const Worker& old = at(before->second);
     seated[rank].phase = WorkerPhase::kConnected;
     seated[rank].pid = old.pid;
@@ -314,7 +314,7 @@ void Decider::kill_all(double grace) {
 // Before a restart. A process whose own code failed may have anything wrong in it (a broken CUDA context stays broken),
 // so that only the others are kept: by default those that are worth it, as what their libraries and modules remember of
 // this attempt may break the next one.
-void Decider::recall_or_kill() {
+void Decider::cancel_or_kill() {
   // What made them wait for each other is in one of the processes, and none of them says in which.
   const bool nobody_knows = std::any_of(state_.failures.begin(), state_.failures.end(),
                                         [](const Failure& each) { return each.cause == "deadlock"; });
@@ -327,8 +327,8 @@ void Decider::recall_or_kill() {
     const bool untouched = worker.phase == WorkerPhase::kConnected;  // it has not been told what to run
     const bool keep = rules_.warm_restart.always.value_or(untouched || !worker.holds.empty());
     if (keep && well && connected) {
-      worker.phase = WorkerPhase::kRecalled;
-      act(SendRecall{rank, state_.failures.empty() ? "the gang is resized" : "another attempt begins",
+      worker.phase = WorkerPhase::kCancelled;
+      act(SendCancel{rank, state_.failures.empty() ? "the gang is resized" : "another attempt begins",
                      rules_.warm_restart.automatic()});
     } else if (worker.process) {
       act(KillProcess{rank, 0.0});
@@ -345,9 +345,9 @@ void Decider::enter_stopping(Next next) {
   state_.silence_timed = false;
   if (rules_.elastic()) act(DisarmTimer{Timer::kResize});
   if (state_.preemption) act(DisarmTimer{Timer::kPreempt});
-  const bool recalling = std::any_of(state_.workers.begin(), state_.workers.end(),
-                                     [](const Worker& each) { return each.phase == WorkerPhase::kRecalled; });
-  act(ArmTimer{Timer::kStop, recalling ? rules_.recall_timeout_s : rules_.stop_grace_s});
+  const bool cancelling = std::any_of(state_.workers.begin(), state_.workers.end(),
+                                      [](const Worker& each) { return each.phase == WorkerPhase::kCancelled; });
+  act(ArmTimer{Timer::kStop, cancelling ? rules_.cancel_timeout_s : rules_.stop_grace_s});
   end_when_gone();
 }
 
@@ -355,7 +355,7 @@ void Decider::end_when_gone() {
   if (state_.phase != Phase::kStopping) return;
   const bool restart = state_.next == Next::kRestart;
   bool some = std::any_of(state_.workers.begin(), state_.workers.end(), [&](const Worker& each) {
-    return each.process && !(restart && each.phase == WorkerPhase::kHome);
+    return each.process && !(restart && each.phase == WorkerPhase::kReady);
   });
   // The next attempt goes on from the newest checkpoint: it must be known which one that is.
   if (some || state_.commits_in_flight > 0) return;

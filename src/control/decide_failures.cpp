@@ -14,8 +14,8 @@ namespace trireme::control {
 
 void Decider::on(FunctionFailed event) {
   Worker& worker = at(event.rank);
-  // A worker that was recalled comes out of its function by an error.
-  if (worker.phase == WorkerPhase::kRecalled || worker.phase == WorkerPhase::kHome) return;
+  // A worker that was cancelled comes out of its function by an error.
+  if (worker.phase == WorkerPhase::kCancelled || worker.phase == WorkerPhase::kReady) return;
   worker.phase = WorkerPhase::kFailed;
   stop_when_drained();
   if (!before_the_end()) return;
@@ -183,7 +183,7 @@ void Decider::give_verdict() {
     }
     kill_all(rules_.stop_grace_s);
   } else {
-    recall_or_kill();
+    cancel_or_kill();
   }
   enter_stopping(again ? Next::kRestart : Next::kFinish);
 }

@@ -99,7 +99,7 @@ void Decider::resize_at_checkpoint(std::int64_t index) {
 void Decider::resize(const std::string& why) {
   record("resizing", {{"from", size()}, {"to", seats()}, {"why", why}});
   state_.failures_in_row = 0;
-  recall_or_kill();
+  cancel_or_kill();
   enter_stopping(Next::kRestart);
 }
 

@@ -34,7 +34,7 @@ class Decider {
   void on(const UploadsDrained& event);
   void on(FunctionReturned event);
   void on(FunctionFailed event);
-  void on(const CameHome& event);
+  void on(const BecameReady& event);
   void on(const PreemptionAnnounced& event);
   void on(const HangNoticed& event);
   void on(const DeadlockFound& event);
@@ -62,7 +62,7 @@ class Decider {
   void drain();
   void stop_when_drained();
   void kill_all(double grace);
-  void recall_or_kill();
+  void cancel_or_kill();
   void enter_stopping(Next next);
   void end_when_gone();
   void finish();

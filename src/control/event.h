@@ -107,8 +107,8 @@ struct FunctionReturned {
   int rank;
   ReturnValue value;
 };
-// A worker that was recalled is ready for the next attempt.
-struct CameHome {
+// A worker that was cancelled is ready for the next attempt.
+struct BecameReady {
   int rank;
 };
 // Ranks (all when empty) will be lost in so many seconds; in the usual time when nobody said.
@@ -126,7 +126,7 @@ struct HangNoticed {
 // What a rank waits for, of all that it waits for at the moment.
 struct RankWait {
   std::vector<std::string> keys = {};  // of the store that nobody has set
-  std::int64_t meetings = 0;           // barriers and broadcasts that others have not come to
+  std::int64_t collectives = 0;        // barriers and broadcasts that others have not come to
 
   bool operator==(const RankWait&) const = default;
 };
@@ -152,6 +152,6 @@ struct TimerFired {
 using Event = std::variant<Begin, GangReserved, ReservationFailed, ProcessStarted, ProcessStartFailed, ProcessExited,
                            Connected, ConnectionLost, FunctionEntered, Reported, Uploaded, CommitEnded, ValidationEnded,
                            UploadsDrained, FunctionReturned, FunctionFailed, StopRequested, TimerFired, GangReclaimed,
-                           RoomGrew, CameHome, PreemptionAnnounced, HangNoticed, DeadlockFound, StorageSettled>;
+                           RoomGrew, BecameReady, PreemptionAnnounced, HangNoticed, DeadlockFound, StorageSettled>;
 
 }  // namespace trireme::control

@@ -39,7 +39,7 @@ std::string text_of(const RankWait& wait) {
     if (shown < wait.keys.size()) keys += fmt::format(" and {} more", wait.keys.size() - shown);
     parts.push_back(fmt::format("for store key {}", keys));
   }
-  if (wait.meetings > 0) parts.emplace_back("in a barrier or broadcast");
+  if (wait.collectives > 0) parts.emplace_back("in a barrier or broadcast");
   return base::join(parts, " and ");
 }
 

@@ -26,8 +26,8 @@ const char* to_string(WorkerPhase phase) {
     case WorkerPhase::kRunning: return "running";
     case WorkerPhase::kDone: return "done";
     case WorkerPhase::kFailed: return "failed";
-    case WorkerPhase::kRecalled: return "recalled";
-    case WorkerPhase::kHome: return "home";
+    case WorkerPhase::kCancelled: return "cancelled";
+    case WorkerPhase::kReady: return "ready";
   }
   return "?";
 }

@@ -38,8 +38,8 @@ enum class WorkerPhase {
   kRunning,
   kDone,
   kFailed,
-  kRecalled,  // asked to leave its function, for the next attempt
-  kHome,      // it has: nothing of the attempt is left in its process
+  kCancelled,  // asked to leave its function, for the next attempt
+  kReady,      // it has: nothing of the attempt is left in its process
 };
 
 enum class Outcome { kNone, kFinished, kFailed, kStopped };
@@ -172,7 +172,7 @@ struct Rules {
   std::int64_t repeated_error_limit = 0;  // 0: never mind
   double resize_interval_s = 60.0;
   WarmRestart warm_restart = false;
-  double recall_timeout_s = 5.0;
+  double cancel_timeout_s = 5.0;
   double backoff_s = 0.0;
   double max_backoff_s = 60.0;
   std::string on_hang = "warn";

@@ -8,9 +8,9 @@
 #include "data/array_buffers.h"
 #include "data/bits.h"
 #include "data/column_gather.h"
-#include "data/load.h"
 #include "data/packed_rows.h"
 #include "data/type_format.h"
+#include "data/unaligned.h"
 
 namespace trireme::data {
 namespace {

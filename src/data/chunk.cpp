@@ -7,9 +7,9 @@
 
 #include "base/text.h"
 #include "data/bits.h"
-#include "data/load.h"
 #include "data/packed_rows.h"
 #include "data/type_format.h"
+#include "data/unaligned.h"
 
 namespace trireme::data {
 namespace {

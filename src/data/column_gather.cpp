@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/bits.h"
-#include "data/load.h"
+#include "data/unaligned.h"
 
 namespace trireme::data {
 namespace {

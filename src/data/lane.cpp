@@ -29,9 +29,9 @@ Lane::Task* Lane::next_task(std::size_t most) {
     if (!task->busy && !task->over && task->row < wanted_to_) return task.get();
   }
   if (tasks_.size() >= most || pieces_.empty() || begin_ >= wanted_to_) return nullptr;
-  const Piece piece = pieces_.front();
+  const FragmentSlice piece = pieces_.front();
   pieces_.pop_front();
-  tasks_.push_back(std::make_unique<Task>(Task{PieceReader(reading_, piece, begin_), false, 0, false, begin_, {}}));
+  tasks_.push_back(std::make_unique<Task>(Task{FragmentReader(reading_, piece, begin_), false, 0, false, begin_, {}}));
   begin_ += piece.count;
   return tasks_.back().get();
 }

@@ -4,8 +4,8 @@
 #include <deque>
 #include <memory>
 
+#include "data/fragment_reader.h"
 #include "data/order.h"
-#include "data/piece_reader.h"
 #include "data/window.h"
 
 namespace trireme::data {
@@ -16,7 +16,7 @@ class Lane {
  public:
   // A piece that is being read.
   struct Task {
-    PieceReader reader;  // of the thread that has set `busy`
+    FragmentReader reader;  // of the thread that has set `busy`
     bool busy = false;
     int retries = 0;
     bool over = false;
@@ -46,7 +46,7 @@ class Lane {
   Reading& reading_;
   Window window_;
   std::int64_t wanted_to_ = 0;               // as it is read
-  std::deque<Piece> pieces_;                 // that nobody has begun
+  std::deque<FragmentSlice> pieces_;         // that nobody has begun
   std::int64_t begin_;                       // of the first of those
   std::deque<std::unique_ptr<Task>> tasks_;  // in order
 };

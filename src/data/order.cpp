@@ -99,8 +99,8 @@ std::int64_t Order::begin_of(std::int64_t shard) const {
 
 std::int64_t Order::rows_of(std::int64_t shard) const { return begin_of(shard + 1) - begin_of(shard); }
 
-std::vector<Piece> Order::pieces(std::int64_t shard, std::int64_t row) const {
-  std::vector<Piece> pieces;
+std::vector<FragmentSlice> Order::pieces(std::int64_t shard, std::int64_t row) const {
+  std::vector<FragmentSlice> pieces;
   const std::int64_t end = begin_of(shard + 1);
   std::int64_t at = begin_of(shard) + row;
   // The last fragment that begins at or before; empty ones begin where the next does.

@@ -52,12 +52,12 @@ inline constexpr std::int64_t kWindowBytes = std::int64_t{256} << 20;
 Layout lay_out(std::span<const Fragment> fragments, const Ordering& ordering);
 
 // A part of a fragment.
-struct Piece {
+struct FragmentSlice {
   std::size_t fragment = 0;
   std::int64_t row = 0;
   std::int64_t count = 0;
 
-  bool operator==(const Piece&) const = default;
+  bool operator==(const FragmentSlice&) const = default;
 };
 
 class Order {
@@ -69,7 +69,7 @@ class Order {
   std::int64_t window_rows() const { return window_rows_; }
   std::int64_t rows_of(std::int64_t shard) const;
   // A virtual shard's rows from `row` on, as they are read, before they are shuffled in windows.
-  std::vector<Piece> pieces(std::int64_t shard, std::int64_t row) const;
+  std::vector<FragmentSlice> pieces(std::int64_t shard, std::int64_t row) const;
   // Where the rows of a shard's window are taken from: its row i is read as row permutation[i]. Windows have
   // window_rows() rows, the last one what is left.
   std::vector<std::uint32_t> permutation(std::int64_t shard, std::int64_t window) const;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "data/bits.h"
-#include "data/load.h"
+#include "data/unaligned.h"
 
 namespace trireme::data {
 namespace {

@@ -269,7 +269,7 @@ class ThreadedPipeline final : public Pipeline {
     task.busy = true;
     lock.unlock();
     work_.notify_one();
-    std::optional<PieceReader::Failure> failure;
+    std::optional<FragmentReader::Failure> failure;
     auto stretch = task.reader.next(failure);
     if (stretch && order_.window_rows() > 1) pack(*stretch);
     lock.lock();

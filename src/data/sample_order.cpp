@@ -36,7 +36,7 @@ const std::vector<std::int64_t>& SampleOrder::block_of(std::int64_t shard, std::
   auto piece =
       static_cast<std::size_t>(std::upper_bound(of.begins.begin(), of.begins.end(), begin) - of.begins.begin());
   for (piece = piece == 0 ? 0 : piece - 1; piece < of.pieces.size() && of.begins[piece] < end; ++piece) {
-    const Piece& from = of.pieces[piece];
+    const FragmentSlice& from = of.pieces[piece];
     const std::int64_t first = firsts_[from.fragment] + from.row - of.begins[piece];
     const std::int64_t last = std::min(end, of.begins[piece] + from.count);
     for (std::int64_t row = std::max(begin, of.begins[piece]); row < last; ++row) read.push_back(first + row);

@@ -30,7 +30,7 @@ class SampleOrder {
 
  private:
   struct Shard {
-    std::vector<Piece> pieces;
+    std::vector<FragmentSlice> pieces;
     std::vector<std::int64_t> begins;  // of the pieces, in the shard
     std::int64_t block = -1;
     std::vector<std::int64_t> samples;  // of the block

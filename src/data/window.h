@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "data/batch.h"
+#include "data/fragment_reader.h"
 #include "data/order.h"
-#include "data/piece_reader.h"
 #include "data/steps.h"
 
 namespace trireme::data {

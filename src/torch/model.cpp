@@ -16,7 +16,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <unordered_set>
 
-#include "inside.h"
+#include "expect_training.h"
 #include "trireme/torch/torch.h"
 
 // c10d::Reducer, the part of libtorch that Python's DistributedDataParallel is made of, moves between versions of

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "inside.h"
+#include "expect_training.h"
 #include "trireme/torch/torch.h"
 
 namespace trireme::torch {

@@ -1,6 +1,6 @@
 # trireme::torch, against the libtorch that cmake/torch.cmake has found.
 if(Torch_FOUND)
-  add_library(trireme_torch SHARED torch/torch.cpp torch/dataset.cpp torch/tensor.cpp torch/process_group.cpp torch/model.cpp torch/shard.cpp
+  add_library(trireme_torch SHARED torch/torch.cpp torch/dataset.cpp torch/tensor.cpp torch/process_group.cpp torch/model.cpp torch/rank_sampler.cpp
     torch/transfer.cpp torch/precision.cpp torch/state.cpp torch/scheduler_state.cpp torch/optimizer_state.cpp
     torch/lbfgs_state.cpp)
   add_library(trireme::torch ALIAS trireme_torch)

@@ -1,6 +1,6 @@
 #include "trireme/torch/torch.h"
 
-#include "inside.h"
+#include "expect_training.h"
 
 namespace trireme::torch {
 namespace {

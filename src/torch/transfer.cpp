@@ -4,7 +4,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "inside.h"
+#include "expect_training.h"
 #include "trireme/torch/torch.h"
 
 // Through libtorch's interface for any device: nothing here needs the headers of CUDA.

@@ -169,7 +169,7 @@ inline constexpr int kProtocolVersion = 4;
   FIELD(std::string, why, {}, "who asks")                                                                        \
   FIELD(bool, hard, false, "at once, without grace")
 
-#define TRIREME_RECALL(FIELD)                                                                                    \
+#define TRIREME_CANCEL(FIELD)                                                                                    \
   FIELD(std::string, why, {}, "for the log")                                                                     \
   FIELD(bool, may_decline, false, "whether the worker may end instead, where its framework objects to being kept")
 
@@ -243,8 +243,8 @@ inline constexpr int kProtocolVersion = 4;
   MESSAGE(25, Committed, TRIREME_COMMITTED)               \
   MESSAGE(26, ListCheckpoints, TRIREME_LIST_CHECKPOINTS)  \
   MESSAGE(27, Drained, TRIREME_NO_FIELDS)                 \
-  MESSAGE(28, Recall, TRIREME_RECALL)                     \
-  MESSAGE(29, Home, TRIREME_NO_FIELDS)                    \
+  MESSAGE(28, Cancel, TRIREME_CANCEL)                     \
+  MESSAGE(29, Ready, TRIREME_NO_FIELDS)                    \
   MESSAGE(30, LeaveAt, TRIREME_LEAVE_AT)                  \
   MESSAGE(31, Preemption, TRIREME_PREEMPTION)             \
   MESSAGE(32, PreemptionNotice, TRIREME_PREEMPTION_NOTICE) \

@@ -26,7 +26,7 @@ constexpr int kLostExitCode = 75;
 // A function may miss an interrupt, in a destructor or in the middle of an except clause: it is repeated.
 constexpr auto kInterruptPeriod = std::chrono::milliseconds(100);
 constexpr base::Seconds kStackTimeout{0.5};
-constexpr const char* kRecalled = "this attempt is over";
+constexpr const char* kCancelled = "this attempt is over";
 // How long to wait for the controller's welcome, in slices: a process that is paused meanwhile loses a slice, not all.
 constexpr int kJoinSlices = 60;
 constexpr auto kJoinSlice = std::chrono::milliseconds(500);
@@ -233,9 +233,9 @@ void Session::receive(wire::Message message) {
   } else if (std::holds_alternative<wire::Stop>(message)) {
     stop_requested_ = true;
     drain();
-  } else if (const auto* recalled = std::get_if<wire::Recall>(&message)) {
-    may_decline_ = recalled->may_decline;
-    recall();
+  } else if (const auto* cancelled = std::get_if<wire::Cancel>(&message)) {
+    may_decline_ = cancelled->may_decline;
+    cancel();
   } else if (auto* leave = std::get_if<wire::LeaveAt>(&message)) {
     leave_at_ = leave->index;
   } else if (auto* told = std::get_if<wire::Preemption>(&message)) {
@@ -251,13 +251,13 @@ void Session::receive(wire::Message message) {
 }
 
 // Under the mutex, on the I/O thread.
-void Session::recall() {
-  if (at_home_) {  // it has not taken what it was to run: nothing to leave
+void Session::cancel() {
+  if (ready_) {  // it has not taken what it was to run: nothing to leave
     pending_start_.reset();
-    return tell(wire::Home{});
+    return tell(wire::Ready{});
   }
-  recalled_ = true;
-  for (auto& [id, request] : requests_) request.answer.set_value(base::error("{}", kRecalled));
+  cancelled_ = true;
+  for (auto& [id, request] : requests_) request.answer.set_value(base::error("{}", kCancelled));
   requests_.clear();
   asio::post(io_, [this] { interrupt(); });
 }
@@ -265,7 +265,7 @@ void Session::recall() {
 void Session::interrupt() {
   {
     std::lock_guard lock(mutex_);
-    if (!recalled_ || at_home_) return;
+    if (!cancelled_ || ready_) return;
     if (interrupt_) interrupt_();
   }
   interrupt_timer_.expires_after(kInterruptPeriod);
@@ -317,13 +317,13 @@ void Session::set_interrupt(std::function<void()> interrupt) {
   interrupt_ = std::move(interrupt);
 }
 
-bool Session::wait_recall() {
+bool Session::wait_for_cancel() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return recalled_ || goodbye_ || !lost_why_.empty(); });
-  return recalled_;
+  changed_.wait(lock, [&] { return cancelled_ || goodbye_ || !lost_why_.empty(); });
+  return cancelled_;
 }
 
-void Session::go_home() {
+void Session::become_ready() {
   std::shared_ptr<CheckpointWriter> writer;
   {
     std::lock_guard lock(mutex_);
@@ -332,12 +332,12 @@ void Session::go_home() {
   if (writer) writer->wait_idle();  // what is on its way belongs to the attempt that is over
   writer.reset();
   std::lock_guard lock(mutex_);
-  recalled_ = false;
-  at_home_ = true;
+  cancelled_ = false;
+  ready_ = true;
   leave_at_ = -1;
-  next_meeting_ = 0;
+  next_collective_ = 0;
   preemption_.reset();
-  tell(wire::Home{});
+  tell(wire::Ready{});
 }
 
 std::optional<PreemptionInfo> Session::preemption() {
@@ -354,8 +354,8 @@ void Session::announce_own_preemption(const std::string& why) {
 // Under the mutex.
 std::string Session::closed() const {
   if (!lost_why_.empty()) return "the controller is gone: " + lost_why_;
-  // At home there is no attempt: who still calls is a thread that the function has left behind.
-  return recalled_ || at_home_ ? kRecalled : "";
+  // Between attempts, a caller is a thread that the function has left behind.
+  return cancelled_ || ready_ ? kCancelled : "";
 }
 
 Result<void> Session::post(const wire::Message& message) {
@@ -379,7 +379,7 @@ Result<wire::Start> Session::wait_start() {
   if (!pending_start_) return base::error("the controller is gone: {}", lost_why_);
   start_ = *std::move(pending_start_);
   pending_start_.reset();
-  at_home_ = false;
+  ready_ = false;
   next_report_ = acked_ = start_.next_report;
   committed_ = start_.next_report - 1;
   on_their_way_.clear();
@@ -453,7 +453,7 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, std::optiona
     changed_.wait(lock, [&] { return next_report_ - acked_ < kReportWindow || !closed().empty(); });
     if (const auto why = closed(); !why.empty()) return base::error("{}", why);
     // A thread that the function of an earlier attempt has left behind: the next one has not begun.
-    if (at_home_) return base::error("{}", kRecalled);
+    if (ready_) return base::error("{}", kCancelled);
     index = report.index = next_report_;
     if (checkpoint) report.checkpoint = name = chosen_name.value_or(checkpoint::default_name(index));
     // Under the lock that gave it its number: reports of several threads leave in the order of their numbers, and the
@@ -501,9 +501,9 @@ Result<void> Session::leave_with(std::int64_t index, CheckpointWriter& writer) {
     if (leave_at_ < 0 || index < leave_at_) return {};
   }
   writer.wait_idle();
-  wait_recall();
+  wait_for_cancel();
   std::lock_guard lock(mutex_);
-  return base::error("{}", closed().empty() ? kRecalled : closed());
+  return base::error("{}", closed().empty() ? kCancelled : closed());
 }
 
 Result<List> Session::list_checkpoints(bool validated, std::optional<base::Seconds> timeout) {
@@ -656,7 +656,7 @@ Result<void> Session::barrier() {
   wire::Barrier request;
   {
     std::lock_guard lock(mutex_);
-    request.sequence = next_meeting_++;
+    request.sequence = next_collective_++;
   }
   TRIREME_TRY(ask(std::move(request)));
   return {};
@@ -666,7 +666,7 @@ Result<std::string> Session::broadcast(std::optional<std::string> data) {
   wire::Broadcast request;
   {
     std::lock_guard lock(mutex_);
-    request.sequence = next_meeting_++;
+    request.sequence = next_collective_++;
   }
   if (data && data->size() + 1024 > wire::kWorkerFrameLimit) {
     return base::error("{} bytes are too many to broadcast, the limit is {}", data->size(), wire::kWorkerFrameLimit);

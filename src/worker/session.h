@@ -65,7 +65,7 @@ class Session {
   static Result<std::unique_ptr<Session>> join(const Ticket& ticket, LostHandler lost, const base::Clock& clock);
   ~Session();
 
-  // Blocks until every rank is there and the controller says what to run: once, and again after every go_home().
+  // Blocks until every rank is there and the controller says what to run: once, and again after every become_ready().
   Result<wire::Start> wait_start();
   const wire::Start& start() const { return start_; }
 
@@ -94,15 +94,15 @@ class Session {
   void fail(wire::Failed failure);
 
   // The function is to be left, for the next attempt: calls that wait return errors, and the interrupt is called.
-  bool recalled() const { return recalled_; }
-  // While it is recalled: whether the process may end instead of being kept.
+  bool cancelled() const { return cancelled_; }
+  // While it is cancelled: whether the process may end instead of being kept.
   bool may_decline() const { return may_decline_; }
-  // How to get the user's thread out of its function: called on the I/O thread, again and again until go_home().
+  // How to get the user's thread out of its function: called on the I/O thread, again and again until become_ready().
   void set_interrupt(std::function<void()> interrupt);
   // After the function: whether there will be another attempt. False: it is over.
-  bool wait_recall();
+  bool wait_for_cancel();
   // Nothing of the function is left: this process is ready for the next attempt.
-  void go_home();
+  void become_ready();
 
   // What was announced to this attempt, if anything.
   std::optional<PreemptionInfo> preemption();
@@ -143,7 +143,7 @@ class Session {
   void lose(const std::string& why);
 
   void interrupt();
-  void recall();
+  void cancel();
   void answer_stack_request(std::int64_t id);
   void answer_wait_request(std::int64_t id);
   struct PendingRequests {
@@ -198,9 +198,9 @@ class Session {
   std::int64_t next_request_ = 1;
   std::int64_t next_report_ = 0;
   std::int64_t acked_ = 0;
-  std::int64_t next_meeting_ = 0;
+  std::int64_t next_collective_ = 0;
   bool goodbye_ = false;
-  bool at_home_ = true;  // not in a function
+  bool ready_ = true;  // not in a function
   std::int64_t leave_at_ = -1;
   std::int64_t committed_ = -1;                       // the newest report whose checkpoint is known to be
   std::map<std::int64_t, std::string> on_their_way_;  // folders of ASYNC reports that are not
@@ -210,7 +210,7 @@ class Session {
   std::string lost_why_;  // not empty: the connection is gone
 
   std::atomic<bool> stop_requested_ = false;
-  std::atomic<bool> recalled_ = false;
+  std::atomic<bool> cancelled_ = false;
   std::atomic<bool> may_decline_ = false;
 
   std::jthread stacks_thread_;  // while stacks are collected

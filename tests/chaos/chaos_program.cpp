@@ -252,7 +252,7 @@ trireme::RunConfig run_config(bool hangs, bool keep_in_memory, trireme::WarmRest
   return {.name = "chaos",
           .failure_config = {.max_failures = 12,
                              .warm_restart = warm_restart,
-                             .recall_timeout_s = 2.0,
+                             .cancel_timeout_s = 2.0,
                              .restart_backoff_s = 0.1,
                              .hang_timeout_s = hangs ? 3.0 : 60.0,
                              .on_hang = "restart",

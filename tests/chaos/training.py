@@ -258,7 +258,7 @@ def run_config(scenario: Scenario) -> RunConfig:
         failure_config=FailureConfig(
             max_failures=12,
             restart_backoff_s=0.1,
-            recall_timeout_s=2.0,
+            cancel_timeout_s=2.0,
             warm_restart="auto" if scenario.auto_restart else scenario.warm_restart,
             hang_timeout_s=3.0 if hangs else 60.0,
             on_hang="restart",

@@ -198,7 +198,7 @@ int fit_survives(const std::string& fault, const std::string& place) {
   TrainerOptions options = two_workers();
   options.config = {{"fault", fault}, {"place", place}};
   auto& failure = options.run.failure_config;
-  if (place == "computation") failure.recall_timeout_s = 0.3;
+  if (place == "computation") failure.cancel_timeout_s = 0.3;
   if (fault == "hang") failure.hang_timeout_s = 2.0;
   failure.on_hang = "restart";
   return fit(survives, options);

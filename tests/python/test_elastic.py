@@ -200,7 +200,7 @@ def test_without_room_for_the_least_nothing_starts(declared: Any) -> None:
         (lambda: ScalingConfig(num_workers=(0, 2)), "num_workers"),
         (lambda: ScalingConfig(num_workers=(-1, 2)), "num_workers"),
         (lambda: ScalingConfig(elastic_resize_monitor_interval_s=0), "elastic_resize_monitor_interval_s = 0"),
-        (lambda: FailureConfig(recall_timeout_s=-1.0), "recall_timeout_s = -1"),
+        (lambda: FailureConfig(cancel_timeout_s=-1.0), "cancel_timeout_s = -1"),
         (lambda: FailureConfig(repeated_error_limit=-1), "repeated_error_limit"),
         (lambda: FailureConfig(max_preemption_failures=-2), "max_preemption_failures = -2"),
         (lambda: trireme.set_capacity(num_cpus=-1), "num_cpus = -1"),

@@ -126,7 +126,7 @@ def test_survivors_are_called_back_from_where_they_are(place: str) -> None:
             WAITS[config["place"]]()
         trireme.report({"rank": rank})
 
-    result = fit(train, config={"place": place}, max_failures=1, recall_timeout_s=30.0, warm_restart=True)
+    result = fit(train, config={"place": place}, max_failures=1, cancel_timeout_s=30.0, warm_restart=True)
     assert pids(result.path, 0)[0] == pids(result.path, 1)[0]
     assert [told["kind"] for told in events(result.path, "restarted")] == ["warm"]
     said = Path(result.path or "", "logs/attempt_0/rank_0.log").read_text().split("\n")
@@ -143,7 +143,7 @@ def test_a_survivor_that_does_not_come_is_replaced_too() -> None:
             hashlib.pbkdf2_hmac("sha256", b"native", b"code", 2**31 - 1)  # deaf to signals, for minutes
         trireme.report({})
 
-    result = fit(train, max_failures=1, recall_timeout_s=0.3, warm_restart=True)
+    result = fit(train, max_failures=1, cancel_timeout_s=0.3, warm_restart=True)
     assert pids(result.path, 0)[0] != pids(result.path, 1)[0]
     (told,) = events(result.path, "restarted")
     assert (told["kind"], told["kept"], told["replaced"]) == ("cold", 0, 2)

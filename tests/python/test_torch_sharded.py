@@ -376,7 +376,7 @@ def test_one_process_stores_a_plain_state() -> None:
 
 
 def test_boxes() -> None:
-    from trireme._shards import Box, Part, Shards
+    from trireme._sharded_tensors import Box, Part, ShardedTensor
 
     whole = Box((0, 0), (4, 6))
     hole = Box((1, 2), (2, 3))
@@ -384,9 +384,9 @@ def test_boxes() -> None:
     assert sum(box.shape[0] * box.shape[1] for box in rest) == 4 * 6 - 2 * 3
     assert all(a.overlap(b) is None for a in rest for b in [hole, *[box for box in rest if box is not a]])
     parts = [Part(box, torch.ones(box.shape)) for box in rest]
-    assert Shards((4, 6), "F32", parts).gap_in(whole) == hole
+    assert ShardedTensor((4, 6), "F32", parts).gap_in(whole) == hole
     assert str(hole) == "[1:3, 2:5]"
-    assert Shards((4, 6), "F32", [*parts, Part(hole, torch.zeros(2, 3))]).gap_in(whole) is None
+    assert ShardedTensor((4, 6), "F32", [*parts, Part(hole, torch.zeros(2, 3))]).gap_in(whole) is None
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 7, 12, 13])

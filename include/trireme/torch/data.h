@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "trireme/torch/shard.h"
+#include "trireme/torch/rank_sampler.h"
 #include "trireme/torch/transfer.h"
 #include "trireme/value.h"
 
@@ -40,7 +40,8 @@ class DataLoader {
       : dataset_(std::move(dataset)), loading_(loading) {
     const c10::Device device = detail::device_of_batches(options.move_to_device);
     ahead_ = options.prefetch.value_or(!device.is_cpu());
-    shard_ = std::make_shared<detail::Shard>(size_of(dataset_), loading_.batch_size(), loading_.drop_last(), options);
+    shard_ =
+        std::make_shared<detail::RankSampler>(size_of(dataset_), loading_.batch_size(), loading_.drop_last(), options);
     place_ = std::make_shared<detail::Place>(shard_, loading_.enforce_ordering(), options);
     transfer_ = std::make_unique<detail::Transfer>(device, ahead_);
     loading_.drop_last(false);  // left to the shard, which knows the other ranks
@@ -133,7 +134,7 @@ class DataLoader {
   Dataset dataset_;
   ::torch::data::DataLoaderOptions loading_;
   bool ahead_ = false;
-  std::shared_ptr<detail::Shard> shard_;  // shared with the sampler
+  std::shared_ptr<detail::RankSampler> shard_;  // shared with the sampler
   std::shared_ptr<detail::Place> place_;  // shared with iterators; report() asks it, wherever the loader is moved to
   std::unique_ptr<detail::Transfer> transfer_;
   std::unique_ptr<Inner> inner_;

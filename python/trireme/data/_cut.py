@@ -1,4 +1,4 @@
-"""How a fragment's batches are cut: into the sizes that functions want, and into pieces of work for processes."""
+"""How a fragment's batches are cut: into the sizes that functions want, and into units of work for processes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from trireme.data._functions import Function
 
 # A trip to a process costs about as much as copying this.
-_PIECE_BYTES = 1 << 20
+_UNIT_BYTES = 1 << 20
 # Functions that take long are to be shared out; so many calls take longer than the trip in any case.
-_PIECE_ROWS = 1024
-_PIECE_CALLS = 16
+_UNIT_ROWS = 1024
+_UNIT_CALLS = 16
 
 
 def exact_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
@@ -51,9 +51,9 @@ def one_batch(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class Stage(NamedTuple):
-    """Functions that one piece of work can go through, whatever the pieces around it.
+    """Functions that one unit of work can go through, whatever the units around it.
 
-    multiple: the number of rows in a piece is a multiple of it, but for the last; None: a piece is a record batch.
+    multiple: the number of rows in a unit is a multiple of it, but for the last; None: a unit is a record batch.
     """
 
     ops: tuple[Function, ...]
@@ -69,7 +69,7 @@ def stages(ops: Sequence[Function]) -> list[Stage]:
     made: list[Stage] = []
     taken: list[Function] = []
     multiple: int | None = 1
-    in_place = True  # every row that a function sees has the number it has in the piece
+    in_place = True  # every row that a function sees has the number it has in the unit
     for op in ops:
         size = op.batch_size
         if taken and size and (multiple is None or not in_place):
@@ -85,18 +85,18 @@ def stages(ops: Sequence[Function]) -> list[Stage]:
     return [*made, Stage(tuple(taken), multiple)]
 
 
-class Piece(NamedTuple):
+class WorkUnit(NamedTuple):
     parts: list[pa.RecordBatch]  # one after the other
     rows: int
     where: Where
 
 
-def pieces(batches: Iterable[pa.RecordBatch], multiple: int | None, where: Where) -> Iterator[Piece]:
+def work_units(batches: Iterable[pa.RecordBatch], multiple: int | None, where: Where) -> Iterator[WorkUnit]:
     """What a stage's processes get. Where the edges fall between multiples changes nothing in the results."""
     row = where.row
     for parts in _parts(batches, multiple):
         rows = sum(part.num_rows for part in parts)
-        yield Piece(parts, rows, Where(where.fragment, row))
+        yield WorkUnit(parts, rows, Where(where.fragment, row))
         row += rows
 
 
@@ -112,8 +112,8 @@ def _parts(batches: Iterable[pa.RecordBatch], multiple: int | None) -> Iterator[
             break
     else:
         return
-    fitting = _PIECE_BYTES * first.num_rows // max(pa.ipc.get_record_batch_size(first), 1)
-    calls = _PIECE_CALLS if multiple > 1 else _PIECE_ROWS
+    fitting = _UNIT_BYTES * first.num_rows // max(pa.ipc.get_record_batch_size(first), 1)
+    calls = _UNIT_CALLS if multiple > 1 else _UNIT_ROWS
     rows = max(min(fitting // multiple, calls), 1) * multiple
     yield from exact_parts(_chained(first, iterator), rows)
 
@@ -123,14 +123,14 @@ def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[
     yield from rest
 
 
-def run_piece(
-    ops: Sequence[Function], piece: Piece, entered: Callable[[int], None] | None = None
+def run_unit(
+    ops: Sequence[Function], unit: WorkUnit, entered: Callable[[int], None] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The work itself, the same here and in a process. `entered` is told which of the functions is being called."""
-    stream, where = iter(piece.parts), piece.where
+    stream, where = iter(unit.parts), unit.where
     for index, op in enumerate(ops):
         if index and ops[index - 1].keeps_rows is not True:
-            where = Where(f"what {ops[index - 1].name} made of {rows_text(piece.where, piece.rows)}")
+            where = Where(f"what {ops[index - 1].name} made of {rows_text(unit.where, unit.rows)}")
         stream = op(stream, where) if entered is None else _told(op, stream, where, index, entered)
     return stream
 

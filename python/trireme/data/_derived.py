@@ -14,7 +14,7 @@ import pyarrow as pa
 from trireme.data._column_ops import AsSchema
 from trireme.data._fragment import DataError, Fragment, Source
 from trireme.data._memory import TableSource, rows_of_batch
-from trireme.data._piece import Piece, alike, read
+from trireme.data._fragment_slice import FragmentSlice, alike, read
 from trireme.data._plan import Plan, Shuffle
 from trireme.data._stream import stream
 
@@ -104,7 +104,7 @@ class ComputedSource(Source):
 class JoinedFragment(Fragment):
     """Several pieces read as one."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, pieces: Sequence[FragmentSlice]) -> None:
         self._pieces = list(pieces)
         self.rows: int = sum(piece.rows or 0 for piece in pieces)
         sizes = [piece.size_bytes for piece in pieces]
@@ -175,7 +175,7 @@ def _shuffled(plan: Plan) -> Iterator[pa.RecordBatch]:
         yield from _alike(iter(table.to_batches()), planned.schema, plan.source.name)
 
 
-def _permuted(plan: Plan, seed: int) -> list[Piece]:
+def _permuted(plan: Plan, seed: int) -> list[FragmentSlice]:
     pieces = plan.pieces()
     return [pieces[index] for index in np.random.default_rng(seed).permutation(len(pieces))]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from trireme import _ship
 from trireme._function_fork import VARIABLE
 from trireme.data import _function_process
-from trireme.data._cut import Stage, pieces, run_piece, stages
+from trireme.data._cut import Stage, run_unit, stages, work_units
 from trireme.data._fragment import Where
 from trireme.data._function_processes import FunctionProcesses
 from trireme.data._functions import Function
@@ -59,8 +59,8 @@ def _run(
     if pool is not None:
         yield from pool.run(index, stage.multiple, batches, where)
         return
-    for piece in pieces(batches, stage.multiple, where):
-        yield from run_piece(stage.ops, piece)
+    for unit in work_units(batches, stage.multiple, where):
+        yield from run_unit(stage.ops, unit)
 
 
 def _wants_processes(ops: Sequence[Function]) -> bool:

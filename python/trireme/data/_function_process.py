@@ -1,4 +1,4 @@
-"""A process that calls the user's functions on pieces of work until nobody sends it any."""
+"""A process that calls the user's functions on units of work until nobody sends it any."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from trireme._forked import call_ending_forks
 from trireme._user_exception import dump_exception, format_exception
 from trireme._zygote import _reseed, _set_thread_counts
-from trireme.data._cut import Piece, Stage, rows_text, run_piece
+from trireme.data._cut import Stage, WorkUnit, rows_text, run_unit
 from trireme.data._fragment import DataError, Where
 from trireme.data._segment import Segment
 
@@ -149,12 +149,12 @@ def _work(loaded: list[Stage] | Failure, names: list[str], request: Request, seg
 
 
 def _run(stage: Stage, request: Request, given: Segment, end: int, owner: _Owner, wanted: Segment) -> int:
-    piece = Piece(given.read(end, owner), request.rows, request.where)
+    unit = WorkUnit(given.read(end, owner), request.rows, request.where)
 
     def entered(index: int) -> None:
         wanted.step = index
 
-    return wanted.write(call_ending_forks(lambda: list(run_piece(stage.ops, piece, entered))))
+    return wanted.write(call_ending_forks(lambda: list(run_unit(stage.ops, unit, entered))))
 
 
 def _failure(error: DataError, cause: BaseException) -> Failure:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
-from trireme.data._cut import Piece, Stage, pieces, rows_text
+from trireme.data._cut import Stage, WorkUnit, rows_text, work_units
 from trireme.data._fragment import DataError, Where
 from trireme.data._function_process import Answer, Failure, Request
 from trireme.data._host_client import Host, HostGone
@@ -109,15 +109,15 @@ class FunctionProcesses:
         self, stage: int, multiple: int | None, batches: Iterator[pa.RecordBatch], where: Where
     ) -> Iterator[pa.RecordBatch]:
         """What a stage makes of a fragment, in order, with some of it ahead in the processes."""
-        coming = pieces(batches, multiple, where)
+        coming = work_units(batches, multiple, where)
         ahead: deque[_Task] = deque()
         try:
             while True:
                 while len(ahead) <= self._most and not (len(ahead) > 1 and ahead[0].done):
-                    piece = next(coming, None)
-                    if piece is None:
+                    unit = next(coming, None)
+                    if unit is None:
                         break
-                    ahead.append(self._submit(stage, piece))
+                    ahead.append(self._submit(stage, unit))
                 if not ahead:
                     return
                 self._wait(ahead[0])
@@ -147,9 +147,9 @@ class FunctionProcesses:
             self._segments.close()
             self._epoll.close()
 
-    def _submit(self, stage: int, piece: Piece) -> _Task:
+    def _submit(self, stage: int, unit: WorkUnit) -> _Task:
         given = self._segments.take()
-        task = _Task(stage, piece.where, piece.rows, given, given.write(piece.parts))
+        task = _Task(stage, unit.where, unit.rows, given, given.write(unit.parts))
         with self._changed:
             self._waiting.append(task)
             self._dispatch()

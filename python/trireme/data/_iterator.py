@@ -17,7 +17,7 @@ from trireme.data._formats import Batch, LazyBatch, check_format, in_format, row
 from trireme.data._fragment import DataError
 from trireme.data._planned import Planned
 
-# How long a signal (Ctrl-C, a recall) may wait while no batch is ready.
+# How long a signal (Ctrl-C, a cancel) may wait while no batch is ready.
 _WAIT_S = 0.1
 _REMOTE_RETRIES = 4
 _ROWS_AT_ONCE = 256  # of iter_rows()

@@ -19,7 +19,7 @@ from trireme._core import count_of
 from trireme.data._column_ops import ColumnOp, DropColumns, FilterExpression, SelectColumns
 from trireme.data._context import DataContext
 from trireme.data._fragment import Fragment, FunctionOp, Op, Source, Where
-from trireme.data._piece import Piece, apply, rows_in
+from trireme.data._fragment_slice import FragmentSlice, apply, rows_in
 
 # A function is tried with a few rows to see what comes out of it; one that is quick with more, to see rare things.
 _FIRST_TRIED_ROWS = 32
@@ -56,7 +56,7 @@ class Plan:
         self.parent = parent
         self.op = op
         self.shuffle = shuffle
-        self._pieces: list[Piece] | None = None
+        self._pieces: list[FragmentSlice] | None = None
         self._schema: pa.Schema | None = None
         self._tried: list[pa.RecordBatch] | None = None
         self._kept_rows = True
@@ -86,7 +86,7 @@ class Plan:
             self._schema = self._find_schema()
         return self._schema
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[FragmentSlice]:
         """In their order, before any shuffle. Rows may have to be counted yet."""
         if self._pieces is None:
             pushed = self._pushed_down()
@@ -99,7 +99,7 @@ class Plan:
                 self._pieces = [piece.then(op) for piece in self.parent.pieces()]
         return self._pieces
 
-    def in_stream(self) -> list[Piece]:
+    def in_stream(self) -> list[FragmentSlice]:
         """The same for whoever reads all rows in their order and needs no count: functions are not tried for it."""
         if self._pieces is None and self.parent is not None and self.op is not None and self._pushed_down() is None:
             op = self.op if _functions(self.ops()) else self._resolved()
@@ -145,11 +145,11 @@ class Plan:
         self.count()
         return sum(piece.rows or 0 for piece in self.pieces())
 
-    def cut(self, start: int, stop: int | None) -> list[Piece]:
+    def cut(self, start: int, stop: int | None) -> list[FragmentSlice]:
         """Rows [start, stop), or what there is of them; counts no further than that."""
         if stop is None:
             stop = self.rows()
-        parts: list[Piece] = []
+        parts: list[FragmentSlice] = []
         at = 0
         columns = self._counting_columns()
         for piece in self.pieces():
@@ -162,14 +162,14 @@ class Plan:
             at += rows
         return parts
 
-    def cuts(self, edges: Sequence[int]) -> list[list[Piece]]:
+    def cuts(self, edges: Sequence[int]) -> list[list[FragmentSlice]]:
         """Rows between these edges, which rise and are not beyond the end; in one go over the pieces."""
         self.count()
-        parts: list[list[Piece]] = []
+        parts: list[list[FragmentSlice]] = []
         pieces, at = iter(self.pieces()), 0
         piece, rows = None, 0
         for start, stop in pairwise(edges):
-            part: list[Piece] = []
+            part: list[FragmentSlice] = []
             low = start
             while low < stop:
                 while piece is None or at + rows <= low:
@@ -293,8 +293,8 @@ def _functions(ops: tuple[Op, ...]) -> bool:
     return any(isinstance(op, FunctionOp) for op in ops)
 
 
-def _piece_of(fragment: Fragment) -> Piece:
-    return fragment if isinstance(fragment, Piece) else Piece(fragment)
+def _piece_of(fragment: Fragment) -> FragmentSlice:
+    return fragment if isinstance(fragment, FragmentSlice) else FragmentSlice(fragment)
 
 
 def _with_keeps(op: Op, keeps_rows: bool) -> Op:
@@ -320,7 +320,7 @@ def _tried(op: Op, given: list[pa.RecordBatch], name: str) -> tuple[list[pa.Reco
     return [*made, *apply((op,), iter(rest), Where(name, _FIRST_TRIED_ROWS))], _rows(given)
 
 
-def _first_rows(pieces: list[Piece]) -> list[pa.RecordBatch]:
+def _first_rows(pieces: list[FragmentSlice]) -> list[pa.RecordBatch]:
     for piece in pieces:
         for batch in piece.batches()[0]:
             if batch.num_rows:

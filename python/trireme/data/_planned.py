@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trireme.data._piece import Piece, alike, checked
+from trireme.data._fragment_slice import FragmentSlice, alike, checked
 from trireme.data._plan import Plan, Shuffle
 
 # What text or a list is taken for where nobody has looked.
@@ -75,7 +75,7 @@ class Planned:
             error, self._error = self._error, None
             return error
 
-    def _guarded(self, piece: Piece, batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    def _guarded(self, piece: FragmentSlice, batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
         try:
             for batch in checked(batches, rows, piece.name):
                 yield alike(batch, self.schema, piece.name)
@@ -97,7 +97,7 @@ class Planned:
         return digest.hexdigest()
 
 
-def _size(piece: Piece, per_row: float | None, share: float, schema: pa.Schema) -> int:
+def _size(piece: FragmentSlice, per_row: float | None, share: float, schema: pa.Schema) -> int:
     rows = piece.rows or 0
     if piece.count.size_bytes is not None and piece.counted is piece:
         return piece.count.size_bytes

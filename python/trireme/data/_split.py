@@ -17,7 +17,7 @@ from trireme._core import count_of
 from trireme.data._column_ops import KeepRows, SelectColumns, require_columns
 from trireme.data._derived import PlanSource, ordered, table_of
 from trireme.data._methods import DatasetMethods, is_whole
-from trireme.data._piece import Piece
+from trireme.data._fragment_slice import FragmentSlice
 from trireme.data._plan import Plan, Shuffle
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class SplitMethods(DatasetMethods):
         )
 
 
-def _masked(plan: Plan, mask: np.ndarray) -> list[Piece]:
+def _masked(plan: Plan, mask: np.ndarray) -> list[FragmentSlice]:
     plan.count()
     pieces = []
     at = 0

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trireme.data._piece import Piece
+from trireme.data._fragment_slice import FragmentSlice
 
 # So many fragments are read at the same time, each no further ahead than this.
 _FRAGMENTS_AHEAD = 3
@@ -20,7 +20,7 @@ _BATCHES_AHEAD = 2
 _JOIN_SECONDS = 5.0
 
 
-def stream(pieces: list[Piece], ahead: bool = True) -> Iterator[pa.RecordBatch]:
+def stream(pieces: list[FragmentSlice], ahead: bool = True) -> Iterator[pa.RecordBatch]:
     """Without `ahead`, and where there are functions of the user, all is done in the thread that asks."""
     if not ahead or any(piece.has_functions for piece in pieces):
         for piece in pieces:
@@ -43,7 +43,7 @@ def stream(pieces: list[Piece], ahead: bool = True) -> Iterator[pa.RecordBatch]:
             reader.join()
 
 
-def _plain(piece: Piece) -> Iterator[pa.RecordBatch]:
+def _plain(piece: FragmentSlice) -> Iterator[pa.RecordBatch]:
     batches = piece.batches()[0]
     for batch in batches:
         if batch.num_rows:
@@ -53,7 +53,7 @@ def _plain(piece: Piece) -> Iterator[pa.RecordBatch]:
 class _Reader:
     """One fragment, in a thread."""
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: FragmentSlice) -> None:
         self._piece = piece
         self._queue: queue.Queue[Any] = queue.Queue(_BATCHES_AHEAD)
         self._stopped = threading.Event()

@@ -10,7 +10,7 @@ import pyarrow as pa
 from trireme._core import count_of
 from trireme.data._derived import ordered
 from trireme.data._fragment import Fragment, Source
-from trireme.data._piece import Piece, alike, read
+from trireme.data._fragment_slice import FragmentSlice, alike, read
 from trireme.data._plan import Plan
 
 
@@ -62,7 +62,7 @@ class ZippedSource(Source):
 
 
 class ZippedFragment(Fragment):
-    def __init__(self, left: Piece, right: Sequence[Piece], names: dict[str, str], schema: pa.Schema) -> None:
+    def __init__(self, left: FragmentSlice, right: Sequence[FragmentSlice], names: dict[str, str], schema: pa.Schema) -> None:
         self._left = left
         self._right = list(right)
         self._names = names
@@ -93,7 +93,7 @@ class ZippedFragment(Fragment):
             yield alike(batch.select(schema.names), schema, self.name)
 
 
-def _rows_from(pieces: Sequence[Piece], row: int) -> Iterator[pa.RecordBatch]:
+def _rows_from(pieces: Sequence[FragmentSlice], row: int) -> Iterator[pa.RecordBatch]:
     """Exactly from that row on."""
     for piece in pieces:
         rows = piece.rows or 0

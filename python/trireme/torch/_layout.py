@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from trireme._shards import Box
+from trireme._sharded_tensors import Box
 
 try:
     from torch.distributed.tensor import DTensor

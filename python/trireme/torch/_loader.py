@@ -20,7 +20,7 @@ from trireme.torch._even import EvenSteps
 from trireme.torch._group import process_group_ready
 from trireme.torch._order import Order, is_distributed, parts_of
 from trireme.torch._settings import settings_of
-from trireme.torch._shard import Shard
+from trireme.torch._rank_sampler import RankSampler
 from trireme.torch._transfer import transferred
 
 
@@ -38,7 +38,7 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
     _pass: int  # counts the iterators: one that somebody has kept from before does not move the position
     _left: bool  # before its end: who comes back begins the next epoch
     _positions: Positions
-    _shard: Shard | None
+    _shard: RankSampler | None
     _epochs: EpochSampler  # the shard, where there is one
     _unit: str
     _per_step: int
@@ -223,7 +223,7 @@ def _split(made: PreparedDataLoader, rank: int, count: int, seed: int) -> None:
     sampler: Iterable[Any] = made.batch_sampler if own_batches else made.sampler
     order = Order(sampler, _seed_of(made, sampler, seed))
     drop_last = bool(getattr(sampler, "drop_last", False) if own_batches else made.drop_last)
-    made._shard = made._epochs = Shard(order, made.dataset, rank, count, drop_last)
+    made._shard = made._epochs = RankSampler(order, made.dataset, rank, count, drop_last)
     made._unit, made._per_step = ("batches", count) if own_batches else ("samples", count * (made.batch_size or 1))
     _check_size(made, made._shard, count, own_batches)
     made.__dict__["sampler"] = made._shard
@@ -240,7 +240,7 @@ def _seed_of(loader: DataLoader, sampler: Any, otherwise: int) -> int:
     return seeds[0] if seeds else otherwise
 
 
-def _check_size(made: PreparedDataLoader, shard: Shard, count: int, own_batches: bool) -> None:
+def _check_size(made: PreparedDataLoader, shard: RankSampler, count: int, own_batches: bool) -> None:
     size = shard.order.size
     if size is None:
         return

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from trireme._checkpoint import Checkpoint, _temporary_directory
 from trireme._parts import load_part, ranks_in
-from trireme._shards import Box, Part, Shards, below, describe_gap, merged
+from trireme._sharded_tensors import Box, Part, ShardedTensor, below, describe_gap, merged
 from trireme._state import dtype_name, plain_dtype, save_state
 from trireme._storage import Location
 from trireme.torch._layout import boxes_of, is_dtensor, local_of, turn, writes
@@ -101,7 +101,7 @@ class _Copy(NamedTuple):
     place: str
     target: Any
     boxes: list[tuple[Box, tuple[slice, ...]]]
-    shards: Shards
+    shards: ShardedTensor
 
     def gap(self) -> Box | None:
         return next((gap for box, _ in self.boxes if (gap := self.shards.gap_in(box)) is not None), None)
@@ -239,7 +239,7 @@ def _parts_of(tree: Any, place: str, mine: set[str], whole: bool) -> Any:
         return local
     stores = writes(tree, place) if is_dtensor(tree) else place in mine
     parts = [Part(box, local[where]) for box, where in boxes if stores and 0 not in box.shape]
-    return Shards(tuple(tree.shape), dtype_name(tree.dtype), parts)
+    return ShardedTensor(tuple(tree.shape), dtype_name(tree.dtype), parts)
 
 
 def _tensors(tree: Any, place: str = "") -> Iterator[tuple[str, Any]]:
@@ -254,14 +254,14 @@ def _tensors(tree: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _is_tensor(value: Any) -> bool:
-    return isinstance(value, (torch.Tensor, Shards))
+    return isinstance(value, (torch.Tensor, ShardedTensor))
 
 
-def _as_shards(stored: Any) -> Shards:
-    if isinstance(stored, Shards):
+def _as_shards(stored: Any) -> ShardedTensor:
+    if isinstance(stored, ShardedTensor):
         return stored
     shape = tuple(stored.shape)
-    return Shards(shape, dtype_name(stored.dtype), [Part(Box((0,) * len(shape), shape), local_of(stored))])
+    return ShardedTensor(shape, dtype_name(stored.dtype), [Part(Box((0,) * len(shape), shape), local_of(stored))])
 
 
 def _same_kind(mine: Any, stored: Any) -> bool:
@@ -271,7 +271,7 @@ def _same_kind(mine: Any, stored: Any) -> bool:
 def _kind(value: Any) -> str:
     if not _is_tensor(value):
         return f"a {type(value).__name__}"
-    dtype = value.dtype if isinstance(value, Shards) else dtype_name(value.dtype)
+    dtype = value.dtype if isinstance(value, ShardedTensor) else dtype_name(value.dtype)
     return f"{tuple(value.shape)} {plain_dtype(dtype)}"
 
 

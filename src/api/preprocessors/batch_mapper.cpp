@@ -1,17 +1,17 @@
 #include "api/dataset_columns.h"
 #include "api/dataset_rows.h"
-#include "api/preprocessors/kind.h"
+#include "api/preprocessors/preprocessor_impl.h"
 #include "base/text.h"
 
 namespace trireme::api::preprocessing {
 namespace {
 
 // A function of the program as a part of a chain.
-class BatchMapper final : public Kind {
+class BatchMapper final : public PreprocessorImpl {
  public:
   BatchMapper(std::function<Dict(const Batch&)> function, const MapBatchesOptions& options)
       : function_(std::move(function)), options_(options) {}
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<BatchMapper>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<BatchMapper>(*this); }
   std::string_view name() const override { return "BatchMapper"; }
   Dict arguments() const override { return {}; }
   std::string_view function_argument() const override { return "fn"; }
@@ -31,7 +31,7 @@ class BatchMapper final : public Kind {
     return changes;
   }
 
-  Dataset transform(const Dataset& dataset, std::shared_ptr<const Kind>) const override {
+  Dataset transform(const Dataset& dataset, std::shared_ptr<const PreprocessorImpl>) const override {
     return dataset.map_batches(function_, options_);
   }
 
@@ -53,7 +53,8 @@ class BatchMapper final : public Kind {
 
 }  // namespace
 
-std::unique_ptr<Kind> make_batch_mapper(std::function<Dict(const Batch&)> function, const MapBatchesOptions& options) {
+std::unique_ptr<PreprocessorImpl> make_batch_mapper(std::function<Dict(const Batch&)> function,
+                                                    const MapBatchesOptions& options) {
   return std::make_unique<BatchMapper>(std::move(function), options);
 }
 

@@ -21,7 +21,7 @@ List encoded_list(const std::vector<Value>& values) {
 class Categorizer final : public EachColumnKind {
  public:
   Categorizer(InOut names, Given given) : EachColumnKind(std::move(names)), given_(std::move(given)) {}
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<Categorizer>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<Categorizer>(*this); }
   std::string_view name() const override { return "Categorizer"; }
 
   Dict arguments() const override {
@@ -94,7 +94,7 @@ Made make_categorizer(const Dict& given) {
       dtypes[name.as_string()] = list.as_list();
     }
   }
-  return std::unique_ptr<Kind>(std::make_unique<Categorizer>(std::move(names), std::move(dtypes)));
+  return std::unique_ptr<PreprocessorImpl>(std::make_unique<Categorizer>(std::move(names), std::move(dtypes)));
 }
 
 }  // namespace trireme::api::preprocessing

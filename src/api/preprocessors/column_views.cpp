@@ -4,7 +4,7 @@
 
 #include "api/array_values.h"
 #include "api/preprocessors/columns.h"
-#include "data/load.h"
+#include "data/unaligned.h"
 
 namespace trireme::api::preprocessing {
 namespace {

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "api/preprocessors/arguments.h"
-#include "api/preprocessors/kind.h"
+#include "api/preprocessors/preprocessor_impl.h"
 #include "api/preprocessors/python_text.h"
 
 namespace trireme::api::preprocessing {
 
 // One that has an output column for each of its columns.
-class ColumnsKind : public Kind {
+class ColumnsKind : public PreprocessorImpl {
  public:
   explicit ColumnsKind(InOut names) : names_(std::move(names)) {}
 

@@ -4,8 +4,8 @@
 
 #include "api/preprocessors/arguments.h"
 #include "api/preprocessors/columns.h"
-#include "api/preprocessors/kind.h"
 #include "api/preprocessors/number_types.h"
+#include "api/preprocessors/preprocessor_impl.h"
 #include "api/preprocessors/python_text.h"
 #include "api/preprocessors/state_json.h"
 #include "data/type_format.h"
@@ -44,10 +44,10 @@ base::Result<Numbers> numbers_in(const Column& column) {
   return numbers;
 }
 
-class Concatenator final : public Kind {
+class Concatenator final : public PreprocessorImpl {
  public:
   explicit Concatenator(Options options) : options_(std::move(options)) {}
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<Concatenator>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<Concatenator>(*this); }
   std::string_view name() const override { return "Concatenator"; }
   bool fittable() const override { return false; }
   std::vector<std::string> inputs() const override { return options_.columns; }
@@ -143,7 +143,7 @@ Made make_concatenator(const Dict& given) {
   TRIREME_ASSIGN(options.dtype, decoded_dtype(arguments.get("dtype")));
   TRIREME_ASSIGN(options.raise_if_missing, arguments.flag("raise_if_missing", false));
   TRIREME_ASSIGN(options.flatten, arguments.flag("flatten", false));
-  return std::unique_ptr<Kind>(std::make_unique<Concatenator>(std::move(options)));
+  return std::unique_ptr<PreprocessorImpl>(std::make_unique<Concatenator>(std::move(options)));
 }
 
 }  // namespace trireme::api::preprocessing

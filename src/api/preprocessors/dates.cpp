@@ -5,7 +5,7 @@
 #include <charconv>
 #include <chrono>
 
-#include "data/load.h"
+#include "data/unaligned.h"
 
 namespace trireme::api::preprocessing {
 namespace {

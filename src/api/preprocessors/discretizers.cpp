@@ -97,7 +97,7 @@ base::Result<Edges> edges_in(const Value& value) {
 class CustomDiscretizer final : public Discretizer {
  public:
   using Discretizer::Discretizer;
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<CustomDiscretizer>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<CustomDiscretizer>(*this); }
   std::string_view name() const override { return "CustomKBinsDiscretizer"; }
   bool fittable() const override { return false; }
 
@@ -126,7 +126,7 @@ class CustomDiscretizer final : public Discretizer {
 class UniformDiscretizer final : public Discretizer {
  public:
   using Discretizer::Discretizer;
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<UniformDiscretizer>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<UniformDiscretizer>(*this); }
   std::string_view name() const override { return "UniformKBinsDiscretizer"; }
 
   base::Result<void> check() const {
@@ -215,7 +215,7 @@ Made discretizer(const Dict& given) {
   TRIREME_ASSIGN(auto options, options_in(arguments));
   auto made = std::make_unique<Bins>(std::move(names), std::move(options));
   TRIREME_TRY(made->check());
-  return std::unique_ptr<Kind>(std::move(made));
+  return std::unique_ptr<PreprocessorImpl>(std::move(made));
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ class Encoder : public EachColumnKind {
 class OrdinalEncoder final : public Encoder {
  public:
   OrdinalEncoder(InOut names, bool encode_lists) : Encoder(std::move(names)), encode_lists_(encode_lists) {}
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<OrdinalEncoder>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<OrdinalEncoder>(*this); }
   std::string_view name() const override { return "OrdinalEncoder"; }
   Dict arguments() const override {
     return {{"columns", column_list()}, {"encode_lists", encode_lists_}, {"output_columns", output_list()}};
@@ -114,7 +114,7 @@ class HotEncoder : public Encoder {
 class OneHotEncoder final : public HotEncoder {
  public:
   using HotEncoder::HotEncoder;
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<OneHotEncoder>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<OneHotEncoder>(*this); }
   std::string_view name() const override { return "OneHotEncoder"; }
   base::Result<Dict> learn(const Dataset& dataset) const override { return learned(dataset, false, most()); }
 
@@ -134,7 +134,7 @@ class OneHotEncoder final : public HotEncoder {
 class MultiHotEncoder final : public HotEncoder {
  public:
   using HotEncoder::HotEncoder;
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<MultiHotEncoder>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<MultiHotEncoder>(*this); }
   std::string_view name() const override { return "MultiHotEncoder"; }
   base::Result<Dict> learn(const Dataset& dataset) const override { return learned(dataset, true, most()); }
 
@@ -163,7 +163,7 @@ class MultiHotEncoder final : public HotEncoder {
 class LabelEncoder final : public Encoder {
  public:
   using Encoder::Encoder;
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<LabelEncoder>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<LabelEncoder>(*this); }
   std::string_view name() const override { return "LabelEncoder"; }
   Dict arguments() const override { return {{"label_column", column(0)}, {"output_column", output(0)}}; }
   base::Result<Dict> learn(const Dataset& dataset) const override { return learned(dataset, true); }
@@ -226,7 +226,7 @@ Made hot_encoder(const Dict& given) {
   TRIREME_TRY(arguments.expect({"columns", "max_categories", "output_columns"}));
   TRIREME_ASSIGN(auto names, InOut::of(arguments));
   TRIREME_ASSIGN(auto most, most_in(arguments, names.columns));
-  return std::unique_ptr<Kind>(std::make_unique<Hot>(std::move(names), std::move(most)));
+  return std::unique_ptr<PreprocessorImpl>(std::make_unique<Hot>(std::move(names), std::move(most)));
 }
 
 }  // namespace
@@ -236,7 +236,7 @@ Made make_ordinal_encoder(const Dict& given) {
   TRIREME_TRY(arguments.expect({"columns", "encode_lists", "output_columns"}));
   TRIREME_ASSIGN(auto names, InOut::of(arguments));
   TRIREME_ASSIGN(const bool encode_lists, arguments.flag("encode_lists", true));
-  return std::unique_ptr<Kind>(std::make_unique<OrdinalEncoder>(std::move(names), encode_lists));
+  return std::unique_ptr<PreprocessorImpl>(std::make_unique<OrdinalEncoder>(std::move(names), encode_lists));
 }
 
 Made make_one_hot_encoder(const Dict& given) { return hot_encoder<OneHotEncoder>(given); }
@@ -247,7 +247,7 @@ Made make_label_encoder(const Dict& given) {
   TRIREME_TRY(arguments.expect({"label_column", "output_column"}));
   TRIREME_ASSIGN(const auto label, arguments.text("label_column"));
   TRIREME_ASSIGN(const auto output, arguments.text("output_column", label));
-  return std::unique_ptr<Kind>(std::make_unique<LabelEncoder>(InOut{{label}, {output}}));
+  return std::unique_ptr<PreprocessorImpl>(std::make_unique<LabelEncoder>(InOut{{label}, {output}}));
 }
 
 }  // namespace trireme::api::preprocessing

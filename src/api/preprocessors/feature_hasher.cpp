@@ -6,11 +6,11 @@
 namespace trireme::api::preprocessing {
 namespace {
 
-class FeatureHasher final : public Kind {
+class FeatureHasher final : public PreprocessorImpl {
  public:
   FeatureHasher(std::vector<std::string> columns, std::int64_t features, std::string output)
       : columns_(std::move(columns)), features_(features), output_(std::move(output)) {}
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<FeatureHasher>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<FeatureHasher>(*this); }
   std::string_view name() const override { return "FeatureHasher"; }
   bool fittable() const override { return false; }
   std::vector<std::string> inputs() const override { return columns_; }
@@ -64,7 +64,8 @@ Made make_feature_hasher(const Dict& given) {
   TRIREME_ASSIGN(auto columns, arguments.names("columns"));
   TRIREME_ASSIGN(const auto features, checked_features(arguments));
   TRIREME_ASSIGN(auto output, arguments.text("output_column"));
-  return std::unique_ptr<Kind>(std::make_unique<FeatureHasher>(std::move(columns), features, std::move(output)));
+  return std::unique_ptr<PreprocessorImpl>(
+      std::make_unique<FeatureHasher>(std::move(columns), features, std::move(output)));
 }
 
 }  // namespace trireme::api::preprocessing

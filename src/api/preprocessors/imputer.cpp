@@ -17,7 +17,7 @@ class SimpleImputer final : public EachColumnKind {
       : EachColumnKind(std::move(names)), strategy_(std::move(strategy)), fill_value_(std::move(fill_value)) {
     if (strategy_ == "constant") fillings_.assign(columns().size(), fill_value_);
   }
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<SimpleImputer>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<SimpleImputer>(*this); }
   std::string_view name() const override { return "SimpleImputer"; }
   bool fittable() const override { return strategy_ != "constant"; }
 
@@ -109,7 +109,7 @@ Made make_simple_imputer(const Dict& given) {
   TRIREME_ASSIGN(auto strategy, arguments.choice("strategy", {"mean", "most_frequent", "constant"}));
   TRIREME_ASSIGN(auto fill_value, decoded(arguments.get("fill_value")), "fill_value");
   if (strategy == "constant" && fill_value.is_null()) return base::error("strategy 'constant' needs a fill_value");
-  return std::unique_ptr<Kind>(
+  return std::unique_ptr<PreprocessorImpl>(
       std::make_unique<SimpleImputer>(std::move(names), std::move(strategy), std::move(fill_value)));
 }
 

@@ -1,5 +1,5 @@
 #include "api/preprocessors/arguments.h"
-#include "api/preprocessors/kind.h"
+#include "api/preprocessors/preprocessor_impl.h"
 #include "api/preprocessors/state_json.h"
 #include "trireme/preprocessors.h"
 

@@ -5,7 +5,7 @@
 #include "api/dataset_ops.h"
 #include "api/dataset_plan.h"
 #include "api/dataset_rows.h"
-#include "api/preprocessors/kind.h"
+#include "api/preprocessors/preprocessor_impl.h"
 #include "api/preprocessors/python_text.h"
 #include "api/preprocessors/transform_op.h"
 #include "base/log.h"
@@ -23,17 +23,17 @@ T or_value_error(base::Result<T> result) {
   if constexpr (!std::is_void_v<T>) return std::move(result).value();
 }
 
-// The kinds of a chain and of those in it, in their order.
-void collect(const Preprocessor& preprocessor, std::vector<std::shared_ptr<const inner::Kind>>& kinds) {
+// The impls of a chain and of those in it, in their order.
+void collect(const Preprocessor& preprocessor, std::vector<std::shared_ptr<const inner::PreprocessorImpl>>& impls) {
   const auto& data = *preprocessor.data();
-  if (data.kind) kinds.push_back(data.kind);
-  for (const auto& each : data.chain) collect(each, kinds);
+  if (data.impl) impls.push_back(data.impl);
+  for (const auto& each : data.chain) collect(each, impls);
 }
 
-std::vector<std::shared_ptr<const inner::Kind>> kinds_of(const Preprocessor& preprocessor) {
-  std::vector<std::shared_ptr<const inner::Kind>> kinds;
-  collect(preprocessor, kinds);
-  return kinds;
+std::vector<std::shared_ptr<const inner::PreprocessorImpl>> impls_of(const Preprocessor& preprocessor) {
+  std::vector<std::shared_ptr<const inner::PreprocessorImpl>> impls;
+  collect(preprocessor, impls);
+  return impls;
 }
 
 void require_fitted(const Preprocessor& preprocessor, const char* what) {
@@ -53,43 +53,43 @@ inner::Table table_of(const Dict& columns) { return inner::Table(or_value_error(
 
 Dict transformed(const Preprocessor& preprocessor, inner::Table table) {
   require_fitted(preprocessor, "transform_batch");
-  for (const auto& kind : kinds_of(preprocessor)) table.apply(or_value_error(kind->change(table)));
+  for (const auto& impl : impls_of(preprocessor)) table.apply(or_value_error(impl->change(table)));
   return or_value_error(inner::columns_as_values(std::move(table)));
 }
 
-const inner::Kind& invertible(const Preprocessor& preprocessor, const char* what) {
-  if (!preprocessor.data()->kind || preprocessor.name() != "LabelEncoder") {
+const inner::PreprocessorImpl& invertible(const Preprocessor& preprocessor, const char* what) {
+  if (!preprocessor.data()->impl || preprocessor.name() != "LabelEncoder") {
     throw ValueError(fmt::format("{} has no {}(); LabelEncoder has", preprocessor.name(), what));
   }
   require_fitted(preprocessor, what);
-  return *preprocessor.data()->kind;
+  return *preprocessor.data()->impl;
 }
 
 Dict inverted(const Preprocessor& preprocessor, inner::Table table) {
-  const auto& kind = invertible(preprocessor, "inverse_transform_batch");
-  table.apply(or_value_error(kind.change_back(table)));
+  const auto& impl = invertible(preprocessor, "inverse_transform_batch");
+  table.apply(or_value_error(impl.change_back(table)));
   return or_value_error(inner::columns_as_values(std::move(table)));
 }
 
-void fit_kind(inner::Data& data, const Dataset& dataset) {
-  if (!data.kind->fittable()) return;
-  auto fitted = data.kind->clone();
-  or_value_error(fitted->take(or_value_error(data.kind->learn(dataset))));
-  data.kind = std::move(fitted);
+void fit_impl(inner::Data& data, const Dataset& dataset) {
+  if (!data.impl->fittable()) return;
+  auto fitted = data.impl->clone();
+  or_value_error(fitted->take(or_value_error(data.impl->learn(dataset))));
+  data.impl = std::move(fitted);
 }
 
 void forget_all(const Preprocessor& preprocessor) {
   auto& data = *preprocessor.data();
   for (const auto& each : data.chain) forget_all(each);
-  if (!data.kind) return;
-  auto forgetful = data.kind->clone();
+  if (!data.impl) return;
+  auto forgetful = data.impl->clone();
   forgetful->forget();
-  data.kind = std::move(forgetful);
+  data.impl = std::move(forgetful);
 }
 
 void fit_all(const Preprocessor& preprocessor, Dataset dataset) {
   auto& data = *preprocessor.data();
-  if (data.kind) return fit_kind(data, dataset);
+  if (data.impl) return fit_impl(data, dataset);
   for (const auto& each : data.chain) {
     fit_all(each, dataset);
     dataset = each.transform(dataset);
@@ -98,14 +98,14 @@ void fit_all(const Preprocessor& preprocessor, Dataset dataset) {
 
 }  // namespace
 
-std::string Preprocessor::name() const { return data_->kind ? std::string(data_->kind->name()) : "Chain"; }
+std::string Preprocessor::name() const { return data_->impl ? std::string(data_->impl->name()) : "Chain"; }
 
 std::string Preprocessor::describe() const {
   constexpr std::size_t kShown = 80;
   std::vector<std::string> parts;
   for (const auto& each : data_->chain) parts.push_back(each.describe());
-  if (data_->kind) {
-    for (const auto& [argument, value] : data_->kind->arguments()) {
+  if (data_->impl) {
+    for (const auto& [argument, value] : data_->impl->arguments()) {
       std::string text = inner::python_text(value);
       if (text.size() > kShown) text = text.substr(0, kShown - 3) + "...";
       parts.push_back(argument + "=" + text);
@@ -115,17 +115,17 @@ std::string Preprocessor::describe() const {
 }
 
 std::vector<std::string> Preprocessor::get_input_columns() const {
-  return data_->kind ? data_->kind->inputs() : std::vector<std::string>();
+  return data_->impl ? data_->impl->inputs() : std::vector<std::string>();
 }
 
 std::vector<std::string> Preprocessor::get_output_columns() const {
-  return data_->kind ? data_->kind->outputs() : std::vector<std::string>();
+  return data_->impl ? data_->impl->outputs() : std::vector<std::string>();
 }
 
 FitStatus Preprocessor::fit_status() const {
   std::set<FitStatus> found;
-  for (const auto& kind : kinds_of(*this)) {
-    if (kind->fittable()) found.insert(kind->stats() ? FitStatus::kFitted : FitStatus::kNotFitted);
+  for (const auto& impl : impls_of(*this)) {
+    if (impl->fittable()) found.insert(impl->stats() ? FitStatus::kFitted : FitStatus::kNotFitted);
   }
   if (found.empty()) return FitStatus::kNotFittable;
   return found.size() == 1 ? *found.begin() : FitStatus::kPartiallyFitted;
@@ -144,7 +144,7 @@ Preprocessor Preprocessor::fit(const Dataset& dataset) {
 Dataset Preprocessor::transform(const Dataset& dataset) const {
   require_fitted(*this, "transform");
   Dataset made = dataset;
-  for (const auto& kind : kinds_of(*this)) made = kind->transform(made, kind);
+  for (const auto& impl : impls_of(*this)) made = impl->transform(made, impl);
   // What is wrong with the columns is told here, where that needs no function to be tried.
   if (!made.plan()->work().costly) or_value_error(made.plan()->schema());
   return made;
@@ -155,7 +155,7 @@ Dict Preprocessor::transform_batch(const Dict& columns) const { return transform
 
 Dataset Preprocessor::inverse_transform(const Dataset& dataset) const {
   invertible(*this, "inverse_transform");
-  return Dataset(api::op_plan(dataset.plan(), inner::transform_op(data_->kind, true)));
+  return Dataset(api::op_plan(dataset.plan(), inner::transform_op(data_->impl, true)));
 }
 
 Dict Preprocessor::inverse_transform_batch(const trireme::Batch& batch) const {
@@ -163,6 +163,6 @@ Dict Preprocessor::inverse_transform_batch(const trireme::Batch& batch) const {
 }
 Dict Preprocessor::inverse_transform_batch(const Dict& columns) const { return inverted(*this, table_of(columns)); }
 
-Dict Preprocessor::stats() const { return data_->kind && data_->kind->stats() ? *data_->kind->stats() : Dict(); }
+Dict Preprocessor::stats() const { return data_->impl && data_->impl->stats() ? *data_->impl->stats() : Dict(); }
 
 }  // namespace trireme::data::preprocessors

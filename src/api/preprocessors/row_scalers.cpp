@@ -12,7 +12,7 @@ namespace {
 class Normalizer final : public ColumnsKind {
  public:
   Normalizer(InOut names, std::string norm) : ColumnsKind(std::move(names)), norm_(std::move(norm)) {}
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<Normalizer>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<Normalizer>(*this); }
   std::string_view name() const override { return "Normalizer"; }
   bool fittable() const override { return false; }
 
@@ -61,7 +61,7 @@ class PowerTransformer final : public EachColumnKind {
  public:
   PowerTransformer(InOut names, Value power, std::string method)
       : EachColumnKind(std::move(names)), power_(std::move(power)), method_(std::move(method)) {}
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<PowerTransformer>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<PowerTransformer>(*this); }
   std::string_view name() const override { return "PowerTransformer"; }
   bool fittable() const override { return false; }
 
@@ -101,9 +101,10 @@ Made make_normalizer(const Dict& given) {
   const Arguments arguments(given);
   TRIREME_TRY(arguments.expect({"columns", "norm", "output_columns"}));
   TRIREME_ASSIGN(auto names, InOut::of(arguments));
-  if (arguments.get("norm").is_null()) return std::unique_ptr<Kind>(std::make_unique<Normalizer>(names, "l2"));
+  if (arguments.get("norm").is_null())
+    return std::unique_ptr<PreprocessorImpl>(std::make_unique<Normalizer>(names, "l2"));
   TRIREME_ASSIGN(auto norm, arguments.choice("norm", {"l1", "l2", "max"}));
-  return std::unique_ptr<Kind>(std::make_unique<Normalizer>(std::move(names), std::move(norm)));
+  return std::unique_ptr<PreprocessorImpl>(std::make_unique<Normalizer>(std::move(names), std::move(norm)));
 }
 
 Made make_power_transformer(const Dict& given) {
@@ -112,7 +113,7 @@ Made make_power_transformer(const Dict& given) {
   TRIREME_ASSIGN(auto names, InOut::of(arguments));
   TRIREME_TRY(arguments.number("power"));
   TRIREME_ASSIGN(auto method, arguments.choice("method", {"yeo-johnson", "box-cox"}));
-  return std::unique_ptr<Kind>(
+  return std::unique_ptr<PreprocessorImpl>(
       std::make_unique<PowerTransformer>(std::move(names), arguments.get("power"), std::move(method)));
 }
 

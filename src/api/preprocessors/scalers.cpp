@@ -51,7 +51,7 @@ class Scaler : public EachColumnKind {
 class StandardScaler final : public Scaler {
  public:
   using Scaler::Scaler;
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<StandardScaler>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<StandardScaler>(*this); }
   std::string_view name() const override { return "StandardScaler"; }
 
   base::Result<Dict> learn(const Dataset& dataset) const override {
@@ -75,7 +75,7 @@ class StandardScaler final : public Scaler {
 class MinMaxScaler final : public Scaler {
  public:
   using Scaler::Scaler;
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<MinMaxScaler>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<MinMaxScaler>(*this); }
   std::string_view name() const override { return "MinMaxScaler"; }
 
   base::Result<Dict> learn(const Dataset& dataset) const override {
@@ -99,7 +99,7 @@ class MinMaxScaler final : public Scaler {
 class MaxAbsScaler final : public Scaler {
  public:
   using Scaler::Scaler;
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<MaxAbsScaler>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<MaxAbsScaler>(*this); }
   std::string_view name() const override { return "MaxAbsScaler"; }
 
   base::Result<Dict> learn(const Dataset& dataset) const override {
@@ -121,7 +121,7 @@ class RobustScaler final : public Scaler {
  public:
   RobustScaler(InOut names, double low, double high, std::int64_t precision)
       : Scaler(std::move(names)), low_(low), high_(high), precision_(precision) {}
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<RobustScaler>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<RobustScaler>(*this); }
   std::string_view name() const override { return "RobustScaler"; }
 
   Dict arguments() const override {
@@ -160,7 +160,7 @@ Made plain_scaler(const Dict& given) {
   const Arguments arguments(given);
   TRIREME_TRY(arguments.expect({"columns", "output_columns"}));
   TRIREME_ASSIGN(auto names, InOut::of(arguments));
-  return std::unique_ptr<Kind>(std::make_unique<Plain>(std::move(names)));
+  return std::unique_ptr<PreprocessorImpl>(std::make_unique<Plain>(std::move(names)));
 }
 
 }  // namespace
@@ -188,7 +188,7 @@ Made make_robust_scaler(const Dict& given) {
   if (!arguments.get("quantile_precision").is_null()) {
     TRIREME_ASSIGN(precision, arguments.whole("quantile_precision"));
   }
-  return std::unique_ptr<Kind>(std::make_unique<RobustScaler>(std::move(names), low, high, precision));
+  return std::unique_ptr<PreprocessorImpl>(std::make_unique<RobustScaler>(std::move(names), low, high, precision));
 }
 
 }  // namespace trireme::api::preprocessing

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "api/preprocessors/kind.h"
+#include "api/preprocessors/preprocessor_impl.h"
 #include "api/preprocessors/python_text.h"
 #include "base/json.h"
 #include "trireme/preprocessors.h"
@@ -21,7 +21,7 @@ constexpr const char* kFile = "preprocessor.json";
 
 base::Result<Dict> described(const Preprocessor& preprocessor) {
   const auto& data = *preprocessor.data();
-  if (!data.kind) {
+  if (!data.impl) {
     List chain;
     for (const auto& each : data.chain) {
       TRIREME_ASSIGN(auto one, described(each));
@@ -29,15 +29,15 @@ base::Result<Dict> described(const Preprocessor& preprocessor) {
     }
     return Dict{{"preprocessor", "Chain"}, {"chain", std::move(chain)}};
   }
-  if (const auto function = data.kind->function_argument(); !function.empty()) {
+  if (const auto function = data.impl->function_argument(); !function.empty()) {
     return base::error(
         "{} cannot be written as JSON: {} has a function in it. Keep that in the program, make this preprocessor there "
         "when you need it, and serialize() others",
-        data.kind->name(), function);
+        data.impl->name(), function);
   }
-  const auto& stats = data.kind->stats();
-  return Dict{{"preprocessor", std::string(data.kind->name())},
-              {"arguments", data.kind->arguments()},
+  const auto& stats = data.impl->stats();
+  return Dict{{"preprocessor", std::string(data.impl->name())},
+              {"arguments", data.impl->arguments()},
               {"fitted", stats ? Value(Dict{{"stats_", *stats}}) : Value()}};
 }
 
@@ -63,13 +63,13 @@ base::Result<Preprocessor> made_from(const Value& value) {
   if (name->as_string() == "Chain") return chain_from(*dict);
   const Value* arguments = dict->find("arguments");
   if (!arguments || !arguments->get_if<Dict>()) return not_ours();
-  TRIREME_ASSIGN(auto kind, inner::make_kind(name->as_string(), arguments->as_dict()));
+  TRIREME_ASSIGN(auto impl, inner::make_preprocessor(name->as_string(), arguments->as_dict()));
   if (const Value* fitted = dict->find("fitted"); fitted && !fitted->is_null()) {
     const Value* stats = fitted->get_if<Dict>() ? fitted->as_dict().find("stats_") : nullptr;
-    if (!stats || !stats->get_if<Dict>() || !kind->fittable()) return not_ours();
-    TRIREME_TRY(kind->take(stats->as_dict()));
+    if (!stats || !stats->get_if<Dict>() || !impl->fittable()) return not_ours();
+    TRIREME_TRY(impl->take(stats->as_dict()));
   }
-  return Preprocessor(std::make_shared<inner::Data>(inner::Data{std::move(kind)}));
+  return Preprocessor(std::make_shared<inner::Data>(inner::Data{std::move(impl)}));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 class Tokenizer final : public TextKind {
  public:
   using TextKind::TextKind;
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<Tokenizer>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<Tokenizer>(*this); }
   std::string_view name() const override { return "Tokenizer"; }
   bool fittable() const override { return false; }
   Dict arguments() const override {
@@ -65,7 +65,7 @@ class CountVectorizer final : public Vectorizer {
  public:
   CountVectorizer(InOut names, TokenizationFunction function, std::optional<std::int64_t> most)
       : Vectorizer(std::move(names), std::move(function)), most_(most) {}
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<CountVectorizer>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<CountVectorizer>(*this); }
   std::string_view name() const override { return "CountVectorizer"; }
   Dict arguments() const override {
     return {{"columns", column_list()},
@@ -151,7 +151,7 @@ class HashingVectorizer final : public Vectorizer {
  public:
   HashingVectorizer(InOut names, TokenizationFunction function, std::int64_t features)
       : Vectorizer(std::move(names), std::move(function)), features_(features) {}
-  std::unique_ptr<Kind> clone() const override { return std::make_unique<HashingVectorizer>(*this); }
+  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<HashingVectorizer>(*this); }
   std::string_view name() const override { return "HashingVectorizer"; }
   bool fittable() const override { return false; }
   Dict arguments() const override {
@@ -188,7 +188,7 @@ Made make_tokenizer(const Dict& given, TokenizationFunction function) {
   TRIREME_TRY(arguments.expect({"columns", "tokenization_fn", "output_columns"}));
   TRIREME_TRY(expect_no_function(arguments));
   TRIREME_ASSIGN(auto names, InOut::of(arguments));
-  return std::unique_ptr<Kind>(std::make_unique<Tokenizer>(std::move(names), std::move(function)));
+  return std::unique_ptr<PreprocessorImpl>(std::make_unique<Tokenizer>(std::move(names), std::move(function)));
 }
 
 Made make_count_vectorizer(const Dict& given, TokenizationFunction function) {
@@ -201,7 +201,8 @@ Made make_count_vectorizer(const Dict& given, TokenizationFunction function) {
     TRIREME_ASSIGN(most, arguments.whole("max_features"));
     if (*most < 1) return base::error("max_features = {}: expected at least 1", *most);
   }
-  return std::unique_ptr<Kind>(std::make_unique<CountVectorizer>(std::move(names), std::move(function), most));
+  return std::unique_ptr<PreprocessorImpl>(
+      std::make_unique<CountVectorizer>(std::move(names), std::move(function), most));
 }
 
 Made make_hashing_vectorizer(const Dict& given, TokenizationFunction function) {
@@ -210,7 +211,8 @@ Made make_hashing_vectorizer(const Dict& given, TokenizationFunction function) {
   TRIREME_TRY(expect_no_function(arguments));
   TRIREME_ASSIGN(auto names, InOut::of(arguments));
   TRIREME_ASSIGN(const auto features, checked_features(arguments));
-  return std::unique_ptr<Kind>(std::make_unique<HashingVectorizer>(std::move(names), std::move(function), features));
+  return std::unique_ptr<PreprocessorImpl>(
+      std::make_unique<HashingVectorizer>(std::move(names), std::move(function), features));
 }
 
 }  // namespace trireme::api::preprocessing

@@ -5,13 +5,13 @@ namespace {
 
 class TransformOp final : public Op {
  public:
-  TransformOp(std::shared_ptr<const Kind> kind, bool back) : kind_(std::move(kind)), back_(back) {}
+  TransformOp(std::shared_ptr<const PreprocessorImpl> impl, bool back) : impl_(std::move(impl)), back_(back) {}
 
   std::string name() const override {
-    return fmt::format("{}.{}()", kind_->name(), back_ ? "inverse_transform" : "transform");
+    return fmt::format("{}.{}()", impl_->name(), back_ ? "inverse_transform" : "transform");
   }
 
-  bool is_function() const override { return !kind_->function_argument().empty(); }
+  bool is_function() const override { return !impl_->function_argument().empty(); }
 
   // A batch without rows tells: what comes out depends on types alone.
   base::Result<std::shared_ptr<const data::Schema>> learn(const data::Batch& example) override {
@@ -25,19 +25,19 @@ class TransformOp final : public Op {
  private:
   base::Result<Record> changed(const data::Batch& batch) const {
     Table table = Table::of(batch);
-    TRIREME_ASSIGN(auto changes, back_ ? kind_->change_back(table) : kind_->change(table));
+    TRIREME_ASSIGN(auto changes, back_ ? impl_->change_back(table) : impl_->change(table));
     table.apply(std::move(changes));
     return std::move(table).record();
   }
 
-  std::shared_ptr<const Kind> kind_;  // shared with the preprocessor
+  std::shared_ptr<const PreprocessorImpl> impl_;  // shared with the preprocessor
   bool back_;
 };
 
 }  // namespace
 
-std::unique_ptr<Op> transform_op(std::shared_ptr<const Kind> kind, bool back) {
-  return std::make_unique<TransformOp>(std::move(kind), back);
+std::unique_ptr<Op> transform_op(std::shared_ptr<const PreprocessorImpl> impl, bool back) {
+  return std::make_unique<TransformOp>(std::move(impl), back);
 }
 
 }  // namespace trireme::api::preprocessing

@@ -3,11 +3,11 @@
 #include <memory>
 
 #include "api/dataset_ops.h"
-#include "api/preprocessors/kind.h"
+#include "api/preprocessors/preprocessor_impl.h"
 
 namespace trireme::api::preprocessing {
 
 // What a preprocessor does to batches while they are read. `back`: inverse_transform().
-std::unique_ptr<Op> transform_op(std::shared_ptr<const Kind> kind, bool back);
+std::unique_ptr<Op> transform_op(std::shared_ptr<const PreprocessorImpl> impl, bool back);
 
 }  // namespace trireme::api::preprocessing

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "api/current.h"
+#include "api/train_session.h"
 #include "trireme/position.h"
 #include "unit/control/thread_run.h"
 

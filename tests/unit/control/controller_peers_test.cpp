@@ -175,9 +175,9 @@ TEST_CASE("reports that are on their way when an attempt ends cost nobody the co
         if (!message) co_return false;
         const auto* start = std::get_if<wire::Start>(&*message);
         if (start && start->attempt == 1) joined->channel->send(wire::Done{});
-        if (std::holds_alternative<wire::Recall>(*message)) {
+        if (std::holds_alternative<wire::Cancel>(*message)) {
           for (std::int64_t i = 0; i < 3; ++i) joined->channel->send(report(i));
-          joined->channel->send(wire::Home{});
+          joined->channel->send(wire::Ready{});
         }
         if (std::holds_alternative<wire::Goodbye>(*message)) co_return true;
       }

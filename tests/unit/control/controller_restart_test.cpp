@@ -27,9 +27,9 @@ ThreadEngine::Body lasting_workers(std::function<Status(Session&, int attempts_h
       if (!session.wait_start()) return kFailedExit;
       session.entered();
       if (auto status = work(session, attempts_here)) return *status;
-      if (!session.recalled()) (void)session.finish("done", false).ok();
-      if (!session.wait_recall()) return kEnded;
-      session.go_home();
+      if (!session.cancelled()) (void)session.finish("done", false).ok();
+      if (!session.wait_for_cancel()) return kEnded;
+      session.become_ready();
     }
   };
 }
@@ -110,7 +110,7 @@ TEST_CASE("a rank that does not leave its function is replaced") {
                   return kEnded;
                 }));
   run.plan().rules.warm_restart = true;
-  run.plan().rules.recall_timeout_s = 0.05;
+  run.plan().rules.cancel_timeout_s = 0.05;
   run.plan().rules.max_failures = 1;
   CHECK(run.go().outcome == Outcome::kFinished);
   over = true;
@@ -159,7 +159,7 @@ TEST_CASE("an announced loss reaches every rank, and the checkpoint that follows
   ThreadRun run(2, lasting_workers([&](Session& session, int) -> Status {
                   if (session.start().attempt == 1) return kReturn;
                   if (session.start().rank == 1) session.announce_own_preemption("SIGTERM from pid 1");
-                  while (!session.preemption() && !session.recalled()) {
+                  while (!session.preemption() && !session.cancelled()) {
                     std::this_thread::sleep_for(std::chrono::milliseconds(1));
                   }
                   if (auto info = session.preemption()) {

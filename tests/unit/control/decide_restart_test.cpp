@@ -31,17 +31,17 @@ void fail_with(RunMachine& machine, const FunctionFailed& failed) {
 
 }  // namespace
 
-TEST_CASE("survivors are recalled and only the dead rank is replaced") {
+TEST_CASE("survivors are cancelled and only the dead rank is replaced") {
   RunMachine machine = warm();
   kill_rank(machine, 1);
   machine.on(peer_gone(0));
   CHECK(machine.on(TimerFired{Timer::kCause}) ==
-        "failure 1 signal, failure 0 exception*, attempt_failed, recall 0, recall 2, disarm start, disarm cause, "
+        "failure 1 signal, failure 0 exception*, attempt_failed, cancel 0, cancel 2, disarm start, disarm cause, "
         "arm stop 5");
-  CHECK(machine.on(CameHome{2}) == "");
-  // What a recalled function raises is no failure.
+  CHECK(machine.on(BecameReady{2}) == "");
+  // What a cancelled function raises is no failure.
   CHECK(machine.on(peer_gone(2)) == "");
-  CHECK(machine.on(CameHome{0}) ==
+  CHECK(machine.on(BecameReady{0}) ==
         "disarm stop, attempt_started, reset 0<-0 2<-2, worker_kept, start 1, worker_kept, settle, arm start 120");
   CHECK(machine.recorded("attempt_started") == Dict{{"attempt", 1}, {"num_workers", 3}, {"kept", 2}});
   machine.on(ProcessStarted{1, 201, true});
@@ -60,10 +60,10 @@ TEST_CASE("auto keeps the processes that hold something expensive") {
   machine.on(FunctionEntered{2, "a CUDA context"});
   kill_rank(machine, 1);
   CHECK(machine.on(TimerFired{Timer::kCause}) ==
-        "failure 1 signal, attempt_failed, kill 0 0, recall 2 or let it end, disarm start, disarm cause, arm stop 5");
+        "failure 1 signal, attempt_failed, kill 0 0, cancel 2 or let it end, disarm start, disarm cause, arm stop 5");
   machine.on(ProcessExited{0, kKilled});
   SUBCASE("and knows in the next attempt what a kept one holds") {
-    CHECK(machine.on(CameHome{2}) ==
+    CHECK(machine.on(BecameReady{2}) ==
           "disarm stop, attempt_started, reset 2<-2, start 0, start 1, worker_kept, settle, arm start 120");
     CHECK(machine.state.workers[2].holds == "a CUDA context");
     CHECK(machine.state.workers[1].holds == "");
@@ -83,35 +83,35 @@ TEST_CASE("auto keeps workers that were not told to run anything yet") {
   machine.start_processes();
   machine.on(Connected{0, 100, "host"});
   machine.on(ProcessExited{1, kBadExit});
-  CHECK(machine.on(TimerFired{Timer::kCause}).find("recall 0 or let it end") != std::string::npos);
-  CHECK(machine.on(CameHome{0}).find("reset 0<-0") != std::string::npos);
+  CHECK(machine.on(TimerFired{Timer::kCause}).find("cancel 0 or let it end") != std::string::npos);
+  CHECK(machine.on(BecameReady{0}).find("reset 0<-0") != std::string::npos);
 }
 
 TEST_CASE("a rank whose own code failed is replaced, although it lives") {
   RunMachine machine = warm(2);
   machine.on(raised(0));
   CHECK(machine.on(TimerFired{Timer::kCause}) ==
-        "failure 0 exception, attempt_failed, kill 0 0, recall 1, disarm start, disarm cause, arm stop 5");
-  machine.on(CameHome{1});
+        "failure 0 exception, attempt_failed, kill 0 0, cancel 1, disarm start, disarm cause, arm stop 5");
+  machine.on(BecameReady{1});
   CHECK(machine.on(ProcessExited{0, kKilled}) ==
         "disarm stop, attempt_started, reset 1<-1, start 0, worker_kept, settle, arm start 120");
 }
 
-TEST_CASE("who does not come home in time is replaced too") {
+TEST_CASE("a worker that is not ready in time is replaced too") {
   RunMachine machine = warm();
   kill_rank(machine, 1);
   machine.on(TimerFired{Timer::kCause});
-  machine.on(CameHome{0});
+  machine.on(BecameReady{0});
   CHECK(machine.on(TimerFired{Timer::kStop}) == "kill 2 0");
   CHECK(machine.on(ProcessExited{2, kKilled}) ==
         "disarm stop, attempt_started, reset 0<-0, worker_kept, start 1, start 2, settle, arm start 120");
 }
 
-TEST_CASE("who breaks on the way home, or there, is replaced") {
+TEST_CASE("a worker that fails before or after it became ready is replaced") {
   RunMachine machine = warm();
   kill_rank(machine, 1);
   machine.on(TimerFired{Timer::kCause});
-  machine.on(CameHome{0});
+  machine.on(BecameReady{0});
   CHECK(machine.on(ConnectionLost{0, "closed"}) == "kill 0 0");
   machine.on(ProcessExited{0, kKilled});
   CHECK(machine.on(ConnectionLost{2, "no heartbeat"}) == "kill 2 0");
@@ -124,18 +124,18 @@ TEST_CASE("a rank that had finished takes part again") {
   machine.on(FunctionReturned{0, {"value"}});
   kill_rank(machine, 1);
   CHECK(machine.on(TimerFired{Timer::kCause}) ==
-        "failure 1 signal, attempt_failed, recall 0, disarm start, disarm cause, arm stop 5");
+        "failure 1 signal, attempt_failed, cancel 0, disarm start, disarm cause, arm stop 5");
 }
 
-TEST_CASE("a stop while workers come home ends all of them") {
+TEST_CASE("a stop while workers become ready ends all of them") {
   RunMachine machine = warm();
   kill_rank(machine, 1);
   machine.on(TimerFired{Timer::kCause});
-  machine.on(CameHome{0});
+  machine.on(BecameReady{0});
   CHECK(machine.on(StopRequested{"Ctrl-C"}) ==
         "stop_requested, kill 0 5, kill 2 5, disarm start, disarm cause, arm stop 5");
   machine.on(ProcessExited{0, kKilled});
-  CHECK(machine.on(CameHome{2}) == "");
+  CHECK(machine.on(BecameReady{2}) == "");
   CHECK(machine.on(ProcessExited{2, kKilled}) == "disarm stop, release, run_finished, finish");
 }
 

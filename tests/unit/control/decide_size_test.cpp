@@ -28,8 +28,8 @@ std::string commit(RunMachine& machine, std::int64_t index, std::vector<int> ran
   return machine.commit_ended();
 }
 
-void come_home(RunMachine& machine, std::vector<int> ranks) {
-  for (int rank : ranks) machine.on(CameHome{rank});
+void become_ready(RunMachine& machine, std::vector<int> ranks) {
+  for (int rank : ranks) machine.on(BecameReady{rank});
 }
 
 }  // namespace
@@ -67,10 +67,10 @@ TEST_CASE("it grows at a checkpoint, and survivors stay") {
         Dict{{"attempt", 0}, {"from", 2}, {"to", 4}, {"why", "there is room for more workers"}});
   machine.on(Reported{1, 0, {}, std::nullopt});
   CHECK(commit(machine, 1, {0, 1}) ==
-        "checkpoint_committed, tell 1, resizing, recall 0, recall 1, disarm start, disarm cause, disarm resize, "
+        "checkpoint_committed, tell 1, resizing, cancel 0, cancel 1, disarm start, disarm cause, disarm resize, "
         "arm stop 5");
-  machine.on(CameHome{1});
-  CHECK(machine.on(CameHome{0}) ==
+  machine.on(BecameReady{1});
+  CHECK(machine.on(BecameReady{0}) ==
         "disarm stop, attempt_started, reset 0<-0 1<-1, worker_kept, worker_kept, start 2, start 3, settle, arm start "
         "120");
   CHECK(machine.state.failures_used == 0);
@@ -95,9 +95,9 @@ TEST_CASE("it shrinks at a checkpoint when the engine wants room back") {
   // It does not ask for room while somebody wants some.
   CHECK(machine.on(RoomGrew{}) == "");
   commit(machine, 0, {0, 1, 2, 3});
-  come_home(machine, {0, 1, 2});
+  become_ready(machine, {0, 1, 2});
   // Gang 1 had rank 2; who sat behind it moves up.
-  CHECK(machine.on(CameHome{3}) ==
+  CHECK(machine.on(BecameReady{3}) ==
         "disarm stop, release gang 1, attempt_started, reset 0<-0 1<-1 2<-3, worker_kept, worker_kept, worker_kept, "
         "settle, arm start 120, disarm start, begin 0, begin 1, begin 2, training_started, arm resize 60");
   CHECK(machine.state.workers.size() == 3);
@@ -109,7 +109,7 @@ TEST_CASE("room that must be given back by a time is given back then, checkpoint
   CHECK(machine.on(GangReclaimed{1, "spot", 30.0}) ==
         "resize_wanted, leave 0 at 0, leave 1 at 0, leave 2 at 0, arm preempt 30");
   CHECK(machine.on(TimerFired{Timer::kPreempt}) ==
-        "resizing, recall 0, recall 1, recall 2, disarm start, disarm cause, disarm resize, arm stop 5");
+        "resizing, cancel 0, cancel 1, cancel 2, disarm start, disarm cause, disarm resize, arm stop 5");
 }
 
 TEST_CASE("the time for giving room back is over with the room: it forces no later resize") {
@@ -117,7 +117,7 @@ TEST_CASE("the time for giving room back is over with the room: it forces no lat
   machine.run();
   machine.on(GangReclaimed{1, "spot", 30.0});
   commit(machine, 0, {0, 1, 2});
-  come_home(machine, {0, 1, 2});
+  become_ready(machine, {0, 1, 2});
   machine.on(RoomGrew{});
   machine.on(GangReserved{RunMachine::slots(1), 2});
   CHECK(machine.count("resize_wanted") == 2);
@@ -133,9 +133,9 @@ TEST_CASE("a worker that is lost together with its room is not replaced") {
   machine.on(ProcessExited{2, kKilled});
   machine.on(ConnectionLost{2, "closed"});
   machine.on(TimerFired{Timer::kCause});
-  machine.on(CameHome{0});
+  machine.on(BecameReady{0});
   CHECK(
-      machine.on(CameHome{1}) ==
+      machine.on(BecameReady{1}) ==
       "disarm stop, release gang 1, attempt_started, reset 0<-0 1<-1, worker_kept, worker_kept, settle, arm start 120, "
       "disarm start, begin 0, begin 1, training_started, arm resize 60");
 }
@@ -149,8 +149,8 @@ TEST_CASE("a seat in which nothing can be started is given up, if the run can do
   machine.on(Connected{1, 101, "host"});
   machine.on(ProcessStartFailed{2, "no such file"});
   machine.on(TimerFired{Timer::kCause});
-  machine.on(CameHome{0});
-  CHECK(machine.on(CameHome{1}).starts_with("disarm stop, release gang 1, attempt_started, reset 0<-0 1<-1"));
+  machine.on(BecameReady{0});
+  CHECK(machine.on(BecameReady{1}).starts_with("disarm stop, release gang 1, attempt_started, reset 0<-0 1<-1"));
   CHECK(machine.state.phase == Phase::kRunning);
   CHECK(machine.state.workers.size() == 2);
 }
@@ -176,7 +176,7 @@ TEST_CASE("an announced loss: workers are told, and a checkpoint saves everythin
   machine.on(Reported{1, 0, {}, std::nullopt});
   CHECK(commit(machine, 1, {0, 1}) == "checkpoint_committed, tell 1, arm cause 0.02");
   CHECK(machine.on(TimerFired{Timer::kCause}) ==
-        "failure 1 preemption, attempt_failed, recall 0, kill 1 0, disarm start, disarm cause, disarm preempt, "
+        "failure 1 preemption, attempt_failed, cancel 0, kill 1 0, disarm start, disarm cause, disarm preempt, "
         "arm stop 5");
   // Not a failure, and without a limit.
   CHECK(machine.state.failures_used == 0);

@@ -212,7 +212,7 @@ const std::vector<std::pair<std::string, Event>> kEvents = {
     {"preempt timer", TimerFired{Timer::kPreempt}},
     {"gang reclaimed", GangReclaimed{0, "spot", std::nullopt}},
     {"room grew", RoomGrew{}},
-    {"came home", CameHome{1}},
+    {"became ready", BecameReady{1}},
     {"preemption", PreemptionAnnounced{{1}, 5.0, "spot"}},
     {"hang", HangNoticed{1, "rank 1 is behind", "stacks.txt"}},
     {"deadlock", DeadlockFound{{{0, {.keys = {"a"}}}, {1, {.keys = {"b"}}}}}},
@@ -220,11 +220,9 @@ const std::vector<std::pair<std::string, Event>> kEvents = {
 };
 
 // Nobody can speak for a rank before there is a gang.
-const std::set<std::string> kNeedGang = {"process started", "process start failed",
-                                         "process exited",  "connected",
-                                         "connection lost", "upload failed",
-                                         "returned",        "failed",
-                                         "drained",         "came home"};
+const std::set<std::string> kNeedGang = {"process started", "process start failed", "process exited", "connected",
+                                         "connection lost", "upload failed",        "returned",       "failed",
+                                         "drained",         "became ready"};
 
 // A commit begins while the function runs, and nobody goes on to another attempt or to the end before it is through.
 bool may_commit(const RunState& state) {
@@ -349,7 +347,8 @@ TEST_CASE("every phase ends, whatever two events come after each other") {
               report && machine.state.workers.size() > 1 && machine.state.commits.next_report(1) != 0;
           const bool no_commit = std::holds_alternative<CommitEnded>(event) && machine.state.commits_in_flight == 0;
           if (out_of_turn || no_commit) continue;
-          const bool of_a_rank = (event.index() >= 3 && event.index() <= 15) || std::holds_alternative<CameHome>(event);
+          const bool of_a_rank =
+              (event.index() >= 3 && event.index() <= 15) || std::holds_alternative<BecameReady>(event);
           if (machine.state.workers.empty() && of_a_rank) continue;
           machine.on(event);
         }

@@ -40,8 +40,8 @@ struct ActionText {
   std::string operator()(const ReleaseGang& action) const {
     return action.gang == 0 ? "release" : fmt::format("release gang {}", action.gang);
   }
-  std::string operator()(const SendRecall& action) const {
-    return fmt::format("recall {}{}", action.rank, action.may_decline ? " or let it end" : "");
+  std::string operator()(const SendCancel& action) const {
+    return fmt::format("cancel {}{}", action.rank, action.may_decline ? " or let it end" : "");
   }
   std::string operator()(const SendLeaveAt& action) const {
     return fmt::format("leave {} at {}", action.rank, action.index);

@@ -127,15 +127,15 @@ TEST_CASE("pieces begin anywhere") {
   Layout layout;
   layout.fragment_rows = {4, 0, 6};
   const Order order(layout, 0);
-  CHECK(order.pieces(0, 0) == std::vector<Piece>{{0, 0, 4}, {2, 0, 6}});
-  CHECK(order.pieces(0, 3) == std::vector<Piece>{{0, 3, 1}, {2, 0, 6}});
-  CHECK(order.pieces(0, 4) == std::vector<Piece>{{2, 0, 6}});
+  CHECK(order.pieces(0, 0) == std::vector<FragmentSlice>{{0, 0, 4}, {2, 0, 6}});
+  CHECK(order.pieces(0, 3) == std::vector<FragmentSlice>{{0, 3, 1}, {2, 0, 6}});
+  CHECK(order.pieces(0, 4) == std::vector<FragmentSlice>{{2, 0, 6}});
   CHECK(order.pieces(0, 10).empty());
   layout.virtual_shards = 3;
   const Order cut(layout, 0);
-  CHECK(cut.pieces(0, 0) == std::vector<Piece>{{0, 0, 4}});
-  CHECK(cut.pieces(1, 1) == std::vector<Piece>{{2, 1, 2}});
-  CHECK(cut.pieces(2, 0) == std::vector<Piece>{{2, 3, 3}});
+  CHECK(cut.pieces(0, 0) == std::vector<FragmentSlice>{{0, 0, 4}});
+  CHECK(cut.pieces(1, 1) == std::vector<FragmentSlice>{{2, 1, 2}});
+  CHECK(cut.pieces(2, 0) == std::vector<FragmentSlice>{{2, 3, 3}});
 }
 
 TEST_CASE("random numbers are the same everywhere, and evenly spread") {

@@ -573,10 +573,10 @@ TEST_CASE("a thread that the function has left behind reports to no attempt") {
   auto session = Session::join(controller.ticket(), losses.handler());
   REQUIRE(session);
   REQUIRE((*session)->wait_start());
-  controller.on_channel([](wire::Channel& channel) { channel.send(wire::Recall{}); });
-  REQUIRE((*session)->wait_recall());
+  controller.on_channel([](wire::Channel& channel) { channel.send(wire::Cancel{}); });
+  REQUIRE((*session)->wait_for_cancel());
   CHECK((*session)->report({{"i", 0}}).error().message() == "this attempt is over");
-  (*session)->go_home();
+  (*session)->become_ready();
   CHECK((*session)->report({{"i", 1}}).error().message() == "this attempt is over");
   CHECK((*session)->store_set("k", "v").error().message() == "this attempt is over");
   CHECK(eventually([&] { return messages.holds("Home"); }));

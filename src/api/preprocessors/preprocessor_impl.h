@@ -17,10 +17,10 @@ namespace trireme::api::preprocessing {
 
 // One preprocessor: what it was asked for, and what it has learned. Fitted once, then never changed; used by any
 // thread.
-class Kind {
+class PreprocessorImpl {
  public:
-  virtual ~Kind() = default;
-  virtual std::unique_ptr<Kind> clone() const = 0;
+  virtual ~PreprocessorImpl() = default;
+  virtual std::unique_ptr<PreprocessorImpl> clone() const = 0;
 
   virtual std::string_view name() const = 0;
   // As the JSON has them, without functions.
@@ -40,7 +40,7 @@ class Kind {
 
   virtual base::Result<Changes> change(const Table& table) const = 0;
   virtual base::Result<Changes> change_back(const Table& table) const;
-  virtual Dataset transform(const Dataset& dataset, std::shared_ptr<const Kind> self) const;
+  virtual Dataset transform(const Dataset& dataset, std::shared_ptr<const PreprocessorImpl> self) const;
 
  protected:
   virtual base::Result<void> understand(const Dict& stats) = 0;
@@ -49,9 +49,9 @@ class Kind {
   std::optional<Dict> stats_;
 };
 
-using Made = base::Result<std::unique_ptr<Kind>>;
+using Made = base::Result<std::unique_ptr<PreprocessorImpl>>;
 // By the name that Python knows it by, from arguments as the JSON has them.
-Made make_kind(const std::string& name, const Dict& arguments);
+Made make_preprocessor(const std::string& name, const Dict& arguments);
 
 Made make_standard_scaler(const Dict& arguments);
 Made make_min_max_scaler(const Dict& arguments);
@@ -75,11 +75,12 @@ Made make_tokenizer(const Dict& arguments, TokenizationFunction function);
 Made make_count_vectorizer(const Dict& arguments, TokenizationFunction function);
 Made make_hashing_vectorizer(const Dict& arguments, TokenizationFunction function);
 
-std::unique_ptr<Kind> make_batch_mapper(std::function<Dict(const Batch&)> function, const MapBatchesOptions& options);
+std::unique_ptr<PreprocessorImpl> make_batch_mapper(std::function<Dict(const Batch&)> function,
+                                                    const MapBatchesOptions& options);
 
 // What is behind the handle of preprocessors.h.
 struct Data {
-  std::shared_ptr<const Kind> kind;                           // shared with the datasets that it is applied to
+  std::shared_ptr<const PreprocessorImpl> impl;               // shared with the datasets that it is applied to
   std::vector<data::preprocessors::Preprocessor> chain = {};  // or these, one after the other
 };
 

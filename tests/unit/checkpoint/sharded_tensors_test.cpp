@@ -1,4 +1,4 @@
-#include "checkpoint/shards.h"
+#include "checkpoint/sharded_tensors.h"
 
 #include <doctest/doctest.h>
 

@@ -1,10 +1,10 @@
 #include <cstring>
 #include <numeric>
 
-#include "api/current.h"
 #include "api/dataset_arrays.h"
 #include "api/dataset_columns.h"
 #include "api/dataset_plan.h"
+#include "api/train_session.h"
 #include "data/stream.h"
 #include "trireme/data.h"
 

@@ -1,4 +1,4 @@
-#include "api/dataset_feed.h"
+#include "api/trainer_datasets.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -7,9 +7,9 @@
 #include <cstring>
 #include <random>
 
-#include "api/current.h"
+#include "api/data_shard.h"
 #include "api/dataset_plan.h"
-#include "api/dataset_shards.h"
+#include "api/train_session.h"
 #include "base/config_fields.h"
 #include "base/text.h"
 #include "control/event_fields.h"
@@ -23,33 +23,33 @@ namespace {
 constexpr std::int64_t kMostMemory = 2'000'000'000;
 constexpr std::string_view kNameSigns = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
 
-std::vector<std::string> names_of(const Feed& feed) {
+std::vector<std::string> names_of(const TrainerDatasets& datasets) {
   std::vector<std::string> names;
-  for (const auto& [name, dataset] : feed.datasets) names.push_back(name);
+  for (const auto& [name, dataset] : datasets.by_name) names.push_back(name);
   return names;
 }
 
-bool is_split(const Feed& feed, const std::string& name) {
-  const Value& which = feed.config.datasets_to_split;
+bool is_split(const TrainerDatasets& datasets, const std::string& name) {
+  const Value& which = datasets.config.datasets_to_split;
   const auto* list = which.get_if<List>();
   if (!list) return true;  // "all": validate() allows nothing else
   return std::any_of(list->begin(), list->end(), [&](const Value& each) { return each.as_string() == name; });
 }
 
 // Names of datasets become names of files.
-base::Result<void> check_names(const Feed& feed) {
-  for (const auto& [name, dataset] : feed.datasets) {
+base::Result<void> check_names(const TrainerDatasets& datasets) {
+  for (const auto& [name, dataset] : datasets.by_name) {
     if (!name.empty() && name.find_first_not_of(kNameSigns) == std::string::npos && !std::strchr("-.", name[0]))
       continue;
     return base::error("datasets: invalid name '{}'; use letters, digits, '_', '-' and '.'", name);
   }
-  const auto* list = feed.config.datasets_to_split.get_if<List>();
+  const auto* list = datasets.config.datasets_to_split.get_if<List>();
   for (const auto& each : list ? *list : List()) {
     const auto& name = each.as_string();
-    if (feed.datasets.contains(name)) continue;
+    if (datasets.by_name.contains(name)) continue;
     return base::error("DataConfig.datasets_to_split: there is no dataset '{}'{} (datasets of the trainer: {})", name,
-                       base::did_you_mean(name, names_of(feed)),
-                       feed.datasets.empty() ? "none" : base::join(names_of(feed), ", "));
+                       base::did_you_mean(name, names_of(datasets)),
+                       datasets.by_name.empty() ? "none" : base::join(names_of(datasets), ", "));
   }
   return {};
 }
@@ -59,11 +59,12 @@ std::int64_t drawn_seed() {
   return static_cast<std::int64_t>((std::uint64_t{device()} << 32 | device()) >> 1);
 }
 
-base::Result<Dict> plan_one(const Feed& feed, const std::string& name, const Dataset& dataset, int max_workers) {
+base::Result<Dict> plan_one(const TrainerDatasets& datasets, const std::string& name, const Dataset& dataset,
+                            int max_workers) {
   TRIREME_ASSIGN(const auto fragments, dataset.plan()->counted());
   std::int64_t rows = 0;
   for (const auto& each : fragments) rows += each.rows;
-  const bool split = is_split(feed, name);
+  const bool split = is_split(datasets, name);
   if (rows == 0) return base::error("it has no rows");
   if (split && rows < max_workers) {
     return base::error(
@@ -72,7 +73,7 @@ base::Result<Dict> plan_one(const Feed& feed, const std::string& name, const Dat
         base::count_of(rows, "row"), base::count_of(max_workers, "worker"));
   }
   Dict planned{{"split", split}, {"rows", rows}, {"max_workers", max_workers}};
-  planned["seed"] = feed.config.seed.value_or(drawn_seed());
+  planned["seed"] = datasets.config.seed.value_or(drawn_seed());
   planned["counts"] = dataset.plan()->counts();
   return planned;
 }
@@ -92,35 +93,36 @@ int num_threads(const DataConfig& config, int workers_here) {
 
 }  // namespace
 
-base::Result<Dict> plan_feed(const Feed& feed, int max_workers) {
-  TRIREME_TRY(check_names(feed));
+base::Result<Dict> plan_datasets(const TrainerDatasets& datasets, int max_workers) {
+  TRIREME_TRY(check_names(datasets));
   Dict planned;
-  for (const auto& [name, dataset] : feed.datasets) {
-    TRIREME_ASSIGN(planned[name], plan_one(feed, name, dataset, std::max(max_workers, 1)), "the dataset '{}'", name);
+  for (const auto& [name, dataset] : datasets.by_name) {
+    TRIREME_ASSIGN(planned[name], plan_one(datasets, name, dataset, std::max(max_workers, 1)), "the dataset '{}'",
+                   name);
   }
   return planned;
 }
 
-Shards::Shards(const Feed& feed, Dict planned, const Context& context)
-    : feed_(feed), planned_(std::move(planned)), context_(context) {}
+WorkerDatasets::WorkerDatasets(const TrainerDatasets& datasets, Dict planned, const Context& context)
+    : datasets_(datasets), planned_(std::move(planned)), context_(context) {}
 
-base::Result<DataShard> Shards::get(const std::string& name) {
+base::Result<DataShard> WorkerDatasets::get(const std::string& name) {
   if (auto found = made_.find(name); found != made_.end()) return found->second;
-  const auto dataset = feed_.datasets.find(name);
-  if (dataset == feed_.datasets.end() || !planned_.contains(name)) {
-    if (feed_.datasets.empty()) {
+  const auto dataset = datasets_.by_name.find(name);
+  if (dataset == datasets_.by_name.end() || !planned_.contains(name)) {
+    if (datasets_.by_name.empty()) {
       return base::error("there is no dataset '{}': the trainer was given none; add it to TrainerOptions.datasets",
                          name);
     }
     return base::error("there is no dataset '{}'{} (datasets of the trainer: {})", name,
-                       base::did_you_mean(name, names_of(feed_)), base::join(names_of(feed_), ", "));
+                       base::did_you_mean(name, names_of(datasets_)), base::join(names_of(datasets_), ", "));
   }
   TRIREME_ASSIGN(auto shard, make(name, dataset->second), "the dataset '{}'", name);
   made_.emplace(name, shard);
   return shard;
 }
 
-base::Result<DataShard> Shards::make(const std::string& name, const Dataset& dataset) {
+base::Result<DataShard> WorkerDatasets::make(const std::string& name, const Dataset& dataset) {
   const Dict& planned = planned_.at(name).as_dict();
   TRIREME_TRY(dataset.plan()->take_counts(planned["counts"].as_dict()),
               "this worker has made another dataset than the driver; main() must make the same one in every process");
@@ -130,9 +132,9 @@ base::Result<DataShard> Shards::make(const std::string& name, const Dataset& dat
   options.rank = split ? context_.world_rank : 0;
   options.world = split ? context_.world_size : 1;
   options.max_world = split ? static_cast<int>(planned["max_workers"].as_int()) : 1;
-  options.equal = feed_.config.equal;
-  options.threads = num_threads(feed_.config, context_.local_world_size);
-  options.memory_budget = memory_budget(feed_.config, context_.local_world_size);
+  options.equal = datasets_.config.equal;
+  options.threads = num_threads(datasets_.config, context_.local_world_size);
+  options.memory_budget = memory_budget(datasets_.config, context_.local_world_size);
   options.digest_folder = digest_folder();
   options.log_rank = context_.world_rank;
   options.log_world = context_.world_size;
@@ -141,8 +143,8 @@ base::Result<DataShard> Shards::make(const std::string& name, const Dataset& dat
 
   auto ordering = ordering_of(*dataset.plan(), static_cast<std::uint64_t>(planned["seed"].as_int()));
   // Whoever sees a dataset whole reads all of it anyway: in its own order.
-  ordering.virtual_shards = split ? feed_.config.virtual_shards : 1;
-  if (const auto asked = base::memory_budget_of(feed_.config)) ordering.memory_budget = *asked;
+  ordering.virtual_shards = split ? datasets_.config.virtual_shards : 1;
+  if (const auto asked = base::memory_budget_of(datasets_.config)) ordering.memory_budget = *asked;
   TRIREME_ASSIGN(auto shard, make_shard(dataset.plan(), ordering, options));
   shards_.push_back(shard);
   auto data = std::make_shared<ShardData>(shard);
@@ -153,7 +155,7 @@ base::Result<DataShard> Shards::make(const std::string& name, const Dataset& dat
   return DataShard(std::move(data));
 }
 
-Dict Shards::totals() const {
+Dict WorkerDatasets::totals() const {
   if (made_.empty()) return {};
   DataStats sum;
   for (const auto& [name, shard] : made_) {
@@ -165,12 +167,12 @@ Dict Shards::totals() const {
   return {{"rows", sum.rows}, {"bytes", sum.bytes}, {"wait_s", sum.wait_s}};
 }
 
-std::string Shards::digest_folder() const {
-  const bool logged = feed_.config.log_samples && !context_.path.empty();
+std::string WorkerDatasets::digest_folder() const {
+  const bool logged = datasets_.config.log_samples && !context_.path.empty();
   return logged ? fmt::format("{}/{}", context_.path, storage::kDataFolder) : "";
 }
 
-base::Result<void> Shards::finish(const Dict& positions) {
+base::Result<void> WorkerDatasets::finish(const Dict& positions) {
   for (auto& shard : shards_) shard->finish();
   const std::string folder = digest_folder();
   if (folder.empty()) return {};

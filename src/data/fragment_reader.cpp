@@ -1,4 +1,4 @@
-#include "data/piece_reader.h"
+#include "data/fragment_reader.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 namespace trireme::data {
 
-bool PieceReader::open(std::optional<Failure>& failure) {
+bool FragmentReader::open(std::optional<Failure>& failure) {
   if (stream_) return true;
   const std::int64_t end = piece_.row + piece_.count;
   auto opened = end < fragment().rows ? reading_.source->open_part(piece_.fragment, piece_.row, end)
@@ -21,7 +21,7 @@ bool PieceReader::open(std::optional<Failure>& failure) {
 }
 
 // A fragment with more rows than were counted would lose them in silence.
-void PieceReader::check_end(std::optional<Failure>& failure) {
+void FragmentReader::check_end(std::optional<Failure>& failure) {
   if (piece_.row != fragment().rows || !stream_) return;
   std::optional<Stream::Failure> why;  // of no interest: all rows are here
   if (stream_row_ > piece_.row || stream_->next(why)) {
@@ -31,7 +31,7 @@ void PieceReader::check_end(std::optional<Failure>& failure) {
   }
 }
 
-std::optional<Stretch> PieceReader::next(std::optional<Failure>& failure) {
+std::optional<Stretch> FragmentReader::next(std::optional<Failure>& failure) {
   while (piece_.count > 0) {
     if (!open(failure)) return {};
     std::optional<Stream::Failure> why;

@@ -36,10 +36,10 @@ struct Reading {
 };
 
 // Reads a piece of a fragment, chunk by chunk. One thread at a time.
-class PieceReader {
+class FragmentReader {
  public:
   // begin: of the virtual shard, the piece's first row.
-  PieceReader(Reading& reading, const Piece& piece, std::int64_t begin)
+  FragmentReader(Reading& reading, const FragmentSlice& piece, std::int64_t begin)
       : reading_(reading), piece_(piece), begin_(begin) {}
 
   struct Failure {
@@ -58,8 +58,8 @@ class PieceReader {
   const Fragment& fragment() const { return reading_.fragments[piece_.fragment]; }
 
   Reading& reading_;
-  Piece piece_;         // what is left of it
-  std::int64_t begin_;  // of the virtual shard, the next row
+  FragmentSlice piece_;  // what is left of it
+  std::int64_t begin_;   // of the virtual shard, the next row
   std::unique_ptr<Stream> stream_;
   std::int64_t stream_row_ = 0;  // of the fragment, the next that the stream gives
 };

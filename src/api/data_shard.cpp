@@ -1,10 +1,10 @@
-#include "api/dataset_shards.h"
+#include "api/data_shard.h"
 
 #include <chrono>
 
-#include "api/current.h"
 #include "api/dataset_arrays.h"
 #include "api/dataset_rows.h"
+#include "api/train_session.h"
 
 namespace trireme {
 namespace api {

@@ -14,12 +14,12 @@ namespace trireme::control {
 
 // Barriers and broadcasts: the ranks meet, once per sequence number, and leave together with what rank 0 brought.
 // A rank that has finished will never come: those who wait for it get an error instead of waiting for ever.
-class Meetings {
+class CollectiveRendezvous {
  public:
   // `data` is what rank 0 brought; empty for a barrier.
   using Answer = std::function<void(const base::Result<std::string>& data)>;
 
-  explicit Meetings(int num_ranks = 0) : num_ranks_(num_ranks) {}
+  explicit CollectiveRendezvous(int num_ranks = 0) : num_ranks_(num_ranks) {}
 
   // `kind` is "barrier" or "broadcast": ranks that meet in different ones are told so.
   void come(int rank, std::int64_t sequence, const std::string& kind, std::string data, Answer answer);
@@ -31,7 +31,7 @@ class Meetings {
   void clear(int num_ranks);
 
  private:
-  struct Meeting {
+  struct Collective {
     std::string kind;
     std::string data;
     std::map<int, Answer> waiting;
@@ -40,7 +40,7 @@ class Meetings {
   void fail(std::int64_t sequence, const std::string& why);
 
   int num_ranks_;
-  std::map<std::int64_t, Meeting> meetings_;
+  std::map<std::int64_t, Collective> collectives_;
   std::set<int> finished_;
 };
 

@@ -11,7 +11,7 @@
 
 namespace trireme::api {
 
-class Shards;
+class WorkerDatasets;
 
 // What the calls of context.h speak to while a training function runs in this process: a worker's session, or, in local
 // mode, nothing but memory.
@@ -27,7 +27,7 @@ struct Current {
   std::map<std::string, int> positions_made;  // by kind
   Dict stored_positions;                      // of the checkpoint to begin with: those that nobody has taken up yet
   bool data_taken = false;                    // stored places are of no use any more
-  Shards* shards = nullptr;                   // of the datasets that the trainer was given
+  WorkerDatasets* shards = nullptr;           // of the datasets that the trainer was given
 };
 
 // Makes `current` the one until the returned object goes. One function runs at a time.

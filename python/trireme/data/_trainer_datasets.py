@@ -39,8 +39,8 @@ class DatasetPlans:
     def has_functions(self) -> bool:
         return any(plan.has_functions for plan in self._plans.values())
 
-    def shards(self, context: TrainContext, positions: Positions) -> Shards:
-        return Shards({name: self._part(name, context) for name in self._plans}, self._plans, positions)
+    def shards(self, context: TrainContext, positions: Positions) -> WorkerDatasets:
+        return WorkerDatasets({name: self._part(name, context) for name in self._plans}, self._plans, positions)
 
     def _seed(self, plan: Planned) -> int:
         """The dataset's own, the configuration's, or a new one, which the checkpoints keep."""
@@ -74,7 +74,7 @@ class DatasetPlans:
         )
 
 
-class Shards:
+class WorkerDatasets:
     """A worker's parts of the datasets, made when they are asked for."""
 
     def __init__(self, parts: Mapping[str, Part], plans: Mapping[str, Planned], positions: Positions) -> None:

@@ -29,10 +29,10 @@ struct DataLoaderOptions {
 
 namespace detail {
 
-class TRIREME_API Shard {
+class TRIREME_API RankSampler {
  public:
   // `size`: of the dataset; `batch_size`: of one rank. Throws std::invalid_argument where another rank has others.
-  Shard(std::size_t size, std::size_t batch_size, bool drop_last, const DataLoaderOptions& options);
+  RankSampler(std::size_t size, std::size_t batch_size, bool drop_last, const DataLoaderOptions& options);
 
   // From there on; positions count samples of the epoch over all ranks.
   void begin(std::int64_t epoch, std::size_t position);
@@ -65,7 +65,7 @@ class TRIREME_API Shard {
 class TRIREME_API Place {
  public:
   // `exact`: batches come in order, so that there is a place between two of them.
-  Place(std::shared_ptr<Shard> shard, bool exact, const DataLoaderOptions& options);
+  Place(std::shared_ptr<RankSampler> shard, bool exact, const DataLoaderOptions& options);
 
   // Returns false where an epoch was left in the middle, which is over by that.
   bool begin();
@@ -83,7 +83,7 @@ class TRIREME_API Place {
   Dict to_store() const;
   void go_on_from(const Dict& stored);
 
-  std::shared_ptr<Shard> shard_;  // shared with the loader's sampler
+  std::shared_ptr<RankSampler> shard_;  // shared with the loader's sampler
   bool exact_;
   std::int64_t epoch_ = 0;
   std::size_t position_ = 0;
@@ -95,14 +95,14 @@ class TRIREME_API Place {
 // libtorch's loaders keep a copy of their sampler; this one shares what the copies look at.
 class TRIREME_API Sampler final : public ::torch::data::samplers::Sampler<> {
  public:
-  explicit Sampler(std::shared_ptr<Shard> shard) : shard_(std::move(shard)) {}
+  explicit Sampler(std::shared_ptr<RankSampler> shard) : shard_(std::move(shard)) {}
   void reset(std::optional<std::size_t> = std::nullopt) override {}
   std::optional<std::vector<std::size_t>> next(std::size_t) override { return shard_->next(); }
   [[noreturn]] void save(::torch::serialize::OutputArchive&) const override;
   [[noreturn]] void load(::torch::serialize::InputArchive&) override;
 
  private:
-  std::shared_ptr<Shard> shard_;
+  std::shared_ptr<RankSampler> shard_;
 };
 
 }  // namespace detail

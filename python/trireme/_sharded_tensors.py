@@ -58,7 +58,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shards:
+class ShardedTensor:
     """A tensor, and those parts of it that are here. dtype: as docs/state_format.md calls it."""
 
     shape: tuple[int, ...]
@@ -89,18 +89,18 @@ class Shards:
 
 
 def has_shards(tree: Any) -> bool:
-    return next(each_shards(tree), None) is not None
+    return next(each_sharded_tensor(tree), None) is not None
 
 
-def each_shards(tree: Any) -> Iterator[Shards]:
-    if isinstance(tree, Shards):
+def each_sharded_tensor(tree: Any) -> Iterator[ShardedTensor]:
+    if isinstance(tree, ShardedTensor):
         yield tree
     elif isinstance(tree, dict):
         for value in tree.values():
-            yield from each_shards(value)
+            yield from each_sharded_tensor(value)
     elif isinstance(tree, (list, tuple)):
         for value in tree:
-            yield from each_shards(value)
+            yield from each_sharded_tensor(value)
 
 
 def merged(trees: list[Any], place: str = "") -> Any:
@@ -112,23 +112,23 @@ def merged(trees: list[Any], place: str = "") -> Any:
     if isinstance(first, (list, tuple)):
         alike = [tree for tree in trees if type(tree) is type(first) and len(tree) == len(first)]
         return type(first)(merged(list(items), below(place, i)) for i, items in enumerate(zip(*alike, strict=True)))
-    if isinstance(first, Shards):
+    if isinstance(first, ShardedTensor):
         for other in trees[1:]:
-            if not isinstance(other, Shards) or (other.shape, other.dtype) != (first.shape, first.dtype):
+            if not isinstance(other, ShardedTensor) or (other.shape, other.dtype) != (first.shape, first.dtype):
                 raise ValueError(
                     f"'{place}' of the state is {kind_of(first)} on one rank and {kind_of(other)} on another"
                 )
-        return Shards(first.shape, first.dtype, [part for tree in trees for part in tree.parts])
+        return ShardedTensor(first.shape, first.dtype, [part for tree in trees for part in tree.parts])
     return first
 
 
-def assembled(tree: Any, make: Callable[[Shards], Any], place: str = "") -> Any:
+def assembled(tree: Any, make: Callable[[ShardedTensor], Any], place: str = "") -> Any:
     """With whole tensors in place of parts."""
     if isinstance(tree, dict):
         return {key: assembled(value, make, below(place, key)) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
         return type(tree)(assembled(value, make, below(place, i)) for i, value in enumerate(tree))
-    if not isinstance(tree, Shards):
+    if not isinstance(tree, ShardedTensor):
         return tree
     if gap := tree.gap_in(tree.whole):
         raise ValueError(describe_gap(place, tree, gap))
@@ -140,7 +140,7 @@ def assembled(tree: Any, make: Callable[[Shards], Any], place: str = "") -> Any:
     return target
 
 
-def describe_gap(place: str, shards: Shards, gap: Box) -> str:
+def describe_gap(place: str, shards: ShardedTensor, gap: Box) -> str:
     ranks = sorted({part.rank for part in shards.parts if part.rank is not None})
     stored = f"there are only parts of ranks {', '.join(map(str, ranks))}" if ranks else "there is no part of it"
     return (
@@ -154,6 +154,6 @@ def below(place: str, key: Any) -> str:
 
 
 def kind_of(value: Any) -> str:
-    if isinstance(value, Shards):
+    if isinstance(value, ShardedTensor):
         return f"{value.shape} {value.dtype}"
     return f"a {type(value).__name__}"

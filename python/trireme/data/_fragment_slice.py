@@ -22,7 +22,7 @@ class Count:
         self.size_bytes = size_bytes  # of what has been counted; None: nobody has looked
 
 
-class Piece(Fragment):
+class FragmentSlice(Fragment):
     """Rows [start, stop) of a fragment, and the ops that follow.
 
     A piece of a piece is one of the same fragment wherever the ops keep rows: a split before or after a map reads the
@@ -50,7 +50,7 @@ class Piece(Fragment):
         )
         self.count = count or Count(base.rows if start == 0 and stop is None else None)
         # What has to be read to know the number of rows.
-        self.counted: Piece = self
+        self.counted: FragmentSlice = self
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -83,21 +83,21 @@ class Piece(Fragment):
             getattr(self.base, "has_functions", False) is True
         )
 
-    def then(self, op: Op) -> Piece:
+    def then(self, op: Op) -> FragmentSlice:
         """`op.keeps_rows` must be known by now."""
         if not op.keeps_rows:
-            return Piece(self.base, (*self.ops, op), self.start, self.stop, Count())
-        piece = Piece(self.base, _with(self.ops, op), self.start, self.stop, self.count)
+            return FragmentSlice(self.base, (*self.ops, op), self.start, self.stop, Count())
+        piece = FragmentSlice(self.base, _with(self.ops, op), self.start, self.stop, self.count)
         piece.counted = self.counted
         return piece
 
-    def cut(self, start: int, stop: int) -> Piece:
+    def cut(self, start: int, stop: int) -> FragmentSlice:
         """Rows that it has for sure."""
         if start == 0 and stop == self.rows:
             return self
         if self.keeps_rows:
-            return Piece(self.base, self.ops, self.start + start, self.start + stop, Count(stop - start))
-        return Piece(self, (), start, stop, Count(stop - start))
+            return FragmentSlice(self.base, self.ops, self.start + start, self.start + stop, Count(stop - start))
+        return FragmentSlice(self, (), start, stop, Count(stop - start))
 
     def batches(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[Iterator[pa.RecordBatch], int]:
         """Its rows from `row` on, and the row that they begin with: that one, or one before it."""
@@ -111,14 +111,14 @@ class Piece(Fragment):
 
     def reader(self, row: int = 0) -> tuple[pa.RecordBatchReader, int] | None:
         """The fragment's own reader, where nothing is left to do to what it gives; None: there is."""
-        if self.start or self.stop is not None or isinstance(self.base, Piece):
+        if self.start or self.stop is not None or isinstance(self.base, FragmentSlice):
             return None
         columns, ops = self._pruned(None)
         return self.base.open(columns, row) if len(ops) == 0 or (len(ops) == 1 and columns is not None) else None
 
     def identity(self) -> tuple[Any, ...]:
         """Equal where the rows are, as far as anybody can tell without reading them."""
-        base = self.base.identity() if isinstance(self.base, Piece) else (self.base.name, self.base.version)
+        base = self.base.identity() if isinstance(self.base, FragmentSlice) else (self.base.name, self.base.version)
         return base, self.start, self.stop, tuple(op.name for op in self.ops)
 
     def open(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
@@ -162,7 +162,7 @@ def _any_columns(op: Op) -> bool:
 
 def read(fragment: Fragment, columns: Sequence[str] | None, row: int) -> tuple[Iterator[pa.RecordBatch], int]:
     """A fragment's batches, and the row that they begin with."""
-    if isinstance(fragment, Piece):
+    if isinstance(fragment, FragmentSlice):
         return fragment.batches(columns, row)
     reader, first = fragment.open(columns, row)
     return iter(reader), first
@@ -182,7 +182,7 @@ def apply(ops: Iterable[Op], batches: Iterator[pa.RecordBatch], where: Where) ->
 
 
 def rows_in(
-    piece: Piece, at_most: int | None = None, columns: list[str] | None = None, tick: Callable[[], None] | None = None
+    piece: FragmentSlice, at_most: int | None = None, columns: list[str] | None = None, tick: Callable[[], None] | None = None
 ) -> int:
     """How many rows it has; no more than `at_most` are looked for. What is found out is kept.
 
@@ -190,7 +190,7 @@ def rows_in(
     """
     if piece.rows is None:
         counted = piece.counted
-        plain = all(map(_any_columns, counted.ops)) and not isinstance(counted.base, Piece)
+        plain = all(map(_any_columns, counted.ops)) and not isinstance(counted.base, FragmentSlice)
         rows, size = 0, 0
         batches, _ = counted.batches(columns if plain else None)
         for batch in batches:

@@ -12,7 +12,7 @@ from trireme.torch._epochs import EpochSampler
 from trireme.torch._order import Order, is_distributed, parts_of
 
 
-class Shard(EpochSampler):
+class RankSampler(EpochSampler):
     """Every `count`-th sample (or batch) of the order, the same number for each rank.
 
     What all ranks have had up to a place is the order up to there, so that another number of ranks can go on from it.

@@ -10,7 +10,7 @@ from typing import Any
 _SIGNAL = signal.SIGRTMIN + 5
 
 
-class Recalled(BaseException):
+class Cancelled(BaseException):
     """The gang is started again or resized: the training function is to be left, and will be called again.
 
     No Exception, so that it passes by those who handle errors. Whoever catches everything should raise it on; it comes
@@ -18,8 +18,8 @@ class Recalled(BaseException):
     """
 
 
-class Door:
-    """Inside of it (`with door:`) the training function runs, and a recall raises Recalled there.
+class InterruptGuard:
+    """Inside of it (`with guard:`) the training function runs, and a cancel raises Cancelled there.
 
     A signal does it: it also ends time.sleep(), reads and locks. In the midst of native code it has to wait.
     """
@@ -39,5 +39,5 @@ class Door:
         self._inside = False
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._inside and self._core.recalled:
-            raise Recalled("the training function is left for the next attempt")
+        if self._inside and self._core.cancelled:
+            raise Cancelled("the training function is left for the next attempt")

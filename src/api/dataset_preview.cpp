@@ -3,11 +3,11 @@
 #include <limits>
 #include <locale>
 
-#include "api/current.h"
+#include "api/data_shard.h"
 #include "api/dataset_plan.h"
 #include "api/dataset_rows.h"
 #include "api/dataset_selection.h"
-#include "api/dataset_shards.h"
+#include "api/train_session.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "trireme/data.h"

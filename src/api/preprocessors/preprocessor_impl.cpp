@@ -1,4 +1,4 @@
-#include "api/preprocessors/kind.h"
+#include "api/preprocessors/preprocessor_impl.h"
 
 #include <map>
 
@@ -35,7 +35,7 @@ const std::map<std::string, Make, std::less<>> kKinds = {
 
 }  // namespace
 
-Made make_kind(const std::string& name, const Dict& arguments) {
+Made make_preprocessor(const std::string& name, const Dict& arguments) {
   const auto found = kKinds.find(name);
   if (found != kKinds.end()) return found->second(arguments);
   std::vector<std::string> names;
@@ -43,19 +43,19 @@ Made make_kind(const std::string& name, const Dict& arguments) {
   return base::error("there is no preprocessor '{}' in C++; there are Chain, {}", name, base::join(names, ", "));
 }
 
-base::Result<Dict> Kind::learn(const Dataset&) const { return base::error("{} learns nothing", name()); }
+base::Result<Dict> PreprocessorImpl::learn(const Dataset&) const { return base::error("{} learns nothing", name()); }
 
-base::Result<void> Kind::take(Dict stats) {
+base::Result<void> PreprocessorImpl::take(Dict stats) {
   TRIREME_TRY(understand(stats), "what {} has learned is not as it was written", name());
   stats_ = std::move(stats);
   return {};
 }
 
-base::Result<Changes> Kind::change_back(const Table&) const {
+base::Result<Changes> PreprocessorImpl::change_back(const Table&) const {
   return base::error("{} has no inverse_transform(); LabelEncoder has", name());
 }
 
-Dataset Kind::transform(const Dataset& dataset, std::shared_ptr<const Kind> self) const {
+Dataset PreprocessorImpl::transform(const Dataset& dataset, std::shared_ptr<const PreprocessorImpl> self) const {
   return Dataset(op_plan(dataset.plan(), transform_op(std::move(self), false)));
 }
 

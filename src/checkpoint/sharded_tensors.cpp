@@ -1,4 +1,4 @@
-#include "checkpoint/shards.h"
+#include "checkpoint/sharded_tensors.h"
 
 #include <algorithm>
 #include <cstring>
@@ -40,14 +40,14 @@ struct Part {
   Tensor tensor;
 };
 
-struct Shards {
+struct ShardedTensor {
   Sizes shape;
   std::string dtype;
   std::vector<Part> parts;
   bool raw = false;  // of a type that only torch has: bytes, with a last dimension of their own
 };
 
-base::Result<Shards> read(const Value& content) {
+base::Result<ShardedTensor> read(const Value& content) {
   const auto* dict = content.get_if<Dict>();
   auto field = [&](const char* name) { return dict ? dict->find(name) : nullptr; };
   const Value *shape = field("shape"), *dtype = field("dtype"), *offsets = field("offsets"), *parts = field("parts");
@@ -56,7 +56,7 @@ base::Result<Shards> read(const Value& content) {
   const auto* places = offsets ? offsets->get_if<List>() : nullptr;
   const auto* tensors = parts ? parts->get_if<List>() : nullptr;
   if (!places || !tensors || places->size() != tensors->size()) return damaged();
-  Shards made{*sizes_in(*shape), dtype->as_string(), {}, false};
+  ShardedTensor made{*sizes_in(*shape), dtype->as_string(), {}, false};
   for (std::size_t i = 0; i < tensors->size(); ++i) {
     const Value* held = &(*tensors)[i];
     if (const Value* theirs = marked(*held, "$torch")) {
@@ -154,7 +154,7 @@ std::int64_t count_missing(const std::vector<Part>& parts, const Tensor& whole) 
 }
 
 base::Result<Value> assemble(const Values& all) {
-  std::optional<Shards> shards;
+  std::optional<ShardedTensor> shards;
   for (const Value* each : all) {
     const Value* content = marked(*each, "$shard");
     if (!content) return base::error("it is in parts on one rank and {} on another", each->type_name());

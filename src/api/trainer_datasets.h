@@ -17,20 +17,20 @@ class Shard;
 namespace trireme::api {
 
 // The datasets that a trainer was given.
-struct Feed {
-  std::map<std::string, Dataset> datasets;
+struct TrainerDatasets {
+  std::map<std::string, Dataset> by_name;
   DataConfig config;
 };
 
 // In the driver, before anything starts: finds the fragments, counts what must be counted, draws seeds. The result is
 // what every worker must have alike. Refuses a dataset that is too small for that many workers.
-base::Result<Dict> plan_feed(const Feed& feed, int max_workers);
+base::Result<Dict> plan_datasets(const TrainerDatasets& datasets, int max_workers);
 
 // In a worker, while a training function runs: its parts of the datasets. They are made when they are asked for.
-class Shards {
+class WorkerDatasets {
  public:
-  // `planned`: of plan_feed().
-  Shards(const Feed& feed, Dict planned, const Context& context);
+  // `planned`: of plan_datasets().
+  WorkerDatasets(const TrainerDatasets& datasets, Dict planned, const Context& context);
   base::Result<DataShard> get(const std::string& name);
   // What was read so far: rows, bytes, wait_s; empty where nothing was asked for.
   Dict totals() const;
@@ -41,7 +41,7 @@ class Shards {
   base::Result<DataShard> make(const std::string& name, const Dataset& dataset);
   std::string digest_folder() const;  // empty: samples are not logged
 
-  Feed feed_;
+  TrainerDatasets datasets_;
   Dict planned_;
   Context context_;
   std::map<std::string, DataShard> made_;

@@ -1,4 +1,4 @@
-#include "trireme/torch/shard.h"
+#include "trireme/torch/rank_sampler.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randperm.h>
@@ -13,7 +13,7 @@
 
 namespace trireme::torch::detail {
 
-Shard::Shard(std::size_t size, std::size_t batch_size, bool drop_last, const DataLoaderOptions& options)
+RankSampler::RankSampler(std::size_t size, std::size_t batch_size, bool drop_last, const DataLoaderOptions& options)
     : size_(size),
       batch_size_(batch_size),
       rank_(static_cast<std::size_t>(context().world_rank)),
@@ -32,7 +32,7 @@ Shard::Shard(std::size_t size, std::size_t batch_size, bool drop_last, const Dat
 
 // Or they would make different numbers of steps, or take the same samples. Nobody waits: the first to come says what
 // it has, and the others compare.
-void Shard::expect_same_on_all_ranks() const {
+void RankSampler::expect_same_on_all_ranks() const {
   const std::string mine = c10::str(size_, " samples in batches of ", batch_size_, drop_last_ ? " with drop_last" : "",
                                     options_.shuffle ? c10::str(", shuffled with seed ", options_.seed) : ", in order");
   const auto number = trireme::store::add(c10::str("torch/loaders_of/", rank_), 1);
@@ -45,13 +45,13 @@ void Shard::expect_same_on_all_ranks() const {
 }
 
 // Up to a whole batch on every rank, or up to one sample more on all of them.
-std::size_t Shard::end_of(std::size_t position) const {
+std::size_t RankSampler::end_of(std::size_t position) const {
   const std::size_t left = size_ - std::min(position, size_);
   const std::size_t step = drop_last_ ? batch_size_ * ranks_ : ranks_;
   return position + (drop_last_ ? left / step : (left + step - 1) / step) * step;
 }
 
-void Shard::begin(std::int64_t epoch, std::size_t position) {
+void RankSampler::begin(std::int64_t epoch, std::size_t position) {
   order_.resize(size_);
   if (options_.shuffle) {
     // As Python's DistributedSampler does it, which gives the same order.
@@ -66,7 +66,7 @@ void Shard::begin(std::int64_t epoch, std::size_t position) {
   end_ = end_of(position);
 }
 
-std::optional<std::vector<std::size_t>> Shard::next() {
+std::optional<std::vector<std::size_t>> RankSampler::next() {
   if (next_ >= end_) return std::nullopt;
   const std::size_t end = std::min(next_ + batch_size_ * ranks_, end_);
   std::vector<std::size_t> batch;
@@ -78,19 +78,19 @@ std::optional<std::vector<std::size_t>> Shard::next() {
   return batch;
 }
 
-std::size_t Shard::after(std::size_t position) const { return std::min(position + batch_size_ * ranks_, size_); }
+std::size_t RankSampler::after(std::size_t position) const { return std::min(position + batch_size_ * ranks_, size_); }
 
-std::size_t Shard::num_batches() const {
+std::size_t RankSampler::num_batches() const {
   const std::size_t step = batch_size_ * ranks_;
   return (end_of(0) + step - 1) / step;
 }
 
 // As the loaders of Python have it.
-Dict Shard::state(std::int64_t epoch, std::size_t position) const {
+Dict RankSampler::state(std::int64_t epoch, std::size_t position) const {
   return {{"epoch", epoch}, {"samples", position}, {"seed", options_.seed}, {"size", size_}};
 }
 
-std::pair<std::int64_t, std::size_t> Shard::load(const Dict& state) {
+std::pair<std::int64_t, std::size_t> RankSampler::load(const Dict& state) {
   const auto size = state["size"].get<std::size_t>();
   if (size != size_) {
     throw ValueError(c10::str("load_state(): the position is in a dataset of ", size, " samples, and this one has ",
@@ -103,7 +103,7 @@ std::pair<std::int64_t, std::size_t> Shard::load(const Dict& state) {
   return {epoch, position};
 }
 
-Place::Place(std::shared_ptr<Shard> shard, bool exact, const DataLoaderOptions& options)
+Place::Place(std::shared_ptr<RankSampler> shard, bool exact, const DataLoaderOptions& options)
     : shard_(std::move(shard)), exact_(exact) {
   // Also where nothing is taken from it, so that the numbers of those that follow stay the same.
   source_.emplace("loader", [this] { return to_store(); });
