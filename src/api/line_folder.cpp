@@ -23,7 +23,7 @@ std::string to_text(const OutputLine& output) {
   return text;
 }
 
-void LineFolder::datasets(int rank, std::string_view line, base::MonotonicTime now) {
+void LineFolder::feed(int rank, std::string_view line, base::MonotonicTime now) {
   RankState& state = ranks_[rank];
   if (state.waits && state.last_line == line) {
     ++state.place->counts[rank];

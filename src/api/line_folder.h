@@ -40,8 +40,8 @@ class LineFolder {
   // A line that all of `num_ranks` have printed waits no longer. 0: their number is not known.
   explicit LineFolder(int num_ranks = 0) : num_ranks_(num_ranks) {}
 
-  void datasets(int rank, std::string_view line, base::MonotonicTime now);
-  // What is due by now. Call it after each batch of datasets().
+  void feed(int rank, std::string_view line, base::MonotonicTime now);
+  // What is due by now. Call it after each batch of feed().
   std::vector<OutputLine> flush(base::MonotonicTime now);
   // Everything that is left: the run is over.
   std::vector<OutputLine> finish();

@@ -52,7 +52,7 @@ std::string valid_utf8(std::string_view bytes) {
   return text;
 }
 
-void LineSplitter::datasets(std::string_view bytes, std::vector<std::string>& lines) {
+void LineSplitter::feed(std::string_view bytes, std::vector<std::string>& lines) {
   while (!bytes.empty()) {
     if (returned_ && bytes[0] != '\n' && bytes[0] != '\r') {
       line_.clear();

@@ -13,7 +13,7 @@ class LineSplitter {
  public:
   static constexpr std::size_t kMaxLine = 4096;
 
-  void datasets(std::string_view bytes, std::vector<std::string>& lines);
+  void feed(std::string_view bytes, std::vector<std::string>& lines);
   // The last line when it has no newline (yet).
   void finish(std::vector<std::string>& lines);
   // The state of a progress bar that is being drawn: of a line without a newline that was overwritten (\r). Empty when

@@ -101,7 +101,7 @@ std::size_t LogFollower::read_some(File& file, std::vector<std::string>& lines) 
   file.offset += count;
   // Somebody emptied the file; what comes now is new.
   if (count == 0 && size_of(file.fd.get()) < file.offset) file.offset = 0;
-  file.splitter.datasets(std::string_view(buffer_).substr(0, count), lines);
+  file.splitter.feed(std::string_view(buffer_).substr(0, count), lines);
   return count;
 }
 

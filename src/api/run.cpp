@@ -75,12 +75,14 @@ base::Result<std::string> make_dated_folder(const std::string& storage, double w
   }
 }
 
-// A driver that was killed while it wrote a file leaves it under its temporary name.
-void remove_half_written(const std::string& folder) {
+// A driver or worker that is killed while it writes a file leaves it under its temporary name.
+void remove_half_written(const std::string& run_path) {
   const std::string prefix = fmt::format("{}tmp_", storage::kOwnPrefix);
-  std::error_code ignored;  // what cannot be removed does no harm
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().filename().native().starts_with(prefix)) fs::remove(entry.path(), ignored);
+  std::error_code ignored;  // a file that cannot be removed does no harm
+  for (const auto& folder : {fs::path(run_path), fs::path(run_path) / storage::kDataFolder}) {
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+      if (entry.path().filename().native().starts_with(prefix)) fs::remove(entry.path(), ignored);
+    }
   }
 }
 
@@ -510,7 +512,7 @@ std::vector<Dict> Run::next(base::Seconds timeout) {
 void Run::read_logs(std::vector<Dict>& out, bool last) {
   if (drained_) return;
   const auto now = runtime_.clock().now();
-  for (auto& line : last ? follower_.finish() : follower_.poll(now)) folder_.datasets(line.rank, line.line, now);
+  for (auto& line : last ? follower_.finish() : follower_.poll(now)) folder_.feed(line.rank, line.line, now);
   std::vector<Dict> lines;
   for (auto& output : last ? folder_.finish() : folder_.flush(now)) {
     Dict line{{"event", "output"}, {"line", output.line}, {"repeats", output.repeats}};
@@ -545,7 +547,9 @@ void Run::finish_validation(control::ValidationEnded ended) {
 
 control::RunEnd Run::wait() {
   TRIREME_CHECK(controller_, "the run was not started, or is closed");
-  return controller_->wait();
+  auto end = controller_->wait();
+  remove_half_written(plan_.path);  // no process of the run writes any more
+  return end;
 }
 
 }  // namespace trireme::api

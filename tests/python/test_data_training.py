@@ -394,3 +394,17 @@ class TestBadInput:
 def test_outside_of_a_training_function() -> None:
     with pytest.raises(RuntimeError, match="get_dataset_shard"):
         trireme.get_dataset_shard("train")
+
+
+def test_files_that_a_killed_worker_left_half_written_are_removed(files: str, results: Path) -> None:
+    def train() -> None:
+        folder = Path(trireme.get_context().get_trial_dir()) / "data"
+        next(iter(trireme.get_dataset_shard("train").iter_batches(batch_size=10)))
+        # What a worker leaves that dies between creating the file and renaming it.
+        (folder / ".trireme_tmp_0123456789abcdef").write_text("{")
+        (folder / "notes.txt").write_text("the user's own file")
+
+    fit(train, {"train": trireme.data.read_parquet(files)}, workers=1)
+    names = {path.name for path in (results / "run" / "data").iterdir()}
+    assert "notes.txt" in names
+    assert not [name for name in names if name.startswith(".trireme_tmp_")], names
