@@ -14,7 +14,7 @@ JOBS ?= $(shell nproc)
 RETRIES ?= 0
 PYTEST := $(BIN)/pytest -q $(if $(filter-out 0,$(RETRIES)),--reruns $(RETRIES) -raR)
 CTEST := ctest --output-on-failure $(if $(filter-out 0,$(RETRIES)),--repeat until-pass:$(shell echo $$(($(RETRIES) + 1))))
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/pip install --disable-pip-version-check --constraint constraints.txt
 CPP_FILES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
 
 ##@ Use it

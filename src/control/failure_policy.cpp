@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 12> kPeerLossPhrases = {"Connection close
 constexpr std::size_t kMostGroups = 6;
 constexpr std::size_t kMostKeys = 3;
 
-std::string text_of(const RankWait& wait) {
+std::string describe_wait(const RankWait& wait) {
   std::vector<std::string> parts;
   if (!wait.keys.empty()) {
     const auto shown = std::min(wait.keys.size(), kMostKeys);
@@ -110,7 +110,7 @@ std::string returned_early_message(const std::vector<int>& returned, int waiting
 std::string deadlock_message(const std::map<int, RankWait>& waits, const std::vector<int>& returned) {
   std::vector<std::pair<std::string, std::vector<int>>> groups;  // ranks that wait for the same
   for (const auto& [rank, wait] : waits) {
-    const std::string what = text_of(wait);
+    const std::string what = describe_wait(wait);
     auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == what; });
     if (same == groups.end()) same = groups.insert(groups.end(), {what, {}});
     same->second.push_back(rank);

@@ -1,16 +1,31 @@
 # trireme::torch, against the libtorch that cmake/torch.cmake has found.
 if(Torch_FOUND)
-  add_library(trireme_torch SHARED torch/torch.cpp torch/dataset.cpp torch/tensor.cpp torch/process_group.cpp torch/model.cpp torch/rank_sampler.cpp
-    torch/transfer.cpp torch/precision.cpp torch/state.cpp torch/scheduler_state.cpp torch/optimizer_state.cpp
-    torch/lbfgs_state.cpp)
+  add_library(trireme_torch SHARED torch/torch.cpp torch/dataset.cpp torch/tensor.cpp torch/process_group.cpp torch/model.cpp
+    torch/rank_sampler.cpp torch/transfer.cpp torch/precision.cpp torch/state.cpp torch/scheduler_state.cpp
+    torch/optimizer_state.cpp torch/lbfgs_state.cpp)
   add_library(trireme::torch ALIAS trireme_torch)
   # gloo's own headers are not part of libtorch; one file needs a few names of them.
   set_source_files_properties(torch/process_group.cpp PROPERTIES
     INCLUDE_DIRECTORIES ${CMAKE_CURRENT_SOURCE_DIR}/torch/gloo)
-  # The installed package links the libtorch of whoever uses it: triremeConfig.cmake adds it there.
+  # The installed package links the libtorch of its user: triremeConfig.cmake adds it there.
   target_link_libraries(trireme_torch PUBLIC trireme "$<BUILD_INTERFACE:${TORCH_LIBRARIES}>")
   set_target_properties(trireme_torch PROPERTIES
     EXPORT_NAME torch VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+
+  # Examples and tests with libtorch share one precompiled header: its headers take 20 s per file otherwise. Without
+  # optimization, because libtorch does the computing. -fPIE as CMake compiles programs, or g++ would ignore the header.
+  add_library(trireme_torch_program_headers OBJECT EXCLUDE_FROM_ALL torch/program_headers.cpp)
+  target_precompile_headers(trireme_torch_program_headers PRIVATE <torch/torch.h> <trireme/torch/torch.h>)
+  target_link_libraries(trireme_torch_program_headers PRIVATE trireme_torch)
+  set_target_properties(trireme_torch_program_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(trireme_torch_program_headers PRIVATE -fPIE -O0)
+
+  function(trireme_add_torch_program name source)
+    add_executable(${name} ${source})
+    target_link_libraries(${name} PRIVATE trireme_torch trireme_warnings)
+    target_compile_options(${name} PRIVATE -O0)
+    target_precompile_headers(${name} REUSE_FROM trireme_torch_program_headers)
+  endfunction()
 else()
   message(STATUS "libtorch was not found: trireme::torch is left out (set Torch_DIR to have it)")
 endif()

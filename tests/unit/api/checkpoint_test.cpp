@@ -12,6 +12,8 @@
 #include "unit/folder_file_system.h"
 #include "unit/temp_dir.h"
 
+namespace checkpoint_test {
+
 using namespace trireme;
 using tests::append_file;
 using tests::TempDir;
@@ -126,3 +128,5 @@ TEST_CASE("a checkpoint in a storage elsewhere") {
     CHECK(why.find("state.safetensors") != std::string::npos);
   }
 }
+
+}  // namespace checkpoint_test

@@ -8,6 +8,8 @@
 #include "trireme/position.h"
 #include "unit/control/thread_run.h"
 
+namespace context_test {
+
 using namespace trireme;
 using namespace trireme::control::testing;
 using trireme::control::Outcome;
@@ -100,3 +102,5 @@ TEST_CASE("a stored position that nobody takes up stays in the next checkpoints"
   for (const auto& [name, position] : taken_up) CHECK(began[2][name] == position);
   CHECK(began[3] == Dict{{"data/train", Dict{{"epoch", 3}}}});
 }
+
+}  // namespace context_test

@@ -6,6 +6,8 @@
 #include "trireme/data.h"
 #include "unit/error_of.h"
 
+namespace dataset_aggregates_test {
+
 using trireme::Batch;
 using trireme::Bytes;
 using trireme::Dataset;
@@ -100,3 +102,5 @@ TEST_CASE("columns without an aggregate are named") {
   CHECK(error_of<trireme::ValueError>([] { table().min("l"); }).find("min(l): column 'l' is ") == 0);
   CHECK(error_of<trireme::ValueError>([] { table().unique("l"); }).find("which has no unique") != std::string::npos);
 }
+
+}  // namespace dataset_aggregates_test

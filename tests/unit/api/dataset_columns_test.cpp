@@ -5,6 +5,8 @@
 #include "trireme/data.h"
 #include "unit/error_of.h"
 
+namespace dataset_columns_test {
+
 using trireme::Batch;
 using trireme::Dataset;
 using trireme::Dict;
@@ -98,3 +100,5 @@ TEST_CASE("what is known of a dataset") {
         "range(1000000) -> select_columns(id)\n16 fragments, 1,000,000 rows\nshuffled: rows, seed 3");
   CHECK(data::range(10).filter("id > 3").stats() == "range(10) -> filter(id > (3))\n1 fragment, rows not counted");
 }
+
+}  // namespace dataset_columns_test

@@ -6,6 +6,8 @@
 #include "trireme/data.h"
 #include "unit/error_of.h"
 
+namespace dataset_expression_test {
+
 using trireme::Dataset;
 using trireme::Dict;
 using trireme::List;
@@ -243,3 +245,5 @@ TEST_CASE("a filter by an expression goes through workers and counts as any othe
   }
   CHECK(rows == 100);
 }
+
+}  // namespace dataset_expression_test

@@ -8,6 +8,8 @@
 #include "trireme/data.h"
 #include "unit/error_of.h"
 
+namespace dataset_test {
+
 using trireme::Batch;
 using trireme::Dataset;
 using trireme::Dict;
@@ -269,3 +271,5 @@ TEST_CASE("outside of a training function there is no shard") {
   CHECK(error_of([] { trireme::get_dataset_shard("train"); }).find("get_dataset_shard() cannot be used outside") !=
         std::string::npos);
 }
+
+}  // namespace dataset_test

@@ -8,6 +8,8 @@
 #include "trireme/data.h"
 #include "trireme/data_source.h"
 
+namespace dataset_work_test {
+
 // What functions are called for where several ranks share one fragment.
 
 using trireme::Batch;
@@ -100,3 +102,5 @@ TEST_CASE("of datasets one after another the largest decoder counts, of those si
   CHECK(small.zip(large).plan()->decoding_bytes() == 8);
   CHECK(data::range(3).plan()->decoding_bytes() == 0);
 }
+
+}  // namespace dataset_work_test

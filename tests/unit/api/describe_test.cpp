@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+namespace describe_test {
+
 using trireme::Dict;
 using trireme::List;
 using trireme::Value;
@@ -218,3 +220,5 @@ TEST_CASE("text is cut between characters") {
   CHECK(shortened("abcd", 3) == "abc...");
   CHECK(shortened("a\u00e4b", 2) == "a...");
 }
+
+}  // namespace describe_test

@@ -4,6 +4,8 @@
 
 #include <map>
 
+namespace line_folder_test {
+
 using trireme::api::LineFolder;
 using trireme::api::OutputLine;
 using trireme::api::to_text;
@@ -111,3 +113,5 @@ TEST_CASE("memory stays bounded and no line is lost") {
   }
   CHECK(expected == total);
 }
+
+}  // namespace line_folder_test

@@ -4,6 +4,8 @@
 
 #include "unit/temp_dir.h"
 
+namespace log_follower_test {
+
 using trireme::api::last_lines;
 using trireme::api::LineSplitter;
 using trireme::api::LogFollower;
@@ -174,3 +176,5 @@ TEST_CASE("a progress bar is shown while it is drawn, every few seconds, and who
   now += LogFollower::kProgressPeriod;
   CHECK(follower.poll(now).empty());  // a bar that was wiped away
 }
+
+}  // namespace log_follower_test

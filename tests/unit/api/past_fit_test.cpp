@@ -4,6 +4,8 @@
 
 #include "trireme/config.h"
 
+namespace past_fit_test {
+
 using trireme::Checkpoint;
 using trireme::ConfigError;
 using trireme::Dict;
@@ -68,3 +70,5 @@ TEST_CASE("what was thrown is thrown again, of the same type") {
   CHECK_THROWS_WITH_AS(sent({PastFit::End::kRefused, {}, "num_workers", {}}).repeat(), "num_workers", ConfigError);
   CHECK_THROWS_WITH_AS(sent({PastFit::End::kThrew, {}, "a reason", {}}).repeat(), "a reason", std::runtime_error);
 }
+
+}  // namespace past_fit_test

@@ -12,6 +12,8 @@
 #include "trireme/preprocessors.h"
 #include "unit/temp_dir.h"
 
+namespace preprocessors_json_test {
+
 using trireme::Bytes;
 using trireme::Dict;
 using trireme::DType;
@@ -152,3 +154,5 @@ TEST_CASE("dates are the same categories as in Python, and come back") {
   for (const char* text : {"2026-01-01", "2026-01-01T00:00", "2026-01-01T00:00:00.1", "2026-01-01T00:00:00+01:00"})
     CHECK_FALSE(inner::date_number("tsu:", Dict{{"$datetime", text}}));
 }
+
+}  // namespace preprocessors_json_test

@@ -7,6 +7,8 @@
 
 #include "unit/error_of.h"
 
+namespace preprocessors_test {
+
 using trireme::Batch;
 using trireme::Dataset;
 using trireme::Dict;
@@ -204,3 +206,5 @@ TEST_CASE("arguments that make no sense are named at once") {
                  "StandardScaler: there is no column 'nowhere'; the columns are age, town, id"));
   CHECK(contains(error_of([] { Chain(std::vector<Preprocessor>{}); }), "expected preprocessors"));
 }
+
+}  // namespace preprocessors_test

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace progress_test {
+
 using trireme::Dict;
 using trireme::api::Progress;
 
@@ -52,3 +54,5 @@ TEST_CASE("a progress line stays short") {
   progress.count({{"event", "report"}, {"rank", 0}, {"index", 0}, {"metrics", metrics}});
   CHECK(progress.text(0).size() < 300);
 }
+
+}  // namespace progress_test

@@ -9,6 +9,8 @@
 #include "unit/folder_file_system.h"
 #include "unit/temp_dir.h"
 
+namespace result_test {
+
 using namespace trireme;
 using tests::append_file;
 using tests::TempDir;
@@ -106,3 +108,5 @@ TEST_CASE("what is no run folder is refused") {
   CHECK_THROWS_AS(Result::from_path(dir / "absent"), std::runtime_error);
   CHECK_THROWS_AS(Result::from_path("nowhere://bucket/run"), std::runtime_error);
 }
+
+}  // namespace result_test

@@ -17,6 +17,8 @@
 #include "unit/temp_dir.h"
 #include "worker/session.h"
 
+namespace run_test {
+
 // Whole runs with real worker processes: this very program, told to run the test case below.
 
 using namespace trireme;
@@ -421,3 +423,5 @@ TEST_CASE("runs without a name get one of their own, storage may be a file URL")
   spec.run.storage_path = "file://" + (desk.dir / "elsewhere");
   CHECK(desk.prepare(spec)->path() == desk.dir / "elsewhere/digits");
 }
+
+}  // namespace run_test

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace waiting_note_test {
+
 using namespace trireme;
 using namespace trireme::api;
 
@@ -37,3 +39,5 @@ TEST_CASE("who waits long is told once for what, and who does not is not told") 
   note.tick();
   CHECK(told == std::vector<std::string>{"counting"});
 }
+
+}  // namespace waiting_note_test

@@ -4,6 +4,8 @@
 
 #include <ctime>
 
+namespace clock_test {
+
 using namespace trireme::base;
 
 TEST_CASE("durations as people say them") {
@@ -36,3 +38,5 @@ TEST_CASE("the system's clock goes forward") {
   CHECK(clock.now() >= before);
   CHECK(clock.wall() > 1.7e9);
 }
+
+}  // namespace clock_test

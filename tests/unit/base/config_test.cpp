@@ -4,6 +4,8 @@
 
 #include "base/config_fields.h"
 
+namespace config_test {
+
 using namespace trireme;
 using namespace trireme::base;
 
@@ -148,3 +150,5 @@ TEST_CASE("C++ programs get the same errors as exceptions") {
   CHECK_THROWS_AS(validate(run), ConfigError);
   CHECK_THROWS_AS(validate(run.logging_config), ConfigError);
 }
+
+}  // namespace config_test

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+namespace json_test {
+
 using namespace trireme;
 using namespace trireme::base;
 
@@ -113,3 +115,5 @@ TEST_CASE("malformed MessagePack is refused") {
     CHECK_FALSE(parse_msgpack(std::string_view(whole).substr(0, size)));
   }
 }
+
+}  // namespace json_test

@@ -10,6 +10,8 @@
 
 #include "unit/temp_dir.h"
 
+namespace lock_file_test {
+
 using namespace trireme::base;
 using trireme::tests::TempDir;
 
@@ -109,3 +111,5 @@ TEST_CASE("a lock moves with its owner") {
   second = open_lock(dir / "other");
   CHECK(is_free(path));
 }
+
+}  // namespace lock_file_test

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+namespace metric_test {
+
 using namespace trireme;
 using base::find_metric;
 
@@ -52,3 +54,5 @@ TEST_CASE("numbers are found by name, also inside of nested metrics") {
 TEST_CASE("a key that is no number does not hide the nested one") {
   CHECK(find_metric({{"a/b", "text"}, {"a", Dict{{"b", 2}}}}, "a/b") == 2);
 }
+
+}  // namespace metric_test

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace process_state_test {
+
 using namespace trireme;
 
 TEST_CASE("a process in words, from its start to its end") {
@@ -34,3 +36,5 @@ TEST_CASE("a thread in words") {
   CHECK(base::describe_thread(static_cast<int>(::syscall(SYS_gettid))) == "running");
   CHECK(base::describe_thread(1 << 30) == "gone");
 }
+
+}  // namespace process_state_test

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+namespace queue_test {
+
 using trireme::base::BoundedQueue;
 using namespace std::chrono_literals;
 
@@ -107,3 +109,5 @@ TEST_CASE("close() wakes everybody who waits") {
   CHECK_FALSE(pushed);
   CHECK_FALSE(popped);
 }
+
+}  // namespace queue_test

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <memory>
 
+namespace result_test {
+
 using namespace trireme::base;
 
 namespace {
@@ -115,3 +117,5 @@ TEST_CASE("an error has a code, which what is added in front of it keeps") {
   CHECK(wrapped.error().code() == ErrorCode::kTimeout);
   CHECK(error("it timed out").code() == ErrorCode::kOther);
 }
+
+}  // namespace result_test

@@ -6,6 +6,8 @@
 
 #include "trireme/value.h"
 
+namespace tensor_test {
+
 using namespace trireme;
 
 TEST_CASE("a tensor has memory of its own, zeroed, and copies of the handle share it") {
@@ -77,3 +79,5 @@ TEST_CASE("what is wrong says so") {
   CHECK_THROWS_WITH_AS(Tensor(DType::kF32, {1}).values<double>(), "F32[1] was read as F64", ValueError);
   CHECK_THROWS_WITH_AS(Value(1).as_tensor(), "expected a tensor, got int: 1", ValueError);
 }
+
+}  // namespace tensor_test

@@ -4,6 +4,8 @@
 
 #include "base/hex.h"
 
+namespace text_test {
+
 using namespace trireme::base;
 
 using Words = std::vector<std::string>;
@@ -60,3 +62,5 @@ TEST_CASE("bytes as hex") {
   CHECK_FALSE(from_hex("abc"));
   CHECK_FALSE(from_hex("0g"));
 }
+
+}  // namespace text_test

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace tick_watch_test {
+
 using namespace trireme::base;
 
 TEST_CASE("lateness of a periodic check") {
@@ -17,3 +19,5 @@ TEST_CASE("lateness of a periodic check") {
   CHECK(seconds(watch.late(at(61.6))) == 0.0);
   CHECK(seconds(watch.late(at(62.5))) == doctest::Approx(0.6));
 }
+
+}  // namespace tick_watch_test

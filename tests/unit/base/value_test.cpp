@@ -4,6 +4,8 @@
 
 #include <limits>
 
+namespace value_test {
+
 using trireme::Bytes;
 using trireme::Dict;
 using trireme::List;
@@ -89,3 +91,5 @@ TEST_CASE("a key that is absent") {
   CHECK_FALSE(dict.erase("x"));
   CHECK(dict.size() == 2);
 }
+
+}  // namespace value_test

@@ -16,6 +16,8 @@
 #include "unit/storage/fake_store.h"
 #include "unit/temp_dir.h"
 
+namespace commit_test {
+
 using namespace trireme;
 using namespace trireme::checkpoint;
 using storage::FileRecord;
@@ -578,3 +580,5 @@ TEST_CASE("a name that is announced again makes room for what is written next") 
     CHECK(verify(run.files, run.list().committed[0], true));
   }
 }
+
+}  // namespace commit_test

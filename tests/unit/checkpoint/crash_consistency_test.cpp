@@ -10,6 +10,8 @@
 #include "storage/memory_disk.h"
 #include "unit/sanitizers.h"
 
+namespace crash_consistency_test {
+
 using namespace trireme;
 using namespace trireme::checkpoint;
 using storage::LocalFiles;
@@ -307,3 +309,5 @@ TEST_CASE("storage that vanishes for a while is used again when it is back") {
     check_tidy(files);
   }
 }
+
+}  // namespace crash_consistency_test

@@ -14,6 +14,8 @@
 #include "storage/local_files.h"
 #include "unit/temp_dir.h"
 
+namespace kill_test {
+
 using namespace trireme;
 using namespace trireme::checkpoint;
 using storage::LocalFiles;
@@ -111,3 +113,5 @@ TEST_CASE("a process that is killed at any instant loses nothing that it has com
   }
   CHECK(newest > 10);
 }
+
+}  // namespace kill_test

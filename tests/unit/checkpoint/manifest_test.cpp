@@ -8,6 +8,8 @@
 #include "base/json.h"
 #include "storage/digest.h"
 
+namespace manifest_test {
+
 using namespace trireme;
 using namespace trireme::checkpoint;
 
@@ -129,3 +131,5 @@ TEST_CASE("files travel as lists, and what a stranger sends is checked") {
   CHECK_FALSE(files_from({List{"a", -1, "0000000000000000"}}));
   CHECK_FALSE(files_from({List{"a", 1, ""}}));
 }
+
+}  // namespace manifest_test

@@ -6,6 +6,8 @@
 
 #include "unit/sanitizers.h"
 
+namespace safetensors_test {
+
 using namespace trireme;
 using namespace trireme::checkpoint;
 
@@ -161,3 +163,5 @@ TEST_CASE("damaged files are refused, and the tensor is named") {
     CHECK_MESSAGE(why.find(row.why) != std::string::npos, why << " | expected: " << row.why);
   }
 }
+
+}  // namespace safetensors_test

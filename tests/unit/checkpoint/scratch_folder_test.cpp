@@ -10,6 +10,8 @@
 
 #include "unit/temp_dir.h"
 
+namespace scratch_folder_test {
+
 using namespace trireme;
 using checkpoint::ScratchFolder;
 using tests::append_file;
@@ -85,3 +87,5 @@ TEST_CASE("nothing to remove where there has never been a folder") {
   ScratchFolder::remove_abandoned(dir / "none/uploads");
   CHECK_FALSE(fs::exists(dir / "none"));
 }
+
+}  // namespace scratch_folder_test

@@ -4,6 +4,8 @@
 
 #include "unit/temp_dir.h"
 
+namespace sharded_tensors_test {
+
 using namespace trireme;
 using namespace trireme::checkpoint;
 using trireme::tests::TempDir;
@@ -104,3 +106,5 @@ TEST_CASE("what is not complete or does not fit is named") {
     CHECK(message({{{"a", Dict{{"$shard", content}}}}}).find("'$shard' is damaged") != std::string::npos);
   }
 }
+
+}  // namespace sharded_tensors_test

@@ -16,6 +16,8 @@
 #include "unit/storage/fake_store.h"
 #include "unit/temp_dir.h"
 
+namespace shared_download_test {
+
 using namespace trireme;
 using namespace trireme::checkpoint;
 using storage::RemoteFiles;
@@ -208,3 +210,5 @@ TEST_CASE("a folder that others can write is not used") {
   fs::permissions(elsewhere.downloads, fs::perms::all);
   CHECK(elsewhere.open().error().message().find("can be written by others") != std::string::npos);
 }
+
+}  // namespace shared_download_test

@@ -9,6 +9,8 @@
 #include "checkpoint/file_bytes.h"
 #include "unit/temp_dir.h"
 
+namespace snapshot_test {
+
 using namespace trireme;
 using namespace trireme::checkpoint;
 using trireme::tests::TempDir;
@@ -128,3 +130,5 @@ TEST_CASE("what cannot be copied or written is an error, and the memory comes ba
   }
   CHECK(pool.num_spare() == 1);
 }
+
+}  // namespace snapshot_test

@@ -14,6 +14,8 @@
 #include "storage/digest.h"
 #include "unit/temp_dir.h"
 
+namespace state_file_test {
+
 using namespace trireme;
 using namespace trireme::checkpoint;
 using trireme::tests::TempDir;
@@ -332,3 +334,5 @@ TEST_CASE("any safetensors file can be read, also where tensors are not aligned"
   CHECK(tensors["a"].as_tensor().values<std::uint8_t>()[0] == '7');
   CHECK(tensors["b"].as_tensor().values<double>()[0] == number);
 }
+
+}  // namespace state_file_test

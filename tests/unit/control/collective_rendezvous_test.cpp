@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace collective_rendezvous_test {
+
 using namespace trireme;
 using trireme::control::CollectiveRendezvous;
 
@@ -114,3 +116,5 @@ TEST_CASE("who waits for others is known") {
   collectives.come(1, 0, "barrier", "", answers.of(1));
   CHECK_FALSE(collectives.waits(0));
 }
+
+}  // namespace collective_rendezvous_test

@@ -4,6 +4,8 @@
 
 #include "base/check.h"
 
+namespace commit_book_test {
+
 using namespace trireme;
 using trireme::control::CommitBook;
 using trireme::control::ReadyCheckpoint;
@@ -375,3 +377,5 @@ TEST_CASE("what a validation finds belongs to the report of its checkpoint") {
   next.validated(1, {{"score", 7}});
   CHECK(*next.last_metrics() == Metrics{{"step", 1}, {"score", 7}});
 }
+
+}  // namespace commit_book_test

@@ -15,6 +15,8 @@
 #include "unit/storage/fake_store.h"
 #include "unit/temp_dir.h"
 
+namespace committer_test {
+
 using namespace trireme;
 using namespace trireme::control;
 using trireme::tests::append_file;
@@ -377,3 +379,5 @@ TEST_CASE("a storage elsewhere gets the run's own files") {
     CHECK(warnings.empty());
   }
 }
+
+}  // namespace committer_test

@@ -8,6 +8,8 @@
 #include "control/controller.h"
 #include "unit/control/thread_run.h"
 
+namespace controller_checkpoints_test {
+
 using namespace trireme;
 using namespace trireme::control;
 using namespace trireme::control::testing;
@@ -271,3 +273,5 @@ TEST_CASE("what a failed attempt has left half-written is gone before the next o
   CHECK(end.outcome == Outcome::kFinished);
   CHECK(committed(run).empty());
 }
+
+}  // namespace controller_checkpoints_test

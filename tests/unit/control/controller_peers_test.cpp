@@ -11,6 +11,8 @@
 #include "unit/wire/live_server.h"
 #include "unit/wire/message_samples.h"
 
+namespace controller_peers_test {
+
 using namespace trireme;
 using namespace trireme::control;
 using namespace trireme::control::testing;
@@ -382,3 +384,5 @@ TEST_CASE("a run over TLS") {
   CHECK(end.outcome == Outcome::kFinished);
   CHECK(run.controller().address().text().starts_with("tls://127.0.0.1:"));
 }
+
+}  // namespace controller_peers_test

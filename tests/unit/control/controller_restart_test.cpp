@@ -5,6 +5,8 @@
 #include "unit/control/thread_run.h"
 #include "unit/fake_clock.h"
 
+namespace controller_restart_test {
+
 // Restarts and resizes in which workers keep their "process": real sockets and sessions.
 
 using namespace trireme;
@@ -256,3 +258,5 @@ TEST_CASE("a rank that falls behind is told of once, however much the others rep
   CHECK(run.wait().outcome == Outcome::kFinished);
   CHECK(run.events("hang_detected").size() == 1);
 }
+
+}  // namespace controller_restart_test

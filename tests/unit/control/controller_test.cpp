@@ -11,6 +11,8 @@
 #include "unit/control/thread_run.h"
 #include "unit/storage/fake_store.h"
 
+namespace controller_test {
+
 using namespace trireme;
 using namespace trireme::control;
 using namespace trireme::control::testing;
@@ -382,3 +384,5 @@ TEST_CASE("a large payload and a large return value") {
   CHECK(end.return_value.pickled);
   CHECK((storage::read_file(run.dir() / "return_value.pkl").value() == large));
 }
+
+}  // namespace controller_test

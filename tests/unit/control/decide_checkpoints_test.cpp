@@ -3,6 +3,8 @@
 #include "control/decide.h"
 #include "unit/control/run_machine.h"
 
+namespace decide_checkpoints_test {
+
 // Which checkpoints are committed and kept, and what happens to those that cannot be.
 
 using namespace trireme;
@@ -316,3 +318,5 @@ TEST_CASE("a name that is used again stands for the newer one") {
   REQUIRE(machine.state.kept.size() == 1);
   CHECK(machine.state.kept[0].index == 1);
 }
+
+}  // namespace decide_checkpoints_test

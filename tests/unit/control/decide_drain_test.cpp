@@ -3,6 +3,8 @@
 #include "control/decide.h"
 #include "unit/control/run_machine.h"
 
+namespace decide_drain_test {
+
 // A stop that was asked for kindly: what is on its way to storage arrives first.
 
 using namespace trireme;
@@ -90,3 +92,5 @@ TEST_CASE("a run that has lost a rank is not drained") {
   machine.on(raised(0));
   CHECK(machine.on(StopRequested{"enough", false}) == std::string("stop_requested, ") + kKill);
 }
+
+}  // namespace decide_drain_test

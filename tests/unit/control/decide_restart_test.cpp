@@ -3,6 +3,8 @@
 #include "control/decide.h"
 #include "unit/control/run_machine.h"
 
+namespace decide_restart_test {
+
 // Restarts in which survivors keep their process, and what limits restarts.
 
 using namespace trireme;
@@ -315,3 +317,5 @@ TEST_CASE("of a rank that fails twice the failure that says most is told") {
   }
   CHECK(machine.state.failures.size() == 1);
 }
+
+}  // namespace decide_restart_test

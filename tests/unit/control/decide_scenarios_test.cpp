@@ -3,6 +3,8 @@
 #include "control/decide.h"
 #include "unit/control/run_machine.h"
 
+namespace decide_scenarios_test {
+
 // Whole runs, event by event.
 
 using namespace trireme;
@@ -380,3 +382,5 @@ TEST_CASE("saying twice that the function returned counts once") {
   CHECK(machine.on(FunctionReturned{1, {}}) == "worker_finished");
   CHECK(machine.on(FunctionReturned{1, {}}) == "");
 }
+
+}  // namespace decide_scenarios_test

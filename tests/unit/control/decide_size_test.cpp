@@ -3,6 +3,8 @@
 #include "control/decide.h"
 #include "unit/control/run_machine.h"
 
+namespace decide_size_test {
+
 // Elastic runs, and workers that are about to be lost.
 
 using namespace trireme;
@@ -279,3 +281,5 @@ TEST_CASE("losses that were announced have a budget of their own") {
   CHECK(two.recorded("attempt_failed")["next"] == Value("fail"));
   CHECK(two.recorded("attempt_failed")["max_failures"] == Value(0));
 }
+
+}  // namespace decide_size_test

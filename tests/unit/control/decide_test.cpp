@@ -9,6 +9,8 @@
 #include "base/check.h"
 #include "unit/control/run_machine.h"
 
+namespace decide_test {
+
 // Every phase with every event: what is not in the table changes nothing.
 
 using namespace trireme;
@@ -383,3 +385,5 @@ TEST_CASE("phases and outcomes have names") {
     CHECK(std::string(to_string(outcome)) != "?");
   }
 }
+
+}  // namespace decide_test

@@ -3,6 +3,8 @@
 #include "control/decide.h"
 #include "unit/control/run_machine.h"
 
+namespace decide_validation_test {
+
 // Validations run beside the training; what they find goes into the checkpoint and counts for its rank.
 
 using namespace trireme;
@@ -172,3 +174,5 @@ TEST_CASE("validations outlive the attempt that asked for them") {
   CHECK(machine.on(ended(0, {{"acc", 1}})) == "update checkpoint_0, checkpoint_validated, tell 0");
   CHECK(machine.count("validation_requested") == 1);
 }
+
+}  // namespace decide_validation_test

@@ -12,6 +12,8 @@
 #include "storage/local_files.h"
 #include "unit/temp_dir.h"
 
+namespace event_log_test {
+
 using namespace trireme;
 using trireme::control::EventLog;
 using trireme::tests::append_file;
@@ -110,3 +112,5 @@ TEST_CASE("a log that cannot be opened or written says so") {
   REQUIRE(log->flush());
   CHECK(content(path) == "{\"event\":\"first\"}\n{\"event\":\"second, which is longer\"}\n");
 }
+
+}  // namespace event_log_test

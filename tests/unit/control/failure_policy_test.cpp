@@ -4,6 +4,8 @@
 
 #include "base/check.h"
 
+namespace failure_policy_test {
+
 using namespace trireme;
 using namespace trireme::control;
 
@@ -132,3 +134,5 @@ TEST_CASE("losses that only another rank can be the reason for") {
   CHECK(returned_early_message({1, 2}, 0).starts_with(
       "ranks 1-2 returned from the training function while rank 0 waited for them in a collective"));
 }
+
+}  // namespace failure_policy_test

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace hang_report_test {
+
 using namespace trireme::control;
 
 namespace {
@@ -85,3 +87,5 @@ TEST_CASE("the file has every rank in order") {
                            "\n==== rank 1: 1 report, the last 30 s ago; in b.py:2 in g\nThread 101\n"
                            "\n==== rank 2: no report in 30 s; did not answer: ended\n");
 }
+
+}  // namespace hang_report_test

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+namespace key_value_store_test {
+
 using trireme::control::KeyValueStore;
 
 namespace {
@@ -153,3 +155,5 @@ TEST_CASE("who waits for what") {
   REQUIRE(waits.size() == 1);
   CHECK(waits[0].missing == std::vector<std::string>{"b"});
 }
+
+}  // namespace key_value_store_test

@@ -15,6 +15,8 @@
 #include "unit/storage/fake_store.h"
 #include "unit/temp_dir.h"
 
+namespace lease_test {
+
 using namespace trireme;
 using trireme::control::Lease;
 using trireme::engine::testing::eventually;
@@ -267,3 +269,5 @@ TEST_CASE("a storage that cannot be used is told") {
   REQUIRE_FALSE(lease);
   CHECK(lease.error().message().find(dir / "file") != std::string::npos);
 }
+
+}  // namespace lease_test

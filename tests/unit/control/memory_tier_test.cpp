@@ -9,6 +9,8 @@
 #include "storage/local_files.h"
 #include "unit/engine/testing.h"
 
+namespace memory_tier_test {
+
 using namespace trireme;
 using trireme::control::MemoryTier;
 
@@ -117,3 +119,5 @@ TEST_CASE("what cannot be opened is passed over") {
   CHECK(files.size() == 1);
   CHECK(files.contains("d"));
 }
+
+}  // namespace memory_tier_test

@@ -10,6 +10,8 @@
 #include "storage/local_files.h"
 #include "unit/temp_dir.h"
 
+namespace metrics_files_test {
+
 using namespace trireme;
 using trireme::control::MetricsFiles;
 using trireme::tests::append_file;
@@ -160,3 +162,5 @@ TEST_CASE("a folder that is gone is told") {
   REQUIRE_FALSE(failed);
   CHECK(failed.error().message().find("absent/metrics.jsonl") != std::string::npos);
 }
+
+}  // namespace metrics_files_test

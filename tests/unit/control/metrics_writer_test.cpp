@@ -8,6 +8,8 @@
 #include "unit/engine/testing.h"
 #include "unit/temp_dir.h"
 
+namespace metrics_writer_test {
+
 using namespace trireme;
 using trireme::control::MetricsWriter;
 using trireme::engine::testing::eventually;
@@ -81,3 +83,5 @@ TEST_CASE("a failure at the very end is told by close()") {
   CHECK(closed.error().message().find("metrics.csv") != std::string::npos);
   CHECK(desk.warned() == 0);
 }
+
+}  // namespace metrics_writer_test

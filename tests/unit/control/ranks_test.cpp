@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace ranks_test {
+
 using namespace trireme;
 using namespace trireme::control;
 
@@ -23,3 +25,5 @@ TEST_CASE("ranks among the workers of their node") {
   // Not neighbours, which no engine of ours does: the numbers are right all the same.
   CHECK(places({"a", "b", "a"}) == std::vector<Place>{{0, 2, 0, 2}, {0, 1, 1, 2}, {1, 2, 0, 2}});
 }
+
+}  // namespace ranks_test

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+namespace retention_test {
+
 using namespace trireme;
 using namespace trireme::control;
 using checkpoint::Status;
@@ -124,3 +126,5 @@ TEST_CASE("as programs are told") {
                                              {"metrics", Dict{{"m", 0.5}}},
                                              {"status", "VALIDATED"}}});
 }
+
+}  // namespace retention_test

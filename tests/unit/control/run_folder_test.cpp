@@ -9,6 +9,8 @@
 #include "unit/folder_file_system.h"
 #include "unit/temp_dir.h"
 
+namespace run_folder_test {
+
 using namespace trireme::control;
 using trireme::Dict;
 using trireme::tests::append_file;
@@ -212,3 +214,5 @@ TEST_CASE("logs are listed by attempt and rank") {
   CHECK(files[1].rank == 10);
   CHECK(files[2].attempt == 10);
 }
+
+}  // namespace run_folder_test

@@ -11,6 +11,8 @@
 #include "base/host.h"
 #include "unit/temp_dir.h"
 
+namespace run_registry_test {
+
 using namespace trireme::control;
 using trireme::tests::append_file;
 using trireme::tests::TempDir;
@@ -263,3 +265,5 @@ TEST_CASE("a user without $HOME has the one of the user database, and never /tmp
   Environment xdg("XDG_STATE_HOME", nullptr);
   CHECK(state_dir() != "/tmp/.local/state/trireme");
 }
+
+}  // namespace run_registry_test

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <vector>
 
+namespace array_buffers_test {
+
 using namespace trireme;
 using data::Buffer;
 
@@ -48,3 +50,5 @@ TEST_CASE("what large buffers took goes back to the kernel, whatever was allocat
   large.clear();
   CHECK(full - resident_bytes() > 30 * kEach);
 }
+
+}  // namespace array_buffers_test

@@ -8,6 +8,8 @@
 #include "unit/data/arrays.h"
 #include "unit/data/cells.h"
 
+namespace batch_test {
+
 using namespace trireme;
 using namespace trireme::data;
 using namespace trireme::tests;
@@ -258,3 +260,5 @@ TEST_CASE("an exported child outlives the batch and the rest of its array") {
   CHECK(value_at<float>(items.buffers[1], 2) == 3);
   items.release(&items);
 }
+
+}  // namespace batch_test

@@ -7,6 +7,8 @@
 
 #include "unit/data/arrays.h"
 
+namespace chunk_test {
+
 using namespace trireme;
 using namespace trireme::data;
 using namespace trireme::tests;
@@ -172,3 +174,5 @@ TEST_CASE("a record batch has as many columns as its schema") {
   CHECK(Chunk::take(c, schema).error().message() ==
         "a record batch could not be read: its array is broken: 1 children where 2 are needed");
 }
+
+}  // namespace chunk_test

@@ -12,6 +12,8 @@
 #include "data/digest_log.h"
 #include "gang.h"
 
+namespace digest_verify_test {
+
 using namespace trireme;
 using namespace trireme::data;
 using tests::Case;
@@ -679,3 +681,5 @@ TEST_CASE("runs that lose, repeat or reorder rows are found") {
     CHECK(contains(run.finish(), "rank 1 took no part in it"));
   }
 }
+
+}  // namespace digest_verify_test

@@ -6,6 +6,8 @@
 #include "unit/data/arrays.h"
 #include "unit/data/cells.h"
 
+namespace gather_test {
+
 // Batches of random types, nulls, offsets and runs against a reader that goes row by row.
 
 using namespace trireme;
@@ -236,3 +238,5 @@ TEST_CASE("batches are what a reader that goes row by row would make") {
     }
   }
 }
+
+}  // namespace gather_test

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace npy_test {
+
 using namespace trireme;
 using namespace trireme::data;
 
@@ -43,3 +45,5 @@ TEST_CASE("files that are not read are said to be so") {
   CHECK(problem("{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296)}") ==
         "its shape is too large");
 }
+
+}  // namespace npy_test

@@ -9,6 +9,8 @@
 
 #include "data/random.h"
 
+namespace order_test {
+
 using namespace trireme::data;
 
 namespace {
@@ -146,3 +148,5 @@ TEST_CASE("random numbers are the same everywhere, and evenly spread") {
   for (int i = 0; i < 70'000; ++i) ++counts[random.below(7)];
   for (int count : counts) CHECK(std::abs(count - 10'000) < 500);
 }
+
+}  // namespace order_test

@@ -7,6 +7,8 @@
 #include "data/batch.h"
 #include "unit/data/arrays.h"
 
+namespace packed_rows_test {
+
 using namespace trireme;
 using namespace trireme::data;
 using namespace trireme::tests;
@@ -104,3 +106,5 @@ TEST_CASE("only tables of a few numbers are kept row by row") {
   CHECK_FALSE(layout(std::vector<Column>(65, float_column("a", {1}))));
   CHECK_FALSE(layout(std::vector<Column>(64, double_column("a", {1}))));
 }
+
+}  // namespace packed_rows_test

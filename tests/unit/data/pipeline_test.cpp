@@ -9,6 +9,8 @@
 
 #include "rows.h"
 
+namespace pipeline_test {
+
 using namespace trireme;
 using namespace trireme::data;
 using tests::RowSource;
@@ -279,3 +281,5 @@ TEST_CASE("a fragment with other columns is named, with the column and both type
   }
   CHECK(error == "could not read b: column 'x' is double, and int64 in the others");
 }
+
+}  // namespace pipeline_test

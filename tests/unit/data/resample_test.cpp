@@ -9,6 +9,8 @@
 
 #include "data/random.h"
 
+namespace resample_test {
+
 using namespace trireme;
 using data::Pixels;
 
@@ -109,3 +111,5 @@ TEST_CASE("16 bits of grey become what 8 of them do") {
     CHECK(std::equal(made.begin(), made.end(), bytes.begin(), bytes.end()));
   }
 }
+
+}  // namespace resample_test

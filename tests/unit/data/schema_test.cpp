@@ -4,6 +4,8 @@
 
 #include "unit/data/arrays.h"
 
+namespace schema_test {
+
 using namespace trireme;
 using namespace trireme::data;
 using namespace trireme::tests;
@@ -225,3 +227,5 @@ TEST_CASE("broken metadata is left out") {
   CHECK(out.metadata == nullptr);
   out.release(&out);
 }
+
+}  // namespace schema_test

@@ -7,6 +7,8 @@
 
 #include "gang.h"
 
+namespace shard_test {
+
 using namespace trireme;
 using namespace trireme::data;
 using tests::Batches;
@@ -219,3 +221,5 @@ TEST_CASE("bad options are named") {
   CHECK_FALSE(shard->iterate({.local_shuffle_buffer_size = -1}));
   CHECK_FALSE(shard_of(each, 0, 4)->iterate({.global_batch_size = 3}));
 }
+
+}  // namespace shard_test

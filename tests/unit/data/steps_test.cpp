@@ -6,6 +6,8 @@
 #include <map>
 #include <random>
 
+namespace steps_test {
+
 using namespace trireme::data;
 
 namespace {
@@ -132,3 +134,5 @@ TEST_CASE("a rank stays with its virtual shards") {
     }
   }
 }
+
+}  // namespace steps_test

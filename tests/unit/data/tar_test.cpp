@@ -6,6 +6,8 @@
 
 #include "tar_bytes.h"
 
+namespace tar_test {
+
 using namespace trireme;
 using namespace trireme::data;
 using trireme::test::tar_member;
@@ -63,3 +65,5 @@ TEST_CASE("a broken tar is said to be one") {
   CHECK(read(tar_member("x", "19 size=2147483648\n", 'x') + tar_member("a", "1")) ==
         Found{"a member has 2147483648 bytes, and at most 2147483647 are read"});
 }
+
+}  // namespace tar_test

@@ -5,6 +5,8 @@
 #include "data/crc32c.h"
 #include "tfrecord_bytes.h"
 
+namespace tfrecord_test {
+
 using namespace trireme;
 using namespace trireme::data;
 using namespace trireme::test;
@@ -131,3 +133,5 @@ TEST_CASE("what is wrong with a file is said, with the record") {
   const Taken text = read(framed({example({{"x", texts({"\xff"})}})}), {{"x", 'u', false}});
   CHECK(text.problem.find("f, record 0: feature 'x' is no UTF-8") == 0);
 }
+
+}  // namespace tfrecord_test

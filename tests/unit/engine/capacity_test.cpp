@@ -6,6 +6,8 @@
 #include "engine/local_engine.h"
 #include "unit/engine/testing.h"
 
+namespace capacity_test {
+
 using namespace trireme;
 using namespace trireme::engine;
 using namespace trireme::engine::testing;
@@ -266,3 +268,5 @@ TEST_CASE("capacity before the first run, and while gangs are coming and going")
   REQUIRE(engine.set_capacity({.num_cpus = 2, .num_gpus = {}, .resources = {}}).ok());
   CHECK(free_cpus(engine) == 2);
 }
+
+}  // namespace capacity_test

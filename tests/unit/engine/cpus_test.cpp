@@ -2,6 +2,8 @@
 
 #include "unit/engine/testing.h"
 
+namespace cpus_test {
+
 using namespace trireme::engine;
 using trireme::engine::testing::TempDir;
 
@@ -36,3 +38,5 @@ TEST_CASE("this process may use at least a part of one CPU and at most all of th
   CHECK(usable_cpus() > 0.0);
   CHECK(usable_cpus() <= static_cast<double>(::sysconf(_SC_NPROCESSORS_CONF)));
 }
+
+}  // namespace cpus_test

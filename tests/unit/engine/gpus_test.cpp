@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace gpus_test {
+
 using namespace trireme::engine;
 
 namespace {
@@ -57,3 +59,5 @@ TEST_CASE("asking the NVIDIA driver twice gives the same answer, also where ther
   REQUIRE(once.size() == twice.size());
   for (std::size_t i = 0; i < once.size(); ++i) CHECK(once[i].uuid == twice[i].uuid);
 }
+
+}  // namespace gpus_test

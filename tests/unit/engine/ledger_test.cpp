@@ -9,6 +9,8 @@
 #include "engine/machine.h"
 #include "unit/engine/testing.h"
 
+namespace ledger_test {
+
 using namespace trireme;
 using namespace trireme::engine;
 using namespace trireme::engine::testing;
@@ -177,3 +179,5 @@ TEST_CASE("drivers share declared CPUs, GPUs and custom resources; undeclared CP
   CHECK(std::holds_alternative<Machine::Granted>(*machine.reserve(gang(2, {{"CPU", 4}, {"GPU", 1}}))));
   CHECK_FALSE(machine.reserve(gang(3, {{"CPU", 4}})).ok());
 }
+
+}  // namespace ledger_test

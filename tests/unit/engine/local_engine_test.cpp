@@ -6,6 +6,8 @@
 
 #include "unit/engine/testing.h"
 
+namespace local_engine_test {
+
 using namespace trireme;
 using namespace trireme::engine;
 using namespace trireme::engine::testing;
@@ -272,3 +274,5 @@ TEST_CASE("many workers at once") {
     CHECK(exited.status == ExitStatus{ExitStatus::Kind::kCode, exited.bundle});
   }
 }
+
+}  // namespace local_engine_test

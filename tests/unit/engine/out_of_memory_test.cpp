@@ -7,6 +7,8 @@
 #include "engine/local_engine.h"
 #include "unit/engine/testing.h"
 
+namespace out_of_memory_test {
+
 using namespace trireme;
 using namespace trireme::engine;
 using namespace trireme::engine::testing;
@@ -207,3 +209,5 @@ TEST_CASE("a process that the kernel ends for want of memory, for real") {
   CHECK(exited.status == kKilled);
   CHECK(exited.out_of_memory.empty());
 }
+
+}  // namespace out_of_memory_test

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace placement_test {
+
 using namespace trireme;
 using namespace trireme::engine;
 
@@ -154,3 +156,5 @@ TEST_CASE("undeclared CPUs never limit; what others hold does") {
   CHECK_FALSE(place(gang(4, {{"CPU", 1}}), {held}));
   CHECK(place(gang(4, {{"CPU", 1}}), emptied({held})).has_value());
 }
+
+}  // namespace placement_test

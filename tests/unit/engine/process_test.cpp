@@ -7,6 +7,8 @@
 
 #include "unit/engine/testing.h"
 
+namespace process_test {
+
 using namespace trireme;
 using namespace trireme::engine;
 using namespace trireme::engine::testing;
@@ -139,3 +141,5 @@ TEST_CASE("how it ended is unknown where somebody else has asked before") {
   CHECK(reap(*process) == ExitStatus{});
   CHECK(from_wait_status(SIGKILL) == by_signal(SIGKILL));
 }
+
+}  // namespace process_test

@@ -4,6 +4,8 @@
 
 #include "engine/placement.h"
 
+namespace resources_test {
+
 using namespace trireme;
 using namespace trireme::engine;
 
@@ -143,3 +145,5 @@ TEST_CASE("names of strategies and ends") {
   CHECK(to_string(ExitStatus{ExitStatus::Kind::kSignal, 40}) == "signal 40");
   CHECK(to_string(ExitStatus{}) == "an unknown cause");
 }
+
+}  // namespace resources_test

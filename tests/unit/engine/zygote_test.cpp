@@ -7,6 +7,8 @@
 #include "engine/local_engine.h"
 #include "unit/engine/testing.h"
 
+namespace zygote_test {
+
 using namespace trireme;
 using namespace trireme::engine;
 using namespace trireme::engine::testing;
@@ -304,3 +306,5 @@ TEST_CASE("frames of the zygote, piece by piece") {
   CHECK(ended(process.pidfd));
   CHECK(to_string(reap(process)) == "exit code 0");
 }
+
+}  // namespace zygote_test

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace digest_test {
+
 using namespace trireme::storage;
 
 TEST_CASE("a digest is what xxhsum -H3 prints, in whatever pieces the bytes come") {
@@ -20,3 +22,5 @@ TEST_CASE("a digest is what xxhsum -H3 prints, in whatever pieces the bytes come
   text[50000] ^= 1;
   CHECK(changed.hex() != digest_of(text));
 }
+
+}  // namespace digest_test

@@ -14,6 +14,8 @@
 #include "storage/memory_disk.h"
 #include "unit/temp_dir.h"
 
+namespace local_files_test {
+
 using namespace trireme;
 using namespace trireme::storage;
 using tests::append_file;
@@ -357,3 +359,5 @@ TEST_CASE("a file that goes or changes while it is stored is an error that says 
         "/from/b changed while it was stored: it had 4 bytes and now 6 bytes; write all files before report()");
   CHECK(files.list_files("/to").value().empty());
 }
+
+}  // namespace local_files_test

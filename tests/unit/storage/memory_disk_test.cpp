@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <set>
 
+namespace memory_disk_test {
+
 using namespace trireme::storage;
 
 namespace {
@@ -152,3 +154,5 @@ TEST_CASE("it says no as POSIX does") {
   CHECK(disk.list("/other", names) == 0);
   CHECK(names == std::vector<std::string>{"below", "second"});
 }
+
+}  // namespace memory_disk_test

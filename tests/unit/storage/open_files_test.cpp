@@ -7,6 +7,8 @@
 #include "trireme/filesystem.h"
 #include "unit/storage/fake_store.h"
 
+namespace open_files_test {
+
 using namespace trireme;
 using storage::open_files;
 
@@ -70,3 +72,5 @@ TEST_CASE("a registered scheme is that file system") {
   register_filesystem("fake", [](const std::string&) -> std::shared_ptr<FileSystem> { return nullptr; });
   CHECK(refusal("fake://x").find("is null") != std::string::npos);
 }
+
+}  // namespace open_files_test

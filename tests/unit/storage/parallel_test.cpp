@@ -5,6 +5,8 @@
 #include <atomic>
 #include <stdexcept>
 
+namespace parallel_test {
+
 using namespace trireme;
 using storage::in_parallel;
 
@@ -33,3 +35,5 @@ TEST_CASE("the first error ends it, and an exception is one") {
     if (threads == 1) CHECK(calls == 4);
   }
 }
+
+}  // namespace parallel_test

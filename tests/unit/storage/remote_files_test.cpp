@@ -17,6 +17,8 @@
 #include "unit/storage/fake_store.h"
 #include "unit/temp_dir.h"
 
+namespace remote_files_test {
+
 using namespace trireme;
 using namespace trireme::storage;
 using tests::append_file;
@@ -240,3 +242,5 @@ TEST_CASE("temporary names cannot be guessed, and a file of that name is made be
   CHECK(found);
   CHECK(std::filesystem::is_empty(dir.path()));
 }
+
+}  // namespace remote_files_test

@@ -4,6 +4,8 @@
 
 #include "wire/endpoint.h"
 
+namespace address_test {
+
 using namespace trireme::wire;
 
 TEST_CASE("addresses are read as they are written") {
@@ -49,3 +51,5 @@ TEST_CASE("endpoints need an IP address or a name that fits") {
   CHECK_FALSE(endpoint_of(*parse_address("unix:@" + std::string(200, 'x'))));
   CHECK(endpoint_of(*parse_address("unix:@" + std::string(100, 'x'))));
 }
+
+}  // namespace address_test

@@ -2,6 +2,8 @@
 
 #include "unit/wire/live_server.h"
 
+namespace channel_test {
+
 using namespace trireme;
 using namespace trireme::wire;
 using namespace trireme::wire::testing;
@@ -80,3 +82,5 @@ TEST_CASE("closing here ends a read, and what is sent after it is dropped") {
   CHECK(pair.channel->unsent() == 0);
   CHECK(pair.peer->closed_by_other());
 }
+
+}  // namespace channel_test

@@ -2,6 +2,8 @@
 
 #include "unit/wire/live_server.h"
 
+namespace client_test {
+
 using namespace trireme;
 using namespace trireme::wire;
 using namespace trireme::wire::testing;
@@ -128,3 +130,5 @@ TEST_CASE("one question and its answer") {
   REQUIRE_FALSE(late);
   CHECK(late.error().message().find("within 50 ms") != std::string::npos);
 }
+
+}  // namespace client_test

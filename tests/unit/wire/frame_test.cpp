@@ -10,6 +10,8 @@
 
 #include "base/check.h"
 
+namespace frame_test {
+
 using namespace trireme::wire;
 
 namespace {
@@ -122,3 +124,5 @@ TEST_CASE("a frame that no peer takes is not made") {
   CHECK_THROWS_AS(append_frame(out, huge), trireme::base::BrokenInvariant);
   CHECK(out.empty());
 }
+
+}  // namespace frame_test

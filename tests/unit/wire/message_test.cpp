@@ -10,6 +10,8 @@
 #include "base/json.h"
 #include "unit/wire/message_samples.h"
 
+namespace message_test {
+
 using namespace trireme;
 using namespace trireme::wire;
 using testing::sample_messages;
@@ -118,3 +120,5 @@ TEST_CASE("the tables describe themselves") {
   CHECK(described["Report"]["number"].as_int() == 6);
   CHECK(described["Report"]["fields"][1]["name"].as_string() == "metrics");
 }
+
+}  // namespace message_test

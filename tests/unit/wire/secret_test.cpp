@@ -4,6 +4,8 @@
 
 #include "base/hex.h"
 
+namespace secret_test {
+
 using namespace trireme;
 using namespace trireme::wire;
 
@@ -39,3 +41,5 @@ TEST_CASE("proofs are compared whole") {
 TEST_CASE("sha256") {
   CHECK(base::to_hex(sha256("abc")) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
+
+}  // namespace secret_test

@@ -6,6 +6,8 @@
 #include "unit/wire/live_server.h"
 #include "unit/wire/message_samples.h"
 
+namespace server_test {
+
 using namespace trireme;
 using namespace trireme::wire;
 using namespace trireme::wire::testing;
@@ -295,3 +297,5 @@ TEST_CASE("an address that is taken cannot be listened on") {
   named.host = "localhost";
   CHECK(says(Server::listen(io, named, "secret", nobody).error(), "not an IP address"));
 }
+
+}  // namespace server_test

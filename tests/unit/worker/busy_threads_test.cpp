@@ -14,6 +14,8 @@
 
 #include "unit/engine/testing.h"
 
+namespace busy_threads_test {
+
 using namespace trireme;
 using engine::testing::eventually;
 
@@ -130,3 +132,5 @@ TEST_CASE("threads that wake each other are never all still") {
   turn.notify_all();
   CHECK(still == 0);
 }
+
+}  // namespace busy_threads_test

@@ -17,6 +17,8 @@
 #include "unit/folder_file_system.h"
 #include "unit/temp_dir.h"
 
+namespace checkpoint_writer_test {
+
 using namespace trireme;
 using namespace trireme::worker;
 using engine::testing::eventually;
@@ -549,3 +551,5 @@ TEST_CASE("a checkpoint that contains the run's own folder is refused, also wher
   append_file(desk.dir / "other/weights", "w");
   CHECK(writer.store(1, "c1", {.folder = desk.dir / "other"}));
 }
+
+}  // namespace checkpoint_writer_test

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace python_frames_test {
+
 using namespace trireme::worker;
 
 namespace {
@@ -63,3 +65,5 @@ TEST_CASE("the place is the innermost line of the user's code") {
     CHECK(python_place(row.frames, libraries, "/run") == row.place);
   }
 }
+
+}  // namespace python_frames_test

@@ -9,6 +9,8 @@
 #include "unit/fake_clock.h"
 #include "unit/wire/live_server.h"
 
+namespace session_test {
+
 using namespace trireme;
 using namespace trireme::worker;
 using control::testing::kPatience;
@@ -665,3 +667,5 @@ TEST_CASE("a text that is too large keeps its beginning") {
   CHECK(failed[0].message.ends_with("bytes more"));
   CHECK(failed[0].message.size() < 2 << 20);
 }
+
+}  // namespace session_test
