@@ -1,4 +1,4 @@
-"""A worker dies on the way, and the run goes on from the newest checkpoint."""
+"""A worker is killed, and the run resumes from the newest checkpoint."""
 
 import json
 import os
@@ -16,7 +16,7 @@ def train(config):
     if checkpoint := trireme.get_checkpoint():
         with checkpoint.as_directory() as folder:
             state = json.loads(Path(folder, "state.json").read_text())
-        print(f"going on from step {state['step']}")
+        print(f"resuming from step {state['step']}")
     begun_at = state["step"]
     while state["step"] < config["steps"]:
         state = {"step": state["step"] + 1, "total": state["total"] + state["step"] + 1}
