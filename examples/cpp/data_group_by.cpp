@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <iostream>
 
-// What is in a dataset before anything is trained on it: how many rows each class has, and what its values are like.
-// group_by() gives a dataset of one row for each group, which can be filtered, joined, written or trained on in turn.
+// Inspects a dataset before training: the number of rows and the statistics of each class. group_by() returns a dataset
+// with one row per group, which can be filtered, joined, written or used for training.
 
 namespace data = trireme::data;
 
@@ -23,11 +23,11 @@ int main(int argc, char** argv) {
               << row["mean(x)"].get<double>() << " on average, at most " << row["largest"].get<double>() << "\n";
   }
 
-  // Without keys, one row for all.
+  // Without keys: one row for the whole dataset.
   const auto all = data::group_by(measured, {}, {data::count_rows(), {"x", "sum"}}).take(1)[0];
   std::cout << all["count()"].get<int>() << " rows, the sum of x is " << all["sum(x)"].get<double>() << "\n";
 
-  // Rows of rare groups are left out by a join with the groups that are large enough.
+  // A join with the large groups drops the rows of rare ones.
   const auto large = groups.filter("rows > 333").select_columns({"label"});
   std::cout << data::join(measured, large, {"label"}, "inner").count() << " rows have a label that is not rare\n";
 }

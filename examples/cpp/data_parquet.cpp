@@ -8,17 +8,17 @@
 #include <iostream>
 #include <string>
 
-// A linear model in plain C++, trained on Parquet files that are read while it trains. The place in the data is stored
-// with every checkpoint: with --kill a worker dies in the middle of an epoch, the run goes on from the checkpoint
-// before that, and the weights at the end are the same to the last digit. `trireme data verify data_parquet` proves
-// that every row was taken once in every epoch.
+// A linear model in plain C++, trained on Parquet files that are read during training. Every checkpoint stores the
+// position in the data. With --kill a worker is killed in the middle of an epoch, the run resumes from the checkpoint
+// before, and the final weights are the same to the last digit. `trireme data verify data_parquet` proves that every
+// epoch used each row once.
 
 namespace {
 
 using trireme::Dict;
 using trireme::Tensor;
 
-// y = 3 x0 - 2 x1 + 1 in four files. Whoever has files of their own leaves this out.
+// Writes y = 3 x0 - 2 x1 + 1 to four files. Not needed if you have your own files.
 void make_files(const std::string& folder) {
   const auto points = trireme::data::range(4000).map_batches([](const trireme::Batch& batch) -> Dict {
     std::vector<float> x;
@@ -38,13 +38,13 @@ void make_files(const std::string& folder) {
 }
 
 struct Model {
-  std::vector<double> weights = {0, 0, 0};  // of x0, x1, and the bias
+  std::vector<double> weights = {0, 0, 0};  // x0, x1, bias
 
-  // The gradient of the mean squared error over the batches of all ranks: they sum theirs up through the store.
+  // One step with the gradient of the mean squared error over the batches of all ranks, summed through the store.
   double step(const trireme::Batch& batch, double lr, std::int64_t number) {
     const auto x = batch["x"].values<float>();
     const auto y = batch["y"].values<float>();
-    std::vector<double> sums(5, 0.0);  // three slopes, the loss, and how many rows there were
+    std::vector<double> sums(5, 0.0);  // three slopes, the loss, the number of rows
     for (std::size_t i = 0; i < y.size(); ++i) {
       const double error = weights[0] * x[2 * i] + weights[1] * x[2 * i + 1] + weights[2] - y[i];
       const double terms[] = {error * x[2 * i], error * x[2 * i + 1], error, error * error, 1.0};
@@ -56,7 +56,7 @@ struct Model {
   }
 
  private:
-  // Whole numbers, so that the sum does not depend on who comes first.
+  // Uses integers, so that the sum does not depend on the order of the ranks.
   static std::vector<double> sum_of_all_ranks(const std::vector<double>& mine, std::int64_t number) {
     constexpr double kScale = 1 << 30;
     const std::string prefix = "step" + std::to_string(number) + "/";
@@ -74,7 +74,7 @@ struct Model {
 
 void train(const trireme::Config& config) {
   const auto& context = trireme::context();
-  const auto shard = trireme::get_dataset_shard("train");  // goes on where the checkpoint was
+  const auto shard = trireme::get_dataset_shard("train");  // resumes at the position of the checkpoint
   Model model;
   std::int64_t step = 0;
   if (const auto checkpoint = trireme::get_checkpoint()) {
@@ -82,7 +82,7 @@ void train(const trireme::Config& config) {
     const auto stored = state["weights"].as_tensor().values<double>();
     model.weights.assign(stored.begin(), stored.end());
     step = state["step"].as_int();
-    std::cout << "goes on after step " << step << ", in epoch " << shard.epoch() << std::endl;
+    std::cout << "resuming after step " << step << ", in epoch " << shard.epoch() << std::endl;
   }
   while (shard.epoch() < 3) {
     for (const auto& batch : shard.iter_batches({.batch_size = 50})) {
@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "points";
   const bool kill = argc > 2 && std::string(argv[2]) == "--kill";
   if (!std::filesystem::exists(folder)) make_files(folder);
-  // The shuffle is another one in every epoch, and the same one after a restart.
+  // The order differs in every epoch and stays the same after a restart.
   const auto points = trireme::data::read_parquet(folder, {.columns = {"x", "y"}}).random_shuffle({.seed = 7});
   const auto result =
       trireme::DataParallelTrainer(train, {.config = {{"kill", kill}},

@@ -7,8 +7,8 @@
 #include <iostream>
 #include <string>
 
-// A network of libtorch, trained on Parquet files: batches come as tensors, without a copy on the CPU and moved to the
-// worker's GPU where it has one. With --kill a worker dies in the middle of an epoch; the loss at the end is the same.
+// A libtorch network, trained on Parquet files: batches are tensors, without a copy on the CPU and moved to the
+// worker's GPU if it has one. With --kill a worker is killed in the middle of an epoch; the final loss is the same.
 
 namespace {
 
@@ -17,11 +17,11 @@ void train(const trireme::Config& config) {
   auto model = trireme::torch::prepare_model(
       torch::nn::Sequential(torch::nn::Linear(2, 16), torch::nn::Tanh(), torch::nn::Linear(16, 1)));
   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.05));
-  const auto shard = trireme::get_dataset_shard("train");  // goes on where the checkpoint was
+  const auto shard = trireme::get_dataset_shard("train");  // resumes at the position of the checkpoint
   int step = 0;
   if (const auto checkpoint = trireme::get_checkpoint()) {
     step = trireme::torch::load(*checkpoint, *model, optimizer)["step"].get<int>();
-    std::cout << "goes on after step " << step << std::endl;
+    std::cout << "resuming after step " << step << std::endl;
   }
 
   const auto& context = trireme::context();
@@ -50,7 +50,7 @@ TRIREME_TRAIN_FUNCTION(train);
 int main(int argc, char** argv) {
   trireme::init(argc, argv);
   if (argc < 2) {
-    std::cerr << "usage: data_torch FOLDER [--kill], with Parquet files that have x (lists of 2 float32) and y\n";
+    std::cerr << "usage: data_torch FOLDER [--kill]; needs Parquet files with columns x (lists of 2 float32) and y\n";
     return 2;
   }
   const bool kill = argc > 2 && std::string(argv[2]) == "--kill";

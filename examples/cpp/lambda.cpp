@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-// Training functions that capture variables. They need no registration: a worker is this program executed again, goes
-// through main() up to the same fit() and finds the captured variables as the driver had them. So main() must take the
-// same way in every process: at an earlier fit() a worker gets the driver's result and starts nothing.
+// Training functions that capture variables need no registration. A worker is this program executed again: it runs
+// main() up to the same fit() and computes the captured variables again. So main() must take the same path in every
+// process. At an earlier fit() a worker gets the driver's result and starts nothing.
 
 int main(int argc, char** argv) {
   trireme::init(argc, argv);
@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
       trireme::DataParallelTrainer(mean_of_my_part, {.scaling = {.num_workers = 2}, .run = {.name = "lambda_first"}})
           .fit();
 
-  // What the first run gave goes into the second.
+  // The second run uses the result of the first.
   const double center = first.return_value.get<double>();
   const auto distance = [center](const trireme::Config& config) {
     const double away = config["point"].get<double>() - center;

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-// Logistic regression in plain C++. Each rank trains on its own part of synthetic data; after every epoch rank 0 stores
-// a checkpoint and the others wait for it. With --break a worker is killed on the way, and the run goes on from the
-// newest checkpoint.
+// Logistic regression in plain C++. Each rank trains on its own part of synthetic data. After every epoch rank 0 stores
+// a checkpoint and the others wait for it. With --break a worker is killed, and the run resumes from the newest
+// checkpoint.
 
 namespace {
 
@@ -21,7 +21,7 @@ struct Sample {
   double y;
 };
 
-// Two clouds around (1, 1) and (-1, -1). Every rank makes the same data and takes its part.
+// Two clusters around (1, 1) and (-1, -1). Every rank generates the same data and selects its part.
 std::vector<Sample> my_part(int samples) {
   const auto& context = trireme::context();
   std::mt19937 random(7);
@@ -62,7 +62,7 @@ struct Model {
 };
 
 trireme::Checkpoint save(const Model& model, int epoch) {
-  // In the run folder, so that a draft that a killed worker leaves behind is written over.
+  // In the run folder, so that the draft of a killed worker is overwritten.
   const auto folder = std::filesystem::path(trireme::context().path) / "draft";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "model.txt") << std::setprecision(17) << epoch << ' ' << model.w0 << ' ' << model.w1 << ' '
@@ -96,7 +96,7 @@ int train(const trireme::Config& config) {
     }
     trireme::collective::barrier();
   }
-  // What rank 0 gives reaches every rank.
+  // Every rank receives the string of rank 0.
   const std::string words = std::to_string(model.w0) + " " + std::to_string(model.w1);
   std::cout << "rank 0's weights: " << trireme::collective::broadcast_from_rank_zero(words) << std::endl;
   return first;

@@ -2,13 +2,12 @@
 
 #include <iostream>
 
-// example_state FROM TO: loads a state that examples/python/state.py has saved, goes on with it, and saves what Python
-// loads. The two languages read and write the same files.
+// example_state FROM TO: loads a state that examples/python/state.py has saved, changes it, and saves it for Python.
+// Both languages read and write the same files.
 
 namespace {
 
-// Every tensor of a tree, whatever it lies in: optimizer states are dicts with numbers as keys, which C++ sees as
-// lists.
+// Prints every tensor of a tree. Optimizer states are dicts with integer keys, which are lists in C++.
 void print_tensors(const trireme::Value& value, const std::string& place) {
   if (const auto* tensor = value.get_if<trireme::Tensor>()) {
     std::cout << place << ": " << tensor->describe() << "\n";
@@ -29,7 +28,7 @@ int main(int argc, char** argv) {
   trireme::Dict state = trireme::load_state(argv[1]);
   print_tensors(state, "");
 
-  // A tensor is a handle of memory; that of a loaded one can be written to, and the file stays as it is.
+  // A tensor is a handle to memory. The memory of a loaded tensor is writable; the file does not change.
   for (float& weight : state["model"]["weight"].as_tensor().values<float>()) weight /= 2;
   state["epoch"] = state["epoch"].get<int>() + 1;
   state["mean"] = trireme::Tensor::of<double>({0.25, 0.75});

@@ -10,14 +10,14 @@
 #include <string>
 #include <vector>
 
-// Training that workers are taken from: one is killed, another throws. The run goes on from the newest checkpoint.
-// Ranks that nothing happened to keep their process, and with it what they have in memory.
+// A run loses workers: one is killed, another throws. It resumes from the newest checkpoint. Healthy ranks keep their
+// process and the data in its memory.
 
 namespace {
 
 constexpr int kSteps = 12;
 
-// Loaded once per process, however often the function is called in it.
+// Loaded once per process, no matter how often the function is called.
 const std::vector<double>& my_data() {
   static const std::vector<double> data = [] {
     std::cout << "rank " << trireme::context().world_rank << " loads its data" << std::endl;
@@ -33,14 +33,14 @@ const std::vector<double>& my_data() {
 double gradient(double x, const std::vector<double>& data) {
   double sum = 0;
   for (std::size_t i = 0; i < data.size(); ++i) {
-    // Now and then, where nothing else of trireme is called for long: leaves here when the gang is started again.
+    // Needed in long computations without other trireme calls: leaves the function when the gang is restarted.
     if (i % 50'000 == 0) trireme::check_interrupted();
     sum += 2 * (x - data[i]);
   }
   return sum / static_cast<double>(data.size());
 }
 
-// Every rank needs the gradient of all. Keys are the attempt's own: each attempt starts with an empty store.
+// Averages the gradient over all ranks. Keys need no attempt number: each attempt starts with an empty store.
 double mean_over_ranks(double mine, int step) {
   const auto& context = trireme::context();
   const std::string key = "gradient_" + std::to_string(step) + "_";
@@ -70,7 +70,7 @@ double train(const trireme::Config& config) {
   for (int step = first; step < kSteps; ++step) {
     bad_luck(step);
     x -= config["lr"].get<double>() * mean_over_ranks(gradient(x, data), step);
-    // Every fourth step, and when somebody has announced that workers will be lost.
+    // Every fourth step, and when a preemption is announced.
     const auto announced = trireme::get_preemption_info();
     const bool store = announced || step % 4 == 3;
     std::optional<trireme::Checkpoint> checkpoint;

@@ -3,7 +3,7 @@
 
 #include <iostream>
 
-// Large batches in small memory: gradients of four small ones are added up, sent once, clipped, and then make a step.
+// Large batches in little memory: the gradients of four small batches are summed, sent once, clipped and applied.
 
 namespace {
 
@@ -13,7 +13,7 @@ void train() {
   auto model = trireme::torch::prepare_model(
       torch::nn::Sequential(torch::nn::Linear(16, 32), torch::nn::ReLU(), torch::nn::Linear(32, 1)));
   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-  torch::manual_seed(1 + trireme::context().world_rank);  // every rank its own data
+  torch::manual_seed(1 + trireme::context().world_rank);  // different data on every rank
 
   for (int step = 0; step < 50; ++step) {
     optimizer.zero_grad();
@@ -25,7 +25,7 @@ void train() {
       sum += loss.item<double>();
     };
     {
-      const auto held = model.no_sync();  // nothing is sent while it lives
+      const auto held = model.no_sync();  // nothing is sent while it exists
       for (int i = 0; i + 1 < kSmallBatches; ++i) add_gradients();
     }
     add_gradients();  // sends the sum of all of them

@@ -5,9 +5,9 @@
 #include <iostream>
 #include <string>
 
-// A small convolutional network on drawn digits, with libtorch on two workers. Every epoch ends with a checkpoint that
-// is written while the next one trains. With --break a worker is killed on the way, and the run goes on from the newest
-// checkpoint. Python loads these checkpoints, too (docs/cpp_torch.md).
+// A small convolutional network on synthetic digits, with libtorch on two workers. Every epoch ends with a checkpoint
+// that is written during the next epoch. With --break a worker is killed, and the run resumes from the newest
+// checkpoint. Python can load these checkpoints too (docs/cpp_torch.md).
 
 namespace {
 
@@ -25,7 +25,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-// Ten pictures of 8 x 8, each many times with noise. Every rank makes the same ones; the loader gives each its part.
+// Ten images of 8 x 8, repeated with noise. Every rank generates the same data; the loader selects its part.
 struct Digits : torch::data::datasets::Dataset<Digits> {
   explicit Digits(int count) : labels(torch::arange(count) % 10) {
     auto random = at::make_generator<at::CPUGeneratorImpl>(7);
@@ -47,10 +47,10 @@ void train(const trireme::Config& config) {
   auto loader = trireme::torch::prepare_data_loader(Digits(640).map(torch::data::transforms::Stack<>()),
                                                     torch::data::DataLoaderOptions(16).workers(1));
 
-  if (const auto checkpoint = trireme::get_checkpoint()) {  // the loader went on by itself
+  if (const auto checkpoint = trireme::get_checkpoint()) {  // the loader has already resumed
     const auto extras = trireme::torch::load(*checkpoint, *model, optimizer);
     trireme::torch::load_state(scheduler, extras["scheduler"].as_dict());
-    std::cout << "goes on with epoch " << loader.epoch() << std::endl;
+    std::cout << "resuming with epoch " << loader.epoch() << std::endl;
   }
 
   const auto& context = trireme::context();
@@ -61,7 +61,7 @@ void train(const trireme::Config& config) {
       optimizer.zero_grad();
       const auto out = model(batch.data);
       const auto loss = torch::cross_entropy_loss(out, batch.target);
-      loss.backward();  // averages the gradients of all workers on the way
+      loss.backward();  // also averages the gradients of all workers
       optimizer.step();
       loss_sum += loss.item<double>();
       right += out.argmax(1).eq(batch.target).sum().item<double>();

@@ -3,9 +3,8 @@
 
 #include <iostream>
 
-// example_torch_from_python FROM: goes on with the training that examples/python/state.py has begun and saved in the
-// folder FROM. The next loss is the one that Python gets, and Python can go on with the checkpoint that this one
-// leaves.
+// example_torch_from_python FROM: continues the training that examples/python/state.py has saved in the folder FROM.
+// The next loss is the same as in Python, and Python can resume from the checkpoint that this program writes.
 
 namespace {
 
@@ -36,6 +35,6 @@ int main(int argc, char** argv) {
   }
   const auto result =
       trireme::DataParallelTrainer(train, {.config = {{"from", argv[1]}}, .run = {.name = "torch_from_python"}}).fit();
-  std::cout << "loss " << result.metrics->at("loss").get<double>() << ", go on from " << result.checkpoint->path()
+  std::cout << "loss " << result.metrics->at("loss").get<double>() << ", resume from " << result.checkpoint->path()
             << "\n";
 }

@@ -3,12 +3,12 @@
 
 #include <iostream>
 
-// A multilayer perceptron on drawn digits, in bfloat16 where that is safe, with clipped gradients and a learning rate
-// that falls when the loss does not. --half takes float16, whose gradients must be scaled.
+// A multilayer perceptron on synthetic digits in bfloat16 mixed precision, with clipped gradients and a learning rate
+// that is lowered when the loss stagnates. --half uses float16, whose gradients must be scaled.
 
 namespace {
 
-// Ten pictures of 8 x 8, each many times with noise. Every rank makes the same ones; the loader gives each its part.
+// Ten images of 8 x 8, repeated with noise. Every rank generates the same data; the loader selects its part.
 struct Digits : torch::data::datasets::Dataset<Digits> {
   explicit Digits(int count) : labels(torch::arange(count) % 10) {
     auto random = at::make_generator<at::CPUGeneratorImpl>(7);
@@ -50,7 +50,7 @@ void train(const trireme::Config& config) {
       }
       optimizer.zero_grad();
       scaler.scale(loss).backward();
-      scaler.unscale_(optimizer);  // the norm is that of the true gradients
+      scaler.unscale_(optimizer);  // so that the norm is that of the unscaled gradients
       torch::nn::utils::clip_grad_norm_(model->parameters(), 1.0);
       scaler.step(optimizer);
       scaler.update();
@@ -58,7 +58,7 @@ void train(const trireme::Config& config) {
       right += out.argmax(1).eq(batch.target).sum().item<double>();
       seen += static_cast<double>(batch.target.size(0));
     }
-    // Ranks have different losses; all of them must come to the same rate, which is that of rank 0's.
+    // Ranks have different losses but must agree on the learning rate, so all use the loss of rank 0.
     const auto loss = trireme::collective::broadcast_from_rank_zero(std::to_string(loss_sum / seen));
     scheduler.step(std::stof(loss));
     trireme::report(
@@ -74,7 +74,7 @@ TRIREME_TRAIN_FUNCTION(train);
 int main(int argc, char** argv) {
   trireme::init(argc, argv);
   const bool half = argc > 1 && std::string(argv[1]) == "--half";
-  // Some virtual machines offer AMX and then do not let it run (SIGILL); without it bfloat16 works on every CPU.
+  // Some virtual machines advertise AMX but do not allow it (SIGILL). Without AMX, bfloat16 works on every CPU.
   const trireme::Dict variables = {{"ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16"}};
   const auto result = trireme::DataParallelTrainer(
                           train, {.config = {{"half", half}},

@@ -6,8 +6,8 @@
 #include <iostream>
 #include <string>
 
-// Killed in the middle of an epoch and gone on from the checkpoint before it, within the same run. With --kill a worker
-// dies at step 23; the loss at the end is the same as without, to the last digit.
+// A run that resumes in the middle of an epoch. With --kill a worker is killed at step 23, and the run resumes from the
+// checkpoint before; the final loss is the same as without --kill, to the last digit.
 
 namespace {
 
@@ -31,17 +31,17 @@ void train(const trireme::Config& config) {
   auto model = trireme::torch::prepare_model(
       torch::nn::Sequential(torch::nn::Linear(8, 32), torch::nn::Tanh(), torch::nn::Linear(32, 1)));
   torch::optim::Adam optimizer(model->parameters(), torch::optim::AdamOptions(0.01));
-  // Its place is stored with every checkpoint, and the loader goes on from there by itself.
+  // Every checkpoint stores the position of the loader, which resumes there automatically.
   auto loader = trireme::torch::prepare_data_loader(Points(points).map(torch::data::transforms::Stack<>()),
                                                     torch::data::DataLoaderOptions(8));
   int step = 0;
   if (const auto checkpoint = trireme::get_checkpoint()) {
     step = trireme::torch::load(*checkpoint, *model, optimizer)["step"].get<int>();
-    std::cout << "goes on after step " << step << std::endl;
+    std::cout << "resuming after step " << step << std::endl;
   }
 
   const auto& context = trireme::context();
-  while (loader.epoch() < 3) {  // of 16 steps
+  while (loader.epoch() < 3) {  // 16 steps each
     for (auto& batch : loader) {
       optimizer.zero_grad();
       const auto loss = torch::mse_loss(model(batch.data), batch.target);

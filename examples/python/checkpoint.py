@@ -1,4 +1,4 @@
-"""Checkpoints of a state, stored behind the training; the best two are kept."""
+"""Asynchronous checkpoints of a state; the run keeps the best two."""
 
 import random
 
@@ -12,7 +12,7 @@ def train(config):
     for step in range(config["steps"]):
         weights = [weight * 0.7 for weight in weights]
         loss = sum(weight * weight for weight in weights)
-        # Every rank adds its own part. report() returns at once; the state may change again.
+        # Every rank stores its own part. report() returns at once, and the state may change after that.
         state = {"step": step, "weights": weights, "random": random.getstate()}
         trireme.report(
             {"step": step, "loss": loss},
@@ -32,4 +32,4 @@ if __name__ == "__main__":
     for checkpoint, metrics in result.best_checkpoints:
         weights = checkpoint.to_dict()["weights"]
         print(f"kept step {metrics['step']}, loss {metrics['loss']:.3f}, {len(weights)} weights")
-    print(f"rank 1 has its own: step {trireme.load_state(result.checkpoint, rank=1)['step']}")
+    print(f"rank 1 has its own state: step {trireme.load_state(result.checkpoint, rank=1)['step']}")

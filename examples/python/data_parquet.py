@@ -1,4 +1,4 @@
-"""Two workers train on Parquet files, one dies in the middle of an epoch, and no row is lost or repeated."""
+"""Two workers train on Parquet files. One is killed in the middle of an epoch; no row is lost or repeated."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ WEIGHTS = torch.tensor([2.0, -1.0, 0.5])
 
 
 def write_files(folder):
-    """20,000 points in 4 files: three numbers in a column x, and what they should give in y."""
+    """Write 20,000 points to 4 files: three inputs in column x, the target in column y."""
 
     def point(batch):
         x = torch.rand(len(batch["id"]), 3, generator=torch.Generator().manual_seed(int(batch["id"][0])))
@@ -31,19 +31,19 @@ def train(config):
     network = torch.nn.Linear(3, 1)
     model = prepare_model(network)  # averages the gradients of all workers
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
-    shard = trireme.get_dataset_shard("train")  # finds its place by itself
+    shard = trireme.get_dataset_shard("train")  # restores its position
     if checkpoint := trireme.get_checkpoint():
         state = checkpoint.to_dict()
         network.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-        print(f"goes on in epoch {shard.epoch} at row {shard.state()['rows']}")
+        print(f"resuming in epoch {shard.epoch} at row {shard.state()['rows']}")
     while shard.epoch < config["epochs"]:
-        for batch in shard.iter_torch_batches(global_batch_size=200):  # 100 rows of it are this worker's
+        for batch in shard.iter_torch_batches(global_batch_size=200):  # 100 rows for each worker
             loss = torch.nn.functional.mse_loss(model(batch["x"]).squeeze(1), batch["y"])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            rows = shard.state()["rows"]  # of this epoch, taken by all workers
+            rows = shard.state()["rows"]  # rows of this epoch that all workers have used
             if rows % 5_000 == 0:
                 state = {"model": network.state_dict(), "optimizer": optimizer.state_dict()}
                 mine = Checkpoint.from_dict(state) if context.get_world_rank() == 0 else None
@@ -65,4 +65,4 @@ if __name__ == "__main__":
             dataset_config=DataConfig(log_samples=True),
         ).fit()
     print("weights", " ".join(f"{weight:.2f}" for weight in result.return_value))
-    print(f"every row once in every epoch? trireme data verify {result.path}")
+    print(f"check that every epoch used each row once: trireme data verify {result.path}")

@@ -1,8 +1,8 @@
-"""A small network learns handwritten digits on four workers: `make demo`.
+"""Train a small network on handwritten digits with four workers: `make demo`.
 
 python examples/python/digits.py [--epochs 8] [--num-workers 4] [--name digits]
 
-A second start with the same --name and more --epochs goes on from the newest checkpoint.
+Start it again with the same --name and more --epochs to resume from the newest checkpoint.
 """
 
 import argparse
@@ -19,7 +19,7 @@ TEST_SIZE = 360
 
 
 def load_data():
-    """In the driver, once: 1,797 images of 8 x 8 pixels are small enough to travel with the configuration."""
+    """Load the data once, in the driver: 1,797 images of 8 x 8 pixels fit into the configuration."""
     digits = load_digits()
     order = torch.randperm(len(digits.target), generator=torch.Generator().manual_seed(0))
     return {
@@ -34,11 +34,11 @@ def train(config):
     loader = DataLoader(
         TensorDataset(images[TEST_SIZE:], labels[TEST_SIZE:]), batch_size=config["batch_size"], shuffle=True
     )
-    loader = prepare_data_loader(loader)  # this worker's part, another order every epoch
+    loader = prepare_data_loader(loader)  # this worker's part, a new order every epoch
     network = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
     model = prepare_model(network)  # averages the gradients of all workers
     optimizer = torch.optim.Adam(model.parameters(), lr=config["lr"])
-    if checkpoint := trireme.get_checkpoint():  # the loader finds its place by itself
+    if checkpoint := trireme.get_checkpoint():  # the loader restores its own position
         state = checkpoint.to_dict()
         network.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
@@ -59,7 +59,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Train a small network on scikit-learn's digits.")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--num-workers", type=int, default=4)
-    parser.add_argument("--name", help="continue the run of this name, if there is one")
+    parser.add_argument("--name", help="name of the run; continues the run if it exists")
     options = parser.parse_args()
     result = TorchTrainer(
         train,
@@ -67,4 +67,4 @@ if __name__ == "__main__":
         scaling_config=ScalingConfig(num_workers=options.num_workers),
         run_config=RunConfig(name=options.name),
     ).fit()
-    print(f"The network reads {result.metrics['accuracy']:.1%} of the test digits right.")
+    print(f"Test accuracy: {result.metrics['accuracy']:.1%}")

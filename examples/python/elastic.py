@@ -1,4 +1,4 @@
-"""A run that grows and shrinks with what the machine offers: no step is left out, and none is done twice."""
+"""A run grows and shrinks with the capacity of the machine; no step is skipped or repeated."""
 
 import threading
 import time
@@ -6,7 +6,7 @@ import time
 import trireme
 from trireme import Checkpoint, DataParallelTrainer, RunConfig, ScalingConfig, UserCallback, collective
 
-ITEMS = 12  # in every step, divided among the workers that are there
+ITEMS = 12  # per step, divided among the workers
 
 
 def train(config):
@@ -19,7 +19,7 @@ def train(config):
     while state["sizes"] != config["sizes"]:
         mine = sum(range(state["step"] * ITEMS + rank, (state["step"] + 1) * ITEMS, size))
         state["step"] += 1
-        # Where the gang is to be resized, the function is left here, and called again with the new size.
+        # To resize the gang, Trireme leaves the function here and calls it again with the new size.
         trireme.report({"sum": mine, "size": size}, checkpoint=Checkpoint.from_dict(state) if rank == 0 else None)
         collective.barrier()
         time.sleep(0.02)
@@ -27,7 +27,7 @@ def train(config):
 
 
 class Watch(UserCallback):
-    """Adds up what all ranks have summed, and tells how many they are."""
+    """Adds up the sums of all ranks and tracks the number of workers."""
 
     def __init__(self):
         self.total = 0
@@ -46,7 +46,7 @@ class Watch(UserCallback):
 
 
 def change_capacity(watch):
-    """What `trireme capacity --num-cpus 4` does from another terminal."""
+    """Does the same as `trireme capacity --num-cpus 4` from another terminal."""
     watch.wait_for(2)
     trireme.set_capacity(num_cpus=4)
     watch.wait_for(4)

@@ -1,4 +1,4 @@
-"""A worker is about to be taken away: the others hear of it, a last checkpoint is made, and the run goes on from it."""
+"""A worker is about to be preempted: all ranks are notified, save a last checkpoint, and the run resumes from it."""
 
 import os
 import signal
@@ -16,13 +16,13 @@ def train(config):
     while state["step"] < config["steps"]:
         state["step"] += 1
         if state["step"] == 5 and rank == 1 and began_at == 0:
-            os.kill(os.getpid(), signal.SIGTERM)  # as a scheduler would
-        # On every rank, and the same answer on all of them.
+            os.kill(os.getpid(), signal.SIGTERM)  # as a scheduler does
+        # Call it on every rank; all ranks get the same answer.
         info = trireme.get_preemption_info()
         if info is not None:
             if rank == 0:
                 seconds = info.deadline_ms / 1000 - time.time()
-                print(f"ranks {info.preempted_ranks} go in {seconds:.0f} s: a checkpoint of step {state['step']}")
+                print(f"ranks {info.preempted_ranks} stop in {seconds:.0f} s: saving step {state['step']}")
             trireme.report(state, checkpoint=Checkpoint.from_dict(state) if rank == 0 else None)
         else:
             trireme.report(state)
@@ -37,4 +37,4 @@ if __name__ == "__main__":
         scaling_config=ScalingConfig(num_workers=2),
         run_config=RunConfig(name="preemption"),
     ).fit()
-    print(f"finished step {result.metrics['step']}; the last attempt went on from step {result.return_value}")
+    print(f"finished step {result.metrics['step']}; the last attempt resumed from step {result.return_value}")

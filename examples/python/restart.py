@@ -21,7 +21,7 @@ def train(config):
     while state["step"] < config["steps"]:
         state = {"step": state["step"] + 1, "total": state["total"] + state["step"] + 1}
         if state["step"] == config["dies_at"] and rank == 1 and begun_at == 0:
-            os.kill(os.getpid(), signal.SIGKILL)  # as the out-of-memory killer would
+            os.kill(os.getpid(), signal.SIGKILL)  # as the out-of-memory killer does
         metrics = {"step": state["step"], "total": state["total"]}
         if rank == 0:
             with tempfile.TemporaryDirectory() as folder:

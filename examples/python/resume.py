@@ -1,4 +1,4 @@
-"""A run is continued by its name, and by Trainer.restore() from its folder."""
+"""Continue a run by its name, and from its folder with Trainer.restore()."""
 
 import trireme
 from trireme import Checkpoint, DataParallelTrainer, Result, RunConfig
@@ -18,9 +18,9 @@ def fit(steps):
 
 
 if __name__ == "__main__":
-    print(f"began at step {fit(3).return_value}")
-    print(f"went on at step {fit(5).return_value}")
+    print(f"started at step {fit(3).return_value}")
+    print(f"resumed at step {fit(5).return_value}")
     restored = DataParallelTrainer.restore("runs/resume", train_loop_config={"steps": 8})
-    print(f"restored, and went on at step {restored.fit().return_value}")
+    print(f"restored and resumed at step {restored.fit().return_value}")
     result = Result.from_path("runs/resume")
-    print(f"the folder knows of {len(result.metrics_history())} reports and {len(result.best_checkpoints)} checkpoints")
+    print(f"the folder has {len(result.metrics_history())} reports and {len(result.best_checkpoints)} checkpoints")

@@ -1,4 +1,4 @@
-"""Model, optimizer, schedule and random numbers in files that Python and C++ read; the training goes on from them."""
+"""Store model, optimizer, schedule and random state in files that Python and C++ read, and resume from them."""
 
 import sys
 import tempfile
@@ -46,5 +46,5 @@ if __name__ == "__main__":
     schedule.load_state_dict(loaded["schedule"])
     torch.set_rng_state(loaded["random"])
     found = train(model, optimizer, schedule)
-    print(f"epoch {loaded['epoch']}: loss {found}, without the detour {expected}")
+    print(f"epoch {loaded['epoch']}: loss {found}, without saving and loading {expected}")
     assert found == expected

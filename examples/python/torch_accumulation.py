@@ -1,4 +1,4 @@
-"""Gradient accumulation and clipping: one step from four small batches, and gradients that travel only once."""
+"""Gradient accumulation and clipping: each step uses four small batches and sends the gradients once."""
 
 from contextlib import nullcontext
 
@@ -57,7 +57,7 @@ def count_and_average(exchanges, bucket):
 
 
 def reference():
-    """One process, whole batches."""
+    """One process, full batches."""
     model = network()
     optimizer = optimizer_of(model)
     for step in range(3):
@@ -72,4 +72,4 @@ if __name__ == "__main__":
     for ours, expected in zip(result["weights"], weights, strict=True):
         torch.testing.assert_close(torch.tensor(ours), expected)
     print(f"12 small batches, {result['exchanges']} exchanges of gradients, norm {result['norm']:.4f} clipped to 0.1")
-    print(f"equal to whole batches in one process, whose norm was {norm:.4f}")
+    print(f"equal to full batches in one process, with norm {norm:.4f}")

@@ -1,4 +1,4 @@
-"""Activation checkpointing: what layers compute is thrown away and computed again when gradients need it."""
+"""Activation checkpointing: activations are discarded and recomputed in the backward pass."""
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -22,7 +22,7 @@ class Deep(torch.nn.Module):
 
 
 def kept_bytes(model, inputs):
-    """What autograd keeps for the backward pass."""
+    """The bytes that autograd keeps for the backward pass."""
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.nbytes) or tensor, lambda t: t):
         loss = model(inputs).square().mean()

@@ -1,4 +1,4 @@
-"""torch.compile: a model that is compiled in place and then prepared, so that its parameters keep their names."""
+"""torch.compile: compile a model in place before prepare_model(), so that its parameters keep their names."""
 
 import torch
 

@@ -1,6 +1,6 @@
-"""Fully sharded: every worker keeps a part of each parameter and stores it, and any number of workers goes on from it.
+"""Fully sharded training: every worker keeps and stores a part of each parameter.
 
-Checkpoints are those of torch.distributed.checkpoint: a file per worker, read by any number of them.
+Checkpoints use torch.distributed.checkpoint: one file per worker; any number of workers can load them.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ def make():
 
 
 def save(model, optimizer, step):
-    """Every rank its part, in a folder of its own; report() puts them together."""
+    """Each rank saves its part to a separate folder; report() merges the folders."""
     weights, moments = get_state_dict(model, optimizer)
     folder = tempfile.mkdtemp()
     dcp.save({"model": weights, "optimizer": moments, "step": step}, checkpoint_id=folder)
@@ -31,7 +31,7 @@ def save(model, optimizer, step):
 
 
 def load(model, optimizer):
-    """The step to begin with. Each rank reads only what it needs, whoever has written it."""
+    """Return the step to start with. Each rank reads only the parts that it needs, from the files of any rank."""
     checkpoint = trireme.get_checkpoint()
     if checkpoint is None:
         return 0
@@ -79,4 +79,4 @@ if __name__ == "__main__":
     straight = run("straight", 1, STEPS).return_value
     for ours, expected in zip(resharded, straight, strict=True):
         torch.testing.assert_close(torch.tensor(ours), torch.tensor(expected), atol=1e-5, rtol=1e-4)
-    print("two workers, then three: the same weights as one worker without a break")
+    print("two workers, then three: the same weights as one worker without interruption")

@@ -29,7 +29,7 @@ def train(config):
 
 
 if __name__ == "__main__":
-    # Some virtual machines offer AMX and then do not let it run (SIGILL); without it bfloat16 works on every CPU.
+    # Some virtual machines advertise AMX but do not allow it (SIGILL). Without AMX, bfloat16 works on every CPU.
     variables = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
     trainer = TorchTrainer(
         train,

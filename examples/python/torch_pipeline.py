@@ -1,4 +1,4 @@
-"""Pipeline parallel: each worker has some of the layers; small batches follow one another through them."""
+"""Pipeline parallel training: each worker has some of the layers, and micro-batches pass through them in sequence."""
 
 import torch
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe

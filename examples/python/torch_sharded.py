@@ -1,6 +1,6 @@
-"""Sharded checkpoints in the format that load_state() reads: every worker stores its part, any number goes on.
+"""Sharded checkpoints in the format that load_state() reads: every worker stores its part, any number can load it.
 
-Two workers train and store, three go on, and this process reads whole tensors.
+Two workers train and store, three resume, and this process reads the complete tensors.
 """
 
 import torch
@@ -14,13 +14,13 @@ STEPS = 6
 
 
 def state_of(model, optimizer, step):
-    """By the names of parameters, on every layout: an optimizer's own state_dict() has numbers in their place."""
+    """State by parameter name, for every layout: an optimizer's own state_dict() uses indices instead."""
     weights, moments = get_state_dict(model, optimizer)
     return {"model": weights, "optimizer": moments, "step": step}
 
 
 def load(model, optimizer):
-    """The step to begin with. Each worker reads only what overlaps its part, whoever has stored it."""
+    """Return the step to start with. Each worker reads only the files that overlap its part."""
     checkpoint = trireme.get_checkpoint()
     if checkpoint is None:
         return 0
@@ -47,7 +47,7 @@ def train(config):
         trireme.report(
             {"step": step},
             checkpoint=save_sharded(state_of(model, optimizer, step + 1)),
-            checkpoint_upload_mode=CheckpointUploadMode.ASYNC,  # the training goes on while it is written
+            checkpoint_upload_mode=CheckpointUploadMode.ASYNC,  # training continues while it is written
         )
     weight = next(model.parameters())
     part = tuple(getattr(weight, "to_local", lambda: weight)().shape)
@@ -65,8 +65,8 @@ def run(name, workers, until):
 
 if __name__ == "__main__":
     run("sharded", 2, STEPS // 2)
-    resharded = run("sharded", 3, STEPS).checkpoint.to_dict()  # whole tensors, as from one process
+    resharded = run("sharded", 3, STEPS).checkpoint.to_dict()  # complete tensors, as from one process
     straight = run("straight", 1, STEPS).checkpoint.to_dict()
     for name, expected in straight["model"].items():
         torch.testing.assert_close(resharded["model"][name], expected, atol=1e-5, rtol=1e-4)
-    print(f"two workers, then three: the same {len(straight['model'])} tensors as one worker without a break")
+    print(f"two workers, then three: the same {len(straight['model'])} tensors as one worker without interruption")

@@ -1,7 +1,7 @@
-"""Tensor and data parallel through a mesh of 2 x 2 workers, compared with the whole network in one process.
+"""Tensor and data parallel training on a mesh of 2 x 2 workers, compared with one process.
 
-Workers of one "tp" share the matrices of a network and see the same data; those of one "dp" see different data and
-average their gradients.
+Workers of one "tp" group share the matrices of a network and use the same data. Workers of one "dp" group use different
+data and average their gradients.
 """
 
 import torch
@@ -30,7 +30,7 @@ def learn(model, batches):
 
 def train():
     mesh = get_device_mesh({"dp": 2, "tp": 2})
-    # The first matrix is cut by columns, the second by rows: nothing is exchanged between them.
+    # The first matrix is split by columns, the second by rows: no communication is needed between them.
     model = parallelize_module(make(), mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
     model = prepare_model(model, parallel_strategy="fsdp", parallel_strategy_kwargs={"mesh": mesh["dp"]})
     part = tuple(model[0].weight.to_local().shape)

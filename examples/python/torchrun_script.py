@@ -1,4 +1,4 @@
-"""An ordinary script for torchrun; the lines with trireme are all that restarts need.
+"""An ordinary torchrun script. Only the lines with trireme are added, to resume after a restart.
 
 trireme launch -n 2 --max-failures 1 examples/python/torchrun_script.py [--steps 6] [--fail-at 3]
 """
@@ -16,7 +16,7 @@ import trireme
 def main():
     parser = argparse.ArgumentParser(description="Learn to add four numbers.")
     parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--fail-at", type=int, default=-1, help="rank 1 dies at this step of the first attempt")
+    parser.add_argument("--fail-at", type=int, default=-1, help="rank 1 fails at this step of the first attempt")
     options = parser.parse_args()
 
     dist.init_process_group("gloo")

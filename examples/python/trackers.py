@@ -1,4 +1,4 @@
-"""Metrics for TensorBoard, and for a tracker of one's own."""
+"""Metrics for TensorBoard and for a custom tracker."""
 
 from pathlib import Path
 

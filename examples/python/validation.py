@@ -1,4 +1,4 @@
-"""A function looks at every checkpoint while training goes on, and its score decides which one is best."""
+"""A function validates every checkpoint while training continues; its score ranks the checkpoints."""
 
 import time
 
@@ -21,7 +21,7 @@ def train(config):
 
 def validate(checkpoint, target):
     weight = checkpoint.to_dict()["weight"]
-    print(f"looking at {weight}")  # in logs/validation/ of the run folder
+    print(f"validating {weight}")  # in logs/validation/ of the run folder
     return {"error": abs(weight - target)}
 
 

@@ -316,7 +316,7 @@ def test_the_example_ends_with_the_same_weights_after_a_kill(tmp_path: Path) -> 
     assert undisturbed.endswith("after 1 attempt")
     (Path(os.environ["TRIREME_RESULTS"]) / "data_parquet").rename(tmp_path / "first")
     said = checked(EXAMPLE, tmp_path / "points", "--kill")
-    assert "goes on after step 50, in epoch 1" in said
+    assert "resuming after step 50, in epoch 1" in said
     assert said.splitlines()[-1].replace("2 attempts", "1 attempt") == undisturbed
     assert [each["seen"] for each in verify("data_parquet")] == [4000, 4000, 4000]
 
@@ -332,5 +332,5 @@ def test_batches_as_tensors_of_libtorch(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), tmp_path / "points.parquet", row_group_size=100)
     undisturbed = checked(TORCH_EXAMPLE, tmp_path / "points.parquet")
     said = checked(TORCH_EXAMPLE, tmp_path / "points.parquet", "--kill")
-    assert "goes on after step 20" in said
+    assert "resuming after step 20" in said
     assert said.splitlines()[-1].replace("2 attempts", "1 attempt") == undisturbed.splitlines()[-1]

@@ -144,21 +144,21 @@ def test_what_is_generated_is_fresh(tool: str) -> None:
 
 
 EXPECTED = {
-    "checkpoint.py": [r"kept step 4, loss \d+\.\d+, 1000 weights\nkept step 5", "rank 1 has its own: step 5"],
+    "checkpoint.py": [r"kept step 4, loss \d+\.\d+, 1000 weights\nkept step 5", "rank 1 has its own state: step 5"],
     "resume.py": [
-        "began at step 0",
-        "went on at step 3",
-        "restored, and went on at step 5",
-        "the folder knows of 8 reports and 8 checkpoints",
+        "started at step 0",
+        "resumed at step 3",
+        "restored and resumed at step 5",
+        "the folder has 8 reports and 8 checkpoints",
     ],
     "trackers.py": ["worst loss of all ranks: 1.0", "1 file in .*/tensorboard"],
     "data_parquet.py": [
-        "goes on in epoch 1 at row 10000",
+        "resuming in epoch 1 at row 10000",
         r"weights 2\.00 -1\.00 0\.50",
         "trireme data verify .*data_parquet",
     ],
     "validation.py": ["best: step 1, error 0.1, weight 2.9"],
-    "digits.py": [r"The network reads 9\d\.\d% of the test digits right", "checkpoint_000007 committed", "outcome "],
+    "digits.py": [r"Test accuracy: 9\d\.\d%", "checkpoint_000007 committed", "outcome "],
     "elastic.py": [
         r"resizing from 2 to 4 workers \(at a checkpoint\)",
         r"resizing from 4 to 1 worker \(at a checkpoint\)",
@@ -166,14 +166,14 @@ EXPECTED = {
     ],
     "preemption.py": [
         r"rank 1 will be preempted in 20 s: SIGTERM from pid \d+",
-        # Ranks go at their own pace there, so rank 0 may be some steps before or after.
-        r"ranks \[1\] go in \d+ s: a checkpoint of step [1-9]",
-        r"finished step 20; the last attempt went on from step [1-9]",
+        # Ranks run at their own pace, so rank 0 may be some steps ahead or behind.
+        r"ranks \[1\] stop in \d+ s: saving step [1-9]",
+        r"finished step 20; the last attempt resumed from step [1-9]",
     ],
     "quickstart.py": ["x = 2.965, loss 0.001196", "outcome "],
     "restart.py": ["SIGKILL", "starting again", "total 21, the last attempt began at step 3"],
-    "state.py": [r"epoch 5: loss (\S+), without the detour \1\n"],
-    "torch_accumulation.py": ["12 small batches, 3 exchanges of gradients", "equal to whole batches in one process"],
+    "state.py": [r"epoch 5: loss (\S+), without saving and loading \1\n"],
+    "torch_accumulation.py": ["12 small batches, 3 exchanges of gradients", "equal to full batches in one process"],
     "torch_activation_checkpointing.py": [r"equal gradients; kept \d+ KiB without, \d+ KiB with recomputing"],
     "torch_compile.py": [r"loss (\S+) compiled, \1 not"],
     "torch_fsdp.py": [
@@ -189,7 +189,7 @@ EXPECTED = {
     ],
     "torch_sharded.py": [
         r"rank 2 of 3: steps 3 to 5, holds \(2, 16\) of \(10, 16\)",
-        "the same 4 tensors as one worker without a break",
+        "the same 4 tensors as one worker without interruption",
     ],
     "torch_tensor_parallel.py": [r"each of 4 workers holds \(8, 8\) of \(32, 8\); equal to one process"],
 }
