@@ -302,7 +302,7 @@ def test_example_accumulation() -> None:
 def test_example_that_goes_on_from_python(tmp_path: Path, results: Path) -> None:
     script = ROOT / "examples/python/state.py"
     there = subprocess.run([sys.executable, script, tmp_path / "state"], capture_output=True, text=True, check=True)
-    expected = re.search(r"without saving and loading (\S+)", there.stdout)
+    expected = re.search(r"without the detour (\S+)", there.stdout)
     assert expected is not None, there.stdout
     checked(EXAMPLES / "example_torch_from_python", tmp_path / "state")
     result = trireme.Result.from_path(results / "torch_from_python")

@@ -172,7 +172,7 @@ EXPECTED = {
     ],
     "quickstart.py": ["x = 2.965, loss 0.001196", "outcome "],
     "restart.py": ["SIGKILL", "starting again", "total 21, the last attempt began at step 3"],
-    "state.py": [r"epoch 5: loss (\S+), without saving and loading \1\n"],
+    "state.py": [r"epoch 5: loss (\S+), without the detour \1\n"],
     "torch_accumulation.py": ["12 small batches, 3 exchanges of gradients", "equal to full batches in one process"],
     "torch_activation_checkpointing.py": [r"equal gradients; kept \d+ KiB without, \d+ KiB with recomputing"],
     "torch_compile.py": [r"loss (\S+) compiled, \1 not"],
