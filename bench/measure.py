@@ -1,4 +1,4 @@
-"""What the benchmarks share: places, environments, processes, medians and tables."""
+"""Shared by all benchmarks: folders, environments, processes, medians and tables."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Options:
     repeat: int
     peers: Path | None  # bin folder of the peers' venv
     scale: str  # the C++ program of bench/scale
-    ddp: str  # that of bench/ddp; libtorch may not have been there to build it
+    ddp: str  # that of bench/ddp; only built if libtorch was found
     recover: str  # that of bench/recover, likewise
 
 
 @dataclass
 class Outcome:
-    """One benchmark's results: rows for a person, all single measurements for a file."""
+    """The results of one benchmark: rows for the terminal, every measurement for a file."""
 
     title: str
     columns: Sequence[str]
@@ -37,13 +37,13 @@ class Outcome:
 
 
 def program(name: str) -> list[str]:
-    """A command of this interpreter's environment."""
+    """A command in the environment of this interpreter."""
     return [str(Path(sys.executable).parent / name)]
 
 
 @contextmanager
 def workplace() -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder for what a run leaves behind, and an environment that points everything there."""
+    """A folder for the files of a run, and an environment that redirects all output there."""
     with tempfile.TemporaryDirectory(prefix="trireme-bench-") as name:
         folder = Path(name)
         env = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "TRIREME_", "OMP_"))}
@@ -64,12 +64,12 @@ def run(command: Sequence[str], env: dict[str, str], cwd: Path) -> str:
         [*command], env=env, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_PATIENCE_S
     )
     if done.returncode != 0:
-        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-4000:]}")
+        sys.exit(f"{' '.join(command)} exited with code {done.returncode}:\n{done.stdout[-4000:]}")
     return done.stdout
 
 
 def alternate(forms: dict[str, Callable[[], Any]], repeat: int) -> dict[str, list[Any]]:
-    """Each form in turn, so that what else the machine does meets all of them alike."""
+    """Measures the variants in turn, so that other load on the machine affects all of them in the same way."""
     measured: dict[str, list[Any]] = {name: [] for name in forms}
     for number in range(repeat):
         for name, measure in forms.items():

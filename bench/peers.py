@@ -1,4 +1,4 @@
-"""The peers live in a venv of their own: what they need must not decide what Trireme is measured with."""
+"""The peers have a separate venv, so that their dependencies do not affect the environment of Trireme."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PACKAGES = ("ray[train]==2.60.0", "torch")
 
 
 def peers_bin(venv: Path) -> Path:
-    """The bin folder of a venv with Ray Train and torchrun, made when it is not there."""
+    """The bin folder of a venv with Ray Train and torchrun, created if it does not exist."""
     found = venv / "bin"
     if not (found / "ray").exists():
         print(f"Installing {' and '.join(_PACKAGES)} into {venv} (takes minutes)", flush=True)

@@ -1,6 +1,6 @@
-"""Runs the benchmarks and prints one small table each: `python bench/run.py [launch report ...] [--peers]`.
+"""Runs the benchmarks and prints a table for each: `python bench/run.py [launch report ...] [--peers]`.
 
-Times on a shared machine mean little by themselves. What counts are ratios of measurements that alternate in one run.
+Absolute times on a shared machine mean little. The ratios of measurements that alternate in one run matter.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ def main() -> None:
 
 
 def parse_options() -> tuple[list[str], Options]:
-    parser = argparse.ArgumentParser(description="Measures Trireme, with --peers beside Ray Train and torchrun.")
-    parser.add_argument("benchmarks", nargs="*", metavar="NAME", help=f"of {', '.join(_BENCHMARKS)}; all when left out")
+    parser = argparse.ArgumentParser(description="Measure Trireme, with --peers also Ray Train and torchrun.")
+    parser.add_argument("benchmarks", nargs="*", metavar="NAME", help=f"{', '.join(_BENCHMARKS)}; default: all")
     parser.add_argument("--peers", action="store_true", help="also measure Ray Train and torchrun")
-    parser.add_argument("--peers-venv", type=Path, default=ROOT / ".venv-peers", help="made when it is not there")
-    parser.add_argument("--repeat", type=int, default=3, help="measurements of each; the table shows medians")
+    parser.add_argument("--peers-venv", type=Path, default=ROOT / ".venv-peers", help="created if it does not exist")
+    parser.add_argument("--repeat", type=int, default=3, help="number of measurements; the table shows medians")
     programs = ROOT / "build" / "release" / "bench" / "cpp"
     parser.add_argument("--scale-program", default=str(programs / "bench_scale"))
-    parser.add_argument("--ddp-program", default=str(programs / "bench_ddp"), help="left out when it is not there")
-    parser.add_argument("--recover-program", default=str(programs / "bench_recover"), help="likewise")
+    parser.add_argument("--ddp-program", default=str(programs / "bench_ddp"), help="skipped if not found")
+    parser.add_argument("--recover-program", default=str(programs / "bench_recover"), help="skipped if not found")
     given = parser.parse_args()
     if unknown := set(given.benchmarks) - set(_BENCHMARKS):
-        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(_BENCHMARKS)}")
+        parser.error(f"unknown benchmark: {', '.join(sorted(unknown))}; use {', '.join(_BENCHMARKS)}")
     peers = peers_bin(given.peers_venv) if given.peers else None
     options = Options(given.repeat, peers, given.scale_program, given.ddp_program, given.recover_program)
     return given.benchmarks or list(_BENCHMARKS), options

@@ -1,7 +1,7 @@
-"""Writes what follows from the core's configuration tables: the typed stub and the reference page.
+"""Generates the typed stub and the reference page from the core's configuration tables.
 
 python tools/generate_config_stub.py            write both
-python tools/generate_config_stub.py --check    exit with 1 when one of them is stale
+python tools/generate_config_stub.py --check    exit with 1 if one of them is stale
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ adds are not checked.
 
 
 def parameter_type(field: dict[str, Any]) -> str:
-    """What may be given, which is more than what is then held."""
+    """The accepted types, which include more than the attribute type."""
     held = quoted(field["type"])
     if held in CLASSES:
         return f"{held} | dict[str, Any] | None"
@@ -65,7 +65,7 @@ def attribute_type(field: dict[str, Any]) -> str:
 
 
 def quoted(kind: str) -> str:
-    """As the formatter writes texts."""
+    """With double quotes, like the formatter's."""
     return kind.replace("'", '"')
 
 

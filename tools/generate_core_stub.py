@@ -1,4 +1,4 @@
-"""Writes python/trireme/_core.pyi, the types of the C++ extension. Run it when the bindings change; a test says so."""
+"""Generates python/trireme/_core.pyi, the types of the C++ extension. Run it when the bindings change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def stub() -> str:
     generator = StubGen(_core)
     generator.put(_core)
     text: str = generator.get()
-    # The exception calls itself trireme.ConfigError, as users know it; its home is this module.
+    # The exception's name is trireme.ConfigError, for users, but this module defines it.
     text = text.replace(
         "from trireme import ConfigError as ConfigError", "class ConfigError(TypeError, ValueError): ..."
     )

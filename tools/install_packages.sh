@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the system packages that the build needs and this machine lacks. Asks apt for nothing when all are there.
+# Installs the missing system packages of the build. Does not call apt if all are installed.
 set -euo pipefail
 python=${1:-python3}
 
@@ -7,13 +7,13 @@ packages=(g++ cmake ninja-build ccache clang-format clang-tidy
   libasio-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libssl-dev libxxhash-dev libcli11-dev doctest-dev libbenchmark-dev
   libjpeg-dev libpng-dev libstb-dev libsqlite3-dev)
 
-# A Python of one's own brings venv and headers along; the system's has them in packages.
+# A custom Python includes venv and headers; the system's has them in packages.
 command -v "$python" > /dev/null || packages+=(python3)
 "$python" -c 'import ensurepip, venv' 2> /dev/null || packages+=(python3-venv)
 "$python" -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2> /dev/null || packages+=(python3-dev)
 
 if ! command -v apt-get > /dev/null; then
-  echo "This is no Debian or Ubuntu; if the build misses something, install the counterparts of: ${packages[*]}" >&2
+  echo "This system is not Debian or Ubuntu; if the build fails, install the equivalents of: ${packages[*]}" >&2
   exit 0
 fi
 

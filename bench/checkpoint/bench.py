@@ -1,4 +1,4 @@
-"""What a checkpoint of 1 GiB of state costs, beside the least that it could; and 1,000 tiny ones."""
+"""The cost of a checkpoint of 1 GiB of state, compared with the minimum possible, and of 1,000 tiny ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from measure import Options, Outcome, median, run, workplace
 _HERE = Path(__file__).parent
 _BYTES = int(os.environ.get("BENCH_BYTES", 1 << 30))
 
-# What is measured, what it is compared with, and the aim.
+# Measurement, baseline, goal.
 _ROWS = (
     ("report ASYNC, stall", "memcpy", "at most 1.5x"),
     ("torch.distributed.checkpoint async, stall", "memcpy", ""),
@@ -36,17 +36,17 @@ def measure(options: Options) -> Outcome:
     hundreds: list[float] = script([sys.executable, "commits_script.py"], options.repeat)
     outcome = Outcome(
         f"checkpoint: {_BYTES / 2**30:g} GiB of state in 64 tensors, 1 worker",
-        ["", "seconds", "compared with", "seconds", "ratio", "aim"],
+        ["", "seconds", "compared with", "seconds", "ratio", "goal"],
         measured={"seconds": times, "seconds_of_each_hundred_commits": hundreds},
     )
     for name, yardstick, aim in _ROWS:
         if name in times:
             value, least = median(times[name]), median(times[yardstick])
             outcome.rows.append([name, f"{value:.3f}", yardstick, f"{least:.3f}", f"{value / least:.2f}x", aim])
-    first, last = hundreds[1], hundreds[-1]  # the first hundred begins cold
+    first, last = hundreds[1], hundreds[-1]  # the first hundred starts cold
     outcome.rows.append(
         [
-            "a commit of 901-1,000",
+            "commit, of 901-1,000",
             f"{last / 100:.4f}",
             "of 101-200",
             f"{first / 100:.4f}",

@@ -1,4 +1,4 @@
-"""1,000 tiny checkpoints, each committed before the next: seconds of every hundred."""
+"""1,000 tiny checkpoints, each committed before the next; writes the seconds of every hundred."""
 
 import json
 import os

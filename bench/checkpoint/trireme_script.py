@@ -1,4 +1,4 @@
-"""One worker with a state of BENCH_BYTES: what a checkpoint costs, beside the least that its parts could cost."""
+"""One worker with a state of BENCH_BYTES: the cost of a checkpoint, compared with the minimum of its parts."""
 
 import ctypes
 import json
@@ -33,7 +33,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def settle() -> None:
-    """What the form before has left to the disk is none of the next one's business."""
+    """Flushes the writes of the previous variant, so that they do not slow down the next one."""
     os.sync()
     time.sleep(0.5)
 
@@ -44,7 +44,7 @@ class Forms:
         self.warm = {name: torch.zeros_like(tensor) for name, tensor in self.state.items()}
         self.times: dict[str, list[float]] = {}
         self.scratch = FOLDER / "scratch"
-        self.report(warm_up=True)  # a training makes the buffer once
+        self.report(warm_up=True)  # the buffer is allocated once per training
 
     def note(self, form: str, value: float) -> None:
         self.times.setdefault(form, []).append(value)
@@ -116,14 +116,14 @@ class Forms:
             "load_state mmap=False": lambda: trireme.load_state(self.stored, mmap=False),
             "torch.load": lambda: torch.load(saved),
         }
-        path.read_bytes()  # so that nobody has to wait for the disk
+        path.read_bytes()  # fills the page cache
         for name, load in forms.items():
             self.note(name, seconds(load))
 
 
 def train() -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
-    # dcp.async_save() asks for a process group, also for one process.
+    # dcp.async_save() requires a process group, even for one process.
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     forms = Forms()
     each = [

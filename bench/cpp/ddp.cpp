@@ -13,7 +13,7 @@
 #include <sstream>
 #include <string>
 
-// The C++ side of bench/ddp: the steps of bench/ddp/loop.py, made when the benchmark says so, and a loader that goes on
+// The C++ side of bench/ddp: the steps of bench/ddp/loop.py, on request of the benchmark, and a loader that resumes
 // near the end of an epoch.
 
 namespace {
@@ -84,7 +84,7 @@ std::int64_t cpu_nanoseconds() {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-// The last loss, the nanoseconds of CPU of all steps, and those on the clock of each.
+// The last loss, the CPU nanoseconds of all steps, and the wall-clock nanoseconds of each.
 std::string block(Training& training, int steps) {
   const auto began = cpu_nanoseconds();
   std::vector<Clock::time_point> stamps = {Clock::now()};
@@ -123,7 +123,7 @@ void serve(const trireme::Config& config) {
   const int descriptor = ::fileno(connection);
   const auto answer = [&](const std::string& line) {
     if (::write(descriptor, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-      throw std::runtime_error("the benchmark has gone");
+      throw std::runtime_error("the benchmark has exited");
     }
   };
   answer(config["form"].get<std::string>() + " " + std::to_string(trireme::context().world_rank) + "\n");
@@ -146,8 +146,8 @@ struct Rows : torch::data::datasets::Dataset<Rows> {
   Tensor inputs, targets;
 };
 
-// Seconds until there is a batch, at 90 % of an epoch: through a position, and by libtorch's loader and sampler, which
-// have to be asked for every batch before it.
+// Seconds to the first batch at 90 % of an epoch: from a position, and with libtorch's loader and sampler, which must
+// produce every batch before it.
 void resume() {
   constexpr std::size_t kBatch = 32;
   const auto& context = trireme::context();

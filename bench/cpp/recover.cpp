@@ -25,7 +25,7 @@ std::string variable(const char* name) {
   return value;
 }
 
-// One write each: the process may be gone with the next instruction.
+// One write each: the process may be killed at the next instruction.
 void stamp(const std::string& what) {
   const auto path = variable("BENCH_FOLDER") + "/rank_" + std::to_string(trireme::context().world_rank) + ".txt";
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();

@@ -1,5 +1,5 @@
-// bench_scale [workers...]: what a report costs the controller, with so many workers connected over real sockets. One
-// JSON object a line.
+// bench_scale [workers...]: the controller's cost of a report, with this number of workers connected over real sockets.
+// Prints one JSON object per line.
 
 #include "scale.h"
 
@@ -30,7 +30,7 @@ constexpr int kSpareDescriptors = 64;
 
 int start_pipe[2];
 
-// In a process of its own, which dies with this one.
+// In a child process, which dies with this one.
 pid_t in_child(const std::function<void()>& run) {
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
@@ -63,14 +63,14 @@ Crowd make_crowd(int workers) {
   Crowd crowd;
   crowd.workers = workers;
   crowd.reports_each = std::max(10, kReports / workers) + 1;
-  crowd.heartbeat_s = 0.4 * std::max(1.0, workers / 500.0);  // as api::Run has it
+  crowd.heartbeat_s = 0.4 * std::max(1.0, workers / 500.0);  // as in api::Run
   crowd.run_id = trireme::base::to_hex(wire::random_bytes(6));
   crowd.secret = wire::random_bytes(wire::kSecretSize);
   crowd.address.name = "trireme-bench-" + crowd.run_id;
   return crowd;
 }
 
-// The players wait for the end of the pipe: it is closed when the controller listens.
+// The players wait for the end of the pipe, which is closed when the controller listens.
 void start_players(const Crowd& crowd, int at_most) {
   for (int first = 0; first < crowd.workers; first += at_most) {
     in_child([&] {
@@ -85,7 +85,7 @@ void start_players(const Crowd& crowd, int at_most) {
 void measure(int workers, int descriptors) {
   if (descriptors < workers + kSpareDescriptors) {
     throw std::runtime_error(
-        fmt::format("{} workers need as many descriptors; `ulimit -Hn` is {}", workers, descriptors));
+        fmt::format("{} workers need as many file descriptors; `ulimit -Hn` is {}", workers, descriptors));
   }
   if (::pipe(start_pipe) != 0) throw std::runtime_error("pipe");
   const Crowd crowd = make_crowd(workers);
@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
   if (sizes.empty()) sizes = {100, 1000, 10000};
   const int descriptors = descriptors_allowed();
   for (const int workers : sizes) {
-    // A process for each, so that memory is counted from the same start.
+    // A separate process for each size, so that memory is measured from the same baseline.
     const pid_t pid = in_child([&] { measure(workers, descriptors); });
     int status = 0;
     if (::waitpid(pid, &status, 0) != pid || status != 0) return 1;

@@ -5,7 +5,7 @@
 
 #include "wire/address.h"
 
-// The two sides of bench/scale: a real controller with an engine that starts nothing, and processes that play workers.
+// The two sides of bench/scale: a real controller whose engine starts no processes, and processes that play workers.
 
 namespace trireme::bench {
 
@@ -19,11 +19,11 @@ struct Crowd {
 };
 
 // Plays the workers [first, last) until the controller closes their connections. Every worker has at most one report
-// under way: the controller meets them one by one, its worst case.
+// in flight, so the controller reads them one by one, its worst case.
 void play_workers(const Crowd& crowd, int first, int last);
 
 struct Cost {
-  double cpu_us_per_report = 0;   // of the controller's thread, whatever else the machine does
+  double cpu_us_per_report = 0;   // of the controller's thread, independent of other load
   double reports_per_second = 0;  // by the wall clock, which includes waiting for the players
   double bytes_per_worker = 0;    // growth of resident memory, from before the first connection to the last report
 };

@@ -11,7 +11,7 @@
 namespace trireme::bench {
 namespace {
 
-// Gives every gang its room and every bundle a process number; nothing is started.
+// Grants every reservation and gives every bundle a process number; starts no processes.
 class PretendedEngine final : public engine::Engine {
  public:
   base::Result<void> check(const engine::GangRequest&) const override { return {}; }
@@ -52,7 +52,7 @@ double resident_bytes() {
   return resident * static_cast<double>(::sysconf(_SC_PAGESIZE));
 }
 
-// Sees every event on the controller's own thread, so its clock there is the controller's.
+// Called on the controller's thread, so the thread's CPU clock is the controller's.
 class Stopwatch {
  public:
   Stopwatch(std::int64_t skip, std::int64_t total) : skip_(skip), total_(total) {}
@@ -75,7 +75,7 @@ class Stopwatch {
   Cost wait() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_; });
-    if (failed_) throw std::runtime_error("the run ended before all reports had come");
+    if (failed_) throw std::runtime_error("the run ended before all reports arrived");
     const auto measured = static_cast<double>(total_ - skip_);
     return {
         .cpu_us_per_report = cpu_ / measured * 1e6, .reports_per_second = measured / seconds_, .bytes_per_worker = 0};
@@ -114,7 +114,7 @@ control::RunPlan plan_for(const Crowd& crowd, const std::string& folder) {
   plan.rules.num_workers = crowd.workers;
   plan.payload.data.assign(4000, 'x');  // a pickled function
   plan.heartbeat_s = crowd.heartbeat_s;
-  // The players may be held up on a busy machine, and that is not what is measured.
+  // The players may be delayed on a busy machine, which is not measured.
   plan.heartbeat_timeout_s = 600;
   plan.make_process = [](int, int, const engine::Slot&, std::string, std::string) { return engine::ProcessSpec(); };
   plan.log_tail = [](const std::string&) { return std::vector<std::string>(); };

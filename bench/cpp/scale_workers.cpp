@@ -52,12 +52,12 @@ void join_all(asio::io_context& io, const Crowd& crowd, int first, std::vector<P
   }
 }
 
-// From here on plain system calls: what a player costs is not measured, but it takes the machine from the controller.
+// From here on plain system calls: a player is not measured, but it competes with the controller for the CPU.
 void send_frame(const Player& player, const wire::Message& message) {
   std::string frame;
   wire::append_frame(frame, wire::encode(message));
   if (::send(player.fd, frame.data(), frame.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(frame.size())) {
-    ::_exit(0);  // the controller has measured enough and is gone
+    ::_exit(0);  // the controller has completed its measurement and has exited
   }
 }
 
@@ -82,7 +82,7 @@ wire::Report report_of(int rank, int index) {
   return report;
 }
 
-// A real worker sends nothing before it was told to begin.
+// A real worker sends nothing before the start message.
 void wait_for_start(const std::vector<Player>& players) {
   for (const auto& player : players) {
     char first = 0;
@@ -90,7 +90,7 @@ void wait_for_start(const std::vector<Player>& players) {
     const int flags = player.channel->socket().native_non_blocking();
     player.channel->socket().native_non_blocking(false);
     ::setsockopt(player.fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    if (::recv(player.fd, &first, 1, MSG_PEEK) != 1) throw std::runtime_error("no start message came");
+    if (::recv(player.fd, &first, 1, MSG_PEEK) != 1) throw std::runtime_error("no start message arrived");
     player.channel->socket().native_non_blocking(flags != 0);
   }
 }

@@ -1,4 +1,4 @@
-"""Datasets into tensors: Trireme's worker beside a bare pyarrow scan, torch's DataLoader and Ray Data."""
+"""Datasets to tensors: a Trireme worker compared with a pyarrow scan, torch's DataLoader and Ray Data."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _AIMS = {
 }
 
 Found = dict[str, Any]
-Measured = dict[str, dict[str, list[Found]]]  # by task and form
+Measured = dict[str, dict[str, list[Found]]]  # by task and variant
 
 
 def measure(options: Options) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="trireme-bench-data-") as name:
         inputs = Path(name)
-        print("  making the files", file=sys.stderr, flush=True)
+        print("  creating the files", file=sys.stderr, flush=True)
         make_inputs(inputs)
 
         def forms_of(task: str, forms: tuple[str, ...], measured: Callable[..., Found]) -> dict[str, list[Found]]:
@@ -83,7 +83,7 @@ def timed(command: list[str], env: dict[str, str], folder: Path) -> Found:
 
 
 def sampled(command: list[str], env: dict[str, str], folder: Path) -> Found:
-    """One epoch for the most memory that all processes had together; its clock is disturbed by the sampling."""
+    """The peak memory of all processes during one epoch; its times are not used because sampling disturbs them."""
     with open(folder / "output", "w+") as output:
         job = subprocess.Popen(
             command, env=env | {"BENCH_EPOCHS": "1"}, cwd=_HERE, stdout=output, stderr=subprocess.STDOUT
@@ -98,14 +98,14 @@ def sampled(command: list[str], env: dict[str, str], folder: Path) -> Found:
             job.wait()
         if not (folder / "found.json").exists():
             output.seek(0)
-            sys.exit(f"{' '.join(command)} did not get through:\n{output.read()[-4000:]}")
+            sys.exit(f"{' '.join(command)} wrote no result:\n{output.read()[-4000:]}")
     return {"pss_mb": most}
 
 
 def tabulate(speed: Measured, memory: Measured) -> Outcome:
     outcome = Outcome(
-        "data: into tensors of one worker, second epoch; first batch of the first and of the second",
-        ["", "rows/s", "Trireme: rows/s", "CPU s", "first batch s", "Trireme: sooner", "PSS", "Trireme: less", "aim"],
+        "data: tensors in one worker, second epoch; first batch of the first and of the second epoch",
+        ["", "rows/s", "Trireme: rows/s", "CPU s", "first batch s", "Trireme: faster", "PSS", "Trireme: less", "goal"],
         measured={"speed": speed, "memory": memory},
     )
     for task in _TASKS:
@@ -147,7 +147,7 @@ def row_of(task: str, form: str, forms: dict[str, list[Found]], memory: dict[str
 
 
 def times_finely(more: float, less: float) -> str:
-    """Where it is about 1 the second digit counts."""
+    """Near 1 the second digit matters."""
     ratio = more / less
     return f"{ratio:.2f}x" if ratio < 10 else times(more, less)
 

@@ -1,4 +1,4 @@
-"""What is read: the same files for every form, from the same seeds."""
+"""The input files: the same for every variant, generated from fixed seeds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORDS = 2000
 
 
 def scaled(count: int) -> int:
-    """BENCH_SIZE=0.1 makes everything smaller, for a first look."""
+    """BENCH_SIZE=0.1 makes all inputs smaller, for a quick look."""
     return int(count * float(os.environ.get("BENCH_SIZE", "1")))
 
 
@@ -36,7 +36,7 @@ def make_inputs(folder: Path) -> None:
 
 
 def make_numbers(folder: Path) -> None:
-    """As pyarrow writes it when nobody says otherwise: snappy, row groups of up to a million rows."""
+    """Written with pyarrow's defaults: snappy, row groups of up to a million rows."""
     folder.mkdir()
     random = np.random.default_rng(1)
     for number in range(_FILES):
@@ -45,7 +45,7 @@ def make_numbers(folder: Path) -> None:
 
 
 def make_images(folder: Path) -> None:
-    """Coarse noise made smooth and fine noise over it: files of about the size of photographs."""
+    """Smoothed coarse noise plus fine noise: files of about the size of photographs."""
     folder.mkdir()
     random = np.random.default_rng(2)
     for number in range(IMAGES):
@@ -69,7 +69,7 @@ def make_text(folder: Path) -> None:
 
 
 def link_many(folder: Path, copies: int) -> Path:
-    """The numbers `copies` times, on the disk once."""
+    """The numbers `copies` times, as hard links."""
     many = Path(tempfile.mkdtemp(prefix="many-", dir=folder))
     for copy in range(copies):
         for path in (folder / "numbers").iterdir():

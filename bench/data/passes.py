@@ -1,4 +1,4 @@
-"""Epochs with a clock beside them: what the scripts of all forms share."""
+"""Timed epochs, shared by the scripts of all variants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EPOCHS = int(os.environ.get("BENCH_EPOCHS", "2"))
 
 
 def epochs(begin: Callable[[], Iterable[Any]], rows_of: Callable[[Any], int]) -> dict[str, Any]:
-    """Seconds of each epoch, of the CPU for it in this process, and from its call to the first batch."""
+    """For each epoch: seconds, CPU seconds of this process, and seconds from the call to the first batch."""
     found: dict[str, Any] = {"epoch_s": [], "cpu_s": [], "first_s": [], "rows": 0, "batches": 0}
     for _ in range(EPOCHS):
         began, cpu, first, rows, batches = time.perf_counter(), time.process_time(), None, 0, 0

@@ -1,4 +1,4 @@
-"""`plain_script.py FORM TASK INPUTS`: the task with pyarrow, torch and Pillow alone, in this process."""
+"""`plain_script.py FORM TASK INPUTS`: the task with only pyarrow, torch and Pillow, in this process."""
 
 import statistics
 import sys
@@ -22,7 +22,7 @@ _DECODES = 5
 
 
 def tensors(batch: pa.RecordBatch) -> dict[str, torch.Tensor]:
-    """In Arrow's own memory."""
+    """Views of Arrow's memory."""
     return {name: torch.from_numpy(batch.column(name).to_numpy()) for name in batch.schema.names}
 
 
@@ -69,7 +69,7 @@ def lines(folder: Path) -> Iterator[str]:
 
 
 def decode_seconds(folder: Path) -> float:
-    """One row group, by one thread."""
+    """Decodes one row group on one thread."""
     seconds = []
     for _ in range(_DECODES):
         file = pq.ParquetFile(folder / "0.parquet")

@@ -1,4 +1,4 @@
-"""`ray_script.py TASK INPUTS`: the task with Ray Data, batches taken by the driver."""
+"""`ray_script.py TASK INPUTS`: the task with Ray Data; the driver reads the batches."""
 
 import sys
 from pathlib import Path

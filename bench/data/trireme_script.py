@@ -35,7 +35,7 @@ def text(batch_format: str) -> None:
 
 
 def resume() -> None:
-    """To the first batch after load_state(), with the place at 90 % of an epoch."""
+    """The time from load_state(), at 90 % of an epoch, to the first batch."""
     shard = trireme.get_dataset_shard("train")
     last = int(shard.count() * 0.9) // BATCH
     state = None
@@ -54,12 +54,12 @@ def resume() -> None:
 
 
 def budget() -> None:
-    """By how much the process grows over a pass, once it has everything that a first batch loads."""
+    """The memory growth of the process in a pass, after a warm-up pass has loaded all code."""
     for _ in trireme.get_dataset_shard("warm").iter_torch_batches(batch_size=BATCH):
         pass
     shard = trireme.get_dataset_shard("train")
     before = kilobytes("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins here
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     rows = sum(first_column(batch) for batch in shard.iter_torch_batches(batch_size=BATCH))
     grown = (kilobytes("VmHWM") - before) / 1024
     budget_mb = rows * _ROW_BYTES / _TIMES_BUDGET / 2**20

@@ -1,4 +1,4 @@
-"""What a data parallel step costs under Trireme in Python and in C++, beside torchrun; and its loaders."""
+"""The cost of a data parallel step under Trireme in Python and C++, compared with torchrun; and of the loaders."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from measure import Options, Outcome, median, run, workplace
 _HERE = Path(__file__).parent
 _BATCH = 32
 _SAMPLES = 1_000_000
-_ROUNDS = float(os.environ.get("BENCH_ROUNDS", 1))  # times those below
+_ROUNDS = float(os.environ.get("BENCH_ROUNDS", 1))  # factor for Network.rounds
 
 
 @dataclass
 class Network:
     widths: str
-    warm: int  # steps at the start of a block, with the caches of the form before
+    warm: int  # uncounted steps at the start of a block, whose caches are cold
     steps: int
     rounds: int
 
 
-# The shorter the blocks, the more alike is what else the machine does to them.
+# Short blocks, so that other load on the machine affects neighbouring blocks in the same way.
 _NETWORKS = {
     "tiny": Network("64-64-10", 2, 20, 120),
     "medium": Network("512-1024-1024-10", 1, 4, 40),
@@ -36,20 +36,20 @@ _NETWORKS = {
 }
 
 _TORCHRUN, _AGAIN, _PYTHON, _CPP = "torchrun", "torchrun again", "Trireme", "Trireme C++"
-# What is measured, what it is compared with, and the aim.
+# Measurement, baseline, goal.
 _STEPS = (
-    (_AGAIN, _TORCHRUN, "the noise"),
+    (_AGAIN, _TORCHRUN, "shows the noise"),
     (_PYTHON, _TORCHRUN, "no slower"),
     (_CPP, _PYTHON, "no slower"),
 )
 _LOADERS = (
     ("loader, 20 batches, CPU", "batches, prepared", "batches, plain", "no slower"),
-    ("loader, begin of an epoch", "begin, prepared", "begin, plain", "no slower"),
+    ("loader, start of an epoch", "begin, prepared", "begin, plain", "no slower"),
     ("loader, resume at 90 %", "resume, prepared", "resume, plain", "100 ms"),
     ("C++ loader, resume at 90 %", "resume, C++", "resume, libtorch", "100 ms"),
 )
 
-Blocks = dict[str, dict[str, list[Block]]]  # of each network, form and round
+Blocks = dict[str, dict[str, list[Block]]]  # by network, variant and round
 
 
 def measure(options: Options) -> Outcome:
@@ -70,7 +70,7 @@ def forms(program: str) -> dict[str, Form]:
         _TORCHRUN: ([*torchrun, "torchrun_script.py"], _HERE),
         _PYTHON: ([sys.executable, "trireme_script.py"], _HERE),
     }
-    if Path(program).exists():  # there is one where libtorch was found
+    if Path(program).exists():  # built only if libtorch was found
         found[_CPP] = ([program, "steps"], _HERE)
     found[_AGAIN] = found[_TORCHRUN]
     return found
@@ -80,10 +80,10 @@ def rotate(jobs: dict[str, Form], steps: Blocks) -> None:
     with workplace() as (folder, env):
         widths = " ".join(network.widths for network in _NETWORKS.values())
         env.update(BENCH_NETWORKS=widths, BENCH_BATCH=str(_BATCH), GLOO_SOCKET_IFNAME="lo")
-        env.update(TRIREME_HEARTBEAT_TIMEOUT_S="60", TRIREME_LEASE_S="60")  # 8 ranks on 2 cores have to wait at times
+        env.update(TRIREME_HEARTBEAT_TIMEOUT_S="60", TRIREME_LEASE_S="60")  # 8 ranks on 2 cores may have to wait
         with rotation(jobs, env, folder) as active:
             for i, (name, network) in enumerate(_NETWORKS.items()):
-                for form in jobs:  # DDP arranges its buckets after the first step
+                for form in jobs:  # DDP rebuilds its buckets after the first step
                     active.block(form, i, 3)
                 for number in range(max(2, int(network.rounds * _ROUNDS))):
                     losses = {}
@@ -96,7 +96,7 @@ def rotate(jobs: dict[str, Form], steps: Blocks) -> None:
 
 
 def turned(names: list[str], number: int) -> list[str]:
-    """Every form comes after every other one as often as before it."""
+    """Changes the order, so that each variant runs before every other one as often as after it."""
     names = names if number % 2 else names[::-1]
     turn = number // 2 % len(names)
     return names[turn:] + names[:turn]
@@ -112,7 +112,7 @@ def script(command: list[str], repeat: int) -> Any:
 def tabulate(steps: Blocks, loaders: dict[str, list[float]]) -> Outcome:
     outcome = Outcome(
         f"ddp: one step, 2 workers, {_BATCH} samples each, 1 thread; loaders of {_SAMPLES:,} samples",
-        ["", "ms", "compared with", "ms", "ratio", "middle half", "CPU ratio", "aim"],
+        ["", "ms", "compared with", "ms", "ratio", "middle half", "CPU ratio", "goal"],
         measured={
             "steps": {name: {form: list(map(asdict, made)) for form, made in of.items()} for name, of in steps.items()},
             "seconds_of_loaders": loaders,
@@ -136,7 +136,7 @@ def tabulate(steps: Blocks, loaders: dict[str, list[float]]) -> Outcome:
 
 
 def compare(mine: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> list[str]:
-    """Medians of all values, and median and quartiles of the ratios of blocks that stood side by side."""
+    """Medians of all values, and median and quartiles of the ratios of neighbouring blocks."""
     value, other = (median([each for block in blocks for each in block]) for blocks in (mine, theirs))
     ratios = [median(a) / median(b) for a, b in zip(mine, theirs, strict=True)]
     lower, middle, upper = statistics.quantiles(ratios if len(ratios) > 1 else ratios * 2, n=4)

@@ -1,4 +1,4 @@
-"""prepare_data_loader() beside a plain DataLoader with a DistributedSampler, in turn within one process."""
+"""prepare_data_loader() compared with a DataLoader and a DistributedSampler, in turn within one process."""
 
 import json
 import os
@@ -38,7 +38,7 @@ class Loaders:
         return made
 
     def batches(self) -> None:
-        """In CPU time: a block is so short that it meets what else the machine does wholly or not at all."""
+        """Measures CPU time: blocks are so short that other load hits a block completely or not at all."""
         prepared, plain = iter(self.prepared), iter(self.plain)
         next(prepared), next(plain)
         forms = [("batches, prepared", prepared), ("batches, plain", plain)]
@@ -74,7 +74,7 @@ class Loaders:
     def compare(self, what: str, prepared: Callable[[], Any], plain: Callable[[], Any], number: int) -> None:
         forms = [(f"{what}, prepared", prepared), (f"{what}, plain", plain)]
         made = [self.timed(*form) for form in (forms if number % 2 else reversed(forms))]
-        assert made[0][0].equal(made[1][0]), "the loaders have given different batches"
+        assert made[0][0].equal(made[1][0]), "the loaders returned different batches"
 
 
 def train() -> None:

@@ -1,4 +1,4 @@
-"""The training loop of all Python forms. It makes steps when the benchmark says so: see rotation.py."""
+"""The training loop of all Python variants. It runs steps on request of the benchmark, see rotation.py."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ _BATCHES = 4
 
 
 class Training:
-    """A perceptron of these widths on random batches; bench/cpp/ddp.cpp makes the same ones."""
+    """A perceptron of these widths on random batches; bench/cpp/ddp.cpp has the same."""
 
     def __init__(self, widths: list[int], rank: int, prepare: Callable[[Module], Module]) -> None:
         torch.manual_seed(0)
@@ -53,7 +53,7 @@ def serve(form: str, rank: int, prepare: Callable[[Module], Module]) -> None:
 
 
 def block(training: Training, steps: int) -> str:
-    """The last loss, the nanoseconds of CPU of all steps, and those on the clock of each."""
+    """The last loss, the CPU nanoseconds of all steps, and the wall-clock nanoseconds of each."""
     began = time.process_time_ns()
     stamps = [time.perf_counter_ns()]
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""Jobs that all run at the same time, of which one at a time makes steps."""
+"""Jobs that all run at the same time, of which one at a time runs steps."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from pathlib import Path
 
 _RANKS = 2
 _PATIENCE_S = 120
-Form = tuple[list[str], Path]  # a command and where it runs
+Form = tuple[list[str], Path]  # a command and its working directory
 
 
 @dataclass
 class Block:
-    """Steps that one form has made in a row."""
+    """Consecutive steps of one variant."""
 
-    loss: float  # the last one
-    cpu: float  # seconds of CPU of a step, on all ranks
+    loss: float  # of the last step
+    cpu: float  # CPU seconds per step, over all ranks
     seconds: list[float]  # of each step, on rank 0
 
 
 class Rotation:
-    """The connections to the ranks of each job, which are told over them how many steps of which network to make."""
+    """Connections to the ranks of each job, which request N steps of one network."""
 
     def __init__(self, jobs: dict[str, subprocess.Popen[bytes]], server: socket.socket, logs: Path) -> None:
         self._jobs = jobs
@@ -53,7 +53,7 @@ class Rotation:
         return Block(sum(losses) / _RANKS, sum(worked) / steps / 1e9, [taken / 1e9 for taken in answers[0][2:]])
 
     def end(self) -> None:
-        """The ranks see that nobody has orders for them any more."""
+        """Closes the connections, which ends the ranks, and waits for the jobs."""
         for ranks in self._ranks.values():
             for connection in ranks.values():
                 connection.close()
@@ -66,7 +66,7 @@ class Rotation:
         while not received.endswith(b"\n"):
             more = connection.recv(1 << 16)
             if not more:
-                self._give_up(", ".join(self._jobs), "one of them ended too early")
+                self._give_up(", ".join(self._jobs), "one of them exited too early")
             received += more
         return received.decode().strip()
 
@@ -75,7 +75,7 @@ class Rotation:
             if job.poll() is not None:
                 self._give_up(name, f"ended with {job.returncode}")
         if time.monotonic() > deadline:
-            self._give_up(", ".join(self._jobs), f"not all ranks came within {_PATIENCE_S} s")
+            self._give_up(", ".join(self._jobs), f"not all ranks connected within {_PATIENCE_S} s")
 
     def _give_up(self, name: str, why: str) -> None:
         logs = "".join(f"\n--- {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self._logs.glob("*.log")))
@@ -106,7 +106,7 @@ def rotation(forms: dict[str, Form], env: dict[str, str], folder: Path) -> Itera
 
 
 def expect_same_losses(network: str, losses: dict[str, float]) -> None:
-    """Forms that do not learn the same have not done the same work."""
+    """Different losses mean that the variants have not done the same work."""
     least, most = min(losses.values()), max(losses.values())
     if not math.isclose(least, most, rel_tol=1e-2, abs_tol=1e-3):
-        sys.exit(f"{network}: after the same steps the forms have different losses: {losses}")
+        sys.exit(f"{network}: the variants have different losses after the same steps: {losses}")

@@ -1,4 +1,4 @@
-"""From the start of a script to its last rank past a barrier, with 4 torch workers."""
+"""The time from the start of a script until the last of 4 torch workers has passed a barrier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from measure import Options, Outcome, alternate, median, program, run, times, workplace
 
 _HERE = Path(__file__).parent
-Seconds = list[float]  # of each fit() of one script; the first counts from the start of the process
+Seconds = list[float]  # of each fit() of one script; the first is measured from the start of the process
 
 
 def measure(options: Options) -> Outcome:
@@ -34,7 +34,7 @@ def tabulate(measured: dict[str, list[Seconds]]) -> Outcome:
     second = {name: median([fits[1] for fits in runs]) for name, runs in measured.items() if len(runs[0]) > 1}
     peers = [name for name in ("Ray Train", "torchrun") if name in measured]
     outcome = Outcome(
-        "launch: script start to the last rank past a barrier, 4 torch workers",
+        "launch: script start until the last rank has passed a barrier, 4 torch workers",
         ["", "first fit", *(f"{peer} is slower by" for peer in peers), "second fit"]
         + (["Ray Train is slower by"] if "Ray Train" in peers else []),
         measured={"seconds": measured},

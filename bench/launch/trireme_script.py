@@ -1,4 +1,4 @@
-"""What a user of Trireme writes; `--torch-first` makes it import torch before Trireme."""
+"""The script of a Trireme user; `--torch-first` imports torch before Trireme."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Memory of all processes of a job with 4 idle torch workers: proportional set size, which shares out shared pages."""
+"""Memory of all processes of a job with 4 idle torch workers: proportional set size, which divides shared pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from measure import Options, Outcome, alternate, median, times, workplace
 _HERE = Path(__file__).parent
 _WORKERS = 4
 _PATIENCE_S = 300
-_SETTLE_S = 2  # what is freed or loaded right after the start
+_SETTLE_S = 2  # for memory that is freed or loaded right after the start
 
 
 def measure(options: Options) -> Outcome:
@@ -23,7 +23,7 @@ def measure(options: Options) -> Outcome:
     measured = alternate(forms, options.repeat)
     outcome = Outcome(
         "memory: driver and 4 idle torch workers, with all other processes of the job",
-        ["", "PSS", "processes"] + (["Ray Train takes more by"] if options.peers else []),
+        ["", "PSS", "processes"] + (["Ray Train uses more by"] if options.peers else []),
         measured={"runs": measured},
     )
     sizes = {name: median([run["pss_mb"] for run in runs]) for name, runs in measured.items()}
@@ -54,7 +54,7 @@ def wait_until_inside(folder: Path, driver: subprocess.Popen[bytes], output) -> 
     while len(list(folder.glob("inside_*"))) < _WORKERS:
         if driver.poll() is not None or time.monotonic() > deadline:
             output.seek(0)
-            sys.exit(f"the workers did not come into the function:\n{output.read()[-4000:]}")
+            sys.exit(f"the workers did not enter the function:\n{output.read()[-4000:]}")
         time.sleep(0.05)
 
 
@@ -63,7 +63,7 @@ def descendants(root: int) -> list[int]:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             after_name = stat.read_text().rpartition(")")[2].split()
-        except OSError:  # it has just ended
+        except OSError:  # the process has just exited
             continue
         children.setdefault(int(after_name[1]), []).append(int(stat.parent.name))
     family = [root]

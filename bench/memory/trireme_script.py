@@ -1,4 +1,4 @@
-"""A job of 4 torch workers that have come into the function and sleep there."""
+"""A job of 4 torch workers that enter the function and sleep."""
 
 import os
 import time

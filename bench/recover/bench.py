@@ -1,4 +1,4 @@
-"""From the instant that a worker is killed to the next step of all: Trireme, Ray Train and torchrun."""
+"""The time from the kill of a worker to the next step of all ranks: Trireme, Ray Train and torchrun."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from measure import Options, Outcome, alternate, median, times, workplace
 
 _HERE = Path(__file__).parent
 _FAULTS = 3
-_PATIENCE_S = 60  # for one fault and the start
+_PATIENCE_S = 60  # for the start, and for each fault
 
 _PHASES = ("decide", "stop", "start", "rendezvous", "restore")
 _RAY, _TORCHRUN = "Ray Train", "torchrun"
@@ -33,7 +33,7 @@ def measure(options: Options) -> Outcome:
         _STOPPED: job([*python, name], sent="SIGSTOP", faults=1),
         _RESIZES: job([*python, "resize_script.py"], read=resizes),
     }
-    if Path(options.recover).exists():  # there is one where libtorch was found
+    if Path(options.recover).exists():  # built only if libtorch was found
         forms["Trireme C++"] = job([options.recover])
     if options.peers:
         torchrun = [str(options.peers / "torchrun"), "--standalone", "--nproc-per-node=2", "--max-restarts=9"]
@@ -69,7 +69,7 @@ def run_for_a_while(command: list[str], env: dict[str, str], patience_s: float, 
             os.killpg(job.pid, signal.SIGTERM)
             job.wait(_PATIENCE_S)
     if code != 0 and not may_fail:
-        sys.exit(f"{' '.join(command)} ended with {code}:\n{log.read_text()[-4000:]}")
+        sys.exit(f"{' '.join(command)} exited with code {code}:\n{log.read_text()[-4000:]}")
 
 
 def recoveries(folder: Path) -> Found:
@@ -77,7 +77,7 @@ def recoveries(folder: Path) -> Found:
     faults = stamps(folder / "rank_1.txt", "fault")
     found: Found = {"recover": [], "detect": [], "phases": phases(folder)}
     for fault in faults:
-        # A restart may fail, too: what counts is the first that makes a step.
+        # A restart may fail too: the first one that completes a step counts.
         steps = [next((step for enter, _, step in each if enter > fault and step), None) for each in ranks]
         found["recover"].append(max(steps) - fault if all(steps) else None)  # type: ignore[type-var, operator]
     decided = [event["time"] for event in events(folder) if event["event"] == "attempt_failed"]
@@ -103,7 +103,7 @@ def stamps(path: Path, what: str) -> list[float]:
 
 
 def entries(path: Path) -> list[tuple[float, str, float | None]]:
-    """When the function was entered, by how many ranks, and when it had made its first step."""
+    """For each entry into the function: its time, the number of ranks, and the time of the first step."""
     made: list[tuple[float, str, float | None]] = []
     for line in path.read_text().splitlines() if path.exists() else []:
         name, time = line.split()
@@ -126,8 +126,8 @@ def phases(folder: Path) -> list[dict[str, Any]]:
 def tabulate(measured: dict[str, list[Found]]) -> Outcome:
     peers = [_RAY] if _RAY in measured else []
     outcome = Outcome(
-        "recover: SIGKILL of one of 2 torch workers to the next step of both",
-        ["", "seconds", *(f"{peer} is slower by" for peer in peers), "detect", *_PHASES, "aim"],
+        "recover: from SIGKILL of one of 2 torch workers to the next step of both",
+        ["", "seconds", *(f"{peer} is slower by" for peer in peers), "detect", *_PHASES, "goal"],
         measured={"seconds": measured},
     )
     blank = [""] * (len(_PHASES) + 1)
@@ -138,7 +138,7 @@ def tabulate(measured: dict[str, list[Found]]) -> Outcome:
         values = every(runs, "recover")
         known = [value for value in values if value is not None]
         seconds = f"{median(known):.3f}" if known else "never"
-        if len(known) < len(values):  # the median is of those that did
+        if len(known) < len(values):  # the median of those that recovered
             seconds += f" ({len(known)} of {len(values)})"
         ratio = [times(ray, median(known)) if known and name not in (_RAY, _TORCHRUN, _STOPPED) else "" for _ in peers]
         outcome.rows.append([name, seconds, *ratio, *(parts(runs) or blank), aim_of(name)])

@@ -1,4 +1,4 @@
-"""The training loop of all Python forms: a small network, a checkpoint every few steps, and a rank that breaks."""
+"""The training loop of all Python variants: a small network, a checkpoint every few steps, a rank that fails."""
 
 import os
 import signal
@@ -11,13 +11,13 @@ from torch.nn import Linear, Module, ReLU, Sequential
 
 _STEPS_PER_CHECKPOINT = 5
 _STEPS_PER_FAULT = 12
-_REST_S = 2.0  # what breaks does so in the middle of a training, not in its first steps
+_REST_S = 2.0  # faults occur in the middle of training, not in its first steps
 
 State = dict[str, Any]
 
 
 def stamp(name: str, what: str) -> None:
-    """One write each: the process may be gone with the next instruction."""
+    """One write each: the process may be killed at the next instruction."""
     with open(os.path.join(os.environ["BENCH_FOLDER"], f"{name}.txt"), "a", buffering=1) as file:
         file.write(f"{what} {time.time()!r}\n")
 
@@ -30,7 +30,7 @@ def train(
     save: Callable[[int, State | None], None],
     go_on: Callable[[int], bool] | None = None,
 ) -> None:
-    """`save` gets rank 0's state, and None on the others."""
+    """`save` receives the state on rank 0, and None on the others."""
     stamp(f"rank_{rank}", f"enter_{ranks}")
     torch.manual_seed(0)
     network = Sequential(Linear(64, 64), ReLU(), Linear(64, 10))

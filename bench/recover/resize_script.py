@@ -1,4 +1,4 @@
-"""The loop under Trireme while the machine gets smaller and larger: 2 workers, 4, 2 again."""
+"""The loop under Trireme while the capacity changes: 2 workers, 4, 2 again."""
 
 import os
 import threading
@@ -22,13 +22,13 @@ def train_func() -> None:
 
 
 def go_on(step: int) -> bool:
-    """Every rank hears the same of the driver."""
+    """Returns the same value on every rank."""
     done: bool = trireme.collective.broadcast_from_rank_zero((FOLDER / "done").exists()) if step % 5 == 0 else False
     return not done
 
 
 def all_step_with(ranks: int) -> bool:
-    """Whether the last function that each of these has entered is one of so many ranks, and has made steps."""
+    """Whether each rank has last entered the function with this number of ranks, and has completed steps."""
     for rank in range(ranks):
         path = FOLDER / f"rank_{rank}.txt"
         lines = path.read_text().split("\n") if path.exists() else []
@@ -42,7 +42,7 @@ def resize() -> None:
     for ranks in [2, 4] * int(os.environ["BENCH_FAULTS"]) + [2]:
         if ranks != 2 or (FOLDER / "capacity.txt").exists():
             stamp("capacity", f"enter_{ranks}")
-            trireme.set_capacity(num_cpus=ranks + 1)  # one is the trainer's
+            trireme.set_capacity(num_cpus=ranks + 1)  # one CPU is for the trainer
         while not all_step_with(ranks):
             time.sleep(0.05)
         time.sleep(REST_S)

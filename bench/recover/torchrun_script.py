@@ -1,4 +1,4 @@
-"""The loop under torchrun, with checkpoints of its own."""
+"""The loop under torchrun, with its own checkpoints."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Metrics-only report() calls a second, of each of 2 workers."""
+"""Metrics-only report() calls per second of each of 2 workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same for Ray Train, with few calls: each takes seconds."""
+"""The same for Ray Train, with few calls because each takes seconds."""
 
 import json
 import os
@@ -12,7 +12,7 @@ CALLS = 5
 
 
 def train_func() -> None:
-    ray.train.report({"step": -1})  # all ranks have come this far
+    ray.train.report({"step": -1})  # waits for all ranks
     began = time.perf_counter()
     for step in range(CALLS):
         ray.train.report({"loss": 0.5, "accuracy": 0.75, "step": step})

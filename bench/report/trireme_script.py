@@ -1,4 +1,4 @@
-"""Metrics-only reports from 2 workers, as fast as they go."""
+"""Metrics-only reports from 2 workers, as fast as possible."""
 
 import json
 import os
@@ -21,5 +21,5 @@ def train_func() -> None:
 
 if __name__ == "__main__":
     result = trireme.DataParallelTrainer(train_func, scaling_config=trireme.ScalingConfig(num_workers=2)).fit()
-    # Recorded, not only sent: fit() returns when the last one is in the event log.
+    # Includes recording: fit() returns when the last report is in the event log.
     assert result.metrics is not None and result.metrics["step"] == CALLS - 1

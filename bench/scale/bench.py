@@ -1,4 +1,4 @@
-"""What one report costs the controller with 100, 1,000 and 10,000 workers; the program is bench/cpp/scale.cpp."""
+"""The controller's cost of one report with 100, 1,000 and 10,000 workers; the program is bench/cpp/scale.cpp."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def measure(options: Options) -> Outcome:
 
     measured = alternate({"controller": once}, options.repeat)["controller"]
     outcome = Outcome(
-        "scale: the controller with simulated workers on real sockets, one report under way each",
+        "scale: the controller with simulated workers on real sockets, one report in flight each",
         ["workers", "CPU per report", "reports/s on one core", "memory per worker"],
         measured={"runs": measured},
     )
