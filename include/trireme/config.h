@@ -11,9 +11,9 @@
 #include "trireme/export.h"
 #include "trireme/value.h"
 
-// Every configuration is one table: FIELD(type, name, default, what it means). The struct below it, Python's keyword
-// arguments, defaults, repr, equality, JSON, type errors, the typed stub and docs/configuration.md all come from that
-// table. PYTHON_FIELD is a field that only Python can hold (an object), so the C++ struct leaves it out.
+// Each configuration is one table: FIELD(type, name, default, description). The struct, Python's keyword arguments,
+// defaults, repr, equality, JSON, type errors, the typed stub and docs/configuration.md are all derived from that
+// table. PYTHON_FIELD is a field that only Python can hold (an object); the C++ struct omits it.
 
 namespace trireme {
 
@@ -32,19 +32,19 @@ struct WorkerCount {
   bool operator==(const WorkerCount&) const = default;
 };
 
-// Whether healthy workers keep their process when the gang is started again: true, false, or, by default, "auto".
+// Whether healthy workers keep their process in a restart of the gang: true, false or "auto" (default).
 struct WarmRestart {
-  std::optional<bool> always;  // nothing: "auto"
+  std::optional<bool> always;  // nullopt: "auto"
 
   WarmRestart() = default;
-  // Of a bool only: a pointer, such as "auto", would become one.
+  // Accepts only bool: a pointer, such as "auto", would convert to bool.
   template <std::same_as<bool> T>
   WarmRestart(T always) : always(always) {}
   bool automatic() const { return !always; }
   bool operator==(const WarmRestart&) const = default;
 };
 
-// A configuration that cannot work: names the field, the value and what is accepted.
+// An invalid configuration. The message names the field, the value and the accepted values.
 class TRIREME_API ConfigError : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
@@ -53,93 +53,99 @@ class TRIREME_API ConfigError : public std::invalid_argument {
 // clang-format off
 #define TRIREME_SCALING_CONFIG(FIELD, PYTHON_FIELD)                                                                    \
   FIELD(std::optional<Resources>, trainer_resources, {},                                                               \
-        "What the trainer itself takes, beside the workers; {\"CPU\": 1} when not given.")                             \
+        "Resources reserved for the trainer itself, in addition to the workers. None: {\"CPU\": 1}.")                  \
   FIELD(WorkerCount, num_workers, 1,                                                                                   \
-        "How many workers; (min, max) for an elastic run; 0 runs the function in this very process.")                  \
-  FIELD(bool, use_gpu, false, "Give every worker a GPU (one, unless resources_per_worker says otherwise).")            \
+        "Number of workers. (min, max): an elastic run. 0: local mode, the function runs in the driver process.")      \
+  FIELD(bool, use_gpu, false,                                                                                          \
+        "Reserve GPUs for every worker: one each, unless resources_per_worker sets another amount.")                   \
   FIELD(std::optional<Resources>, resources_per_worker, {},                                                            \
-        "What one worker takes; {\"CPU\": 1}, or {\"CPU\": 1, \"GPU\": 1} with use_gpu, when not given.")              \
+        "Resources reserved for each worker. None: {\"CPU\": 1}, plus {\"GPU\": 1} with use_gpu.")                     \
   FIELD(std::string, placement_strategy, "PACK",                                                                       \
-        "How workers are laid over nodes: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.")                                \
+        "How workers are distributed over nodes: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.")                         \
   FIELD(std::optional<std::string>, accelerator_type, {},                                                              \
-        "Only use nodes whose GPUs are of this type, for example \"H100\".")                                           \
-  FIELD(double, elastic_resize_monitor_interval_s, 60.0, "How often an elastic run looks for more capacity.")
+        "Use only GPUs of this type, for example \"H100\". None: any type.")                                           \
+  FIELD(double, elastic_resize_monitor_interval_s, 60.0,                                                               \
+        "Seconds between two checks for more capacity in an elastic run.")
 
 #define TRIREME_FAILURE_CONFIG(FIELD, PYTHON_FIELD)                                                                    \
   FIELD(std::int64_t, max_failures, 0,                                                                                 \
-        "How many times a failed gang is started again; -1 for without end.")                                          \
+        "Maximum number of restarts after worker failures. -1: unlimited; 0: the first failure ends the run.")         \
   FIELD(std::int64_t, controller_failure_limit, 3,                                                                     \
-        "How many times a gang that could not be started is tried again; -1 for without end.")                         \
+        "Maximum number of retries of a gang that could not be started. -1: unlimited.")                               \
   FIELD(std::int64_t, max_preemption_failures, -1,                                                                     \
-        "How many times a gang that lost a worker to preemption is started again; -1 for without end.")                \
+        "Maximum number of restarts after a worker was lost to preemption. -1: unlimited.")                            \
   FIELD(WarmRestart, warm_restart, {},                                                                                 \
-        "Which healthy workers keep their process when the gang is started again: True: all; False: none; 'auto': those that hold something expensive (a CUDA context, libtorch in a C++ program). The others are replaced.") \
+        "Which healthy workers keep their process in a restart. True: all; False: none; 'auto': those that hold expensive state (a CUDA context, libtorch in a C++ program). The others are replaced.") \
   FIELD(double, cancel_timeout_s, 5.0,                                                                                 \
-        "How long a worker that is well may take to leave its function for a restart, before it is replaced too.")     \
+        "Seconds that a healthy worker has to leave its function for a warm restart. After that, its process is replaced.") \
   FIELD(double, restart_backoff_s, 1.0,                                                                                \
-        "The pause before the second restart in a row without any progress; doubles with each. The first has none.")   \
-  FIELD(double, max_restart_backoff_s, 60.0, "The longest such pause.")                                                \
+        "Seconds to wait before the second restart in a row without progress. The wait doubles with each further restart; the first restart is immediate.") \
+  FIELD(double, max_restart_backoff_s, 60.0, "Upper limit of the restart backoff, in seconds.")                        \
   FIELD(std::int64_t, repeated_error_limit, 3,                                                                         \
-        "Stop when the same exception has come this many times in a row at the same report; 0 for never.")             \
+        "Fail the run when the same exception occurs this many times in a row at the same report. 0: disabled.")       \
   FIELD(std::optional<double>, hang_timeout_s, 1800.0,                                                                 \
-        "Without a report for so long a gang counts as hanging: the stacks of all ranks are written down. None for never.") \
-  FIELD(std::string, on_hang, "warn", "What follows then: 'warn', 'restart' (a failure like others) or 'fail'.")       \
+        "Seconds without a report after which a gang counts as hanging. The stacks of all ranks are then written to the run folder. None: disabled.") \
+  FIELD(std::string, on_hang, "warn", "Action when a gang hangs: 'warn', 'restart' (counts as a failure) or 'fail'.")  \
   FIELD(double, preemption_grace_s, 20.0,                                                                              \
-        "How long workers have for a last checkpoint after a SIGTERM, where nobody said how long.")
+        "Seconds that workers have for a last checkpoint when a preemption is announced without a deadline, such as by SIGTERM.")
 
 #define TRIREME_CHECKPOINT_CONFIG(FIELD, PYTHON_FIELD)                                                                 \
-  FIELD(std::optional<std::int64_t>, num_to_keep, {}, "Keep this many checkpoints, the best or the newest; all when not given.") \
+  FIELD(std::optional<std::int64_t>, num_to_keep, {},                                                                  \
+        "Number of checkpoints to keep: the best ones, or the newest ones without checkpoint_score_attribute. None: all.") \
   FIELD(std::optional<std::string>, checkpoint_score_attribute, {},                                                    \
-        "The metric that ranks checkpoints; 'a/b' reaches into nested metrics. Newest is best when not given.")        \
+        "Metric that ranks checkpoints; 'a/b' selects a nested metric. None: the newest is the best.")                 \
   FIELD(std::string, checkpoint_score_order, "max", "Whether a higher ('max') or a lower ('min') score is better.")    \
   FIELD(std::int64_t, checkpoint_frequency, 0,                                                                         \
-        "For trainers that own their loop: a checkpoint every so many rounds; 0 for none on the way.")                 \
-  FIELD(std::optional<bool>, checkpoint_at_end, {}, "For trainers that own their loop: a checkpoint after the last round.") \
+        "For trainers with their own training loop: rounds between two checkpoints. 0: disabled.")                     \
+  FIELD(std::optional<bool>, checkpoint_at_end, {},                                                                    \
+        "For trainers with their own training loop: save a checkpoint after the last round. None: True.")              \
   FIELD(std::int64_t, max_uploads_in_flight, 2,                                                                        \
-        "How many checkpoints of one worker may be on their way to storage (ASYNC) before report() waits.")            \
+        "Maximum number of unfinished ASYNC checkpoint uploads per worker; report() blocks while it is reached.")      \
   FIELD(bool, keep_in_memory, false,                                                                                   \
-        "Keep the newest checkpoint made from a state in the machine's memory too: a restarted worker loads it from there.") \
+        "Also keep the newest checkpoint created from a state in the host's memory. Restarted workers load it from there.") \
   FIELD(bool, verify_on_resume, true,                                                                                  \
-        "Read the checkpoint that a run is continued from and compare checksums; sizes only when false.")
+        "Verify the checksums of the checkpoint that the run resumes from. False: compare only file sizes.")
 
 #define TRIREME_LOGGING_CONFIG(FIELD, PYTHON_FIELD)                                                                    \
-  FIELD(std::string, log_level, "INFO", "What Trireme itself logs: DEBUG, INFO, WARNING, ERROR or CRITICAL.")          \
-  FIELD(bool, worker_output, true, "Show what workers print in the driver's terminal; the log files have it either way.")
+  FIELD(std::string, log_level, "INFO",                                                                                \
+        "Level of Trireme's own log messages: DEBUG, INFO, WARNING, ERROR or CRITICAL.")                               \
+  FIELD(bool, worker_output, true,                                                                                     \
+        "Show the output of workers in the driver's terminal. The log files always contain it.")
 
 #define TRIREME_DATA_CONFIG(FIELD, PYTHON_FIELD)                                                                       \
   FIELD(Value, datasets_to_split, "all",                                                                               \
-        "Which datasets are divided among the workers: 'all' or a list of names; the others are seen whole by each.")  \
+        "Datasets to divide among the workers: 'all' or a list of names. Every worker reads all rows of the others.")  \
   FIELD(bool, equal, false,                                                                                            \
-        "Give every worker the same number of rows: what does not divide at the end of an epoch is left out.")         \
+        "Give every worker the same number of rows. Rows that cannot be divided evenly at the end of an epoch are dropped.") \
   FIELD(Value, memory_budget, nullptr,                                                                                 \
-        "What the data of one worker may take in memory on its way, as '1GB' or a number of bytes; None: a fourth of the machine's divided by its workers, 2GB at most.") \
+        "Memory limit for the data that one worker loads and prepares: a string such as '1GB' or a number of bytes. None: a quarter of the machine's memory divided by the number of its workers, at most 2GB.") \
   FIELD(std::optional<std::int64_t>, seed, {},                                                                         \
-        "Of the order of shuffled datasets that have no seed of their own; drawn, and kept with the checkpoints, when not given.") \
+        "Seed for shuffled datasets without their own seed. None: a random seed, which is saved with the checkpoints.") \
   FIELD(std::optional<std::int64_t>, virtual_shards, {},                                                               \
-        "Into how many parts an epoch is cut that are read side by side; 1 keeps the dataset's own order and lets every worker read all files. By the dataset when not given.") \
+        "Number of virtual shards: parts of an epoch that are read in parallel. 1: keeps the dataset's order, but every worker reads all files. None: chosen by the size of the dataset.") \
   FIELD(std::optional<std::int64_t>, num_threads, {},                                                                  \
-        "How many threads of a worker read and put batches together; 2 when not given, 1 where a worker has one CPU to itself.") \
-  FIELD(bool, log_samples, false,                                                                                      \
-        "Log a digest of the rows that every worker takes, for `trireme data verify`.")
+        "Threads per worker that read data and assemble batches. None: 2, or 1 if the machine has fewer than two CPUs per worker.") \
+  FIELD(bool, log_samples, false, "Log a digest of the rows that every worker reads, for `trireme data verify`.")
 
 #define TRIREME_RUN_CONFIG(FIELD, PYTHON_FIELD)                                                                        \
   FIELD(std::optional<std::string>, name, {},                                                                          \
-        "The run's name and folder; the same name in the same storage_path continues that run. Dated when not given.") \
+        "Name of the run and of its folder. If storage_path already has a run with this name, the run resumes (see resume). None: a name from the current date and time.") \
   FIELD(std::optional<std::string>, storage_path, {},                                                                  \
-        "Where run folders lie; $TRIREME_RESULTS or ~/trireme_results when not given.")                                \
-  PYTHON_FIELD("Any", storage_filesystem, "A pyarrow.fs.FileSystem that storage_path is a path in.")                   \
+        "Folder or URI that contains the run folders. None: $TRIREME_RESULTS or ~/trireme_results.")                   \
+  PYTHON_FIELD("Any", storage_filesystem, "A pyarrow.fs.FileSystem in which storage_path is a path.")                  \
   FIELD(std::string, resume, "auto",                                                                                   \
-        "Whether a run of this name is continued: 'auto' where there is one, 'never' (refused then), 'must' (refused where there is none).") \
-  FIELD(FailureConfig, failure_config, {}, "What to do when something breaks.")                                        \
-  FIELD(CheckpointConfig, checkpoint_config, {}, "Which checkpoints to keep.")                                         \
+        "Whether to resume an existing run with this name. 'auto': if it exists; 'never': an existing run is an error; 'must': a missing run is an error.") \
+  FIELD(FailureConfig, failure_config, {}, "How to handle failures.")                                                  \
+  FIELD(CheckpointConfig, checkpoint_config, {}, "When to save checkpoints and which to keep.")                        \
   PYTHON_FIELD("Sequence[UserCallback]", callbacks, "UserCallback objects, called in the driver.")                     \
   FIELD(Dict, worker_runtime_env, {},                                                                                  \
-        "What workers start with beside the driver's own: env_vars, working_dir, py_modules.")                         \
-  FIELD(LoggingConfig, logging_config, {}, "What is logged and shown.")                                                \
+        "Environment of the workers, in addition to the driver's: env_vars, working_dir, py_modules.")                 \
+  FIELD(LoggingConfig, logging_config, {}, "What to log and to show in the terminal.")                                 \
   FIELD(std::vector<std::string>, preload, {},                                                                         \
-        "Modules that workers find already imported, beside those of the trainer's framework.")                        \
-  FIELD(double, start_timeout_s, 120.0, "How long a gang may take from reservation to the last worker's hello.")       \
-  FIELD(double, stop_grace_s, 5.0, "How long a worker may take to end after it was asked to, before it is killed.")
+        "Modules to import before workers start, in addition to those of the trainer's framework.")                    \
+  FIELD(double, start_timeout_s, 120.0,                                                                                \
+        "Seconds that a gang may wait for its resources, and then for all workers to start and connect.")              \
+  FIELD(double, stop_grace_s, 5.0, "Seconds between SIGTERM and SIGKILL when a worker is stopped.")
 // clang-format on
 
 #define TRIREME_CONFIG_MEMBER(type, name, standard, doc) type name = standard;
@@ -157,7 +163,7 @@ TRIREME_CONFIG_STRUCT(LoggingConfig, TRIREME_LOGGING_CONFIG)
 TRIREME_CONFIG_STRUCT(DataConfig, TRIREME_DATA_CONFIG)
 TRIREME_CONFIG_STRUCT(RunConfig, TRIREME_RUN_CONFIG)
 
-// Throw ConfigError where a value cannot work. fit() calls them first; Python's constructors do too.
+// Throw ConfigError if a value is invalid. fit() calls them first, as do Python's constructors.
 TRIREME_API void validate(const ScalingConfig& config);
 TRIREME_API void validate(const FailureConfig& config);
 TRIREME_API void validate(const CheckpointConfig& config);
@@ -165,8 +171,8 @@ TRIREME_API void validate(const LoggingConfig& config);
 TRIREME_API void validate(const DataConfig& config);
 TRIREME_API void validate(const RunConfig& config);
 
-// Whether a trainer that owns its loop makes a checkpoint after this round, counted from 1: every checkpoint_frequency
-// rounds, and after the last one unless checkpoint_at_end is false.
+// Whether a trainer with its own training loop saves a checkpoint after this round, counted from 1: every
+// checkpoint_frequency rounds, and after the last one unless checkpoint_at_end is false.
 TRIREME_API bool checkpoint_due(const CheckpointConfig& config, std::int64_t round, bool last);
 
 }  // namespace trireme

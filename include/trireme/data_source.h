@@ -12,51 +12,53 @@
 
 struct ArrowArrayStream;  // the Arrow C stream interface
 
-// For libraries that read data: what a dataset is made of. trireme::arrow has the sources for files.
+// For libraries that read data: the source of a dataset's rows. trireme::arrow provides the sources for files.
 
 namespace trireme {
 
 class Dataset;
 
-// A part of a dataset that is read as a whole: a row group, a file.
+// A part of a dataset that is read as a unit: a row group or a file.
 struct DataFragment {
-  std::string name;                       // for people: "part-0.parquet, row group 3"
-  std::optional<std::int64_t> rows = {};  // exactly; nothing where only reading tells
-  std::int64_t bytes = 0;                 // about what they take in memory
+  std::string name;                       // for messages: "part-0.parquet, row group 3"
+  std::optional<std::int64_t> rows = {};  // exact; nullopt if only known after reading
+  std::int64_t bytes = 0;                 // approximate size in memory
 };
 
-// What every row that is wanted has in one column.
+// A condition on one column that every selected row meets.
 struct DataCondition {
   enum class Kind { kEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kOneOf };
 
   std::string column;
   Kind kind = Kind::kEqual;
-  List values = {};  // whole and real numbers, texts; one, but for kOneOf
+  List values = {};  // ints, floats or strings; exactly one, except for kOneOf
 };
 
-// Where rows come from. Methods throw a std::exception that says what is wrong with the data.
+// Provides rows. Methods throw a std::exception that describes the problem with the data.
 class TRIREME_API DataSource {
  public:
   virtual ~DataSource() = default;
 
-  // "read_parquet(train/)": for messages.
+  // For messages: "read_parquet(train/)".
   virtual std::string name() const = 0;
-  // The same whenever it is asked, in every process. Asked once.
+  // Must return the same in every process. Called once.
   virtual std::vector<DataFragment> list() = 0;
-  // A stream of the fragment's rows, the same every time. Returns the row that it begins with: `row`, or one before it
-  // where that is cheaper. Called on any thread, also at the same time. What may pass (a store that does not answer)
-  // is an EIO of the stream, and tried again.
+  // Opens a stream of the fragment's rows, in the same order every time. Returns the row at which the stream starts:
+  // `row`, or an earlier one if that is cheaper. Called from several threads concurrently. A transient error (a store
+  // that does not respond) is an EIO of the stream, and is retried.
   virtual std::int64_t open(std::size_t fragment, std::int64_t row, ArrowArrayStream* stream) = 0;
-  // Whether reading may fail for a while and work again.
+  // Whether reads can fail temporarily.
   virtual bool remote() const { return false; }
-  // What decoding a fragment takes at most while it is open, beside its rows; known after list(). 0: nobody knows.
+  // Upper limit of the memory that decoding an open fragment takes, in addition to its rows; known after list(). 0:
+  // unknown.
   virtual std::int64_t decoding_bytes() const { return 0; }
-  // The same with these columns only, in this order, where that saves reading; nullptr: what is read is dropped.
+  // The same source with only these columns, in this order, if that saves reading. nullptr: not supported; the caller
+  // drops the other columns.
   virtual std::shared_ptr<DataSource> with_columns(const std::vector<std::string>& columns);
-  // The same without fragments in which no row can meet all of these, where that is known without reading them;
-  // nullptr: it is not. Every row is looked at afterwards all the same.
+  // The same source without the fragments in which no row can meet all conditions, if that is known without reading
+  // them. nullptr: not supported. Every row is still checked after reading.
   virtual std::shared_ptr<DataSource> with_conditions(const std::vector<DataCondition>& conditions);
-  // Whether rows take longer to make than to find, as images do: then workers divide those of a fragment among them.
+  // Whether rows take longer to decode than to find, as images do. Workers then divide the rows of a fragment.
   virtual bool costly() const { return false; }
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Marks what the shared library shows to programs that link it; everything else stays inside.
+// Marks the symbols that the shared library exports; all others are hidden.
 #if defined(_WIN32)
 #define TRIREME_API
 #else

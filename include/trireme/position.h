@@ -7,18 +7,18 @@
 #include "trireme/export.h"
 #include "trireme/value.h"
 
-// For libraries that load data: how a place in the data travels with checkpoints.
+// For libraries that load data: how the position in the data is saved with checkpoints.
 
 namespace trireme::detail {
 
-// Something with a place in its data, which is stored with every checkpoint that this worker reports while it lives.
-// It is named by its kind and by how many of that kind came before it in the function: "loader/0", "loader/1", ...;
-// or it has a name already: "data/train". Outside of a training function it does nothing.
+// A position in some data, saved with every checkpoint that this worker reports during the object's lifetime. The name
+// is the kind plus a counter per training function ("loader/0", "loader/1", ...), or an explicit name ("data/train").
+// Outside of a training function, the object does nothing.
 class TRIREME_API PositionSource {
  public:
-  // `now` tells the place, with plain values; called by report(), on its thread.
+  // `now` returns the position as plain values. report() calls it on its own thread.
   PositionSource(const std::string& kind, std::function<Dict()> now);
-  // Under a name of its own, which is the same whenever it is made: whoever took data before does not matter.
+  // With an explicit name, which stays the same no matter which other sources were created or read before.
   struct Named {
     std::string name;
   };
@@ -27,10 +27,10 @@ class TRIREME_API PositionSource {
   PositionSource(const PositionSource&) = delete;
   PositionSource& operator=(const PositionSource&) = delete;
 
-  // What the checkpoint that this worker began with has under that name. Where names count, nothing once data was taken
-  // by anybody: what is made after that is something else, whatever its number.
+  // The position in the checkpoint that this worker started from. For counted names: nullopt once any source was read,
+  // because a source created after that is a different one, even with the same number.
   const std::optional<Dict>& stored() const { return stored_; }
-  // Data is taken from here.
+  // Data is read from this source from now on.
   void begin() const;
 
  private:

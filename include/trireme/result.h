@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-// Why a worker did not reach its end.
+// Why a worker failed.
 struct WorkerFailure {
   int rank = 0;
   int pid = 0;
@@ -22,10 +22,10 @@ struct WorkerFailure {
   std::string message;
   std::string traceback;
   std::vector<std::string> log_tail;
-  bool collateral = false;  // only follows from another one
+  bool collateral = false;  // a consequence of another failure
 };
 
-// What fit() throws where the run did not finish. The first failure explains the others.
+// Thrown by fit() if the run did not finish. The first failure is the cause of the others.
 class TRIREME_API TrainingFailedError : public std::runtime_error {
  public:
   TrainingFailedError(const std::string& what, std::vector<WorkerFailure> failures)
@@ -36,26 +36,26 @@ class TRIREME_API TrainingFailedError : public std::runtime_error {
   std::vector<WorkerFailure> failures_;
 };
 
-// What a run has left.
+// The outcome of a run.
 struct TRIREME_API Result {
-  std::optional<Metrics> metrics;        // rank 0's last report, over it its checkpoint's validation
-  std::optional<Checkpoint> checkpoint;  // the newest
-  std::vector<std::pair<Checkpoint, Metrics>> best_checkpoints;  // those that were kept, worst first
+  std::optional<Metrics> metrics;                                // rank 0's last report, with its validation metrics
+  std::optional<Checkpoint> checkpoint;                          // the newest
+  std::vector<std::pair<Checkpoint, Metrics>> best_checkpoints;  // the retained ones, worst first
   Value return_value;                                            // of rank 0
   std::string path;                                              // the run's folder; empty in local mode
   double seconds = 0;
   int attempts = 0;
-  std::int64_t reports = 0;  // of the furthest rank, over all starts of the run, without repeats
+  std::int64_t reports = 0;  // of the most advanced rank, over all attempts, without repeats
   std::optional<std::string> error;
 
-  // Rank 0's reports, one by one, without those that a restart has repeated.
+  // Rank 0's reports in order, without those that a restart repeated.
   std::vector<Metrics> metrics_history() const;
-  // The same of every rank: {"rank", "index", "attempt", "time", "metrics"}, in the order of index and rank.
+  // The reports of every rank: {"rank", "index", "attempt", "time", "metrics"}, ordered by index and rank.
   std::vector<Dict> metrics_of_all_ranks() const;
-  // By a metric ("a/b" reaches into nested ones) and "max" or "min". Throws where no checkpoint has it.
+  // The best by a metric ("a/b" selects a nested one) and "max" or "min". Throws if no checkpoint has the metric.
   Checkpoint get_best_checkpoint(const std::string& metric, const std::string& mode) const;
 
-  // Of any run folder, also of a run that failed or still goes on, also as a URI. Throws where there is none.
+  // Reads a run folder (a path or a URI). The run may have failed or may still be active. Throws if there is no run.
   static Result from_path(const std::string& path);
 };
 

@@ -5,24 +5,25 @@
 #include "trireme/export.h"
 #include "trireme/value.h"
 
-// The state of a training as files that both languages read: a tree of dicts and lists with tensors, numbers and text.
-// Python's trireme.save_state() and trireme.load_state() are the same functions; docs/state_format.md has the format.
+// Training state as files that both languages read: a tree of dicts and lists with tensors, numbers and strings.
+// Python's trireme.save_state() and trireme.load_state() are the same functions. docs/state_format.md describes the
+// format.
 
 namespace trireme {
 
 struct LoadStateOptions {
-  // Tensors are read when they are looked at. Without it the whole file is read at once: for files that somebody may
-  // cut off while they are in use.
+  // Maps the file, so that tensors are read on access. False: reads the complete file at once; use it for files that
+  // another process may truncate while they are in use.
   bool map = true;
 };
 
-// Writes the state into the folder, which is made where it is absent, and returns when it would survive a crash of the
-// machine. A state that is there is replaced; other files stay. Throws std::runtime_error that says what and where.
+// Writes the state into the folder, which is created if necessary, and returns once it is durable. Replaces an existing
+// state; keeps other files. Throws std::runtime_error with the problem and the path.
 TRIREME_API void save_state(const std::string& folder, const Dict& state);
 
-// Of a folder, for example a checkpoint's, or of a .safetensors file, which comes as a flat dict. Tensors are views of
-// the file's content; writing to them does not change the file. In the folder of a checkpoint, the files are compared
-// with the checksums of its manifest. Throws std::runtime_error that names the file that is not there or damaged.
+// Reads a folder, such as a checkpoint's, or a .safetensors file, which is returned as a flat dict. Tensors are views
+// of the file's content; writing to them does not change the file. In a checkpoint's folder, the files are compared
+// with the checksums in its manifest. Throws std::runtime_error that names the missing or damaged file.
 TRIREME_API Dict load_state(const std::string& path, const LoadStateOptions& options = {});
 
 }  // namespace trireme

@@ -14,7 +14,7 @@
 
 #include "trireme/export.h"
 
-// The tensor of the core, which links neither libtorch nor numpy: a type, a shape and bytes in row-major order.
+// A tensor without a dependency on libtorch or numpy: a type, a shape and bytes in row-major order.
 
 namespace trireme {
 
@@ -40,9 +40,9 @@ enum class DType : std::uint8_t {
   kF8E5M2Fnuz,
 };
 
-// "F32", "BF16", "I64", ...: as safetensors writes them.
+// "F32", "BF16", "I64", ...: the names that safetensors uses.
 TRIREME_API const char* name_of(DType dtype);
-// Throws ValueError that lists the names there are.
+// Throws ValueError that lists the known names.
 TRIREME_API DType dtype_of(std::string_view name);
 TRIREME_API std::optional<DType> find_dtype(std::string_view name);
 TRIREME_API std::size_t size_of(DType dtype);
@@ -55,10 +55,10 @@ struct DTypeOf;
 // A handle: copies share the bytes.
 class TRIREME_API Tensor {
  public:
-  // Memory of its own, zeroed.
+  // Allocates zeroed memory.
   Tensor(DType dtype, std::vector<std::int64_t> shape);
-  // Memory of somebody else, which stays as long as `owner` does; empty: the caller keeps it alive. Aligned as its
-  // elements want it.
+  // A view of external memory, kept alive by `owner`; if `owner` is empty, by the caller. The memory must be aligned
+  // for the element type.
   static Tensor view(DType dtype, std::vector<std::int64_t> shape, void* data, std::shared_ptr<const void> owner = {});
   // A copy of the values, one-dimensional unless a shape is given.
   template <typename T>
@@ -69,7 +69,7 @@ class TRIREME_API Tensor {
     std::copy(values.begin(), values.end(), made.values<T>().begin());
     return made;
   }
-  // Without dimensions.
+  // Zero-dimensional.
   template <typename T>
   static Tensor scalar(T value) {
     Tensor made(detail::DTypeOf<T>::value, {});
@@ -83,7 +83,7 @@ class TRIREME_API Tensor {
   std::size_t num_bytes() const;
   void* data() const;
 
-  // The elements. Throws ValueError where the type is another.
+  // The elements. Throws ValueError if T is not the element type.
   template <typename T>
   std::span<T> values() const {
     expect(detail::DTypeOf<std::remove_const_t<T>>::value);
@@ -102,7 +102,7 @@ class TRIREME_API Tensor {
   void expect_elements(std::size_t count) const;
   void expect(DType dtype) const;
 
-  std::shared_ptr<const Storage> storage_;  // shared by the copies of the handle
+  std::shared_ptr<const Storage> storage_;  // shared by copies
 };
 
 namespace detail {

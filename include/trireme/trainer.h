@@ -12,35 +12,36 @@
 #include "trireme/export.h"
 #include "trireme/result.h"
 
-// The driver's side. Workers of a C++ program are the same binary, executed again: main() must call init() first.
+// The driver's side. The workers of a C++ program run the same binary: main() must call init() first.
 
 namespace trireme {
 
 struct InitOptions {
-  // Declared capacity is a hard limit. CPUs that are not declared are time-shared; GPUs are looked for.
-  // $TRIREME_NUM_CPUS, $TRIREME_NUM_GPUS and $TRIREME_RESOURCES stand in for what is not given.
+  // Declared capacity is a hard limit. Undeclared CPUs are time-shared; undeclared GPUs are detected.
+  // $TRIREME_NUM_CPUS, $TRIREME_NUM_GPUS and $TRIREME_RESOURCES are the defaults for values that are not set.
   std::optional<double> num_cpus = {};
   std::optional<double> num_gpus = {};
   std::optional<Resources> resources = {};
   std::string engine = "local";
 };
 
-// In a worker process this runs the training function that the driver named and does not return.
+// In a worker process, runs the driver's training function and does not return.
 TRIREME_API void init(int argc, char** argv, const InitOptions& options = {});
-// How much of this machine runs may use, changed while they go on; what is not given stays. Elastic runs grow and
-// shrink with it. Safe from any thread. Throws ConfigError, and changes nothing, where runs need more.
+// The part of this machine that runs may use. Can change while runs are active: elastic runs grow and shrink with it.
+// Values that are not set stay unchanged. Thread-safe. Throws ConfigError, and changes nothing, if active runs need
+// more.
 struct Capacity {
   std::optional<double> num_cpus = {};
   std::optional<double> num_gpus = {};
   Resources resources = {};
 };
 TRIREME_API void set_capacity(const Capacity& capacity);
-// Ends what init() and fit() keep between runs. Called by itself when the program ends.
+// Releases what init() and fit() keep between runs. Called automatically at program exit.
 TRIREME_API void shutdown();
 
 using TrainFunction = std::function<Value(const Config&)>;
 
-// Accepts functions with and without a Config and with and without a result.
+// Accepts functions with or without a Config parameter, and with or without a return value.
 template <typename F>
 TrainFunction make_train_function(F function) {
   if constexpr (std::is_invocable_v<F&, const Config&>) {
@@ -65,7 +66,7 @@ TrainFunction make_train_function(F function) {
   }
 }
 
-// The address by which a registered function is known; nullptr for lambdas with captures and other objects.
+// The address that identifies a registered function; nullptr for lambdas with captures and other function objects.
 template <typename F>
 const void* address_of(const F& function) {
   if constexpr (std::is_pointer_v<F>) {
@@ -77,7 +78,7 @@ const void* address_of(const F& function) {
 
 struct TrainerOptions {
   Config config = {};
-  // By name, for get_dataset_shard(). Workers go through main() again to make them.
+  // By name, for get_dataset_shard(). Workers run main() again to create them.
   std::map<std::string, Dataset> datasets = {};
   DataConfig dataset_config = {};
   ScalingConfig scaling = {};
@@ -92,14 +93,14 @@ class TRIREME_API DataParallelTrainer {
   DataParallelTrainer(F function, TrainerOptions options = {})
       : DataParallelTrainer(make_train_function(function), address_of(function), std::move(options)) {}
 
-  // Runs to the end. Throws ConfigError before anything is started, TrainingFailedError where the run did not finish.
-  // One at a time in a process, and not inside of a training function.
+  // Blocks until the run ends. Throws ConfigError before anything is started, and TrainingFailedError if the run does
+  // not finish. Only one fit() at a time per process, and not inside a training function.
   Result fit();
 
-  // Whether there is a run in that folder (a path or a URI) that can be continued.
+  // Whether the folder (a path or a URI) contains a run that can be resumed.
   static bool can_restore(const std::string& path);
-  // A trainer that continues the run in that folder: name, storage and configurations are the run's own, the function,
-  // its config and the datasets are given again. Throws std::runtime_error where there is no run.
+  // A trainer that resumes the run in that folder. Name, storage and configurations are restored from the run; the
+  // function, its config and the datasets must be passed again. Throws std::runtime_error if there is no run.
   template <typename F>
   static DataParallelTrainer restore(const std::string& path, F function, Config config = {},
                                      std::map<std::string, Dataset> datasets = {}, DataConfig dataset_config = {}) {
@@ -119,8 +120,8 @@ class TRIREME_API DataParallelTrainer {
   TrainerOptions options_;
 };
 
-// A function that workers can start straight away. Functions that are not registered, lambdas among them, work too:
-// their workers go through main() again, up to the same fit().
+// Registers a function that workers can call directly. Unregistered functions, including lambdas, also work: their
+// workers run main() again, up to the same fit().
 class TRIREME_API FunctionRegistration {
  public:
   FunctionRegistration(const char* name, const void* address, TrainFunction function);

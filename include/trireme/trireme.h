@@ -1,6 +1,6 @@
 #pragma once
 
-// The whole C++ API. Start with trainer.h (the driver's side) and context.h (the training function's side).
+// The complete C++ API. Start with trainer.h (the driver's side) and context.h (the training function's side).
 
 #include "trireme/checkpoint.h"
 #include "trireme/config.h"

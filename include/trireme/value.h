@@ -14,9 +14,9 @@
 #include "trireme/export.h"
 #include "trireme/tensor.h"
 
-// The one dynamic type of the API: what a configuration, a metric or an event may hold. It maps one to one to JSON and
-// to Python's None, bool, int, float, str, bytes, list and dict; NaN and infinity survive both ways. States of a
-// training (state.h) may hold tensors as well; configurations, metrics and events may not.
+// The dynamic type of the API, for configurations, metrics and events. It maps one to one to JSON and to Python's None,
+// bool, int, float, str, bytes, list and dict. NaN and infinity survive the round trip. Training states (state.h) may
+// also hold tensors; configurations, metrics and events may not.
 
 namespace trireme {
 
@@ -29,13 +29,13 @@ struct Bytes {
   bool operator==(const Bytes&) const = default;
 };
 
-// A value was asked for as something that it is not, or under a name that is not there.
+// A value has another type than requested, or a key does not exist.
 class TRIREME_API ValueError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// String keys in the order in which they were added: tables and logs read as the user wrote them.
+// A dict with string keys in insertion order, so that tables and logs keep the user's order.
 class TRIREME_API Dict {
  public:
   using Item = std::pair<std::string, Value>;
@@ -48,16 +48,16 @@ class TRIREME_API Dict {
   Dict& operator=(Dict&&) noexcept;
   ~Dict();
 
-  // Adds the key with a null value where it is absent.
+  // Adds the key with a null value if it is absent.
   Value& operator[](std::string_view key);
-  // Throws ValueError that names the key and the ones there are.
+  // Throws ValueError that names the key and the existing keys.
   const Value& operator[](std::string_view key) const { return at(key); }
   const Value& at(std::string_view key) const;
-  // nullptr where the key is absent.
+  // nullptr if the key is absent.
   const Value* find(std::string_view key) const;
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   bool erase(std::string_view key);
-  // Adds a key that the caller knows to be absent, without looking for it: n keys take n steps and not n * n.
+  // Adds a key that the caller knows to be absent, without a lookup: adding n keys takes O(n) time instead of O(n * n).
   Value& append(std::string key, Value value);
 
   std::size_t size() const;
@@ -67,7 +67,7 @@ class TRIREME_API Dict {
   std::vector<Item>::iterator begin();
   std::vector<Item>::iterator end();
 
-  // Equal when they hold the same keys with the same values, in whatever order.
+  // Compares keys and values; the order does not matter.
   bool operator==(const Dict& other) const;
 
  private:
@@ -103,7 +103,8 @@ class TRIREME_API Value {
     return std::get_if<T>(&variant_);
   }
 
-  // Throws ValueError where the value is of another type; an int is accepted as a float, a whole float not as an int.
+  // Throws ValueError if the value has another type. An int is accepted as a float; a float is never accepted as an
+  // int.
   template <typename T>
   T get() const {
     if constexpr (std::same_as<T, bool>) {
@@ -135,10 +136,10 @@ class TRIREME_API Value {
   const Dict& as_dict() const;
   const Tensor& as_tensor() const;
 
-  // Shorthands for nested values: value["a"]["b"], value[0].
+  // Access to nested values: value["a"]["b"], value[0].
   const Value& operator[](std::string_view key) const { return as_dict().at(key); }
   const Value& operator[](const char* key) const { return as_dict().at(key); }
-  // A template, or a plain 0 could also mean a null pointer to a key.
+  // A template, because a literal 0 would otherwise also convert to a null `const char*` key.
   template <std::integral T>
   const Value& operator[](T index) const {
     return element(static_cast<std::size_t>(index));
