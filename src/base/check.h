@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-// For what can only be a mistake of ours. Nothing in the business logic catches it.
+// For bugs in Trireme itself. Business logic never catches it.
 
 namespace trireme::base {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-// Time is passed in: what reads the clock itself can only be tested by waiting.
+// Time is passed in: code that reads the clock itself can only be tested by waiting.
 
 namespace trireme::base {
 
@@ -15,7 +15,7 @@ class Clock {
  public:
   virtual ~Clock() = default;
   virtual MonotonicTime now() const = 0;
-  // Seconds since 1970, for logs and file names only: this one may jump.
+  // Seconds since 1970, only for logs and file names: this clock may jump.
   virtual double wall() const = 0;
 };
 
@@ -27,7 +27,7 @@ class SystemClock final : public Clock {
   }
 };
 
-// Since the machine was started, with the time that it was suspended: what another machine waits goes on meanwhile.
+// Time since boot, including suspends, because other machines keep waiting during a suspend.
 Seconds since_boot();
 
 // "2026-11-15_19-34-06" in local time.

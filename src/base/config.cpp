@@ -18,11 +18,10 @@ Problem bad_resources(const char* field, const std::optional<Resources>& resourc
   for (const auto& [name, amount] : *resources) {
     if (name.empty()) return fmt::format("{}: a resource has no name", field);
     if (!(amount >= 0) || !std::isfinite(amount)) {
-      return fmt::format("{}[\"{}\"] = {}: an amount must be a number of at least 0", field, name,
-                         base::amount(amount));
+      return fmt::format("{}[\"{}\"] = {}: must be a finite number of at least 0", field, name, base::amount(amount));
     }
     if (name == "GPU" && amount > 1 && amount != std::floor(amount)) {
-      return fmt::format("{}[\"GPU\"] = {}: a worker takes a share of one GPU (below 1) or whole ones", field,
+      return fmt::format("{}[\"GPU\"] = {}: must be a fraction of one GPU (below 1) or an integer", field,
                          base::amount(amount));
     }
   }
@@ -168,7 +167,8 @@ Result<std::optional<std::int64_t>> memory_budget_of(const DataConfig& config) {
   if (const auto* text = config.memory_budget.get_if<std::string>()) bytes = parse_bytes(*text);
   if (const auto* number = config.memory_budget.get_if<std::int64_t>()) bytes = *number;
   const std::string written = to_json(config.memory_budget);
-  if (!bytes) return error("memory_budget = {}: must be a number of bytes or a text like '1GB' or '512MiB'", written);
+  if (!bytes)
+    return error("memory_budget = {}: must be a number of bytes or a string such as '1GB' or '512MiB'", written);
   if (*bytes < kLeast) return error("memory_budget = {}: must be at least 1MiB", written);
   return bytes;
 }
@@ -181,7 +181,7 @@ Problem find_problem(const RunConfig& config) {
         fmt::format("name = '{}': must be a plain folder name, without '/' and not starting with a dot", *config.name);
   }
   Problem path;
-  if (config.storage_path && config.storage_path->empty()) path = "storage_path is empty: leave it out for the default";
+  if (config.storage_path && config.storage_path->empty()) path = "storage_path is empty: omit it to use the default";
   Problem times;
   if (!(config.start_timeout_s > 0))
     times = fmt::format("start_timeout_s = {}: must be above 0", config.start_timeout_s);
@@ -204,7 +204,7 @@ Result<Dict> check_config(const std::string& name, const Dict& fields) {
   TRIREME_CHECK_ONE(DataConfig)
   TRIREME_CHECK_ONE(RunConfig)
 #undef TRIREME_CHECK_ONE
-  return error("there is no configuration '{}'", name);
+  return error("no configuration named '{}'", name);
 }
 
 Dict config_schema() {

@@ -3,7 +3,7 @@
 #include "base/fields.h"
 #include "trireme/config.h"
 
-// The tables of include/trireme/config.h, as Fields<>, and what Python and the docs derive from them.
+// The tables of include/trireme/config.h as Fields<>, and the schema that Python and the docs derive from them.
 
 namespace trireme::base {
 
@@ -59,7 +59,7 @@ TRIREME_CONFIG_FIELDS(RunConfig, TRIREME_RUN_CONFIG)
 #undef TRIREME_CONFIG_SKIP
 #undef TRIREME_CONFIG_VISIT
 
-// What is wrong with the values, as a sentence; nullopt when nothing is.
+// The problem with the values as a sentence; nullopt if there is none.
 std::optional<std::string> find_problem(const ScalingConfig& config);
 std::optional<std::string> find_problem(const FailureConfig& config);
 std::optional<std::string> find_problem(const CheckpointConfig& config);
@@ -67,10 +67,10 @@ std::optional<std::string> find_problem(const LoggingConfig& config);
 std::optional<std::string> find_problem(const DataConfig& config);
 std::optional<std::string> find_problem(const RunConfig& config);
 
-// In bytes; nothing where it was left to us.
+// In bytes; nullopt: not set.
 Result<std::optional<std::int64_t>> memory_budget_of(const DataConfig& config);
 
-// Field by field, then the values: the whole check of a configuration that came as a dict. The error names the field.
+// Checks a configuration from a dict: first the type of each field, then the values. The error names the field.
 template <typename T>
 Result<T> checked_config(const Dict& fields, std::string_view name) {
   TRIREME_ASSIGN(auto config, from_dict<T>(fields, name));
@@ -78,7 +78,7 @@ Result<T> checked_config(const Dict& fields, std::string_view name) {
   return config;
 }
 
-// By name, for Python: the same fields back, complete and normalised.
+// By name, for Python. Returns all fields, normalised.
 Result<Dict> check_config(const std::string& name, const Dict& fields);
 
 // name -> list of {name, type, default, doc, python_only}, in the order of the tables.

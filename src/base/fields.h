@@ -14,9 +14,9 @@
 #include "base/text.h"
 #include "trireme/value.h"
 
-// Structs that list their fields once (configurations, messages, run events) become Values and back through that list.
-// A struct takes part by a specialisation of Fields<T> with a static each(visitor) that calls
-// visitor(name, &T::member, doc) for every field, in order.
+// Structs that list their fields once (configurations, messages, run events) are converted to Values and back through
+// that list. A struct takes part by specialising Fields<T> with a static each(visitor) that calls visitor(name,
+// &T::member, doc) for every field, in order.
 
 namespace trireme::base {
 
@@ -28,7 +28,7 @@ concept HasFields = requires {
   Fields<T>::each([](auto&&...) {});
 };
 
-// How one field type crosses into a Value and back. kind() is what an error tells the user to write.
+// Converts one field type to a Value and back. kind() is the type name in error messages.
 template <typename T>
 struct Codec;
 
@@ -173,7 +173,7 @@ Dict to_dict(const T& object) {
   return dict;
 }
 
-// Absent keys keep their default; an unknown key is an error that lists the known ones.
+// Absent keys keep their default. An unknown key is an error that lists the known keys.
 template <HasFields T>
 Result<T> from_dict(const Dict& dict, std::string_view type_name) {
   T object{};
@@ -199,7 +199,7 @@ Result<T> from_dict(const Dict& dict, std::string_view type_name) {
   return object;
 }
 
-// The compact form of messages: values in the order of the fields, without names.
+// The compact form for messages: values in field order, without names.
 template <HasFields T>
 void append_fields(List& list, const T& object) {
   Fields<T>::each([&](const char*, auto member, const char*) {
@@ -251,7 +251,7 @@ struct Codec<T> {
 
 }  // namespace trireme::base
 
-// Declares a struct from a table of FIELD(type, name, default, doc) rows and makes it known to Fields<>.
+// Declares a struct from a table of FIELD(type, name, default, doc) rows and registers it with Fields<>.
 #define TRIREME_FIELD_MEMBER(type, name, standard, doc) type name = standard;
 #define TRIREME_FIELD_VISIT(type, name, standard, doc) visit(#name, &Self::name, doc);
 #define TRIREME_STRUCT(Name, TABLE)               \

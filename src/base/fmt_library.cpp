@@ -1,5 +1,5 @@
-// {fmt}, compiled once. Debian ships no static library of it, and as a header-only one it costs each of our files three
-// seconds of compilation. cmake/dependencies.cmake leaves this file out where the installed {fmt} does not fit it.
+// Compiles {fmt} once. Debian ships no static library, and the header-only variant adds three seconds to every source
+// file. cmake/dependencies.cmake omits this file if the installed {fmt} is incompatible with it.
 
 #include <fmt/format-inl.h>
 

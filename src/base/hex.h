@@ -7,7 +7,7 @@
 namespace trireme::base {
 
 std::string to_hex(std::string_view bytes);
-// nullopt where the text is not an even number of hex digits.
+// nullopt if the text is not an even number of hex digits.
 std::optional<std::string> from_hex(std::string_view text);
 
 }  // namespace trireme::base

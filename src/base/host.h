@@ -4,11 +4,11 @@
 
 namespace trireme::base {
 
-// This machine's name, as people and other machines know it; "localhost" where it has none.
+// The name of this machine; "localhost" if it has none.
 std::string host_name();
 
-// Which process table a pid of this process belongs to: this boot of the machine and the namespace of pids. Containers
-// may share a host name and have the same pids; they never share this. Empty where /proc does not tell.
+// Identifies the process table that this process's pid belongs to: the boot of the machine and the pid namespace.
+// Containers may share a host name and use the same pids, but never share this. Empty if /proc is unavailable.
 std::string process_table();
 
 }  // namespace trireme::base

@@ -10,10 +10,10 @@
 namespace trireme::base {
 namespace {
 
-// Ordered: metrics come back in the order in which they were written.
+// Ordered, so that metrics keep the order in which they were written.
 using Json = nlohmann::ordered_json;
 
-// Builds a Value while nlohmann reads, without a json tree in between.
+// A SAX handler that builds a Value without an intermediate JSON tree.
 class ValueBuilder {
  public:
   bool null() { return add(nullptr); }
@@ -29,7 +29,7 @@ class ValueBuilder {
   bool start_object(std::size_t) { return open(Dict()); }
   bool start_array(std::size_t size) {
     List list;
-    // The announced size is the sender's word; a short message must not make us reserve gigabytes.
+    // The size is untrusted: a short message must not make us reserve gigabytes.
     if (size != static_cast<std::size_t>(-1)) list.reserve(std::min<std::size_t>(size, 64));
     return open(std::move(list));
   }
@@ -64,10 +64,10 @@ class ValueBuilder {
 
   struct Level {
     Value container;
-    std::unordered_map<std::string, std::size_t> places;  // of a dict's keys, once they are many
+    std::unordered_map<std::string, std::size_t> places;  // indexes of a dict's keys, only for large dicts
   };
 
-  // The last value of a key counts. Looking for it in the dict itself would take n * n steps for n keys.
+  // The last value of a key wins. A lookup in the dict itself would take O(n * n) time for n keys.
   static void put(Level& level, std::string key, Value value) {
     static constexpr std::size_t kFew = 32;
     auto& dict = std::get<Dict>(level.container.variant());
@@ -114,7 +114,7 @@ void append_string(std::string& out, const std::string& text) {
 void append_number(std::string& out, double value) {
   if (std::isfinite(value)) {
     std::string text = fmt::format("{}", value);
-    // 1 would come back as an int.
+    // Otherwise 1.0 would be read back as an int.
     if (text.find_first_of(".e") == std::string::npos) text += ".0";
     out += text;
   } else {
@@ -136,7 +136,7 @@ struct JsonWriter {
   void write_held(double value, int) { append_number(out, value); }
   void write_held(const std::string& value, int) { append_string(out, value); }
   void write_held(const Bytes& value, int) { out += fmt::format(R"({{"$bytes":"{}"}})", to_hex(value.data)); }
-  // For people who print a state: its bytes are in files of their own, see checkpoint/state_file.h.
+  // For display only. The bytes of tensors are stored in separate files, see checkpoint/state_file.h.
   void write_held(const Tensor& tensor, int depth) { write_held(Dict{{"$tensor", tensor.describe()}}, depth); }
   void write_held(const List& list, int depth) {
     out += '[';
@@ -176,7 +176,7 @@ struct JsonWriter {
   }
 };
 
-// Turns {"$float": "nan"} and {"$bytes": "..."} back into what they stand for.
+// Decodes {"$float": "nan"} and {"$bytes": "..."}.
 Value revive(Value value) {
   if (auto* list = std::get_if<List>(&value.variant())) {
     for (auto& item : *list) item = revive(std::move(item));
@@ -214,7 +214,7 @@ Json to_nlohmann(const Value& value) {
       return list;
     }
     Json operator()(const Tensor& held) const {
-      throw ValueError(fmt::format("a tensor, {}, cannot be sent: put it into a checkpoint", held.describe()));
+      throw ValueError(fmt::format("cannot send a tensor ({}): put it into a checkpoint", held.describe()));
     }
     Json operator()(const Dict& held) const {
       Json object = Json::object();
@@ -257,7 +257,7 @@ Result<Value> parse_json(std::string_view text) {
 Result<Dict> parse_json_dict(std::string_view text) {
   TRIREME_ASSIGN(auto value, parse_json(text));
   if (auto* dict = std::get_if<Dict>(&value.variant())) return std::move(*dict);
-  return error("not a JSON object but {}", value.type_name());
+  return error("expected a JSON object, got {}", value.type_name());
 }
 
 std::string to_msgpack(const Value& value) {

@@ -9,7 +9,7 @@
 // Values as JSON text (files, logs, the command line) and as MessagePack (the wire).
 //
 // JSON has no NaN, infinity or bytes. They are written as {"$float": "nan"}, {"$float": "inf"}, {"$float": "-inf"} and
-// {"$bytes": "<hex>"}, so that every JSON reader can read our files and nothing is lost on the way back.
+// {"$bytes": "<hex>"}, so that any JSON reader can read our files and no value is lost in a round trip.
 
 namespace trireme::base {
 
@@ -19,13 +19,13 @@ void append_json(std::string& out, const Value& value);
 void append_json(std::string& out, const Dict& dict);
 
 Result<Value> parse_json(std::string_view text);
-// As it is written: {"$float": "nan"} is a dict.
+// Without decoding: {"$float": "nan"} stays a dict.
 Result<Value> parse_plain_json(std::string_view text);
-// As parse_json, and anything but an object is an error.
+// Like parse_json, but anything other than an object is an error.
 Result<Dict> parse_json_dict(std::string_view text);
 
 std::string to_msgpack(const Value& value);
-// Nesting beyond kMaxDepth is refused: the text may come from a stranger.
+// Rejects nesting deeper than kMaxDepth: the input may be from an unauthenticated peer.
 Result<Value> parse_msgpack(std::string_view bytes);
 
 inline constexpr int kMaxDepth = 64;

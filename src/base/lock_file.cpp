@@ -11,17 +11,17 @@
 namespace trireme::base {
 namespace {
 
-// Of the whole process, as fork() is. Descriptors, one more than their number; 0: free. A process has a few.
+// Process-wide, as fork() is. Each entry is a descriptor plus one; 0: free. A process only has a few.
 std::array<std::atomic<int>, 1024> descriptors;
 
-// In the child, where nothing but what a signal handler may do is allowed.
+// Runs in the child: only async-signal-safe calls are allowed.
 void close_all() {
   for (auto& each : descriptors) {
     if (const int taken = each.exchange(0); taken > 0) ::close(taken - 1);
   }
 }
 
-// -1 where there is no place: then a child keeps the lock, as it would without this.
+// -1 if the table is full: a child then keeps the lock, as it would without this table.
 int take_place(int descriptor) {
   [[maybe_unused]] static const int registered = ::pthread_atfork(nullptr, nullptr, close_all);
   for (std::size_t i = 0; i < descriptors.size(); ++i) {
@@ -62,12 +62,12 @@ bool LockFile::lock(int how) const {
 void LockFile::reset() {
   if (!file_.valid()) return;
   if (owner_ != ::getpid()) {
-    // Closed when the child began: its number may be another file's by now.
+    // Closed when the child started. The number may belong to another file by now.
     if (place_ >= 0) (void)file_.release();
     file_.reset();
     return;
   }
-  // Closing is not enough where a child has the same open file after all.
+  // Closing is not enough if a child still shares the open file.
   ::flock(file_.get(), LOCK_UN);
   if (place_ >= 0) descriptors[static_cast<std::size_t>(place_)] = 0;
   place_ = -1;

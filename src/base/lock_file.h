@@ -4,8 +4,8 @@
 
 namespace trireme::base {
 
-// An open file that is there to be locked (flock). The kernel gives the lock back when its process ends, however that
-// ends; a child that the process forks meanwhile has no part in it: it would keep the lock for as long as it lives.
+// An open file used as a lock (flock). The kernel releases the lock when the process ends, for any reason. Children
+// forked while it is held close it; otherwise they would hold the lock for their lifetime.
 class LockFile {
  public:
   LockFile() = default;
@@ -15,17 +15,17 @@ class LockFile {
   // Unlocks.
   ~LockFile() { reset(); }
 
-  // Not in a forked copy of it.
+  // False in a forked copy.
   bool valid() const;
   int get() const { return file_.get(); }
-  // `how` as flock(2) has it. False: see errno.
+  // `how` is the operation of flock(2). False: see errno.
   bool lock(int how) const;
   void reset();
 
  private:
   Fd file_;
-  int owner_ = 0;   // the process
-  int place_ = -1;  // among those that a child closes
+  int owner_ = 0;   // the pid of the owner
+  int place_ = -1;  // index in the table of descriptors that a child closes
 };
 
 }  // namespace trireme::base

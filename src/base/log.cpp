@@ -10,7 +10,7 @@
 namespace trireme::base {
 namespace {
 
-// A logger of our own that is not registered: a host program's spdlog stays as it set it up.
+// A private logger, not registered with spdlog: the host program's spdlog setup stays unchanged.
 spdlog::logger& logger() {
   static spdlog::logger instance = [] {
     spdlog::logger made("trireme", std::make_shared<spdlog::sinks::stderr_sink_mt>());

@@ -4,15 +4,15 @@
 
 #include <string_view>
 
-// What the system says about itself, to stderr, one line each, prefixed "trireme". What the user is told about a run
-// (start, events, result) does not come through here: that is the event log and api/display.
+// Trireme's own log messages, one line each, on stderr, prefixed with "trireme". Messages about a run (start, events,
+// result) do not use this: see the event log and api/display.
 
 namespace trireme::base {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 void set_log_level(LogLevel level);
-// Accepts DEBUG, INFO, WARNING, ERROR and CRITICAL in any case; false for anything else.
+// Accepts DEBUG, INFO, WARNING, ERROR and CRITICAL, case-insensitively. Returns false for anything else.
 bool set_log_level(std::string_view name);
 void log_line(LogLevel level, std::string_view line);
 

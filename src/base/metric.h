@@ -8,8 +8,8 @@
 
 namespace trireme::base {
 
-// The number under a name; "a/b" reaches into nested metrics where no key is called so itself. nullopt where there is
-// none, and for NaN: neither may ever rank best.
+// The number with this name; "a/b" selects a nested metric unless a key has exactly that name. nullopt if there is none
+// or it is NaN: neither may rank best.
 inline std::optional<double> find_metric(const Metrics& metrics, std::string_view name) {
   if (const Value* value = metrics.find(name); value && value->is_number()) {
     const double number = value->as_double();

@@ -11,7 +11,7 @@
 namespace trireme::base {
 namespace {
 
-// Empty where it cannot be read, or its owner has ended meanwhile. All these files are shorter than this.
+// Empty if the file cannot be read or the process has exited. All these files are shorter than the buffer.
 std::string contents(const std::string& path) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text(8192, '\0');
@@ -20,7 +20,7 @@ std::string contents(const std::string& path) {
   return text;
 }
 
-// The kernel's function that it waits in; the number of the system call where that is kept secret.
+// The kernel function in which the task waits, or the system call number if the function is hidden.
 std::string waits_in(const std::string& folder) {
   const std::string channel(trim(contents(folder + "/wchan")));
   if (!channel.empty() && channel != "0") return " in " + channel;
@@ -42,15 +42,15 @@ std::string state_in_words(char state, const std::string& folder) {
   }
 }
 
-// 0 where the file has no such line.
+// 0 if the file has no such line.
 long number_after(const std::string& text, std::string_view key) {
   const std::size_t at = text.find(key);
   return at == std::string::npos ? 0 : std::atol(text.c_str() + at + key.size());
 }
 
-// The letter of the kernel; '\0' where there is no such task.
+// The kernel's state letter; '\0' if there is no such task.
 char state_letter(const std::string& folder) {
-  // "pid (any name) S ...": the name may hold anything, also parentheses.
+  // "pid (any name) S ...": the name may contain any characters, including parentheses.
   const std::string stat = contents(folder + "/stat");
   const std::size_t name_end = stat.rfind(") ");
   return name_end == std::string::npos ? '\0' : stat[name_end + 2];

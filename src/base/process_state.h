@@ -2,14 +2,15 @@
 
 #include <string>
 
-// What the kernel tells about a process that cannot tell it itself.
+// The kernel's view of a process that cannot report its state itself.
 
 namespace trireme::base {
 
-// "stopped by a signal, 12 threads", "sleeping in futex_wait_queue, 3 threads", "gone". Of any process of this machine.
+// "stopped by a signal, 12 threads", "sleeping in futex_wait_queue, 3 threads", "gone". For any process on this
+// machine.
 std::string describe_process(int pid);
 
-// Whether it runs or waits: neither stopped nor ended.
+// Whether the process is running or waiting: neither stopped nor exited.
 bool may_run(int pid);
 
 // describe_process() for one thread of this process.

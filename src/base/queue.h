@@ -10,14 +10,14 @@
 
 namespace trireme::base {
 
-// Hands items from one thread to another. A full queue makes the producer wait: memory stays bounded and the slower
-// side sets the pace. After close() producers are refused and consumers drain what is left.
+// Passes items from one thread to another. push() blocks while the queue is full, which bounds memory use. After
+// close(), producers are refused and consumers drain the remaining items.
 template <typename T>
 class BoundedQueue {
  public:
   explicit BoundedQueue(std::size_t capacity) : capacity_(capacity) {}
 
-  // False when the queue was closed; the item is dropped then.
+  // False if the queue is closed; the item is then dropped.
   bool push(T item) {
     std::unique_lock lock(mutex_);
     not_full_.wait(lock, [&] { return closed_ || items_.size() < capacity_; });
@@ -27,7 +27,7 @@ class BoundedQueue {
     return true;
   }
 
-  // False when it is full or closed.
+  // False if the queue is full or closed.
   bool try_push(T item) {
     std::lock_guard lock(mutex_);
     if (closed_ || items_.size() >= capacity_) return false;
@@ -36,14 +36,14 @@ class BoundedQueue {
     return true;
   }
 
-  // nullopt when the queue is closed and empty.
+  // nullopt if the queue is closed and empty.
   std::optional<T> pop() {
     std::unique_lock lock(mutex_);
     not_empty_.wait(lock, [&] { return closed_ || !items_.empty(); });
     return take(lock);
   }
 
-  // nullopt also when nothing came in time; closed() tells the two apart.
+  // nullopt also after the timeout; closed() distinguishes the two.
   template <typename Rep, typename Period>
   std::optional<T> pop_for(std::chrono::duration<Rep, Period> timeout) {
     std::unique_lock lock(mutex_);

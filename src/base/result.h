@@ -10,22 +10,22 @@
 
 #include "base/check.h"
 
-// The expected kind of failure: I/O, peers and bad input come back as a Result, and every layer adds what it was doing.
-// A broken invariant throws instead (check.h).
+// For expected failures: I/O, peers and bad input are returned as a Result, and each layer adds context. A violated
+// invariant throws instead (check.h).
 
 namespace trireme::base {
 
-// What a program may act on. The text is for people: it may be worded anew at any time.
+// For programs to act on. The text is for people and may change at any time.
 enum class ErrorCode {
   kOther,
-  kTimeout,  // the answer did not come in time; it may come later
+  kTimeout,  // no answer yet; it may still arrive
 };
 
 class [[nodiscard]] Error {
  public:
   explicit Error(std::string what, ErrorCode code = ErrorCode::kOther) : what_(std::move(what)), code_(code) {}
 
-  // "could not do X" on top of this error; the chain reads from the outside in.
+  // Adds context: "could not do X". The chain reads from the outside in.
   Error wrap(std::string what) && {
     Error outer(std::move(what), code_);
     outer.cause_ = std::make_shared<const Error>(std::move(*this));
@@ -34,16 +34,16 @@ class [[nodiscard]] Error {
 
   const std::string& what() const { return what_; }
   const Error* cause() const { return cause_.get(); }
-  // That of the innermost error, whatever was added in front of it.
+  // The code of the innermost error.
   ErrorCode code() const { return code_; }
 
-  // The whole chain: "could not start the worker: could not open log.txt: No space left on device".
+  // The complete chain: "could not start the worker: could not open log.txt: No space left on device".
   std::string message() const { return cause_ ? what_ + ": " + cause_->message() : what_; }
 
  private:
   std::string what_;
   ErrorCode code_;
-  std::shared_ptr<const Error> cause_;  // shared, never written again: errors are copied into events and results
+  std::shared_ptr<const Error> cause_;  // immutable, shared: errors are copied into events and results
 };
 
 template <typename... Args>
@@ -110,7 +110,7 @@ class [[nodiscard]] Result<void> {
 
 }  // namespace trireme::base
 
-// Leaves the function with the error of `expression`, with what was being done added in front.
+// Returns the error of `expression` from the current function, with the context added in front.
 #define TRIREME_TRY(expression, ...)                                                                       \
   do {                                                                                                     \
     auto trireme_try_ = (expression);                                                                      \

@@ -41,7 +41,7 @@ constexpr std::array<Kind, 19> kKinds = {{{"BOOL", 1},
 
 const Kind& kind_of(DType dtype) { return kKinds.at(static_cast<std::size_t>(dtype)); }
 
-// Whatever is accepted has a number of bytes that fits as well.
+// The number of elements. Also checks that the number of bytes does not overflow.
 std::int64_t count(DType dtype, const std::vector<std::int64_t>& shape) {
   std::int64_t elements = 1;
   std::int64_t bytes = 0;
@@ -50,7 +50,7 @@ std::int64_t count(DType dtype, const std::vector<std::int64_t>& shape) {
     fits = fits && extent >= 0 && !__builtin_mul_overflow(elements, extent, &elements);
   }
   fits = fits && !__builtin_mul_overflow(elements, static_cast<std::int64_t>(size_of(dtype)), &bytes);
-  if (!fits) throw ValueError(fmt::format("[{}] is no shape of a tensor", fmt::join(shape, ", ")));
+  if (!fits) throw ValueError(fmt::format("invalid tensor shape: [{}]", fmt::join(shape, ", ")));
   return elements;
 }
 
@@ -69,7 +69,7 @@ DType dtype_of(std::string_view name) {
   if (const auto found = find_dtype(name)) return *found;
   std::vector<const char*> names;
   for (const auto& kind : kKinds) names.push_back(kind.name);
-  throw ValueError(fmt::format("'{}' is no type of a tensor; there are {}", name, fmt::join(names, ", ")));
+  throw ValueError(fmt::format("unknown tensor type '{}'; known types: {}", name, fmt::join(names, ", ")));
 }
 
 std::size_t size_of(DType dtype) { return kind_of(dtype).size; }
@@ -79,7 +79,7 @@ struct Tensor::Storage {
   std::vector<std::int64_t> shape;
   std::int64_t elements;
   void* data;
-  std::shared_ptr<const void> owner;  // whoever made the memory keeps it for us
+  std::shared_ptr<const void> owner;  // keeps the memory alive
 };
 
 Tensor::Tensor(DType dtype, std::vector<std::int64_t> shape) {
@@ -108,13 +108,13 @@ bool Tensor::operator==(const Tensor& other) const {
 
 void Tensor::expect_elements(std::size_t count) const {
   if (count != static_cast<std::size_t>(num_elements())) {
-    throw ValueError(fmt::format("{} given for {}", base::count_of(count, "value"), describe()));
+    throw ValueError(fmt::format("got {} for {}", base::count_of(count, "value"), describe()));
   }
 }
 
 void Tensor::expect(DType dtype) const {
   if (dtype != storage_->dtype) {
-    throw ValueError(fmt::format("{} was read as {}", describe(), name_of(dtype)));
+    throw ValueError(fmt::format("cannot read {} as {}", describe(), name_of(dtype)));
   }
 }
 

@@ -43,7 +43,7 @@ std::string did_you_mean(std::string_view written, const std::vector<std::string
       nearest = &name;
     }
   }
-  // A third of the word may be wrong; beyond that a suggestion would be a guess.
+  // Up to a third of the characters may differ; beyond that, a suggestion would be a guess.
   if (!nearest || best * 3 > std::max(written.size(), nearest->size())) return "";
   return fmt::format("; did you mean '{}'?", *nearest);
 }

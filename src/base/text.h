@@ -6,25 +6,25 @@
 #include <string_view>
 #include <vector>
 
-// Small pieces of wording that error messages share.
+// Text helpers shared by error messages.
 
 namespace trireme::base {
 
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 
-// "; did you mean 'num_workers'?" where one of the names is close to what was written, else "".
+// "; did you mean 'num_workers'?" if one of the names is similar, otherwise "".
 std::string did_you_mean(std::string_view written, const std::vector<std::string>& names);
 
 // "1 worker", "4 workers".
 std::string count_of(std::size_t count, std::string_view noun);
 
-// 2 -> "2", 0.5 -> "0.5": resource amounts as people write them.
+// Formats resource amounts: 2 -> "2", 0.5 -> "0.5".
 std::string amount(double value);
 
 // {0,1,2,5} -> "0-2,5".
 std::string rank_list(std::vector<int> ranks);
 
-// "1GB" -> 1000000000, "512MiB" -> 536870912, "100" -> 100; nothing where it is no amount of memory.
+// "1GB" -> 1000000000, "512MiB" -> 536870912, "100" -> 100; nullopt if the text is not an amount of memory.
 std::optional<std::int64_t> parse_bytes(std::string_view text);
 
 std::vector<std::string> split(std::string_view text, char separator);

@@ -6,15 +6,15 @@
 
 namespace trireme::base {
 
-// Tells the silence of others from the lateness of the one who listens. A process that was held up itself (a frozen
-// container, a suspended machine, a debugger) has heard nothing meanwhile, which proves nothing about its peers: the
-// time that it was late by does not count as their silence.
+// Distinguishes silent peers from a late listener. A process that was itself suspended (a frozen container, a suspended
+// machine, a debugger) received nothing in that time, which proves nothing about its peers. The time by which it was
+// late does not count as their silence.
 class TickWatch {
  public:
-  // `began`: when the first period did.
+  // `began`: the start of the first period.
   TickWatch(Seconds period, MonotonicTime began) : period_(period), last_(began) {}
 
-  // At every tick: how much later than it was due it comes; 0 within what a busy machine does to any timer.
+  // Call at every tick. Returns how late the tick is; 0 if the delay is normal for a busy machine.
   MonotonicTime::duration late(MonotonicTime now) {
     const Seconds overslept = now - std::exchange(last_, now) - period_;
     if (overslept < period_ + kBusy) return {};

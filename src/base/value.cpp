@@ -46,7 +46,7 @@ const Value& Dict::at(std::string_view key) const {
   if (const Value* value = find(key)) return *value;
   std::vector<std::string> names;
   for (const auto& item : items_) names.push_back(item.first);
-  throw ValueError(fmt::format("there is no key '{}'{} (keys: {})", key, base::did_you_mean(key, names),
+  throw ValueError(fmt::format("no key named '{}'{} (keys: {})", key, base::did_you_mean(key, names),
                                names.empty() ? "none" : base::join(names, ", ")));
 }
 
@@ -102,7 +102,7 @@ const Tensor& Value::as_tensor() const { return expect<Tensor>(*this, "a tensor"
 const Value& Value::element(std::size_t index) const {
   const List& list = as_list();
   if (index < list.size()) return list[index];
-  throw ValueError(fmt::format("no element {} in a list of {}", index, list.size()));
+  throw ValueError(fmt::format("index {} is out of range for a list of size {}", index, list.size()));
 }
 
 }  // namespace trireme

@@ -61,7 +61,7 @@ class PendingFile {
   }
 
   base::Result<void> publish() {
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("rename to", path_, errno);
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("rename a temporary file to", path_, errno);
     temporary_.clear();
     return {};
   }
@@ -107,7 +107,7 @@ base::Result<void> make_folder(const fs::path& path, bool durable) {
   }
   if (above.empty() && !fs::is_directory(path, failure)) return base::error("{} is not a folder", path.native());
   fs::create_directories(path, failure);
-  if (failure) return failed("make the folder", path, failure.value());
+  if (failure) return failed("create the folder", path, failure.value());
   for (const auto& folder : above) {
     if (durable) TRIREME_TRY(sync_folder(folder));
   }

@@ -30,7 +30,7 @@ base::Result<OpenFile> open_file(const std::string& path) {
   OpenFile file{base::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC))};
   if (!file.fd.valid()) return failed("open", path, errno);
   struct stat status {};
-  if (::fstat(file.fd.get(), &status) != 0) return failed("look at", path, errno);
+  if (::fstat(file.fd.get(), &status) != 0) return failed("access", path, errno);
   if (!S_ISREG(status.st_mode)) return base::error("{} is not a file", path);
   file.size = static_cast<std::size_t>(status.st_size);
   return file;

@@ -21,10 +21,10 @@ namespace fs = std::filesystem;
 base::Result<void> make_private_one(const std::string& path) {
   TRIREME_TRY(storage::make_folder(fs::path(path).parent_path()));
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return base::system_error(fmt::format("could not make the folder {}", path), errno);
+    return base::system_error(fmt::format("could not create the folder {}", path), errno);
   }
   struct stat found {};
-  if (::lstat(path.c_str(), &found) != 0) return base::system_error(fmt::format("could not look at {}", path), errno);
+  if (::lstat(path.c_str(), &found) != 0) return base::system_error(fmt::format("could not access {}", path), errno);
   if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & 022) != 0) {
     return base::error("{} can be written by others; remove it or set TMPDIR to a folder of your own", path);
   }

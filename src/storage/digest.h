@@ -7,7 +7,7 @@
 
 namespace trireme::storage {
 
-// XXH3 of 64 bits over bytes that come in pieces. It finds damage, not forgery.
+// 64-bit XXH3, computed incrementally. Detects damage, not forgery.
 class Digest {
  public:
   Digest();
@@ -16,7 +16,7 @@ class Digest {
   ~Digest();
 
   void add(std::string_view bytes);
-  // 16 hex digits, what `xxhsum -H3` prints.
+  // 16 hex digits, as printed by `xxhsum -H3`.
   std::string hex() const;
 
  private:

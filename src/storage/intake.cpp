@@ -10,7 +10,7 @@
 namespace trireme::storage {
 namespace {
 
-// In the cache of the processor when it is hashed and written after it was read. Small files want less.
+// Fits in the CPU cache, so that a block is still cached when it is hashed and written. Small files use less.
 constexpr std::size_t kBlock = std::size_t{1} << 20;
 constexpr std::size_t kSmallBlock = std::size_t{1} << 16;
 
@@ -26,7 +26,7 @@ std::string size_text(std::uint64_t bytes) {
   return base::count_of(bytes, "byte");
 }
 
-// `make` at a name that nobody has. Another machine that shares the folder may have a process of our pid.
+// Calls `make` with an unused name. A process on another machine that shares the folder may have the same pid.
 template <typename Make>
 int with_temporary_name(const std::string& folder, std::string& path, Make make) {
   while (true) {
@@ -37,8 +37,9 @@ int with_temporary_name(const std::string& folder, std::string& path, Make make)
 }
 
 base::Error changed_meanwhile(const std::string& path, std::uint64_t before, std::uint64_t now) {
-  return base::error("{} changed while it was stored: it had {} and now {}; write all files before report()", path,
-                     size_text(before), size_text(now));
+  return base::error(
+      "{} changed while it was being stored: its size was {} and is now {}; write all files before report()", path,
+      size_text(before), size_text(now));
 }
 
 }  // namespace
@@ -75,7 +76,7 @@ Intake::Intake(Disk& disk, std::string source, std::string target, std::size_t c
 Intake::~Intake() {
   for (auto& each : waiting_) {
     each.file.reset();
-    // Where even this fails the file stays, under a name that nobody reads, until the folder is tidied up.
+    // If this fails too, the file stays under a temporary name, which is never read, until the folder is cleaned up.
     (void)disk_.remove_file(each.temporary);
   }
 }
@@ -93,7 +94,7 @@ base::Result<void> Intake::make_folders_of(const std::string& relative) {
   TRIREME_TRY(make_folders_of(folder));
   const std::string path = target_ + "/" + folder;
   if (int failure = disk_.make_folder(path); failure && failure != EEXIST) {
-    return failed("make the folder", path, failure);
+    return failed("create the folder", path, failure);
   }
   folders_.insert(folder);
   return {};
@@ -167,7 +168,7 @@ base::Result<void> Intake::place() {
   TRIREME_TRY(rename_files());
   if (durable_ == Durable::kYes) TRIREME_TRY(sync_folders());
   for (const auto& each : waiting_) {
-    // The source may go, and need not.
+    // Best effort: the source may stay.
     if (!each.moved_from.empty()) (void)disk_.remove_file(each.moved_from);
   }
   waiting_.clear();
@@ -176,12 +177,12 @@ base::Result<void> Intake::place() {
 
 base::Result<void> Intake::sync_files() {
   if (many()) {
-    if (int failure = folder_->sync_all()) return failed("make durable what was stored in", target_, failure);
+    if (int failure = folder_->sync_all()) return failed("sync the files stored in", target_, failure);
     return {};
   }
   for (auto& each : waiting_) {
-    if (int failure = each.file->sync()) return failed("make durable", each.final, failure);
-    if (int failure = each.file->close()) return failed("make durable", each.final, failure);
+    if (int failure = each.file->sync()) return failed("sync", each.final, failure);
+    if (int failure = each.file->close()) return failed("sync", each.final, failure);
     each.file.reset();
   }
   return {};
@@ -190,8 +191,9 @@ base::Result<void> Intake::sync_files() {
 base::Result<void> Intake::rename_files() {
   for (const auto& each : waiting_) {
     if (int failure = disk_.rename(each.temporary, each.final)) {
-      if (failure == ENOENT) return base::error("{} was removed while files were stored there", folder_of(each.final));
-      return failed("rename to", each.final, failure);
+      if (failure == ENOENT)
+        return base::error("{} was removed while files were being stored in it", folder_of(each.final));
+      return failed("rename a temporary file to", each.final, failure);
     }
   }
   return {};
@@ -199,7 +201,7 @@ base::Result<void> Intake::rename_files() {
 
 base::Result<void> Intake::sync_folders() {
   if (folders_.size() > kManyFiles) {
-    if (int failure = folder_->sync_all()) return failed("make durable the names in", target_, failure);
+    if (int failure = folder_->sync_all()) return failed("sync the file names in", target_, failure);
     return {};
   }
   for (const auto& each : folders_) {

@@ -12,7 +12,7 @@
 
 namespace trireme::storage {
 
-// From here on one sync of the whole file system is cheaper than one per file.
+// From this number of files, one sync of the file system is cheaper than one sync per file.
 inline constexpr std::size_t kManyFiles = 64;
 
 enum class Durable { kNo, kYes };
@@ -21,21 +21,22 @@ enum class Durable { kNo, kYes };
 // ...".
 base::Error not_stored(const FoundFile& file, const std::string& target, int error_number);
 
-// Takes files of one folder into another so that each appears under its name only when it is whole: copies lie under a
-// temporary name until place(), which syncs first and renames after. What was not placed is gone with the Intake.
+// Stores files of one folder in another so that each appears under its name only when it is complete. Copies have a
+// temporary name until place(), which first syncs and then renames them. The destructor deletes files that were not
+// placed.
 class Intake {
  public:
-  // `count` files will come.
+  // `count`: the number of files to store.
   Intake(Disk& disk, std::string source, std::string target, std::size_t count, Durable durable);
   Intake(const Intake&) = delete;
   Intake& operator=(const Intake&) = delete;
   ~Intake();
 
-  // Makes the target.
+  // Creates the target.
   base::Result<void> begin();
   base::Result<FileRecord> copy(const FoundFile& file);
-  // Without a copy where the file system can do that. The source has the file until all are placed: after an error
-  // nothing is missing there.
+  // Avoids a copy if the file system can. The source keeps the file until all are placed, so after an error it is still
+  // complete.
   base::Result<FileRecord> move(const FoundFile& file);
   base::Result<void> place();
 
@@ -44,7 +45,7 @@ class Intake {
     std::string temporary;
     std::string final;
     std::string moved_from;          // empty for a copy
-    std::unique_ptr<OpenFile> file;  // null once it needs no sync of its own
+    std::unique_ptr<OpenFile> file;  // null if it needs no separate sync
   };
 
   base::Result<void> make_folders_of(const std::string& relative);
@@ -61,15 +62,15 @@ class Intake {
   const Durable durable_;
   std::unique_ptr<char[]> block_;
   std::size_t block_size_ = 0;
-  std::unique_ptr<OpenFolder> folder_;  // opened before the first write, so that sync_all() tells all errors
-  std::set<std::string> folders_;       // below the target that get new names
+  std::unique_ptr<OpenFolder> folder_;  // opened before the first write, so that sync_all() reports all errors
+  std::set<std::string> folders_;       // folders below the target that get new entries
   std::vector<Waiting> waiting_;
 };
 
-// Creates a file that nobody else writes, in `folder`. `path` is where.
+// Creates a file with an unused name in `folder` and sets `path`.
 int create_temporary(Disk& disk, const std::string& folder, std::string& path, std::unique_ptr<OpenFile>& file);
 
-// Reads to the end; `bytes` is how many there were.
+// Reads to the end and sets `bytes` to the number of bytes read.
 base::Result<std::string> checksum_of(OpenFile& file, const std::string& path, std::uint64_t& bytes);
 
 }  // namespace trireme::storage

@@ -27,10 +27,10 @@ std::string join(const std::string& folder, const std::string& name) { return fo
 
 base::Error differs(const std::string& path, const FileRecord& expected, const FileRecord& found) {
   if (found.size != expected.size) {
-    return base::error("{} is damaged: it has {}, its manifest says {}", path, base::count_of(found.size, "byte"),
+    return base::error("{} is damaged: it has {}, but its manifest lists {}", path, base::count_of(found.size, "byte"),
                        expected.size);
   }
-  return base::error("{} is damaged: its XXH3 is {}, its manifest says {}", path, found.xxh3, expected.xxh3);
+  return base::error("{} is damaged: its XXH3 is {}, but its manifest lists {}", path, found.xxh3, expected.xxh3);
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ base::Result<bool> LocalFiles::exists(const std::string& path) {
   Status status;
   const int failure = disk_->look_through(path, status);
   if (failure == ENOENT || failure == ENOTDIR) return false;
-  if (failure) return failed("look at", path, failure);
+  if (failure) return failed("access", path, failure);
   return true;
 }
 
@@ -71,12 +71,12 @@ base::Result<void> LocalFiles::write_atomically(const std::string& path, std::st
   if (failure) return failed(doing, path, failure);
   failure = write_and_sync(*file, content);
   if (!failure) {
-    doing = "rename to";
+    doing = "rename a temporary file to";
     failure = disk_->rename(temporary, path);
   }
   if (failure) {
     file.reset();
-    (void)disk_->remove_file(temporary);  // the first error is the one to tell
+    (void)disk_->remove_file(temporary);  // the first error is the one to report
     return failed(doing, path, failure);
   }
   return sync_folder(parent_of(path));
@@ -89,11 +89,11 @@ base::Result<std::vector<FileRecord>> LocalFiles::put_folder(const std::string& 
   TRIREME_TRY(make_folder(target));
   Status from;
   Status to;
-  if (int failure = disk_->look_through(source, from)) return failed("look at", source, failure);
-  if (int failure = disk_->look_through(target, to)) return failed("look at", target, failure);
+  if (int failure = disk_->look_through(source, from)) return failed("access", source, failure);
+  if (int failure = disk_->look_through(target, to)) return failed("access", target, failure);
   auto outside = [&](const std::string& path, const Status& folder) -> base::Result<void> {
     if (folder.id != to.id) return {};
-    return base::error("{} contains {}, the folder it would be stored in; report a folder of its own", source, path);
+    return base::error("{} contains {}, the folder it would be stored in; report a separate folder", source, path);
   };
   TRIREME_ASSIGN(auto files, walk(*disk_, source, Walk::kStore, outside));
 
@@ -114,13 +114,13 @@ base::Result<bool> LocalFiles::same_folder(const std::string& source, const std:
   Status from;
   if (int failure = disk_->look_through(source, from)) {
     if (failure == ENOENT) return base::error("the checkpoint folder {} does not exist", source);
-    return failed("look at", source, failure);
+    return failed("access", source, failure);
   }
-  if (from.kind != Kind::kFolder) return base::error("{} is not a folder; a checkpoint is made from a folder", source);
+  if (from.kind != Kind::kFolder) return base::error("{} is not a folder; a checkpoint must be a folder", source);
   Status to;
   const int failure = disk_->look_through(target, to);
   if (failure == ENOENT) return false;
-  if (failure) return failed("look at", target, failure);
+  if (failure) return failed("access", target, failure);
   return from.id == to.id;
 }
 
@@ -142,9 +142,9 @@ base::Result<std::vector<FileRecord>> LocalFiles::adopt_folder(const std::string
     open->start_sync();
     FileRecord record{file.path, 0, {}};
     TRIREME_ASSIGN(record.xxh3, checksum_of(*open, path, record.size));
-    // A link may lead to another file system, which one sync of ours does not reach.
+    // A symbolic link may lead to another file system, which sync_all() does not reach.
     if (!many || !file.sole) {
-      if (int failure = open->sync()) return failed("make durable", path, failure);
+      if (int failure = open->sync()) return failed("sync", path, failure);
     }
     records.push_back(std::move(record));
     for (std::string above = parent_of(path); above.size() > folder.size(); above = parent_of(above)) {
@@ -154,7 +154,7 @@ base::Result<std::vector<FileRecord>> LocalFiles::adopt_folder(const std::string
   std::sort(folders.begin(), folders.end());
   folders.erase(std::unique(folders.begin(), folders.end()), folders.end());
   if (many) {
-    if (int failure = top->sync_all()) return failed("make durable what is in", folder, failure);
+    if (int failure = top->sync_all()) return failed("sync the files in", folder, failure);
   } else {
     for (const auto& each : folders) TRIREME_TRY(sync_folder(each));
   }
@@ -172,7 +172,7 @@ base::Result<void> LocalFiles::get_folder(const std::string& folder, const std::
     Status status;
     if (int failure = disk_->look_through(path, status)) {
       if (failure == ENOENT) return base::error("{} is damaged: {} is missing", folder, wanted.path);
-      return failed("look at", path, failure);
+      return failed("access", path, failure);
     }
     if (status.size != wanted.size) return differs(path, wanted, {wanted.path, status.size, {}});
     TRIREME_ASSIGN(auto found, intake.copy({wanted.path, status.size}));
@@ -203,8 +203,8 @@ base::Result<std::vector<std::string>> LocalFiles::list_folders(const std::strin
   for (auto& name : names) {
     Status status;
     const int failure = disk_->look_through(join(folder, name), status);
-    if (failure == ENOENT || failure == ELOOP) continue;  // vanished meanwhile, or a link that leads nowhere
-    if (failure) return failed("look at", join(folder, name), failure);
+    if (failure == ENOENT || failure == ELOOP) continue;  // removed since it was listed, or a dangling link
+    if (failure) return failed("access", join(folder, name), failure);
     if (status.kind != Kind::kFolder) continue;
     folders.push_back(std::move(name));
   }
@@ -217,14 +217,15 @@ base::Result<void> LocalFiles::make_folder(const std::string& path) {
   if (disk_->look_through(path, status) == 0 && status.kind == Kind::kFolder) return {};
   const std::string parent = parent_of(path);
   if (!parent.empty() && parent != path) TRIREME_TRY(make_folder(parent));
-  if (path.ends_with('/')) return {};  // "a/b/" is "a/b", which is made now
+  if (path.ends_with('/')) return {};  // "a/b/" is "a/b", which exists now
   const int failure = disk_->make_folder(path);
   if (failure == EEXIST) {
-    // Somebody else was faster, which is fine, or something else has the name.
+    // Another process created it first, which is fine, or the name is in use by something else.
     if (disk_->look_through(path, status) == 0 && status.kind == Kind::kFolder) return {};
-    return base::error("could not make the folder {}: a file is in the way; remove it or choose another path", path);
+    return base::error("could not create the folder {}: a file with this name exists; remove it or choose another path",
+                       path);
   }
-  if (failure) return failed("make the folder", path, failure);
+  if (failure) return failed("create the folder", path, failure);
   return sync_folder(parent);
 }
 
@@ -258,8 +259,8 @@ base::Result<void> LocalFiles::remove_folder(const std::string& path) {
   Status status;
   int failure = disk_->look(path, status);
   if (failure == ENOENT || failure == ENOTDIR) return {};
-  if (failure) return failed("look at", path, failure);
-  if (status.kind != Kind::kFolder) return remove_file(path);  // a link goes, what it leads to stays
+  if (failure) return failed("access", path, failure);
+  if (status.kind != Kind::kFolder) return remove_file(path);  // removes a link, not its target
   std::vector<std::string> names;
   failure = disk_->list(path, names);
   if (failure && failure != ENOENT) return failed("list", path, failure);

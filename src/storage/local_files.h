@@ -11,11 +11,11 @@
 
 namespace trireme::storage {
 
-// Folders of this machine, with what POSIX wants for files to survive a crash.
+// Local folders, with the syncs that POSIX requires for files to survive a crash.
 class LocalFiles final : public Files {
  public:
   LocalFiles();
-  // Shared with a test that makes it fail.
+  // The disk is shared with a test that makes it fail.
   explicit LocalFiles(std::shared_ptr<Disk> disk);
 
   bool local() const override { return true; }
@@ -45,19 +45,20 @@ class LocalFiles final : public Files {
   std::shared_ptr<Disk> disk_;
 };
 
-// The same for callers that always mean this machine.
+// Shorthands for callers that always use local storage.
 
 base::Result<std::string> read_file(const std::string& path);
-// Readers see the old content or the new one, also after a crash.
+// Atomic, even in a crash: readers see either the old or the new content.
 base::Result<void> write_file_atomically(const std::string& path, std::string_view content);
-// Makes the folder and those above it; tells apart "not allowed", "a file is in the way" and "no space".
+// Creates the folder and its parents. Has separate errors for missing permissions, a file with this name and a full
+// disk.
 base::Result<void> make_folder(const std::string& path);
 base::Result<void> sync_folder(const std::string& path);
-// Every file below the folder, sorted by path.
+// All files below the folder, recursively, sorted by path.
 base::Result<std::vector<FileEntry>> list_files(const std::string& folder);
-// Copies the folder's content into `target` (made where absent; other files in it stay), durably.
+// Copies the folder's content durably into `target`, which is created if necessary; other files in it stay.
 base::Result<void> copy_folder(const std::string& source, const std::string& target);
-// Nothing there is fine.
+// Removing a missing folder is not an error.
 base::Result<void> remove_folder(const std::string& path);
 
 }  // namespace trireme::storage

@@ -32,11 +32,11 @@ std::vector<std::string> parts_of(const std::string& path) {
 
 using Random = std::mt19937_64;
 
-// What a crash makes of a write that nothing waited for: any length in between, and blocks that never arrived.
+// The possible result of a crash during an unsynced write: any length in between, and missing blocks.
 std::string torn(const std::string& durable, const std::string& written, Random& random) {
   if (durable == written || random() % 3 == 0) return durable;
   if (random() % 2 == 0) return written;
-  constexpr std::size_t kBlock = 5;  // tests write little
+  constexpr std::size_t kBlock = 5;  // small, because tests write little
   std::string content = written.substr(0, random() % (written.size() + 1));
   for (std::size_t begin = 0; begin < content.size(); begin += kBlock) {
     if (random() % 2 == 0) continue;

@@ -13,23 +13,23 @@
 
 namespace trireme::storage {
 
-// A disk in memory that keeps apart what POSIX promises to keep and what it does not: the content of a file is durable
-// once the file was synced, a change of names once the folder was, and a rename once the folder it goes to was.
-// Operations are counted, and any of them can be made to fail or be the last before a crash. Tests walk through all of
-// them.
+// An in-memory disk that tracks what POSIX guarantees to survive a crash: the content of a file once the file is
+// synced, a name change once the folder is synced, and a rename once the destination folder is synced. Operations are
+// counted; each can be made to fail or to be the last before a crash. Tests iterate over all of them.
 class MemoryDisk final : public Disk {
  public:
   MemoryDisk();
 
-  // How many operations there were, and what they did ("rename /a -> /b").
+  // The number of operations, and a description of each ("rename /a -> /b").
   std::size_t operations() const;
   std::vector<std::string> history() const;
 
-  // `count` operations from this number on fail and do nothing; a write leaves half of itself.
+  // Makes `count` operations starting with this number fail without effect; a failing write writes half of its bytes.
   void fail_at(std::size_t operation, int error_number, std::size_t count = 1);
-  // The machine stops before this operation: it fails, and so does everything after it.
+  // The machine crashes before this operation, which fails, as do all later ones.
   void crash_at(std::size_t operation);
-  // The disk when the machine is up again: all that was durable, and of the rest what the seed chooses, writes torn.
+  // The disk after a reboot: everything durable, plus a selection of the rest that depends on the seed, with torn
+  // writes.
   std::shared_ptr<MemoryDisk> after_crash(std::uint64_t seed) const;
 
   int open(const std::string& path, std::unique_ptr<OpenFile>& file) override;
@@ -54,9 +54,9 @@ class MemoryDisk final : public Disk {
   struct Edit {
     NodePointer folder;
     std::string name;
-    NodePointer node;  // null: the name goes
+    NodePointer node;  // null: the name is removed
   };
-  // One change of names, which a crash keeps or loses as a whole.
+  // One change of names. A crash keeps or loses it completely.
   struct Change {
     std::vector<Edit> edits;
     NodePointer unsynced;  // the folder to sync before it is durable; null afterwards
@@ -74,7 +74,7 @@ class MemoryDisk final : public Disk {
   mutable std::mutex mutex_;
   NodePointer root_;
   std::uint64_t last_id_ = 0;
-  std::list<Change> changes_;  // oldest first; a durable one waits for those before it
+  std::list<Change> changes_;  // oldest first; a durable change waits for earlier ones
   std::vector<std::string> history_;
   std::size_t fail_from_ = std::numeric_limits<std::size_t>::max();
   std::size_t fail_count_ = 0;

@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-// Of the whole process, as register_filesystem() is.
+// Process-wide, as register_filesystem() is.
 struct Registry {
   std::mutex mutex;
   std::map<std::string, FileSystemFactory> factories;
@@ -35,7 +35,7 @@ void register_filesystem(const std::string& scheme, FileSystemFactory factory) {
 namespace storage {
 namespace {
 
-// "s3" of "s3://bucket/run", nullopt for a path.
+// "s3" for "s3://bucket/run", nullopt for a path.
 std::optional<std::string> scheme_of(const std::string& uri) {
   const auto end = uri.find("://");
   if (end == std::string::npos || end == 0) return std::nullopt;
@@ -57,7 +57,7 @@ base::Result<std::string> percent_decoded(const std::string& text) {
     }
     const auto byte = base::from_hex(text.substr(i + 1, 2));
     if (!byte || byte->size() != 1 || byte->front() == '\0') {
-      return base::error("'{}' is no %-encoded character; write a '%' of the path as %25", text.substr(i, 3));
+      return base::error("'{}' is not a valid %-encoding; write '%' as %25", text.substr(i, 3));
     }
     decoded += *byte;
     i += 2;
@@ -70,7 +70,7 @@ base::Result<std::string> path_of_file_uri(const std::string& uri) {
   const auto slash = rest.find('/');
   const std::string host = rest.substr(0, slash);
   if (slash == std::string::npos || (!host.empty() && host != "localhost")) {
-    return base::error("a file:// URI of this machine has three slashes: file:///folder");
+    return base::error("a file:// URI must have three slashes: file:///folder");
   }
   return percent_decoded(rest.substr(slash));
 }
@@ -81,7 +81,7 @@ FileSystemFactory factory_of(const std::string& scheme) {
   return found == registry().factories.end() ? nullptr : found->second;
 }
 
-// The border to the user's code.
+// The boundary to user code: catches its exceptions.
 base::Result<std::shared_ptr<FileSystem>> call(const FileSystemFactory& factory, const std::string& uri) {
   try {
     if (auto made = factory(uri)) return made;

@@ -11,7 +11,7 @@
 namespace trireme::storage {
 namespace {
 
-// A thread's top: nothing above it could catch.
+// The top of a thread: an exception must not leave it.
 base::Result<void> guarded(const std::function<base::Result<void>(std::size_t)>& work, std::size_t i) {
   try {
     return work(i);

@@ -7,8 +7,8 @@
 
 namespace trireme::storage {
 
-// work(0) ... work(count - 1), up to `threads` at once. After an error nothing new begins, and the one of the lowest
-// number is returned.
+// Calls work(0) ... work(count - 1) on up to `threads` threads. After an error, no new calls start. Returns the error
+// with the lowest index.
 base::Result<void> in_parallel(std::size_t count, std::size_t threads,
                                const std::function<base::Result<void>(std::size_t)>& work);
 

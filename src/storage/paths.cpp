@@ -15,12 +15,12 @@ base::Result<void> check_relative(std::string_view path) {
     if (slash == std::string_view::npos) break;
     rest.remove_prefix(slash + 1);
   }
-  if (!inside) return base::error("'{}' is no path below a checkpoint's folder", path);
+  if (!inside) return base::error("'{}' is not a relative path inside a checkpoint's folder", path);
   return {};
 }
 
 std::string temporary_in(const std::string& folder) {
-  // From the kernel every time: a forked child would continue the same sequence.
+  // A new seed every time: a forked child would continue the same sequence.
   std::random_device random;
   const std::uint64_t number = (std::uint64_t{random()} << 32) | random();
   return fmt::format("{}/{}tmp_{:016x}", folder.empty() ? "." : folder, kOwnPrefix, number);

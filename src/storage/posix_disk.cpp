@@ -47,7 +47,7 @@ class PosixFile final : public OpenFile {
   }
 
   void start_sync() override {
-    // A hint: where the file system does not know it, sync() has more to do, and tells what went wrong.
+    // A hint. If the file system does not support it, sync() does the work and reports errors.
     (void)::sync_file_range(fd_.get(), started_, 0, SYNC_FILE_RANGE_WRITE);
     started_ = written_;
   }
@@ -59,7 +59,7 @@ class PosixFile final : public OpenFile {
   int close() override { return outcome(::close(fd_.release())); }
 
  private:
-  // Large enough for the disk to write in one go, small enough that the last sync has little left to do.
+  // Large enough for efficient writes, small enough that the last sync has little left to do.
   static constexpr off_t kWriteBack = off_t{8} << 20;
 
   base::Fd fd_;

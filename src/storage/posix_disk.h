@@ -4,7 +4,7 @@
 
 namespace trireme::storage {
 
-// The disks of this machine, and what is mounted there.
+// The local disks and mounted file systems.
 class PosixDisk final : public Disk {
  public:
   int open(const std::string& path, std::unique_ptr<OpenFile>& file) override;

@@ -22,22 +22,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Enough to fill a line to an object store, few enough to be polite.
+// Enough to saturate a connection to an object store without overloading it.
 constexpr std::size_t kTransfers = 8;
 
-// A file of this machine that is gone with this.
+// A temporary local file, removed by the destructor.
 class Scratch {
  public:
-  // It is made here, so that what is opened under its name later is this file and not a link that somebody else has put
-  // there.
+  // Creates the file, so that later opens of its name find this file and not a link planted by another user.
   static base::Result<Scratch> make(const std::string& folder, mode_t mode) {
     while (true) {
       Scratch made(temporary_in(folder));
       const base::Fd file(::open(made.path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
       if (file.valid()) return made;
       const int failure = errno;
-      made.path_.clear();  // it is not ours
-      if (failure != EEXIST) return failed("make a file in", folder, failure);
+      made.path_.clear();  // the file is not ours to remove
+      if (failure != EEXIST) return failed("create a file in", folder, failure);
     }
   }
   Scratch(Scratch&& other) noexcept : path_(std::exchange(other.path_, "")) {}
@@ -92,7 +91,7 @@ base::Result<void> RemoteFiles::call_on_existing(std::string_view doing, const s
 
 base::Result<bool> RemoteFiles::exists(const std::string& path) {
   bool there = false;
-  TRIREME_TRY(call("look at", path, [&] { there = file_system_->exists(path); }));
+  TRIREME_TRY(call("access", path, [&] { there = file_system_->exists(path); }));
   return there;
 }
 
@@ -119,14 +118,14 @@ base::Result<FileRecord> RemoteFiles::put_file(const std::string& local, const s
       policy_, fmt::format("upload {} to {}", local, describe(remote)), [&] { file_system_->upload(local, remote); },
       gone));
   if (fs::file_size(local, failure) == record.size && !failure) return record;
-  return base::error("{} changed while it was stored; write all files before report()", local);
+  return base::error("{} changed while it was being stored; write all files before report()", local);
 }
 
 base::Result<std::vector<FileRecord>> RemoteFiles::put_folder(const std::string& source, const std::string& target,
                                                               Take) {
   PosixDisk disk;
   TRIREME_ASSIGN(const auto files, walk(disk, source, Walk::kStore));
-  // Object stores need no folders; the file systems that do want them before the files.
+  // Object stores need no folders; other file systems need them before the files.
   std::set<std::string> folders{target};
   for (const auto& file : files) folders.insert((fs::path(target) / file.path).parent_path());
   for (const auto& folder : folders) TRIREME_TRY(make_folder(folder));
@@ -163,20 +162,20 @@ base::Result<void> RemoteFiles::get_file(const std::string& folder, const FileRe
   const std::string local = target + "/" + wanted.path;
   std::error_code failure;
   fs::create_directories(fs::path(local).parent_path(), failure);
-  if (failure) return failed("make the folder of", local, failure.value());
+  if (failure) return failed("create the folder of", local, failure.value());
   TRIREME_ASSIGN(const Scratch scratch, Scratch::make(fs::path(local).parent_path(), 0666));
   TRIREME_TRY(call_on_existing("download", remote, [&] { file_system_->download(remote, scratch.path()); }));
   TRIREME_ASSIGN(const auto found, record_of(scratch.path(), wanted.path));
   if (found.size != wanted.size) {
-    return base::error("{} is damaged: it has {}, its manifest says {}", describe(remote),
+    return base::error("{} is damaged: it has {}, but its manifest lists {}", describe(remote),
                        base::count_of(found.size, "byte"), wanted.size);
   }
   if (!wanted.xxh3.empty() && found.xxh3 != wanted.xxh3) {
-    return base::error("{} is damaged: its XXH3 is {}, its manifest says {}", describe(remote), found.xxh3,
+    return base::error("{} is damaged: its XXH3 is {}, but its manifest lists {}", describe(remote), found.xxh3,
                        wanted.xxh3);
   }
   fs::rename(scratch.path(), local, failure);
-  if (failure) return failed("rename to", local, failure.value());
+  if (failure) return failed("rename a temporary file to", local, failure.value());
   return {};
 }
 
@@ -189,7 +188,7 @@ base::Result<void> RemoteFiles::get_folder(const std::string& folder, const std:
 base::Result<std::string> RemoteFiles::checksum(const std::string& path) {
   std::error_code failure;
   const auto folder = fs::temp_directory_path(failure);
-  if (failure) return base::error("could not read {}: $TMPDIR is no folder", describe(path));
+  if (failure) return base::error("could not read {}: $TMPDIR is not a folder", describe(path));
   TRIREME_ASSIGN(const Scratch scratch, Scratch::make(folder, 0600));
   TRIREME_TRY(call_on_existing("read", path, [&] { file_system_->download(path, scratch.path()); }));
   return LocalFiles().checksum(scratch.path());
@@ -213,12 +212,12 @@ base::Result<std::vector<std::string>> RemoteFiles::list_folders(const std::stri
 }
 
 base::Result<void> RemoteFiles::make_folder(const std::string& path) {
-  return call("make the folder", path, [&] { file_system_->make_folder(path); });
+  return call("create the folder", path, [&] { file_system_->make_folder(path); });
 }
 
 base::Result<bool> RemoteFiles::move_folder(const std::string&, const std::string&) { return false; }
 
-// What a store has accepted is durable.
+// Stores make accepted writes durable.
 base::Result<void> RemoteFiles::sync_folder(const std::string&) { return {}; }
 
 base::Result<void> RemoteFiles::remove_file(const std::string& path) {

@@ -11,8 +11,8 @@
 
 namespace trireme::storage {
 
-// A store elsewhere, reached through a file system that the program brings. Its calls may throw and are made again;
-// files travel several at a time.
+// Remote storage, accessed through a file system that the program registers. Its calls may throw and are retried;
+// several files are transferred in parallel.
 class RemoteFiles final : public Files {
  public:
   // The file system is shared with the program. `scheme` is for messages.
@@ -43,7 +43,7 @@ class RemoteFiles final : public Files {
 
  private:
   base::Result<void> call(std::string_view doing, const std::string& path, const std::function<void()>& what);
-  // As call(), for what must be there: a file that is not does not come by waiting.
+  // Like call(), for paths that must exist: does not retry if the path is missing.
   base::Result<void> call_on_existing(std::string_view doing, const std::string& path,
                                       const std::function<void()>& what);
   base::Result<FileRecord> put_file(const std::string& local, const std::string& path, const std::string& target);

@@ -16,7 +16,7 @@ base::Seconds jittered(base::Seconds pause, double jitter) {
   return pause * std::uniform_real_distribution<double>(1 - jitter, 1 + jitter)(random);
 }
 
-// The border to the user's code: nothing it throws goes further.
+// The boundary to user code: catches all its exceptions.
 std::optional<std::string> thrown_by(const std::function<void()>& call) {
   try {
     call();
@@ -24,7 +24,7 @@ std::optional<std::string> thrown_by(const std::function<void()>& call) {
   } catch (const std::exception& problem) {
     return problem.what();
   } catch (...) {
-    return "something that is no std::exception was thrown";
+    return "an exception that is not a std::exception was thrown";
   }
 }
 

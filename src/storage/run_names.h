@@ -3,8 +3,8 @@
 #include <array>
 #include <string_view>
 
-// What a run keeps in its folder beside its checkpoints: no checkpoint may have one of these names. A test compares the
-// list with the folder of a run. Names that begin with a dot need no place in it, because no checkpoint may begin so.
+// The names that a run uses in its folder, which checkpoints must not have. A test compares the list with the folder of
+// a run. Names that start with a dot are not listed, because the names of checkpoints cannot start with a dot.
 
 namespace trireme::storage {
 
@@ -15,7 +15,7 @@ inline constexpr const char* kMetricsLines = "metrics.jsonl";
 inline constexpr const char* kReturnValueFile = "return_value.pkl";
 inline constexpr const char* kLogsFolder = "logs";
 inline constexpr const char* kStacksFolder = "stacks";
-inline constexpr const char* kDataFolder = "data";  // digests of the rows that ranks have taken
+inline constexpr const char* kDataFolder = "data";  // digests of the rows that ranks read
 // Written by Python.
 inline constexpr const char* kTrainerFile = "trainer.pkl";
 inline constexpr const char* kTensorBoardFolder = "tensorboard";

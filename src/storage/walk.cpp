@@ -45,14 +45,14 @@ class Walker {
     if (int failure = disk_.look(path, status)) {
       if (failure == ENOENT && how_ == Walk::kAll) return {};
       if (failure == ENOENT) return removed_meanwhile(path);
-      return failed("look at", path, failure);
+      return failed("access", path, failure);
     }
     const bool link = status.kind == Kind::kLink;
     if (link) {
       if (int failure = disk_.look_through(path, status)) {
         if (how_ == Walk::kAll && (failure == ENOENT || failure == ELOOP)) return {};
-        if (failure == ENOENT) return base::error("{} is a link to a file that is not there; remove the link", path);
-        if (failure == ELOOP) return base::error("{} is a link that leads to itself; remove the link", path);
+        if (failure == ENOENT) return base::error("{} is a symbolic link to a missing file; remove the link", path);
+        if (failure == ELOOP) return base::error("{} is a symbolic link to itself; remove the link", path);
         return failed("follow the link", path, failure);
       }
     }
@@ -66,7 +66,7 @@ class Walker {
     }
     if (link && std::find(above_.begin(), above_.end(), status.id) != above_.end()) {
       if (how_ == Walk::kAll) return {};
-      return base::error("{} is a link to a folder that contains it; remove the link", path);
+      return base::error("{} is a symbolic link to a folder that contains it; remove the link", path);
     }
     return visit(relative, status, sole && !link);
   }
@@ -75,7 +75,7 @@ class Walker {
   const std::string& top_;
   const Walk how_;
   const Veto& veto_;
-  std::vector<decltype(Status::id)> above_;  // the folders that lead here: a link back into one of them is a loop
+  std::vector<decltype(Status::id)> above_;  // the ancestors: a link to one of them is a loop
   std::vector<FoundFile> files_;
 };
 

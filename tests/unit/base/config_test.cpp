@@ -39,10 +39,8 @@ TEST_CASE("what may be written into a configuration") {
       {"ScalingConfig", {{"placement_strategy", "PACKS"}}, "placement_strategy = 'PACKS': must be one of PACK"},
       {"ScalingConfig", {{"resources_per_worker", Dict{{"CPU", 0.5}, {"license", 1}}}}, ""},
       {"ScalingConfig", {{"resources_per_worker", Dict{{"CPU", -1}}}}, "resources_per_worker[\"CPU\"] = -1: an amount"},
-      {"ScalingConfig", {{"resources_per_worker", Dict{{"CPU", kNan}}}}, "an amount must be a number of at least 0"},
-      {"ScalingConfig",
-       {{"resources_per_worker", Dict{{"CPU", kInfinity}}}},
-       "an amount must be a number of at least 0"},
+      {"ScalingConfig", {{"resources_per_worker", Dict{{"CPU", kNan}}}}, "must be a finite number of at least 0"},
+      {"ScalingConfig", {{"resources_per_worker", Dict{{"CPU", kInfinity}}}}, "must be a finite number of at least 0"},
       {"ScalingConfig", {{"resources_per_worker", Dict{{"", 1}}}}, "a resource has no name"},
       {"ScalingConfig",
        {{"resources_per_worker", Dict{{"CPU", "two"}}}},
@@ -51,7 +49,7 @@ TEST_CASE("what may be written into a configuration") {
       {"ScalingConfig", {{"use_gpu", true}, {"resources_per_worker", Dict{{"GPU", 0.5}}}}, ""},
       {"ScalingConfig",
        {{"use_gpu", true}, {"resources_per_worker", Dict{{"GPU", 1.5}}}},
-       "a share of one GPU (below 1) or whole ones"},
+       "must be a fraction of one GPU (below 1) or an integer"},
       {"ScalingConfig", {{"trainer_resources", Dict{{"CPU", -2}}}}, "trainer_resources[\"CPU\"] = -2"},
       {"ScalingConfig", {{"elastic_resize_monitor_interval_s", 0}}, "must be above 0"},
       {"ScalingConfig", {{"elastic_resize_monitor_interval_s", kNan}}, "must be above 0"},
@@ -90,7 +88,7 @@ TEST_CASE("what may be written into a configuration") {
       {"RunConfig", {{"failure_config", Dict{{"max_failure", 3}}}}, "did you mean 'max_failures'?"},
       {"RunConfig", {{"failure_config", 3}}, "RunConfig.failure_config: expected FailureConfig, got int"},
       {"RunConfig", {{"preload", List{"torch", 1}}}, "RunConfig.preload: element 1: expected str, got int"},
-      {"NoConfig", {}, "there is no configuration 'NoConfig'"},
+      {"NoConfig", {}, "no configuration named 'NoConfig'"},
   };
   for (const auto& row : rows) {
     CAPTURE(row.config);

@@ -90,7 +90,7 @@ TEST_CASE("malformed text is refused with its place") {
     CHECK_FALSE(parse_json(text));
   }
   CHECK(parse_json("[1,]").error().message().find("not JSON: at byte 4") != std::string::npos);
-  CHECK(parse_json_dict("[]").error().message() == "not a JSON object but list");
+  CHECK(parse_json_dict("[]").error().message() == "expected a JSON object, got list");
   CHECK(parse_json_dict("{\"a\":1}").value() == Dict{{"a", 1}});
 }
 

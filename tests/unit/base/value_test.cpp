@@ -60,7 +60,7 @@ TEST_CASE("nested values are reached by key and index") {
   const Value value = Dict{{"a", Dict{{"b", List{10, 20}}}}};
   CHECK(value["a"]["b"][0].get<int>() == 10);
   CHECK(value["a"]["b"][1].get<int>() == 20);
-  CHECK_THROWS_WITH(value["a"]["b"][2], "no element 2 in a list of 2");
+  CHECK_THROWS_WITH(value["a"]["b"][2], "index 2 is out of range for a list of size 2");
   CHECK_THROWS_AS(value["a"]["b"]["c"], ValueError);
 }
 
@@ -81,8 +81,8 @@ TEST_CASE("a dict keeps the order of its keys and compares without it") {
 TEST_CASE("a key that is absent") {
   Dict dict = {{"epochs", 3}, {"lr", 0.1}};
   const Dict& read_only = dict;
-  CHECK_THROWS_WITH(read_only["epoch"], "there is no key 'epoch'; did you mean 'epochs'? (keys: epochs, lr)");
-  CHECK_THROWS_WITH(Dict{}.at("x"), "there is no key 'x' (keys: none)");
+  CHECK_THROWS_WITH(read_only["epoch"], "no key named 'epoch'; did you mean 'epochs'? (keys: epochs, lr)");
+  CHECK_THROWS_WITH(Dict{}.at("x"), "no key named 'x' (keys: none)");
   CHECK(dict.find("x") == nullptr);
   CHECK_FALSE(dict.contains("x"));
   CHECK(dict["x"].is_null());  // written access adds it

@@ -303,7 +303,7 @@ TEST_CASE("without a manifest a file that was cut off or does not fit is found b
   CHECK(failure(load_state(folder / "s"))
             .find("it names the tensor 'model/fc.weight', which state.safetensors does not have") != std::string::npos);
   replace(folder / "s/state.json", "[1]");
-  CHECK(failure(load_state(folder / "s")).find("s/state.json is damaged: not a JSON object") != std::string::npos);
+  CHECK(failure(load_state(folder / "s")).find("s/state.json is damaged: expected a JSON object") != std::string::npos);
   replace(folder / "s/state.json", R"({"$tensor":"x"})");
   CHECK(failure(load_state(folder / "s")).find("a single tensor") != std::string::npos);
   replace(folder / "s/state.json", R"({"x":{"$tensor":1}})");

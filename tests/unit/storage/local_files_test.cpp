@@ -91,7 +91,7 @@ TEST_CASE("errors name the file and the reason") {
   REQUIRE_FALSE(absent);
   CHECK(absent.error().message().find("absent: No such file") != std::string::npos);
   CHECK(write_file_atomically(dir / "absent/file", "").error().message().find("absent/file") != std::string::npos);
-  CHECK(make_folder(dir / "file").error().message().find("a file is in the way") != std::string::npos);
+  CHECK(make_folder(dir / "file").error().message().find("a file with this name exists") != std::string::npos);
   CHECK_FALSE(make_folder(dir / "file/below"));
   CHECK_FALSE(list_files(dir / "absent"));
   CHECK_FALSE(copy_folder(dir / "absent", dir / "copy"));
@@ -113,7 +113,7 @@ TEST_CASE("folders are made with those above, and again") {
   CHECK_FALSE(fs::exists(dir / "a"));
   REQUIRE(make_folder(dir / "a/b/"));
   fs::create_symlink(dir / "nowhere", dir / "dangling");
-  CHECK(contains(message(make_folder(dir / "dangling")), "a file is in the way"));
+  CHECK(contains(message(make_folder(dir / "dangling")), "a file with this name exists"));
 }
 
 TEST_CASE("what is removed is the link, not what it leads to") {
@@ -223,14 +223,15 @@ TEST_CASE("links are followed, and what cannot be stored is named") {
   };
   append_file(dir / "loop/below/file", "x");
   fs::create_directory_symlink(dir / "loop", dir / "loop/below/up");
-  CHECK(refusal(dir / "loop") == (dir / "loop/below/up") + " is a link to a folder that contains it; remove the link");
+  CHECK(refusal(dir / "loop") ==
+        (dir / "loop/below/up") + " is a symbolic link to a folder that contains it; remove the link");
   append_file(dir / "self/file", "x");
   fs::create_symlink("self", dir / "self/self");
-  CHECK(refusal(dir / "self") == (dir / "self/self") + " is a link that leads to itself; remove the link");
+  CHECK(refusal(dir / "self") == (dir / "self/self") + " is a symbolic link to itself; remove the link");
   append_file(dir / "dangling/file", "x");
   fs::create_symlink(dir / "nowhere", dir / "dangling/link");
   CHECK(refusal(dir / "dangling") ==
-        (dir / "dangling/link") + " is a link to a file that is not there; remove the link");
+        (dir / "dangling/link") + " is a symbolic link to a missing file; remove the link");
   append_file(dir / "pipe/file", "x");
   REQUIRE(::mkfifo((dir / "pipe/fifo").c_str(), 0600) == 0);
   CHECK(refusal(dir / "pipe") ==
@@ -269,11 +270,11 @@ TEST_CASE("a folder comes back, and what differs is named") {
   append_file(dir / "from/extra", "not asked for");
   auto get = [&](FileRecord wanted) { return files.get_folder(dir / "from", {{"b", 1, ""}, wanted}, dir / "to"); };
   const std::string path = dir / "from/deep/a";
-  CHECK(message(get({"deep/a", 3, ""})) == path + " is damaged: it has 4 bytes, its manifest says 3");
+  CHECK(message(get({"deep/a", 3, ""})) == path + " is damaged: it has 4 bytes, but its manifest lists 3");
   CHECK(message(get({"deep/a", 4, digest_of("aaab")})) ==
-        path + " is damaged: its XXH3 is " + digest_of("aaaa") + ", its manifest says " + digest_of("aaab"));
+        path + " is damaged: its XXH3 is " + digest_of("aaaa") + ", but its manifest lists " + digest_of("aaab"));
   CHECK(message(get({"absent", 4, ""})) == (dir / "from") + " is damaged: absent is missing");
-  CHECK(contains(message(get({"../from/b", 1, ""})), "'../from/b' is no path below"));
+  CHECK(contains(message(get({"../from/b", 1, ""})), "'../from/b' is not a relative path inside"));
   CHECK(names(dir / "to").empty());
   REQUIRE(get({"deep/a", 4, digest_of("aaaa")}));
   CHECK(names(dir / "to") == Names{"b", "deep/a"});
@@ -311,7 +312,7 @@ TEST_CASE("a full disk is told with the file, how much it has, and what to do") 
         "choose another storage_path");
   CHECK(files.list_files("/to2").value().empty());
   disk->fail_at(disk->operations(), EROFS, 1000);
-  CHECK(contains(message(files.write_atomically("/a", "")), "it can only be read: choose another storage_path"));
+  CHECK(contains(message(files.write_atomically("/a", "")), "it is read-only: choose another storage_path"));
 }
 
 TEST_CASE("a file that goes or changes while it is stored is an error that says so") {
@@ -346,7 +347,8 @@ TEST_CASE("a file that goes or changes while it is stored is an error that says 
     REQUIRE(files.write_atomically("/from/b", "bbbb"));
     busy->meanwhile = [&](const std::string&) { (void)busy->disk.remove_file("/from/b"); };
     CHECK(message(files.put_folder("/from", "/to", take)) ==
-          "/from/b was removed while it was stored; keep the folder until report() has returned, with ASYNC until the "
+          "/from/b was removed while it was being stored; keep the folder until report() returns, or with ASYNC until "
+          "the "
           "upload is done");
     CHECK(files.list_files("/to").value().empty());
     CHECK(files.list_files("/from").value().size() == 1);
@@ -356,7 +358,8 @@ TEST_CASE("a file that goes or changes while it is stored is an error that says 
     if (path == "/from/b") REQUIRE(files.write_atomically("/from/b", "longer"));
   };
   CHECK(message(files.put_folder("/from", "/to", Take::kCopy)) ==
-        "/from/b changed while it was stored: it had 4 bytes and now 6 bytes; write all files before report()");
+        "/from/b changed while it was being stored: its size was 4 bytes and is now 6 bytes; write all files before "
+        "report()");
   CHECK(files.list_files("/to").value().empty());
 }
 

@@ -93,10 +93,10 @@ TEST_CASE("what fails is tried again with growing pauses") {
   failures = -1000000;
   remote.store->before = [](const std::string&, const std::string&) { throw 7; };
   CHECK(message(remote.files.write_atomically("bucket/a", "x")) ==
-        "could not write fake://bucket/a, tried 5 times: something that is no std::exception was thrown");
+        "could not write fake://bucket/a, tried 5 times: an exception that is not a std::exception was thrown");
   remote.store->before = [](const std::string&, const std::string&) { throw std::runtime_error("access denied"); };
   base::set_log_level(base::LogLevel::kError);  // or each of them would be told
-  CHECK(message(remote.files.exists("bucket/a")) == "could not look at fake://bucket/a, tried 5 times: access denied");
+  CHECK(message(remote.files.exists("bucket/a")) == "could not access fake://bucket/a, tried 5 times: access denied");
   CHECK(message(remote.files.list_files("b")) == "could not list fake://b, tried 5 times: access denied");
   CHECK_FALSE(remote.files.list_folders("b"));
   CHECK_FALSE(remote.files.make_folder("b"));
@@ -126,13 +126,14 @@ TEST_CASE("a local file that goes or changes while it is uploaded is an error th
   remote.store->before = [&](const std::string& call, const std::string&) {
     if (call == "upload") fs::remove(dir / "from/a");
   };
-  CHECK(message(remote.files.put_folder(dir / "from", "b", Take::kCopy)).find("was removed while it was stored") !=
-        std::string::npos);
+  CHECK(
+      message(remote.files.put_folder(dir / "from", "b", Take::kCopy)).find("was removed while it was being stored") !=
+      std::string::npos);
   append_file(dir / "from/a", "content");
   remote.store->before = [&](const std::string& call, const std::string&) {
     if (call == "upload") append_file(dir / "from/a", "more");
   };
-  CHECK(message(remote.files.put_folder(dir / "from", "b", Take::kCopy)).find("changed while it was stored") !=
+  CHECK(message(remote.files.put_folder(dir / "from", "b", Take::kCopy)).find("changed while it was being stored") !=
         std::string::npos);
   CHECK(remote.pauses.empty());
 }
@@ -143,10 +144,10 @@ TEST_CASE("what comes back damaged is an error that names the file, and is not l
   remote.store->put("c/good", "good");
   remote.store->put("c/bad", "bad!");
   auto get = [&](FileRecord wanted) { return message(remote.files.get_folder("c", {wanted}, dir / "to")); };
-  CHECK(get({"bad", 3, digest_of("bad")}) == "fake://c/bad is damaged: it has 4 bytes, its manifest says 3");
+  CHECK(get({"bad", 3, digest_of("bad")}) == "fake://c/bad is damaged: it has 4 bytes, but its manifest lists 3");
   CHECK(get({"bad", 4, digest_of("bade")}) ==
-        "fake://c/bad is damaged: its XXH3 is " + digest_of("bad!") + ", its manifest says " + digest_of("bade"));
-  CHECK(get({"../good", 4, ""}).find("'../good' is no path below") != std::string::npos);
+        "fake://c/bad is damaged: its XXH3 is " + digest_of("bad!") + ", but its manifest lists " + digest_of("bade"));
+  CHECK(get({"../good", 4, ""}).find("'../good' is not a relative path inside") != std::string::npos);
   CHECK(names(dir / "to").empty());
   REQUIRE(remote.files.get_folder("c", {{"good", 4, digest_of("good")}, {"bad", 4, ""}}, dir / "to"));
   CHECK(names(dir / "to") == std::vector<std::string>{"bad", "good"});
