@@ -15,28 +15,29 @@ namespace trireme::checkpoint {
 namespace {
 
 constexpr std::string_view kPrefix = "checkpoint_";
-// Folders of names whose files somebody else writes; each has the mark that the checkpoint's own cannot have yet.
+// One folder per name whose files are written by user code. It holds the mark until the checkpoint's own folder exists.
 constexpr const char* kAnnouncedName = ".trireme_announced";
-// On the way out: folders that were moved there, and a file for each that the storage cannot move.
+// Checkpoints being removed: folders that were moved here, and one file for each folder that the storage cannot move.
 constexpr const char* kRemovedName = ".trireme_removed";
 constexpr std::uint64_t kWorthThreads = std::uint64_t{4} << 20;
-constexpr std::size_t kLongestName = 200;  // file systems take 255 bytes
+constexpr std::size_t kLongestName = 200;  // file systems allow 255 bytes
 
 std::string folder_of(const std::string& run_path, const std::string& name) { return run_path + "/" + name; }
 std::string in(const std::string& folder, std::string_view name) { return fmt::format("{}/{}", folder, name); }
 
 Origin origin_of(const Manifest& manifest) { return {manifest.attempt, manifest.index}; }
 
-// Where the files of a new checkpoint are when its folder is made ready.
+// Where the files of a new checkpoint are when its folder is prepared.
 enum class NewFiles { kElsewhere, kInTheFolder };
 
-// Refuses to write where a later report does. Returns the mark that is there.
+// Fails if a later report writes to the folder. Returns the existing mark.
 base::Result<std::optional<Origin>> check_mark(storage::Files& files, const std::string& folder,
                                                const std::optional<Origin>& origin) {
   TRIREME_ASSIGN(const auto mark, read_mark(files, folder));
   if (origin && mark && *mark > *origin) {
     return base::error(
-        "{} is already written by report {}, which is later than {}; give each report a checkpoint_dir_name of its own",
+        "{} is already in use by report {}, which is later than report {}; use another checkpoint_dir_name for each "
+        "report",
         files.describe(folder), mark->index, origin->index);
   }
   return mark;
@@ -50,8 +51,8 @@ base::Result<void> make_room(storage::Files& files, const std::string& run_path,
   if (!there.manifest && !there.damage) return {};
   if (there.manifest && origin && origin_of(*there.manifest) >= *origin) {
     return base::error(
-        "the files come too late: {} was committed (report {}, attempt {}) without them; "
-        "report checkpoints on every rank, and as often",
+        "the files are too late: {} was committed (report {}, attempt {}) without them; "
+        "every rank must report the same number of checkpoints",
         files.describe(folder), there.manifest->index, there.manifest->attempt);
   }
   if (there.manifest && where == NewFiles::kElsewhere) {
@@ -59,7 +60,7 @@ base::Result<void> make_room(storage::Files& files, const std::string& run_path,
     if (moved) return {};
   }
   TRIREME_TRY(check_mark(files, folder, origin));
-  // Before the manifest goes: a folder with neither would be nobody's to remove.
+  // Before the manifest is removed: a folder with neither would not be recognized as ours and would never be removed.
   TRIREME_TRY(write_mark(files, folder, origin));
   return remove_manifest(files, folder);
 }
@@ -78,8 +79,8 @@ std::string conflict_text(const std::string& path, const std::vector<int>& ranks
   return fmt::format("{}: rank {}", path, fmt::join(ranks, ", "));
 }
 
-// What is in the folder and not in the manifest: leftovers of a checkpoint that had the name before, or of an attempt
-// that died. A reader who lists the folder must not take them for part of this one.
+// Removes files that are not in the manifest: leftovers of an earlier checkpoint with this name, or of a failed
+// attempt. A reader that lists the folder must not treat them as part of this checkpoint.
 base::Result<void> remove_unlisted(storage::Files& files, const std::string& folder,
                                    const std::vector<storage::FileEntry>& present,
                                    const std::set<std::string>& listed) {
@@ -124,12 +125,12 @@ base::Result<bool> unfinished(storage::Files& files, const std::string& folder, 
   TRIREME_ASSIGN(const bool committed, files.exists(in(folder, kManifestName)));
   if (committed) return false;
   TRIREME_ASSIGN(const Owner owner, owner_of(files, folder));
-  // A crash between the making of the folder and the mark leaves it empty.
+  // A crash between creating the folder and writing the mark leaves it empty.
   return owner == Owner::kOurs || (owner == Owner::kNobody && is_default_name(name));
 }
 
-// Of a folder that the storage cannot move. The note outlives a crash on the way: when the mark or the manifest is
-// gone, nobody would know the rest for ours.
+// For storage that cannot move folders. The note survives a crash: without the mark or the manifest, the remaining
+// files would not be recognized as ours.
 base::Result<void> remove_in_place(storage::Files& files, const std::string& run_path, const std::string& name) {
   const std::string folder = folder_of(run_path, name);
   const std::string note = in(in(run_path, kRemovedName), name);
@@ -139,7 +140,7 @@ base::Result<void> remove_in_place(storage::Files& files, const std::string& run
   return files.remove_file(note);
 }
 
-// Moved out of sight first where that can be done: a crash on the way must leave no half of the folder under its name.
+// Moves the folder away first if possible: a crash must not leave a partial folder under the checkpoint's name.
 base::Result<void> discard(storage::Files& files, const std::string& run_path, const std::string& name) {
   const std::string all = in(run_path, kRemovedName);
   TRIREME_TRY(files.remove_folder(in(all, name)));
@@ -147,21 +148,21 @@ base::Result<void> discard(storage::Files& files, const std::string& run_path, c
   return moved ? files.remove_folder(all) : remove_in_place(files, run_path, name);
 }
 
-// What remove_in_place() did not come to.
+// Completes interrupted calls of remove_in_place().
 base::Result<void> finish_removals(storage::Files& files, const std::string& run_path) {
   const std::string all = in(run_path, kRemovedName);
   TRIREME_ASSIGN(const bool any, files.exists(all));
   if (!any) return {};
   TRIREME_ASSIGN(const auto notes, files.list_files(all));
   for (const auto& note : notes) {
-    if (!check_name(note.path)) continue;  // a file of a folder that was moved there
+    if (!check_name(note.path)) continue;  // a file in a folder that was moved here
     TRIREME_ASSIGN(const bool committed, files.exists(in(folder_of(run_path, note.path), kManifestName)));
     if (!committed) TRIREME_TRY(files.remove_folder(folder_of(run_path, note.path)));
   }
   return files.remove_folder(all);
 }
 
-// What was announced and never adopted: whoever wrote it was ended halfway.
+// Removes folders that were announced but never adopted: their writer was interrupted.
 base::Result<void> remove_announced(storage::Files& files, const std::string& run_path) {
   const std::string all = in(run_path, kAnnouncedName);
   TRIREME_ASSIGN(const bool some, files.exists(all));
@@ -176,7 +177,7 @@ base::Result<void> remove_announced(storage::Files& files, const std::string& ru
   return files.remove_folder(all);
 }
 
-// A crash may leave a mark or a temporary file in a checkpoint that is committed.
+// A crash may leave a mark or a temporary file in a committed checkpoint.
 base::Result<void> remove_leftovers(storage::Files& files, const std::string& folder) {
   TRIREME_ASSIGN(const auto present, files.list_files(folder));
   for (const auto& file : present) {
@@ -185,11 +186,11 @@ base::Result<void> remove_leftovers(storage::Files& files, const std::string& fo
   return {};
 }
 
-// How many folders to look at once: a store far away takes tens of milliseconds for each, and a run may have hundreds.
-// Few folders are not worth a thread.
+// Number of folders to inspect in parallel: remote storage takes tens of milliseconds per folder, and a run may have
+// hundreds. A few folders are not worth a thread.
 std::size_t lookers(std::size_t folders) { return std::clamp<std::size_t>(folders / 4, 1, 16); }
 
-// Those with a manifest into the listing; returns the names of the others.
+// Adds the folders with a manifest to the listing. Returns the names of the others.
 base::Result<std::vector<std::string>> look_into(storage::Files& files, const std::string& run_path,
                                                  const std::vector<std::string>& names, Listing& listing) {
   std::vector<ManifestFile> found(names.size());
@@ -214,7 +215,7 @@ base::Result<std::vector<std::string>> folders_of(storage::Files& files, const s
   return names;
 }
 
-// How many files to read at once: for a few local bytes a thread costs more than it saves.
+// Number of files to read in parallel. For small local files, a thread costs more than it saves.
 std::size_t readers(const storage::Files& files, const std::vector<storage::FileRecord>& records) {
   std::uint64_t bytes = 0;
   for (const auto& record : records) bytes += record.size;
@@ -230,15 +231,15 @@ base::Result<void> check_name(const std::string& name) {
   const bool control = std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
   if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos || control) {
     return base::error(
-        "'{}' cannot name a checkpoint: use a plain folder name, without '/' and control characters and not starting "
+        "invalid checkpoint name '{}': use a plain folder name without '/' or control characters that does not start "
         "with a dot",
         name);
   }
   if (name.size() > kLongestName) {
-    return base::error("'{}' cannot name a checkpoint: it has {} bytes, more than {}", name, name.size(), kLongestName);
+    return base::error("invalid checkpoint name '{}': it has {} bytes, more than {}", name, name.size(), kLongestName);
   }
   if (is_run_name(name)) {
-    return base::error("'{}' cannot name a checkpoint: the run itself uses it; choose another name", name);
+    return base::error("invalid checkpoint name '{}': the run itself uses it; choose another name", name);
   }
   return {};
 }
@@ -276,7 +277,7 @@ base::Result<std::vector<storage::FileRecord>> adopt(storage::Files& files, cons
   const std::string folder = folder_of(run_path, name);
   TRIREME_TRY(make_ready(files, run_path, name, origin, NewFiles::kInTheFolder));
   TRIREME_ASSIGN(auto records, files.adopt_folder(folder));
-  // Its own mark stands now. Ranks may announce the same name, so that another one may have removed this already.
+  // The folder has its own mark now. If several ranks announced the name, another one may have removed this already.
   TRIREME_TRY(files.remove_folder(in(in(run_path, kAnnouncedName), name)));
   return records;
 }
@@ -307,7 +308,7 @@ base::Result<Merged> merge(storage::Files& files, const std::string& run_path, c
     const auto standing = std::find_if(stored.versions.begin(), stored.versions.end(),
                                        [&, &digest = digest](const auto& each) { return each.xxh3 == digest; });
     if (standing == stored.versions.end()) {
-      return base::error("{} has content that no rank has stored (XXH3 {}); give each rank file names of its own",
+      return base::error("{} has content that no rank stored (XXH3 {}); use different file names on each rank",
                          files.describe(file), digest);
     }
     merged.files.push_back(*standing);
@@ -323,7 +324,7 @@ base::Result<Committed> commit(storage::Files& files, const std::string& run_pat
   TRIREME_ASSIGN(const auto mark, read_mark(files, folder), "could not commit {}", files.describe(folder));
   if (mark && *mark != origin_of(manifest)) {
     return base::error(
-        "could not commit {} of report {}: report {} writes to it; give each report a checkpoint_dir_name of its own",
+        "could not commit {} of report {}: report {} writes to it; use another checkpoint_dir_name for each report",
         files.describe(folder), manifest.index, mark->index);
   }
   TRIREME_ASSIGN(const auto present, files.list_files(folder), "could not commit {}", files.describe(folder));
@@ -336,7 +337,7 @@ base::Result<Committed> commit(storage::Files& files, const std::string& run_pat
               files.describe(folder));
   TRIREME_TRY(files.sync_folder(run_path), "could not commit {}", files.describe(folder));
 
-  // It is committed now; what is left to tidy up can be left to remove_unfinished() as well.
+  // The checkpoint is committed. If the cleanup fails, remove_unfinished() does it later.
   auto tidied = files.remove_file(in(folder, kUploadingName));
   if (tidied) tidied = drop_replaced(files, run_path, name);
   if (!tidied) base::log_debug("{}", tidied.error().message());
@@ -347,7 +348,7 @@ base::Result<void> update(storage::Files& files, const std::string& run_path, co
                           const Manifest& manifest) {
   const std::string path = in(folder_of(run_path, name), kManifestName);
   TRIREME_ASSIGN(const bool there, files.exists(path));
-  if (!there) return base::error("{} is no committed checkpoint", files.describe(folder_of(run_path, name)));
+  if (!there) return base::error("{} is not a committed checkpoint", files.describe(folder_of(run_path, name)));
   return files.write_atomically(path, encode(manifest));
 }
 
@@ -356,7 +357,7 @@ base::Result<Listing> list_committed(storage::Files& files, const std::string& r
   TRIREME_ASSIGN(const auto names, folders_of(files, run_path));
   TRIREME_ASSIGN(const auto empty, look_into(files, run_path, names, listing));
   TRIREME_ASSIGN(auto replaced, list_replaced(files, run_path));
-  // A replacement may have been committed since we looked, and what it replaced be gone.
+  // A replacement may have been committed since the first pass, and the replaced checkpoint removed.
   TRIREME_TRY(look_into(files, run_path, empty, listing));
   for (auto& each : replaced) {
     const bool superseded = std::any_of(listing.committed.begin(), listing.committed.end(),
@@ -377,7 +378,7 @@ base::Result<void> verify(storage::Files& files, const Committed& checkpoint, bo
     const std::string path = in(checkpoint.path, expected[i].path);
     TRIREME_ASSIGN(const auto digest, files.checksum(path), "{} is damaged", checkpoint.name);
     if (digest == expected[i].xxh3) return {};
-    return base::error("{} is damaged: {} has changed: its XXH3 is {}, the manifest says {}", checkpoint.name,
+    return base::error("{} is damaged: {} has changed: its XXH3 is {}, but the manifest lists {}", checkpoint.name,
                        files.describe(path), digest, expected[i].xxh3);
   });
 }
@@ -389,15 +390,15 @@ base::Result<void> remove(storage::Files& files, const std::string& run_path, co
     return found.manifest && origin_of(*found.manifest) == origin;
   };
   TRIREME_ASSIGN(const bool in_its_place, there());
-  // Nobody writes under a name that is derived from the report.
+  // Derived names are never reused by another report.
   if (in_its_place && name == default_name(origin.index)) return discard(files, run_path, name);
   if (in_its_place) {
-    // To where a new one of that name would move it: whoever is the second of the two finds the place taken, and the
-    // folder that is under the name by then stays.
+    // To the same place to which a new checkpoint with this name would move it. The second of the two finds the place
+    // in use and leaves the new folder alone.
     TRIREME_ASSIGN(const bool moved, set_aside(files, run_path, name, origin));
     TRIREME_ASSIGN(const bool cannot_move, moved ? base::Result<bool>(false) : there());
     if (cannot_move) {
-      // A new one has begun, and removes the manifest itself.
+      // A new checkpoint has begun and removes the manifest itself.
       TRIREME_ASSIGN(const bool begun, files.exists(in(folder_of(run_path, name), kUploadingName)));
       return begun ? base::Result<void>() : remove_in_place(files, run_path, name);
     }
@@ -418,7 +419,7 @@ base::Result<void> remove_unfinished(storage::Files& files, const std::string& r
     TRIREME_ASSIGN(const bool committed, files.exists(in(folder, kManifestName)));
     return committed ? remove_leftovers(files, folder) : base::Result<void>();
   }));
-  // One after the other: they go through the same folder.
+  // Sequentially: all use the same folder for removed checkpoints.
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (gone[i]) TRIREME_TRY(discard(files, run_path, names[i]));
   }

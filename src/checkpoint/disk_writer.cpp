@@ -18,18 +18,18 @@ namespace {
 
 using storage::failed;
 
-// One write() of more makes the kernel look for huge pages to put it into.
+// With larger writes, the kernel searches for huge pages.
 constexpr std::size_t kWriteStep = std::size_t{1} << 20;
-// Write-back is asked for in steps of this size: the disk is never idle, and the requests stay large.
+// Writeback is requested in steps of this size: the disk is never idle, and the requests stay large.
 constexpr std::size_t kWriteBackStep = std::size_t{8} << 20;
-// What O_DIRECT wants of addresses, sizes and offsets, on every disk we know.
+// The alignment that O_DIRECT requires of addresses, sizes and offsets on all disks we know.
 constexpr std::size_t kBlock = 4096;
 constexpr std::align_val_t kAlignment{kBlock};
 constexpr std::size_t kDirectStep = std::size_t{8} << 20;
-// Smaller files may as well stay in the page cache for whoever reads them next.
+// Smaller files may stay in the page cache for their next reader.
 constexpr std::size_t kWorthDirect = std::size_t{32} << 20;
 
-// Returns 0 or the errno; `bytes` is what is left.
+// Returns 0 or the errno; `bytes` is the rest that was not written.
 int write_some(int fd, std::string_view& bytes, std::size_t step) {
   const ssize_t count = ::write(fd, bytes.data(), std::min(bytes.size(), step));
   if (count < 0) return errno == EINTR ? 0 : errno;
@@ -52,7 +52,7 @@ base::Result<void> write_buffered(int fd, const std::string& path, const std::ve
       if (const int problem = write_some(fd, piece, kWriteStep)) return failed("write", path, problem);
       written += before - piece.size();
       if (!durable || written - asked < kWriteBackStep) continue;
-      // So that the disk works while we still copy; where it is not supported, fsync has more to do.
+      // Lets the disk work during the copy. Without support for it, fsync takes longer.
       ::sync_file_range(fd, static_cast<off64_t>(asked), static_cast<off64_t>(written - asked), SYNC_FILE_RANGE_WRITE);
       asked = written;
     }
@@ -60,8 +60,7 @@ base::Result<void> write_buffered(int fd, const std::string& path, const std::ve
   return durable ? sync(fd, path) : base::Result<void>();
 }
 
-// Those of local disks that copy nothing with O_DIRECT. Network file systems are faster with the page cache before
-// them.
+// Local file systems on which O_DIRECT avoids a copy. Network file systems are faster with the page cache.
 bool set_direct(int fd) {
   struct statfs system {};
   if (::fstatfs(fd, &system) != 0) return false;
@@ -94,7 +93,7 @@ class DirectWriter {
   base::Result<void> finish() {
     const std::size_t whole = staged_ / kBlock * kBlock;
     TRIREME_TRY(write({stage_.get(), whole}));
-    // The end is no whole block.
+    // The last block is incomplete.
     ::fcntl(fd_, F_SETFL, 0);
     TRIREME_TRY(write({stage_.get() + whole, staged_ - whole}));
     return sync(fd_, path_);
@@ -108,7 +107,7 @@ class DirectWriter {
   base::Result<void> write(std::string_view bytes) const {
     while (!bytes.empty()) {
       const int problem = write_some(fd_, bytes, kDirectStep);
-      // A disk with larger blocks, or a write that ended within one: the page cache takes the rest.
+      // The disk has larger blocks, or a write ended inside one: write the rest through the page cache.
       const bool refused = problem == EINVAL && (::fcntl(fd_, F_GETFL) & O_DIRECT) != 0;
       if (refused && ::fcntl(fd_, F_SETFL, 0) == 0) continue;
       if (problem != 0) return failed("write", path_, problem);

@@ -8,11 +8,10 @@
 
 namespace trireme::checkpoint {
 
-// Writes the pieces, one after the other, to a new and empty file; where `durable`, they are on the disk when it
-// returns.
+// Writes the pieces in order to a new and empty file. With `durable`, they are on the disk when it returns.
 //
-// Large files go past the page cache where the file system is known to do that well: a checkpoint would push out the
-// training's data there, and finding so many free pages at once can take longer than the disk does.
+// Large files bypass the page cache on file systems that support this well: a checkpoint would evict the training data
+// from the cache, and allocating that many pages can take longer than the disk.
 base::Result<void> write_pieces(int fd, const std::string& path, const std::vector<std::string_view>& pieces,
                                 bool durable);
 

@@ -26,14 +26,14 @@ base::Result<Contents> read_contents(storage::Files& files, const std::string& p
     contents.files = std::move(manifest.files);
     return contents;
   }
-  // A folder that somebody else put there: no checksums, then.
+  // A folder that no run created: there are no checksums.
   TRIREME_ASSIGN(auto listed, files.list_files(path));
   for (auto& file : listed) {
     if (file.path.starts_with(storage::kOwnPrefix) || file.path == kMetadataName) continue;
     contents.files.push_back({std::move(file.path), file.size, {}});
   }
   if (contents.files.empty() && contents.metadata.empty()) {
-    return base::error("there is no checkpoint at {}", files.describe(path));
+    return base::error("no checkpoint at {}", files.describe(path));
   }
   return contents;
 }

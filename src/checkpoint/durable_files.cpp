@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using storage::failed;
 
-// Below, a thread costs more than it saves.
+// Below this size, a thread costs more than it saves.
 constexpr std::size_t kWorthADigestThread = std::size_t{1} << 20;
 
 std::string digest_of(const std::vector<std::string_view>& pieces) {
@@ -34,11 +34,11 @@ std::uint64_t size_of(const std::vector<std::string_view>& pieces) {
   return size;
 }
 
-// A file under a temporary name, gone with this object unless it was published.
+// A file with a temporary name, removed by the destructor unless it was published.
 class PendingFile {
  public:
   static base::Result<std::unique_ptr<PendingFile>> create(std::string path) {
-    // Another thread, or a process with this pid on another machine of a shared folder, may write the same file now.
+    // Another thread may write the same file, as may a process with this pid on another machine that shares the folder.
     for (int i = 0;; ++i) {
       const fs::path target(path);
       std::string temporary =
@@ -98,7 +98,7 @@ base::Result<void> sync_folder(const fs::path& path) {
   return {};
 }
 
-// A new folder is lost in a crash unless the one above it is synced as well.
+// A crash can lose a new folder unless its parent is synced as well.
 base::Result<void> make_folder(const fs::path& path, bool durable) {
   std::error_code failure;
   std::vector<fs::path> above;

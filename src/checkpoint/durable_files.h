@@ -7,22 +7,22 @@
 #include "base/result.h"
 #include "storage/files.h"
 
-// Large files out of memory onto a local disk, as fast as the disk takes them.
+// Writes large files from memory to a local disk, at the speed of the disk.
 
 namespace trireme::checkpoint {
 
 struct SaveOptions {
-  bool durable = true;  // what was saved survives a crash of the machine
-  int threads = 0;      // 1: all in the calling thread; 0: more where the size is worth it
+  bool durable = true;  // the files survive a crash of the machine
+  int threads = 0;      // 1: only the calling thread; 0: depends on the size
 };
 
 struct FileContent {
   std::string name;
-  std::vector<std::string_view> pieces;  // one after the other
+  std::vector<std::string_view> pieces;  // in order
 };
 
-// Writes the files into the folder, which is made where it is absent. They are written under other names and take their
-// own when all are complete; the last one comes last, and is away while the others change: who finds it finds all.
+// Writes the files into the folder, which is created if necessary. They get their names when all are complete. The last
+// file is removed first and renamed last, so if it exists, all files are complete.
 base::Result<std::vector<storage::FileRecord>> write_files(const std::string& folder,
                                                            const std::vector<FileContent>& files,
                                                            const SaveOptions& options);

@@ -36,7 +36,7 @@ base::Result<OpenFile> open_file(const std::string& path) {
   return file;
 }
 
-// Of the file, or, without a descriptor, of nothing yet.
+// Maps the file or, without a descriptor, anonymous memory.
 base::Result<FileBytes> map_memory(std::size_t size, int fd, const std::string& path) {
   if (size == 0) return FileBytes{};
   const int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_PRIVATE;
@@ -52,12 +52,12 @@ base::Result<void> read_step(int fd, const std::string& path, const FileBytes& b
   if (count < 0 && errno == EINTR) return {};
   if (count < 0) return failed("read", path, errno);
   if (count == 0)
-    return base::error("{} ended after {} of {} bytes: it changes while it is read", path, at, bytes.size);
+    return base::error("{} ended after {} of {} bytes: it changed while it was being read", path, at, bytes.size);
   at += static_cast<std::size_t>(count);
   return {};
 }
 
-// The checksum of what somebody else is reading, a few steps behind him.
+// Computes the checksum of a file while another thread reads it, a few steps behind.
 class FollowingDigest {
  public:
   explicit FollowingDigest(std::string_view bytes) : thread_([this, bytes] { follow(bytes); }) {}
@@ -97,7 +97,7 @@ class FollowingDigest {
 base::Result<FileBytes> map_file(const std::string& path) {
   TRIREME_ASSIGN(const auto file, open_file(path));
   TRIREME_ASSIGN(auto bytes, map_memory(file.size, file.fd.get(), path));
-  // The disk begins now; where the advice is not taken, it is only slower.
+  // Starts reading from disk. If the advice is ignored, it is only slower.
   if (bytes.size > 0) ::madvise(bytes.data, bytes.size, MADV_WILLNEED);
   return bytes;
 }

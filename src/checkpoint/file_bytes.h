@@ -9,19 +9,19 @@
 
 namespace trireme::checkpoint {
 
-// A whole file in memory that its holder may write to; the file never changes with it.
+// A complete file in writable memory; writes do not change the file.
 struct FileBytes {
   std::byte* data = nullptr;
   std::size_t size = 0;
-  std::shared_ptr<const void> owner;  // shared by all tensors in it
+  std::shared_ptr<const void> owner;  // shared by all tensors in the file
 
   std::string_view text() const { return {reinterpret_cast<const char*>(data), size}; }
 };
 
-// Read when it is looked at. The file must not be cut off as long as it is held.
+// Maps the file, so that it is read on access. It must not be truncated while it is mapped.
 base::Result<FileBytes> map_file(const std::string& path);
 
-// Read now, and its checksum (XXH3, as storage::Digest writes it) with it where that is asked for.
+// Reads the file now and, if requested, computes its checksum (XXH3, in the format of storage::Digest).
 base::Result<FileBytes> read_file(const std::string& path, std::string* digest = nullptr);
 
 }  // namespace trireme::checkpoint

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kFormat = 2;
 
-// How the text ends. The checksum is over all bytes before this.
+// The end of the text. The checksum covers all bytes before this.
 constexpr std::string_view kBeforeChecksum = ",\n  \"checksum\": \"";
 constexpr std::size_t kHexDigits = 16;
 constexpr std::string_view kAfterChecksum = "\"\n}\n";
@@ -32,7 +32,7 @@ bool is_utf8(std::string_view text) {
                                               : 0;
     if (length == 0 || i + length > text.size()) return false;
     const auto second = length > 1 ? static_cast<unsigned char>(text[i + 1]) : 0;
-    // Longer than needed, halves of surrogates, beyond the last code point.
+    // Overlong encodings, surrogates, and values beyond the last code point.
     if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) || (first == 0xf0 && second < 0x90) ||
         (first == 0xf4 && second > 0x8f)) {
       return false;
@@ -45,7 +45,7 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-// A name is bytes to the kernel; JSON would replace those that are no text.
+// File names are bytes to the kernel; JSON would replace those that are not valid UTF-8.
 Value path_value(const std::string& path) {
   if (is_utf8(path)) return path;
   return Bytes{path};
@@ -62,7 +62,7 @@ base::Result<storage::FileRecord> record_from(const Value& path, const Value& si
   } else if (const auto* bytes = path.get_if<Bytes>()) {
     record.path = bytes->data;
   } else {
-    return base::error("a file has {} for a path", path.type_name());
+    return base::error("a file has a path of type {}", path.type_name());
   }
   TRIREME_TRY(storage::check_relative(record.path));
   const auto* bytes = size.get_if<std::int64_t>();
@@ -103,12 +103,12 @@ std::string encode_fields(const Manifest& manifest) {
 base::Result<void> check_checksum(std::string_view text) {
   if (text.size() < kEnd || !text.ends_with(kAfterChecksum) ||
       text.substr(text.size() - kEnd, kBeforeChecksum.size()) != kBeforeChecksum) {
-    return base::error("it does not end with its checksum: it was cut off or edited");
+    return base::error("it does not end with its checksum: it was truncated or edited");
   }
   const auto stored = text.substr(text.size() - kEnd + kBeforeChecksum.size(), kHexDigits);
   const auto computed = storage::digest_of(text.substr(0, text.size() - kEnd));
   if (stored != computed) {
-    return base::error("its checksum is {}, it says {}: it was damaged or edited", computed, stored);
+    return base::error("its checksum is {}, but it lists {}: it was damaged or edited", computed, stored);
   }
   return {};
 }
@@ -139,7 +139,7 @@ base::Result<Status> status_from(std::string_view name) {
   for (Status status : kStatuses) {
     if (name == to_string(status)) return status;
   }
-  return base::error("'{}' is no status", name);
+  return base::error("unknown status '{}'", name);
 }
 
 std::string encode(const Manifest& manifest) {
@@ -198,7 +198,7 @@ base::Result<std::vector<storage::FileRecord>> files_from(const List& list) {
   for (const auto& item : list) {
     const auto* entry = item.get_if<List>();
     if (!entry || entry->size() != 3)
-      return base::error("a file is not [path, size, xxh3] but {}", base::to_json(item));
+      return base::error("expected a file as [path, size, xxh3], got {}", base::to_json(item));
     TRIREME_ASSIGN(auto record, record_from((*entry)[0], (*entry)[1], (*entry)[2]));
     files.push_back(std::move(record));
   }

@@ -9,15 +9,15 @@
 #include "storage/files.h"
 #include "trireme/value.h"
 
-// The file that makes a folder a checkpoint. docs/checkpoint_format.md has the format.
+// The file that makes a folder a checkpoint. docs/checkpoint_format.md describes the format.
 
 namespace trireme::checkpoint {
 
 inline constexpr const char* kManifestName = ".trireme_manifest.json";
-// What a user has attached. It may change after the commit, so it is stored with the files and not listed among them.
+// The user's metadata. It may change after the commit, so it is stored with the files but not listed in the manifest.
 inline constexpr const char* kMetadataName = ".metadata.json";
 
-// Where a checkpoint stands. The names are those of the file and of Python's ReportedCheckpointStatus.
+// The state of a checkpoint. The names are used in the file and in Python's ReportedCheckpointStatus.
 enum class Status { kCommitted, kPendingValidation, kValidated, kValidationTimeout, kValidationFailed };
 const char* to_string(Status status);
 base::Result<Status> status_from(std::string_view name);
@@ -28,16 +28,16 @@ struct Manifest {
   double time = 0;  // seconds since 1970
   Metrics metrics;
   Status status = Status::kCommitted;
-  Value validation;  // what it is to be validated with; null: nothing
-  Dict positions;    // places in the data, by name, as they were when it was reported
+  Value validation;  // input of the validation; null: none
+  Dict positions;    // positions in the data at the time of the report, by name
   std::vector<storage::FileRecord> files;
 
   bool operator==(const Manifest&) const = default;
 };
 
-// Ends with a checksum of itself.
+// Ends with its own checksum.
 std::string encode(const Manifest& manifest);
-// A damaged one is an error that says how. Paths that lead out of the checkpoint's folder are refused.
+// The error describes the damage. Paths that lead out of the checkpoint's folder are rejected.
 base::Result<Manifest> decode_manifest(std::string_view text);
 
 // For messages: [[path, size, xxh3], ...].

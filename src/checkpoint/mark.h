@@ -7,15 +7,15 @@
 #include "base/result.h"
 #include "storage/files.h"
 
-// The file that lies in a checkpoint's folder until it is committed. It names the report that writes there, and it is
-// what tells a folder of ours from one that a user keeps in the run folder: without it, or a manifest, nothing there is
-// ours to remove.
+// The file that marks a checkpoint's folder until it is committed. It names the report that writes there and identifies
+// the folder as ours: a folder in the run folder without the mark or a manifest belongs to the user and is never
+// removed.
 
 namespace trireme::checkpoint {
 
 inline constexpr const char* kUploadingName = ".trireme_uploading";
 
-// The report that a checkpoint comes with. Later ones are greater.
+// The report of a checkpoint. Later reports compare greater.
 struct Origin {
   int attempt = 0;
   std::int64_t index = 0;
@@ -23,14 +23,14 @@ struct Origin {
   auto operator<=>(const Origin&) const = default;
 };
 
-// Which report writes to the folder, where that is known.
+// The report that writes to the folder, if known.
 base::Result<std::optional<Origin>> read_mark(storage::Files& files, const std::string& folder);
 base::Result<void> write_mark(storage::Files& files, const std::string& folder, const std::optional<Origin>& origin);
 
-// Of a folder without a manifest.
+// The owner of a folder without a manifest.
 enum class Owner {
-  kOurs,    // it has the mark, or the mark was on its way
-  kNobody,  // there is nothing in it
+  kOurs,    // has the mark, or was about to get it
+  kNobody,  // empty
   kUser,
 };
 base::Result<Owner> owner_of(storage::Files& files, const std::string& folder);

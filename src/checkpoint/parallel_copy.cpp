@@ -11,9 +11,9 @@ namespace trireme::checkpoint {
 namespace {
 
 constexpr std::size_t kChunk = std::size_t{4} << 20;
-// Below, starting a thread takes longer than the copy.
+// Below this size, starting a thread takes longer than the copy.
 constexpr std::size_t kWorthAThread = std::size_t{16} << 20;
-// The memory is busy with fewer than this on every machine we know.
+// Fewer threads than this saturate the memory bandwidth of all machines we know.
 constexpr std::size_t kMostThreads = 8;
 
 std::size_t usable_cores() {
@@ -21,7 +21,7 @@ std::size_t usable_cores() {
   return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? static_cast<std::size_t>(CPU_COUNT(&cores)) : 1;
 }
 
-// Pieces of about one size, so that whoever has a core to himself does more of them.
+// Pieces of similar size, so that threads with a free core process more of them.
 std::vector<CopyJob> cut(const std::vector<CopyJob>& jobs) {
   std::vector<CopyJob> chunks;
   for (const auto& job : jobs) {

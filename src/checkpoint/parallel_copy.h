@@ -11,8 +11,8 @@ struct CopyJob {
   std::size_t size;
 };
 
-// Several threads where the bytes are worth it: one core alone does not use all of the memory's bandwidth.
-// 0 threads: as many as are of use.
+// Uses several threads for large copies: one core does not use the full memory bandwidth. 0 threads: chosen
+// automatically.
 void copy_in_parallel(const std::vector<CopyJob>& jobs, int threads);
 
 }  // namespace trireme::checkpoint

@@ -29,7 +29,7 @@ base::Result<ManifestFile> read_manifest(storage::Files& files, const std::strin
   auto text = files.read(path);
   if (!text) {
     TRIREME_ASSIGN(const bool still_there, files.exists(path));
-    if (!still_there) return ManifestFile{};  // removed since
+    if (!still_there) return ManifestFile{};  // removed in the meantime
     return std::move(text).error();
   }
   auto manifest = decode_manifest(*text);
@@ -49,7 +49,7 @@ base::Result<bool> set_aside(storage::Files& files, const std::string& run_path,
   TRIREME_ASSIGN(const bool moved, files.move_folder(folder, aside_of(run_path, name, origin)));
   if (moved) return true;
   TRIREME_ASSIGN(const bool still_there, files.exists(folder + "/" + kManifestName));
-  return !still_there;  // another one was faster
+  return !still_there;  // another process moved it first
 }
 
 base::Result<void> drop_replaced(storage::Files& files, const std::string& run_path, const std::string& name) {
@@ -66,7 +66,7 @@ base::Result<void> drop_replaced(storage::Files& files, const std::string& run_p
   TRIREME_ASSIGN(const bool there, files.exists(aside));
   if (!there) return {};
   TRIREME_TRY(remove_manifest(files, aside));
-  return files.remove_folder(aside);  // not the one above it: a rank may be about to move another one there
+  return files.remove_folder(aside);  // not its parent: a rank may be about to move another one there
 }
 
 base::Result<std::vector<Replaced>> list_replaced(storage::Files& files, const std::string& run_path) {
@@ -79,7 +79,7 @@ base::Result<std::vector<Replaced>> list_replaced(storage::Files& files, const s
       const std::string path = all_of(run_path, name) + "/" + version;
       TRIREME_ASSIGN(auto found_here, read_manifest(files, path));
       auto& manifest = found_here.manifest;
-      if (!manifest) continue;  // half removed
+      if (!manifest) continue;  // partially removed
       if (!newest || later(*manifest, newest->manifest)) newest = Replaced{name, path, *std::move(manifest)};
     }
     if (newest) found.push_back(*std::move(newest));
@@ -95,7 +95,7 @@ base::Result<void> bring_back_replaced(storage::Files& files, const std::string&
   for (const auto& each : replaced) {
     const std::string folder = run_path + "/" + each.name;
     TRIREME_ASSIGN(const auto there, read_manifest(files, folder));
-    // A damaged one stays for people to look at, and the one aside, which is good, where list_replaced() finds it.
+    // Keep the damaged one for inspection, and the intact one aside, where list_replaced() finds it.
     if (there.damage) settled = false;
     if (there.damage || there.manifest) continue;
     TRIREME_TRY(files.remove_folder(folder));

@@ -9,10 +9,10 @@
 #include "checkpoint/mark.h"
 #include "storage/files.h"
 
-// A name that is used again. The checkpoint that has it is moved aside, whole, to
-// {run}/.trireme_replaced/{name}/{attempt}_{index} and counts until the new one is committed; a crash in between brings
-// it back. Where the storage cannot move a folder (an object store) its manifest is removed instead: then there is
-// nothing of that name until the new one is committed.
+// Handles names that are used again. The existing checkpoint is moved aside to
+// {run}/.trireme_replaced/{name}/{attempt}_{index} and stays valid until the new one is committed; after a crash in
+// between, it is moved back. If the storage cannot move folders (an object store), its manifest is removed instead:
+// until the new checkpoint is committed, none has that name.
 
 namespace trireme::checkpoint {
 
@@ -24,30 +24,30 @@ struct Replaced {
   Manifest manifest;
 };
 
-// Neither where there is none.
+// Both are empty if there is no manifest.
 struct ManifestFile {
   std::optional<Manifest> manifest;
-  std::optional<std::string> damage;  // a sentence that names it
+  std::optional<std::string> damage;  // a sentence that names the file
 };
-// An error where the storage does not let us know.
+// An error if the storage fails.
 base::Result<ManifestFile> read_manifest(storage::Files& files, const std::string& folder);
 
-// After this the folder is no checkpoint any more, whatever happens.
+// After this, the folder is no longer a checkpoint, even in a crash.
 base::Result<void> remove_manifest(storage::Files& files, const std::string& folder);
 
-// Moves the checkpoint of that report, which the caller has seen under `name`, aside. Whoever comes second, of ranks
-// that make room for a new one and of the retention, finds its place there taken and moves nothing. True: the name is
-// free, or somebody else has taken it since. False: the storage cannot move it.
+// Moves the checkpoint of that report, which the caller found under `name`, aside. Several ranks and the retention may
+// do this at the same time: only the first one moves it. True: the name is free, or in use by a newer checkpoint.
+// False: the storage cannot move folders.
 base::Result<bool> set_aside(storage::Files& files, const std::string& run_path, const std::string& name,
                              Origin origin);
 
-// The new one is committed.
+// Call after the new checkpoint is committed.
 base::Result<void> drop_replaced(storage::Files& files, const std::string& run_path, const std::string& name);
-// The one of that report, where it is aside.
+// Only the checkpoint of that report, if it was moved aside.
 base::Result<void> drop_replaced(storage::Files& files, const std::string& run_path, const std::string& name,
                                  Origin origin);
 
-// The newest one aside of every name. What vanishes while one looks is not there.
+// The newest checkpoint aside for every name. Ignores those that are removed during the call.
 base::Result<std::vector<Replaced>> list_replaced(storage::Files& files, const std::string& run_path);
 
 // Drops those whose name is committed and moves the others back.

@@ -13,7 +13,7 @@
 namespace trireme::checkpoint {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "tensors are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "tensors are written in the byte order of memory");
 
 constexpr std::uint64_t kAlignment = 64;
 
@@ -56,7 +56,7 @@ base::Result<void> check_size(const TensorEntry& entry) {
   std::uint64_t bytes = size_of(entry.dtype);
   for (std::int64_t extent : entry.shape) {
     if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes)) {
-      return misplaced(entry, fmt::format("has the impossible shape [{}]", fmt::join(entry.shape, ", ")));
+      return misplaced(entry, fmt::format("has the invalid shape [{}]", fmt::join(entry.shape, ", ")));
     }
   }
   if (entry.end - entry.begin != bytes) {
@@ -66,16 +66,16 @@ base::Result<void> check_size(const TensorEntry& entry) {
   return {};
 }
 
-// The offsets in the file count from the end of the header, ours from its beginning.
+// The offsets in the file are relative to the end of the header; ours are relative to the beginning of the file.
 base::Result<void> place(std::vector<TensorEntry>& entries, std::uint64_t data_begin, std::uint64_t file_size) {
   const std::uint64_t data_size = file_size - data_begin;
   for (auto& entry : entries) {
     if (entry.begin > entry.end) {
-      return misplaced(entry, fmt::format("begins at {} and ends before, at {}", entry.begin, entry.end));
+      return misplaced(entry, fmt::format("begins at {}, after its end at {}", entry.begin, entry.end));
     }
     if (entry.end > data_size) {
-      return misplaced(entry, fmt::format("ends at byte {} of the data, of which there are only {}: the file was cut "
-                                          "off or its header is damaged",
+      return misplaced(entry, fmt::format("ends at byte {} of the data, but there are only {}: the file is "
+                                          "truncated or its header is damaged",
                                           entry.end, data_size));
     }
     TRIREME_TRY(check_size(entry));
@@ -85,21 +85,21 @@ base::Result<void> place(std::vector<TensorEntry>& entries, std::uint64_t data_b
   std::uint64_t at = 0;
   for (auto& entry : entries) {
     if (entry.begin != at) {
-      return misplaced(entry, fmt::format("begins at {}, but the one before it ends at {}", entry.begin, at));
+      return misplaced(entry, fmt::format("begins at {}, but the previous tensor ends at {}", entry.begin, at));
     }
     at = entry.end;
     entry.begin += data_begin;
     entry.end += data_begin;
   }
   if (at != data_size)
-    return base::error("the file goes on after the last tensor, by {}", base::count_of(data_size - at, "byte"));
+    return base::error("the file has {} after the last tensor", base::count_of(data_size - at, "byte"));
   return {};
 }
 
 }  // namespace
 
 base::Result<Layout> lay_out(std::vector<NamedTensor> tensors, const TextMap& metadata) {
-  // What comes first is a multiple of what comes later, so nobody is pushed off his alignment.
+  // Descending alignment: each size is a multiple of the alignment of all later tensors, so all stay aligned.
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const auto& a, const auto& b) { return alignment_of(a.tensor) > alignment_of(b.tensor); });
   std::string text = header_text(tensors, metadata);
@@ -108,7 +108,7 @@ base::Result<Layout> lay_out(std::vector<NamedTensor> tensors, const TextMap& me
   if (text.size() > kMaxHeaderSize) {
     return base::error(
         "the names and shapes of {} tensors take {} bytes, more than the {} that safetensors allows: "
-        "join tensors, or shorten the keys",
+        "merge tensors, or shorten the keys",
         tensors.size(), text.size(), kMaxHeaderSize);
   }
   Layout made;
@@ -129,17 +129,16 @@ base::Result<Layout> lay_out(std::vector<NamedTensor> tensors, const TextMap& me
 base::Result<Header> parse_header(std::string_view file) {
   std::uint64_t length = 0;
   if (file.size() < sizeof length) {
-    return base::error("not a safetensors file: it has {}, and the length of the header takes {}",
+    return base::error("not a safetensors file: it has {}, but the header length alone takes {}",
                        base::count_of(std::ssize(file), "byte"), sizeof length);
   }
   std::memcpy(&length, file.data(), sizeof length);
   file.remove_prefix(sizeof length);
   if (length > kMaxHeaderSize) {
-    return base::error("not a safetensors file: a header of {} bytes is longer than the {} that are allowed", length,
-                       kMaxHeaderSize);
+    return base::error("not a safetensors file: a header of {} bytes is over the limit of {}", length, kMaxHeaderSize);
   }
   if (length > file.size()) {
-    return base::error("the header takes {} bytes and the file ends after {}: it was cut off", length, file.size());
+    return base::error("the header takes {} bytes, but the file ends after {}: it is truncated", length, file.size());
   }
   Header header;
   TRIREME_TRY(read_entries(file.substr(0, length), header), "its header is damaged");

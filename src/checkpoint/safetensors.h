@@ -9,12 +9,12 @@
 #include "base/result.h"
 #include "trireme/tensor.h"
 
-// The safetensors format: 8 bytes with the length of a JSON header, the header, the bytes of the tensors without a gap.
+// The safetensors format: 8 bytes with the length of a JSON header, the header, the bytes of the tensors without gaps.
 // https://github.com/huggingface/safetensors
 
 namespace trireme::checkpoint {
 
-// The format's own limit, on which its other readers insist.
+// The limit of the format, which other readers enforce.
 inline constexpr std::uint64_t kMaxHeaderSize = 100'000'000;
 
 using TextMap = std::map<std::string, std::string>;
@@ -24,7 +24,7 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-// What a file is going to look like, before a byte of it is written.
+// The layout of a file, before any byte is written.
 struct Layout {
   struct Place {
     Tensor tensor;
@@ -35,8 +35,8 @@ struct Layout {
   std::uint64_t size = 0;     // of the file
 };
 
-// Names must differ. The tensors are put into an order in which each is aligned as its elements want it, and those
-// whose size is a multiple of 64 bytes to 64 bytes.
+// Names must be unique. Tensors are reordered so that each is aligned for its element type, and those whose size is a
+// multiple of 64 bytes to 64 bytes.
 base::Result<Layout> lay_out(std::vector<NamedTensor> tensors, const TextMap& metadata);
 
 struct TensorEntry {
@@ -49,10 +49,11 @@ struct TensorEntry {
 
 struct Header {
   TextMap metadata;
-  std::vector<TensorEntry> entries;  // by place
+  std::vector<TensorEntry> entries;  // by position in the file
 };
 
-// Of a whole file: every tensor lies in it, has the size that its type and shape ask for, and overlaps no other.
+// Parses a complete file. Checks that every tensor is inside the file, has the size of its type and shape, and overlaps
+// no other.
 base::Result<Header> parse_header(std::string_view file);
 
 }  // namespace trireme::checkpoint

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Takes what the format has and refuses the rest as it is read, so that a damaged header costs no memory.
+// Accepts only what the format allows and rejects the rest during parsing, so that a damaged header takes no memory.
 class HeaderReader {
  public:
   explicit HeaderReader(Header& header) : header_(header) {}
@@ -52,7 +52,8 @@ class HeaderReader {
   bool number_unsigned(Json::number_unsigned_t value) {
     if (where_ != Where::kList) return unexpected("a number");
     auto& list = key_ == "shape" ? *shape_ : *offsets_;
-    if (list.size() == kMaxDimensions) return fail(fmt::format("has a '{}' of more than {}", key_, kMaxDimensions));
+    if (list.size() == kMaxDimensions)
+      return fail(fmt::format("has a '{}' with more than {} elements", key_, kMaxDimensions));
     list.push_back(value);
     return true;
   }
@@ -84,24 +85,24 @@ class HeaderReader {
   }
 
   bool unexpected(const std::string& what) {
-    return fail(has_key_ ? fmt::format("has {} as '{}'", what, key_) : fmt::format("{} where an object belongs", what));
+    return fail(has_key_ ? fmt::format("has {} as '{}'", what, key_) : fmt::format("expected an object, got {}", what));
   }
 
   bool begin_entry() {
     name_ = std::exchange(key_, {});
     has_key_ = false;
-    if (!names_.insert(name_).second) return fail(fmt::format("the name '{}' comes twice", name_));
+    if (!names_.insert(name_).second) return fail(fmt::format("duplicate name '{}'", name_));
     return go(name_ == "__metadata__" ? Where::kMetadata : Where::kEntry);
   }
 
   bool finish_entry() {
-    if (!dtype_ || !shape_ || !offsets_) return fail("lacks one of dtype, shape and data_offsets");
+    if (!dtype_ || !shape_ || !offsets_) return fail("must have dtype, shape and data_offsets");
     if (offsets_->size() != 2) return fail(fmt::format("has {} data_offsets, not 2", offsets_->size()));
     const auto dtype = find_dtype(*dtype_);
-    if (!dtype) return fail(fmt::format("is of type {}, which is not known here", *dtype_));
+    if (!dtype) return fail(fmt::format("has the unknown type {}", *dtype_));
     TensorEntry entry{name_, *dtype, {}, (*offsets_)[0], (*offsets_)[1]};
     for (std::uint64_t extent : *shape_) {
-      if (!std::in_range<std::int64_t>(extent)) return fail(fmt::format("has the impossible extent {}", extent));
+      if (!std::in_range<std::int64_t>(extent)) return fail(fmt::format("has the invalid extent {}", extent));
       entry.shape.push_back(static_cast<std::int64_t>(extent));
     }
     header_.entries.push_back(std::move(entry));

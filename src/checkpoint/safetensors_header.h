@@ -7,7 +7,7 @@
 
 namespace trireme::checkpoint {
 
-// The JSON of a header, with the offsets as they stand there. A name that comes twice is an error.
+// Parses the JSON of a header; offsets are as in the file. A duplicate name is an error.
 base::Result<void> read_entries(std::string_view text, Header& header);
 
 }  // namespace trireme::checkpoint

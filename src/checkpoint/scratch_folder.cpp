@@ -26,19 +26,19 @@ base::Result<void> make_private_one(const std::string& path) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0) return base::system_error(fmt::format("could not access {}", path), errno);
   if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & 022) != 0) {
-    return base::error("{} can be written by others; remove it or set TMPDIR to a folder of your own", path);
+    return base::error("{} is writable by other users; remove it or set TMPDIR to a private folder", path);
   }
   return {};
 }
 
-// Invalid where another process has it.
+// Invalid if another process holds the lock.
 base::LockFile try_to_lock(const std::string& folder) {
   base::LockFile opened(base::Fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)));
   if (!opened.valid() || !opened.lock(LOCK_EX | LOCK_NB)) return {};
   return opened;
 }
 
-// Whoever removes abandoned folders may have taken this one for such, between its making and its lock.
+// Between creating and locking the folder, another process may have removed it as abandoned.
 bool is_still_there(const base::LockFile& folder, const std::string& path) {
   struct stat ours {};
   struct stat named {};
@@ -69,7 +69,8 @@ base::Result<ScratchFolder> ScratchFolder::make(const std::string& parent) {
   remove_abandoned(parent);
   while (true) {
     std::string path = parent + "/XXXXXX";
-    if (!::mkdtemp(path.data())) return base::system_error(fmt::format("could not make a folder in {}", parent), errno);
+    if (!::mkdtemp(path.data()))
+      return base::system_error(fmt::format("could not create a folder in {}", parent), errno);
     auto locked = try_to_lock(path);
     if (locked.valid() && is_still_there(locked, path)) return ScratchFolder(std::move(path), std::move(locked));
   }

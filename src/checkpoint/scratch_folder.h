@@ -7,17 +7,17 @@
 
 namespace trireme::checkpoint {
 
-// $TMPDIR/trireme-<user>/<name>, a folder of this user alone once make_private() has been there.
+// $TMPDIR/trireme-<user>/<name>; private to this user after make_private().
 std::string temporary_folder(const std::string& name);
-// Makes the folder and its parent such that others can put nothing there; an error where they already could.
+// Creates the folder and its parent so that other users cannot write to them. An error if they already can.
 base::Result<void> make_private(const std::string& folder);
 
-// A folder of this machine for files on their way to a store elsewhere. It goes with its owner. A killed process leaves
-// it behind, whole states with it: then it goes with the next one that is made, or with remove_abandoned().
+// A local folder for files to upload, removed by the destructor. A killed process leaves it behind; it is then removed
+// when the next one is created, or by remove_abandoned().
 class ScratchFolder {
  public:
   static base::Result<ScratchFolder> make(const std::string& parent = temporary_folder("uploads"));
-  // What killed processes have left. Those in use stay: the lock is the kernel's and ends with its process.
+  // Removes the folders of killed processes. Folders in use stay: their lock ends with their process.
   static void remove_abandoned(const std::string& parent = temporary_folder("uploads"));
 
   ScratchFolder(ScratchFolder&&) noexcept = default;

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 using Sizes = std::vector<std::int64_t>;
 using Values = std::vector<const Value*>;
 
-// The dict with this one key, which the format has (docs/state_format.md).
+// The value of a dict with this single key, which the format defines (docs/state_format.md).
 const Value* marked(const Value& value, std::string_view mark) {
   const auto* dict = value.get_if<Dict>();
   return dict && dict->size() == 1 && dict->begin()->first == mark ? &dict->begin()->second : nullptr;
@@ -44,7 +44,7 @@ struct ShardedTensor {
   Sizes shape;
   std::string dtype;
   std::vector<Part> parts;
-  bool raw = false;  // of a type that only torch has: bytes, with a last dimension of their own
+  bool raw = false;  // a type that only torch has: bytes, with an extra last dimension
 };
 
 base::Result<ShardedTensor> read(const Value& content) {
@@ -82,7 +82,7 @@ bool fits(const Part& part, const Tensor& whole) {
   return true;
 }
 
-// Row by row; in both, the elements of a row are neighbours.
+// Row by row: the elements of a row are contiguous in both.
 void copy(const Part& part, const Tensor& whole) {
   const Sizes &size = part.tensor.shape(), &limit = whole.shape();
   const std::size_t dims = size.size();
@@ -90,7 +90,7 @@ void copy(const Part& part, const Tensor& whole) {
   const auto* from = static_cast<const std::byte*>(part.tensor.data());
   auto* to = static_cast<std::byte*>(whole.data());
   const std::size_t rows = row > 0 ? part.tensor.num_bytes() / row : 0;
-  Sizes at(dims, 0);  // of the row, in the part
+  Sizes at(dims, 0);  // position of the row in the part
   for (std::size_t number = 0; number < rows; ++number) {
     std::int64_t element = 0;
     for (std::size_t i = 0; i < dims; ++i) element = element * limit[i] + part.offset[i] + at[i];
@@ -107,7 +107,7 @@ struct Box {
   Sizes size;
 };
 
-// Adds to `rest` what the part leaves of the box: in each dimension what is below the part and what is above it.
+// Adds the rest of the box without the part to `rest`: in each dimension, the boxes below and above the part.
 void cut(Box box, const Part& part, std::vector<Box>& rest) {
   const std::size_t dims = box.size.size();
   auto low = [&](std::size_t i) { return std::max(box.offset[i], part.offset[i]); };
@@ -135,7 +135,7 @@ void cut(Box box, const Part& part, std::vector<Box>& rest) {
   }
 }
 
-// Elements that no part has. Parts may overlap, where several ranks have stored the same: their sizes prove nothing.
+// Elements that no part has. Parts may overlap if several ranks stored the same, so their sizes prove nothing.
 std::int64_t count_missing(const std::vector<Part>& parts, const Tensor& whole) {
   std::vector<Box> missing;
   if (whole.num_elements() > 0) missing.push_back({Sizes(whole.shape().size(), 0), whole.shape()});
@@ -157,7 +157,7 @@ base::Result<Value> assemble(const Values& all) {
   std::optional<ShardedTensor> shards;
   for (const Value* each : all) {
     const Value* content = marked(*each, "$shard");
-    if (!content) return base::error("it is in parts on one rank and {} on another", each->type_name());
+    if (!content) return base::error("it is sharded on one rank and {} on another", each->type_name());
     TRIREME_ASSIGN(auto more, read(*content));
     if (!shards) {
       shards = std::move(more);
@@ -173,17 +173,17 @@ base::Result<Value> assemble(const Values& all) {
   Sizes shape = shards->shape;
   if (shards->raw) shape.push_back(shards->parts.front().tensor.shape().back());
   if (shards->parts.empty() && std::find(shape.begin(), shape.end(), 0) == shape.end()) {
-    return base::error("no rank has stored it");
+    return base::error("no rank stored it");
   }
   const auto known = find_dtype(shards->dtype);
-  if (!known && !shards->raw) return *all.front();  // empty, and of a type that only Python knows
+  if (!known && !shards->raw) return *all.front();  // empty, with a type that only Python knows
   Tensor whole(shards->raw ? DType::kU8 : *known, shape);
   for (const auto& part : shards->parts) {
-    if (!fits(part, whole)) return base::error("a part of it, {}, does not fit in", part.tensor.describe());
+    if (!fits(part, whole)) return base::error("a shard of it, {}, does not fit", part.tensor.describe());
     copy(part, whole);
   }
   if (const std::int64_t missing = count_missing(shards->parts, whole); missing > 0) {
-    return base::error("{} of {} elements are there: a rank's part is missing; load a checkpoint that has all of them",
+    return base::error("only {} of {} elements are stored: the shard of a rank is missing; load a complete checkpoint",
                        whole.num_elements() - missing, whole.num_elements());
   }
   if (shards->raw) return Value(Dict{{"$torch", Dict{{"bytes", whole}, {"dtype", shards->dtype}}}});
@@ -225,7 +225,7 @@ class Joiner {
     return Value(std::move(made));
   }
 
-  // {"$dict": [[key, value], ...]}: keys of any type, told apart by what they are in JSON.
+  // {"$dict": [[key, value], ...]}: keys of any type, identified by their JSON.
   base::Result<Value> join_pairs(const Values& all) {
     std::vector<const Value*> keys;
     std::unordered_map<std::string, Values> found;
@@ -234,7 +234,7 @@ class Joiner {
       const auto* pairs = content ? content->get_if<List>() : nullptr;
       for (std::size_t i = 0; pairs && i < pairs->size(); ++i) {
         const auto* pair = (*pairs)[i].get_if<List>();
-        if (!pair || pair->size() != 2) return base::error("'{}' has a '$dict' that is no list of pairs", path_);
+        if (!pair || pair->size() != 2) return base::error("'{}' has a '$dict' that is not a list of pairs", path_);
         auto& values = found[base::to_json((*pair)[0])];
         if (values.empty()) keys.push_back(&(*pair)[0]);
         values.push_back(&(*pair)[1]);

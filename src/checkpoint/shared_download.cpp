@@ -13,12 +13,12 @@
 #include "storage/digest.h"
 #include "storage/local_files.h"
 
-// The files of one download, all named by its key:
-//   KEY            the checkpoint; it appears by rename, so it is whole
-//   KEY.part       on its way here
-//   KEY.gone       on its way out
-//   KEY.use        locked (shared) by all who use KEY, and alone by the one who removes it
-//   KEY.download   locked alone by the one who downloads; always after KEY.use, so nobody removes meanwhile
+// The files of one download, all named after its key:
+//   KEY            the checkpoint; created by rename, so it is complete
+//   KEY.part       the download in progress
+//   KEY.gone       the removal in progress
+//   KEY.use        locked (shared) by all users of KEY, and exclusively for its removal
+//   KEY.download   locked exclusively by the downloader; always after KEY.use, so that KEY is not removed
 
 namespace trireme::checkpoint {
 namespace {
@@ -32,15 +32,15 @@ std::string boot_id() {
   return id ? *id : std::string();
 }
 
-// The same for the same content only. Nothing is synced to disk: what a crash of the machine leaves may be torn, so it
-// goes by another name after it.
+// Unique for the content and for this boot. Nothing is synced to disk, so files may be torn after a crash of the
+// machine; after a reboot, the key is different.
 std::string key_of(const std::string& where, const Contents& contents) {
   std::string identity = fmt::format("{}\n{}\n{}\n{}\n", where, boot_id(), contents.manifest, contents.metadata);
   for (const auto& file : contents.files) identity += fmt::format("{} {}\n", file.size, file.path);
   return storage::digest_of(identity);
 }
 
-// Whether the file we have open is still the one of this name: the last user may have removed it before we locked it.
+// Whether the open file still has this name: its last user may have removed it before we locked it.
 bool still_named(const base::LockFile& file, const std::string& path) {
   struct stat ours {};
   struct stat named {};
@@ -62,12 +62,12 @@ base::Result<base::LockFile> lock_for_use(const std::string& path) {
   }
 }
 
-// If nobody uses it. `folder` is the download, `in_use` its lock, which is lost either way.
+// Removes the download `folder` if it is unused. Releases its lock `in_use` in any case.
 void remove_if_unused(const std::string& folder, base::LockFile in_use) {
   const std::string use = folder + std::string(kUse);
   if (!in_use.lock(LOCK_EX | LOCK_NB) || !still_named(in_use, use)) return;
   std::error_code ignored;
-  fs::rename(folder, folder + ".gone", ignored);  // in one step: half of it must not look like a whole
+  fs::rename(folder, folder + ".gone", ignored);  // atomic: a partial folder must not look complete
   for (const char* part : {".gone", ".part"}) {
     if (auto removed = storage::remove_folder(folder + part); !removed) {
       base::log_warning("{}", removed.error().message());
@@ -81,7 +81,7 @@ base::Result<void> download_once(storage::Files& files, const std::string& path,
                                  const std::string& folder) {
   TRIREME_ASSIGN(const auto alone, open_lock(folder + ".download"));
   if (!alone.lock(LOCK_EX)) return base::system_error(fmt::format("could not lock {}.download", folder), errno);
-  if (fs::exists(folder)) return {};  // somebody else has done it while we waited
+  if (fs::exists(folder)) return {};  // another process downloaded it while we waited
   const std::string part = folder + ".part";
   TRIREME_TRY(storage::remove_folder(part));
   auto got = download(files, path, contents, part);

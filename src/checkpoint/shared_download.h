@@ -9,22 +9,21 @@
 
 namespace trireme::checkpoint {
 
-// A checkpoint as a folder of this machine. One in a store elsewhere is downloaded once for all processes of this user
-// that ask for it at the same time: the first one downloads, the others wait, and the last one to let go removes it.
-// The locks are the kernel's (flock), so that a process that dies holds nothing up; what it leaves behind is removed by
-// the next one that comes. A local checkpoint is used where it lies.
+// A checkpoint as a local folder. A remote checkpoint is downloaded once for all processes of this user that need it at
+// the same time: the first one downloads it, the others wait, and the last one removes it. The kernel releases the
+// locks (flock) of a process that dies; the next process removes its leftovers. A local checkpoint is used in place.
 class SharedDownload {
  public:
   static base::Result<SharedDownload> open(storage::Files& files, const std::string& path,
                                            const std::string& downloads = temporary_folder("downloads"));
-  // What killed processes have left.
+  // Removes the downloads of killed processes.
   static void remove_abandoned(const std::string& downloads = temporary_folder("downloads"));
 
   SharedDownload(SharedDownload&&) noexcept = default;
   SharedDownload& operator=(SharedDownload&& other) noexcept;
   ~SharedDownload();
 
-  // Only to be read: others read it too.
+  // Read-only: other processes read it too.
   const std::string& folder() const { return folder_; }
 
  private:
@@ -32,7 +31,7 @@ class SharedDownload {
   void release();
 
   std::string folder_;
-  base::LockFile in_use_;  // locked, shared, while this lives; none for a local checkpoint
+  base::LockFile in_use_;  // shared lock for the lifetime of this; invalid for a local checkpoint
 };
 
 }  // namespace trireme::checkpoint

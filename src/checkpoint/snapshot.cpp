@@ -10,12 +10,12 @@
 
 namespace trireme::checkpoint {
 
-// The buffers that nobody uses.
+// The unused buffers.
 struct Snapshot::Shelf {
   std::mutex mutex;
   std::vector<std::unique_ptr<SnapshotBuffer>> spare;
 
-  // The one that fits best: states of one training are of one size, so it mostly fits exactly.
+  // The best fit. The states of one training have the same size, so it mostly fits exactly.
   std::unique_ptr<SnapshotBuffer> take(std::size_t size) {
     const std::lock_guard lock(mutex);
     auto distance = [&](const auto& buffer) { return std::max(buffer->size(), size) - std::min(buffer->size(), size); };

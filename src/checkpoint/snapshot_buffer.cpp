@@ -8,7 +8,7 @@ namespace {
 
 base::Error failed(std::size_t size, int error_number) {
   return base::system_error(
-      fmt::format("no memory for a copy of a state of {} bytes; report it with SYNC, or make the state smaller", size),
+      fmt::format("not enough memory to copy a state of {} bytes; report it with SYNC, or reduce its size", size),
       error_number);
 }
 
@@ -17,7 +17,7 @@ base::Error failed(std::size_t size, int error_number) {
 base::Result<std::unique_ptr<SnapshotBuffer>> SnapshotBuffer::create() {
   base::Fd tensors(::memfd_create("trireme_tensors", MFD_CLOEXEC));
   base::Fd tree(::memfd_create("trireme_tree", MFD_CLOEXEC));
-  if (!tensors.valid() || !tree.valid()) return base::system_error("could not make a file in memory", errno);
+  if (!tensors.valid() || !tree.valid()) return base::system_error("could not create an in-memory file", errno);
   return std::unique_ptr<SnapshotBuffer>(new SnapshotBuffer(std::move(tensors), std::move(tree)));
 }
 
@@ -26,7 +26,7 @@ SnapshotBuffer::~SnapshotBuffer() {
 }
 
 base::Result<void> SnapshotBuffer::resize(std::size_t size) {
-  // The file ends where the content ends, for those who open it. Pages before that stay.
+  // Processes that open the file must see the end of the content. The pages before the end stay allocated.
   if (::ftruncate(tensors_.get(), static_cast<off_t>(size)) != 0) return failed(size, errno);
   size_ = size;
   if (size <= mapped_) return {};

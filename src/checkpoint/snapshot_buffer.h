@@ -9,8 +9,8 @@
 
 namespace trireme::checkpoint {
 
-// Memory behind descriptors, for the two files of a state. It keeps its pages: filling it again with as many bytes
-// takes no page fault, which costs more than the copy itself.
+// Memory behind descriptors, for the two files of a state. It keeps its pages: refilling it with the same number of
+// bytes causes no page faults, which cost more than the copy itself.
 class SnapshotBuffer {
  public:
   static base::Result<std::unique_ptr<SnapshotBuffer>> create();
@@ -18,7 +18,7 @@ class SnapshotBuffer {
   SnapshotBuffer& operator=(const SnapshotBuffer&) = delete;
   ~SnapshotBuffer();
 
-  // What is in it is undefined afterwards.
+  // The content is undefined afterwards.
   base::Result<void> resize(std::size_t size);
   base::Result<void> write_tree(std::string_view json);
 

@@ -17,14 +17,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The name that people know a file of a checkpoint by: "checkpoint_000003/state.safetensors".
+// The name of a checkpoint's file for messages: "checkpoint_000003/state.safetensors".
 std::string short_name(const fs::path& path) {
   fs::path folder = path.parent_path().filename();
   if (folder.native().starts_with("rank_")) folder = path.parent_path().parent_path().filename() / folder;
   return (folder / path.filename()).native();
 }
 
-// Relative to the folder, as save_state() returned them. Nothing where there is no manifest.
+// Relative to the folder, as returned by save_state(). Empty without a manifest.
 base::Result<std::vector<storage::FileRecord>> committed_files(const fs::path& folder) {
   fs::path manifest_path = folder / kManifestName;
   std::string prefix;
@@ -61,12 +61,12 @@ class Loader {
     TRIREME_ASSIGN(auto bytes, options_.map ? map_file(path) : read_file(path, wanted));
     if (!known) return bytes;
     if (bytes.size != record->size) {
-      return damaged(name,
-                     fmt::format("it has {}, the manifest says {}", base::count_of(bytes.size, "byte"), record->size));
+      return damaged(
+          name, fmt::format("it has {}, but the manifest lists {}", base::count_of(bytes.size, "byte"), record->size));
     }
     if (wanted && options_.map) digest = storage::digest_of(bytes.text());
     if (wanted && digest != record->xxh3) {
-      return damaged(name, fmt::format("its checksum is {}, the manifest says {}", digest, record->xxh3));
+      return damaged(name, fmt::format("its checksum is {}, but the manifest lists {}", digest, record->xxh3));
     }
     return bytes;
   }
@@ -81,7 +81,7 @@ class Loader {
   std::vector<storage::FileRecord> expected_;
 };
 
-// Other writers do not care for alignment; whoever reads elements does.
+// Other writers may not align tensors, but readers of elements need it.
 Tensor tensor_in(const FileBytes& file, const TensorEntry& entry) {
   std::byte* data = file.data + entry.begin;
   if (entry.begin == entry.end) return Tensor(entry.dtype, entry.shape);
@@ -96,7 +96,7 @@ Tensor tensor_in(const FileBytes& file, const TensorEntry& entry) {
 base::Result<void> check_version(const Header& header) {
   const auto found = header.metadata.find(kVersionKey);
   if (found == header.metadata.end() || found->second == kVersion) return {};
-  return base::error("it is of version {} of the format and this program knows version {}: use a newer trireme",
+  return base::error("it has format version {}, but this program supports version {}: use a newer trireme",
                      found->second, kVersion);
 }
 
@@ -112,7 +112,7 @@ base::Result<Dict> load_checked(const fs::path& folder, const LoadOptions& optio
   auto find = [&](const std::string& name) -> base::Result<Tensor> {
     const auto entry = entries.find(name);
     if (entry == entries.end())
-      return base::error("it names the tensor '{}', which {} does not have", name, kTensorsName);
+      return base::error("it refers to the tensor '{}', which is not in {}", name, kTensorsName);
     return tensor_in(file, *entry->second);
   };
   TRIREME_ASSIGN(auto state, decode_state(tree.text(), find), "{} is damaged", short_name(folder / kTreeName));

@@ -8,7 +8,7 @@
 namespace trireme::checkpoint {
 namespace {
 
-// A name of the format that stands for what is below it, and is no part of a tensor's name: {"$tuple": [...]}.
+// A key of the format, which is not part of a tensor's name: {"$tuple": [...]}.
 bool is_mark(std::string_view key) { return key.starts_with('$'); }
 
 bool is_plain(char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; }
@@ -21,7 +21,7 @@ bool is_utf8(std::string_view text) {
     if (first < 0x80) continue;
     const int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
     if (first < 0xc2 || first > 0xf4 || end - at < more) return false;
-    // The second byte tells overlong forms, surrogates and what lies beyond Unicode.
+    // The second byte identifies overlong encodings, surrogates and values beyond Unicode.
     const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
     const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
     if (at[0] < low || at[0] > high) return false;
@@ -56,8 +56,8 @@ class Encoder {
     bool first = true;
     for (const auto& [key, item] : dict) {
       if (is_mark(key)) {
-        return base::error("{} has the key '{}': keys that begin with '$' belong to the format, choose another",
-                           place(), key);
+        return base::error("{} has the key '{}': keys that start with '$' are reserved; choose another key", place(),
+                           key);
       }
       separate(first);
       TRIREME_TRY(write(key, depth));
@@ -68,14 +68,13 @@ class Encoder {
     return {};
   }
 
-  // What only other languages have (docs/state_format.md) goes through as it is.
+  // Types that only other languages have (docs/state_format.md) are written unchanged.
   base::Result<void> write_marked(const Dict::Item& marked, int depth) {
     const auto& [mark, item] = marked;
     const bool ours = mark == "$tensor" || mark == "$float" || mark == "$bytes";
     if (ours) {
-      return base::error(
-          "{} is a dict with the key '{}': keys that begin with '$' belong to the format, choose another", place(),
-          mark);
+      return base::error("{} is a dict with the key '{}': keys that start with '$' are reserved; choose another key",
+                         place(), mark);
     }
     json += '{';
     TRIREME_TRY(write(mark, depth));
@@ -86,7 +85,7 @@ class Encoder {
     return {};
   }
 
-  // [[key, value], ...]: a dict with keys of any type; tensors below are named by the key.
+  // [[key, value], ...]: a dict with keys of any type. Tensors below are named after the key.
   base::Result<void> write_pairs(const List& pairs, int depth) {
     TRIREME_TRY(check_depth(depth + 1));
     json += '[';
@@ -94,7 +93,7 @@ class Encoder {
     for (const auto& each : pairs) {
       separate(first);
       const auto* pair = each.get_if<List>();
-      if (!pair || pair->size() != 2) return base::error("{} has a '$dict' that is no list of pairs", place());
+      if (!pair || pair->size() != 2) return base::error("{} has a '$dict' that is not a list of pairs", place());
       json += '[';
       TRIREME_TRY(write((*pair)[0], depth + 2));
       json += ',';
@@ -165,10 +164,10 @@ class Encoder {
     return written;
   }
 
-  // What is written can be read: the reader has this limit.
+  // The reader has this limit too.
   base::Result<void> check_depth(int depth) const {
     if (depth < base::kMaxDepth) return {};
-    return base::error("{} is nested deeper than the {} levels that a state may have", place(), base::kMaxDepth);
+    return base::error("{} is nested deeper than the limit of {} levels", place(), base::kMaxDepth);
   }
 
   static std::string name_of_key(const Value& key) {
@@ -176,7 +175,7 @@ class Encoder {
     return text ? *text : base::to_json(key);
   }
 
-  // Two places have the same name only where a key has a '/' in it.
+  // Names collide only if a key contains '/'.
   std::string unused_name() {
     const std::string wanted = path_.empty() || path_ == "__metadata__" ? path_ + "_" : path_;
     int& uses = uses_[wanted];
@@ -238,7 +237,7 @@ base::Result<Dict> decode_state(std::string_view json, const FindTensor& find) {
   Value root(std::move(tree));
   TRIREME_TRY(Decoder(find).revive(root));
   auto* state = std::get_if<Dict>(&root.variant());
-  if (!state) return base::error("a single tensor, and no dict");
+  if (!state) return base::error("expected a dict, got a single tensor");
   return std::move(*state);
 }
 

@@ -9,16 +9,16 @@
 #include "checkpoint/safetensors.h"
 #include "trireme/value.h"
 
-// A state is a tree. Its tensors are taken out of it, each under the name of its place, and what remains is JSON.
-// docs/state_format.md has the format.
+// A state is a tree. Its tensors are stored separately, named after their path in the tree; the rest is JSON.
+// docs/state_format.md describes the format.
 
 namespace trireme::checkpoint {
 
-// In the metadata of the safetensors file.
+// A key in the metadata of the safetensors file.
 inline constexpr const char* kVersionKey = "trireme_state";
 inline constexpr const char* kVersion = "1";
 
-// The two files of a state, before a byte of the tensors is copied.
+// The two files of a state, before the tensors are copied.
 struct StateLayout {
   Layout tensors;
   std::string tree;

@@ -20,7 +20,7 @@ base::Result<Address> parse_address(const std::string& text) {
   std::string_view rest = text;
   if (rest.starts_with(kUnixPrefix)) {
     address.name = rest.substr(kUnixPrefix.size());
-    if (address.name.empty()) return base::error("address '{}' names no socket", text);
+    if (address.name.empty()) return base::error("address '{}' has no socket name", text);
     return address;
   }
   if (!rest.starts_with(kTlsPrefix)) {

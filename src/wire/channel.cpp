@@ -15,7 +15,7 @@ base::Error lost(const asio::error_code& failure) {
     return base::error("closed by the peer");
   }
   if (failure == asio::error::operation_aborted || failure == asio::error::bad_descriptor) {
-    return base::error("closed here");
+    return base::error("closed locally");
   }
   return base::error("{}", failure.message());
 }
@@ -63,12 +63,12 @@ asio::awaitable<base::Result<Message>> Channel::read_message() {
 
 void Channel::send(const Message& message) {
   std::string payload = encode(message);
-  // The peer would close the connection for it. Whoever asked gets an answer; nothing else grows to this size.
+  // The peer would close the connection. Send an error to the requester instead; no other message reaches this size.
   if (const auto* reply = std::get_if<Reply>(&message); reply && payload.size() > kControllerFrameLimit) {
     Reply refusal;
     refusal.id = reply->id;
     refusal.failure =
-        fmt::format("the answer has {} bytes, over the limit of {}", payload.size(), kControllerFrameLimit);
+        fmt::format("the reply has {} bytes, over the limit of {}", payload.size(), kControllerFrameLimit);
     payload = encode(refusal);
   }
   send_payload(payload);
@@ -88,10 +88,11 @@ void Channel::write_next() {
   writing_.swap(queued_);
   auto sent = [self = shared_from_this()](const asio::error_code& failure, std::size_t) {
     self->writing_.clear();
-    // Ten thousand connections are silent most of the time: what the start message took must not stay with each.
+    // Ten thousand connections are idle most of the time: none may keep the memory of its start message.
     if (self->writing_.capacity() > kKeptBuffer) self->writing_.shrink_to_fit();
     if (failure && !self->closing_) {
-      // The peer takes nothing more, but its last words may still lie unread: reading on tells how it ended.
+      // The peer receives nothing more, but its last messages may still be unread: keep reading to find out why it
+      // ended.
       self->broken_ = true;
       self->queued_.clear();
     } else if (failure) {
@@ -115,7 +116,7 @@ void Channel::close_when_sent() {
 void Channel::close() {
   if (!open_) return;
   open_ = false;
-  asio::error_code ignored;  // the peer may be gone already: there is nobody left to tell
+  asio::error_code ignored;  // the peer may already have closed the connection
   socket().shutdown(Socket::shutdown_both, ignored);
   socket().close(ignored);
   queued_.clear();

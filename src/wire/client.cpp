@@ -26,7 +26,7 @@ asio::awaitable<base::Result<std::shared_ptr<Channel>>> connect(asio::io_context
     co_return std::make_shared<Channel>(std::move(socket), kHandshakeFrameLimit);
   }
   auto tls = client_tls(address.fingerprint);
-  // The stream holds a reference to OpenSSL's context, so ours may end here.
+  // The stream holds a reference to OpenSSL's context, so ours may be destroyed here.
   auto channel = std::make_shared<Channel>(std::move(socket), tls, kHandshakeFrameLimit);
   auto secured = co_await channel->tls_handshake(asio::ssl::stream_base::client);
   if (!secured) co_return std::move(secured).error();

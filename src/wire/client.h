@@ -18,7 +18,7 @@ struct Joined {
 
 asio::awaitable<base::Result<Joined>> join(asio::io_context& io, Address address, std::string secret, Hello hello);
 
-// One question, for the command line: connects, asks, waits for the reply at most `timeout`.
+// A single request, for the command line: connects, sends it and waits for the reply for at most `timeout`.
 base::Result<Reply> ask(const std::string& address, const std::string& secret, const std::string& run_id,
                         Message request, std::chrono::milliseconds timeout = std::chrono::seconds(5));
 

@@ -13,8 +13,9 @@ base::Result<asio::generic::stream_protocol::endpoint> endpoint_of(const Address
   if (address.kind == Address::Kind::kUnix) {
     sockaddr_un socket{};
     socket.sun_family = AF_UNIX;
-    if (address.name.size() >= sizeof(socket.sun_path)) return base::error("'{}' is too long a name", address.name);
-    // A leading zero byte makes the name abstract: it exists as long as the socket does and leaves no file.
+    if (address.name.size() >= sizeof(socket.sun_path))
+      return base::error("socket name '{}' is too long", address.name);
+    // A leading zero byte makes the name abstract: it exists for the lifetime of the socket and leaves no file.
     address.name.copy(socket.sun_path + 1, address.name.size());
     return Endpoint(&socket, offsetof(sockaddr_un, sun_path) + 1 + address.name.size());
   }

@@ -6,8 +6,7 @@
 
 namespace trireme::wire {
 
-// The address as the socket calls take it. A host must be an IP address: names are resolved by whoever writes the
-// ticket.
+// The address for socket calls. The host must be an IP address: names are resolved when the ticket is written.
 base::Result<asio::generic::stream_protocol::endpoint> endpoint_of(const Address& address);
 
 }  // namespace trireme::wire

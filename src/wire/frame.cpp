@@ -10,7 +10,7 @@ namespace {
 
 // Most frames are reports of a few hundred bytes, and there may be ten thousand connections.
 constexpr std::size_t kSmallBuffer = 1024;
-// Beyond this the buffer grows by what has really arrived, not by what was announced.
+// Beyond this size, the buffer grows with the bytes received, not with the announced length.
 constexpr std::size_t kGrowth = std::size_t{1} << 20;
 
 std::uint32_t read_length(const char* bytes) {
@@ -21,7 +21,8 @@ std::uint32_t read_length(const char* bytes) {
 }  // namespace
 
 void append_frame(std::string& out, std::string_view payload) {
-  TRIREME_CHECK(payload.size() <= kControllerFrameLimit, "a frame of {} bytes, which no peer takes", payload.size());
+  TRIREME_CHECK(payload.size() <= kControllerFrameLimit, "a frame of {} bytes is too large for any peer",
+                payload.size());
   auto length = static_cast<std::uint32_t>(payload.size());
   const char header[kFrameHeader] = {static_cast<char>(length >> 24), static_cast<char>(length >> 16),
                                      static_cast<char>(length >> 8), static_cast<char>(length)};

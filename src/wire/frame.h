@@ -8,41 +8,41 @@
 
 #include "base/result.h"
 
-// A frame is a length (4 bytes, most significant first) and that many bytes. Lengths are checked before anything is
-// reserved: a stranger's number costs nothing.
+// A frame is a length (4 bytes, big-endian) and that number of bytes. Lengths are checked before memory is reserved, so
+// an unauthenticated peer cannot exhaust it.
 
 namespace trireme::wire {
 
 inline constexpr std::size_t kFrameHeader = 4;
-// Before the peer has proved the secret.
+// Until the peer has proved the secret.
 inline constexpr std::size_t kHandshakeFrameLimit = 1024;
-// What a worker may send: a return value, a broadcast.
+// For workers, which send return values and broadcasts.
 inline constexpr std::size_t kWorkerFrameLimit = std::size_t{256} << 20;
-// What the controller may send: the pickled function with what it captured.
+// For the controller, which sends the pickled function with its captured values.
 inline constexpr std::size_t kControllerFrameLimit = std::size_t{1} << 30;
 
-// Appends the frame of `payload` to `out`.
+// Appends `payload` as a frame to `out`.
 void append_frame(std::string& out, std::string_view payload);
 
-// Takes bytes as they come and gives whole frames. One buffer, reused; it shrinks again after a large frame.
+// Splits a stream of bytes into frames. Uses one buffer, which shrinks again after a large frame.
 class FrameReader {
  public:
   explicit FrameReader(std::size_t limit) : limit_(limit) {}
 
   void set_limit(std::size_t limit) { limit_ = limit; }
 
-  // Where the next bytes go, at least one; commit() says how many came.
+  // The buffer for the next bytes, at least one; call commit() with the number received.
   std::pair<char*, std::size_t> prepare();
   void commit(std::size_t size);
 
-  // The next whole frame, valid until prepare() is called; nullopt when more bytes are needed; an error when the
-  // announced length is beyond the limit.
+  // The next complete frame, valid until prepare() is called; nullopt if more bytes are needed; an error if the
+  // announced length is over the limit.
   base::Result<std::optional<std::string_view>> next();
 
  private:
   std::size_t limit_;
   std::string buffer_;
-  std::size_t begin_ = 0;  // first byte not given out yet
+  std::size_t begin_ = 0;  // first byte not yet returned
   std::size_t end_ = 0;    // past the last byte received
 };
 

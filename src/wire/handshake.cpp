@@ -24,7 +24,7 @@ std::string welcome_proof(const std::string& secret, const std::string& challeng
 
 base::Result<void> check_hello(const std::string& secret, const std::string& challenge_nonce, const Hello& hello) {
   if (hello.version != kProtocolVersion) {
-    return base::error("it speaks protocol version {}, this is {}", hello.version, kProtocolVersion);
+    return base::error("its protocol version is {}, expected {}", hello.version, kProtocolVersion);
   }
   if (hello.nonce.data.size() != kNonceSize) return base::error("its nonce has {} bytes", hello.nonce.data.size());
   if (!same_proof(hello.proof.data, hello_proof(secret, challenge_nonce, hello))) {
@@ -35,11 +35,11 @@ base::Result<void> check_hello(const std::string& secret, const std::string& cha
 
 base::Result<std::string> read_challenge(std::string_view challenge) {
   if (challenge.size() != kChallengeSize || !challenge.starts_with(kMagic)) {
-    return base::error("the other side is not a trireme controller");
+    return base::error("the peer is not a trireme controller");
   }
   int version = static_cast<unsigned char>(challenge[kMagic.size()]);
   if (version != kProtocolVersion) {
-    return base::error("the controller speaks protocol version {}, this process {}; install the same trireme on both",
+    return base::error("the controller uses protocol version {}, this process {}; install the same trireme on both",
                        version, kProtocolVersion);
   }
   return std::string(challenge.substr(kMagic.size() + 1));
@@ -53,7 +53,7 @@ asio::awaitable<base::Result<void>> greet_as_controller(Channel& channel, std::s
   auto message = co_await channel.read_message();
   if (!message) co_return std::move(message).error().wrap("no hello");
   auto* hello = std::get_if<Hello>(&*message);
-  if (!hello) co_return base::error("{} instead of a hello", name_of(*message));
+  if (!hello) co_return base::error("expected a hello, got {}", name_of(*message));
   if (auto checked = check_hello(secret, nonce, *hello); !checked) co_return std::move(checked).error();
   auto welcome = admit(*hello);
   if (!welcome) co_return std::move(welcome).error();
@@ -74,7 +74,7 @@ asio::awaitable<base::Result<Welcome>> greet_as_peer(Channel& channel, std::stri
   auto message = co_await channel.read_message();
   if (!message) co_return std::move(message).error().wrap("the controller refused this process");
   auto* welcome = std::get_if<Welcome>(&*message);
-  if (!welcome) co_return base::error("{} instead of a welcome", name_of(*message));
+  if (!welcome) co_return base::error("expected a welcome, got {}", name_of(*message));
   if (!same_proof(welcome->proof.data, welcome_proof(secret, *nonce, hello))) {
     co_return base::error("the controller does not know the secret of this run");
   }

@@ -17,7 +17,7 @@ const unsigned char* as_bytes(std::string_view text) { return reinterpret_cast<c
 std::string random_bytes(std::size_t size) {
   std::string bytes(size, '\0');
   int ok = RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(size));
-  TRIREME_CHECK(ok == 1, "the system has no random bytes to give");
+  TRIREME_CHECK(ok == 1, "the random generator of the system failed");
   return bytes;
 }
 

@@ -4,19 +4,20 @@
 #include <string>
 #include <string_view>
 
-// What proves that a peer belongs to a run. The secret itself never crosses a connection.
+// Proves that a peer belongs to a run. The secret itself is never sent over a connection.
 
 namespace trireme::wire {
 
 inline constexpr std::size_t kSecretSize = 32;
 
-// From the operating system's generator; throws where there is none.
+// From the operating system's random generator; throws if it fails.
 std::string random_bytes(std::size_t size);
 
-// HMAC-SHA256 over the parts; each is preceded by its length, so that no two lists of parts look alike.
+// HMAC-SHA256 over the parts, each preceded by its length, so that different lists of parts never produce the same
+// input.
 std::string prove(std::string_view secret, std::initializer_list<std::string_view> parts);
 
-// Takes the same time wherever the two differ.
+// Constant-time comparison.
 bool same_proof(std::string_view a, std::string_view b);
 
 std::string sha256(std::string_view bytes);

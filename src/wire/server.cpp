@@ -16,7 +16,7 @@ namespace trireme::wire {
 namespace {
 
 constexpr auto kGreetingTime = std::chrono::seconds(5);
-// Strangers can hold at most so many descriptors, each for kGreetingTime.
+// Limits the descriptors that unauthenticated peers can hold, each for at most kGreetingTime.
 constexpr std::size_t kGreetingLimit = 1024;
 constexpr auto kAcceptPause = std::chrono::milliseconds(50);
 
@@ -52,7 +52,7 @@ base::Result<void> Server::open() {
     if (::getsockname(acceptor_.native_handle(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
       return base::system_error("getsockname", errno);
     }
-    // The port lies at the same place for both families.
+    // The port is at the same offset for both address families.
     address_.port = ntohs(reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
   }
   return {};
@@ -70,8 +70,8 @@ asio::awaitable<void> Server::accept_loop() {
     Socket socket = co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, failure));
     if (failure == asio::error::operation_aborted) co_return;
     if (failure) {
-      // Out of descriptors, most likely: others may close some. Giving up would cut off every worker to come.
-      base::log_warning("a connection could not be accepted: {}", failure.message());
+      // Most likely out of descriptors; others may close some. Giving up would lock out every new worker.
+      base::log_warning("could not accept a connection: {}", failure.message());
       asio::steady_timer pause(io_, kAcceptPause);
       co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, failure));
       continue;
@@ -114,7 +114,7 @@ asio::awaitable<void> Server::serve(std::shared_ptr<Channel> channel) {
   --greeting_;
   if (!greeted) {
     ++strangers_;
-    base::log_debug("a connection was refused: {}", greeted.error().message());
+    base::log_debug("refused a connection: {}", greeted.error().message());
     channel->close();
     channels_.erase(channel);
     co_return;

@@ -17,7 +17,7 @@
 
 namespace trireme::wire {
 
-// Told what happens on the server's connections, on the thread that runs its io_context.
+// Receives the events of the server's connections, on the thread that runs its io_context.
 class ServerHandler {
  public:
   virtual ~ServerHandler() = default;
@@ -27,18 +27,18 @@ class ServerHandler {
   virtual void closed(const std::shared_ptr<Channel>& channel, const base::Error& why) = 0;
 };
 
-// Accepts peers that prove the secret and hands on what they send. Strangers (no proof, garbage, half a frame, a huge
-// one, another version, or nothing at all within a few seconds) are closed and counted; nothing of theirs reaches the
-// handler.
+// Accepts peers that prove the secret and passes their messages on. Unauthenticated peers (no proof, invalid data, an
+// incomplete or oversized frame, another version, or no data within a few seconds) are disconnected and counted; none
+// of their data reaches the handler.
 //
-// Its coroutines refer to it: destroy it only once its io_context has stopped running.
+// Its coroutines refer to it: destroy it only after its io_context has stopped running.
 class Server {
  public:
-  // `where` is kUnix with a name, or kTls with host and port (0: any free one).
+  // `where` is kUnix with a name, or kTls with host and port (0: any free port).
   static base::Result<std::unique_ptr<Server>> listen(asio::io_context& io, Address where, std::string secret,
                                                       ServerHandler& handler);
 
-  // As workers need it: with the real port and the fingerprint.
+  // The address for workers, with the actual port and the fingerprint.
   const Address& address() const { return address_; }
   std::uint64_t strangers() const { return strangers_; }
   void close();

@@ -25,7 +25,7 @@ using Key = std::unique_ptr<EVP_PKEY, Release<EVP_PKEY_free>>;
 using X509Ptr = std::unique_ptr<X509, Release<X509_free>>;
 using BioPtr = std::unique_ptr<BIO, Release<BIO_free>>;
 
-// A run is over long before; the clock of another machine may be wrong by a day.
+// Tolerates a clock on another machine that is a day off.
 constexpr long kDay = 24 * 60 * 60;
 
 std::string drain(BIO* bio) {
@@ -48,7 +48,7 @@ std::string fingerprint_of(X509* certificate) {
 base::Result<Certificate> make_certificate() {
   Key key(EVP_EC_gen("P-256"));
   X509Ptr x509(X509_new());
-  if (!key || !x509) return base::error("OpenSSL could not make a key");
+  if (!key || !x509) return base::error("OpenSSL could not create a key");
   ASN1_INTEGER_set(X509_get_serialNumber(x509.get()), 1);
   X509_set_version(x509.get(), X509_VERSION_3);
   X509_gmtime_adj(X509_getm_notBefore(x509.get()), -kDay);
@@ -83,7 +83,7 @@ asio::ssl::context client_tls(std::string fingerprint) {
   asio::ssl::context context(asio::ssl::context::tls_client);
   context.set_options(asio::ssl::context::no_tlsv1_1 | asio::ssl::context::no_tlsv1);
   context.set_verify_mode(asio::ssl::verify_peer);
-  // The chain's own verdict ("self-signed") is of no interest: being that one certificate is.
+  // Ignores the result of the chain verification ("self-signed"): only this exact certificate is accepted.
   context.set_verify_callback([expected = std::move(fingerprint)](bool, asio::ssl::verify_context& verify) {
     X509* certificate = X509_STORE_CTX_get_current_cert(verify.native_handle());
     return certificate != nullptr && same_proof(fingerprint_of(certificate), expected);

@@ -5,8 +5,8 @@
 
 #include "base/result.h"
 
-// TLS without an authority: the controller makes a key for the run, and workers get the certificate's fingerprint with
-// their ticket, so they talk to that controller or to nobody.
+// TLS without a certificate authority: the controller creates a key for the run, and workers receive the certificate's
+// fingerprint with their ticket, so they only connect to that controller.
 
 namespace trireme::wire {
 

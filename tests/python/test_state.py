@@ -307,10 +307,10 @@ def test_damage_is_found_in_a_checkpoint(tmp_path: Path) -> None:
     content[-1] ^= 1
     file.write_bytes(content)
     name = f"{Path(checkpoint.path).name}/state.safetensors"
-    with pytest.raises(RuntimeError, match=rf"{name} is damaged: its checksum is \w+, the manifest says \w+"):
+    with pytest.raises(RuntimeError, match=rf"{name} is damaged: its checksum is \w+, but the manifest lists \w+"):
         trireme.load_state(checkpoint)
     file.write_bytes(content[:-100])
-    with pytest.raises(RuntimeError, match=rf"{name} is damaged: it has \d+ bytes, the manifest says \d+"):
+    with pytest.raises(RuntimeError, match=rf"{name} is damaged: it has \d+ bytes, but the manifest lists \d+"):
         trireme.load_state(checkpoint.path)
 
 

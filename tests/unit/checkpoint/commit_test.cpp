@@ -94,7 +94,7 @@ TEST_CASE("a name stays inside the run folder") {
        {"", ".", "..", "a/b", "/etc", "../x", ".hidden", "logs", "run.json", "events.jsonl", "metrics.csv",
         "metrics.jsonl", "return_value.pkl", "trainer.pkl", "data", "stacks", "tensorboard", "a\nb", "\x7f"}) {
     CAPTURE(name);
-    CHECK(contains(message(check_name(name)), "'" + name + "' cannot name a checkpoint"));
+    CHECK(contains(message(check_name(name)), "invalid checkpoint name '" + name + "'"));
   }
   CHECK_FALSE(check_name(std::string(201, 'x')));
   CHECK_FALSE(check_name(std::string("a\0b", 3)));
@@ -173,7 +173,7 @@ TEST_CASE("ranks that write the same file are told apart where it differs") {
 
   fs::remove(run.path + "/c/model");
   append_file(run.path + "/c/model", "of nobody");
-  CHECK(contains(message(merge(run.files, run.path, "c", {{0, first}, {3, last}})), "content that no rank has stored"));
+  CHECK(contains(message(merge(run.files, run.path, "c", {{0, first}, {3, last}})), "content that no rank stored"));
 }
 
 TEST_CASE("a commit finds out what is missing, and leaves nothing that does not belong") {
@@ -219,7 +219,7 @@ TEST_CASE("a manifest is replaced when a validation ends") {
   manifest.metrics["accuracy"] = 0.5;
   REQUIRE(update(run.files, run.path, "c", manifest));
   CHECK(run.list().committed[0].manifest == manifest);
-  CHECK(contains(message(update(run.files, run.path, "absent", manifest)), "is no committed checkpoint"));
+  CHECK(contains(message(update(run.files, run.path, "absent", manifest)), "is not a committed checkpoint"));
   CHECK_FALSE(fs::exists(run.path + "/absent"));
 }
 
@@ -237,7 +237,7 @@ TEST_CASE("checkpoints are listed by their reports, damaged manifests are told")
   CHECK(listing.committed[2].manifest.index == 10);
   CHECK(listing.damaged ==
         Names{run.path + "/checkpoint_000004/.trireme_manifest.json cannot be used: it does not end with its "
-                         "checksum: it was cut off or edited"});
+                         "checksum: it was truncated or edited"});
   CHECK_FALSE(list_committed(run.files, run.path + "/absent"));
   // Damaged is no reason to remove what people may want to look at.
   REQUIRE(remove_unfinished(run.files, run.path));
@@ -264,7 +264,7 @@ TEST_CASE("a damaged file is found and named") {
   append_file(path, content);
   CHECK(verify(run.files, checkpoint, false));
   CHECK(message(verify(run.files, checkpoint, true)) == "c is damaged: " + path + " has changed: its XXH3 is " +
-                                                            storage::digest_of(content) + ", the manifest says " +
+                                                            storage::digest_of(content) + ", but the manifest lists " +
                                                             checkpoint.manifest.files[7].xxh3);
   fs::resize_file(path, 9999);
   CHECK(message(verify(run.files, checkpoint, false)) == "c is damaged: " + path + " has 9999 bytes, not 10000");
@@ -472,7 +472,7 @@ TEST_CASE("a rank that comes too late does not undo what is committed") {
   run.make("source", "best", 3);
   for (Origin late : {Origin{0, 3}, Origin{0, 2}}) {
     CHECK(contains(message(upload(run.files, run.dir / "source", run.path, "best", Take::kCopy, late)),
-                   "the files come too late: " + run.path + "/best was committed (report 3, attempt 0) without them"));
+                   "the files are too late: " + run.path + "/best was committed (report 3, attempt 0) without them"));
     CHECK_FALSE(begin(run.files, run.path, "best", late));
   }
   CHECK(run.list().committed.size() == 1);

@@ -87,8 +87,8 @@ TEST_CASE("every changed byte and every cut is noticed") {
     changed[i] = static_cast<char>(changed[i] ^ 4);
     CHECK_FALSE(decode_manifest(changed));
   }
-  CHECK(refusal("") == "it does not end with its checksum: it was cut off or edited");
-  CHECK(refusal(text + "\n") == "it does not end with its checksum: it was cut off or edited");
+  CHECK(refusal("") == "it does not end with its checksum: it was truncated or edited");
+  CHECK(refusal(text + "\n") == "it does not end with its checksum: it was truncated or edited");
   CHECK(refusal(sealed("{").replace(20, 1, "z")).find("it was damaged or edited") != std::string::npos);
 }
 
@@ -108,11 +108,11 @@ TEST_CASE("a manifest that another program made up is refused with a reason") {
         "it has format 3, this version reads 2; use the version of Trireme that wrote it");
   CHECK(refusal(with("\"index\": 12", "\"index\": \"12\"")) == "its 'index' is string");
   CHECK(refusal(with("\"attempt\": 3", "\"attempt\": 99999999999")) == "its 'attempt' is 99999999999");
-  CHECK(refusal(with("PENDING_VALIDATION", "DONE")) == "'DONE' is no status");
+  CHECK(refusal(with("PENDING_VALIDATION", "DONE")) == "unknown status 'DONE'");
   CHECK(refusal(with("\"size\":0", "\"size\":-1")) == "'a' has no size");
   CHECK(refusal(with("\"size\":0", "\"size\":18446744073709551615")) == "'a' has no size");
   CHECK(refusal(with("2d06800538d394c2", "2D06800538D394C2")) == "'a' has no checksum");
-  CHECK(refusal(with("\"path\":\"a\"", "\"path\":7")) == "a file has int for a path");
+  CHECK(refusal(with("\"path\":\"a\"", "\"path\":7")) == "a file has a path of type int");
   CHECK(refusal(with("\"path\":\"a\"", "\"name\":\"a\"")) == "a file has no path, size or xxh3");
   for (const char* path : {"", "/etc/passwd", "..", "../a", "a/../../b", "a//b", "./a", "a/", "a\\u0000b"}) {
     CAPTURE(path);

@@ -79,7 +79,7 @@ TEST_CASE("a parent that others can write to is refused") {
   REQUIRE(::chmod(parent.c_str(), 0777) == 0);
   auto folder = ScratchFolder::make(parent + "/uploads");
   REQUIRE_FALSE(folder.ok());
-  CHECK(folder.error().message().find("can be written by others") != std::string::npos);
+  CHECK(folder.error().message().find("is writable by other users") != std::string::npos);
 }
 
 TEST_CASE("nothing to remove where there has never been a folder") {

@@ -88,20 +88,20 @@ TEST_CASE("overlaps do not make up for gaps") {
     if (joined) {
       CHECK(joined->at("w") == part(2, 4));
     } else {
-      CHECK(joined.error().message().find(fmt::format("{} of 8 elements are there", row.there)) != std::string::npos);
+      CHECK(joined.error().message().find(fmt::format("{} of 8 elements are stored", row.there)) != std::string::npos);
     }
   }
 }
 
 TEST_CASE("what is not complete or does not fit is named") {
   auto message = [](const std::vector<Dict>& states) { return join_shards(states).error().message(); };
-  CHECK(message({of_rank(0)}).find("'weight' of the state: 2 of 6 elements are there") != std::string::npos);
+  CHECK(message({of_rank(0)}).find("'weight' of the state: only 2 of 6 elements are stored") != std::string::npos);
   CHECK(message({of_rank(0), {{"weight", shard({3, 3}, {}, {})}}}).find("F32[2, 3] on one rank and F32[3, 3]") !=
         std::string::npos);
-  CHECK(message({of_rank(0), {{"weight", 3}}}).find("in parts on one rank and int on another") != std::string::npos);
+  CHECK(message({of_rank(0), {{"weight", 3}}}).find("sharded on one rank and int on another") != std::string::npos);
   CHECK(message({{{"a", Dict{{"b", shard({2}, {List{1}}, {Tensor::of<float>({0, 3})})}}}}})
-            .find("'a/b' of the state: a part of it, F32[2], does not fit in") != std::string::npos);
-  CHECK(message({{{"a", shard({2}, {}, {})}}}).find("no rank has stored it") != std::string::npos);
+            .find("'a/b' of the state: a shard of it, F32[2], does not fit") != std::string::npos);
+  CHECK(message({{{"a", shard({2}, {}, {})}}}).find("no rank stored it") != std::string::npos);
   for (const Value& content : {Value(3), Value(Dict{{"shape", List{-1}}}), Value(Dict{{"shape", List{}}})}) {
     CHECK(message({{{"a", Dict{{"$shard", content}}}}}).find("'$shard' is damaged") != std::string::npos);
   }

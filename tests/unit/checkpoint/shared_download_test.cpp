@@ -179,7 +179,7 @@ TEST_CASE("what is damaged in the store is told and not kept") {
   CHECK(shared.error().message().find("fake://bucket/run/checkpoint_000000/b is damaged") != std::string::npos);
   CHECK(elsewhere.left() == 0);
   elsewhere.store->put(elsewhere.path + "/.trireme_manifest.json", "{}");
-  CHECK(elsewhere.open().error().message().find("it was cut off or edited") != std::string::npos);
+  CHECK(elsewhere.open().error().message().find("it was truncated or edited") != std::string::npos);
 }
 
 TEST_CASE("a folder that is no checkpoint of ours is downloaded as it is") {
@@ -190,7 +190,7 @@ TEST_CASE("a folder that is no checkpoint of ours is downloaded as it is") {
   REQUIRE(shared);
   CHECK(names(shared->folder()) == std::vector<std::string>{"x", "y/z"});
   CHECK(SharedDownload::open(elsewhere.files, "bucket/absent", elsewhere.downloads).error().message() ==
-        "there is no checkpoint at fake://bucket/absent");
+        "no checkpoint at fake://bucket/absent");
 }
 
 TEST_CASE("a new checkpoint of the same name is another download") {
@@ -208,7 +208,7 @@ TEST_CASE("a folder that others can write is not used") {
   Elsewhere elsewhere;
   fs::create_directory(elsewhere.downloads);
   fs::permissions(elsewhere.downloads, fs::perms::all);
-  CHECK(elsewhere.open().error().message().find("can be written by others") != std::string::npos);
+  CHECK(elsewhere.open().error().message().find("is writable by other users") != std::string::npos);
 }
 
 }  // namespace shared_download_test

@@ -185,12 +185,12 @@ TEST_CASE("what cannot be written leaves the old state and nothing else") {
   Value deep = 1;
   for (int i = 0; i < 70; ++i) deep = List{deep};
   for (const auto& [bad, why] : std::vector<std::pair<Dict, std::string>>{
-           {{{"deep", deep}}, "is nested deeper than the 64 levels"},
+           {{{"deep", deep}}, "is nested deeper than the limit of 64 levels"},
            {{{"a", Dict{{"text", "\xff"}}}}, "'a/text' of the state has text that is not UTF-8"},
            {{{"a", Dict{{"\xff", 1}}}}, "has text that is not UTF-8"},
            {{{"a", Dict{{"$tensor", "x"}}}}, "'a' of the state is a dict with the key '$tensor'"},
            {{{"a", Dict{{"$x", 1}, {"y", 2}}}}, "'a' of the state has the key '$x'"},
-           {{{"a", Dict{{"$dict", List{1}}}}}, "has a '$dict' that is no list of pairs"}}) {
+           {{{"a", Dict{{"$dict", List{1}}}}}, "has a '$dict' that is not a list of pairs"}}) {
     auto refused = save_state(folder / "s", bad);
     REQUIRE_FALSE(refused.ok());
     CHECK_MESSAGE(refused.error().message().find(why) != std::string::npos, refused.error().message());
@@ -240,7 +240,7 @@ TEST_CASE("damage is told by the manifest: size, then checksum, by name") {
       replace(path, bad);
       CHECK(failure(load_state(where))
                 .find("checkpoint_000003/" + below + record.path + " is damaged: its checksum is " +
-                      storage::digest_of(bad) + ", the manifest says " + record.xxh3 +
+                      storage::digest_of(bad) + ", but the manifest lists " + record.xxh3 +
                       "; load an earlier checkpoint") != std::string::npos);
       replace(path, good.substr(0, good.size() / 2));
       CHECK(failure(load_state(where)).find(record.path + " is damaged: it has ") != std::string::npos);
@@ -301,7 +301,7 @@ TEST_CASE("without a manifest a file that was cut off or does not fit is found b
   REQUIRE(save_state(folder / "other", {{"x", Tensor::of<float>({1})}}).ok());
   fs::copy(folder / "other/state.safetensors", folder / "s/state.safetensors", fs::copy_options::overwrite_existing);
   CHECK(failure(load_state(folder / "s"))
-            .find("it names the tensor 'model/fc.weight', which state.safetensors does not have") != std::string::npos);
+            .find("it refers to the tensor 'model/fc.weight', which is not in state.safetensors") != std::string::npos);
   replace(folder / "s/state.json", "[1]");
   CHECK(failure(load_state(folder / "s")).find("s/state.json is damaged: expected a JSON object") != std::string::npos);
   replace(folder / "s/state.json", R"({"$tensor":"x"})");

@@ -31,7 +31,7 @@ TEST_CASE("what is no address is refused with what was written") {
     const char* says;
   };
   for (const Row& row :
-       {Row{"", "neither"}, Row{"unix:@", "names no socket"}, Row{"unix:/tmp/x", "neither"},
+       {Row{"", "neither"}, Row{"unix:@", "has no socket name"}, Row{"unix:/tmp/x", "neither"},
         Row{"http://a:1", "neither"}, Row{"tls://", "no port"}, Row{"tls://:80", "no port"},
         Row{"tls://host", "no port"}, Row{"tls://host:", "is not a port"}, Row{"tls://host:x", "is not a port"},
         Row{"tls://host:1x", "is not a port"}, Row{"tls://host:-1", "is not a port"},

@@ -76,7 +76,7 @@ TEST_CASE("closing here ends a read, and what is sent after it is dropped") {
   asio::post(pair.io, [&] { pair.channel->close(); });
   auto read = finish(pair.io, pair.channel->read_message());
   REQUIRE_FALSE(read);
-  CHECK(read.error().message() == "closed here");
+  CHECK(read.error().message() == "closed locally");
   pair.channel->send(Heartbeat{});
   pair.channel->close();
   CHECK(pair.channel->unsent() == 0);

@@ -57,7 +57,7 @@ TEST_CASE("a controller that is none is not believed") {
             "not a trireme controller"},
         Row{"a huge frame", [](RawPeer& peer) { (void)peer.send("\xff\xff\xff\xff"); }, "over the limit"},
         Row{"another version", [](RawPeer& peer) { (void)peer.send_frame(challenge(9)); },
-            "speaks protocol version 9, this process " + std::to_string(kProtocolVersion) +
+            "uses protocol version 9, this process " + std::to_string(kProtocolVersion) +
                 "; install the same trireme on both"},
         Row{"another message",
             [](RawPeer& peer) {
@@ -66,7 +66,7 @@ TEST_CASE("a controller that is none is not believed") {
               (void)peer.send_frame(encode(Goodbye{}));
               (void)peer.closed_by_other();
             },
-            "Goodbye instead of a welcome"},
+            "expected a welcome, got Goodbye"},
         Row{"no proof",
             [](RawPeer& peer) {
               (void)peer.send_frame(challenge(kProtocolVersion));
