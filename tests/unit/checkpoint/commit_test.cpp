@@ -487,7 +487,7 @@ TEST_CASE("reports that share a name do not mix") {
   run.put("source", "best", Origin{0, 5});
   CHECK(contains(message(run.commit_as("best", 3, records)), "of report 3: report 5 writes to it"));
   CHECK(contains(message(upload(run.files, run.dir / "source", run.path, "best", Take::kCopy, Origin{0, 3})),
-                 "already written by report 5"));
+                 "already in use by report 5"));
   CHECK(run.commit_as("best", 5, records));
 }
 

@@ -317,7 +317,7 @@ TEST_CASE("a state of a later version of the format is refused") {
   const std::string version = R"("trireme_state":")";
   text.at(text.find(version) + version.size()) = '2';
   replace(folder / "s/state.safetensors", text);
-  CHECK(failure(load_state(folder / "s")).find("version 2 of the format and this program knows version 1") !=
+  CHECK(failure(load_state(folder / "s")).find("format version 2, but this program supports version 1") !=
         std::string::npos);
 }
 
