@@ -8,7 +8,7 @@ namespace clock_test {
 
 using namespace trireme::base;
 
-TEST_CASE("durations as people say them") {
+TEST_CASE("durations are formatted for people") {
   CHECK(duration_text(0.0) == "0 ms");
   CHECK(duration_text(0.4204) == "420 ms");
   CHECK(duration_text(1.0) == "1.0 s");
@@ -18,7 +18,7 @@ TEST_CASE("durations as people say them") {
   CHECK(duration_text(7325.0) == "2 h 2 min");
 }
 
-TEST_CASE("a time as part of a file name is local and sorts") {
+TEST_CASE("timestamps for file names are local and sortable") {
   std::tm local{};
   local.tm_year = 2026 - 1900;
   local.tm_mon = 10;
@@ -32,7 +32,7 @@ TEST_CASE("a time as part of a file name is local and sorts") {
   CHECK(timestamp_name(wall) < timestamp_name(wall + 1.0));
 }
 
-TEST_CASE("the system's clock goes forward") {
+TEST_CASE("the system clock moves forward") {
   SystemClock clock;
   auto before = clock.now();
   CHECK(clock.now() >= before);

@@ -14,7 +14,7 @@ namespace {
 struct Row {
   const char* config;
   Dict fields;
-  const char* says;  // "": it is fine
+  const char* says;  // "": valid
 };
 
 const double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -22,7 +22,7 @@ const double kInfinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-TEST_CASE("what may be written into a configuration") {
+TEST_CASE("configurations accept valid values and reject others") {
   const std::vector<Row> rows = {
       {"ScalingConfig", {}, ""},
       {"ScalingConfig", {{"num_workers", 0}}, ""},
@@ -103,7 +103,7 @@ TEST_CASE("what may be written into a configuration") {
   }
 }
 
-TEST_CASE("a checked configuration comes back complete and stays the same") {
+TEST_CASE("checking a configuration completes it and is idempotent") {
   for (const char* name :
        {"ScalingConfig", "FailureConfig", "CheckpointConfig", "LoggingConfig", "DataConfig", "RunConfig"}) {
     CAPTURE(name);
@@ -112,7 +112,7 @@ TEST_CASE("a checked configuration comes back complete and stays the same") {
     auto twice = check_config(name, *once);
     REQUIRE(twice);
     CHECK(*once == *twice);
-    // The schema knows the same fields, beside those that only Python has.
+    // The schema has the same fields, plus those that only Python has.
     std::size_t fields = 0;
     const Dict schema = config_schema();
     for (const auto& field : schema[name].as_list()) {

@@ -54,7 +54,7 @@ std::string refusal(const Dict& dict) {
 
 }  // namespace
 
-TEST_CASE("a struct becomes a dict and comes back") {
+TEST_CASE("a struct converts to a dict and back") {
   CHECK(from_dict<Ship>(to_dict(full_ship()), "Ship").value() == full_ship());
   CHECK(from_dict<Ship>({}, "Ship").value() == Ship{});
   CHECK(Ship{}.oars == 170);
@@ -66,7 +66,7 @@ TEST_CASE("a struct becomes a dict and comes back") {
         std::vector<std::string>{"name", "oars", "speed", "at_sea", "port", "crew", "cargo", "seal", "hull"});
 }
 
-TEST_CASE("a struct becomes a list and comes back") {
+TEST_CASE("a struct converts to a list and back") {
   List list = {"first"};
   append_fields(list, full_ship());
   CHECK(list.size() == 10);
@@ -79,11 +79,9 @@ TEST_CASE("a struct becomes a list and comes back") {
   CHECK(take_fields<Ship>({"x", "many"}, 0).error().message() == "field 'oars': expected int, got string");
 }
 
-TEST_CASE("an int is taken where a float is wanted") {
-  CHECK(from_dict<Ship>({{"speed", 9}}, "Ship").value().speed == 9.0);
-}
+TEST_CASE("an int is accepted as a float") { CHECK(from_dict<Ship>({{"speed", 9}}, "Ship").value().speed == 9.0); }
 
-TEST_CASE("a wrong field is named with what it wants") {
+TEST_CASE("a type error names the field and the expected type") {
   CHECK(refusal({{"oars", "many"}}) == "Ship.oars: expected int, got string");
   CHECK(refusal({{"oars", 1.0}}) == "Ship.oars: expected int, got float");
   CHECK(refusal({{"oars", true}}) == "Ship.oars: expected int, got bool");
@@ -95,13 +93,13 @@ TEST_CASE("a wrong field is named with what it wants") {
   CHECK(refusal({{"hull", Dict{{"depth", nullptr}}}}).ends_with("depth: expected int, got null"));
 }
 
-TEST_CASE("an unknown field is refused with a suggestion") {
+TEST_CASE("an unknown field is rejected with a suggestion") {
   std::string message = refusal({{"oar", 3}});
   CHECK(message.find("Ship has no field 'oar'; did you mean 'oars'?") != std::string::npos);
   CHECK(message.find("name, oars, speed") != std::string::npos);
 }
 
-TEST_CASE("types are told as Python writes them") {
+TEST_CASE("types are named as in Python") {
   CHECK(Codec<std::optional<std::vector<int>>>::kind() == "list[int] | None");
   CHECK(Codec<std::map<std::string, double>>::kind() == "dict[str, float]");
 }

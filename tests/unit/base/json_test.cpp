@@ -42,26 +42,26 @@ std::string nested(int depth) {
 
 }  // namespace
 
-TEST_CASE("JSON brings everything back") {
+TEST_CASE("JSON round trip") {
   Value value = everything();
   CHECK(parse_json(to_json(value)).value() == value);
   CHECK(parse_json(to_pretty_json(value)).value() == value);
   CHECK(to_json(value).find('\n') == std::string::npos);  // one line: the event log depends on it
 }
 
-TEST_CASE("MessagePack brings everything back") {
+TEST_CASE("MessagePack round trip") {
   Value value = everything();
   CHECK(parse_msgpack(to_msgpack(value)).value() == value);
 }
 
-TEST_CASE("NaN survives both ways, and JSON text stays JSON") {
+TEST_CASE("NaN survives both formats, and the JSON stays valid") {
   CHECK(to_json(kNaN) == R"({"$float":"nan"})");
   CHECK(to_json(-kInf) == R"({"$float":"-inf"})");
   CHECK(std::isnan(parse_json(to_json(List{kNaN})).value().as_list()[0].get<double>()));
   CHECK(std::isnan(parse_msgpack(to_msgpack(kNaN)).value().get<double>()));
 }
 
-TEST_CASE("the forms of JSON") {
+TEST_CASE("JSON formatting") {
   CHECK(to_json(1.0) == "1.0");
   CHECK(to_json(1) == "1");
   CHECK(to_json(1e300) == "1e+300");
@@ -71,7 +71,7 @@ TEST_CASE("the forms of JSON") {
   CHECK(to_json(std::string("a\xFF")) == "\"a\xEF\xBF\xBD\"");  // invalid UTF-8 never breaks a file
 }
 
-TEST_CASE("what only looks like a special value stays as it is") {
+TEST_CASE("dicts that resemble a special value stay unchanged") {
   for (const char* text : {R"({"$float":"1.5"})", R"({"$float":1})", R"({"$bytes":"abc"})", R"({"$bytes":"zz"})",
                            R"({"$float":"nan","x":1})"}) {
     CAPTURE(text);
@@ -79,12 +79,12 @@ TEST_CASE("what only looks like a special value stays as it is") {
   }
 }
 
-TEST_CASE("numbers that no int64 holds become floats") {
+TEST_CASE("numbers beyond int64 become floats") {
   CHECK(parse_json("18446744073709551615").value().get<double>() == 18446744073709551615.0);
   CHECK(parse_json("9223372036854775807").value().get<std::int64_t>() == 9223372036854775807);
 }
 
-TEST_CASE("malformed text is refused with its place") {
+TEST_CASE("malformed text is rejected with its position") {
   for (const char* text : {"", "{", "[1,]", "nul", "{\"a\":}", "1 2", "\"\xFF\"", "{'a':1}"}) {
     CAPTURE(text);
     CHECK_FALSE(parse_json(text));
@@ -103,12 +103,12 @@ TEST_CASE("nesting has a limit") {
   CHECK_FALSE(parse_msgpack(std::string(100'000, '\x91')));
 }
 
-TEST_CASE("malformed MessagePack is refused") {
+TEST_CASE("malformed MessagePack is rejected") {
   CHECK_FALSE(parse_msgpack(""));
-  CHECK_FALSE(parse_msgpack("\xC1"));                                  // a code that does not exist
-  CHECK_FALSE(parse_msgpack(std::string("\xDD\xFF\xFF\xFF\xFF", 5)));  // four thousand million elements, none there
+  CHECK_FALSE(parse_msgpack("\xC1"));                                  // an unused type code
+  CHECK_FALSE(parse_msgpack(std::string("\xDD\xFF\xFF\xFF\xFF", 5)));  // announces 4 billion elements, has none
   CHECK_FALSE(parse_msgpack(std::string("\xDB\xFF\xFF\xFF\xFFx", 6)));
-  CHECK_FALSE(parse_msgpack(std::string("\x01\x02", 2)));  // something behind it
+  CHECK_FALSE(parse_msgpack(std::string("\x01\x02", 2)));  // trailing bytes
   std::string whole = to_msgpack(everything());
   for (std::size_t size = 0; size < whole.size(); ++size) {
     CAPTURE(size);

@@ -21,7 +21,7 @@ LockFile open_lock(const std::string& path) { return LockFile(Fd(::open(path.c_s
 
 bool is_free(const std::string& path) { return open_lock(path).lock(LOCK_EX | LOCK_NB); }
 
-// A child that lives until it is ended, as one that a training script forks.
+// A child that runs until it is killed, like one that a training script forks.
 class Child {
  public:
   Child() : pid_(::fork()) {
@@ -41,10 +41,10 @@ class Child {
 
 }  // namespace
 
-TEST_CASE("a child that was forked meanwhile does not keep the lock") {
+TEST_CASE("a child forked while the lock is held does not keep it") {
   TempDir dir;
   const std::string path = dir / "lock";
-  SUBCASE("when the lock is given back") {
+  SUBCASE("when the lock is released") {
     LockFile file = open_lock(path);
     REQUIRE(file.lock(LOCK_EX | LOCK_NB));
     const Child child;
@@ -78,7 +78,7 @@ TEST_CASE("a child that was forked meanwhile does not keep the lock") {
   }
 }
 
-TEST_CASE("a forked copy neither unlocks nor closes what is not its own any more") {
+TEST_CASE("a forked copy neither unlocks nor closes the file of its parent") {
   TempDir dir;
   const std::string path = dir / "lock";
   LockFile file = open_lock(path);

@@ -9,7 +9,7 @@ namespace metric_test {
 using namespace trireme;
 using base::find_metric;
 
-TEST_CASE("numbers are found by name, also inside of nested metrics") {
+TEST_CASE("metrics are found by name, also nested ones") {
   const Metrics metrics{{"loss", 0.5},
                         {"step", 3},
                         {"eval", Dict{{"acc", 0.9}, {"top", Dict{{"5", 1}}}}},
@@ -30,7 +30,7 @@ TEST_CASE("numbers are found by name, also inside of nested metrics") {
                           {"step", 3},
                           {"eval/acc", 0.9},
                           {"eval/top/5", 1},
-                          {"a/b", 7},  // the key that is called so itself
+                          {"a/b", 7},  // a key with a slash in its name
                           {"a/c", 9},
                           {"text/b", 1},
                           {"inf", std::numeric_limits<double>::infinity()},
@@ -51,7 +51,7 @@ TEST_CASE("numbers are found by name, also inside of nested metrics") {
   }
 }
 
-TEST_CASE("a key that is no number does not hide the nested one") {
+TEST_CASE("a key without a number does not hide the nested metric") {
   CHECK(find_metric({{"a/b", "text"}, {"a", Dict{{"b", 2}}}}, "a/b") == 2);
 }
 

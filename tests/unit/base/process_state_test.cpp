@@ -10,7 +10,7 @@ namespace process_state_test {
 
 using namespace trireme;
 
-TEST_CASE("a process in words, from its start to its end") {
+TEST_CASE("describes a process from start to exit") {
   const pid_t child = ::fork();
   if (child == 0) {
     while (true) ::pause();
@@ -32,7 +32,7 @@ TEST_CASE("a process in words, from its start to its end") {
   CHECK(base::describe_process(child) == "gone");
 }
 
-TEST_CASE("a thread in words") {
+TEST_CASE("describes a thread") {
   CHECK(base::describe_thread(static_cast<int>(::syscall(SYS_gettid))) == "running");
   CHECK(base::describe_thread(1 << 30) == "gone");
 }

@@ -22,7 +22,7 @@ TEST_CASE("first in, first out") {
   CHECK(queue.pop() == 2);
 }
 
-TEST_CASE("a full queue refuses who will not wait") {
+TEST_CASE("try_push() fails on a full queue") {
   BoundedQueue<int> queue(2);
   CHECK(queue.try_push(1));
   CHECK(queue.try_push(2));
@@ -31,13 +31,13 @@ TEST_CASE("a full queue refuses who will not wait") {
   CHECK(queue.try_push(3));
 }
 
-TEST_CASE("an empty queue gives up after the time it was given") {
+TEST_CASE("pop() on an empty queue times out") {
   BoundedQueue<int> queue(1);
   CHECK_FALSE(queue.pop_for(1ms));
   CHECK_FALSE(queue.closed());
 }
 
-TEST_CASE("after close() producers are refused and consumers drain what is left") {
+TEST_CASE("after close() producers are refused and consumers drain the rest") {
   BoundedQueue<int> queue(2);
   CHECK(queue.push(1));
   queue.close();
@@ -49,7 +49,7 @@ TEST_CASE("after close() producers are refused and consumers drain what is left"
   CHECK(queue.closed());
 }
 
-TEST_CASE("what cannot be copied passes through") {
+TEST_CASE("move-only items can be queued") {
   BoundedQueue<std::unique_ptr<int>> queue(1);
   CHECK(queue.push(std::make_unique<int>(5)));
   CHECK(**queue.pop() == 5);
@@ -66,7 +66,7 @@ TEST_CASE("a producer waits for room, a consumer for items") {
   CHECK(expected == 1000);
 }
 
-TEST_CASE("many producers and consumers lose nothing") {
+TEST_CASE("many producers and consumers lose no items") {
   constexpr int kThreads = 4;
   constexpr int kItems = 5000;
   BoundedQueue<int> queue(16);
@@ -95,7 +95,7 @@ TEST_CASE("many producers and consumers lose nothing") {
   CHECK(sum == kThreads * (static_cast<long>(kItems) * (kItems + 1) / 2));
 }
 
-TEST_CASE("close() wakes everybody who waits") {
+TEST_CASE("close() wakes all waiting threads") {
   BoundedQueue<int> full(1), empty(1);
   REQUIRE(full.push(1));
   std::atomic<bool> pushed{true};

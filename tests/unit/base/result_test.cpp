@@ -46,7 +46,7 @@ TEST_CASE("a result holds a value or an error") {
   CHECK(report("12", 3).value() == "fine");
 }
 
-TEST_CASE("every layer adds what it was doing") {
+TEST_CASE("each layer adds context") {
   Result<std::string> result = report("1x", 3);
   REQUIRE_FALSE(result.ok());
   CHECK(result.error().message() == "check: could not add up '1x': 'x' is no digit");
@@ -66,7 +66,7 @@ TEST_CASE("errors are values: a copy keeps the chain") {
   CHECK(original.message() == "outer: inner");
 }
 
-TEST_CASE("the value of a failed result is a broken invariant") {
+TEST_CASE("value() of a failed result throws BrokenInvariant") {
   Result<int> failed = error("no luck");
   CHECK_THROWS_AS(failed.value(), BrokenInvariant);
   CHECK_THROWS_AS((void)*failed, BrokenInvariant);
@@ -79,7 +79,7 @@ TEST_CASE("the value of a failed result is a broken invariant") {
   CHECK(message.find("no luck") != std::string::npos);
 }
 
-TEST_CASE("what cannot be copied can be carried") {
+TEST_CASE("a result can hold a move-only value") {
   Result<std::unique_ptr<int>> result = std::make_unique<int>(7);
   REQUIRE(result);
   std::unique_ptr<int> taken = std::move(result).value();
@@ -88,11 +88,11 @@ TEST_CASE("what cannot be copied can be carried") {
   CHECK(text->size() == 3);
 }
 
-TEST_CASE("errors of the system have name and number") {
+TEST_CASE("system errors have a name and a number") {
   CHECK(system_error("open /x", ENOENT).message() == "open /x: No such file or directory (errno 2)");
 }
 
-TEST_CASE("a check that does not hold throws with its place") {
+TEST_CASE("a failed check throws with its location") {
   CHECK_NOTHROW([] { TRIREME_CHECK(1 + 1 == 2, "never {}", "seen"); }());
   std::string message;
   try {
@@ -104,7 +104,7 @@ TEST_CASE("a check that does not hold throws with its place") {
   CHECK(message.find("1 + 1 == 3 does not hold: world 5") != std::string::npos);
 }
 
-TEST_CASE("an error has a code, which what is added in front of it keeps") {
+TEST_CASE("added context keeps the code of an error") {
   CHECK(error("no code").code() == ErrorCode::kOther);
   const Error late = error(ErrorCode::kTimeout, "nothing for {} s", 3);
   CHECK(late.message() == "nothing for 3 s");

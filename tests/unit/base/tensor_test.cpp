@@ -10,7 +10,7 @@ namespace tensor_test {
 
 using namespace trireme;
 
-TEST_CASE("a tensor has memory of its own, zeroed, and copies of the handle share it") {
+TEST_CASE("a tensor has zeroed memory, which copies of the handle share") {
   Tensor tensor(DType::kF32, {2, 3});
   Tensor same = tensor;
   CHECK(tensor.num_elements() == 6);
@@ -37,7 +37,7 @@ TEST_CASE("values of every C++ type") {
   CHECK(scalar.values<double>()[0] == 2.5);
 }
 
-TEST_CASE("a view looks at somebody else's memory and keeps its owner") {
+TEST_CASE("a view refers to external memory and keeps its owner alive") {
   auto owner = std::make_shared<std::vector<std::int32_t>>(std::vector<std::int32_t>{1, 2, 3, 4});
   const std::weak_ptr<void> watched = owner;
   {
@@ -50,7 +50,7 @@ TEST_CASE("a view looks at somebody else's memory and keeps its owner") {
   CHECK(watched.expired());
 }
 
-TEST_CASE("tensors are equal when type, shape and bytes are") {
+TEST_CASE("tensors compare by type, shape and bytes") {
   CHECK(Tensor::of<float>({1, 2}) == Tensor::of<float>({1, 2}));
   CHECK_FALSE(Tensor::of<float>({1, 2}) == Tensor::of<float>({1, 3}));
   CHECK_FALSE(Tensor::of<float>({1, 2}) == Tensor::of<float>({1, 2}, {2, 1}));
@@ -58,7 +58,7 @@ TEST_CASE("tensors are equal when type, shape and bytes are") {
   CHECK(Tensor(DType::kBF16, {0, 7}) == Tensor(DType::kBF16, {0, 7}));
 }
 
-TEST_CASE("types have the names of safetensors") {
+TEST_CASE("types are named as in safetensors") {
   for (int i = 0; i <= static_cast<int>(DType::kF8E5M2Fnuz); ++i) {
     const auto dtype = static_cast<DType>(i);
     CHECK(dtype_of(name_of(dtype)) == dtype);
@@ -71,7 +71,7 @@ TEST_CASE("types have the names of safetensors") {
                        ValueError);
 }
 
-TEST_CASE("what is wrong says so") {
+TEST_CASE("errors name the problem") {
   CHECK_THROWS_WITH_AS(Tensor(DType::kF32, {2, -1}), "invalid tensor shape: [2, -1]", ValueError);
   CHECK_THROWS_AS(Tensor(DType::kF64, {std::numeric_limits<std::int64_t>::max(), 2}), ValueError);
   CHECK_THROWS_AS(Tensor(DType::kF64, {std::numeric_limits<std::int64_t>::max() / 4}), ValueError);

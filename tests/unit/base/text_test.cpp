@@ -10,7 +10,7 @@ using namespace trireme::base;
 
 using Words = std::vector<std::string>;
 
-TEST_CASE("words are joined and split") {
+TEST_CASE("join and split") {
   CHECK(join({}, ", ").empty());
   CHECK(join({"a"}, ", ") == "a");
   CHECK(join({"a", "b", "c"}, ", ") == "a, b, c");
@@ -21,7 +21,7 @@ TEST_CASE("words are joined and split") {
   CHECK(trim(" \n").empty());
 }
 
-TEST_CASE("a near miss gets a suggestion, a wild guess does not") {
+TEST_CASE("a typo gets a suggestion, an unrelated word does not") {
   Words names = {"num_workers", "use_gpu", "placement_strategy"};
   CHECK(did_you_mean("num_worker", names) == "; did you mean 'num_workers'?");
   CHECK(did_you_mean("usegpu", names) == "; did you mean 'use_gpu'?");
@@ -30,7 +30,7 @@ TEST_CASE("a near miss gets a suggestion, a wild guess does not") {
   CHECK(did_you_mean("x", {}).empty());
 }
 
-TEST_CASE("numbers of things") {
+TEST_CASE("counts with plurals") {
   CHECK(count_of(0, "worker") == "0 workers");
   CHECK(count_of(1, "worker") == "1 worker");
   CHECK(count_of(4, "worker") == "4 workers");
@@ -44,7 +44,7 @@ TEST_CASE("numbers of things") {
   CHECK(amount(0.1 + 0.2) == "0.3");
 }
 
-TEST_CASE("lists of ranks are short") {
+TEST_CASE("lists of ranks are abbreviated") {
   CHECK(rank_list({}).empty());
   CHECK(rank_list({3}) == "3");
   CHECK(rank_list({5, 0, 2, 1}) == "0-2,5");

@@ -12,7 +12,7 @@ using trireme::List;
 using trireme::Value;
 using trireme::ValueError;
 
-TEST_CASE("a value holds what it was given") {
+TEST_CASE("a value holds any of its types") {
   CHECK(Value().is_null());
   CHECK(Value(true).get<bool>());
   CHECK(Value(3).get<int>() == 3);
@@ -56,7 +56,7 @@ TEST_CASE("values compare by type and content") {
   CHECK_FALSE(Value(nan) == Value(nan));
 }
 
-TEST_CASE("nested values are reached by key and index") {
+TEST_CASE("nested values are accessed by key and index") {
   const Value value = Dict{{"a", Dict{{"b", List{10, 20}}}}};
   CHECK(value["a"]["b"][0].get<int>() == 10);
   CHECK(value["a"]["b"][1].get<int>() == 20);
@@ -64,7 +64,7 @@ TEST_CASE("nested values are reached by key and index") {
   CHECK_THROWS_AS(value["a"]["b"]["c"], ValueError);
 }
 
-TEST_CASE("a dict keeps the order of its keys and compares without it") {
+TEST_CASE("a dict keeps insertion order and compares without it") {
   Dict dict;
   dict["z"] = 1;
   dict["a"] = 2;
@@ -75,17 +75,17 @@ TEST_CASE("a dict keeps the order of its keys and compares without it") {
   CHECK(dict == Dict{{"a", 2}, {"z", 3}});
   CHECK_FALSE(dict == Dict{{"a", 2}});
   CHECK_FALSE(dict == Dict{{"a", 2}, {"b", 3}});
-  CHECK(Dict{{"a", 1}, {"a", 2}} == Dict{{"a", 2}});  // the last one counts, as in Python
+  CHECK(Dict{{"a", 1}, {"a", 2}} == Dict{{"a", 2}});  // the last one wins, as in Python
 }
 
-TEST_CASE("a key that is absent") {
+TEST_CASE("absent keys") {
   Dict dict = {{"epochs", 3}, {"lr", 0.1}};
   const Dict& read_only = dict;
   CHECK_THROWS_WITH(read_only["epoch"], "no key named 'epoch'; did you mean 'epochs'? (keys: epochs, lr)");
   CHECK_THROWS_WITH(Dict{}.at("x"), "no key named 'x' (keys: none)");
   CHECK(dict.find("x") == nullptr);
   CHECK_FALSE(dict.contains("x"));
-  CHECK(dict["x"].is_null());  // written access adds it
+  CHECK(dict["x"].is_null());  // non-const access adds the key
   CHECK(dict.contains("x"));
   CHECK(dict.erase("x"));
   CHECK_FALSE(dict.erase("x"));

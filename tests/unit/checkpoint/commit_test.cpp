@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A run with what its controller does.
+// A run, with the calls that its controller makes.
 struct Run {
   TempDir dir;
   LocalFiles files;
@@ -78,7 +78,7 @@ bool contains(const std::string& text, std::string_view part) { return text.find
 
 }  // namespace
 
-TEST_CASE("names come from the report") {
+TEST_CASE("default names are derived from the report") {
   CHECK(default_name(0) == "checkpoint_000000");
   CHECK(default_name(12) == "checkpoint_000012");
   CHECK(default_name(12345678) == "checkpoint_12345678");
@@ -128,7 +128,7 @@ TEST_CASE("a checkpoint exists once its manifest does") {
   CHECK(verify(run.files, listing.committed[0], true));
 }
 
-TEST_CASE("what was written straight into the run folder is not copied") {
+TEST_CASE("files written directly into the run folder are not copied") {
   Run run;
   append_file(run.path + "/mine/weights", "w");
   auto records = upload(run.files, run.path + "/mine", run.path, "mine");
@@ -136,7 +136,7 @@ TEST_CASE("what was written straight into the run folder is not copied") {
   CHECK(*records == std::vector<FileRecord>{{"weights", 1, storage::digest_of("w")}});
   REQUIRE(run.commit_as("mine", 0, *records));
   CHECK(run.list().committed.size() == 1);
-  // Again, with more in it: what was there is part of it.
+  // Again with more files: the existing ones are part of it.
   append_file(run.path + "/mine/more", "m");
   records = upload(run.files, run.path + "/mine/../mine", run.path, "mine", Take::kMove, Origin{0, 1});
   REQUIRE(records);
@@ -145,7 +145,7 @@ TEST_CASE("what was written straight into the run folder is not copied") {
   CHECK(run.names("mine") == Names{".trireme_manifest.json", "more", "weights"});
 }
 
-TEST_CASE("a checkpoint made from the files of another has its own manifest") {
+TEST_CASE("a checkpoint created from the files of another has its own manifest") {
   Run run;
   append_file(run.dir / "source/weights", "w");
   run.make("source", "checkpoint_000000", 0);
@@ -157,7 +157,7 @@ TEST_CASE("a checkpoint made from the files of another has its own manifest") {
   CHECK(run.list().committed[1].manifest.files.size() == 1);
 }
 
-TEST_CASE("ranks that write the same file are told apart where it differs") {
+TEST_CASE("ranks that write different content to the same file are reported") {
   Run run;
   append_file(run.dir / "rank0/same", "same");
   append_file(run.dir / "rank0/model", "of rank 0");
@@ -176,7 +176,7 @@ TEST_CASE("ranks that write the same file are told apart where it differs") {
   CHECK(contains(message(merge(run.files, run.path, "c", {{0, first}, {3, last}})), "content that no rank stored"));
 }
 
-TEST_CASE("a commit finds out what is missing, and leaves nothing that does not belong") {
+TEST_CASE("a commit detects missing files and removes unlisted ones") {
   Run run;
   append_file(run.dir / "source/a", "a");
   append_file(run.dir / "source/deep/b", "b");
@@ -204,7 +204,7 @@ TEST_CASE("metadata belongs to a checkpoint and may change") {
   CHECK(run.names("c") == Names{".metadata.json", ".trireme_manifest.json", "a"});
   REQUIRE(storage::write_file_atomically(run.path + "/c/.metadata.json", "{\"epoch\": 1}"));
   CHECK(verify(run.files, run.list().committed[0], true));
-  // It is not inherited by the next of that name.
+  // The next checkpoint with this name does not inherit it.
   fs::remove(run.dir / "source/.metadata.json");
   run.make("source", "c", 1);
   CHECK(run.names("c") == Names{".trireme_manifest.json", "a"});
@@ -223,7 +223,7 @@ TEST_CASE("a manifest is replaced when a validation ends") {
   CHECK_FALSE(fs::exists(run.path + "/absent"));
 }
 
-TEST_CASE("checkpoints are listed by their reports, damaged manifests are told") {
+TEST_CASE("checkpoints are listed by report, damaged manifests are reported") {
   Run run;
   append_file(run.dir / "source/file", "x");
   for (int index : {10, 2, 7}) run.make("source", index == 7 ? "best" : default_name(index), index);
@@ -239,7 +239,7 @@ TEST_CASE("checkpoints are listed by their reports, damaged manifests are told")
         Names{run.path + "/checkpoint_000004/.trireme_manifest.json cannot be used: it does not end with its "
                          "checksum: it was truncated or edited"});
   CHECK_FALSE(list_committed(run.files, run.path + "/absent"));
-  // Damaged is no reason to remove what people may want to look at.
+  // Damaged checkpoints are kept for inspection.
   REQUIRE(remove_unfinished(run.files, run.path));
   CHECK(run.list().damaged.size() == 1);
 }
@@ -274,7 +274,7 @@ TEST_CASE("a damaged file is found and named") {
   CHECK(contains(message(verify(run.files, checkpoint, false)), "c is damaged"));
 }
 
-TEST_CASE("what an attempt left half-written goes, everything else stays") {
+TEST_CASE("unfinished checkpoints of an attempt are removed, everything else stays") {
   Run run;
   append_file(run.dir / "source/file", "x");
   run.make("source", "checkpoint_000000", 0);
@@ -283,7 +283,7 @@ TEST_CASE("what an attempt left half-written goes, everything else stays") {
   REQUIRE(begin(run.files, run.path, "begun", Origin{0, 5}).value() == run.path + "/begun");
   append_file(run.path + "/checkpoint_notes", "a file, not a folder");
   append_file(run.path + "/plots/loss.png", "x");
-  // A user's own, whatever its name.
+  // A user's folder, with any name.
   append_file(run.path + "/checkpoint_best/weights", "x");
   append_file(run.path + "/checkpoint_000009/weights", "x");
   fs::create_directory(run.path + "/checkpoint_empty");
@@ -299,7 +299,7 @@ TEST_CASE("what an attempt left half-written goes, everything else stays") {
   CHECK_FALSE(remove_unfinished(run.files, run.path + "/absent"));
 }
 
-TEST_CASE("hundreds of checkpoints in a store far away are looked at together, with few calls each") {
+TEST_CASE("hundreds of remote checkpoints are inspected in parallel, with few calls each") {
   constexpr int kCheckpoints = 500;
   constexpr int kTogether = 8;
   auto store = std::make_shared<tests::FakeStore>();
@@ -308,7 +308,7 @@ TEST_CASE("hundreds of checkpoints in a store far away are looked at together, w
     manifest.index = i;
     store->put(fmt::format("run/{}/{}", default_name(i), kManifestName), encode(manifest));
   }
-  // Calls wait for each other: one that comes alone stays alone, and the test does not pass.
+  // Calls wait for each other: without concurrent calls, the test does not pass.
   std::mutex mutex;
   std::condition_variable changed;
   int calls = 0;
@@ -343,7 +343,7 @@ TEST_CASE("hundreds of checkpoints in a store far away are looked at together, w
   CHECK(calls <= kCheckpoints * per_checkpoint + 5);
 }
 
-TEST_CASE("a checkpoint is removed, and again") {
+TEST_CASE("a checkpoint is removed, and removing it again is not an error") {
   Run run;
   append_file(run.dir / "source/deep/file", "x");
   run.make("source", "a", 0);
@@ -355,7 +355,7 @@ TEST_CASE("a checkpoint is removed, and again") {
   CHECK_FALSE(checkpoint::remove(run.files, run.path, "logs", {0, 0}));
 }
 
-TEST_CASE("a removal leaves alone what has the name by then") {
+TEST_CASE("a removal keeps a newer folder with the same name") {
   Run run;
   append_file(run.dir / "old/weights", "old");
   append_file(run.dir / "new/weights", "new");
@@ -365,11 +365,11 @@ TEST_CASE("a removal leaves alone what has the name by then") {
     REQUIRE(checkpoint::remove(run.files, run.path, "slot", {0, 0}));
     CHECK(run.list().committed.at(0).manifest.index == 2);
   }
-  SUBCASE("one of another attempt") {
+  SUBCASE("a checkpoint of another attempt") {
     REQUIRE(checkpoint::remove(run.files, run.path, "slot", {1, 0}));
     CHECK(run.list().committed.at(0).manifest.index == 0);
   }
-  SUBCASE("one that is being written, and what it has replaced goes") {
+  SUBCASE("a checkpoint being written; the one it replaced is removed") {
     const auto records = run.put("new", "slot", Origin{0, 2});
     REQUIRE(checkpoint::remove(run.files, run.path, "slot", {0, 0}));
     CHECK(run.list().committed.empty());
@@ -378,7 +378,7 @@ TEST_CASE("a removal leaves alone what has the name by then") {
     CHECK(verify(run.files, run.list().committed.at(0), true));
     CHECK(run.names() == Names{"slot/.trireme_manifest.json", "slot/weights"});
   }
-  SUBCASE("one that is being written in place of another that stays") {
+  SUBCASE("a checkpoint being written; another one it replaced stays") {
     run.make("new", "slot", 2);
     run.put("old", "slot", Origin{0, 4});
     REQUIRE(checkpoint::remove(run.files, run.path, "slot", {0, 0}));
@@ -386,7 +386,7 @@ TEST_CASE("a removal leaves alone what has the name by then") {
     CHECK(run.list().committed.at(0).manifest.index == 2);
     CHECK(run.names("slot") == Names{".trireme_uploading", "weights"});
   }
-  SUBCASE("a folder that a user has put there") {
+  SUBCASE("a user's folder") {
     REQUIRE(checkpoint::remove(run.files, run.path, "slot", {0, 0}));
     append_file(run.path + "/slot/mine", "x");
     REQUIRE(checkpoint::remove(run.files, run.path, "slot", {0, 0}));
@@ -394,8 +394,8 @@ TEST_CASE("a removal leaves alone what has the name by then") {
   }
 }
 
-// The rank wins, or the retention does: in both cases the new checkpoint is whole.
-TEST_CASE("a name is written again while the checkpoint that had it is removed") {
+// Whether the rank or the retention is first, the new checkpoint is complete.
+TEST_CASE("a name is reused while its old checkpoint is being removed") {
   Run run;
   for (const char* source : {"old", "new"}) {
     for (int i = 0; i < 10; ++i) append_file(run.dir / fmt::format("{}/{}", source, i), source);
@@ -426,7 +426,7 @@ TEST_CASE("a name is written again while the checkpoint that had it is removed")
   }
 }
 
-TEST_CASE("the checkpoint whose name is used again counts until the new one is committed") {
+TEST_CASE("a replaced checkpoint stays valid until the new one is committed") {
   Run run;
   append_file(run.dir / "old/only_old", "old");
   append_file(run.dir / "old/both", "old");
@@ -439,14 +439,14 @@ TEST_CASE("the checkpoint whose name is used again counts until the new one is c
   CHECK(listing.committed[0].manifest.index == 3);
   CHECK(verify(run.files, listing.committed[0], true));
 
-  SUBCASE("and is gone then") {
+  SUBCASE("and is removed then") {
     REQUIRE(run.commit_as("best", 5, records));
     listing = run.list();
     REQUIRE(listing.committed.size() == 1);
     CHECK(listing.committed[0].manifest.index == 5);
     CHECK(run.names() == Names{"best/.trireme_manifest.json", "best/both"});
   }
-  SUBCASE("and comes back when that does not happen") {
+  SUBCASE("and is restored if that does not happen") {
     REQUIRE(remove_unfinished(run.files, run.path));
     listing = run.list();
     REQUIRE(listing.committed.size() == 1);
@@ -455,7 +455,7 @@ TEST_CASE("the checkpoint whose name is used again counts until the new one is c
     CHECK(verify(run.files, listing.committed[0], true));
     CHECK(run.names() == Names{"best/.trireme_manifest.json", "best/both", "best/only_old"});
   }
-  SUBCASE("and stays aside while the new one has a manifest that is damaged") {
+  SUBCASE("and stays aside if the manifest of the new one is damaged") {
     REQUIRE(run.commit_as("best", 5, records));
     run.put("old", "best", Origin{0, 6});
     append_file(run.path + "/best/.trireme_manifest.json", "rubbish");
@@ -466,7 +466,7 @@ TEST_CASE("the checkpoint whose name is used again counts until the new one is c
   }
 }
 
-TEST_CASE("a rank that comes too late does not undo what is committed") {
+TEST_CASE("a late rank does not undo a commit") {
   Run run;
   append_file(run.dir / "source/file", "x");
   run.make("source", "best", 3);
@@ -518,7 +518,7 @@ TEST_CASE("many ranks may begin at once") {
   CHECK(run.names("best") == Names{".trireme_manifest.json", "0", "1", "2", "3", "4", "5", "6", "7"});
 }
 
-TEST_CASE("errors name what they are about") {
+TEST_CASE("errors name the file") {
   Run run;
   CHECK(message(upload(run.files, run.dir / "absent", run.path, "c")) ==
         "the checkpoint folder " + (run.dir / "absent") + " does not exist");
@@ -528,7 +528,7 @@ TEST_CASE("errors name what they are about") {
   CHECK_FALSE(upload(run.files, run.dir.path(), run.path, "logs"));
 }
 
-TEST_CASE("files that somebody else writes, into a folder that does not exist before") {
+TEST_CASE("files written by user code into a folder that does not exist yet") {
   Run run;
   REQUIRE(announce(run.files, run.path, "best", Origin{0, 3}));
   CHECK_FALSE(fs::exists(run.path + "/best"));
@@ -541,12 +541,12 @@ TEST_CASE("files that somebody else writes, into a folder that does not exist be
     REQUIRE(run.commit_as("best", 3, *records));
     CHECK(run.names("best") == std::vector<std::string>{".trireme_manifest.json", "weights"});
   }
-  SUBCASE("are removed where whoever wrote them was ended halfway") {
+  SUBCASE("are removed if their writer was interrupted") {
     REQUIRE(remove_unfinished(run.files, run.path));
     CHECK(run.names().empty());
     CHECK_FALSE(fs::exists(run.path + "/best"));
   }
-  SUBCASE("may have the manifest of the checkpoint that they were copied from") {
+  SUBCASE("may include the manifest of the checkpoint they were copied from") {
     append_file(run.dir / "mine/weights", "w");
     run.make("mine", "before", 1);
     fs::copy(run.path + "/before", run.path + "/best",
@@ -558,7 +558,7 @@ TEST_CASE("files that somebody else writes, into a folder that does not exist be
   }
 }
 
-TEST_CASE("a name that is announced again makes room for what is written next") {
+TEST_CASE("announcing a name again makes room for the new files") {
   Run run;
   append_file(run.dir / "mine/weights", "old");
   run.make("mine", "best", 1);
@@ -572,7 +572,7 @@ TEST_CASE("a name that is announced again makes room for what is written next") 
     REQUIRE(run.list().committed.size() == 1);
     CHECK(run.list().committed[0].manifest.index == 2);
   }
-  SUBCASE("and comes back where that was never finished") {
+  SUBCASE("and is restored if that was never finished") {
     append_file(run.path + "/best/weights", "half");
     REQUIRE(remove_unfinished(run.files, run.path));
     REQUIRE(run.list().committed.size() == 1);

@@ -21,10 +21,10 @@ namespace {
 
 const std::string kRun = "/results/run";
 
-// Under a sanitizer, which takes twenty times as long and looks for something else, a sample is enough.
+// Under a sanitizer, which is twenty times slower and checks for something else, a sample is enough.
 constexpr std::size_t kStride = tests::kSanitized ? 31 : 1;
 
-// What a reader may find: name, index and status of every checkpoint.
+// What a reader may see: name, index and status of every checkpoint.
 using Found = std::vector<std::string>;
 
 std::string line(const std::string& name, const Manifest& manifest) {
@@ -68,7 +68,7 @@ class Script {
   Found before(std::size_t step) const { return step == 0 ? Found{} : steps_[step - 1].after; }
 
  private:
-  // What came with the ranks' messages.
+  // The contents of the ranks' messages.
   using Stored = std::map<int, std::vector<storage::FileRecord>>;
 
   static base::Result<void> put(storage::Files& files, int rank, std::int64_t index, const std::string& name,
@@ -96,7 +96,7 @@ class Script {
     steps_.push_back({std::move(what), std::move(act), std::move(after)});
   }
 
-  // `removed`: goes while the new one, which has its name, is written.
+  // `removed`: is removed while the new one with the same name is written.
   void checkpoint(std::int64_t index, const std::string& name, storage::Take take = storage::Take::kCopy,
                   std::optional<Origin> removed = std::nullopt) {
     const Found before = steps_.empty() ? Found{} : steps_.back().after;
@@ -132,7 +132,7 @@ std::shared_ptr<MemoryDisk> fresh_disk() {
         const std::string source = source_of(rank, index);
         const std::string below = fmt::format("{}/rank{}", source, rank);
         REQUIRE(files.make_folder(below));
-        // Under one name a file that is in every report, and one that would be seen if it was left behind.
+        // One file with the same name in every report, and one that is visible if it is left behind.
         REQUIRE(files.write_atomically(below + ".bin", fmt::format("state of rank {} at report {}", rank, index)));
         REQUIRE(files.write_atomically(fmt::format("{}/{}", below, index), index == 0 ? "" : "x"));
       }
@@ -140,10 +140,10 @@ std::shared_ptr<MemoryDisk> fresh_disk() {
     REQUIRE(files.make_folder(kRun));
     return disk;
   }();
-  return made->after_crash(0);  // all of it is durable: a copy
+  return made->after_crash(0);  // everything is durable, so this is a copy
 }
 
-// What a reader finds, after a look at every byte.
+// What a reader sees, after verifying every byte.
 Found read_all(storage::Files& files) {
   auto listing = list_committed(files, kRun);
   REQUIRE(listing);
@@ -152,7 +152,7 @@ Found read_all(storage::Files& files) {
   for (const auto& each : listing->committed) {
     auto verified = verify(files, each, true);
     CHECK_MESSAGE(verified, each.path << ": " << (verified ? "" : verified.error().message()));
-    CHECK(each.manifest.files.size() == 4);  // two of each rank
+    CHECK(each.manifest.files.size() == 4);  // two per rank
     found.push_back(line(each.name, each.manifest));
   }
   return found;
@@ -195,7 +195,7 @@ std::size_t steps_until_error(storage::Files& files, const Script& script, std::
 
 }  // namespace
 
-TEST_CASE("the script works where nothing fails") {
+TEST_CASE("the script works if nothing fails") {
   const Script script;
   auto disk = fresh_disk();
   LocalFiles files(disk);
@@ -208,7 +208,7 @@ TEST_CASE("the script works where nothing fails") {
   check_tidy(files);
 }
 
-TEST_CASE("a crash at any operation loses nothing that is committed and shows nothing half-written") {
+TEST_CASE("a crash at any operation loses no committed checkpoint and shows no partial one") {
   const Script script;
   std::size_t crashes = 0;
   for (std::size_t operation = 0;; operation += kStride) {
@@ -216,7 +216,7 @@ TEST_CASE("a crash at any operation loses nothing that is committed and shows no
     disk->crash_at(operation);
     LocalFiles files(disk);
     const std::size_t step = steps_until_error(files, script);
-    if (disk->operations() <= operation) break;  // the script is over
+    if (disk->operations() <= operation) break;  // the script has finished
     ++crashes;
     CAPTURE(disk->history()[operation]);
     for (std::uint64_t seed = 0; seed < 6; ++seed) {
@@ -224,7 +224,7 @@ TEST_CASE("a crash at any operation loses nothing that is committed and shows no
       LocalFiles restarted(disk->after_crash(seed));
       const Found found = read_all(restarted);
       if (step == script.steps().size()) {
-        CHECK(found == script.steps().back().after);  // the last operations only tidy up
+        CHECK(found == script.steps().back().after);  // the last operations only clean up
       } else {
         CAPTURE(script.steps()[step].what);
         CHECK((found == script.before(step) || found == script.steps()[step].after));
@@ -237,7 +237,7 @@ TEST_CASE("a crash at any operation loses nothing that is committed and shows no
   CHECK(crashes > 300 / kStride);
 }
 
-TEST_CASE("a crash while the crash is repaired is repaired as well") {
+TEST_CASE("a crash during recovery is recovered as well") {
   const Script script;
   for (std::size_t operation = 0;; operation += 13 * kStride) {
     auto disk = fresh_disk();
@@ -263,7 +263,7 @@ TEST_CASE("a crash while the crash is repaired is repaired as well") {
   }
 }
 
-TEST_CASE("an error at any operation is told, loses nothing, leaves no temporary file, and a second try succeeds") {
+TEST_CASE("an error at any operation is reported, loses nothing, leaves no temporary file, and a retry succeeds") {
   const Script script;
   for (int error_number : {ENOSPC, EIO, EROFS}) {
     std::size_t errors = 0;
@@ -290,7 +290,7 @@ TEST_CASE("an error at any operation is told, loses nothing, leaves no temporary
   }
 }
 
-TEST_CASE("storage that vanishes for a while is used again when it is back") {
+TEST_CASE("storage that is temporarily unavailable is used again when it is back") {
   const Script script;
   for (std::size_t operation = 0;; operation += 3 * kStride) {
     auto disk = fresh_disk();

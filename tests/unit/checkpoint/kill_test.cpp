@@ -1,4 +1,4 @@
-// The same promises as in crash_consistency_test.cpp, on a real disk and with a process that is really killed.
+// The same guarantees as in crash_consistency_test.cpp, on a real disk and with a process that is really killed.
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ base::Result<void> store(LocalFiles& files, const std::string& source, const std
   return {};
 }
 
-// It may be of an attempt before.
+// It may be from an earlier attempt.
 base::Result<void> remove_by_name(LocalFiles& files, const std::string& run, const std::string& name) {
   TRIREME_ASSIGN(const auto listing, list_committed(files, run));
   for (const auto& each : listing.committed) {
@@ -50,7 +50,7 @@ void give_up(const base::Result<void>& result, int code) {
   ::_exit(code);
 }
 
-// Commits checkpoints until it is killed and says of each when it is committed.
+// Commits checkpoints until it is killed and reports each commit.
 [[noreturn]] void commit_forever(const std::string& source, const std::string& run, int attempt, std::int64_t index,
                                  int said) {
   LocalFiles files;
@@ -65,7 +65,7 @@ void give_up(const base::Result<void>& result, int code) {
 
 }  // namespace
 
-TEST_CASE("a process that is killed at any instant loses nothing that it has committed") {
+TEST_CASE("a process killed at any time loses no committed checkpoint") {
   TempDir dir;
   tests::append_file(dir / "source/large", std::string(50000, 'x'));
   tests::append_file(dir / "source/deep/small", "x");
@@ -87,7 +87,7 @@ TEST_CASE("a process that is killed at any instant loses nothing that it has com
     const std::int64_t before = newest;
     const auto commits = static_cast<std::int64_t>(random() % 3);
     while (newest < before + commits) REQUIRE(::read(heard.get(), &newest, sizeof newest) == sizeof newest);
-    ::usleep(static_cast<useconds_t>(random() % 8000));  // somewhere within the next one
+    ::usleep(static_cast<useconds_t>(random() % 8000));  // during the next one
     REQUIRE(::kill(child, SIGKILL) == 0);
     int status = 0;
     REQUIRE(::waitpid(child, &status, 0) == child);

@@ -28,7 +28,7 @@ Manifest example() {
   return manifest;
 }
 
-// The text with another body and a checksum that fits.
+// The text with another body and a matching checksum.
 std::string sealed(const std::string& body) {
   return body + ",\n  \"checksum\": \"" + storage::digest_of(body) + "\"\n}\n";
 }
@@ -41,7 +41,7 @@ std::string refusal(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a manifest is what was written") {
+TEST_CASE("manifest round trip") {
   CHECK(decode_manifest(encode(Manifest{})).value() == Manifest{});
   CHECK(decode_manifest(encode(example())).value() == example());
   Manifest odd;
@@ -55,7 +55,7 @@ TEST_CASE("a manifest is what was written") {
   }
 }
 
-TEST_CASE("a manifest is JSON that people can read") {
+TEST_CASE("a manifest is human-readable JSON") {
   const std::string text = encode(example());
   CHECK(text.starts_with("{\n  \"format\": 2,\n  \"index\": 12,\n  \"attempt\": 3,\n"));
   CHECK(text.find("\n    {\"path\":\"a\",\"size\":0,\"xxh3\":\"2d06800538d394c2\"},\n") != std::string::npos);
@@ -63,11 +63,11 @@ TEST_CASE("a manifest is JSON that people can read") {
   REQUIRE(parsed);
   CHECK((*parsed)["status"] == Value("PENDING_VALIDATION"));
   CHECK((*parsed)["files"].as_list().size() == 2);
-  // As documented: the checksum is of all but the last 37 bytes.
+  // As documented: the checksum covers all but the last 37 bytes.
   CHECK((*parsed)["checksum"] == Value(storage::digest_of(text.substr(0, text.size() - 37))));
 }
 
-TEST_CASE("names that are no text come back byte by byte") {
+TEST_CASE("names that are not UTF-8 survive the round trip") {
   Manifest manifest;
   for (const std::string& name :
        {std::string("\xff\xfe"), std::string("ä/ö"), std::string("\xc0\xaf"), std::string("\xed\xa0\x80"),
@@ -78,7 +78,7 @@ TEST_CASE("names that are no text come back byte by byte") {
   CHECK(files_from(to_list(manifest.files)).value() == manifest.files);
 }
 
-TEST_CASE("every changed byte and every cut is noticed") {
+TEST_CASE("every changed byte and every truncation is detected") {
   const std::string text = encode(example());
   for (std::size_t i = 0; i < text.size(); ++i) {
     CAPTURE(i);
@@ -92,7 +92,7 @@ TEST_CASE("every changed byte and every cut is noticed") {
   CHECK(refusal(sealed("{").replace(20, 1, "z")).find("it was damaged or edited") != std::string::npos);
 }
 
-TEST_CASE("a manifest that another program made up is refused with a reason") {
+TEST_CASE("an invalid manifest is rejected with a reason") {
   const std::string good = encode(example());
   const std::string body = good.substr(0, good.size() - 37);
   auto with = [&](const std::string& from, const std::string& to) {
@@ -121,7 +121,7 @@ TEST_CASE("a manifest that another program made up is refused with a reason") {
   }
 }
 
-TEST_CASE("files travel as lists, and what a stranger sends is checked") {
+TEST_CASE("files are sent as lists, and untrusted lists are checked") {
   CHECK(files_from(to_list(example().files)).value() == example().files);
   CHECK(files_from({}).value().empty());
   CHECK_FALSE(files_from({"a"}));

@@ -45,7 +45,7 @@ std::string refusal(const std::string& file) {
 
 }  // namespace
 
-TEST_CASE("what is laid out is read back, with every tensor where it was put") {
+TEST_CASE("a layout is read back with every tensor at its offset") {
   std::vector<NamedTensor> tensors = {{"odd", Tensor::of<std::uint8_t>({1, 2, 3})},
                                       {"f", Tensor::of<float>({1.5, 2.5}, {1, 2})},
                                       {"nothing", Tensor(DType::kF64, {0, 3})},
@@ -68,7 +68,7 @@ TEST_CASE("what is laid out is read back, with every tensor where it was put") {
   CHECK(entry_of(header, "large").begin % 64 == 0);
 }
 
-TEST_CASE("the data begins at a multiple of 64, whatever the names") {
+TEST_CASE("the data begins at a multiple of 64 for any names") {
   for (std::size_t length = 0; length < 70; ++length) {
     const auto layout = lay_out({{std::string(length, 'x'), Tensor(DType::kF64, {8})}}, {}).value();
     CHECK(layout.head.size() % 64 == 0);
@@ -76,7 +76,7 @@ TEST_CASE("the data begins at a multiple of 64, whatever the names") {
   }
 }
 
-TEST_CASE("every type keeps its alignment beside every other") {
+TEST_CASE("every type stays aligned next to every other") {
   std::vector<NamedTensor> tensors;
   for (int i = 0; i <= static_cast<int>(DType::kF8E5M2Fnuz); ++i) {
     for (std::int64_t count : {1, 3, 64}) {
@@ -105,8 +105,8 @@ TEST_CASE("files of other writers: any order, no padding") {
   CHECK(header.entries[1].end - header.entries[0].begin == 9);
 }
 
-// 110 MB go through the JSON writer: minutes under a sanitizer, which has nothing new to see there.
-TEST_CASE("a header that is too long for the format is refused before it is written" *
+// Writes 110 MB of JSON, which takes minutes under a sanitizer and tests nothing new there.
+TEST_CASE("a header that is too long for the format is rejected before it is written" *
           doctest::skip(tests::kSanitized)) {
   std::vector<NamedTensor> tensors;
   for (int i = 0; i < 11; ++i)
@@ -116,7 +116,7 @@ TEST_CASE("a header that is too long for the format is refused before it is writ
   CHECK(layout.error().message().find("of 11 tensors take") != std::string::npos);
 }
 
-TEST_CASE("damaged files are refused, and the tensor is named") {
+TEST_CASE("damaged files are rejected, and the tensor is named") {
   struct Row {
     std::string file;
     std::string why;

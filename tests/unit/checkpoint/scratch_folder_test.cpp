@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// As a worker that is killed in the middle of an upload.
+// Like a worker that is killed during an upload.
 void leave_behind(const std::string& parent) {
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
@@ -40,7 +40,7 @@ std::ptrdiff_t count(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("a scratch folder goes with its owner") {
+TEST_CASE("a scratch folder is removed with its owner") {
   TempDir dir;
   std::string path;
   {
@@ -52,14 +52,14 @@ TEST_CASE("a scratch folder goes with its owner") {
   CHECK_FALSE(fs::exists(path));
 }
 
-TEST_CASE("what a killed process leaves goes with the next folder, and what is in use stays") {
+TEST_CASE("leftovers of killed processes are removed, folders in use stay") {
   TempDir dir;
   const std::string parent = dir / "mine/uploads";
   auto used = ScratchFolder::make(parent);
   REQUIRE(used.ok());
   leave_behind(parent);
   CHECK(count(parent) == 2);
-  SUBCASE("made by somebody else") {
+  SUBCASE("when the next folder is created") {
     auto next = ScratchFolder::make(parent);
     REQUIRE(next.ok());
     CHECK(count(parent) == 2);
@@ -72,7 +72,7 @@ TEST_CASE("what a killed process leaves goes with the next folder, and what is i
   CHECK(fs::exists(used->path()));
 }
 
-TEST_CASE("a parent that others can write to is refused") {
+TEST_CASE("a parent that is writable by other users is rejected") {
   TempDir dir;
   const std::string parent = dir / "mine";
   fs::create_directory(parent);
@@ -82,7 +82,7 @@ TEST_CASE("a parent that others can write to is refused") {
   CHECK(folder.error().message().find("is writable by other users") != std::string::npos);
 }
 
-TEST_CASE("nothing to remove where there has never been a folder") {
+TEST_CASE("removing abandoned folders without any folder") {
   TempDir dir;
   ScratchFolder::remove_abandoned(dir / "none/uploads");
   CHECK_FALSE(fs::exists(dir / "none"));

@@ -19,7 +19,7 @@ Value shard(List shape, List offsets, List parts) {
                               {"parts", std::move(parts)}}}};
 }
 
-// [[0, 1, 2], [3, 4, 5]] in columns: rank 0 has the first, rank 1 the others, in two pieces.
+// [[0, 1, 2], [3, 4, 5]] by column: rank 0 has the first, rank 1 the others, in two pieces.
 Dict of_rank(int rank) {
   if (rank == 0) {
     return {{"weight", shard({2, 3}, {List{0, 0}}, {Tensor::of<float>({0, 3}, {2, 1})})},
@@ -37,7 +37,7 @@ Dict of_rank(int rank) {
 
 }  // namespace
 
-TEST_CASE("parts of tensors come together") {
+TEST_CASE("tensors are assembled from shards") {
   const auto joined = join_shards({of_rank(0), of_rank(1)});
   REQUIRE(joined);
   CHECK(*joined ==
@@ -50,7 +50,7 @@ TEST_CASE("parts of tensors come together") {
   CHECK_FALSE(has_shards(*joined));
 }
 
-TEST_CASE("the whole state of a checkpoint, from any of its folders") {
+TEST_CASE("the complete state of a checkpoint is loaded from any of its folders") {
   TempDir folder;
   const std::string second = (folder.path() / "rank_1").native();
   REQUIRE(save_state(folder.path().native(), of_rank(0)));
@@ -61,12 +61,12 @@ TEST_CASE("the whole state of a checkpoint, from any of its folders") {
   CHECK(load_whole_state(second)->at("step") == Value(4));
 }
 
-TEST_CASE("overlaps do not make up for gaps") {
+TEST_CASE("overlaps do not compensate for gaps") {
   struct Row {
     const char* what;
     List offsets;
     List parts;
-    int there;  // of 2 x 4 elements
+    int there;  // number of the 2 x 4 elements
   };
   auto part = [](std::int64_t rows, std::int64_t columns) {
     Tensor made(DType::kF32, {rows, columns});
@@ -93,7 +93,7 @@ TEST_CASE("overlaps do not make up for gaps") {
   }
 }
 
-TEST_CASE("what is not complete or does not fit is named") {
+TEST_CASE("incomplete or mismatched tensors are named") {
   auto message = [](const std::vector<Dict>& states) { return join_shards(states).error().message(); };
   CHECK(message({of_rank(0)}).find("'weight' of the state: only 2 of 6 elements are stored") != std::string::npos);
   CHECK(message({of_rank(0), {{"weight", shard({3, 3}, {}, {})}}}).find("F32[2, 3] on one rank and F32[3, 3]") !=

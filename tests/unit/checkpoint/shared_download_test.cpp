@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A committed checkpoint of three files in a store.
+// A committed checkpoint with three files in a store.
 struct Elsewhere {
   TempDir dir;
   std::shared_ptr<FakeStore> store = std::make_shared<FakeStore>();
@@ -67,7 +67,7 @@ const std::vector<std::string> kWhole = {".metadata.json", "a", "b", "deep/c"};
 
 }  // namespace
 
-TEST_CASE("a local checkpoint is used where it lies") {
+TEST_CASE("a local checkpoint is used in place") {
   TempDir dir;
   storage::LocalFiles files;
   auto shared = SharedDownload::open(files, dir / "checkpoint", dir / "downloads");
@@ -76,7 +76,7 @@ TEST_CASE("a local checkpoint is used where it lies") {
   CHECK_FALSE(fs::exists(dir / "downloads"));
 }
 
-TEST_CASE("a download is shared by all who use it at the same time, and removed by the last") {
+TEST_CASE("concurrent users share a download, and the last one removes it") {
   Elsewhere elsewhere;
   {
     auto first = elsewhere.open();
@@ -99,7 +99,7 @@ TEST_CASE("a download is shared by all who use it at the same time, and removed 
   CHECK(names(again->folder()) == kWhole);
 }
 
-TEST_CASE("workers that ask at once wait for the one who downloads") {
+TEST_CASE("concurrent workers wait for the one that downloads") {
   Elsewhere elsewhere;
   std::latch all_have_it(8);
   std::atomic<int> whole = 0;
@@ -119,7 +119,7 @@ TEST_CASE("workers that ask at once wait for the one who downloads") {
   CHECK(elsewhere.left() == 0);
 }
 
-TEST_CASE("coming and going at any moment, everybody gets it whole") {
+TEST_CASE("with users that start and end at any time, each gets a complete download") {
   Elsewhere elsewhere;
   std::atomic<int> whole = 0;
   {
@@ -138,13 +138,13 @@ TEST_CASE("coming and going at any moment, everybody gets it whole") {
   CHECK(elsewhere.left() == 0);
 }
 
-TEST_CASE("a process that dies leaves nothing that is taken for whole, and the next one tidies up") {
+TEST_CASE("a partial download of a killed process is never used, and the next one cleans up") {
   Elsewhere elsewhere;
   for (const char* last : {"bucket/run/checkpoint_000000/b", ""}) {
     const pid_t child = ::fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-      // Killed in the middle of the download, or while it uses it.
+      // Killed during the download or while using it.
       elsewhere.store->before = [&](const std::string& call, const std::string& path) {
         if (call == "download" && path == last) ::kill(::getpid(), SIGKILL);
       };
@@ -163,7 +163,7 @@ TEST_CASE("a process that dies leaves nothing that is taken for whole, and the n
     REQUIRE(other);
   }
   CHECK(elsewhere.left() == 0);
-  // Of another checkpoint, too.
+  // Also of another checkpoint.
   append_file(elsewhere.downloads + "/0123456789abcdef.use", "");
   append_file(elsewhere.downloads + "/0123456789abcdef.part/file", "half");
   append_file(elsewhere.downloads + "/0123456789abcdef/file", "whole");
@@ -171,7 +171,7 @@ TEST_CASE("a process that dies leaves nothing that is taken for whole, and the n
   CHECK(elsewhere.left() == 0);
 }
 
-TEST_CASE("what is damaged in the store is told and not kept") {
+TEST_CASE("damage in the store is reported, and the download deleted") {
   Elsewhere elsewhere;
   elsewhere.store->put(elsewhere.path + "/b", "x");
   auto shared = elsewhere.open();
@@ -182,7 +182,7 @@ TEST_CASE("what is damaged in the store is told and not kept") {
   CHECK(elsewhere.open().error().message().find("it was truncated or edited") != std::string::npos);
 }
 
-TEST_CASE("a folder that is no checkpoint of ours is downloaded as it is") {
+TEST_CASE("a folder that no run created is downloaded as is") {
   Elsewhere elsewhere;
   elsewhere.store->put("bucket/theirs/x", "1");
   elsewhere.store->put("bucket/theirs/y/z", "2");
@@ -193,7 +193,7 @@ TEST_CASE("a folder that is no checkpoint of ours is downloaded as it is") {
         "no checkpoint at fake://bucket/absent");
 }
 
-TEST_CASE("a new checkpoint of the same name is another download") {
+TEST_CASE("a new checkpoint with the same name is a separate download") {
   Elsewhere elsewhere;
   auto first = elsewhere.open();
   REQUIRE(first);
@@ -204,7 +204,7 @@ TEST_CASE("a new checkpoint of the same name is another download") {
   CHECK(storage::read_file(second->folder() + "/.metadata.json").value() == "{\"epoch\": 1}");
 }
 
-TEST_CASE("a folder that others can write is not used") {
+TEST_CASE("a folder that is writable by other users is not used") {
   Elsewhere elsewhere;
   fs::create_directory(elsewhere.downloads);
   fs::permissions(elsewhere.downloads, fs::perms::all);

@@ -17,7 +17,7 @@ using trireme::tests::TempDir;
 
 namespace {
 
-// Large enough for several threads, and not a multiple of any chunk.
+// Large enough for several threads, and not a multiple of the chunk size.
 Tensor large(std::int64_t elements, std::int32_t seed) {
   Tensor tensor(DType::kI32, {elements});
   auto values = tensor.values<std::int32_t>();
@@ -45,7 +45,7 @@ ino_t memory_of(const Snapshot& snapshot) {
 
 }  // namespace
 
-TEST_CASE("a snapshot is the state as it was when it was taken") {
+TEST_CASE("a snapshot keeps the state of the time when it was taken") {
   TempDir folder;
   SnapshotPool pool;
   for (std::int64_t elements : {0, 3, 9'000'001}) {
@@ -59,7 +59,7 @@ TEST_CASE("a snapshot is the state as it was when it was taken") {
   }
 }
 
-TEST_CASE("a snapshot writes the very files that save_state() writes") {
+TEST_CASE("a snapshot writes the same files as save_state()") {
   TempDir folder;
   const Dict state = state_of(100'000, 5);
   const auto saved = save_state(folder / "a", state).value();
@@ -69,7 +69,7 @@ TEST_CASE("a snapshot writes the very files that save_state() writes") {
   }
 }
 
-TEST_CASE("memory is used again, by states of any size") {
+TEST_CASE("memory is reused by states of any size") {
   TempDir folder;
   SnapshotPool pool;
   ino_t memory = 0;
@@ -84,7 +84,7 @@ TEST_CASE("memory is used again, by states of any size") {
   CHECK(pool.num_spare() == 1);
 }
 
-TEST_CASE("snapshots in flight have memory of their own, and the one that fits is taken first") {
+TEST_CASE("snapshots in flight have separate memory, and the best fit is reused first") {
   SnapshotPool pool;
   auto small = pool.take(state_of(10, 1)).value();
   auto big = pool.take(state_of(1'000'000, 2)).value();
@@ -107,7 +107,7 @@ TEST_CASE("a snapshot may outlive its pool and be written by another thread") {
   CHECK(load_state(folder / "s").value() == state_of(1000, 4));
 }
 
-TEST_CASE("the files of a snapshot can be opened in memory, and end where the state ends") {
+TEST_CASE("the files of a snapshot can be opened in memory and have the size of the state") {
   TempDir folder;
   SnapshotPool pool;
   pool.take(state_of(500'000, 1)).value();  // leaves a larger buffer behind
@@ -119,7 +119,7 @@ TEST_CASE("the files of a snapshot can be opened in memory, and end where the st
   }
 }
 
-TEST_CASE("what cannot be copied or written is an error, and the memory comes back") {
+TEST_CASE("a failed copy or write is an error, and its memory is reused") {
   TempDir folder;
   SnapshotPool pool;
   CHECK_FALSE(pool.take({{"a", Dict{{"$tensor", "x"}}}}).ok());

@@ -48,7 +48,7 @@ void replace(const std::string& path, std::string_view text) {
   tests::append_file(path, text);
 }
 
-// As a committed checkpoint would have it.
+// As in a committed checkpoint.
 void commit(const std::string& folder, const std::vector<storage::FileRecord>& files, const std::string& prefix = "") {
   Manifest manifest;
   for (auto file : files) {
@@ -72,7 +72,7 @@ std::vector<std::string> names_in(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("a state comes back as it was") {
+TEST_CASE("state round trip") {
   TempDir folder;
   const Dict state = everything();
   for (int threads : {0, 1}) {
@@ -89,7 +89,7 @@ TEST_CASE("a state comes back as it was") {
   CHECK(names_in(folder / "s") == std::vector<std::string>{"state.json", "state.safetensors"});
 }
 
-TEST_CASE("tensors are named by their place, and each name is used once") {
+TEST_CASE("tensors are named by their path, and names are unique") {
   TempDir folder;
   const Tensor one = Tensor::of<float>({1});
   const Tensor two = Tensor::of<float>({2});
@@ -114,7 +114,7 @@ TEST_CASE("tensors are named by their place, and each name is used once") {
   CHECK(load_state(folder / "s").value() == state);
 }
 
-TEST_CASE("loaded tensors may be written to, and the file stays as it is") {
+TEST_CASE("writing to loaded tensors does not change the file") {
   TempDir folder;
   REQUIRE(save_state(folder / "s", {{"w", Tensor::of<float>({1, 2})}}).ok());
   for (bool map : {true, false}) {
@@ -125,7 +125,7 @@ TEST_CASE("loaded tensors may be written to, and the file stays as it is") {
   }
 }
 
-TEST_CASE("loaded tensors outlive the file, also when another state takes its place") {
+TEST_CASE("loaded tensors outlive the file, also if another state replaces it") {
   TempDir folder;
   REQUIRE(save_state(folder / "s", {{"w", Tensor::of<float>({1, 2})}, {"epoch", 1}}).ok());
   const Dict first = load_state(folder / "s").value();
@@ -137,10 +137,10 @@ TEST_CASE("loaded tensors outlive the file, also when another state takes its pl
   CHECK(second["epoch"].get<int>() == 2);
 }
 
-TEST_CASE("large files are the same whichever way they take to the disk") {
+TEST_CASE("large files are the same with and without direct I/O") {
   TempDir folder;
   Dict state;
-  // Ends within a block, and tensors that begin anywhere in one.
+  // Ends inside a block, with tensors that begin anywhere in one.
   for (std::int64_t size : {20'000'001, 4096, 0, 3, 17'000'000}) {
     Tensor tensor(DType::kU8, {size});
     auto values = tensor.values<std::uint8_t>();
@@ -165,7 +165,7 @@ TEST_CASE("20,000 tensors in one dict") {
   CHECK(std::equal(state.begin(), state.end(), loaded.begin()));  // in the same order
 }
 
-TEST_CASE("a folder that is there keeps its other files; one that is not is made with those above it") {
+TEST_CASE("an existing folder keeps its other files; a missing one is created with its parents") {
   TempDir folder;
   tests::append_file(folder / "s/mine.txt", "mine");
   REQUIRE(save_state(folder / "s", {{"a", 1}}).ok());
@@ -174,7 +174,7 @@ TEST_CASE("a folder that is there keeps its other files; one that is not is made
   CHECK(load_state(folder / "x/y/z").value() == Dict{{"a", 1}});
 }
 
-TEST_CASE("what cannot be written leaves the old state and nothing else") {
+TEST_CASE("a failed write leaves the old state and nothing else") {
   TempDir folder;
   tests::append_file(folder / "file", "");
   auto saved = save_state(folder / "file", {{"a", 1}});
@@ -199,7 +199,7 @@ TEST_CASE("what cannot be written leaves the old state and nothing else") {
   CHECK(names_in(folder / "s").size() == 2);
 }
 
-TEST_CASE("as deep as a state may be, with everything that takes levels of its own") {
+TEST_CASE("a state at the nesting limit, with all constructs that add levels") {
   TempDir folder;
   for (const Value& leaf : {Value(Tensor::of<float>({1})), Value(std::numeric_limits<double>::infinity()),
                             Value(Bytes{"x"}), Value(List{}), Value(Dict{{"$tuple", List{}}})}) {
@@ -214,7 +214,7 @@ TEST_CASE("as deep as a state may be, with everything that takes levels of its o
   }
 }
 
-TEST_CASE("what is not there or no state says so") {
+TEST_CASE("the error for a missing or invalid state names it") {
   TempDir folder;
   CHECK(failure(load_state(folder / "absent")).find("absent is not a folder") != std::string::npos);
   fs::create_directories(folder / "s");
@@ -224,7 +224,7 @@ TEST_CASE("what is not there or no state says so") {
   CHECK(failure(load_state(folder / "s")).find("state.safetensors") != std::string::npos);
 }
 
-TEST_CASE("damage is told by the manifest: size, then checksum, by name") {
+TEST_CASE("damage is detected by the manifest: size, then checksum, by name") {
   TempDir folder;
   const std::string checkpoint = folder / "checkpoint_000003";
   for (const std::string& below : {std::string(), std::string("rank_1/")}) {
@@ -252,7 +252,7 @@ TEST_CASE("damage is told by the manifest: size, then checksum, by name") {
   }
 }
 
-TEST_CASE("damage is found wherever it is in a large file, mapped or read") {
+TEST_CASE("damage is found anywhere in a large file, mapped or read") {
   TempDir folder;
   const auto records = save_state(folder / "s", {{"w", Tensor(DType::kU8, {9'000'001})}}).value();
   commit(folder / "s", records);
@@ -270,7 +270,7 @@ TEST_CASE("damage is found wherever it is in a large file, mapped or read") {
   }
 }
 
-TEST_CASE("a changed byte is not looked for when asked not to, and a damaged manifest is an error") {
+TEST_CASE("verify=false skips checksums, and a damaged manifest is an error") {
   TempDir folder;
   const auto records = save_state(folder / "s", {{"w", Tensor::of<std::uint8_t>({1, 2, 3})}}).value();
   commit(folder / "s", records);
@@ -284,7 +284,7 @@ TEST_CASE("a changed byte is not looked for when asked not to, and a damaged man
   CHECK(failure(load_state(folder / "s")).find(".trireme_manifest.json") != std::string::npos);
 }
 
-TEST_CASE("files may lie elsewhere") {
+TEST_CASE("files may be in another place") {
   TempDir folder;
   const auto records = save_state(folder / "s", everything()).value();
   fs::rename(folder / "s/state.safetensors", folder / "moved");
@@ -292,7 +292,7 @@ TEST_CASE("files may lie elsewhere") {
   CHECK(load_state(folder / "s", {.elsewhere = moved, .expected = records}).value() == everything());
 }
 
-TEST_CASE("without a manifest a file that was cut off or does not fit is found by what is in it") {
+TEST_CASE("without a manifest, truncated or mismatched files are detected by their content") {
   TempDir folder;
   REQUIRE(save_state(folder / "s", everything()).ok());
   const std::string tensors = content(folder / "s/state.safetensors");
@@ -310,7 +310,7 @@ TEST_CASE("without a manifest a file that was cut off or does not fit is found b
   CHECK(failure(load_state(folder / "s")).find("a '$tensor' without a name") != std::string::npos);
 }
 
-TEST_CASE("a state of a later version of the format is refused") {
+TEST_CASE("a state with a later format version is rejected") {
   TempDir folder;
   REQUIRE(save_state(folder / "s", {{"a", 1}}).ok());
   std::string text = content(folder / "s/state.safetensors");
@@ -321,7 +321,7 @@ TEST_CASE("a state of a later version of the format is refused") {
         std::string::npos);
 }
 
-TEST_CASE("any safetensors file can be read, also where tensors are not aligned") {
+TEST_CASE("any safetensors file can be read, also with unaligned tensors") {
   TempDir folder;
   const std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                              R"("b":{"dtype":"F64","shape":[1],"data_offsets":[1,9]}})";

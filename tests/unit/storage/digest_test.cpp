@@ -6,7 +6,7 @@ namespace digest_test {
 
 using namespace trireme::storage;
 
-TEST_CASE("a digest is what xxhsum -H3 prints, in whatever pieces the bytes come") {
+TEST_CASE("a digest equals the output of xxhsum -H3, for any chunking") {
   CHECK(digest_of("") == "2d06800538d394c2");
   CHECK(digest_of("abc") == "78af5f94892f3950");
   std::string text;

@@ -13,7 +13,7 @@
 
 namespace trireme::tests {
 
-// An object store in memory: names and contents, no folders. `before` is called at every call and may throw.
+// An in-memory object store without folders. `before` is called before each operation and may throw.
 class FakeStore final : public FileSystem {
  public:
   std::function<void(const std::string& call, const std::string& path)> before = [](const auto&, const auto&) {};
@@ -58,7 +58,7 @@ class FakeStore final : public FileSystem {
     std::lock_guard lock(mutex_);
     std::vector<StoredFile> files;
     for (const auto& path : below(folder)) files.push_back({path.substr(folder.size() + 1), objects_[path].size()});
-    return {files.rbegin(), files.rend()};  // in no order that one could rely on
+    return {files.rbegin(), files.rend()};  // in unspecified order
   }
   std::vector<std::string> list_folders(const std::string& folder) override {
     before("list_folders", folder);

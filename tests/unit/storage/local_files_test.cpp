@@ -43,7 +43,7 @@ bool contains(const std::string& text, std::string_view part) { return text.find
 
 }  // namespace
 
-TEST_CASE("files are written whole and read back") {
+TEST_CASE("files are written atomically and read back") {
   TempDir dir;
   const std::string path = dir / "file";
   const std::string large(3 << 20, 'x');
@@ -53,10 +53,10 @@ TEST_CASE("files are written whole and read back") {
     REQUIRE(back);
     CHECK((*back == content));
   }
-  CHECK(names(dir.path()) == Names{"file"});  // no temporary file stays
+  CHECK(names(dir.path()) == Names{"file"});  // no temporary file is left
 }
 
-TEST_CASE("a reader sees the old content or the new one, whoever writes") {
+TEST_CASE("a reader sees the old or the new content with several writers") {
   TempDir dir;
   const std::string path = dir / "file";
   const std::string a(1 << 16, 'a');
@@ -97,13 +97,13 @@ TEST_CASE("errors name the file and the reason") {
   CHECK_FALSE(copy_folder(dir / "absent", dir / "copy"));
   CHECK_FALSE(sync_folder(dir / "absent"));
   CHECK_FALSE(sync_folder(dir / "file"));
-  // A folder in the way: the temporary file does not stay.
+  // A folder has this name: no temporary file is left.
   REQUIRE(make_folder(dir / "folder/full"));
   CHECK_FALSE(write_file_atomically(dir / "folder", ""));
   CHECK(names(dir.path()) == Names{"file"});
 }
 
-TEST_CASE("folders are made with those above, and again") {
+TEST_CASE("folders are created with their parents, and again") {
   TempDir dir;
   REQUIRE(make_folder(dir / "a/b/c"));
   REQUIRE(make_folder(dir / "a/b/c"));
@@ -116,7 +116,7 @@ TEST_CASE("folders are made with those above, and again") {
   CHECK(contains(message(make_folder(dir / "dangling")), "a file with this name exists"));
 }
 
-TEST_CASE("what is removed is the link, not what it leads to") {
+TEST_CASE("removing a link keeps its target") {
   TempDir dir;
   append_file(dir / "elsewhere/file", "x");
   REQUIRE(make_folder(dir / "folder"));
@@ -125,7 +125,7 @@ TEST_CASE("what is removed is the link, not what it leads to") {
   CHECK(fs::exists(dir / "elsewhere/file"));
 }
 
-TEST_CASE("files are listed by path, folders are not") {
+TEST_CASE("files are listed by path, without folders") {
   TempDir dir;
   append_file(dir / "b/deep/er.txt", "123");
   append_file(dir / "a", "");
@@ -136,7 +136,7 @@ TEST_CASE("files are listed by path, folders are not") {
   CHECK((*list_files(dir.path()))[3].size == 3);
 }
 
-TEST_CASE("a folder is copied into another, which keeps what it has") {
+TEST_CASE("copying into a folder keeps its other files") {
   TempDir dir;
   append_file(dir / "from/model/weights.bin", std::string(2 << 20, 'w'));
   append_file(dir / "from/empty", "");
@@ -149,7 +149,7 @@ TEST_CASE("a folder is copied into another, which keeps what it has") {
   CHECK((*read_file(dir / "to/model/weights.bin") == std::string(2 << 20, 'w')));
 }
 
-TEST_CASE("a folder is taken with the checksum of every file") {
+TEST_CASE("put_folder() returns the checksum of every file") {
   TempDir dir;
   LocalFiles files;
   append_file(dir / "from/model/weights.bin", std::string(5 << 20, 'w'));
@@ -166,14 +166,14 @@ TEST_CASE("a folder is taken with the checksum of every file") {
   CHECK(names(dir / "to") == Names{".metadata.json", "empty", "model/weights.bin", "own"});
   CHECK_FALSE(fs::exists(dir / "to/empty_folder"));
   CHECK(fs::exists(dir / "from/empty"));
-  // Of itself: as it lies there.
+  // Adopted in place.
   CHECK(files.put_folder(dir / "from", dir / "from", Take::kMove).value() == *records);
   CHECK(files.put_folder((dir / "from") + "/model/..", dir / "from", Take::kMove).value() == *records);
   CHECK(files.adopt_folder(dir / "from").value() == *records);
   CHECK(files.checksum(dir / "to/empty").value() == digest_of(""));
 }
 
-TEST_CASE("more files than one syncs one by one are taken, too") {
+TEST_CASE("more files than are synced individually") {
   TempDir dir;
   LocalFiles files;
   for (int i = 0; i < 300; ++i) append_file(dir / fmt::format("from/{}/{}", i % 100, i), std::to_string(i));
@@ -188,7 +188,7 @@ TEST_CASE("more files than one syncs one by one are taken, too") {
   CHECK(names(dir / "from").empty());
 }
 
-TEST_CASE("what may go is moved, except where something else shares it") {
+TEST_CASE("files are moved unless they are shared") {
   TempDir dir;
   LocalFiles files;
   append_file(dir / "from/plain", "plain");
@@ -213,7 +213,7 @@ TEST_CASE("what may go is moved, except where something else shares it") {
   CHECK(read_file(dir / "to/folder/linked").value() == "linked");
 }
 
-TEST_CASE("links are followed, and what cannot be stored is named") {
+TEST_CASE("links are followed, and files that cannot be stored are named") {
   TempDir dir;
   LocalFiles files;
   auto refusal = [&](const std::string& source) {
@@ -240,7 +240,7 @@ TEST_CASE("links are followed, and what cannot be stored is named") {
   CHECK(contains(message(files.put_folder(dir / "outer", dir / "outer/run/to", Take::kCopy)),
                  "outer/run/to, the folder it would be stored in"));
   CHECK(contains(message(files.put_folder(dir / "loop/below/file", dir / "x", Take::kCopy)), "is not a folder"));
-  // A listing only wants to know what is there.
+  // A listing skips them.
   CHECK(names(dir / "loop") == Names{"below/file"});
   CHECK(names(dir / "dangling") == Names{"file"});
   CHECK(names(dir / "pipe") == Names{"file"});
@@ -253,8 +253,8 @@ TEST_CASE("links are followed, and what cannot be stored is named") {
   CHECK_FALSE(fs::is_symlink(dir / "to/link"));
 }
 
-TEST_CASE("files that a user may not read are named") {
-  if (::geteuid() == 0) return;  // who may read everything
+TEST_CASE("unreadable files are named") {
+  if (::geteuid() == 0) return;  // root may read everything
   TempDir dir;
   LocalFiles files;
   append_file(dir / "from/secret", "x");
@@ -262,7 +262,7 @@ TEST_CASE("files that a user may not read are named") {
   CHECK(contains(message(files.put_folder(dir / "from", dir / "to", Take::kCopy)), "from/secret: Permission denied"));
 }
 
-TEST_CASE("a folder comes back, and what differs is named") {
+TEST_CASE("get_folder() copies a folder and names files that differ") {
   TempDir dir;
   LocalFiles files;
   append_file(dir / "from/deep/a", "aaaa");
@@ -280,7 +280,7 @@ TEST_CASE("a folder comes back, and what differs is named") {
   CHECK(names(dir / "to") == Names{"b", "deep/a"});
 }
 
-TEST_CASE("a folder is moved in one step, and never onto another") {
+TEST_CASE("a folder is moved atomically, and never onto another") {
   TempDir dir;
   LocalFiles files;
   append_file(dir / "a/file", "x");
@@ -296,7 +296,7 @@ TEST_CASE("a folder is moved in one step, and never onto another") {
   CHECK_FALSE(files.list_folders(dir / "a"));
 }
 
-TEST_CASE("a full disk is told with the file, how much it has, and what to do") {
+TEST_CASE("the error for a full disk has the file, its size and a solution") {
   auto disk = std::make_shared<MemoryDisk>();
   LocalFiles files(disk);
   REQUIRE(files.make_folder("/from"));
@@ -315,8 +315,8 @@ TEST_CASE("a full disk is told with the file, how much it has, and what to do") 
   CHECK(contains(message(files.write_atomically("/a", "")), "it is read-only: choose another storage_path"));
 }
 
-TEST_CASE("a file that goes or changes while it is stored is an error that says so") {
-  // A disk on which somebody else is busy when a file is opened.
+TEST_CASE("a file that is removed or changed while it is being stored is an error") {
+  // A disk on which another process works when a file is opened.
   class Busy final : public Disk {
    public:
     std::function<void(const std::string&)> meanwhile = [](const std::string&) {};

@@ -34,7 +34,7 @@ void sync_folder(MemoryDisk& disk, const std::string& path) {
   REQUIRE(folder->sync() == 0);
 }
 
-// What crashes make of a file.
+// The possible contents of a file after a crash.
 std::set<std::string> fates(const MemoryDisk& disk, const std::string& path) {
   std::set<std::string> seen;
   for (std::uint64_t seed = 0; seed < 200; ++seed) seen.insert(read(*disk.after_crash(seed), path));
@@ -46,7 +46,7 @@ std::set<std::string> fates(const MemoryDisk& disk, const std::string& path) {
 TEST_CASE("content survives a crash once the file is synced, its name once the folder is") {
   MemoryDisk disk;
   write(disk, "/nothing", "0123456789", false);
-  CHECK(fates(disk, "/nothing").size() > 10);  // not there, or torn in many ways
+  CHECK(fates(disk, "/nothing").size() > 10);  // missing, or torn in many ways
   CHECK(fates(disk, "/nothing").contains("absent"));
   CHECK(fates(disk, "/nothing").contains("0123456789"));
 
@@ -60,7 +60,7 @@ TEST_CASE("content survives a crash once the file is synced, its name once the f
   CHECK(fates(disk, "/content") == std::set<std::string>{"0123456789"});
 }
 
-TEST_CASE("a rename happens or does not, and is durable with the folder it goes to") {
+TEST_CASE("a rename is atomic, and durable once the destination folder is synced") {
   MemoryDisk disk;
   REQUIRE(disk.make_folder("/a") == 0);
   REQUIRE(disk.make_folder("/b") == 0);
@@ -80,7 +80,7 @@ TEST_CASE("a rename happens or does not, and is durable with the folder it goes 
   CHECK(fates(disk, "/b/new") == std::set<std::string>{"absent"});
 }
 
-TEST_CASE("changes of one name are lost from the last one backwards only if nothing later was kept") {
+TEST_CASE("changes of one name are lost in reverse order") {
   MemoryDisk disk;
   write(disk, "/x", "1", true);
   sync_folder(disk, "/");
@@ -90,7 +90,7 @@ TEST_CASE("changes of one name are lost from the last one backwards only if noth
   CHECK(fates(disk, "/x") == std::set<std::string>{"2"});
 }
 
-TEST_CASE("one sync of everything is one for all") {
+TEST_CASE("sync_all() makes everything durable") {
   MemoryDisk disk;
   std::unique_ptr<OpenFolder> root;
   REQUIRE(disk.open_folder("/", root) == 0);
@@ -100,7 +100,7 @@ TEST_CASE("one sync of everything is one for all") {
   CHECK(fates(disk, "/a/b") == std::set<std::string>{"content"});
 }
 
-TEST_CASE("it fails where it is told to, and stops where it is told to") {
+TEST_CASE("fails and crashes at the given operations") {
   MemoryDisk disk;
   disk.fail_at(1, ENOSPC, 2);
   CHECK(disk.make_folder("/a") == 0);
@@ -121,7 +121,7 @@ TEST_CASE("it fails where it is told to, and stops where it is told to") {
   CHECK(file->write("x") == EIO);
 }
 
-TEST_CASE("it says no as POSIX does") {
+TEST_CASE("returns the errors of POSIX") {
   MemoryDisk disk;
   std::unique_ptr<OpenFile> file;
   std::unique_ptr<OpenFolder> folder;

@@ -23,7 +23,7 @@ std::string refusal(const std::string& uri) {
 
 }  // namespace
 
-TEST_CASE("a path and a file URI are this machine") {
+TEST_CASE("a path and a file URI are local") {
   const std::pair<std::string, std::string> cases[] = {
       {"/data/runs", "/data/runs"},     {"relative/runs", "relative/runs"},
       {"/odd: //name", "/odd: //name"}, {"file:///data/my%20runs/50%25", "/data/my runs/50%"},
@@ -39,7 +39,7 @@ TEST_CASE("a path and a file URI are this machine") {
   }
 }
 
-TEST_CASE("a wrong URI is refused with the way out") {
+TEST_CASE("the error for an invalid URI has a solution") {
   CHECK(refusal("file://server/data") ==
         "storage_path = 'file://server/data': a file:// URI must have three slashes: file:///folder");
   CHECK(refusal("file:///a%zz").find("write '%' as %25") != std::string::npos);
@@ -49,7 +49,7 @@ TEST_CASE("a wrong URI is refused with the way out") {
         "(find_package(trireme COMPONENTS arrow)), or register one with trireme::register_filesystem");
 }
 
-TEST_CASE("a registered scheme is that file system") {
+TEST_CASE("a registered scheme uses its file system") {
   auto store = std::make_shared<tests::FakeStore>();
   std::string asked;
   register_filesystem("fake", [&](const std::string& uri) {

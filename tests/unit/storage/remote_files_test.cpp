@@ -53,7 +53,7 @@ std::vector<std::string> names(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("a folder goes to the store and comes back") {
+TEST_CASE("a folder is uploaded and downloaded") {
   TempDir dir;
   Remote remote;
   append_file(dir / "from/model.bin", std::string(3 << 20, 'm'));
@@ -78,7 +78,7 @@ TEST_CASE("a folder goes to the store and comes back") {
   CHECK(remote.pauses.empty());
 }
 
-TEST_CASE("what fails is tried again with growing pauses") {
+TEST_CASE("failed calls are retried with backoff") {
   Remote remote;
   int failures = 0;
   remote.store->before = [&](const std::string& call, const std::string&) {
@@ -95,7 +95,7 @@ TEST_CASE("what fails is tried again with growing pauses") {
   CHECK(message(remote.files.write_atomically("bucket/a", "x")) ==
         "could not write fake://bucket/a, tried 5 times: an exception that is not a std::exception was thrown");
   remote.store->before = [](const std::string&, const std::string&) { throw std::runtime_error("access denied"); };
-  base::set_log_level(base::LogLevel::kError);  // or each of them would be told
+  base::set_log_level(base::LogLevel::kError);  // without this, each retry would be logged
   CHECK(message(remote.files.exists("bucket/a")) == "could not access fake://bucket/a, tried 5 times: access denied");
   CHECK(message(remote.files.list_files("b")) == "could not list fake://b, tried 5 times: access denied");
   CHECK_FALSE(remote.files.list_folders("b"));
@@ -105,7 +105,7 @@ TEST_CASE("what fails is tried again with growing pauses") {
   base::set_log_level(base::LogLevel::kInfo);
 }
 
-TEST_CASE("what is missing does not come by waiting") {
+TEST_CASE("missing files are not retried") {
   TempDir dir;
   Remote remote;
   CHECK(message(remote.files.read("bucket/absent")) == "could not read fake://bucket/absent: it does not exist");
@@ -119,7 +119,7 @@ TEST_CASE("what is missing does not come by waiting") {
   CHECK(names(dir / "to").empty());
 }
 
-TEST_CASE("a local file that goes or changes while it is uploaded is an error that says so") {
+TEST_CASE("a local file that is removed or changed during its upload is an error") {
   TempDir dir;
   Remote remote;
   append_file(dir / "from/a", "content");
@@ -138,7 +138,7 @@ TEST_CASE("a local file that goes or changes while it is uploaded is an error th
   CHECK(remote.pauses.empty());
 }
 
-TEST_CASE("what comes back damaged is an error that names the file, and is not left there") {
+TEST_CASE("a damaged download is an error that names the file, and is deleted") {
   TempDir dir;
   Remote remote;
   remote.store->put("c/good", "good");
@@ -181,13 +181,13 @@ TEST_CASE("checkpoints are committed, listed, replaced and removed in a store") 
   REQUIRE(remove_unfinished(remote.files, "bucket/run"));
   REQUIRE(checkpoint::remove(remote.files, "bucket/run", "checkpoint_000000", {0, 0}));
   CHECK(list_committed(remote.files, "bucket/run")->committed.size() == 1);
-  CHECK(remote.store->objects().size() == 2);  // of "best": the file and the manifest
+  CHECK(remote.store->objects().size() == 2);  // the file and the manifest of "best"
   remote.store->put("bucket/run/best/other", "23");
   CHECK(message(verify(remote.files, list_committed(remote.files, "bucket/run")->committed[0], true))
             .find("fake://bucket/run/best/other has changed") != std::string::npos);
 }
 
-TEST_CASE("every try is permitted first") {
+TEST_CASE("permission is checked before every try") {
   auto store = std::make_shared<FakeStore>();
   int calls = 0;
   int asked = 0;
@@ -209,10 +209,10 @@ TEST_CASE("every try is permitted first") {
   CHECK(asked == 3);
 }
 
-TEST_CASE("temporary names cannot be guessed, and a file of that name is made before it is written to") {
+TEST_CASE("temporary names cannot be guessed, and their files are created before use") {
   CHECK(storage::temporary_in("x") != storage::temporary_in("x"));
   CHECK(storage::temporary_in("x").find(std::to_string(::getpid()) + "_") == std::string::npos);
-  // Of a forked child too.
+  // Also in a forked child.
   int names[2];
   REQUIRE(::pipe(names) == 0);
   const std::string before = storage::temporary_in("x");

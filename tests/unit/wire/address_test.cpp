@@ -8,7 +8,7 @@ namespace address_test {
 
 using namespace trireme::wire;
 
-TEST_CASE("addresses are read as they are written") {
+TEST_CASE("address round trip") {
   for (const char* text :
        {"unix:@trireme-5f2c", "unix:@a:b#c/d", "tls://10.0.0.1:40123#ab12", "tls://::1:80#", "tls://127.0.0.1:0#"}) {
     CAPTURE(text);
@@ -25,7 +25,7 @@ TEST_CASE("addresses are read as they are written") {
   CHECK(bare->fingerprint.empty());
 }
 
-TEST_CASE("what is no address is refused with what was written") {
+TEST_CASE("invalid addresses are rejected with their text") {
   struct Row {
     const char* text;
     const char* says;

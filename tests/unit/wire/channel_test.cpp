@@ -10,7 +10,7 @@ using namespace trireme::wire::testing;
 
 namespace {
 
-// A channel and, at its other end, a socket in the hand of the test.
+// A channel, and a socket at its other end that the test controls.
 struct Pair {
   asio::io_context io{1};
   std::shared_ptr<Channel> channel;
@@ -28,13 +28,13 @@ struct Pair {
 
 }  // namespace
 
-TEST_CASE("the last words of a peer that is gone are read") {
+TEST_CASE("the last messages of a closed peer are read") {
   Pair pair;
   Failed failed;
   failed.message = "boom";
   REQUIRE(pair.peer->send_frame(encode(failed)));
   pair.peer.reset();
-  // Nobody takes this any more; that must not cost what came before.
+  // Nobody receives this, but it must not discard the messages received before.
   pair.channel->send(Heartbeat{});
   pair.io.poll();
   pair.channel->send(Heartbeat{});
@@ -47,7 +47,7 @@ TEST_CASE("the last words of a peer that is gone are read") {
   CHECK(end.error().message() == "closed by the peer");
 }
 
-TEST_CASE("a channel that shall close does so when all is sent, or nobody takes it") {
+TEST_CASE("close_when_sent() closes when all is sent or the peer has closed") {
   Pair pair;
   SUBCASE("sent") {
     const std::string large(4 << 20, 'x');
@@ -62,7 +62,7 @@ TEST_CASE("a channel that shall close does so when all is sent, or nobody takes 
     pair.io.run();
   }
   SUBCASE("nothing to send") { pair.channel->close_when_sent(); }
-  SUBCASE("nobody there") {
+  SUBCASE("peer closed") {
     pair.peer.reset();
     pair.channel->send_payload("x");
     pair.channel->close_when_sent();
@@ -71,7 +71,7 @@ TEST_CASE("a channel that shall close does so when all is sent, or nobody takes 
   CHECK_FALSE(pair.channel->open());
 }
 
-TEST_CASE("closing here ends a read, and what is sent after it is dropped") {
+TEST_CASE("a local close ends a read, and later messages are dropped") {
   Pair pair;
   asio::post(pair.io, [&] { pair.channel->close(); });
   auto read = finish(pair.io, pair.channel->read_message());

@@ -10,7 +10,7 @@ using namespace trireme::wire::testing;
 
 namespace {
 
-// Something that listens where a controller should: one connection, served by the test.
+// A listener in place of a controller: one connection, served by the test.
 class Impostor {
  public:
   explicit Impostor(std::function<void(RawPeer&)> behave) : address_(unix_address()) {
@@ -44,7 +44,7 @@ std::string challenge(int version) {
 
 }  // namespace
 
-TEST_CASE("a controller that is none is not believed") {
+TEST_CASE("a fake controller is rejected") {
   struct Row {
     const char* what;
     std::function<void(RawPeer&)> behave;
@@ -99,7 +99,7 @@ TEST_CASE("the secret is never sent") {
   CHECK(seen.find("secret") == std::string::npos);
 }
 
-TEST_CASE("nobody listens") {
+TEST_CASE("no listener") {
   CHECK(join_error(unix_address()).find("could not reach unix:@trireme-test-") != std::string::npos);
   Address closed = loopback_address();
   {
@@ -109,7 +109,7 @@ TEST_CASE("nobody listens") {
   CHECK(join_error(closed).find("could not reach tls://127.0.0.1:") != std::string::npos);
 }
 
-TEST_CASE("one question and its answer") {
+TEST_CASE("one request and its reply") {
   LiveServer server(unix_address());
   Broadcast question;
   question.data = Bytes{"data"};
@@ -121,11 +121,11 @@ TEST_CASE("one question and its answer") {
   auto refused = ask(server.address().text(), "wrong", "run", question, kPatience);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().message().find("refused") != std::string::npos);
-  // The server leaves without an answer.
+  // The server closes without a reply.
   auto closed = ask(server.address().text(), server.secret(), "run", Goodbye{}, kPatience);
   REQUIRE_FALSE(closed);
   CHECK(closed.error().message() == "no reply: closed by the peer");
-  // It has none to give.
+  // The server never replies.
   auto late = ask(server.address().text(), server.secret(), "run", Entered{}, std::chrono::milliseconds(50));
   REQUIRE_FALSE(late);
   CHECK(late.error().message().find("within 50 ms") != std::string::npos);

@@ -22,7 +22,7 @@ std::string frame_of(std::string_view payload) {
   return bytes;
 }
 
-// Hands the bytes over in pieces and collects the frames that come out.
+// Passes the bytes in pieces and collects the frames.
 std::vector<std::string> feed(FrameReader& reader, std::string_view bytes, const std::function<std::size_t()>& piece) {
   std::vector<std::string> frames;
   while (!bytes.empty()) {
@@ -49,7 +49,7 @@ TEST_CASE("a frame is a big-endian length and the payload") {
   CHECK(frame_of(std::string(0x010203, 'x')).substr(0, 4) == std::string("\0\1\2\3", 4));
 }
 
-TEST_CASE("frames come out whole, however their bytes arrive") {
+TEST_CASE("frames are complete for any chunking of the bytes") {
   std::mt19937 random(7);
   std::vector<std::string> sent;
   std::string bytes;
@@ -61,7 +61,7 @@ TEST_CASE("frames come out whole, however their bytes arrive") {
   }
   SUBCASE("byte by byte") {
     FrameReader reader(1 << 22);
-    // The large ones only make this slow.
+    // Large frames would only make this slow.
     std::string small;
     std::vector<std::string> few(sent.begin(), sent.begin() + 8);
     for (const auto& payload : few) append_frame(small, payload);
@@ -74,13 +74,13 @@ TEST_CASE("frames come out whole, however their bytes arrive") {
       CHECK(feed(reader, bytes, [&] { return piece(random); }) == sent);
     }
   }
-  SUBCASE("as much as there is room for") {
+  SUBCASE("as many bytes as fit") {
     FrameReader reader(1 << 22);
     CHECK(feed(reader, bytes, [] { return std::size_t{1} << 30; }) == sent);
   }
 }
 
-TEST_CASE("a frame may be as long as the limit and not longer") {
+TEST_CASE("a frame may be as long as the limit but not longer") {
   FrameReader reader(16);
   CHECK(feed(reader, frame_of("0123456789abcdef"), [] { return 1000; }).size() == 1);
 
@@ -95,11 +95,11 @@ TEST_CASE("a frame may be as long as the limit and not longer") {
   auto second = reader.next();
   REQUIRE_FALSE(second);
   CHECK(second.error().message() == "a frame of 17 bytes is over the limit of 16");
-  // It stays broken: there is no way to find the next frame.
+  // The error is permanent: the next frame cannot be found.
   CHECK_FALSE(reader.next());
 }
 
-TEST_CASE("an announced length reserves nothing") {
+TEST_CASE("an announced length reserves no memory") {
   FrameReader reader(std::size_t{1} << 30);
   const std::string header("\x3f\xff\xff\xff", 4);
   auto [data, room] = reader.prepare();
@@ -118,9 +118,9 @@ TEST_CASE("the buffer shrinks after a large frame") {
   CHECK(reader.prepare().second <= 4096);
 }
 
-TEST_CASE("a frame that no peer takes is not made") {
+TEST_CASE("a frame that is too large for any peer is not created") {
   std::string out;
-  const std::string_view huge(out.data(), kControllerFrameLimit + 1);  // only its size is looked at
+  const std::string_view huge(out.data(), kControllerFrameLimit + 1);  // only its size is used
   CHECK_THROWS_AS(append_frame(out, huge), trireme::base::BrokenInvariant);
   CHECK(out.empty());
 }

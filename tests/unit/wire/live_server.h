@@ -22,11 +22,11 @@
 #include "wire/secret.h"
 #include "wire/server.h"
 
-// A server on a thread of its own, and peers that talk to it from the test's thread.
+// A server on its own thread, and peers that talk to it from the test's thread.
 
 namespace trireme::wire::testing {
 
-// Far beyond what anything here takes; a test that needs it has failed.
+// Far longer than any step here takes; a test that reaches it has failed.
 inline constexpr std::chrono::seconds kPatience{300};
 
 inline Address unix_address() {
@@ -51,7 +51,7 @@ inline Hello hello_of(const std::string& run_id) {
   return hello;
 }
 
-// Answers a broadcast with its data, a heartbeat with itself, and closes on a goodbye. Runs are named "run".
+// Replies to a broadcast with its data, echoes heartbeats, and closes on a goodbye. The run is named "run".
 class LiveServer final : private ServerHandler {
  public:
   explicit LiveServer(Address where, int buffer_size = 0)
@@ -85,7 +85,7 @@ class LiveServer final : private ServerHandler {
  private:
   template <typename Function>
   std::invoke_result_t<Function&> on_thread(Function function) {
-    // Shared: the thread may still be on its way out of the task when the result is here.
+    // Shared: the thread may still be leaving the task when the result is available.
     auto task = std::make_shared<std::packaged_task<std::invoke_result_t<Function&>()>>(std::move(function));
     auto result = task->get_future();
     asio::post(io_, [task] { (*task)(); });
@@ -128,7 +128,7 @@ class LiveServer final : private ServerHandler {
   std::jthread thread_;
 };
 
-// Runs one coroutine to its end on this thread.
+// Runs one coroutine to completion on this thread.
 template <typename T>
 T finish(asio::io_context& io, asio::awaitable<T> work) {
   std::optional<T> result;
@@ -150,7 +150,7 @@ inline asio::awaitable<base::Result<Message>> send_and_read(std::shared_ptr<Chan
   co_return co_await channel->read_message();
 }
 
-// Whether a peer with the right secret still gets its answer.
+// Whether a peer with the right secret still gets its reply.
 inline bool serves(LiveServer& server) {
   asio::io_context io;
   auto joined = join_now(io, server.address(), server.secret(), hello_of("run"));
@@ -161,7 +161,7 @@ inline bool serves(LiveServer& server) {
   return answer && *answer == Message(heartbeat);
 }
 
-// A socket without manners: what strangers use.
+// A raw socket, as unauthenticated peers use it.
 class RawPeer {
  public:
   explicit RawPeer(const Address& address) {
@@ -172,7 +172,7 @@ class RawPeer {
   }
   explicit RawPeer(base::Fd accepted) : socket_(std::move(accepted)) {}
 
-  // False once the other side is gone.
+  // False once the other side has closed.
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
       ssize_t count = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -187,7 +187,7 @@ class RawPeer {
     return send(bytes);
   }
 
-  // Fewer bytes where the other side closes before.
+  // Fewer bytes if the other side closes before.
   std::string read(std::size_t size) {
     std::string bytes;
     char chunk[4096];
@@ -208,7 +208,7 @@ class RawPeer {
     };
     return read(byte(0) << 24 | byte(1) << 16 | byte(2) << 8 | byte(3));
   }
-  // Reads what there is and waits until the other side closes.
+  // Reads the available bytes and waits until the other side closes.
   bool closed_by_other() {
     while (!read(1 << 16).empty()) {
     }

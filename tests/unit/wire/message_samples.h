@@ -7,7 +7,7 @@
 
 #include "wire/message.h"
 
-// One of every kind of message, with something in every field.
+// One message of every type, with a value in every field.
 
 namespace trireme::wire::testing {
 
@@ -77,7 +77,7 @@ Message sample_message() {
   return message;
 }
 
-// Filled, and with all defaults.
+// With all values, and with all defaults.
 inline std::vector<Message> sample_messages() {
   std::vector<Message> all;
 #define TRIREME_SAMPLE(number, Name, TABLE) \

@@ -16,7 +16,7 @@ using namespace trireme;
 using namespace trireme::wire;
 using testing::sample_messages;
 
-TEST_CASE("every message survives the wire") {
+TEST_CASE("message round trip") {
   const auto samples = sample_messages();
   std::set<std::size_t> kinds;
   for (const auto& message : samples) {
@@ -29,7 +29,7 @@ TEST_CASE("every message survives the wire") {
   CHECK(kinds.size() == std::variant_size_v<Message> - 1);
 }
 
-TEST_CASE("numbers that JSON cannot hold survive") {
+TEST_CASE("numbers that JSON cannot represent survive") {
   Report report;
   const double infinity = std::numeric_limits<double>::infinity();
   report.metrics = {
@@ -43,7 +43,7 @@ TEST_CASE("numbers that JSON cannot hold survive") {
   CHECK(metrics["d"].as_int() == std::numeric_limits<std::int64_t>::min());
 }
 
-TEST_CASE("a part of a message is no message") {
+TEST_CASE("a truncated message is rejected") {
   for (const auto& message : sample_messages()) {
     CAPTURE(name_of(message));
     const std::string payload = encode(message);
@@ -52,7 +52,7 @@ TEST_CASE("a part of a message is no message") {
   }
 }
 
-TEST_CASE("what a stranger may send is refused with a reason") {
+TEST_CASE("invalid messages are rejected with a reason") {
   struct Row {
     Value value;
     const char* says;
@@ -78,17 +78,17 @@ TEST_CASE("what a stranger may send is refused with a reason") {
     CAPTURE(decoded.error().message());
     CHECK(decoded.error().message().find(row.says) != std::string::npos);
   }
-  // A rank that no int holds.
+  // A rank that does not fit into an int.
   List hello{1, 1, "run", "worker", std::int64_t{1} << 40, 0, 0, "h", Bytes{}, Bytes{}};
   CHECK(decode(base::to_msgpack(hello)).error().message().find("out of range") != std::string::npos);
-  // Nesting without end.
+  // Endless nesting.
   CHECK_FALSE(decode(std::string(100000, '\x91')));
-  // A length that is not there.
+  // A length without its bytes.
   CHECK_FALSE(decode(std::string("\xdd\xff\xff\xff\xff", 5)));
   CHECK_FALSE(decode(std::string("\xc6\xff\xff\xff\xff", 5)));
 }
 
-TEST_CASE("mutated messages are refused or understood, and what was understood can be sent on") {
+TEST_CASE("mutated messages are rejected, or decoded and encoded again") {
   std::mt19937 random(11);
   const auto samples = sample_messages();
   int understood = 0;
@@ -108,7 +108,7 @@ TEST_CASE("mutated messages are refused or understood, and what was understood c
   CHECK(understood > 0);
 }
 
-TEST_CASE("the tables describe themselves") {
+TEST_CASE("the message tables can be described") {
   Dict described = describe_messages();
   CHECK(described.size() == std::variant_size_v<Message> - 1);
   std::set<std::int64_t> numbers;

@@ -9,7 +9,7 @@ namespace secret_test {
 using namespace trireme;
 using namespace trireme::wire;
 
-TEST_CASE("random bytes are of the asked size and not twice the same") {
+TEST_CASE("random bytes have the requested size and differ") {
   CHECK(random_bytes(0).empty());
   CHECK(random_bytes(32).size() == 32);
   CHECK(random_bytes(32) != random_bytes(32));
@@ -22,7 +22,7 @@ TEST_CASE("a proof depends on the secret and on every part") {
   CHECK(proof != prove("Secret", {"ab", "c"}));
   CHECK(proof != prove("secret", {"ab", "d"}));
   CHECK(proof != prove("secret", {"c", "ab"}));
-  // Moving the border between two parts makes another list.
+  // Moving the boundary between two parts changes the proof.
   CHECK(proof != prove("secret", {"a", "bc"}));
   CHECK(proof != prove("secret", {"abc"}));
   CHECK(proof != prove("secret", {"ab", "c", ""}));
@@ -30,7 +30,7 @@ TEST_CASE("a proof depends on the secret and on every part") {
   CHECK(base::to_hex(proof) == "4ace05386ed18861d573a09b316620f2a42d8d669f6252941597852930672965");
 }
 
-TEST_CASE("proofs are compared whole") {
+TEST_CASE("proofs are compared completely") {
   CHECK(same_proof("", ""));
   CHECK(same_proof("abc", "abc"));
   CHECK_FALSE(same_proof("abc", "abd"));

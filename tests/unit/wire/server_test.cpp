@@ -48,7 +48,7 @@ TEST_CASE("a peer that knows the secret is served, over Unix and TLS") {
   }
 }
 
-TEST_CASE("a peer that may not join is refused, and the server goes on") {
+TEST_CASE("a peer that may not join is refused, and the server continues") {
   for (const auto& where : both_kinds()) {
     LiveServer server(where);
     CAPTURE(server.address().text());
@@ -76,11 +76,11 @@ TEST_CASE("a peer that may not join is refused, and the server goes on") {
       ++refused;
       CHECK(eventually([&] { return server.strangers() == refused; }));
     }
-    CHECK(server.opened_count() == static_cast<int>(refused));  // those of serves()
+    CHECK(server.opened_count() == static_cast<int>(refused));  // the connections of serves()
   }
 }
 
-TEST_CASE("strangers are closed and counted, and the server goes on") {
+TEST_CASE("unauthenticated peers are closed and counted, and the server continues") {
   for (const auto& where : both_kinds()) {
     LiveServer server(where);
     CAPTURE(server.address().text());
@@ -121,18 +121,18 @@ TEST_CASE("strangers are closed and counted, and the server goes on") {
   }
 }
 
-TEST_CASE("a frame that is too large is not waited for") {
+TEST_CASE("the server does not wait for an oversized frame") {
   LiveServer server(unix_address());
   RawPeer peer(server.address());
   CHECK(peer.read(kChallenge).size() == kChallenge);
-  // The sending side stays open: only the length says that it is too large.
+  // The sender stays open: only the length shows that the frame is too large.
   REQUIRE(peer.send("\x7f\xff\xff\xff"));
   CHECK(peer.closed_by_other());
 }
 
-TEST_CASE("a recorded hello is worth nothing") {
+TEST_CASE("a recorded hello is rejected") {
   LiveServer server(unix_address());
-  // Between the two a listener that records what an honest peer says.
+  // A listener in between records the messages of a legitimate peer.
   RawPeer first(server.address());
   const std::string challenge = first.read(kChallenge).substr(kFrameHeader);
   Hello hello = hello_of("run");
@@ -149,7 +149,7 @@ TEST_CASE("a recorded hello is worth nothing") {
   REQUIRE(second.read(kChallenge).size() == kChallenge);
   (void)second.send_frame(encode(hello));
   CHECK(second.read_frame().empty());
-  // Nor is one whose fields were changed on the way.
+  // A hello with modified fields is rejected as well.
   RawPeer third(server.address());
   REQUIRE(third.read(kChallenge).size() == kChallenge);
   hello.rank = 1;
@@ -159,7 +159,7 @@ TEST_CASE("a recorded hello is worth nothing") {
   CHECK(serves(server));
 }
 
-TEST_CASE("silence ends after some seconds") {
+TEST_CASE("a silent peer is closed after some seconds") {
   LiveServer local(unix_address());
   LiveServer remote(loopback_address());
   RawPeer silent(local.address());
@@ -176,7 +176,7 @@ TEST_CASE("silence ends after some seconds") {
   CHECK(serves(remote));
 }
 
-TEST_CASE("garbage of a peer that has joined ends its connection only") {
+TEST_CASE("invalid data of an authenticated peer only ends its own connection") {
   for (const auto& where : both_kinds()) {
     LiveServer server(where);
     asio::io_context io;
@@ -204,7 +204,7 @@ TEST_CASE("TLS accepts one certificate and no other") {
   CHECK(serves(server));
 }
 
-TEST_CASE("large frames pass both ways, also in small pieces") {
+TEST_CASE("large frames are transferred both ways, also in small pieces") {
   struct Row {
     Address where;
     int buffer_size;
@@ -254,7 +254,7 @@ TEST_CASE("many messages keep their order") {
   CHECK(finish(io, in_order()) == kCount);
 }
 
-TEST_CASE("random bytes and frames thrown at a live server") {
+TEST_CASE("random bytes and frames sent to a live server") {
   LiveServer server(unix_address());
   std::mt19937 random(2026);
   const auto samples = sample_messages();
@@ -272,7 +272,7 @@ TEST_CASE("random bytes and frames thrown at a live server") {
     std::string noise = random_bytes(random() % 64);
     bytes.insert(random() % (bytes.size() + 1), noise);
     (void)peer.send(bytes);
-    if (random() % 2 == 0) continue;  // leaves without a word
+    if (random() % 2 == 0) continue;  // closes without a message
     peer.finish_sending();
     CHECK(peer.closed_by_other());
   }
@@ -281,7 +281,7 @@ TEST_CASE("random bytes and frames thrown at a live server") {
   CHECK(serves(server));
 }
 
-TEST_CASE("an address that is taken cannot be listened on") {
+TEST_CASE("listening on an address in use fails") {
   LiveServer server(unix_address());
   asio::io_context io;
   struct Nobody final : ServerHandler {
