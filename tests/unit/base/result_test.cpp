@@ -12,7 +12,7 @@ using namespace trireme::base;
 namespace {
 
 Result<int> parse_digit(char c) {
-  if (c < '0' || c > '9') return error("'{}' is no digit", c);
+  if (c < '0' || c > '9') return error("'{}' is not a digit", c);
   return c - '0';
 }
 
@@ -49,11 +49,11 @@ TEST_CASE("a result holds a value or an error") {
 TEST_CASE("each layer adds context") {
   Result<std::string> result = report("1x", 3);
   REQUIRE_FALSE(result.ok());
-  CHECK(result.error().message() == "check: could not add up '1x': 'x' is no digit");
+  CHECK(result.error().message() == "check: could not add up '1x': 'x' is not a digit");
   CHECK(result.error().what() == "check");
   REQUIRE(result.error().cause());
   REQUIRE(result.error().cause()->cause());
-  CHECK(result.error().cause()->cause()->what() == "'x' is no digit");
+  CHECK(result.error().cause()->cause()->what() == "'x' is not a digit");
   CHECK_FALSE(result.error().cause()->cause()->cause());
   CHECK(report("12", 4).error().message() == "3 is not 4");
 }

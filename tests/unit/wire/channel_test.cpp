@@ -34,7 +34,7 @@ TEST_CASE("the last messages of a closed peer are read") {
   failed.message = "boom";
   REQUIRE(pair.peer->send_frame(encode(failed)));
   pair.peer.reset();
-  // Nobody receives this, but it must not discard the messages received before.
+  // The peer no longer receives this, but it must not discard the messages received before.
   pair.channel->send(Heartbeat{});
   pair.io.poll();
   pair.channel->send(Heartbeat{});
