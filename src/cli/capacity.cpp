@@ -20,7 +20,7 @@ struct Named {
   double amount = 0.0;
 };
 
-// nullopt for what is no number from 0 on.
+// nullopt unless `text` is a number of at least 0.
 std::optional<double> amount_in(std::string_view text) {
   double value = 0.0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -103,7 +103,7 @@ Result<int> capacity(const CapacityOptions& options) {
     if (!told) {
       code = kFailed;
       fmt::print(stderr, "trireme: run {}: {}\n", entry.name,
-                 answer ? "its answer has no capacity" : answer.error().message());
+                 answer ? "the reply has no capacity" : answer.error().message());
       continue;
     }
     rows.push_back({entry.name, control::text_of(*told, "host"), offer_text(*told)});

@@ -10,7 +10,7 @@
 namespace trireme::cli {
 namespace {
 
-// A checkpoint as it lies in the folder, and what a look at its files has found.
+// A checkpoint in the run folder and the result of checking its files.
 struct Seen {
   control::KeptCheckpoint kept;
   std::uint64_t bytes = 0;
@@ -35,7 +35,7 @@ base::Result<std::vector<Seen>> look(storage::Files& files, const control::RunRe
     const std::string folder = record.path + "/" + kept.name;
     const std::string path = folder + "/" + checkpoint::kManifestName;
     auto text = files.read(path);
-    if (!text) continue;  // retention has taken it meanwhile
+    if (!text) continue;  // deleted by retention in the meantime
     TRIREME_ASSIGN(auto manifest, checkpoint::decode_manifest(*text), "{}", path);
     Seen made{std::move(kept), 0, manifest.files.size(), ""};
     for (const auto& file : manifest.files) made.bytes += file.size;

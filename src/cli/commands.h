@@ -11,7 +11,7 @@
 #include "control/run_registry.h"
 #include "wire/message.h"
 
-// One function per command. Each prints to stdout what was asked for; a failure comes back and main() prints it.
+// One function per command. Each prints its output to stdout and returns errors, which main() prints.
 
 namespace trireme::cli {
 
@@ -27,7 +27,7 @@ struct RunOptions {
   std::vector<std::string> preload;
   std::vector<std::string> script;  // and its arguments
 };
-// Becomes the script; returns only when that is not possible.
+// Replaces this process by the script; returns only on failure.
 base::Result<int> run(const RunOptions& options);
 
 struct LaunchOptions {
@@ -47,9 +47,9 @@ struct LaunchOptions {
   std::optional<std::string> nnodes;
   std::vector<std::string> script;  // or a module, and its arguments
 };
-// Becomes the driver of the workers; returns only when that is not possible.
+// Replaces this process by the driver of the workers; returns only on failure.
 base::Result<int> launch(const LaunchOptions& options);
-// What is wrong with an option's value; empty where nothing is.
+// The error in an option's value; empty if valid.
 std::string worker_count_problem(const std::string& text);
 std::string variable_problem(const std::string& text);
 
@@ -70,14 +70,14 @@ struct CheckpointsOptions {
   bool verify = false;
   bool json = false;
 };
-// kFailed where one is damaged.
+// kFailed if a checkpoint is damaged.
 base::Result<int> checkpoints(const CheckpointsOptions& options);
 
 struct DataVerifyOptions {
   std::string run;
   bool json = false;
 };
-// kFailed where a row was not taken exactly once.
+// kFailed unless every row was taken exactly once.
 base::Result<int> data_verify(const DataVerifyOptions& options);
 
 struct LogsOptions {
@@ -102,21 +102,21 @@ base::Result<int> stack(const StackOptions& options);
 
 struct PreemptOptions {
   std::string run;
-  std::optional<double> deadline;  // in seconds; the run's own grace when not given
-  std::vector<int> ranks;          // all when empty
+  std::optional<double> deadline;  // in seconds; default: the run's preemption_grace_s
+  std::vector<int> ranks;          // empty: all ranks
   std::string why;
 };
 base::Result<int> preempt(const PreemptOptions& options);
 
 struct CapacityOptions {
-  std::string run;  // all that are running when empty
+  std::string run;  // empty: all active runs
   std::optional<double> num_cpus;
   std::optional<double> num_gpus;
   std::vector<std::string> resources;  // NAME=AMOUNT
 };
-// kFailed where a run refuses; it stays as it is then.
+// kFailed if a run refuses the change; its capacity is unchanged then.
 base::Result<int> capacity(const CapacityOptions& options);
-// What is wrong with an option's value; empty where nothing is.
+// The error in an option's value; empty if valid.
 std::string amount_problem(const std::string& text);
 std::string resource_problem(const std::string& text);
 
@@ -125,7 +125,7 @@ struct EnvOptions {
 };
 base::Result<int> env(const EnvOptions& options);
 
-// A run and what its folder says. An empty `what` is the newest run.
+// A run and the content of its folder. An empty `what` means the newest run.
 struct FoundRun {
   control::RunEntry entry;
   control::RunRecord record;
@@ -134,9 +134,9 @@ struct FoundRun {
 base::Result<control::RunEntry> find_entry(const std::string& what);
 base::Result<FoundRun> find(const std::string& what);
 
-// A run whose controller can be asked something.
+// A run whose controller is reachable from this machine.
 base::Result<control::RunEntry> find_active(const std::string& what);
-// Its answer; a refusal is an error with the controller's own words.
+// The controller's reply; a refusal is an error with the controller's message.
 base::Result<Value> ask(const control::RunEntry& entry, const wire::Message& request);
 
 }  // namespace trireme::cli

@@ -20,7 +20,7 @@ Result<control::RunEntry> find_active(const std::string& what) {
 }
 
 Result<Value> ask(const control::RunEntry& entry, const wire::Message& request) {
-  // A rank that does not tell its stack is given up on after 3 s.
+  // The controller waits up to 3 s for the stack of a rank.
   constexpr auto kTimeout = std::chrono::seconds(10);
   auto secret = base::from_hex(entry.secret.value_or(""));
   if (!secret || secret->empty()) return error("the registry entry of run {} has no secret", entry.id);

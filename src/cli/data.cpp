@@ -21,13 +21,13 @@ std::string told(const data::EpochVerdict& verdict) {
   const bool complete = verdict.seen == verdict.size;
   if (complete && verdict.first == 0) return "every row once";
   std::string text = fmt::format("rows {} to {} once", verdict.first, verdict.seen);
-  if (verdict.first > 0) text += "; the run began there, with a checkpoint";
+  if (verdict.first > 0) text += "; the run started there, from a checkpoint";
   if (complete) return text;
   switch (verdict.end) {
     case End::kOver:
-      return text + fmt::format("; the other {} left out by drop_last or equal", verdict.size - verdict.seen);
-    case End::kLeft: return text + "; then the loop was left";
-    case End::kOpen: return text + "; the rest not yet";
+      return text + fmt::format("; the other {} dropped by drop_last or equal", verdict.size - verdict.seen);
+    case End::kLeft: return text + "; then the loop exited";
+    case End::kOpen: return text + "; the rest is pending";
   }
   return text;
 }
@@ -37,7 +37,7 @@ Value end_name(End end) {
   return end == End::kOver ? "over" : "left";
 }
 
-// Who has returned from the training function and who has taken rows, by the event log.
+// From the event log: the ranks that returned from the training function, and those that took rows.
 data::RunFacts facts_of(const control::RunRecord& record) {
   data::RunFacts facts;
   for (const auto& event : record.events) {

@@ -29,7 +29,7 @@ std::optional<std::string> environment(const char* name) {
   return value;
 }
 
-// Asks the Python that `trireme run` would use; importing nothing heavy, so that the answer comes at once.
+// Queries the Python that `trireme run` would use. Imports nothing heavy, to be fast.
 Dict python() {
   constexpr const char* kAsk =
       "\"${TRIREME_PYTHON:-python3}\" -c '\n"
@@ -120,7 +120,7 @@ std::string size_text(std::int64_t bytes) {
 }
 
 std::string python_text(const Dict& python) {
-  if (python.empty()) return "none found; set TRIREME_PYTHON to a Python with Trireme";
+  if (python.empty()) return "not found; set TRIREME_PYTHON to a Python that has Trireme installed";
   std::string text = fmt::format("{} ({})", python["version"].as_string(), python["executable"].as_string());
   for (const auto& [name, version] : python["packages"].as_dict()) {
     if (const auto* number = version.get_if<std::string>()) text += fmt::format(", {} {}", name, *number);

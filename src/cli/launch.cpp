@@ -17,25 +17,25 @@ using base::Result;
 
 constexpr const char* kUsage = "trireme launch [options] script.py [args...]";
 
-// Options of torchrun that people will bring along and that mean nothing here, and what to do instead.
+// torchrun options that have no meaning here, and what to do instead.
 struct TorchrunOption {
   std::string_view beginning;
   std::string_view instead;
 };
 constexpr auto kTorchrunOptions = std::to_array<TorchrunOption>({
     {"--rdzv-",
-     "workers meet over the run's own connection; leave it out (more than one machine is not available yet)"},
-    {"--master-", "workers meet over the run's own connection and need no port; leave it out"},
+     "workers rendezvous over the run's own connection; leave it out (multiple machines are not supported yet)"},
+    {"--master-", "workers rendezvous over the run's own connection and need no port; leave it out"},
     {"--node-rank", "workers run on this machine only; leave it out"},
     {"--local-addr", "workers run on this machine only; leave it out"},
     {"--no-python", "workers are Python processes; a C++ program starts its own workers with trireme::init()"},
     {"--run-path", "this is the default; leave it out"},
-    {"--log-dir", "every rank has a log file in the run's folder; --storage-path sets where run folders are stored"},
-    {"--redirects", "every rank has a log file in the run's folder and `trireme logs` shows it; leave it out"},
-    {"--tee", "output is both shown and kept in a log file per rank already; leave it out"},
+    {"--log-dir", "every rank has a log file in the run folder; --storage-path sets where run folders are stored"},
+    {"--redirects", "every rank has a log file in the run folder, shown by `trireme logs`; leave it out"},
+    {"--tee", "output is already both shown and written to a log file per rank; leave it out"},
     {"--local-ranks-filter", "`trireme logs --rank R` shows one rank; leave it out"},
     {"--monitor-interval", "failures are reported at once, without polling; leave it out"},
-    {"--start-method", "workers are forked from a process that has their modules imported; leave it out"},
+    {"--start-method", "workers are forked from a process that has imported their modules; leave it out"},
     {"--role", "all workers have the same role; leave it out"},
 });
 
@@ -43,7 +43,7 @@ Result<void> refuse_option(const std::string& written) {
   std::string name = written.substr(0, written.find('='));
   std::replace(name.begin(), name.end(), '_', '-');
   for (const auto& option : kTorchrunOptions) {
-    if (name.starts_with(option.beginning)) return error("{} of torchrun: {}", written, option.instead);
+    if (name.starts_with(option.beginning)) return error("torchrun option {}: {}", written, option.instead);
   }
   return error("`trireme launch` has no option '{}'; options for the script go after its name", written);
 }
@@ -51,8 +51,8 @@ Result<void> refuse_option(const std::string& written) {
 Result<void> check(const LaunchOptions& options) {
   if (options.nnodes && *options.nnodes != "1" && *options.nnodes != "1:1") {
     return error(
-        "--nnodes {}: workers run on this machine, other machines are not available yet; leave it out and give all "
-        "workers with -n",
+        "--nnodes {}: workers run on this machine only, multiple machines are not supported yet; leave it out and set "
+        "the total number of workers with -n",
         *options.nnodes);
   }
   if (options.script.empty()) return error("no script given: {}", kUsage);
@@ -74,7 +74,7 @@ Dict variables(const std::vector<std::string>& assignments) {
   return made;
 }
 
-// Only what was given: the defaults are written in Python.
+// Only the options that were set: the defaults are defined in Python.
 std::string to_json(const LaunchOptions& options) {
   Dict made{{"num_workers", options.num_workers}, {"module", options.module}, {"use_gpu", options.use_gpu}};
   auto add = [&](const char* name, const auto& value) {
@@ -98,7 +98,7 @@ Result<int> launch(const LaunchOptions& options) {
     fmt::print(stderr, "trireme: {}\n", checked.error().message());
     return kWrongUsage;
   }
-  // Of a `trireme run` around this one: -n speaks for itself.
+  // Set by an enclosing `trireme run`; -n takes precedence.
   ::unsetenv("TRIREME_RUN_NUM_WORKERS");
   if (options.num_cpus) ::setenv("TRIREME_NUM_CPUS", base::amount(*options.num_cpus).c_str(), 1);
   if (options.num_gpus) ::setenv("TRIREME_NUM_GPUS", base::amount(*options.num_gpus).c_str(), 1);
@@ -115,7 +115,7 @@ std::string worker_count_problem(const std::string& text) {
            number.find_first_not_of('0') != std::string::npos;
   };
   if (numbers.size() <= 2 && std::all_of(numbers.begin(), numbers.end(), positive)) return {};
-  return fmt::format("'{}' is not a number of workers: give N of at least 1, MIN,MAX, or one of cpu, gpu, auto", text);
+  return fmt::format("'{}' is not a number of workers: use N (at least 1), MIN,MAX, or one of cpu, gpu, auto", text);
 }
 
 std::string variable_problem(const std::string& text) {

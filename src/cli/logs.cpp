@@ -22,7 +22,7 @@ std::vector<LogFile> chosen_logs(const std::string& path, const LogsOptions& opt
   std::erase_if(files, [&](const LogFile& file) {
     return (options.rank && file.rank != *options.rank) || (options.attempt && file.attempt != *options.attempt);
   });
-  // Without a wish the last attempt is meant: it is the one that tells how the run is doing.
+  // The default is the last attempt: it shows the current state of the run.
   if (!options.attempt && !files.empty()) {
     int last = files.back().attempt;
     std::erase_if(files, [&](const LogFile& file) { return file.attempt != last; });
@@ -32,11 +32,11 @@ std::vector<LogFile> chosen_logs(const std::string& path, const LogsOptions& opt
 
 Result<void> explain_nothing(const std::string& path, const LogsOptions& options) {
   auto files = control::log_files(path);
-  if (files.empty()) return error("there are no logs in {}: no worker was started yet", path);
+  if (files.empty()) return error("no logs in {}: no worker has started yet", path);
   std::set<int> attempts;
   for (const auto& file : files) attempts.insert(file.attempt);
   if (options.attempt && !attempts.contains(*options.attempt)) {
-    return error("there is no attempt {}; attempts of this run: {}", *options.attempt,
+    return error("attempt {} does not exist; attempts of this run: {}", *options.attempt,
                  base::rank_list(std::vector<int>(attempts.begin(), attempts.end())));
   }
   std::vector<int> ranks;
@@ -44,7 +44,7 @@ Result<void> explain_nothing(const std::string& path, const LogsOptions& options
   for (const auto& file : files) {
     if (file.attempt == attempt) ranks.push_back(file.rank);
   }
-  return error("there is no rank {} in attempt {}; its ranks: {}", options.rank.value_or(0), attempt,
+  return error("rank {} does not exist in attempt {}; its ranks: {}", options.rank.value_or(0), attempt,
                base::rank_list(ranks));
 }
 
@@ -53,12 +53,12 @@ void print_line(int rank, const std::string& line, bool prefixed) {
   else fmt::print("{}\n", line);
 }
 
-// What is there now. Lines of different ranks have no order among each other, so rank comes after rank.
+// Prints the current content, rank by rank: lines of different ranks have no common order.
 void print_once(const std::vector<LogFile>& files, std::optional<std::size_t> lines) {
   for (const auto& file : files) {
     api::LogFollower follower;
     follower.follow(file.rank, file.path, lines);
-    // Piece by piece: a log may be larger than the memory.
+    // In chunks: a log may be larger than memory.
     const base::MonotonicTime now = std::chrono::steady_clock::now();
     for (auto some = follower.poll(now); !some.empty(); some = follower.poll(now)) {
       for (const auto& line : some) print_line(line.rank, line.line, files.size() > 1);
@@ -67,7 +67,7 @@ void print_once(const std::vector<LogFile>& files, std::optional<std::size_t> li
   }
 }
 
-// The driver's process may go on after the run: what counts is that the run took its address back.
+// The driver process may outlive the run, so this checks whether the run has withdrawn its address.
 bool is_over(const control::RunEntry& entry) {
   auto now = control::RunRegistry().entry(entry.id);
   return !now || !control::is_active(*now);
@@ -78,7 +78,7 @@ Result<int> follow(const control::RunEntry& entry, const LogsOptions& options) {
   api::LogFollower follower;
   for (const auto& file : chosen_logs(entry.path, options)) follower.follow(file.rank, file.path, options.lines);
   while (true) {
-    // Asked first: what was written before the end is still read after it.
+    // Checked first, so that lines written before the end are still read.
     bool over = is_over(entry);
     for (const auto& file : chosen_logs(entry.path, options)) follower.follow(file.rank, file.path);
     const auto lines = over ? follower.finish() : follower.poll(std::chrono::steady_clock::now());

@@ -15,7 +15,7 @@ using Command = std::function<base::Result<int>()>;
 constexpr const char* kExitCodes =
     "\nExit codes: 0: success; 1: failure, with the reason on stderr; 2: wrong usage.\n"
     "`trireme run` exits with the code of the script, `trireme launch` with 130 after Ctrl-C,\n"
-    "both with 127 where no Python is found.";
+    "both with 127 if no Python is found.";
 
 CLI::Validator whole_number(std::int64_t least) {
   auto check = [least](std::string& text) {
@@ -28,7 +28,7 @@ CLI::Validator whole_number(std::int64_t least) {
 
 constexpr const char* kRunHelp = "Name, folder, or first digits of the id of a run";
 
-// What `run` and `launch` both let the user say.
+// Options shared by `run` and `launch`.
 template <typename Options>
 void add_machine_options(CLI::App& command, Options& options) {
   command.add_option("--num-cpus", options.num_cpus, "CPUs that runs may use")->check(CLI::NonNegativeNumber);
@@ -39,14 +39,14 @@ void add_machine_options(CLI::App& command, Options& options) {
 }
 
 void add_run(CLI::App& app, RunOptions& options, Command& chosen) {
-  auto* command = app.add_subcommand("run", "Run a Python script, with another number of workers if given");
+  auto* command = app.add_subcommand("run", "Run a Python script, optionally with a different number of workers");
   command->footer("trireme run [options] script.py [args of the script...]");
   command
       ->add_option("--num-workers", options.num_workers,
                    "num_workers of the script's trainers: N, or MIN,MAX for an elastic run")
       ->check([](const std::string& text) {
         bool digits = !text.empty() && text.find_first_not_of("0123456789,") == std::string::npos;
-        return digits ? std::string() : fmt::format("'{}' is not a number of workers: give N, or MIN,MAX", text);
+        return digits ? std::string() : fmt::format("'{}' is not a number of workers: use N, or MIN,MAX", text);
       });
   add_machine_options(*command, options);
   // Everything from the script on belongs to the script.
@@ -57,16 +57,16 @@ void add_run(CLI::App& app, RunOptions& options, Command& chosen) {
   });
 }
 
-// People come with the command that they have.
+// Lets users keep their torchrun command.
 void add_torchrun_options(CLI::App& command, LaunchOptions& options) {
-  constexpr const char* kTorchrun = "Options of torchrun";
+  constexpr const char* kTorchrun = "torchrun options";
   command.add_option("--nproc-per-node,--nproc_per_node", options.num_workers, "Same as -n")
       ->check(worker_count_problem)
       ->group(kTorchrun);
   command.add_option("--max-restarts,--max_restarts", options.max_failures, "Same as --max-failures")
       ->check(whole_number(-1))
       ->group(kTorchrun);
-  command.add_flag("--standalone")->description("No effect: always the case")->group(kTorchrun);
+  command.add_flag("--standalone")->description("No effect: always on")->group(kTorchrun);
   command.add_option("--nnodes", options.nnodes, "Must be 1")->group(kTorchrun);
 }
 
@@ -79,16 +79,17 @@ void add_launch(CLI::App& app, LaunchOptions& options, Command& chosen) {
       ->check(worker_count_problem)
       ->capture_default_str();
   command->add_flag("-m,--module", options.module, "The script is a module name, as in python -m");
-  command->add_option("--max-failures", options.max_failures, "Restart after up to this many failures; -1: unlimited")
+  command->add_option("--max-failures", options.max_failures, "Restart after up to N failures; -1: unlimited")
       ->check(whole_number(-1));
-  command->add_option("--name", options.name, "Name of the run; an existing name continues that run");
+  command->add_option("--name", options.name, "Name of the run; the name of an existing run continues it");
   command->add_option("--storage-path", options.storage_path, "Where run folders are stored: a folder or a URI");
-  command->add_option("--num-to-keep", options.num_to_keep, "Keep this many checkpoints (default: all)")
+  command->add_option("--num-to-keep", options.num_to_keep, "Keep at most N checkpoints (default: all)")
       ->check(whole_number(1));
-  command->add_flag("--use-gpu", options.use_gpu, "Reserve a GPU for each worker, cuda:LOCAL_RANK");
+  command->add_flag("--use-gpu", options.use_gpu, "Reserve one GPU per worker, cuda:LOCAL_RANK");
   command->add_option("--gpus-per-worker", options.gpus_per_worker, "GPUs per worker")->check(whole_number(1));
   command
-      ->add_option("--cpus-per-worker", options.cpus_per_worker, "CPUs per worker, also OMP_NUM_THREADS (default: 1)")
+      ->add_option("--cpus-per-worker", options.cpus_per_worker,
+                   "CPUs per worker, and its OMP_NUM_THREADS (default: 1)")
       ->check(CLI::PositiveNumber);
   add_machine_options(*command, options);
   command->add_option("--env", options.env, "NAME=VALUE in the workers' environment; may be repeated")
@@ -106,7 +107,7 @@ void add_launch(CLI::App& app, LaunchOptions& options, Command& chosen) {
 
 void add_runs(CLI::App& app, RunsOptions& options, Command& chosen) {
   auto* command = app.add_subcommand("runs", "List this user's runs on this machine, newest first");
-  command->add_flag("--all", options.all, "List all of them, also those whose folder is gone");
+  command->add_flag("--all", options.all, "List all runs, including those whose folder was deleted");
   command->add_flag("--json", options.json, "Print JSON");
   command->callback([&] { chosen = [&] { return runs(options); }; });
 }
@@ -147,7 +148,7 @@ void add_logs(CLI::App& app, LogsOptions& options, Command& chosen) {
 }
 
 void add_stop(CLI::App& app, StopOptions& options, Command& chosen) {
-  auto* command = app.add_subcommand("stop", "Stop a run: uploads finish, workers end, fit() raises in the driver");
+  auto* command = app.add_subcommand("stop", "Stop a run: uploads finish, workers exit, fit() raises in the driver");
   command->add_option("run", options.run, kRunHelp)->required();
   command->add_flag("--hard", options.hard, "Kill the workers at once");
   command->callback([&] { chosen = [&] { return stop(options); }; });
@@ -162,7 +163,9 @@ void add_stack(CLI::App& app, StackOptions& options, Command& chosen) {
 void add_preempt(CLI::App& app, PreemptOptions& options, Command& chosen) {
   auto* command = app.add_subcommand("preempt", "Announce that workers of a run will be preempted");
   command->add_option("run", options.run, kRunHelp)->required();
-  command->add_option("--deadline", options.deadline, "Seconds until then (default: the run's preemption_grace_s)")
+  command
+      ->add_option("--deadline", options.deadline,
+                   "Seconds until the preemption (default: the run's preemption_grace_s)")
       ->check(amount_problem);
   command->add_option("--rank", options.ranks, "Rank that will be preempted; may be repeated (default: all)")
       ->check(whole_number(0))
@@ -173,7 +176,7 @@ void add_preempt(CLI::App& app, PreemptOptions& options, Command& chosen) {
 }
 
 void add_capacity(CLI::App& app, CapacityOptions& options, Command& chosen) {
-  auto* command = app.add_subcommand("capacity", "Show or change how much of this machine runs may use");
+  auto* command = app.add_subcommand("capacity", "Show or change the capacity of this machine that runs may use");
   command->add_option("run", options.run, std::string(kRunHelp) + " (default: all active runs)");
   command->add_option("--num-cpus", options.num_cpus, "CPUs that runs may use from now on")->check(amount_problem);
   command->add_option("--num-gpus", options.num_gpus, "GPUs that runs may use from now on")->check(whole_number(0));
@@ -191,7 +194,7 @@ void add_env(CLI::App& app, EnvOptions& options, Command& chosen) {
   command->callback([&] { chosen = [&] { return env(options); }; });
 }
 
-// CLI11 would only say that a subcommand is required.
+// CLI11 would only report that a subcommand is required.
 std::optional<std::string> unknown_command(const CLI::App& app, const std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -203,7 +206,7 @@ std::optional<std::string> unknown_command(const CLI::App& app, const std::vecto
     return unknown_command(*app.get_subcommand(*word), {word + 1, words.end()});
   }
   const std::string parent = app.get_parent() ? app.get_name() + " " : "";
-  return fmt::format("there is no command '{}{}'{} (commands: {})", parent, *word, base::did_you_mean(*word, names),
+  return fmt::format("unknown command '{}{}'{} (commands: {})", parent, *word, base::did_you_mean(*word, names),
                      base::join(names, ", "));
 }
 
@@ -254,7 +257,7 @@ int command_line(int argc, char** argv) {
     fmt::print(stderr, "trireme: {}\n", *unknown);
     return kWrongUsage;
   }
-  // CLI11 tells of wrong usage, and of --help, by throwing.
+  // CLI11 reports wrong usage and --help by throwing.
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {

@@ -7,7 +7,7 @@ base::Result<control::RunEntry> find_entry(const std::string& what) {
   control::RunRegistry registry;
   if (!what.empty()) return registry.find_run(what);
   auto entries = registry.list_runs();
-  if (entries.empty()) return base::error("there are no runs on this machine yet");
+  if (entries.empty()) return base::error("no runs on this machine yet");
   return entries.front();
 }
 

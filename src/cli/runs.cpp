@@ -15,7 +15,7 @@ using control::RunSummary;
 // Enough for one screen; --all for the rest.
 constexpr std::size_t kShown = 20;
 
-// A folder may have been deleted, moved or damaged: the run is still listed, with what the registry knows.
+// The folder may have been deleted, moved or damaged: the run is still listed, from its registry entry.
 RunSummary summary_of(const control::RunEntry& entry, double now) {
   auto record = control::read_run(entry.path);
   if (record) return control::summary(*record, control::is_active(entry), now);
@@ -40,7 +40,7 @@ std::vector<RunSummary> summaries(bool all, bool& more) {
   std::vector<RunSummary> list;
   double now = base::SystemClock().wall();
   for (const auto& entry : control::RunRegistry().list_runs()) {
-    // A continued run has an entry per start and one folder: shown once, by its newest.
+    // A continued run has one entry per start but one folder: only its newest entry is shown.
     if (std::any_of(list.begin(), list.end(), [&](const RunSummary& seen) { return seen.path == entry.path; }))
       continue;
     if (!all && list.size() == kShown) {

@@ -17,10 +17,10 @@ base::Result<void> check_script(const std::string& command, const std::string& s
   namespace fs = std::filesystem;
   std::error_code failed;
   if (!fs::exists(script, failed)) {
-    return error("there is no script '{}' in {}", script, fs::current_path(failed).string());
+    return error("script '{}' not found in {}", script, fs::current_path(failed).string());
   }
   if (fs::is_directory(script, failed)) {
-    return error("'{}' is a folder; name a Python script: trireme {} [options] script.py [args...]", script, command);
+    return error("'{}' is a folder, not a Python script: trireme {} [options] script.py [args...]", script, command);
   }
   return {};
 }
@@ -32,7 +32,7 @@ int become_python(std::vector<std::string> arguments) {
   for (auto& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   ::execvp(python.c_str(), argv.data());
-  fmt::print(stderr, "trireme: {}; set TRIREME_PYTHON to the Python that has Trireme\n",
+  fmt::print(stderr, "trireme: {}; set TRIREME_PYTHON to a Python that has Trireme installed\n",
              base::system_error(fmt::format("could not start '{}'", python), errno).message());
   return kNoPython;
 }

@@ -5,14 +5,14 @@
 
 #include "base/result.h"
 
-// What the commands that start Python have in common.
+// Shared by the commands that start Python.
 
 namespace trireme::cli {
 
-// Refuses what is no file, with words of the command that it was given to.
+// An error if `script` is not a file; `command` is named in the message.
 base::Result<void> check_script(const std::string& command, const std::string& script);
 
-// Becomes Python with these arguments; returns, with kNoPython, only where there is none.
+// Replaces this process by Python with these arguments; returns kNoPython if no Python is found.
 int become_python(std::vector<std::string> arguments);
 
 }  // namespace trireme::cli

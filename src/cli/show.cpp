@@ -84,7 +84,7 @@ void print_failure(const Dict& event) {
   }
 }
 
-// Errors that only follow from the first one: grouped by text.
+// Errors caused by the first one, grouped by text.
 void print_collateral(const std::vector<const Dict*>& failures) {
   std::vector<std::pair<std::string, std::vector<int>>> groups;
   for (const Dict* event : failures) {
@@ -94,12 +94,12 @@ void print_collateral(const std::vector<const Dict*>& failures) {
     if (group == groups.end()) group = groups.insert(groups.end(), {text, {}});
     group->second.push_back(static_cast<int>(int_of(*event, "rank")));
   }
-  if (!groups.empty()) fmt::print("\nother failures, probably caused by it\n");
+  if (!groups.empty()) fmt::print("\nother failures, probably caused by those above\n");
   for (const auto& [text, ranks] : groups) fmt::print("  rank {}: {}\n", base::rank_list(ranks), text);
 }
 
 void print_failures(const std::vector<Dict>& events) {
-  // The latest attempts tell what is wrong now; a run without a limit may have failed a thousand times.
+  // Only the latest failures: a run without a limit may have failed a thousand times.
   constexpr std::size_t kShown = 3;
   std::vector<const Dict*> first_errors, collateral;
   for (const auto& event : events) {
@@ -112,7 +112,7 @@ void print_failures(const std::vector<Dict>& events) {
   print_collateral(collateral);
 }
 
-// A start of the run by its date, what follows by the time since: a continued run may have been idle for days.
+// Each start of the run shows its date, later events the time since: a continued run may have been idle for days.
 void print_events(const std::vector<Dict>& events) {
   constexpr std::size_t kShown = 15;
   std::vector<std::string> lines;

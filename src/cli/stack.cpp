@@ -12,7 +12,7 @@ base::Result<int> stack(const StackOptions& options) {
   TRIREME_ASSIGN(auto answer, ask(entry, request), "could not get the stacks of run {} (driver pid {})", entry.name,
                  entry.pid);
   const Dict* told = answer.get_if<Dict>();
-  if (!told) return base::error("the answer of run {} has no stacks", entry.name);
+  if (!told) return base::error("the reply from run {} has no stacks", entry.name);
   fmt::print("{}", control::text_of(*told, "text"));
   if (std::string path = control::text_of(*told, "path"); !path.empty()) fmt::print("\nwritten to {}\n", path);
   return kDone;

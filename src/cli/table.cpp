@@ -6,7 +6,7 @@
 namespace trireme::cli {
 namespace {
 
-// Characters, not bytes: names may hold any script.
+// Characters, not bytes: names may contain any script.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));

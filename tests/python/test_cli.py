@@ -143,9 +143,9 @@ def test_wrong_usage_ends_with_2(machine: Machine, args: tuple[str, ...]) -> Non
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("shw",), "there is no command 'shw'; did you mean 'show'? (commands: run, launch, "),
-        (("fly", "--json"), "there is no command 'fly' (commands: "),
-        (("data", "check"), "there is no command 'data check' (commands: verify)"),
+        (("shw",), "unknown command 'shw'; did you mean 'show'? (commands: run, launch, "),
+        (("fly", "--json"), "unknown command 'fly' (commands: "),
+        (("data", "check"), "unknown command 'data check' (commands: verify)"),
     ],
 )
 def test_an_unknown_command_is_named(machine: Machine, args: tuple[str, ...], said: str) -> None:
@@ -352,7 +352,7 @@ def test_run_refuses_before_python_starts(machine: Machine, tmp_path: Path) -> N
     script = tmp_path / "script.py"
     script.write_text("")
     for args, said in (
-        (("absent.py",), "there is no script 'absent.py'"),
+        (("absent.py",), "script 'absent.py' not found"),
         ((str(tmp_path),), "is a folder"),
         (("--bogus", str(script)), "`trireme run` has no option '--bogus'"),
         ((), "no script given"),

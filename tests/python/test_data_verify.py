@@ -233,8 +233,8 @@ def test_epochs_that_are_left_or_cut_short() -> None:
     assert code == 0
     assert [(each["seen"], each["end"]) for each in verdicts] == [(180, "left"), (960, "over"), (ROWS, "over")]
     told = trireme_command("data", "verify", str(result.path)).stdout.splitlines()
-    assert "rows 0 to 180 once; then the loop was left" in told[1]
-    assert "rows 0 to 960 once; the other 40 left out by drop_last or equal" in told[2]
+    assert "rows 0 to 180 once; then the loop exited" in told[1]
+    assert "rows 0 to 960 once; the other 40 dropped by drop_last or equal" in told[2]
     assert "every row once" in told[3]
 
 
@@ -261,7 +261,7 @@ def test_a_run_that_begins_with_a_checkpoint_of_another() -> None:
     ).fit()
     code, verdicts = verify(result.path)
     assert code == 0 and [(each["first"], each["seen"]) for each in verdicts] == [(250, ROWS)]
-    assert "rows 250 to 1000 once; the run began there, with a checkpoint" in (
+    assert "rows 250 to 1000 once; the run started there, from a checkpoint" in (
         trireme_command("data", "verify", str(result.path)).stdout
     )
 
