@@ -73,7 +73,7 @@ std::string checkpoint_validated(const Dict& event) {
 }
 
 std::optional<std::string> worker_failed(const Dict& event) {
-  // Errors that only follow from the first one are attached to the result, not shouted.
+  // Errors caused by the first one are attached to the result instead.
   if (flag_of(event, "collateral") || event.contains("same_as")) return std::nullopt;
   std::string type = text_of(event, "error_type");
   std::string message = headline(text_of(event, "message"));
@@ -87,7 +87,7 @@ std::optional<std::string> worker_failed(const Dict& event) {
   if (const Value* ranks = event.find("alike"); ranks && ranks->get_if<List>()) {
     for (const auto& rank : ranks->as_list()) alike.push_back(rank.get<int>());
   }
-  return alike.empty() ? line : fmt::format("{}; so did rank {}", line, base::rank_list(alike));
+  return alike.empty() ? line : fmt::format("{}; same error on rank {}", line, base::rank_list(alike));
 }
 
 std::optional<std::string> attempt_failed(const Dict& event) {
@@ -97,10 +97,9 @@ std::optional<std::string> attempt_failed(const Dict& event) {
   if (text_of(event, "next") == "restart") {
     std::string used = limit < 0 ? fmt::format("failure {}, no limit", failures)
                                  : fmt::format("{} of {} used", failures, count_of(limit, "failure"));
-    return fmt::format("attempt {} failed ({}); starting again", attempt, used);
+    return fmt::format("attempt {} failed ({}); restarting", attempt, used);
   }
-  // Without restarts to speak of, the lines before and after this one say it all; so they do where the budget is not
-  // what ends the run.
+  // Omitted if restarts are disabled or the budget did not end the run: the lines around it then suffice.
   if (limit <= 0 || failures <= limit) return std::nullopt;
   return fmt::format("attempt {} failed; {} = {} is used up", attempt, text_of(event, "budget", "max_failures"), limit);
 }
@@ -114,7 +113,7 @@ std::string restarted(const Dict& event) {
 }
 
 std::string pausing(const Dict& event) {
-  return fmt::format("{} in a row without progress: the next attempt begins in {} s",
+  return fmt::format("{} in a row without progress: the next attempt starts in {} s",
                      counted(event, "failures", "failure"), base::amount(number_of(event, "seconds")));
 }
 
@@ -140,7 +139,7 @@ std::string preemption_announced(const Dict& event) {
 }
 
 std::optional<std::string> hang_detected(const Dict& event) {
-  // Otherwise it is a failure, which tells the same.
+  // Otherwise the failure event reports the same.
   if (text_of(event, "next") != "warn") return std::nullopt;
   return fmt::format("warning: {}; all stacks: {}", text_of(event, "summary"), text_of(event, "path"));
 }
@@ -151,7 +150,7 @@ std::string run_finished(const Dict& event) {
   if (int_of(event, "attempts") > 1) line += ", " + counted(event, "attempts", "attempt");
   if (event.contains("reports")) line += ", " + counted(event, "reports", "report");
   std::string error = headline(text_of(event, "error"));
-  // What a worker failed with, the lines of its failure have said.
+  // The error of a worker was already shown by its failure event.
   return error.empty() || error.starts_with("rank ") ? line : line + ": " + error;
 }
 

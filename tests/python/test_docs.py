@@ -171,7 +171,7 @@ EXPECTED = {
         r"finished step 20; the last attempt resumed from step [1-9]",
     ],
     "quickstart.py": ["x = 2.965, loss 0.001196", "outcome "],
-    "restart.py": ["SIGKILL", "starting again", "total 21, the last attempt began at step 3"],
+    "restart.py": ["SIGKILL", "restarting", "total 21, the last attempt began at step 3"],
     "state.py": [r"epoch 5: loss (\S+), without the detour \1\n"],
     "torch_accumulation.py": ["12 small batches, 3 exchanges of gradients", "equal to full batches in one process"],
     "torch_activation_checkpointing.py": [r"equal gradients; kept \d+ KiB without, \d+ KiB with recomputing"],
@@ -184,7 +184,7 @@ EXPECTED = {
     "torch_pipeline.py": ["2 stages of 2 layers, 4 small batches per step: equal to one process"],
     "torchrun_script.py": [
         "RuntimeError: a broken batch",
-        "starting again",
+        "restarting",
         r"\[rank 0\] 2 workers, steps [34] to 5, mean weight 0\.\d",
     ],
     "torch_sharded.py": [

@@ -18,7 +18,7 @@ using trireme::api::metrics_text;
 using trireme::api::result_table;
 using trireme::api::shortened;
 
-TEST_CASE("events that matter are told in one line") {
+TEST_CASE("events that matter are described in one line") {
   struct Case {
     Dict event;
     std::string line;
@@ -88,9 +88,9 @@ TEST_CASE("events that matter are told in one line") {
       {{{"event", "worker_failed"}, {"rank", 1}, {"message", "could not be started"}},
        "rank 1 failed: could not be started"},
       {{{"event", "attempt_failed"}, {"attempt", 0}, {"next", "restart"}, {"failures", 1}, {"max_failures", 3}},
-       "attempt 0 failed (1 of 3 failures used); starting again"},
+       "attempt 0 failed (1 of 3 failures used); restarting"},
       {{{"event", "attempt_failed"}, {"attempt", 7}, {"next", "restart"}, {"failures", 8}, {"max_failures", -1}},
-       "attempt 7 failed (failure 8, no limit); starting again"},
+       "attempt 7 failed (failure 8, no limit); restarting"},
       {{{"event", "attempt_failed"}, {"attempt", 3}, {"next", "fail"}, {"failures", 4}, {"max_failures", 3}},
        "attempt 3 failed; max_failures = 3 is used up"},
       {{{"event", "attempt_failed"},
@@ -110,7 +110,7 @@ TEST_CASE("events that matter are told in one line") {
       {{{"event", "restarted"}, {"kind", "cold"}, {"seconds", 1.0}, {"kept", 0}, {"replaced", 2}},
        "restarted cold in 1.00 s: 0 workers kept, 2 new, from the beginning"},
       {{{"event", "pausing"}, {"seconds", 2.0}, {"failures", 2}},
-       "2 failures in a row without progress: the next attempt begins in 2 s"},
+       "2 failures in a row without progress: the next attempt starts in 2 s"},
       {{{"event", "resizing"}, {"from", 2}, {"to", 4}, {"why", "at a checkpoint"}},
        "resizing from 2 to 4 workers (at a checkpoint)"},
       {{{"event", "preemption_announced"}, {"ranks", List{1}}, {"seconds", 20.0}, {"why", "SIGTERM from pid 1"}},
@@ -141,7 +141,7 @@ TEST_CASE("events that matter are told in one line") {
         {"error_type", "ValueError"},
         {"message", "boom"},
         {"alike", List{1, 2, 5}}},
-       "rank 0 (pid 7, host a) failed: ValueError: boom; so did rank 1-2,5"},
+       "rank 0 (pid 7, host a) failed: ValueError: boom; same error on rank 1-2,5"},
       {{{"event", "output"}, {"ranks", List{0, 1, 2}}, {"line", "hello"}}, "[rank 0-2] hello"},
   };
   for (const auto& each : cases) {
@@ -162,7 +162,7 @@ TEST_CASE("the other events are not shown") {
   CHECK_FALSE(describe({{"event", "worker_failed"}, {"rank", 2}, {"collateral", true}}));
   CHECK_FALSE(describe({{"event", "worker_failed"}, {"rank", 2}, {"same_as", 0}}));
   CHECK_FALSE(describe({{"event", "attempt_failed"}, {"next", "fail"}, {"max_failures", 0}}));
-  // The same error too often: the end of the run tells why.
+  // The same error too often: run_finished gives the reason.
   CHECK_FALSE(describe({{"event", "attempt_failed"}, {"next", "fail"}, {"failures", 3}, {"max_failures", 9}}));
   CHECK_FALSE(describe({{"event", "hang_detected"}, {"summary", "no report"}, {"next", "restart"}}));
 }
@@ -202,7 +202,7 @@ TEST_CASE("the result table") {
             .find("  error     rank 1 died\n") != std::string::npos);
 }
 
-TEST_CASE("a thousand metrics are a few lines") {
+TEST_CASE("a thousand metrics are shown in a few lines") {
   trireme::Dict metrics;
   for (int i = 0; i < 1000; ++i) metrics[fmt::format("metric_{}", i)] = i;
   const std::string table = result_table({{"outcome", "finished"}, {"metrics", metrics}, {"path", "/r/digits"}});
