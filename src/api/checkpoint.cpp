@@ -21,26 +21,27 @@ using api::value_or_throw;
 constexpr const char* kMetadataName = "/.metadata.json";
 
 struct Opened {
-  std::shared_ptr<storage::Files> files;  // shared by those who opened the same storage
+  std::shared_ptr<storage::Files> files;  // shared by all users of the same storage
   std::string path;
 };
 
 Opened open(const std::string& path) {
   if (path.empty())
-    throw std::runtime_error("this checkpoint was made of a state and is not reported yet: it has no folder");
+    throw std::runtime_error(
+        "this checkpoint was created from a state and has not been reported: it has no folder yet");
   Opened opened;
   opened.files = value_or_throw(storage::open_files(path, opened.path));
   return opened;
 }
 
-// Rank 0's is at the top, unless the checkpoint was committed without it because it was about to be taken away.
+// The part of rank 0 is at the top level, unless the checkpoint was committed without it during a preemption.
 std::string lowest_part(const std::string& folder) {
   if (fs::exists(folder + "/state.json")) return folder;
   const auto parts = api::value_or_throw(checkpoint::rank_folders(folder));
   return parts.empty() ? folder : parts.front().native();
 }
 
-// Whose part a reader means who says nothing: its own, where there is one.
+// The part to read. Without an explicit rank: the caller's own part if it exists.
 std::string part_of(const std::string& folder, int rank) {
   const auto* current = api::current_if_any();
   const int own = rank >= 0 || !current ? rank : current->context.world_rank;
@@ -50,7 +51,7 @@ std::string part_of(const std::string& folder, int rank) {
   return rank == 0 ? folder : lowest_part(folder);
 }
 
-// Where the files of the checkpoint that this worker was started from are in memory too: by name, for one part of it.
+// The in-memory copies of the files in one part of the checkpoint that this worker was started from, by file name.
 std::map<std::string, std::string> files_in_memory(const std::string& checkpoint, const std::string& part) {
   std::map<std::string, std::string> found;
   const auto* current = api::current_if_any();
@@ -69,7 +70,8 @@ std::map<std::string, std::string> files_in_memory(const std::string& checkpoint
 Checkpoint Checkpoint::from_directory(const std::string& path) {
   const auto opened = open(path);
   if (!opened.files->local()) return Checkpoint(path);
-  if (!fs::is_directory(opened.path)) throw std::runtime_error(fmt::format("there is no checkpoint folder {}", path));
+  if (!fs::is_directory(opened.path))
+    throw std::runtime_error(fmt::format("checkpoint folder {} does not exist", path));
   return Checkpoint(fs::absolute(opened.path).native());
 }
 
@@ -109,7 +111,7 @@ Dict Checkpoint::load_state(int rank) const {
     const int own = api::current_if_any()->context.world_rank;
     fmt::print("rank {} loads {} from memory\n", own, fs::path(path_).filename().native());
   }
-  // A download goes when `directory` does: what was mapped stays.
+  // The download is deleted with `directory`; mapped files stay valid.
   return value_or_throw(checkpoint::load_whole_state(part, options));
 }
 

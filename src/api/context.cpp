@@ -11,10 +11,10 @@ namespace trireme {
 namespace api {
 namespace {
 
-// The training function calls free functions, as the API has them: this is what they find.
+// The API of the training function is free functions; they use this state.
 Current* g_current = nullptr;
 
-// What the user attached to the run goes along with its checkpoints; what a checkpoint has of its own stands.
+// Adds the metadata of the run to a checkpoint. Existing metadata of the checkpoint takes precedence.
 void attach_metadata(Dict metadata, Checkpoint checkpoint) {
   if (metadata.empty() || checkpoint.state() || !std::filesystem::is_directory(checkpoint.path())) return;
   for (const auto& [key, value] : checkpoint.get_metadata()) metadata[key] = value;
@@ -59,7 +59,7 @@ Current& current(const char* caller) {
 const Current& current_values(const char* caller) {
   if (!g_current) {
     throw std::runtime_error(fmt::format(
-        "{}() cannot be used outside of a training function; call it in the function given to a trainer", caller));
+        "{}() cannot be used outside of a training function; call it in the function passed to a trainer", caller));
   }
   return *g_current;
 }
@@ -72,7 +72,7 @@ void throw_error(const base::Error& error) {
 }
 
 CurrentScope::CurrentScope(Current& current) {
-  TRIREME_CHECK(!g_current, "a training function runs in this process already");
+  TRIREME_CHECK(!g_current, "a training function is already running in this process");
   g_current = &current;
 }
 
@@ -117,7 +117,7 @@ void report(const Metrics& metrics, const std::optional<Checkpoint>& checkpoint,
     source = api::source_of(*checkpoint, options);
   }
   worker::ReportOptions told{.checkpoint_name = options.checkpoint_dir_name};
-  // Asked for at every report, as the other ranks may give this one's checkpoint: samples are logged up to here.
+  // Collected at every report, because other ranks may report the checkpoint: samples are logged up to here.
   Dict positions = api::positions_now(current);
   if (checkpoint) told.positions = std::move(positions);
   if (current.shards) told.data = current.shards->totals();

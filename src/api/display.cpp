@@ -58,7 +58,7 @@ bool Display::wanted(const std::string& kind) const {
 
 void Display::show_progress(double seconds) {
   if (live_) {
-    // A line that wraps could not be drawn over.
+    // A wrapped line could not be overwritten.
     constexpr std::size_t kDots = 3;
     const std::size_t width = std::max(terminal_width(), kDots + 2) - kDots - 1;
     std::printf("\r\033[K%s", shortened(progress_.text(seconds), width).c_str());

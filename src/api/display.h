@@ -8,11 +8,11 @@
 
 namespace trireme::api {
 
-// What a person sees of a run of a C++ program: lines as things happen, and progress: where stdout is a terminal, one
-// line below the others that is drawn again and again; elsewhere a line when there is news, and ever more rarely.
+// The terminal output of a run of a C++ program: one line per event, and progress. If stdout is a terminal, progress is
+// one live line below the others; otherwise it is printed as lines, at growing intervals.
 class Display {
  public:
-  // `log_level` as in LoggingConfig: above INFO only what went wrong and what workers print is shown.
+  // `log_level` as in LoggingConfig: above INFO only problems and worker output are shown.
   explicit Display(const std::string& log_level);
   ~Display() { clear(); }
   Display(const Display&) = delete;
@@ -32,7 +32,7 @@ class Display {
   bool live_;
   bool drawn_ = false;
   Progress progress_;
-  // Of progress in plain lines.
+  // For progress in plain lines.
   std::int64_t reports_shown_ = 0;
   double next_line_ = 0.0;
   double pause_;

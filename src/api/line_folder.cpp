@@ -29,7 +29,7 @@ void LineFolder::feed(int rank, std::string_view line, base::MonotonicTime now) 
     ++state.place->counts[rank];
     return;
   }
-  // The rank moved on, so the count of what it repeated is complete and must come out before this line.
+  // The rank printed a different line: the count of its repeats is complete and must be shown before this line.
   if (state.waits && state.place->known) state.place->due = now;
 
   bool known = state.printed && !state.waits && state.last_line == line;
@@ -49,7 +49,7 @@ std::vector<OutputLine> LineFolder::flush(base::MonotonicTime now) {
     if (due(*place, now)) {
       place = release(place, out);
     } else if (place->known) {
-      ++place;  // nothing of its ranks is behind it, so others may pass
+      ++place;  // its ranks have no later lines, so other ranks may overtake it
     } else {
       break;
     }

@@ -13,7 +13,7 @@
 
 namespace trireme::api {
 
-// One line for a person: what these ranks printed, `repeats` times in a row each.
+// One line of output: printed by each of these ranks, `repeats` times in a row.
 struct OutputLine {
   std::vector<int> ranks;  // ascending
   std::string line;
@@ -25,25 +25,25 @@ struct OutputLine {
 // "[rank 0-2,5] loading", "[rank 1] retry (repeated 37 times)".
 std::string to_text(const OutputLine& output);
 
-// Makes the output of many ranks readable: equal lines of several ranks become one, a line that a rank prints over and
-// over is counted. Every line is shown, and the lines of one rank keep their order.
+// Makes the output of many ranks readable: equal lines of several ranks are merged into one, and repeats of a line are
+// counted. Every line is shown, and the lines of one rank keep their order.
 //
-// A line waits kJoinWindow for other ranks to print it too. A rank that goes on with a line that was already shown
-// waits kRepeatWindow: the reader knows the line, only the count is news.
+// A line waits kJoinWindow for other ranks to print it too. Repeats of a line that was already shown wait
+// kRepeatWindow: only the count is new.
 class LineFolder {
  public:
   static constexpr base::Seconds kJoinWindow{0.15};
   static constexpr base::Seconds kRepeatWindow{3.0};
-  // Beyond this many lines in waiting the oldest are let go early: a fast printer must not fill the driver's memory.
+  // Above this number of waiting lines the oldest are released early, to bound the memory of the driver.
   static constexpr std::size_t kMaxWaiting = 2000;
 
-  // A line that all of `num_ranks` have printed waits no longer. 0: their number is not known.
+  // A line that all `num_ranks` ranks have printed is due at once. 0: the number is unknown.
   explicit LineFolder(int num_ranks = 0) : num_ranks_(num_ranks) {}
 
   void feed(int rank, std::string_view line, base::MonotonicTime now);
-  // What is due by now. Call it after each batch of feed().
+  // The lines that are due. Call it after each batch of feed().
   std::vector<OutputLine> flush(base::MonotonicTime now);
-  // Everything that is left: the run is over.
+  // All remaining lines, at the end of the run.
   std::vector<OutputLine> finish();
 
  private:
@@ -51,7 +51,7 @@ class LineFolder {
     std::uint64_t number;  // in the order of arrival
     std::string line;
     std::map<int, int> counts;  // by rank
-    bool known = false;         // goes on with a line that was already shown
+    bool known = false;         // repeats a line that was already shown
     base::MonotonicTime due;
   };
   using Place = std::list<Waiting>::iterator;
@@ -73,7 +73,7 @@ class LineFolder {
   std::list<Waiting> waiting_;
   std::unordered_multimap<std::string_view, Place> by_line_;  // views into waiting_
   std::unordered_map<int, RankState> ranks_;
-  std::vector<OutputLine> early_;  // let go before their time; the next flush() hands them out
+  std::vector<OutputLine> early_;  // released early; the next flush() returns them
 };
 
 }  // namespace trireme::api

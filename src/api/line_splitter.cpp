@@ -11,7 +11,7 @@ namespace {
 
 bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// How many bytes the character at the front takes; 0 when it is not valid UTF-8.
+// The length in bytes of the first character; 0 if it is not valid UTF-8.
 std::size_t character_length(std::string_view text) {
   auto lead = static_cast<unsigned char>(text[0]);
   if (lead < 0x80) return 1;
@@ -22,7 +22,7 @@ std::size_t character_length(std::string_view text) {
   if (length == 0 || text.size() < length) return 0;
   if (!std::all_of(text.begin() + 1, text.begin() + static_cast<std::ptrdiff_t>(length), continues)) return 0;
   auto second = static_cast<unsigned char>(text[1]);
-  // Overlong forms, surrogates, and what lies beyond U+10FFFF.
+  // Overlong forms, surrogates, and code points above U+10FFFF.
   if (lead == 0xE0 && second < 0xA0) return 0;
   if (lead == 0xED && second > 0x9F) return 0;
   if (lead == 0xF0 && second < 0x90) return 0;
@@ -30,7 +30,7 @@ std::size_t character_length(std::string_view text) {
   return length;
 }
 
-// The longest part of `text` up to `size` that does not cut a character in two.
+// The longest prefix of `text` up to `size` that does not split a character.
 std::string_view cut_between_characters(std::string_view text, std::size_t size) {
   if (text.size() <= size) return text;
   std::size_t end = size;
@@ -76,14 +76,14 @@ void LineSplitter::finish(std::vector<std::string>& lines) {
 }
 
 void LineSplitter::append(std::string_view bytes) {
-  // A few bytes more than are shown, so that the cut can fall between two characters.
+  // Keeps a few bytes more than are shown, so that the cut can be at a character boundary.
   std::size_t room = kMaxLine + 4 - line_.size();
   line_ += bytes.substr(0, room);
   left_out_ += bytes.size() - std::min(bytes.size(), room);
 }
 
 std::string LineSplitter::progress() const {
-  const bool blank = line_.find_first_not_of(' ') == std::string::npos;  // how a bar is wiped away
+  const bool blank = line_.find_first_not_of(' ') == std::string::npos;  // clears a progress bar
   return overwritten_ && !blank ? shown() : "";
 }
 

@@ -7,17 +7,16 @@
 
 namespace trireme::api {
 
-// Cuts the bytes of one log into lines that are fit to be shown: of a progress bar (\r) only the last state, invalid
-// UTF-8 replaced, what goes beyond kMaxLine left out with a mark.
+// Splits the bytes of one log into lines for display: only the last state of a progress bar (\r), invalid UTF-8
+// replaced, lines longer than kMaxLine truncated with a note.
 class LineSplitter {
  public:
   static constexpr std::size_t kMaxLine = 4096;
 
   void feed(std::string_view bytes, std::vector<std::string>& lines);
-  // The last line when it has no newline (yet).
+  // The last line if it has no newline (yet).
   void finish(std::vector<std::string>& lines);
-  // The state of a progress bar that is being drawn: of a line without a newline that was overwritten (\r). Empty when
-  // there is none.
+  // The state of a progress bar: a line without a newline that was overwritten (\r). Empty if there is none.
   std::string progress() const;
 
  private:
@@ -31,7 +30,7 @@ class LineSplitter {
   bool returned_ = false;     // the last byte was \r: a newline ends the line, anything else overwrites it
 };
 
-// Bytes that are no UTF-8 become U+FFFD.
+// Replaces invalid UTF-8 by U+FFFD.
 std::string valid_utf8(std::string_view bytes);
 
 }  // namespace trireme::api

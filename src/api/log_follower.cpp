@@ -11,7 +11,7 @@
 namespace trireme::api {
 namespace {
 
-// A log tail is for reading, not for archives: beyond this the first of the lines asked for are left out.
+// The maximum size of a log tail; earlier lines are omitted even if requested.
 constexpr std::uint64_t kMaxTail = 1024 * 1024;
 
 std::uint64_t size_of(int fd) {
@@ -19,7 +19,7 @@ std::uint64_t size_of(int fd) {
   return ::fstat(fd, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
 }
 
-// Less than asked for only at the end of the file.
+// Reads less than `size` only at the end of the file.
 std::size_t read_at(int fd, std::uint64_t offset, char* into, std::size_t size) {
   std::size_t done = 0;
   while (done < size) {
@@ -33,10 +33,10 @@ std::size_t read_at(int fd, std::uint64_t offset, char* into, std::size_t size) 
 
 base::Fd open_log(const std::string& path) { return base::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)); }
 
-// Where the last `count` lines begin; the last one may lack its newline.
+// The offset of the last `count` lines; the last one may lack its newline.
 std::uint64_t start_of_last(int fd, std::size_t count) {
   std::uint64_t size = size_of(fd);
-  std::uint64_t begin = size;  // of what was looked at
+  std::uint64_t begin = size;  // of the part searched so far
   std::size_t newlines = 0;
   std::string block;
   while (begin > 0 && size - begin < kMaxTail) {
@@ -70,7 +70,7 @@ std::vector<LogLine> LogFollower::poll(base::MonotonicTime now) {
   std::vector<LogLine> out;
   std::vector<std::string> lines;
   for (auto& [rank, files] : files_) {
-    // The process of an earlier attempt is gone before the next one starts, so its log is complete.
+    // The process of an earlier attempt exits before the next one starts, so its log is complete.
     while (files.size() > 1) {
       drain(files.front(), lines);
       files.pop_front();
@@ -99,7 +99,7 @@ std::size_t LogFollower::read_some(File& file, std::vector<std::string>& lines) 
   buffer_.resize(kReadSize);
   std::size_t count = read_at(file.fd.get(), file.offset, buffer_.data(), buffer_.size());
   file.offset += count;
-  // Somebody emptied the file; what comes now is new.
+  // The file was truncated: read from its start again.
   if (count == 0 && size_of(file.fd.get()) < file.offset) file.offset = 0;
   file.splitter.feed(std::string_view(buffer_).substr(0, count), lines);
   return count;
@@ -111,7 +111,7 @@ void LogFollower::show_progress(File& file, base::MonotonicTime now, std::vector
     file.progress_due.reset();
     return;
   }
-  // A bar that is complete within the period is shown once, as the line that it ends as.
+  // A bar that completes within the period is shown once, as its final line.
   if (!file.progress_due) file.progress_due = now + kProgressPeriod;
   if (now < *file.progress_due) return;
   file.progress_due = now + kProgressPeriod;
@@ -120,7 +120,7 @@ void LogFollower::show_progress(File& file, base::MonotonicTime now, std::vector
 }
 
 void LogFollower::drain(File& file, std::vector<std::string>& lines) {
-  // Up to the size it has now: a process that outlived its attempt and keeps printing must not hold us here.
+  // Up to the current size: a process that outlives its attempt and keeps printing must not block this loop.
   std::size_t count = read_some(file, lines);
   std::uint64_t end = file.fd.valid() ? size_of(file.fd.get()) : 0;
   while (count > 0 && file.offset < end) count = read_some(file, lines);

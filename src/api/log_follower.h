@@ -20,19 +20,18 @@ struct LogLine {
   bool operator==(const LogLine&) const = default;
 };
 
-// Reads the log files of a run while they grow. It has no thread: whoever draws the terminal polls it.
+// Reads the log files of a run while they grow. It has no thread: the caller polls it.
 class LogFollower {
  public:
-  // From now on, or once it exists, this file is followed as the output of the rank. A later attempt of the same rank
-  // is another file: what the earlier one still holds is read first. With `last`, only so many lines of what is there
-  // now.
+  // Follows this file as the output of the rank; it need not exist yet. A later attempt of the same rank has a new
+  // file: the rest of the earlier one is read first. With `last`, starts with the last `last` lines of the file.
   void follow(int rank, std::string path, std::optional<std::size_t> last = std::nullopt);
 
-  // The whole lines that came since the last call, and every kProgressPeriod the state of a progress bar that has no
-  // newline yet. Reads at most kReadSize of each file, so a call stays short.
+  // The complete lines since the last call, and every kProgressPeriod the state of a progress bar that has no newline
+  // yet. Reads at most kReadSize of each file, to bound the time of a call.
   std::vector<LogLine> poll(base::MonotonicTime now);
 
-  // All that is left, also lines without a newline. The files are closed; follow() may begin again.
+  // The remaining lines, including those without a newline. Closes the files; follow() may be called again.
   std::vector<LogLine> finish();
 
   static constexpr std::size_t kReadSize = 256 * 1024;
@@ -44,11 +43,11 @@ class LogFollower {
     base::Fd fd;
     std::uint64_t offset = 0;
     LineSplitter splitter;
-    std::string progress = {};                             // that was shown last
+    std::string progress = {};                             // last shown
     std::optional<base::MonotonicTime> progress_due = {};  // while a bar is being drawn
   };
 
-  // How many bytes were read.
+  // Returns the number of bytes read.
   std::size_t read_some(File& file, std::vector<std::string>& lines);
   void drain(File& file, std::vector<std::string>& lines);
   void show_progress(File& file, base::MonotonicTime now, std::vector<std::string>& lines);
@@ -57,7 +56,7 @@ class LogFollower {
   std::string buffer_;
 };
 
-// The end of a log, for an error message. Only the end of the file is read; empty when there is no such file.
+// The end of a log, for an error message. Reads only the end of the file; empty if the file does not exist.
 std::vector<std::string> last_lines(const std::string& path, std::size_t count);
 
 }  // namespace trireme::api

@@ -76,7 +76,7 @@ Result PastFit::repeat() const {
     case End::kRefused: throw ConfigError(what);
     case End::kThrew: throw std::runtime_error(what);
   }
-  throw base::BrokenInvariant(fmt::format("a fit() that ended in way {}", static_cast<int>(end)));
+  throw base::BrokenInvariant(fmt::format("a fit() with unknown end {}", static_cast<int>(end)));
 }
 
 }  // namespace trireme::api

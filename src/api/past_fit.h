@@ -7,8 +7,8 @@
 
 namespace trireme::api {
 
-// How a fit() ended. A worker that goes through main() again must see at every earlier fit() what the driver saw there,
-// or main() might take another way.
+// The outcome of a fit(). A worker that runs main() again repeats the driver's outcome of every earlier fit(), so that
+// main() takes the same path.
 struct PastFit {
   enum class End { kReturned, kFailed, kRefused, kThrew };
 

@@ -38,7 +38,7 @@ void PositionSource::add(bool look, std::function<Dict()> now) {
 }
 
 PositionSource::~PositionSource() {
-  // One that outlives its function has nothing to be removed from.
+  // A source that outlives its function has nothing to unregister from.
   if (api::Current* current = api::current_if_any(); current && !name_.empty()) current->positions.erase(name_);
 }
 

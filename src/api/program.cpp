@@ -25,7 +25,7 @@ constexpr int kFailedExitCode = 1;
   std::cout.flush();
   std::cerr.flush();
   std::fflush(nullptr);
-  // Static objects of the program may be in use by threads of the user's frameworks: nothing is torn down.
+  // No destructors run: threads of the user's frameworks may still use static objects.
   ::_exit(code);
 }
 
@@ -50,14 +50,14 @@ std::string type_name(const std::exception& thrown) {
   char* name = abi::__cxa_demangle(typeid(thrown).name(), nullptr, nullptr, &status);
   std::string text = status == 0 ? name : typeid(thrown).name();
   std::free(name);
-  // What std::throw_with_nested() makes of a class; nobody has thrown that.
+  // The class that std::throw_with_nested() derives; the user threw the inner one.
   constexpr std::string_view kNested = "std::_Nested_exception<";
   if (text.starts_with(kNested) && text.ends_with('>'))
     text = text.substr(kNested.size(), text.size() - kNested.size() - 1);
   return text;
 }
 
-// "outer; caused by std::invalid_argument: inner": std::throw_with_nested() puts one exception around another.
+// "outer; caused by std::invalid_argument: inner", for exceptions of std::throw_with_nested().
 std::string text_of(const std::exception& thrown) {
   std::string text = thrown.what();
   const auto* outer = dynamic_cast<const std::nested_exception*>(&thrown);
@@ -78,7 +78,7 @@ wire::Failed failure_of(std::string error_type, std::string message) {
   return failure;
 }
 
-// A border: whatever the user's function throws becomes the worker's failure, unless it was asked to leave.
+// Exceptions of the user's function stop here and become the worker's failure, except Interrupted.
 std::optional<wire::Failed> run_user_function(const TrainFunction& function, const Config& config, Value& value) {
   try {
     value = function(config);
@@ -92,7 +92,7 @@ std::optional<wire::Failed> run_user_function(const TrainFunction& function, con
   }
 }
 
-// What makes it worth keeping this process for another attempt.
+// The reason to keep this process for another attempt; empty if there is none.
 std::string expensive_holdings(const wire::Start& start) {
   if (!start.gpus.empty()) return "a CUDA context";
   const auto is_libtorch = [](dl_phdr_info* library, std::size_t, void*) {
@@ -101,8 +101,8 @@ std::string expensive_holdings(const wire::Start& start) {
   return ::dl_iterate_phdr(is_libtorch, nullptr) ? "libtorch" : "";
 }
 
-// In a child that the function has forked, and that came out of it as its parent will: the run hears of the parent
-// only.
+// Ends a process that the training function forked and that returned from the function like its parent. Only the parent
+// reports to the run.
 [[noreturn]] void leave_fork(const std::optional<wire::Failed>& failure) {
   if (failure) std::fprintf(stderr, "%s\n", told(failure->error_type, failure->message).c_str());
   leave(failure ? kFailedExitCode : 0);
@@ -124,7 +124,7 @@ Bytes Job::encode() const {
 base::Result<Job> Job::decode(const Bytes& bytes) {
   TRIREME_ASSIGN(auto value, base::parse_msgpack(bytes.data), "the job");
   const auto* dict = value.get_if<Dict>();
-  if (!dict) return base::error("the job is no dict");
+  if (!dict) return base::error("the job is not a dict");
   Job job;
   job.function = dict->at("function").as_string();
   job.config = dict->at("config").as_dict();
@@ -135,19 +135,19 @@ base::Result<Job> Job::decode(const Bytes& bytes) {
 
 Program::~Program() {
   if (session_ && session_->forked()) {
-    // A child that the training function has forked ends by exit(): the session is its parent's, and is left alone.
+    // A process that the training function forked called exit(): the session belongs to its parent and is not closed.
     [[maybe_unused]] const auto* never_destroyed = new std::shared_ptr<worker::Session>(std::move(session_));
     return;
   }
   if (session_ && fitting_) {
     std::fprintf(stderr,
-                 "trireme: exit() was called in the training function, which ends this worker as if it had failed; "
-                 "return from the function, or throw\n");
+                 "trireme: exit() was called in the training function: this worker counts as failed; return from the "
+                 "function, or throw\n");
   } else if (session_) {
-    // A worker that reaches its fit() never comes here.
+    // Not reached by a worker that gets to its fit().
     std::fprintf(stderr,
-                 "trireme: main() ended after %zu of the %zu fit() calls that lead to this worker's: it must take the "
-                 "same way in every process\n",
+                 "trireme: main() ended after %zu of the %zu fit() calls before this worker's: it must take the same "
+                 "path in every process\n",
                  replayed_, job_.past.size() + 1);
   }
 }
@@ -186,7 +186,7 @@ void Program::check_names() const {
   for (const auto& each : functions_) {
     if (find(each.name)->address == each.address) continue;
     throw std::logic_error(
-        fmt::format("two different functions are registered as '{}': give one of them another name", each.name));
+        fmt::format("two different functions are registered as '{}': rename one of them", each.name));
   }
 }
 
@@ -253,14 +253,14 @@ bool Program::run_attempt(const TrainFunction& function, const TrainerDatasets& 
     failure = run_user_function(function, job_.config, value);
   }
   if (session_->forked()) leave_fork(failure);
-  if (session_->cancelled()) return true;  // whatever came of it, nobody asks any more
+  if (session_->cancelled()) return true;  // the result no longer matters
   if (!failure) {
     auto finished = shards.finish(start.positions);
     if (finished) finished = session_->finish(std::move(value), false);
     if (finished) return true;
     failure = failure_of("", finished.error().message());
   }
-  // Its log tells it too, to whoever looks there first.
+  // Printed to the log of the worker as well.
   std::fprintf(stderr, "%s\n", told(failure->error_type, failure->message).c_str());
   session_->fail(*std::move(failure));
   return false;
@@ -269,14 +269,14 @@ bool Program::run_attempt(const TrainFunction& function, const TrainerDatasets& 
 Result Program::fit(const TrainFunction& function, const TrainerDatasets& datasets,
                     const std::function<Result()>& run) {
   if (fitting_)
-    throw std::logic_error("fit() was called while another one runs in this process; call them one after the other");
+    throw std::logic_error("fit() was called while another fit() runs in this process; call one after the other");
   if (session_) return replay(function, datasets);
   fitting_ = true;
   const auto note = [this](PastFit past) {
     past_.push_back(std::move(past));
     fitting_ = false;
   };
-  // What is thrown goes on to main(); it is only noted here, for the workers of a later fit().
+  // Exceptions propagate to main(); they are only recorded here, for the workers of a later fit().
   try {
     Result result = run();
     note({PastFit::End::kReturned, result, "", {}});

@@ -17,18 +17,18 @@ namespace trireme::api {
 // "std::runtime_error: no such batch".
 std::string told(const std::string& error_type, const std::string& message);
 
-// What the driver tells its C++ workers to run.
+// What the C++ workers run; sent by the driver.
 struct Job {
-  std::string function;  // a registered name; empty: go through main() up to the fit() after the past ones
+  std::string function;  // a registered name; empty: run main() up to the fit() after the past ones
   Config config;
-  std::vector<PastFit> past;  // the program's earlier fits, for workers that go through main()
-  Dict datasets = {};         // what all workers must have alike of them; see trainer_datasets.h
+  std::vector<PastFit> past;  // the program's earlier fits, for workers that run main()
+  Dict datasets = {};         // the plan that all workers share; see trainer_datasets.h
 
   Bytes encode() const;
   static base::Result<Job> decode(const Bytes& bytes);
 };
 
-// A C++ program that uses trireme: the same binary is the driver and, executed again, each worker.
+// A C++ program that uses trireme: the driver and each worker execute the same binary.
 class Program {
  public:
   struct Registered {
@@ -37,23 +37,23 @@ class Program {
     TrainFunction function;
   };
 
-  // The one of this process: free functions, static registrations and replayed mains meet in it.
+  // The instance of this process, shared by free functions, static registrations and replayed mains.
   static Program& instance();
 
   void add(Registered function) { functions_.push_back(std::move(function)); }
   const Registered* find(const void* address) const;
   const Registered* find(const std::string& name) const;
 
-  // Returns in the driver, and in a worker that must go through main(); a worker of a registered function ends here.
+  // Returns in the driver, and in a worker that must run main(); a worker of a registered function exits here.
   void init(int argc, char** argv, const InitOptions& options);
   bool initialised() const { return !argv_.empty(); }
   const std::vector<std::string>& argv() const { return argv_; }
   Runtime& runtime() { return runtime_; }
 
-  // Runs one fit() and keeps how it ended. In a worker that goes through main() it repeats an earlier one instead, or,
-  // at its own, runs the training function and does not return.
+  // Runs one fit() and records its outcome. In a worker that runs main() it repeats the outcome of an earlier fit() or,
+  // at its own fit(), runs the training function and does not return.
   Result fit(const TrainFunction& function, const TrainerDatasets& datasets, const std::function<Result()>& run);
-  // Those before the one that runs.
+  // The fits before the running one.
   const std::vector<PastFit>& past() const { return past_; }
 
  private:
@@ -72,7 +72,7 @@ class Program {
   std::vector<PastFit> past_;
   bool fitting_ = false;
 
-  // In a worker only.
+  // Workers only.
   std::shared_ptr<worker::Session> session_;  // shared with the Current of the function
   Job job_;
   std::size_t replayed_ = 0;

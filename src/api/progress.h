@@ -8,7 +8,7 @@
 
 namespace trireme::api {
 
-// The progress of a run as one line, from the events that its driver sees; the same line for both languages.
+// The progress of a run as one line, from the events that its driver receives; the same line in Python and C++.
 class Progress {
  public:
   void count(const Dict& event);

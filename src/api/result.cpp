@@ -10,9 +10,9 @@
 namespace trireme {
 namespace {
 
-// A run folder, here or in a storage elsewhere.
+// A run folder, local or in remote storage.
 struct OpenedRun {
-  std::shared_ptr<storage::Files> files;  // shared by those who opened the same storage
+  std::shared_ptr<storage::Files> files;  // shared by all users of the same storage
   control::RunRecord record;
 };
 

@@ -18,7 +18,7 @@ base::Result<std::optional<double>> number_from_environment(const char* name) {
   if (!text || !*text) return std::optional<double>();
   char* end = nullptr;
   double value = std::strtod(text, &end);
-  if (*end != '\0') return base::error("{}='{}' is not a number; set it to one, for example {}=8", name, text, name);
+  if (*end != '\0') return base::error("{}='{}' is not a number; use a number, for example {}=8", name, text, name);
   return std::optional(value);
 }
 
@@ -34,14 +34,14 @@ base::Result<std::optional<Resources>> resources_from_environment() {
 base::Result<void> check_amount(const char* name, double value, bool whole) {
   if (!(value >= 0) || !std::isfinite(value))
     return base::error("{} = {}: must be a number of at least 0", name, value);
-  if (whole && value != std::floor(value)) return base::error("{} = {}: must be a whole number", name, value);
+  if (whole && value != std::floor(value)) return base::error("{} = {}: must be an integer", name, value);
   return {};
 }
 
 base::Result<Resources> checked_resources(const Resources& resources) {
   for (const auto& [name, amount] : resources) {
     if (name == "CPU" || name == "GPU")
-      return base::error("resources['{}']: declare it with num_{}s", name, name == "CPU" ? "cpu" : "gpu");
+      return base::error("resources['{}']: use num_{}s instead", name, name == "CPU" ? "cpu" : "gpu");
     TRIREME_TRY(check_amount(name.c_str(), amount, false));
   }
   return resources;
@@ -78,7 +78,7 @@ base::Result<void> Runtime::init(InitOptions options) {
   made.machine.state_dir = control::state_dir();
   made.python = python_;
   if (engine_ && state_dir_ == made.machine.state_dir) {
-    // The warm process that an import has started is kept: it knows nothing of capacity.
+    // Keeps the warm process that an import has started: it does not depend on capacity.
     engine_->declare(made.machine);
     return {};
   }

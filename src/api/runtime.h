@@ -13,20 +13,20 @@
 
 namespace trireme::api {
 
-// What a process keeps between runs: its engine, with the declared capacity and the warm Python process.
+// The state of a process between runs: its engine, with the declared capacity and the warm Python process.
 class Runtime {
  public:
   // `python`: the interpreter of Python workers; empty in programs without Python.
   explicit Runtime(std::vector<std::string> python) : python_(std::move(python)) {}
 
-  // Before the first run, or between runs: replaces what was declared. What is not given comes from the environment.
+  // Before the first run, or between runs: replaces the declared capacity. Defaults are from the environment.
   base::Result<void> init(InitOptions options);
 
-  // The engine, made when first needed.
+  // The engine, created on first use.
   base::Result<engine::Engine*> engine();
-  // Starts the process that Python workers are forked from, or takes a copy of this one for it.
+  // Starts the process that Python workers are forked from, or forks this process for it.
   base::Result<void> warm_up(std::vector<std::string> preload);
-  // While runs go on; what is not given stays. Returns what there is then. Refused where a run needs more.
+  // May be called during runs. Unset fields are unchanged. Returns the new capacity; an error if a run needs more.
   struct Capacity {
     std::optional<double> num_cpus;
     std::optional<double> num_gpus;

@@ -7,7 +7,8 @@ namespace {
 
 worker::Session& session(const char* caller) {
   auto& current = api::current(caller);
-  if (!current.session) throw std::runtime_error(fmt::format("{}() has nobody to meet in local mode", caller));
+  if (!current.session)
+    throw std::runtime_error(fmt::format("{}() is not available in local mode: there are no other workers", caller));
   return *current.session;
 }
 

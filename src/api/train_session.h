@@ -13,24 +13,24 @@ namespace trireme::api {
 
 class WorkerDatasets;
 
-// What the calls of context.h speak to while a training function runs in this process: a worker's session, or, in local
-// mode, nothing but memory.
+// The state behind the calls of context.h while a training function runs in this process: a worker's session, or, in
+// local mode, only memory.
 struct Current {
   Context context;
-  std::shared_ptr<worker::Session> session;  // empty in local mode; shared with whoever runs the function
-  std::optional<Checkpoint> checkpoint;      // to begin with; in local mode the last one that was reported
+  std::shared_ptr<worker::Session> session;  // empty in local mode; shared with the caller of the function
+  std::optional<Checkpoint> checkpoint;      // to start from; in local mode the last reported one
   std::optional<Metrics> metrics;            // of the last report in local mode
   std::int64_t reports = 0;
 
-  // What has a place in its data (trireme/position.h), by name, while it lives.
+  // The live position sources (trireme/position.h), by name.
   std::map<std::string, std::function<Dict()>> positions;
   std::map<std::string, int> positions_made;  // by kind
-  Dict stored_positions;                      // of the checkpoint to begin with: those that nobody has taken up yet
-  bool data_taken = false;                    // stored places are of no use any more
-  WorkerDatasets* shards = nullptr;           // of the datasets that the trainer was given
+  Dict stored_positions;                      // of the checkpoint to start from: those not restored yet
+  bool data_taken = false;                    // stored positions no longer apply
+  WorkerDatasets* shards = nullptr;           // of the datasets passed to the trainer
 };
 
-// Makes `current` the one until the returned object goes. One function runs at a time.
+// Makes `current` the current session for the lifetime of this object. One function runs at a time.
 class CurrentScope {
  public:
   explicit CurrentScope(Current& current);
@@ -43,18 +43,18 @@ Context context_of(const wire::Start& start);
 // The checkpoint in the run's storage, as the user can open it: a path, or a URI.
 Checkpoint checkpoint_in_storage(const wire::Start& start, const std::string& path);
 
-// The places of everything that has one; null where nobody has taken up the stored one yet: it stays as it is.
+// All positions by name. Null for a stored position that was not restored yet: it is kept unchanged.
 Dict positions_now(const Current& current);
 
-// The one that runs, if any.
+// The current session; null outside of a training function.
 Current* current_if_any();
-// The one that runs; throws std::runtime_error that names the caller outside of a training function, and in a process
-// that the worker has forked.
+// The current session. Throws std::runtime_error naming the caller if called outside of a training function or in a
+// process that the worker has forked.
 Current& current(const char* caller);
-// The same for those who only read what it holds, which a forked process may too.
+// The same for callers that only read its values: also allowed in a forked process.
 const Current& current_values(const char* caller);
 
-// Of a call of the running function: Interrupted where that is to be left.
+// Throws the error of a call in the training function; Interrupted if the attempt is cancelled.
 [[noreturn]] void throw_error(const base::Error& error);
 
 template <typename T>

@@ -26,8 +26,8 @@ namespace {
 
 constexpr base::Seconds kPump{0.1};
 
-// Ctrl-C stops the run cleanly. SIGTERM, with which schedulers announce the end, is a preemption of all workers: they
-// may still make a last checkpoint. A second one of either ends the run at once.
+// Ctrl-C stops the run cleanly. SIGTERM, sent by schedulers before they kill a job, is a preemption of all workers:
+// they may still save a last checkpoint. A second signal of either kind stops the run at once.
 class Interrupts {
  public:
   Interrupts() {
@@ -35,11 +35,11 @@ class Interrupts {
     struct sigaction action {};
     action.sa_handler = [](int) { ++interrupts_; };
     ::sigaction(SIGINT, &action, &old_interrupt_);
-    // A background job: Ctrl-C is not for it.
+    // A background job ignores Ctrl-C.
     if (old_interrupt_.sa_handler == SIG_IGN) ::sigaction(SIGINT, &old_interrupt_, nullptr);
     action.sa_handler = [](int) { ++terminations_; };
     ::sigaction(SIGTERM, &action, &old_terminate_);
-    // A handler of the program's own stays.
+    // Keeps the program's own handler.
     if (old_terminate_.sa_handler != SIG_DFL) ::sigaction(SIGTERM, &old_terminate_, nullptr);
   }
   ~Interrupts() {
@@ -59,7 +59,7 @@ class Interrupts {
   }
 
  private:
-  // What a signal handler may touch.
+  // Used by signal handlers.
   static std::atomic<int> interrupts_;
   static std::atomic<int> terminations_;
   int stops_ = 0;
@@ -74,27 +74,27 @@ std::atomic<int> Interrupts::terminations_ = 0;
   throw ConfigError(fmt::format("RunConfig.worker_runtime_env['{}']: {}", key, why));
 }
 
-// Lays what was asked for over the driver's environment and folder.
+// Applies the requested variables and folder on top of the driver's.
 void apply_runtime_env(Dict& asked, RunSpec& spec) {
   for (auto& [key, value] : asked) {
     if (key == "env_vars" && value.get_if<Dict>()) {
       List names;
       for (const auto& [name, text] : value.as_dict()) {
-        if (!text.get_if<std::string>()) refuse_runtime_env(key, fmt::format("{} is no string", name));
+        if (!text.get_if<std::string>()) refuse_runtime_env(key, fmt::format("{} is not a string", name));
         spec.env[name] = text.as_string();
         names.emplace_back(name);
       }
-      // The run folder tells what was asked for; values of variables may be secrets.
+      // The run folder records only the names of variables: their values may be secrets.
       value = std::move(names);
     } else if (key == "working_dir" && value.get_if<std::string>()) {
       spec.cwd = std::filesystem::absolute(value.as_string());
       if (!std::filesystem::is_directory(spec.cwd))
-        refuse_runtime_env(key, fmt::format("there is no folder {}", spec.cwd));
+        refuse_runtime_env(key, fmt::format("folder {} does not exist", spec.cwd));
     } else if (key == "env_vars" || key == "working_dir") {
       refuse_runtime_env(key, fmt::format("expected {}, got {}", key == "env_vars" ? "a dict of strings" : "a path",
                                           value.type_name()));
     } else {
-      refuse_runtime_env(key, "programs in C++ have env_vars and working_dir");
+      refuse_runtime_env(key, "not supported in C++ programs; use env_vars or working_dir");
     }
   }
 }
@@ -134,14 +134,14 @@ RunSpec make_spec(const Job& job, const TrainerOptions& options) {
     const auto& first = failures.front();
     if (!first.traceback.empty()) text += "\n" + first.traceback;
     auto tail = first.log_tail;
-    std::erase(tail, told(first.error_type, first.message));  // said above
+    std::erase(tail, told(first.error_type, first.message));  // already in the text
     if (!tail.empty()) text += fmt::format("\nlast lines of its log:\n  {}", base::join(tail, "\n  "));
   }
   text += "\nrun folder: " + path;
   throw TrainingFailedError(text, std::move(failures));
 }
 
-// Of one that a run has stored; what the user made has none.
+// The positions in a checkpoint that a run has stored; a checkpoint created by the user has none.
 Dict positions_of(const std::optional<Checkpoint>& checkpoint) {
   if (!checkpoint || checkpoint->state()) return {};
   std::string inside;
@@ -197,7 +197,7 @@ Result fit_on_workers(const Job& job, const TrainerOptions& options) {
   result.attempts = end.attempts;
   result.seconds = end.seconds;
   result.reports = end.reports;
-  // One that the run was only started from.
+  // The checkpoint that the run was started from.
   if (end.checkpoint && !end.checkpoint_in_storage) result.checkpoint = Checkpoint(*end.checkpoint);
   result.return_value = std::move(end.return_value.value);
   return result;
@@ -236,7 +236,7 @@ Result DataParallelTrainer::fit() {
     auto planned = api::plan_datasets(datasets, most);
     if (!planned) throw ConfigError(planned.error().message());
     if (most == 0) return api::fit_locally(function_, options_, datasets, *std::move(planned));
-    // Datasets are made in main(), with functions that cannot be sent: workers go there.
+    // Datasets are created in main(), with functions that cannot be sent: workers run main() too.
     const auto* registered = datasets.by_name.empty() ? program.find(address_) : nullptr;
     return api::fit_on_workers(
         {registered ? registered->name : "", options_.config, program.past(), *std::move(planned)}, options_);
@@ -258,7 +258,7 @@ TrainerOptions DataParallelTrainer::restored_options(const std::string& path) {
       base::checked_config<ScalingConfig>(record.run.at("scaling_config").as_dict(), "scaling_config"));
   options.run =
       api::value_or_throw(base::checked_config<RunConfig>(record.run.at("run_config").as_dict(), "run_config"));
-  // The folder may have been moved since. Options of a URI stay with the storage.
+  // The folder may have been moved since. The options of a URI belong to the storage.
   const std::size_t options_begin =
       path.find("://") == std::string::npos ? path.size() : std::min(path.find('?'), path.size());
   std::string folder = path.substr(0, options_begin);
@@ -268,7 +268,7 @@ TrainerOptions DataParallelTrainer::restored_options(const std::string& path) {
   options.run.storage_path = (slash == std::string::npos ? "." : folder.substr(0, std::max<std::size_t>(slash, 1))) +
                              path.substr(options_begin);
   options.run.resume = "must";
-  // Only the names of variables are recorded, and workers have them from this process.
+  // Only the names of variables are recorded; workers inherit them from this process.
   options.run.worker_runtime_env.erase("env_vars");
   options.metadata = record.run.at("metadata").as_dict();
   return options;

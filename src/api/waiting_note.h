@@ -8,7 +8,7 @@
 
 namespace trireme::api {
 
-// One line for whoever waits long for something, and none where it is done soon. Threads may share it.
+// Prints one line if an operation takes long, and nothing if it is quick. Thread-safe.
 class WaitingNote {
  public:
   using Print = std::function<void(const std::string& line)>;
@@ -16,7 +16,7 @@ class WaitingNote {
   WaitingNote(std::string line, const base::Clock& clock, Print print)
       : line_(std::move(line)), clock_(clock), print_(std::move(print)), began_(clock.now()) {}
 
-  // Whoever works calls it now and then.
+  // Call it regularly during the operation.
   void tick() {
     if (clock_.now() - began_ < kPatience || printed_.exchange(true)) return;
     print_(line_);

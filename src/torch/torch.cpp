@@ -42,7 +42,7 @@ void expect_training(const char* caller) {
   } catch (const std::runtime_error&) {
     throw std::runtime_error(
         std::string(caller) +
-        "() cannot be used outside of a training function; call it in the function given to a trainer");
+        "() cannot be used outside of a training function; call it in the function passed to a trainer");
   }
 }
 

@@ -202,7 +202,7 @@ def test_killed_worker() -> None:
 def test_fit_inside_of_a_training_function() -> None:
     done = run(PROGRAM, "inside")
     assert done.returncode == 3, done.stderr
-    assert "std::logic_error: fit() was called while another one runs in this process" in done.stdout
+    assert "std::logic_error: fit() was called while another fit() runs in this process" in done.stdout
 
 
 def test_local_mode(results: Path) -> None:
@@ -218,7 +218,7 @@ def test_main_that_does_not_come_to_its_fit() -> None:
     done = run(PROGRAM, "wayward")
     assert done.returncode == 3, done.stdout + done.stderr
     assert "exit code 0" in done.stdout
-    assert "must take the same way in every process" in done.stdout
+    assert "must take the same path in every process" in done.stdout
 
 
 def test_bad_configuration_is_refused_before_anything_starts(results: Path) -> None:

@@ -205,8 +205,8 @@ def test_without_room_for_the_least_nothing_starts(declared: Any) -> None:
         (lambda: FailureConfig(max_preemption_failures=-2), "max_preemption_failures = -2"),
         (lambda: trireme.set_capacity(num_cpus=-1), "num_cpus = -1"),
         (lambda: trireme.set_capacity(num_cpus=float("nan")), "num_cpus = nan"),
-        (lambda: trireme.set_capacity(num_gpus=0.5), "must be a whole number"),
-        (lambda: trireme.set_capacity(resources={"CPU": 2}), "declare it with num_cpus"),
+        (lambda: trireme.set_capacity(num_gpus=0.5), "must be an integer"),
+        (lambda: trireme.set_capacity(resources={"CPU": 2}), "use num_cpus instead"),
         (lambda: trireme.set_capacity(resources={"licence": -2}), "licence = -2"),
     ],
 )

@@ -45,7 +45,7 @@ std::string commit(const std::string& run_uri, const std::string& source) {
 TEST_CASE("a checkpoint is a folder") {
   TempDir dir;
   CHECK_THROWS_WITH_AS(Checkpoint::from_directory(dir / "absent"),
-                       ("there is no checkpoint folder " + (dir / "absent")).c_str(), std::runtime_error);
+                       ("checkpoint folder " + (dir / "absent") + " does not exist").c_str(), std::runtime_error);
   append_file(dir / "c/deep/a", "weights");
   const Checkpoint checkpoint = Checkpoint::from_directory(dir / "c");
   CHECK(checkpoint.path() == dir / "c");
