@@ -10,14 +10,14 @@
 namespace trireme::torch {
 namespace {
 
-// Columns that no tensor can hold are left to operator[], which says why.
+// Skips columns that cannot be tensors; operator[] reports the reason.
 std::map<std::string, at::Tensor, std::less<>> tensors_of(const Batch& batch, const TorchBatchesOptions& options) {
   const auto columns = batch.columns();
   for (const auto& [name, dtype] : options.dtypes) {
     if (std::find(columns.begin(), columns.end(), name) != columns.end()) continue;
     std::string there;
     for (const auto& column : columns) there += (there.empty() ? "" : ", ") + column;
-    throw ValueError("dtypes: there is no column '" + name + "'; the columns are " + there);
+    throw ValueError("dtypes: no column named '" + name + "'; the columns are " + there);
   }
   std::map<std::string, at::Tensor, std::less<>> tensors;
   for (const auto& column : columns) {
@@ -37,7 +37,7 @@ c10::Device device_here(bool move) {
   if (!move) return cpu;
   try {
     return get_device();
-  } catch (const std::runtime_error&) {  // no training function runs
+  } catch (const std::runtime_error&) {  // outside of a training function
     return cpu;
   }
 }
@@ -46,8 +46,8 @@ c10::Device device_here(bool move) {
 
 const at::Tensor& TorchBatch::operator[](std::string_view column) const {
   if (auto found = tensors_.find(column); found != tensors_.end()) return found->second;
-  (void)batch_[column];  // throws what is wrong with it
-  throw ValueError("column '" + std::string(column) + "' is no tensor");
+  (void)batch_[column];  // throws the reason
+  throw ValueError("column '" + std::string(column) + "' cannot be converted to a tensor");
 }
 
 TorchBatches::TorchBatches(Batches batches, c10::Device device, TorchBatchesOptions options)

@@ -2,7 +2,7 @@
 
 namespace trireme::torch::detail {
 
-// Throws std::runtime_error that names the caller, and not context(), outside of a training function.
+// Throws std::runtime_error naming `caller` (not context()) outside of a training function.
 void expect_training(const char* caller);
 
 }  // namespace trireme::torch::detail

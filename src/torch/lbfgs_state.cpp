@@ -17,7 +17,7 @@ using ::torch::optim::LBFGSParamState;
 
 const std::vector<at::Tensor>& parameters_of(const LBFGS& optimizer) { return optimizer.param_groups()[0].params(); }
 
-// In Python, a step's length and the first estimate of the curvature are numbers at first and tensors later.
+// In Python, the step length and the first estimate of the curvature start as numbers and become tensors.
 double number(const Value& value) {
   if (const auto* tensor = value.get_if<Tensor>()) return to_torch(*tensor).item<double>();
   return value.as_double();
@@ -25,7 +25,7 @@ double number(const Value& value) {
 
 const Value& need(const Dict& from, const char* place, const char* name) {
   if (const Value* found = from.find(name)) return *found;
-  throw ValueError(c10::str(place, " has no \"", name, "\": the checkpoint was made with another kind of optimizer"));
+  throw ValueError(c10::str(place, " has no \"", name, "\": the checkpoint is from a different kind of optimizer"));
 }
 
 List written(const std::deque<at::Tensor>& tensors) {
@@ -42,7 +42,7 @@ class Reader {
   }
 
   const Value& operator[](const char* name) const { return need(from_, "optimizer/state/0", name); }
-  // Of all parameters, one after the other.
+  // All parameters, concatenated.
   at::Tensor flat(const char* name) const { return flat((*this)[name], name); }
   std::deque<at::Tensor> flats(const char* name) const {
     std::deque<at::Tensor> read;
@@ -63,7 +63,7 @@ class Reader {
       throw ValueError(c10::str("optimizer/state/0/", name, " is ", stored.describe(),
                                 " in the checkpoint; the parameters have ", numel_, " numbers"));
     }
-    // A copy: the stored one may be a view of a file.
+    // Copies, because the stored tensor may be a view of a file.
     return to_torch(stored).to(options_, /*non_blocking=*/false, /*copy=*/true);
   }
 
@@ -89,7 +89,7 @@ std::unique_ptr<LBFGSParamState> state_from(const Dict& state, const std::vector
   auto read = std::make_unique<LBFGSParamState>();
   read->func_evals(stored["func_evals"].as_int());
   read->n_iter(stored["n_iter"].as_int());
-  if (!state.contains("d")) return read;  // there was nothing to improve yet
+  if (!state.contains("d")) return read;  // saved before the first step
   read->d(stored.flat("d"));
   read->t(number(stored["t"]));
   read->prev_loss(number(stored["prev_loss"]));
@@ -112,7 +112,7 @@ Dict lbfgs_state(const LBFGS& optimizer) {
     const auto& kept = static_cast<const LBFGSParamState&>(*found->second);
     Dict state = {{"func_evals", kept.func_evals()}, {"n_iter", kept.n_iter()}};
     if (kept.d().defined()) {
-      // Not "al": each step computes it before it is looked at.
+      // Omits "al": each step computes it before reading it.
       state["d"] = from_torch(kept.d());
       state["t"] = kept.t();
       state["old_dirs"] = written(kept.old_dirs());
@@ -144,7 +144,7 @@ void load_lbfgs(LBFGS& optimizer, const Dict& state) {
     read = state_from(states["$dict"][0][1].as_dict(), parameters);
   }
 
-  // Nothing throws from here on.
+  // No exceptions from here on.
   optimizer.param_groups()[0].set_options(std::move(options));
   optimizer.state().clear();
   if (read) optimizer.state()[parameters[0].unsafeGetTensorImpl()] = std::move(read);

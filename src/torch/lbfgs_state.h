@@ -8,7 +8,7 @@ class LBFGS;
 
 namespace trireme::torch::detail {
 
-// As optimizer_state.h: LBFGS keeps one state of all parameters, with lists in it, and has options of its own kinds.
+// Like optimizer_state.h, for LBFGS: it has one state for all parameters, with lists in it, and different options.
 Dict lbfgs_state(const ::torch::optim::LBFGS& optimizer);
 void load_lbfgs(::torch::optim::LBFGS& optimizer, const Dict& state);
 

@@ -19,8 +19,8 @@
 #include "expect_training.h"
 #include "trireme/torch/torch.h"
 
-// c10d::Reducer, the part of libtorch that Python's DistributedDataParallel is made of, moves between versions of
-// libtorch: this is the only file that knows it.
+// c10d::Reducer, on which Python's DistributedDataParallel is built, changes between versions of libtorch: only this
+// file uses it.
 
 namespace trireme::torch::detail {
 namespace {
@@ -32,7 +32,7 @@ struct Named {
   at::Tensor tensor;
 };
 
-// Each once, also where a module registers one under two names.
+// Each parameter once, even if a module registers it under two names.
 std::vector<Named> parameters_of(const ::torch::nn::Module& module) {
   std::vector<Named> found;
   std::unordered_set<const void*> seen;
@@ -66,7 +66,7 @@ std::string quoted(const std::vector<std::string>& names) {
   return text;
 }
 
-// "Float[2, 3]" and whether it is trained: what must be the same on all ranks.
+// "Float[2, 3]" and whether it is trained; must be the same on all ranks.
 std::string describe(const Named& named) {
   std::ostringstream text;
   text << c10::toString(named.tensor.scalar_type()) << named.tensor.sizes();
@@ -80,7 +80,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Gloo and NCCL would exchange tensors of different sizes without a word, or hang.
+// Gloo and NCCL would silently exchange tensors of different sizes, or hang.
 void expect_module_of_rank_zero(const std::vector<Named>& parameters, const std::vector<Named>& buffers) {
   std::string mine;
   for (const auto& each : parameters) mine += each.name + "\n" + describe(each) + "\n";
@@ -96,10 +96,10 @@ void expect_module_of_rank_zero(const std::vector<Named>& parameters, const std:
                             : c10::str("none on rank ", rank);
   };
   throw std::invalid_argument(c10::str("prepare_model(): the ranks have different modules: ", told(there, 0), " and ",
-                                       told(here, context().world_rank), "; make the same module on every rank"));
+                                       told(here, context().world_rank), "; build the same module on every rank"));
 }
 
-// Embeddings with sparse gradients: the Reducer must know them beforehand.
+// Embeddings with sparse gradients: the Reducer needs to know them in advance.
 std::vector<bool> sparse_ones(::torch::nn::Module& module, const std::vector<Named>& parameters) {
   std::unordered_set<const void*> sparse;
   for (const auto& each : module.modules()) {
@@ -126,7 +126,7 @@ class Replica::State : public std::enable_shared_from_this<Replica::State> {
     if (all.empty()) {
       throw std::invalid_argument(
           c10::str("prepare_model(): the module ", module.name(),
-                   " has no parameters: register what it is made of with register_module() or register_parameter()"));
+                   " has no parameters: register its parts with register_module() or register_parameter()"));
     }
     if (trained_.empty()) {
       throw std::invalid_argument(c10::str("prepare_model(): none of the ", all.size(), " parameters of ",
@@ -156,8 +156,8 @@ class Replica::State : public std::enable_shared_from_this<Replica::State> {
     return !alone() && options_.find_unused_parameters && averages && at::GradMode::is_enabled();
   }
   void begin_forward() {
-    // Here and not after the backward pass: that of a rank may end before another one has sent all its buckets, when
-    // each leaves other parameters unused.
+    // Not after the backward pass: with different unused parameters per rank, the backward pass of one rank may end
+    // before another rank has sent all its buckets.
     if (follows_outputs() && options_.broadcast_buffers) broadcast(buffers_);
   }
   void end_forward(const std::vector<at::Tensor>& outputs) {
@@ -168,8 +168,8 @@ class Replica::State : public std::enable_shared_from_this<Replica::State> {
   std::atomic<bool> averages = true;
 
  private:
-  // Of the node that adds to a parameter's gradient, which runs in a backward() and not in an autograd::grad(). It
-  // comes before the addition, which is what the Reducer waits for.
+  // A hook on the node that accumulates a parameter's gradient, which runs in backward() but not in autograd::grad().
+  // It runs before the accumulation, which the Reducer waits for.
   class Hook final : public autograd::FunctionPreHook {
    public:
     Hook(std::weak_ptr<State> state, std::size_t index) : state_(std::move(state)), index_(index) {}
@@ -190,8 +190,8 @@ class Replica::State : public std::enable_shared_from_this<Replica::State> {
         const auto* ours = dynamic_cast<const Hook*>(hook.get());
         if (ours == nullptr || !ours->in_use()) continue;
         throw std::invalid_argument(
-            c10::str("prepare_model(): the module is prepared already (parameter \"", each.name,
-                     "\"): its gradients would be averaged twice; keep the model that the first call has returned"));
+            c10::str("prepare_model(): the module is already prepared (parameter \"", each.name,
+                     "\"): its gradients would be averaged twice; keep the model that the first call returned"));
       }
     }
   }
@@ -214,7 +214,7 @@ class Replica::State : public std::enable_shared_from_this<Replica::State> {
         tensors,
         {static_cast<std::size_t>(options_.first_bucket_bytes), static_cast<std::size_t>(options_.bucket_bytes)},
         sparse);
-    // Gradients come about in the reverse order of the parameters.
+    // Gradients are computed in the reverse order of the parameters.
     std::reverse(buckets.begin(), buckets.end());
     reducer_ = std::make_shared<c10d::Reducer>(
         tensors, buckets, group_, sparse, options_.bucket_bytes, options_.find_unused_parameters,
@@ -225,8 +225,8 @@ class Replica::State : public std::enable_shared_from_this<Replica::State> {
     reducer_->set_logger(logger_);
   }
 
-  // Makes the Reducer wait for a gradient of every parameter that the outputs depend on; of every one where there are
-  // none. Every rank comes here at the same point of its step.
+  // Makes the Reducer wait for the gradient of every parameter that the outputs depend on; of every parameter if there
+  // are no outputs. Every rank calls it at the same point of its step.
   void prepare(const std::vector<at::Tensor>& outputs) {
     reducer_->prepare_for_forward();
     reducer_->rebuild_buckets();
@@ -236,16 +236,15 @@ class Replica::State : public std::enable_shared_from_this<Replica::State> {
     prepared_ = true;
   }
 
-  // The forward pass need not be ours to know: the first gradient of a backward pass tells that there is one, so any
-  // method of the module may be called.
+  // The first gradient marks the start of a backward pass. The forward pass need not be intercepted, so any method of
+  // the module may be called.
   void gradient_arrives(std::size_t index) {
     if (alone() || !averages) return;
     const std::lock_guard lock(mutex_);
     if (!prepared_) {
       if (options_.find_unused_parameters) {
         throw std::logic_error(
-            "with find_unused_parameters, the forward pass must go through the prepared model: call model.forward(x) "
-            "or "
+            "with find_unused_parameters, the forward pass must use the prepared model: call model.forward(x) or "
             "model(x), not model->forward(x), once before every backward()");
       }
       prepare({});
@@ -261,7 +260,7 @@ class Replica::State : public std::enable_shared_from_this<Replica::State> {
   void backward_ends() {
     const std::lock_guard lock(mutex_);
     waiting_ = false;
-    // Not all of them: another backward() of the same step may bring the rest.
+    // If gradients are missing, another backward() of the same step may provide them.
     if (options_.find_unused_parameters || num_arrived_ < trained_.size()) return;
     prepared_ = false;
     if (options_.broadcast_buffers) broadcast(buffers_);
@@ -275,12 +274,12 @@ class Replica::State : public std::enable_shared_from_this<Replica::State> {
     if (options_.find_unused_parameters) {
       throw std::logic_error(c10::str("parameter \"", trained_[index].name,
                                       "\" got a second gradient after one forward pass: call model.forward(x) before "
-                                      "every backward(), or hold model.no_sync() during all but the last"));
+                                      "every backward(), or hold model.no_sync() during all but the last backward()"));
     }
     throw std::logic_error(
-        c10::str("parameter \"", trained_[index].name, "\" got a second gradient, and ", quoted(missing),
-                 " none: the step before this one has not used ", missing.size() == 1 ? "it" : "them",
-                 ", so its gradients are not averaged; set find_unused_parameters, or requires_grad_(false) for "
+        c10::str("parameter \"", trained_[index].name, "\" got a second gradient, but ", quoted(missing),
+                 " got none: the previous step did not use ", missing.size() == 1 ? "it" : "them",
+                 ", so its gradients were not averaged; set find_unused_parameters, or requires_grad_(false) for "
                  "parameters that are never used"));
   }
 
@@ -288,12 +287,12 @@ class Replica::State : public std::enable_shared_from_this<Replica::State> {
   std::vector<Named> trained_;
   std::vector<at::Tensor> buffers_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  // A parameter does not own the node; our hooks live as long as it does.
+  // A parameter does not own its node. Keeping the nodes alive keeps our hooks.
   std::vector<decltype(autograd::impl::grad_accumulator(at::Tensor()))> accumulators_;
   std::shared_ptr<c10d::Reducer> reducer_;  // shared with the logger, which refers to it
   std::shared_ptr<c10d::Logger> logger_;
 
-  // Of the current backward pass, whose hooks libtorch calls from a thread per device.
+  // State of the current backward pass. libtorch calls the hooks from one thread per device.
   std::mutex mutex_;
   bool prepared_ = false;
   bool waiting_ = false;  // for the end of the backward pass

@@ -14,15 +14,15 @@
 #include "lbfgs_state.h"
 #include "trireme/torch/tensor.h"
 
-// Each optimizer is a list of its options and a list of what it keeps per parameter, each with the name that Python
-// gives it; writing, reading and checking go through these lists.
+// Each optimizer has a list of its options and a list of its state per parameter, under their names in Python. Writing,
+// reading and checking use these lists.
 
 namespace trireme::torch::detail {
 namespace {
 
 namespace optim = ::torch::optim;
 
-// A number, also where Python has it as a tensor.
+// A number, which Python may store as a tensor.
 double number(const Value& value) {
   if (const auto* tensor = value.get_if<Tensor>()) return to_torch(*tensor).item<double>();
   return value.as_double();
@@ -30,7 +30,7 @@ double number(const Value& value) {
 
 Value tuple(double first, double second) { return Dict{{"$tuple", List{first, second}}}; }
 
-// A list, a tuple, or a dict with numbers as keys: the state format has names for the last two.
+// The elements of a list, a tuple, or a dict with numbers as keys; the state format tags the last two.
 const List& elements(const Value& value, std::string_view kind) {
   if (const auto* dict = value.get_if<Dict>()) return dict->at(kind).as_list();
   return value.as_list();
@@ -44,7 +44,7 @@ class Writer {
   void operator()(const char* name, const std::tuple<double, double>& value) {
     into_[name] = tuple(std::get<0>(value), std::get<1>(value));
   }
-  // Python's is a tensor.
+  // A tensor in Python.
   void operator()(const char* name, const std::int64_t& steps) {
     into_[name] = Tensor::scalar(static_cast<float>(steps));
   }
@@ -72,13 +72,13 @@ class Reader {
   }
   void operator()(const char* name, at::Tensor& tensor) const {
     const Value* found = from_.find(name);
-    if (found == nullptr || found->is_null()) return;  // kept only with some options
+    if (found == nullptr || found->is_null()) return;  // present only with some options
     const Tensor& stored = found->as_tensor();
     if (stored.shape() != parameter_.sizes().vec()) {
       throw ValueError(place_ + "/" + name + " is " + stored.describe() +
                        " in the checkpoint; the parameter has the shape " + c10::str(parameter_.sizes()));
     }
-    // A copy: the stored one may be a view of a file.
+    // Copies, because the stored tensor may be a view of a file.
     tensor = to_torch(stored).to(parameter_.options(), /*non_blocking=*/false, /*copy=*/true);
   }
 
@@ -86,7 +86,7 @@ class Reader {
   const Value& need(const char* name) const {
     const Value* found = from_.find(name);
     if (found == nullptr) {
-      throw ValueError(place_ + " has no \"" + name + "\": the checkpoint was made with another kind of optimizer");
+      throw ValueError(place_ + " has no \"" + name + "\": the checkpoint is from a different kind of optimizer");
     }
     return *found;
   }
@@ -96,7 +96,7 @@ class Reader {
   at::Tensor parameter_;
 };
 
-// What libtorch's optimizers do not have. As Python writes it, and what a checkpoint must have here.
+// Options that libtorch's optimizers lack: the value that Python writes and that a checkpoint must have.
 struct Fixed {
   const char* name;
   Value value;
@@ -121,7 +121,7 @@ struct Sgd {
   static void state(State& s, Visit visit) {
     visit("momentum_buffer", s.momentum_buffer());
   }
-  // Looked at by step() where there is a state at all.
+  // step() reads it if there is a state.
   static bool complete(State& s) { return s.momentum_buffer().defined(); }
 };
 
@@ -198,7 +198,7 @@ struct AdaGrad {
   static bool complete(State& s) { return s.sum().defined(); }
 };
 
-// libtorch's getters of what may change are not const.
+// libtorch's getters of mutable members are not const.
 template <typename To, typename From>
 To& as(const From& from) {
   return const_cast<To&>(static_cast<const To&>(from));
@@ -232,15 +232,15 @@ Dict write(const optim::Optimizer& optimizer) {
 
 void expect_fixed(const Dict& group, const Fixed& fixed, const char* optimizer, const std::string& place) {
   const Value* found = group.find(fixed.name);
-  // Which kernels compute it, and None for false, is Python's own business.
+  // The choice of kernels, and None instead of false, do not matter here.
   const auto* wanted = fixed.value.get_if<bool>();
   if (found == nullptr || wanted == nullptr || found->get_if<bool>() == nullptr || found->as_bool() == *wanted) return;
   if (std::string_view(fixed.name) == "capturable" || std::string_view(fixed.name) == "differentiable") return;
   throw ValueError(place + "/" + fixed.name + " is " + (*wanted ? "false" : "true") +
-                   " in the checkpoint, which libtorch's " + optimizer + " cannot do");
+                   " in the checkpoint, which libtorch's " + optimizer + " does not support");
 }
 
-// Python's {0: {...}, 1: {...}}: by number, which is that of the parameter.
+// Python's {0: {...}, 1: {...}}, keyed by the index of the parameter.
 std::vector<const Dict*> states_by_index(const Value& value, std::size_t count) {
   std::vector<const Dict*> found(count, nullptr);
   const auto* dict = value.get_if<Dict>();
@@ -260,7 +260,7 @@ void expect_groups(const optim::Optimizer& optimizer, const List& groups) {
   const auto& own = optimizer.param_groups();
   if (groups.size() != own.size()) {
     throw ValueError(
-        c10::str("the checkpoint's optimizer has ", groups.size(), " parameter groups, this one ", own.size()));
+        c10::str("the checkpoint's optimizer has ", groups.size(), " parameter groups, this one has ", own.size()));
   }
   for (std::size_t i = 0; i < own.size(); ++i) {
     const auto stored = groups[i]["params"].as_list().size();
@@ -298,7 +298,7 @@ void read(optim::Optimizer& optimizer, const Dict& state) {
     if (Kind::complete(*read)) states.emplace_back(parameters[i].unsafeGetTensorImpl(), std::move(read));
   }
 
-  // Nothing throws from here on.
+  // No exceptions from here on.
   for (std::size_t i = 0; i < options.size(); ++i) {
     optimizer.param_groups()[i].set_options(std::move(options[i]));
   }
@@ -314,8 +314,8 @@ auto with_kind(const optim::Optimizer& optimizer, Do&& act) {
   if (dynamic_cast<const optim::RMSprop*>(&optimizer)) return act.template operator()<RmsProp>();
   if (dynamic_cast<const optim::Adagrad*>(&optimizer)) return act.template operator()<AdaGrad>();
   throw ValueError(
-      "the state of SGD, Adam, AdamW, RMSprop, Adagrad and LBFGS can be saved and loaded, not that of this optimizer: "
-      "save what it keeps as extras");
+      "the state of this optimizer cannot be saved or loaded: use SGD, Adam, AdamW, RMSprop, Adagrad or LBFGS, or save "
+      "its state as extras");
 }
 
 }  // namespace

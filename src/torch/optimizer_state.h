@@ -10,7 +10,7 @@ namespace trireme::torch::detail {
 
 // In the layout of Python's optimizer.state_dict().
 Dict optimizer_state(const ::torch::optim::Optimizer& optimizer);
-// All or nothing. Throws ValueError that says what does not fit.
+// Loads all or nothing. Throws ValueError that names the mismatch.
 void load_optimizer(::torch::optim::Optimizer& optimizer, const Dict& state);
 
 }  // namespace trireme::torch::detail

@@ -24,7 +24,7 @@ c10::DeviceType device_or_default(std::optional<c10::DeviceType> device) {
   return get_device().type();
 }
 
-// Of parameters that have one, by type; a module lies on one device.
+// The defined gradients, by type; a module is on one device.
 std::map<c10::ScalarType, std::vector<at::Tensor>> gradients_of(const ::torch::optim::Optimizer& optimizer) {
   std::map<c10::ScalarType, std::vector<at::Tensor>> found;
   for (const auto& group : optimizer.param_groups()) {
@@ -33,9 +33,8 @@ std::map<c10::ScalarType, std::vector<at::Tensor>> gradients_of(const ::torch::o
       if (!gradient.defined()) continue;
       if (gradient.scalar_type() == c10::kHalf) {
         throw std::invalid_argument(
-            "GradScaler: a parameter is of type float16, whose gradients cannot be scaled back: leave the parameters "
-            "in "
-            "float32 and let Autocast choose");
+            "GradScaler: a parameter is of type float16, whose gradients cannot be unscaled: keep the parameters in "
+            "float32 and use Autocast");
       }
       found[gradient.scalar_type()].push_back(gradient.is_sparse() ? gradient._values() : gradient);
     }
@@ -69,7 +68,7 @@ Autocast::Autocast(c10::ScalarType type, std::optional<c10::DeviceType> device)
 }
 
 Autocast::~Autocast() {
-  // It has copies of the parameters, which the next step changes; nor does it know which type they are asked for in.
+  // The cache has copies of the parameters, which the next step changes, and does not record their requested type.
   if (autocast::decrement_nesting() == 0 || changes_type_) autocast::clear_cache();
   autocast::set_autocast_enabled(device_, was_enabled_);
   autocast::set_autocast_dtype(device_, type_before_);
@@ -88,7 +87,7 @@ GradScaler::GradScaler(const GradScalerOptions& options)
 
 at::Tensor GradScaler::scale(const at::Tensor& loss) const {
   if (!options_.enabled) return loss;
-  // Not a number: times a tensor, a loss of type float16 becomes float32, which the product fits in.
+  // Multiplies by a tensor, not a number: a float16 loss then becomes float32, which can hold the product.
   return loss * at::full({}, scale_, loss.options().dtype(c10::kFloat).requires_grad(false));
 }
 
@@ -97,8 +96,8 @@ void GradScaler::unscale_(::torch::optim::Optimizer& optimizer) {
   Progress& progress = progress_[&optimizer];
   if (progress.found_inf.defined()) {
     throw std::logic_error(progress.stepped
-                               ? "GradScaler: unscale_() comes before step(); call update() after it"
-                               : "GradScaler: unscale_() was called before for this optimizer: once per update()");
+                               ? "GradScaler: unscale_() was called after step(); call it before step(), then update()"
+                               : "GradScaler: unscale_() was already called for this optimizer; call update() first");
   }
   const at::NoGradGuard no_grad;
   const float inverse = static_cast<float>(1 / scale_);
@@ -120,7 +119,8 @@ bool GradScaler::step(::torch::optim::Optimizer& optimizer) {
   }
   if (!progress_[&optimizer].found_inf.defined()) unscale_(optimizer);
   Progress& progress = progress_.at(&optimizer);
-  if (progress.stepped) throw std::logic_error("GradScaler: step() was called before: call update() after each");
+  if (progress.stepped)
+    throw std::logic_error("GradScaler: step() was already called: call update() after each step()");
   progress.stepped = true;
   if (progress.found_inf.item<float>() != 0) return false;
   optimizer.step();
@@ -129,7 +129,7 @@ bool GradScaler::step(::torch::optim::Optimizer& optimizer) {
 
 void GradScaler::update() {
   if (!options_.enabled) return;
-  if (progress_.empty()) throw std::logic_error("GradScaler: update() comes after step()");
+  if (progress_.empty()) throw std::logic_error("GradScaler: update() was called before step()");
   bool overflow = false;
   for (const auto& [optimizer, each] : progress_) overflow |= each.found_inf.item<float>() != 0;
   progress_.clear();
@@ -157,7 +157,7 @@ Dict GradScaler::state() const {
 void GradScaler::load_state(const Dict& state) {
   if (!options_.enabled) return;
   if (state.empty()) {
-    throw ValueError("GradScaler: the state is empty: it was saved by one that is not enabled; begin without it");
+    throw ValueError("GradScaler: the state is empty: it was saved by a disabled GradScaler; do not load it");
   }
   GradScaler loaded({.init_scale = state["scale"].as_double(),
                      .growth_factor = state["growth_factor"].as_double(),

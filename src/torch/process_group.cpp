@@ -23,7 +23,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store
   if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME")) {
     options->devices.push_back(Gloo::createDeviceForInterface(interface));
   } else if (context().num_nodes == 1) {
-    // The name of a machine may well resolve to an address that nobody can reach.
+    // The host name may resolve to an unreachable address.
     options->devices.push_back(Gloo::createDeviceForHostname("127.0.0.1"));
   } else {
     options->devices.push_back(Gloo::createDefaultDevice());
@@ -31,7 +31,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store
   return c10::make_intrusive<Gloo>(store, context().world_rank, context().world_size, options);
 }
 
-// Over several groups at once, keys must not meet: rank 0 numbers them.
+// Keys of concurrent groups must not collide: rank 0 numbers the groups.
 std::string agree_on_prefix() {
   const bool first = context().world_rank == 0;
   const std::string mine = first ? std::to_string(trireme::store::add("torch/groups", 1)) : std::string();
@@ -45,13 +45,13 @@ c10::intrusive_ptr<c10d::ProcessGroup> new_process_group() {
   const int rank = context().world_rank, size = context().world_size;
   auto group = c10::make_intrusive<c10d::ProcessGroup>(prefixed, rank, size);
   const auto gloo = make_gloo(c10::make_intrusive<c10d::PrefixStore>("gloo", prefixed));
-  // A short function may be over, and its connections closed, while another rank is still connecting.
+  // A short function may return, and close its connections, while another rank is still connecting.
   collective::barrier();
   group->setBackend(c10::DeviceType::CPU, BackendType::GLOO, gloo);
   group->setDefaultBackend(BackendType::GLOO);
   if (get_device().is_cuda()) {
 #ifdef TRIREME_HAS_NCCL
-    // NCCL refuses two ranks on one device, which is what a part of a GPU means.
+    // NCCL refuses two ranks on one device, as with fractional GPUs.
     const auto gpus = context().resources.find("GPU");
     if (gpus != context().resources.end() && gpus->second >= 1) {
       const auto nccl_store = c10::make_intrusive<c10d::PrefixStore>("nccl", prefixed);

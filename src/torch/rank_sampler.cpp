@@ -24,14 +24,14 @@ RankSampler::RankSampler(std::size_t size, std::size_t batch_size, bool drop_las
   if (batch_size_ == 0) throw std::invalid_argument("prepare_data_loader(): batch_size is 0; it must be at least 1");
   if (num_batches() == 0) {
     throw std::invalid_argument(c10::str("prepare_data_loader(): batch_size ", batch_size_, " on ", ranks_,
-                                         " ranks takes more than the ", size_,
-                                         " samples there are, and drop_last leaves nothing: make it smaller"));
+                                         " ranks needs more than the ", size_,
+                                         " samples of the dataset, and drop_last drops them all; reduce batch_size"));
   }
   if (ranks_ > 1) expect_same_on_all_ranks();
 }
 
-// Or they would make different numbers of steps, or take the same samples. Nobody waits: the first to come says what
-// it has, and the others compare.
+// Otherwise ranks would take different numbers of steps or the same samples. No rank waits: the first one publishes its
+// settings, and the others compare.
 void RankSampler::expect_same_on_all_ranks() const {
   const std::string mine = c10::str(size_, " samples in batches of ", batch_size_, drop_last_ ? " with drop_last" : "",
                                     options_.shuffle ? c10::str(", shuffled with seed ", options_.seed) : ", in order");
@@ -41,10 +41,10 @@ void RankSampler::expect_same_on_all_ranks() const {
   const std::size_t begin = first.find(" has ") + 5;
   if (first.substr(begin) == mine) return;
   throw std::invalid_argument(c10::str("prepare_data_loader(): the ranks have different data: ", first, ", and rank ",
-                                       rank_, " has ", mine, "; give all of them the same dataset and options"));
+                                       rank_, " has ", mine, "; use the same dataset and options on all ranks"));
 }
 
-// Up to a whole batch on every rank, or up to one sample more on all of them.
+// Rounds down to a full batch on every rank, or up to the same number of samples on every rank.
 std::size_t RankSampler::end_of(std::size_t position) const {
   const std::size_t left = size_ - std::min(position, size_);
   const std::size_t step = drop_last_ ? batch_size_ * ranks_ : ranks_;
@@ -54,7 +54,7 @@ std::size_t RankSampler::end_of(std::size_t position) const {
 void RankSampler::begin(std::int64_t epoch, std::size_t position) {
   order_.resize(size_);
   if (options_.shuffle) {
-    // As Python's DistributedSampler does it, which gives the same order.
+    // The same order as Python's DistributedSampler.
     auto generator = at::make_generator<at::CPUGeneratorImpl>(options_.seed + static_cast<std::uint64_t>(epoch));
     const auto shuffled =
         at::randperm(static_cast<std::int64_t>(size_), generator, at::TensorOptions().dtype(at::kLong));
@@ -85,7 +85,7 @@ std::size_t RankSampler::num_batches() const {
   return (end_of(0) + step - 1) / step;
 }
 
-// As the loaders of Python have it.
+// In the format of the Python loaders.
 Dict RankSampler::state(std::int64_t epoch, std::size_t position) const {
   return {{"epoch", epoch}, {"samples", position}, {"seed", options_.seed}, {"size", size_}};
 }
@@ -93,8 +93,8 @@ Dict RankSampler::state(std::int64_t epoch, std::size_t position) const {
 std::pair<std::int64_t, std::size_t> RankSampler::load(const Dict& state) {
   const auto size = state["size"].get<std::size_t>();
   if (size != size_) {
-    throw ValueError(c10::str("load_state(): the position is in a dataset of ", size, " samples, and this one has ",
-                              size_, "; go on with the same data, or begin a new epoch without it"));
+    throw ValueError(c10::str("load_state(): the position is for a dataset of ", size, " samples, but this one has ",
+                              size_, "; use the same data, or start a new epoch without the state"));
   }
   const auto position = state["samples"].get<std::size_t>();
   const auto epoch = state["epoch"].get<std::int64_t>();
@@ -105,7 +105,7 @@ std::pair<std::int64_t, std::size_t> RankSampler::load(const Dict& state) {
 
 Place::Place(std::shared_ptr<RankSampler> shard, bool exact, const DataLoaderOptions& options)
     : shard_(std::move(shard)), exact_(exact) {
-  // Also where nothing is taken from it, so that the numbers of those that follow stay the same.
+  // Registered even if it does not resume, so that the numbers of later loaders stay the same.
   source_.emplace("loader", [this] { return to_store(); });
   if (options.resume && source_->stored()) go_on_from(*source_->stored());
 }
@@ -135,24 +135,24 @@ Dict Place::to_store() const { return left_ || !shard_->has_more(position_) ? sh
 void Place::go_on_from(const Dict& stored) {
   const Value *size = stored.find("size"), *samples = stored.find("samples");
   if (size && samples && size->get<std::size_t>() == shard_->size()) return load(stored);
-  // Between two epochs the data may change. A loader of Python may count something else than samples.
+  // Between two epochs the data may change. A Python loader may count other units than samples.
   for (const char* unit : {"samples", "batches", "steps"}) {
     const Value* done = stored.find(unit);
     if (!done || done->as_int() == 0) continue;
-    throw ValueError(c10::str("prepare_data_loader(): the checkpoint was made in the middle of an epoch over ",
+    throw ValueError(c10::str("prepare_data_loader(): the checkpoint was saved in the middle of an epoch over ",
                               size ? std::to_string(size->as_int()) : "an unknown number of", " ",
                               samples ? "samples" : unit, ", and this loader has ", shard_->size(),
-                              " samples; go on with the same data, or begin anew with resume = false"));
+                              " samples; use the same data, or start over with resume = false"));
   }
   epoch_ = stored["epoch"].as_int();
 }
 
 void Sampler::save(::torch::serialize::OutputArchive&) const {
-  throw std::logic_error("the position of a prepared loader is saved by its state()");
+  throw std::logic_error("save the position of a prepared loader with its state()");
 }
 
 void Sampler::load(::torch::serialize::InputArchive&) {
-  throw std::logic_error("the position of a prepared loader is loaded by its load_state()");
+  throw std::logic_error("load the position of a prepared loader with its load_state()");
 }
 
 }  // namespace trireme::torch::detail

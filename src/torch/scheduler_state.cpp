@@ -12,15 +12,15 @@ namespace {
 using ::torch::optim::LRScheduler;
 using Plateau = ::torch::optim::ReduceLROnPlateauScheduler;
 
-// libtorch shows a scheduler's steps to its subclasses only.
+// In libtorch the steps of a scheduler are protected.
 class Steps : public LRScheduler {
  public:
   static unsigned& of(LRScheduler& scheduler) { return scheduler.*(&Steps::step_count_); }
   static std::vector<double> rates(const LRScheduler& scheduler) { return (scheduler.*(&Steps::get_current_lrs))(); }
 };
 
-// And a plateau's to nobody. An explicit instantiation may name private members all the same, so these are what
-// libtorch declares, checked by the compiler.
+// The members of the plateau scheduler are private, but an explicit instantiation may name them; the compiler checks
+// them against libtorch's declarations.
 struct Fields {
   Plateau::SchedulerMode Plateau::*mode;
   Plateau::ThresholdMode Plateau::*threshold_mode;
@@ -47,10 +47,11 @@ template struct Show<&Plateau::mode, &Plateau::threshold_mode, &Plateau::factor,
 
 const Value& need(const Dict& state, const char* name) {
   if (const Value* found = state.find(name)) return *found;
-  throw ValueError(std::string("the scheduler's state has no \"") + name + "\": it is of another kind of scheduler");
+  throw ValueError(std::string("the scheduler's state has no \"") + name +
+                   "\": it is from a different kind of scheduler");
 }
 
-// The double that reads as the user wrote it: 0.1f becomes 0.1, as Python has it, and not 0.10000000149.
+// The double with the shortest text: 0.1f becomes 0.1, as in Python, not 0.10000000149.
 double as_written(float value) {
   char text[32];
   const auto end = std::to_chars(text, text + sizeof(text), value).ptr;
@@ -65,7 +66,7 @@ Mode one_of(const Dict& state, const char* name, std::pair<const char*, Mode> fi
   const std::string& stored = need(state, name).as_string();
   if (stored == first.first) return first.second;
   if (stored == second.first) return second.second;
-  throw ValueError(std::string("the scheduler's ") + name + " is \"" + stored + "\"; it can be \"" + first.first +
+  throw ValueError(std::string("the scheduler's ") + name + " is \"" + stored + "\"; it must be \"" + first.first +
                    "\" or \"" + second.first + "\"");
 }
 
@@ -73,8 +74,8 @@ std::vector<float> lowest_rates(const Dict& state, std::size_t count) {
   std::vector<float> rates;
   for (const Value& each : need(state, "min_lrs").as_list()) rates.push_back(each.get<float>());
   if (rates.size() == count) return rates;
-  throw ValueError("the scheduler's state is of an optimizer with " + std::to_string(rates.size()) +
-                   " parameter groups, and this one has " + std::to_string(count));
+  throw ValueError("the scheduler's state is from an optimizer with " + std::to_string(rates.size()) +
+                   " parameter groups, but this one has " + std::to_string(count));
 }
 
 }  // namespace
@@ -83,7 +84,7 @@ Dict state_of(const LRScheduler& scheduler) {
   const std::int64_t steps = Steps::of(const_cast<LRScheduler&>(scheduler));
   List rates;
   for (const double rate : Steps::rates(scheduler)) rates.emplace_back(rate);
-  // Python counts a step before it computes the rate, libtorch after it: the next step of each must be the same.
+  // Python counts a step before computing the rate, libtorch after it. The next step must be the same in both.
   return {{"last_epoch", steps - 1}, {"_step_count", steps}, {"_last_lr", rates}};
 }
 
@@ -96,7 +97,7 @@ Dict state_of(const Plateau& scheduler) {
   List lowest;
   for (const float rate : scheduler.*its.min_lrs) lowest.emplace_back(as_written(rate));
   const bool least = scheduler.*its.mode == Plateau::min;
-  // Before the first step libtorch has the worst number that is finite; for "max" it takes one that is not even bad.
+  // Before the first step libtorch uses the worst finite number; for "max" it uses a number that is not even low.
   const bool none = scheduler.*its.best == scheduler.*its.mode_worse;
   const double worst = least ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
   return {{"mode", least ? "min" : "max"},
@@ -115,7 +116,7 @@ Dict state_of(const Plateau& scheduler) {
 
 void load_state(Plateau& scheduler, const Dict& state) {
   const Fields its = fields_of_plateau();
-  Plateau loaded = scheduler;  // so that nothing is changed where something does not fit
+  Plateau loaded = scheduler;  // so that an error changes nothing
   loaded.*its.mode = one_of<Plateau::SchedulerMode>(state, "mode", {"min", Plateau::min}, {"max", Plateau::max});
   loaded.*its.threshold_mode =
       one_of<Plateau::ThresholdMode>(state, "threshold_mode", {"rel", Plateau::rel}, {"abs", Plateau::abs});

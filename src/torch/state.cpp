@@ -17,7 +17,7 @@ namespace {
 
 std::string described(const at::Tensor& tensor) { return from_torch(tensor.detach()).describe(); }
 
-// Parameters and buffers under the names that Python gives them.
+// Parameters and buffers under their names in Python.
 std::vector<std::pair<std::string, at::Tensor>> tensors_of(const ::torch::nn::Module& module) {
   std::vector<std::pair<std::string, at::Tensor>> found;
   for (const auto& item : module.named_parameters()) {
@@ -29,7 +29,7 @@ std::vector<std::pair<std::string, at::Tensor>> tensors_of(const ::torch::nn::Mo
   return found;
 }
 
-// Of DistributedDataParallel in Python, whose state_dict() puts it before every name.
+// The prefix of every name in the state_dict() of Python's DistributedDataParallel.
 constexpr std::string_view kWrapper = "module.";
 
 bool wrapped(const Dict& state) {
@@ -50,9 +50,9 @@ struct Misfit {
   void check() const {
     std::string text;
     if (!missing.empty()) text += "; the checkpoint lacks " + listed(missing);
-    if (!unexpected.empty()) text += "; it has, and the module lacks, " + listed(unexpected);
-    if (!different.empty()) text += "; of another type or shape: " + listed(different);
-    if (!text.empty()) throw ValueError("the state is not of this module" + text);
+    if (!unexpected.empty()) text += "; the module lacks " + listed(unexpected);
+    if (!different.empty()) text += "; different type or shape: " + listed(different);
+    if (!text.empty()) throw ValueError("the state does not match the module" + text);
   }
 };
 
@@ -60,7 +60,7 @@ struct Copy {
   at::Tensor from, to;
 };
 
-// What would be copied where, once everything fits.
+// The copies to do; throws if the state does not match the module.
 std::vector<Copy> plan(const ::torch::nn::Module& module, const Dict& state) {
   const std::string before = wrapped(state) ? std::string(kWrapper) : std::string();
   std::vector<Copy> copies;
@@ -100,7 +100,7 @@ const Dict& part(const Dict& state, std::string_view name) {
     std::vector<std::string> there;
     for (const auto& [key, value] : state) there.push_back("\"" + key + "\"");
     throw ValueError("the checkpoint has no \"" + std::string(name) +
-                     "\" that trireme::torch::save() or a state_dict() " + "of Python would have made; it has " +
+                     "\" saved by trireme::torch::save() or a Python state_dict(); it has " +
                      (there.empty() ? "nothing" : listed(there)));
   }
   return found->as_dict();
@@ -127,8 +127,7 @@ void load_state(::torch::nn::Module& module, const Dict& state) { apply(plan(mod
 Checkpoint save(const ::torch::nn::Module& module, Dict extras) {
   Dict state = {{"model", state_of(module)}};
   for (auto& [key, value] : extras) {
-    if (state.contains(key))
-      throw ValueError("\"" + key + "\" cannot be the name of an extra: it is a part of the state");
+    if (state.contains(key)) throw ValueError("\"" + key + "\" is reserved: use a different name for the extra");
     state.append(key, std::move(value));
   }
   return Checkpoint::from_state(std::move(state));
@@ -136,7 +135,7 @@ Checkpoint save(const ::torch::nn::Module& module, Dict extras) {
 
 Checkpoint save(const ::torch::nn::Module& module, const ::torch::optim::Optimizer& optimizer, Dict extras) {
   if (extras.contains("optimizer")) {
-    throw ValueError("\"optimizer\" cannot be the name of an extra: it is a part of the state");
+    throw ValueError("\"optimizer\" is reserved: use a different name for the extra");
   }
   Dict all = {{"optimizer", state_of(optimizer)}};
   for (auto& [key, value] : extras) all.append(key, std::move(value));
@@ -153,7 +152,7 @@ Dict load(const Checkpoint& checkpoint, ::torch::nn::Module& module) {
 Dict load(const Checkpoint& checkpoint, ::torch::nn::Module& module, ::torch::optim::Optimizer& optimizer) {
   Dict state = checkpoint.load_state();
   const auto copies = plan(module, part(state, "model"));
-  load_state(optimizer, part(state, "optimizer"));  // changes nothing where it throws
+  load_state(optimizer, part(state, "optimizer"));  // changes nothing if it throws
   apply(copies);
   state.erase("model");
   state.erase("optimizer");

@@ -43,21 +43,21 @@ DType dtype_of(at::ScalarType type) {
   for (const auto& [ours, theirs] : kTypes) {
     if (theirs == type) return ours;
   }
-  throw ValueError(std::string("a state cannot hold tensors of type ") + c10::toString(type) +
-                   ": convert it, or view it as another type");
+  throw ValueError(std::string("a state cannot contain tensors of type ") + c10::toString(type) +
+                   ": convert the tensor, or view it as another type");
 }
 
 }  // namespace
 
 at::Tensor to_torch(const Tensor& tensor) {
-  // The handle lives in the deleter: libtorch lets go of the memory by destroying it.
+  // The deleter owns the handle: libtorch releases the memory by destroying it.
   return at::from_blob(
       tensor.data(), tensor.shape(), [tensor](void*) {}, at::TensorOptions().dtype(scalar_type_of(tensor.dtype())));
 }
 
 Tensor from_torch(const at::Tensor& tensor) {
   if (tensor.layout() != at::kStrided || tensor.is_quantized()) {
-    throw ValueError("a state cannot hold sparse or quantized tensors: store to_dense() or dequantize()");
+    throw ValueError("a state cannot contain sparse or quantized tensors: store to_dense() or dequantize()");
   }
   const DType dtype = dtype_of(tensor.scalar_type());
   auto plain = std::make_shared<at::Tensor>(tensor.detach().cpu().resolve_conj().resolve_neg().contiguous());

@@ -8,7 +8,7 @@ namespace {
 std::string to_string(const std::vector<std::uint8_t>& bytes) { return std::string(bytes.begin(), bytes.end()); }
 std::vector<std::uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
-// c10d's store over the gang's own.
+// A c10d store on top of the gang's store.
 class ControlPlaneStore final : public c10d::Store {
  public:
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override {

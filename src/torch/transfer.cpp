@@ -7,7 +7,7 @@
 #include "expect_training.h"
 #include "trireme/torch/torch.h"
 
-// Through libtorch's interface for any device: nothing here needs the headers of CUDA.
+// Uses libtorch's device-independent interface, to avoid the CUDA headers.
 
 namespace trireme::torch::detail {
 
@@ -39,14 +39,14 @@ void Transfer::aside(const std::function<void()>& act) {
 }
 
 void Transfer::copy(at::Tensor& tensor) const {
-  // Of other memory the copy would hold up the thread.
+  // A copy from unpinned memory would block the thread.
   const bool pin = stream_ && tensor.is_cpu() && !tensor.is_pinned();
   tensor = (pin ? tensor.pin_memory() : tensor).to(device_, /*non_blocking=*/true);
 }
 
 void Transfer::wait() { stream_->copied.block(stream_->interface.getStream(device_)); }
 
-// The memory was taken on the other stream; it must not be given away while this one still reads it.
+// The memory was allocated on the other stream; it must not be reused while this stream still reads it.
 void Transfer::used_here(at::Tensor& tensor) const { tensor.record_stream(stream_->interface.getStream(device_)); }
 
 }  // namespace trireme::torch::detail

@@ -151,7 +151,7 @@ void asks_for_types() {
     for (auto& batch : trireme::torch::iter_batches(rows, {}, {.dtypes = {{"y", torch::kFloat}}})) (void)batch;
     expect(false, "a column that is not there is refused");
   } catch (const trireme::ValueError& error) {
-    expect(std::string(error.what()) == "dtypes: there is no column 'y'; the columns are id, x, flag", error.what());
+    expect(std::string(error.what()) == "dtypes: no column named 'y'; the columns are id, x, flag", error.what());
   }
 }
 TRIREME_TRAIN_FUNCTION(asks_for_types);

@@ -199,14 +199,14 @@ void scales() {
   }
   scaler.unscale_(optimizer);
   expect(torch::allclose(model->fc1->weight.grad(), alone->fc1->weight.grad(), 1e-5, 1e-7), "gradients as without it");
-  expect_thrown<std::logic_error>([&] { scaler.unscale_(optimizer); }, "was called before");
+  expect_thrown<std::logic_error>([&] { scaler.unscale_(optimizer); }, "was already called");
   expect_thrown<std::logic_error>([&] { scaler.state(); }, "call update() before state()");
   expect(step(), "finite gradients make a step");
   gradients(1);
   expect(step() && scaler.current_scale() == 8, "it grows after two of them");
   expect_same_on_all(*model, "after scaled steps");
 
-  expect_thrown<std::logic_error>([&] { scaler.update(); }, "comes after step()");
+  expect_thrown<std::logic_error>([&] { scaler.update(); }, "called before step()");
   optimizer.zero_grad();
   expect_thrown<std::logic_error>([&] { scaler.step(optimizer); }, "call backward() first");
   expect_thrown<trireme::ValueError>([&] { scaler.load_state({}); }, "the state is empty");

@@ -113,7 +113,7 @@ def test_ranks_with_different_data() -> None:
     done = run(PROGRAM, "data", 2, "uneven", "size", 24, "batch", 2, "uneven", "true")
     assert done.returncode == 3, done.stdout + done.stderr
     samples = r"rank \d has 2[45] samples in batches of 2, shuffled with seed 3"
-    assert re.search(rf"FAILED rank [01]: .*the ranks have different data: {samples}, and {samples}; give", done.stdout)
+    assert re.search(rf"FAILED rank [01]: .*the ranks have different data: {samples}, and {samples}; use", done.stdout)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_place_goes_on_by_itself_or_not() -> None:
     assert list(batches_of("anew")) == [0, 1]
     done = run(PROGRAM, "data", 2, "other", "size", 26, "batch", 2, "from", checkpoint[1])
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "in the middle of an epoch over 24 samples, and this loader has 26 samples; go on" in done.stdout
+    assert "in the middle of an epoch over 24 samples, and this loader has 26 samples; use the same data" in done.stdout
 
     def train() -> list[int]:
         from torch.utils.data import DataLoader
@@ -178,4 +178,4 @@ def test_epoch_that_is_left_and_data_that_changes_between_epochs() -> None:
 def test_loader_without_a_batch() -> None:
     done = run(PROGRAM, "data", 2, "small", "size", 3, "batch", 2, "drop_last", "true")
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "batch_size 2 on 2 ranks takes more than the 3 samples there are" in done.stdout
+    assert "batch_size 2 on 2 ranks needs more than the 3 samples of the dataset" in done.stdout

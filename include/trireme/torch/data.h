@@ -15,26 +15,26 @@
 #include "trireme/torch/transfer.h"
 #include "trireme/value.h"
 
-// Each rank's part of a dataset of torch::data, in another order every epoch, from any position in it. The order is
-// that of Python's DistributedSampler and prepare_data_loader() with the same seed.
+// Each rank's part of a torch::data dataset, shuffled differently every epoch, resumable from any position. The order
+// is the same as in Python's DistributedSampler and prepare_data_loader() with the same seed.
 
 namespace trireme::torch {
 
-// Iterating over it runs through one epoch, the next time through the next one:
+// Each iteration over the loader is one epoch:
 //
 //   while (loader.epoch() < 5) {
 //     for (auto& batch : loader) ...
 //   }
 //
-// All ranks make the same number of steps, with batches of the same size: where the dataset does not divide, the last
-// ones are filled up with samples from the epoch's beginning, or left out with drop_last. In a worker that begins with
-// a checkpoint, the first iteration goes on where the loader was when that was reported.
+// All ranks take the same number of steps, with batches of the same size. If the dataset is not divisible, the last
+// batches are filled with samples from the start of the epoch, or dropped with drop_last. In a worker that starts from
+// a checkpoint, the first iteration resumes at the position that the loader had when the checkpoint was reported.
 template <typename Dataset>
 class DataLoader {
  public:
   using Batch = typename Dataset::BatchType;
   static_assert(!Dataset::is_stateful,
-                "a stateful dataset chooses its samples itself: give each rank its own part of it");
+                "a stateful dataset chooses its own samples: create it with a different part on each rank");
 
   DataLoader(Dataset dataset, const ::torch::data::DataLoaderOptions& loading, const DataLoaderOptions& options)
       : dataset_(std::move(dataset)), loading_(loading) {
@@ -44,7 +44,7 @@ class DataLoader {
         std::make_shared<detail::RankSampler>(size_of(dataset_), loading_.batch_size(), loading_.drop_last(), options);
     place_ = std::make_shared<detail::Place>(shard_, loading_.enforce_ordering(), options);
     transfer_ = std::make_unique<detail::Transfer>(device, ahead_);
-    loading_.drop_last(false);  // left to the shard, which knows the other ranks
+    loading_.drop_last(false);  // done by the RankSampler, for all ranks
   }
 
   class Iterator {
@@ -69,10 +69,10 @@ class DataLoader {
 
    private:
     DataLoader* loader_;
-    std::shared_ptr<void> alive_;  // shared by copies: when the last one goes, the loop was left
+    std::shared_ptr<void> alive_;  // shared by copies; destroying the last one marks the epoch as left
   };
 
-  // Begins the next epoch, or goes on in the one that load_state() was given. One at a time.
+  // Starts the next epoch, or resumes the one passed to load_state(). Only one iteration at a time.
   Iterator begin() {
     if (!place_->begin()) forget();
     if (!inner_) inner_ = ::torch::data::make_data_loader(dataset_, detail::Sampler(shard_), loading_);
@@ -84,15 +84,15 @@ class DataLoader {
   }
   std::default_sentinel_t end() const { return {}; }
 
-  // The one that runs, or else the one that is next.
+  // The current epoch, or the next one between epochs.
   std::int64_t epoch() const { return place_->epoch(); }
-  // Of an epoch, on every rank.
+  // Per epoch and rank.
   std::size_t num_batches() const { return shard_->num_batches(); }
 
-  // Everything before and with the current batch is done; with enforce_ordering(false), all epochs before this one. It
-  // fits any number of ranks and any batch size, and the loaders of Python.
+  // The position after the current batch; with enforce_ordering(false), the start of this epoch. It can be loaded with
+  // any number of ranks and any batch size, and by the Python loaders.
   Dict state() const { return place_->state(); }
-  // The next iteration goes on from there, and not from where the checkpoint was.
+  // The next iteration resumes from there instead of the checkpoint's position.
   void load_state(const Dict& state) {
     place_->load(state);
     forget();
@@ -101,7 +101,7 @@ class DataLoader {
  private:
   static std::size_t size_of(const Dataset& dataset) {
     const auto size = dataset.size();
-    if (!size) throw std::invalid_argument("prepare_data_loader(): the dataset does not know its size()");
+    if (!size) throw std::invalid_argument("prepare_data_loader(): the dataset has no size()");
     return *size;
   }
 
@@ -135,18 +135,18 @@ class DataLoader {
   ::torch::data::DataLoaderOptions loading_;
   bool ahead_ = false;
   std::shared_ptr<detail::RankSampler> shard_;  // shared with the sampler
-  std::shared_ptr<detail::Place> place_;  // shared with iterators; report() asks it, wherever the loader is moved to
+  std::shared_ptr<detail::Place> place_;        // shared with iterators; report() uses it, even after a move
   std::unique_ptr<detail::Transfer> transfer_;
   std::unique_ptr<Inner> inner_;
   std::optional<::torch::data::Iterator<Batch>> batches_;
   bool taken_any_ = false;
   std::optional<Batch> batch_;
-  std::optional<Batch> coming_;  // with ahead_: taken, and not given out
+  std::optional<Batch> coming_;  // with ahead_: loaded, not returned yet
 };
 
-// `loading` is what libtorch's loaders take: batch size (of one rank), threads that load ahead, drop_last, ...
-// Every rank must give the same ones and a dataset of the same size. Throws std::invalid_argument where one does not,
-// and where there would be no batch at all.
+// `loading`: libtorch's options: batch size (per rank), threads that load ahead, drop_last, ...
+// Every rank must pass the same options and a dataset of the same size. Throws std::invalid_argument if they differ, or
+// if there would be no batch.
 template <typename Dataset>
 DataLoader<Dataset> prepare_data_loader(Dataset dataset, const ::torch::data::DataLoaderOptions& loading,
                                         const DataLoaderOptions& options = {}) {

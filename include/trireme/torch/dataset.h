@@ -17,7 +17,7 @@
 #include "trireme/data.h"
 #include "trireme/export.h"
 
-// Batches of datasets as tensors of libtorch:
+// Batches of datasets as libtorch tensors:
 //
 //   auto shard = trireme::get_dataset_shard("train");
 //   for (auto& batch : trireme::torch::iter_batches(shard, {.batch_size = 32})) train(batch["x"], batch["y"]);
@@ -28,7 +28,7 @@ namespace detail {
 class Transfer;
 }
 
-// On the CPU the tensors are the batch's memory, not copies of it.
+// On the CPU the tensors share the memory of the batch.
 class TRIREME_API TorchBatch {
  public:
   TorchBatch(Batch batch, std::map<std::string, at::Tensor, std::less<>> tensors)
@@ -36,8 +36,7 @@ class TRIREME_API TorchBatch {
 
   std::int64_t rows() const { return batch_.rows(); }
   std::vector<std::string> columns() const { return batch_.columns(); }
-  // Throws ValueError for a column that is not there, or that no tensor can hold: text, lists of different lengths,
-  // nulls.
+  // Throws ValueError for a missing column, or one that cannot be a tensor: text, lists of different lengths, nulls.
   const at::Tensor& operator[](std::string_view column) const;
   // The columns that are tensors.
   const std::map<std::string, at::Tensor, std::less<>>& tensors() const { return tensors_; }
@@ -48,15 +47,15 @@ class TRIREME_API TorchBatch {
   std::map<std::string, at::Tensor, std::less<>> tensors_;
 };
 
-// What the tensors are to be.
+// Types and device of the tensors.
 struct TorchBatchesOptions {
   std::optional<c10::ScalarType> dtype = {};           // of all columns
   std::map<std::string, c10::ScalarType> dtypes = {};  // of some, by their names
-  // get_device() when not given; outside of a training function the CPU.
+  // Default: get_device(); outside of a training function the CPU.
   std::optional<c10::Device> device = {};
 };
 
-// One epoch of them.
+// One epoch of batches.
 class TRIREME_API TorchBatches {
  public:
   TorchBatches(Batches batches, c10::Device device, TorchBatchesOptions options = {});
@@ -99,13 +98,13 @@ class TRIREME_API TorchBatches {
   std::optional<TorchBatch> now_;
 };
 
-// Batches are moved to get_device(); outside of a training function they stay where they are.
+// Batches are moved to get_device(); outside of a training function they stay on the CPU.
 TRIREME_API TorchBatches iter_batches(const DataShard& shard, const IterBatchesOptions& options = {},
                                       bool move_to_device = true);
 TRIREME_API TorchBatches iter_batches(const Dataset& dataset, const IterBatchesOptions& options = {},
                                       bool move_to_device = true);
-// With other types than the columns have, or on another device. Throws ValueError at the first batch for a column in
-// `dtypes` that is not there.
+// With other types than those of the columns, or on another device. Throws ValueError at the first batch if a column in
+// `dtypes` does not exist.
 TRIREME_API TorchBatches iter_batches(const DataShard& shard, const IterBatchesOptions& options,
                                       const TorchBatchesOptions& tensors);
 TRIREME_API TorchBatches iter_batches(const Dataset& dataset, const IterBatchesOptions& options,

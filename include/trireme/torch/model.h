@@ -12,27 +12,27 @@
 
 #include "trireme/export.h"
 
-// Data parallel training: every rank has the same module and its own batches, and backward() averages the gradients of
-// all ranks while it computes them. Ranks that start equal and step equally stay equal, bit for bit.
+// Data-parallel training: every rank has the same module and its own batches, and backward() averages the gradients of
+// all ranks while it computes them. The modules stay bitwise identical on all ranks.
 
 namespace trireme::torch {
 
 struct ModelOptions {
   bool move_to_device = true;  // to get_device()
-  // For modules of which a step may leave parameters unused, others on every rank if need be. Such a module must be
-  // called through Model::forward() and return tensors. Costs a walk through the graph per step.
+  // For modules that do not use all parameters in every step; the unused ones may differ between ranks. Such a module
+  // must be called through Model::forward() and return tensors. Costs a traversal of the graph per step.
   bool find_unused_parameters = false;
-  // After every backward() that averages, buffers (running means and the like) are those of rank 0; with
+  // Copies the buffers (running means and similar) of rank 0 to all ranks after every backward() that averages; with
   // find_unused_parameters, before every forward pass.
   bool broadcast_buffers = true;
-  // How much is sent at once. The first is smaller, so that sending begins early in the backward pass.
+  // The size of a transfer. The first one is smaller, so that sending starts early in the backward pass.
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
   std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
 };
 
 namespace detail {
 
-// One rank's copy of a module that is trained by all. What of it is not a template.
+// One rank's copy of a module that all ranks train: the part that is not a template.
 class TRIREME_API Replica {
  public:
   Replica(::torch::nn::Module& module, const ModelOptions& options);
@@ -41,7 +41,7 @@ class TRIREME_API Replica {
   Replica& operator=(const Replica&) = delete;
 
   void begin_forward();
-  // Whether end_forward() wants to see the outputs.
+  // Whether end_forward() needs the outputs.
   bool follows_outputs() const;
   void end_forward(const std::vector<at::Tensor>& outputs);
 
@@ -50,7 +50,7 @@ class TRIREME_API Replica {
 
  private:
   class State;
-  std::shared_ptr<State> state_;  // shared with a backward pass that runs
+  std::shared_ptr<State> state_;  // shared with a running backward pass
 };
 
 template <typename T>
@@ -62,7 +62,7 @@ concept Convertible = std::convertible_to<const T&, at::Tensor>;
 
 TRIREME_API void refuse_outputs(const char* type);
 
-// The tensors in what a forward() returned.
+// The tensors in the result of forward().
 template <typename T>
 void collect(const T& output, std::vector<at::Tensor>& into) {
   if constexpr (Convertible<T>) {
@@ -78,7 +78,7 @@ void collect(const T& output, std::vector<at::Tensor>& into) {
 
 }  // namespace detail
 
-// While it lives, backward() adds to the gradients of this rank and sends nothing.
+// During its lifetime, backward() accumulates the gradients of this rank without communication.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(std::shared_ptr<detail::Replica> replica)
@@ -94,7 +94,7 @@ class [[nodiscard]] NoSync {
   bool before_;
 };
 
-// A module as before, whose gradients are averaged. Copies are handles of the same.
+// A module whose gradients are averaged. Copies are handles to the same module.
 template <typename Module>
 class Model {
  public:
@@ -117,7 +117,7 @@ class Model {
     return forward(std::forward<Arguments>(arguments)...);
   }
 
-  // For gradient accumulation: hold it during every backward() but the last.
+  // For gradient accumulation: hold it during all but the last backward().
   NoSync no_sync() const { return NoSync(replica_); }
 
   Module* operator->() const { return module_.get(); }
@@ -126,19 +126,19 @@ class Model {
   const std::shared_ptr<Module>& module() const { return module_; }
 
  private:
-  std::shared_ptr<Module> module_;            // shared with the user, as modules of libtorch are
+  std::shared_ptr<Module> module_;            // shared with the user, like all libtorch modules
   std::shared_ptr<detail::Replica> replica_;  // shared by copies
 };
 
-// Moves the module to the device of this worker, gives it the parameters and buffers of rank 0, and averages its
-// gradients from then on; where there is one rank, only the first. Every rank must call it, with modules that have
-// the same parameters. Make the optimizer after it. Throws std::invalid_argument for a module that has nothing to train
-// or is prepared already, and where the module differs from that of rank 0.
+// Moves the module to the device of this worker, copies the parameters and buffers of rank 0 to it, and averages its
+// gradients from then on. With one rank it only moves the module. Every rank must call it, with modules that have the
+// same parameters. Create the optimizer after it. Throws std::invalid_argument if the module has nothing to train, is
+// already prepared, or differs from that of rank 0.
 template <std::derived_from<::torch::nn::Module> Module>
 Model<Module> prepare_model(std::shared_ptr<Module> module, const ModelOptions& options = {}) {
   return Model<Module>(std::move(module), options);
 }
-// The same for the holders that TORCH_MODULE(Net) makes.
+// The same for the holders that TORCH_MODULE(Net) defines.
 template <typename Module>
 Model<Module> prepare_model(const ::torch::nn::ModuleHolder<Module>& module, const ModelOptions& options = {}) {
   return Model<Module>(module.ptr(), options);

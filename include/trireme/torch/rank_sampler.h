@@ -13,7 +13,7 @@
 #include "trireme/position.h"
 #include "trireme/value.h"
 
-// Which samples a rank takes, and where it is: what of a data loader is not a template.
+// The samples of a rank and its position: the part of a data loader that is not a template.
 
 namespace trireme::torch {
 
@@ -21,9 +21,9 @@ struct DataLoaderOptions {
   bool shuffle = true;
   std::uint64_t seed = 0;      // the same on every rank
   bool move_to_device = true;  // batches, to get_device()
-  // A batch ahead: it is copied while the one before is worked on. Where not given, with a GPU.
+  // Loads one batch ahead and copies it during the work on the previous one. Default: only with a GPU.
   std::optional<bool> prefetch = {};
-  // The place is stored with every checkpoint that is reported, and a restarted worker goes on from it.
+  // Stores the position with every reported checkpoint, and resumes from it after a restart.
   bool resume = true;
 };
 
@@ -31,20 +31,20 @@ namespace detail {
 
 class TRIREME_API RankSampler {
  public:
-  // `size`: of the dataset; `batch_size`: of one rank. Throws std::invalid_argument where another rank has others.
+  // `size`: of the dataset; `batch_size`: per rank. Throws std::invalid_argument if they differ between ranks.
   RankSampler(std::size_t size, std::size_t batch_size, bool drop_last, const DataLoaderOptions& options);
 
-  // From there on; positions count samples of the epoch over all ranks.
+  // Starts at `position`, which counts the samples of the epoch over all ranks.
   void begin(std::int64_t epoch, std::size_t position);
   std::optional<std::vector<std::size_t>> next();
 
-  // Where the batch after the one at `position` begins, on all ranks.
+  // The position of the batch after the one at `position`, over all ranks.
   std::size_t after(std::size_t position) const;
   std::size_t num_batches() const;
 
   Dict state(std::int64_t epoch, std::size_t position) const;
-  // Epoch and position of what state() returned, whose seed counts from now on; that of the next epoch where nothing is
-  // left of the one. Throws ValueError where it is of another dataset.
+  // The epoch and position in a result of state(); the start of the next epoch if the stored one is complete. Uses the
+  // stored seed from then on. Throws ValueError if the dataset has a different size.
   std::pair<std::int64_t, std::size_t> load(const Dict& state);
 
   std::size_t size() const { return size_; }
@@ -61,17 +61,17 @@ class TRIREME_API RankSampler {
   std::size_t next_ = 0, end_ = 0;
 };
 
-// Where a loader is in its data: after the batch that it has given out last.
+// The position of a loader: after the last batch that it returned.
 class TRIREME_API Place {
  public:
-  // `exact`: batches come in order, so that there is a place between two of them.
+  // `exact`: batches are in order, so that a position within the epoch is defined.
   Place(std::shared_ptr<RankSampler> shard, bool exact, const DataLoaderOptions& options);
 
-  // Returns false where an epoch was left in the middle, which is over by that.
+  // Returns false if the previous epoch was left early; that epoch ends.
   bool begin();
   void step() { position_ = shard_->after(position_); }
   void end();
-  // Nobody iterates over that epoch any more, at its end or not.
+  // The iteration over that epoch has ended, complete or not.
   void leave(std::int64_t epoch) { left_ |= running_ && epoch == epoch_; }
 
   std::int64_t epoch() const { return epoch_; }
@@ -79,7 +79,7 @@ class TRIREME_API Place {
   void load(const Dict& state);
 
  private:
-  // Where somebody who starts now has to go on.
+  // The position at which a restarted worker resumes.
   Dict to_store() const;
   void go_on_from(const Dict& stored);
 
@@ -88,11 +88,11 @@ class TRIREME_API Place {
   std::int64_t epoch_ = 0;
   std::size_t position_ = 0;
   bool running_ = false;
-  bool left_ = false;                                      // so that the next epoch is next
-  std::optional<trireme::detail::PositionSource> source_;  // made once the rest is
+  bool left_ = false;                                      // a restart begins with the next epoch
+  std::optional<trireme::detail::PositionSource> source_;  // created last
 };
 
-// libtorch's loaders keep a copy of their sampler; this one shares what the copies look at.
+// libtorch's loaders copy their sampler; the copies of this one share their state.
 class TRIREME_API Sampler final : public ::torch::data::samplers::Sampler<> {
  public:
   explicit Sampler(std::shared_ptr<RankSampler> shard) : shard_(std::move(shard)) {}

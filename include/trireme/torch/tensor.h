@@ -5,15 +5,15 @@
 #include "trireme/export.h"
 #include "trireme/tensor.h"
 
-// Tensors of libtorch in states (trireme/state.h), and back.
+// Converts between libtorch tensors and the tensors in states (trireme/state.h).
 
 namespace trireme::torch {
 
-// The same memory, which stays as long as one of them does.
+// Shares the memory, which is released with the last of both.
 TRIREME_API at::Tensor to_torch(const Tensor& tensor);
 
-// The same memory where the tensor is dense and contiguous on the CPU, else a copy that is. Throws ValueError for what
-// a state cannot hold: sparse and quantized tensors, and types without a name in tensor.h.
+// Shares the memory if the tensor is dense and contiguous on the CPU, otherwise copies it. Throws ValueError for what a
+// state cannot contain: sparse and quantized tensors, and types without a name in tensor.h.
 TRIREME_API Tensor from_torch(const at::Tensor& tensor);
 
 }  // namespace trireme::torch

@@ -14,9 +14,9 @@
 #include "trireme/torch/tensor.h"
 #include "trireme/trireme.h"
 
-// What a training function that uses libtorch needs: model.h trains a module on all ranks, data.h gives each rank its
-// part of a dataset of libtorch and dataset.h of one of ours, precision.h computes in narrower types, state.h saves and
-// loads what Python loads and saves.
+// For training functions that use libtorch: model.h trains a module on all ranks, data.h splits a libtorch dataset and
+// dataset.h a Trireme dataset between the ranks, precision.h computes in narrower types, state.h saves and loads state
+// in the same format as Python.
 
 namespace c10d {
 class ProcessGroup;
@@ -27,11 +27,11 @@ namespace trireme::torch {
 // The first of this worker's GPUs, or the CPU. CUDA_VISIBLE_DEVICES is set per worker, so the first is always index 0.
 TRIREME_API c10::Device get_device();
 
-// The gang's rendezvous store as libtorch takes it: pass it to a c10d backend.
+// The gang's rendezvous store for libtorch: pass it to a c10d backend.
 TRIREME_API c10::intrusive_ptr<c10d::Store> store();
 
-// A process group of all ranks, for communication of one's own; every rank must call it. Gloo for tensors on the CPU,
-// NCCL for those on a GPU where this libtorch has it. Its methods need <torch/csrc/distributed/c10d/ProcessGroup.hpp>.
+// A process group of all ranks, for custom communication; every rank must call it. Gloo for tensors on the CPU, NCCL
+// for those on a GPU if this libtorch has it. Its methods need <torch/csrc/distributed/c10d/ProcessGroup.hpp>.
 TRIREME_API c10::intrusive_ptr<c10d::ProcessGroup> new_process_group();
 
 }  // namespace trireme::torch

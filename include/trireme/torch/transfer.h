@@ -10,7 +10,7 @@
 
 #include "trireme/export.h"
 
-// Batches on their way to the device.
+// Copies batches to the device.
 
 namespace trireme::torch::detail {
 
@@ -33,8 +33,8 @@ void each_tensor(T& value, const Act& act) {
   }
 }
 
-// One batch at a time, on a stream of its own beside the work that goes on there; at once where `ahead` is false, and
-// not at all to the CPU, where loaders make them.
+// Copies one batch at a time, on a separate stream; on the current stream if `ahead` is false; not at all if the device
+// is the CPU, where loaders create batches.
 class TRIREME_API Transfer {
  public:
   Transfer(c10::Device device, bool ahead);
@@ -46,7 +46,7 @@ class TRIREME_API Transfer {
   void begin(Batch& batch) {
     if (!device_.is_cpu()) aside([&] { each_tensor(batch, [this](at::Tensor& tensor) { copy(tensor); }); });
   }
-  // The current stream waits for it, not the thread.
+  // The current stream waits for the copy; the thread does not.
   template <typename Batch>
   void end(Batch& batch) {
     if (!stream_) return;
@@ -63,7 +63,7 @@ class TRIREME_API Transfer {
   void used_here(at::Tensor& tensor) const;
 
   c10::Device device_;
-  std::unique_ptr<Stream> stream_;  // none without `ahead`
+  std::unique_ptr<Stream> stream_;  // null without `ahead`
 };
 
 }  // namespace trireme::torch::detail
