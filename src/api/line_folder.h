@@ -41,7 +41,7 @@ class LineFolder {
   explicit LineFolder(int num_ranks = 0) : num_ranks_(num_ranks) {}
 
   void feed(int rank, std::string_view line, base::MonotonicTime now);
-  // The lines that are due. Call it after each batch of feed().
+  // What is due by now. Call it after each batch of feed().
   std::vector<OutputLine> flush(base::MonotonicTime now);
   // All remaining lines, at the end of the run.
   std::vector<OutputLine> finish();

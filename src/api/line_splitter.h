@@ -14,7 +14,7 @@ class LineSplitter {
   static constexpr std::size_t kMaxLine = 4096;
 
   void feed(std::string_view bytes, std::vector<std::string>& lines);
-  // The last line if it has no newline (yet).
+  // The last line when it has no newline (yet).
   void finish(std::vector<std::string>& lines);
   // The state of a progress bar: a line without a newline that was overwritten (\r). Empty if there is none.
   std::string progress() const;

@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-// One program with many ways to run: tests/python/test_cpp_examples.py names one and looks at what comes of it.
+// One program with many modes: tests/python/test_cpp_examples.py runs one and checks the result.
 
 namespace {
 
@@ -135,7 +135,7 @@ int local() {
   return right ? 0 : 1;
 }
 
-// A lambda after fits that ended in every way: its workers go through all of them again.
+// A lambda after fits with every kind of outcome: its workers replay all of them.
 int replay() {
   std::string way;
   try {
@@ -203,6 +203,6 @@ int main(int argc, char** argv) {
   if (what == "refused") return refused();
   if (what == "wait") return interrupted(false);
   if (what == "stubborn") return interrupted(true);
-  std::cerr << "no such way to run: '" << what << "'\n";
+  std::cerr << "unknown mode: '" << what << "'\n";
   return 2;
 }

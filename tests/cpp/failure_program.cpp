@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-// A trainer that things happen to: tests/python/test_cpp_failures.py says which, and looks at what comes of it.
+// A trainer with faults: tests/python/test_cpp_failures.py chooses them and checks the result.
 
 namespace {
 
@@ -27,13 +27,13 @@ constexpr int kSteps = 4;
 constexpr int kBadStep = 2;
 constexpr auto kPause = std::chrono::milliseconds(20);
 
-// What the process keeps between attempts: how often the function was entered, and a thread of its own.
+// Process state that survives attempts: the number of calls of the function, and a thread.
 int g_entered = 0;
 std::atomic<int> g_ticks = 0;
 
 std::string file_in_run(const std::string& name) { return trireme::context().path + "/" + name; }
 
-// Tells the test about this call of the function, and where it goes on from.
+// Reports this call of the function and its starting point to the test.
 int enter() {
   if (g_entered++ == 0) {
     std::thread([] {
@@ -78,7 +78,7 @@ void suffer(const std::string& fault) {
   if (fault == "hang") stuck_in_here();
 }
 
-// Where the others are meanwhile. None of these returns by itself.
+// Where the other ranks wait in the meantime. None of these returns by itself.
 void be_elsewhere(const std::string& place) {
   if (place == "barrier") trireme::collective::barrier();
   while (place == "poll") trireme::check_interrupted();
@@ -108,7 +108,7 @@ std::string survives(const Config& config) {
 }
 TRIREME_TRAIN_FUNCTION(survives);
 
-// Goes on until there is a file: the gang may have any size.
+// Runs until a file exists, with a gang of any size.
 std::string until_told() {
   const int first = enter();
   for (int step = first;; ++step) {
@@ -120,7 +120,7 @@ std::string until_told() {
 }
 TRIREME_TRAIN_FUNCTION(until_told);
 
-// Stores a checkpoint only when it is told that workers will be lost.
+// Saves a checkpoint only when a preemption is announced.
 std::string last_checkpoint() {
   if (auto checkpoint = trireme::get_checkpoint()) return checkpoint->load_state(0).at("told").as_string();
   std::ofstream(file_in_run("pid_" + std::to_string(trireme::context().world_rank))) << ::getpid() << '\n';
@@ -148,7 +148,7 @@ void start_child(bool group_of_its_own) {
 std::string with_children() {
   const int first = enter();
   start_child(false);
-  if (first == 0) start_child(true);  // such a one would outlive a worker that just ends
+  if (first == 0) start_child(true);  // it would outlive a worker that only exits
   for (int step = first; first == 0 || step < first + 2; ++step) {
     report_step(step);
     trireme::collective::barrier();
@@ -157,7 +157,7 @@ std::string with_children() {
 }
 TRIREME_TRAIN_FUNCTION(with_children);
 
-// Children that come out of the function as the worker will: by returning, by an exception, by exit(), and one that
+// Forked children that leave the function like the worker: by returning, by an exception, by exit(), and one that
 // reports.
 std::string forks(const Config& config) {
   const std::string how = config["how"].as_string();
@@ -204,7 +204,7 @@ int fit_survives(const std::string& fault, const std::string& place) {
   return fit(survives, options);
 }
 
-// The driver lets the run grow when there is a file; that it cannot shrink below what it needs is tried first.
+// First checks that the run cannot shrink below its minimum. Then the driver lets it grow when a file exists.
 int fit_elastic() {
   TrainerOptions options = two_workers();
   options.scaling.num_workers = trireme::WorkerCount(1, 2);
@@ -241,6 +241,6 @@ int main(int argc, char** argv) {
   }
   if (what == "last_checkpoint") return fit(last_checkpoint, two_workers());
   if (what == "with_children") return fit(with_children, two_workers());
-  std::cerr << "no such way to run: '" << what << "'\n";
+  std::cerr << "unknown mode: '" << what << "'\n";
   return 2;
 }

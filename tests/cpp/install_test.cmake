@@ -1,19 +1,19 @@
 # cmake -D BUILD_DIR=... -D SOURCE_DIR=... -D WORK_DIR=... [-D Torch_DIR=...] -P install_test.cmake
-# Installs into a fresh prefix, builds a program that has nothing else, and runs it. With libtorch a second one, as
-# docs/cpp_torch.md says.
+# Installs into a fresh prefix, builds a program against only that, and runs it. With libtorch also a second program, as
+# in docs/cpp_torch.md.
 function(refused expected)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
-  string(REGEX REPLACE "[ \n]+" " " output "${output}")  # CMake breaks lines where it likes
+  string(REGEX REPLACE "[ \n]+" " " output "${output}")  # CMake wraps lines anywhere
   string(FIND "${output}" "${expected}" place)
   if(code EQUAL 0 OR place EQUAL -1)
-    message(FATAL_ERROR "${ARGN} ended with ${code}, without '${expected}':\n${output}")
+    message(FATAL_ERROR "${ARGN} exited with ${code}, without '${expected}':\n${output}")
   endif()
 endfunction()
 
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT code EQUAL 0)
-    message(FATAL_ERROR "${ARGN} ended with ${code}:\n${output}")
+    message(FATAL_ERROR "${ARGN} exited with ${code}:\n${output}")
   endif()
   set(output "${output}" PARENT_SCOPE)
 endfunction()
@@ -26,7 +26,7 @@ run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
 set(ENV{TRIREME_STATE_DIR} ${WORK_DIR}/state)
 run(${WORK_DIR}/build/consumer ${WORK_DIR}/results)
 if(NOT output MATCHES "refused: .*num_workers" OR NOT output MATCHES "42 from 2 workers")
-  message(FATAL_ERROR "the program said: ${output}")
+  message(FATAL_ERROR "unexpected output of the program: ${output}")
 endif()
 run(${prefix}/bin/trireme --version)
 
@@ -36,7 +36,7 @@ if(torch_targets AND Torch_DIR)
   refused("pass -D Torch_DIR=LIBTORCH/share/cmake/Torch"
     ${torch_consumer} -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_DISABLE_FIND_PACKAGE_Torch=ON)
   file(REMOVE_RECURSE ${WORK_DIR}/build_torch)
-  # Both of the ways that the page shows; the second one is also built.
+  # Both ways shown on that page; the second one is also built.
   run(${torch_consumer} -D CMAKE_PREFIX_PATH=${prefix} -D Torch_DIR=${Torch_DIR})
   file(REMOVE_RECURSE ${WORK_DIR}/build_torch)
   cmake_path(GET Torch_DIR PARENT_PATH torch_packages)
@@ -44,13 +44,13 @@ if(torch_targets AND Torch_DIR)
   run(${CMAKE_COMMAND} --build ${WORK_DIR}/build_torch)
   run(${WORK_DIR}/build_torch/consumer_torch ${WORK_DIR}/results)
   if(NOT output MATCHES "gradient 2\n")
-    message(FATAL_ERROR "the program with libtorch said: ${output}")
+    message(FATAL_ERROR "unexpected output of the program with libtorch: ${output}")
   endif()
 else()
   refused("this installation was built without torch" ${torch_consumer} -D CMAKE_PREFIX_PATH=${prefix})
 endif()
 
-# Programs bring their own OpenSSL, fmt or Asio: nothing of ours may be seen but our API.
+# Programs may link their own OpenSSL, fmt or Asio: the library must export only its API.
 file(GLOB_RECURSE library ${prefix}/libtrireme.so ${prefix}/*/libtrireme.so)
 run(nm --dynamic --defined-only --demangle --format=posix ${library})
 string(REGEX REPLACE "\n" ";" symbols "${output}")
@@ -58,7 +58,7 @@ set(foreign ${symbols})
 list(FILTER foreign EXCLUDE REGEX "^(typeinfo for |typeinfo name for |vtable for )?trireme::")
 list(FILTER foreign EXCLUDE REGEX "^$")
 if(foreign)
-  message(FATAL_ERROR "libtrireme.so shows what is not its own: ${foreign}")
+  message(FATAL_ERROR "libtrireme.so exports foreign symbols: ${foreign}")
 endif()
 run(readelf --dynamic ${library})
 if(output MATCHES "NEEDED[^\n]*(ssl|crypto|fmt|spdlog)")

@@ -9,8 +9,8 @@
 #include <map>
 #include <string>
 
-// What the torch_*_program have in common: each is many training functions, of which tests/python/test_cpp_torch.py
-// names one and looks at what comes of it.
+// Shared by the torch_*_program: each has many training functions; tests/python/test_cpp_torch.py runs one and checks
+// the result.
 
 namespace cases {
 
@@ -23,7 +23,7 @@ inline int rank() { return trireme::context().world_rank; }
 inline int ranks() { return trireme::context().world_size; }
 
 inline void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error("not so: " + what);
+  if (!holds) throw std::runtime_error("expectation failed: " + what);
 }
 
 template <typename Error>
@@ -46,7 +46,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-// The rows of a step, the same in Python; a rank takes every ranks-th.
+// The rows of a step, the same as in Python; each rank takes every `ranks`-th row.
 inline std::pair<Tensor, Tensor> rows(int step, int rank, int ranks) {
   const Tensor x = torch::sin(torch::arange(12 * 8).reshape({12, 8}) * 0.37 + step);
   const Tensor y = torch::cos(x.sum(1, true));
@@ -93,11 +93,11 @@ inline Config config_of(int argc, char** argv, Config config) {
   return config;
 }
 
-// PROGRAM FUNCTION WORKERS NAME [KEY VALUE]...; "from" is the checkpoint to begin with, "failures" how many may be.
+// PROGRAM FUNCTION WORKERS NAME [KEY VALUE]...; "from" is the checkpoint to start from, "failures" is max_failures.
 inline int run(int argc, char** argv, const Config& defaults, const std::map<std::string, Case>& functions) {
   const auto found = argc > 3 ? functions.find(argv[1]) : functions.end();
   if (found == functions.end()) {
-    std::cerr << "no such function\n";
+    std::cerr << "unknown function\n";
     return 2;
   }
   const Config config = config_of(argc, argv, defaults);

@@ -36,11 +36,11 @@ List indices_in(const torch::data::Example<>& batch) {
   return indices;
 }
 
-// Two epochs, left in the middle of the second where "stop" says so; goes on from the position in the checkpoint.
+// Two epochs; leaves the second in the middle if "stop" is set. Resumes from the position in the checkpoint.
 void loads_data(const Config& config) {
   auto loader = loader_of(config);
   if (const auto checkpoint = trireme::get_checkpoint()) {
-    // By hand, or it went on by itself.
+    // Manually; otherwise it resumes automatically.
     if (const Dict state = checkpoint->load_state(); state.contains("data")) loader.load_state(state["data"].as_dict());
   }
   const int stop = config["stop"].get<int>();
@@ -61,7 +61,7 @@ void loads_data(const Config& config) {
 }
 TRIREME_TRAIN_FUNCTION(loads_data);
 
-// A checkpoint with every batch, and a worker that dies on its way through the second epoch.
+// A checkpoint with every batch, and a worker that dies during the second epoch.
 void restarts(const Config& config) {
   auto made = loader_of(config);
   auto loader = std::move(made);  // a loader may be moved
@@ -75,21 +75,22 @@ void restarts(const Config& config) {
       std::optional<trireme::Checkpoint> checkpoint;
       if (rank() == 0) checkpoint = trireme::Checkpoint::from_state({{"count", count}});
       trireme::report({{"attempt", attempt}, {"place", loader.state()}, {"batch", indices_in(batch)}}, checkpoint);
-      trireme::collective::barrier();  // so that no rank is ahead of what is stored
+      trireme::collective::barrier();  // so that no rank is ahead of the stored position
     }
   }
 }
 TRIREME_TRAIN_FUNCTION(restarts);
 
-// An epoch that is left is over for who goes on from the checkpoint, too.
+// An epoch that was left early has also ended for a run that resumes from the checkpoint.
 void leaves_and_reports(const Config& config) {
   auto loader = loader_of(config);
   if (trireme::context().attempt == 1) {
-    expect(loader.epoch() == 1 && loader.state()["samples"].get<int>() == 0, "the next epoch is next");
+    expect(loader.epoch() == 1 && loader.state()["samples"].get<int>() == 0, "the next epoch follows");
     return;
   }
   for ([[maybe_unused]] auto& batch : loader) break;
-  expect(loader.epoch() == 0 && loader.state()["samples"].get<int>() > 0, "by hand it is where it was left");
+  expect(loader.epoch() == 0 && loader.state()["samples"].get<int>() > 0,
+         "state() is the position at which it was left");
   trireme::report({}, trireme::Checkpoint::from_state({}));
   trireme::collective::barrier();
   if (rank() == 1) std::raise(SIGKILL);
@@ -104,19 +105,19 @@ void leaves_an_epoch(const Config& config) {
   for (int expected = 0; expected < 3; ++expected) {
     int count = 0;
     for (auto& batch : loader) {
-      expect(batch.data.size(0) == 4, "whole batches");
+      expect(batch.data.size(0) == 4, "full batches");
       expect(loader.epoch() == expected, "begin() after a break begins the next epoch");
       if (++count == 2) break;
     }
-    expect(loader.epoch() == expected, "it is left, and not at its end");
+    expect(loader.epoch() == expected, "it was left before its end");
     if (expected < 2) continue;
     expect(loader.state()["epoch"].get<int>() == 2 && loader.state()["samples"].get<int>() == 2 * 4 * ranks(),
-           "what was handed out counts");
+           "returned batches count");
   }
 }
 TRIREME_TRAIN_FUNCTION(leaves_an_epoch);
 
-// On the CPU nothing is copied; the meta device takes copies, without their numbers.
+// On the CPU nothing is copied; the meta device takes copies, without data.
 void finds_tensors() {
   using torch::data::Example;
   trireme::torch::detail::Transfer transfer(c10::Device(c10::kMeta), /*ahead=*/false);
@@ -138,18 +139,18 @@ void asks_for_types() {
   int batches = 0;
   for (auto& batch : trireme::torch::iter_batches(rows, {.batch_size = 4}, {.dtypes = {{"x", torch::kFloat}}})) {
     expect(batch["id"].scalar_type() == torch::kLong && batch["flag"].scalar_type() == torch::kBool, "as they are");
-    expect(batch["x"].scalar_type() == torch::kFloat, "as asked for");
+    expect(batch["x"].scalar_type() == torch::kFloat, "as requested");
     expect(batch["x"][1].item<float>() == static_cast<float>(batches * 4 + 1) / 2, "the same numbers");
     ++batches;
   }
   expect(batches == 3, "all batches");
   const trireme::torch::TorchBatchesOptions half{.dtype = torch::kHalf, .device = c10::Device(c10::kMeta)};
   for (auto& batch : trireme::torch::iter_batches(rows, {}, half)) {
-    expect(batch["id"].scalar_type() == torch::kHalf && batch["id"].is_meta(), "all of them, there");
+    expect(batch["id"].scalar_type() == torch::kHalf && batch["id"].is_meta(), "all of them, on that device");
   }
   try {
     for (auto& batch : trireme::torch::iter_batches(rows, {}, {.dtypes = {{"y", torch::kFloat}}})) (void)batch;
-    expect(false, "a column that is not there is refused");
+    expect(false, "a missing column is refused");
   } catch (const trireme::ValueError& error) {
     expect(std::string(error.what()) == "dtypes: no column named 'y'; the columns are id, x, flag", error.what());
   }

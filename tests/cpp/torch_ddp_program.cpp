@@ -1,6 +1,6 @@
 #include "torch_cases.h"
 
-// Models on many ranks. What the ranks must agree on is checked here, where the gradients are.
+// Models on many ranks. Checks here, on the workers, that the ranks agree.
 
 namespace {
 
@@ -19,7 +19,7 @@ struct NormedImpl : torch::nn::Module {
 };
 TORCH_MODULE(Normed);
 
-// A rank uses one head or the other, and nobody the last one.
+// Each rank uses one of the first two heads; no rank uses the last one.
 struct HeadsImpl : torch::nn::Module {
   HeadsImpl()
       : body(register_module("body", torch::nn::Linear(8, 4))),
@@ -43,7 +43,7 @@ void expect_close(const Tensor& one, const Tensor& other, const std::string& wha
   expect(one.defined() && other.defined() && torch::allclose(one, other, 1e-5, 1e-7), what);
 }
 
-// What one process with the rows of all ranks would get.
+// The gradients of one process with the rows of all ranks.
 template <typename Module>
 void expect_average(const torch::nn::Module& trained, Module reference, int step, double factor = 1) {
   for (int r = 0; r < ranks(); ++r) {
@@ -60,7 +60,7 @@ void gradients_are_averaged() {
   torch::manual_seed(rank());  // rank 0's parameters win
   Net net;
   auto model = trireme::torch::prepare_model(net, {.bucket_bytes = 256, .first_bucket_bytes = 64});
-  expect(model.module() == net.ptr() && model->fc1.get() == net->fc1.get(), "the module is the one given");
+  expect(model.module() == net.ptr() && model->fc1.get() == net->fc1.get(), "the model has the original module");
   expect_same_on_all(*model, "after prepare_model()");
   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
   for (int step = 0; step < 6; ++step) {
@@ -68,11 +68,11 @@ void gradients_are_averaged() {
     copy_parameters(*model, *reference);
     optimizer.zero_grad();
     const auto [x, y] = rows(step, rank(), ranks());
-    // Any way to call the module will do.
+    // The module may be called in any way.
     const Tensor out = step % 3 == 0 ? model(x) : step % 3 == 1 ? model.forward(x) : model->forward(x);
     const Tensor loss = torch::mse_loss(out, y);
     torch::autograd::grad({loss}, model->parameters(), {},
-                          /*retain_graph=*/true);  // of this rank, and none of our business
+                          /*retain_graph=*/true);  // local to this rank, not averaged
     loss.backward();
     expect_average(*model, reference, step);
     optimizer.step();
@@ -97,7 +97,7 @@ void gradients_accumulate() {
       Net alone;
       copy_parameters(*model, *alone);
       torch::mse_loss(alone->forward(x), y).backward();
-      expect(model->fc1->weight.grad().equal(alone->fc1->weight.grad()), "nothing is averaged meanwhile");
+      expect(model->fc1->weight.grad().equal(alone->fc1->weight.grad()), "nothing is averaged under no_sync()");
     }
     torch::mse_loss(model(x), y).backward();
     expect_average(*model, reference, step, 2);
@@ -149,14 +149,14 @@ void parameters_may_be_unused() {
       expect_close(model->named_parameters()[name].grad(), reference->named_parameters()[name].grad(), name);
     }
     const Tensor untouched = model->nobody->weight.grad();
-    expect(!untouched.defined() || untouched.abs().max().item<float>() == 0, "nobody's head gets no gradient");
+    expect(!untouched.defined() || untouched.abs().max().item<float>() == 0, "the unused head gets no gradient");
     optimizer.step();
     expect_same_on_all(*model, "after step " + std::to_string(step));
   }
 }
 TRIREME_TRAIN_FUNCTION(parameters_may_be_unused);
 
-// Two losses, each with a backward() of its own, of different parameters.
+// Two losses of different parameters, each with its own backward().
 void a_step_may_have_two_backwards() {
   auto model = trireme::torch::prepare_model(std::make_shared<NormedImpl>());
   for (int step = 0; step < 3; ++step) {

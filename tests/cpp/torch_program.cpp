@@ -1,4 +1,4 @@
-// Tensors of libtorch go through a state, and two workers meet through the gang's store, as libtorch sees it.
+// Stores libtorch tensors in a state and loads them, and connects two workers through the gang's store in libtorch.
 
 #include <ATen/ATen.h>
 #include <trireme/state.h>
@@ -37,7 +37,7 @@ bool comes_back(const at::Tensor& tensor, const std::string& folder) {
   const at::Tensor loaded = to_torch(trireme::load_state(folder)["x"].as_tensor());
   const bool same = loaded.scalar_type() == tensor.scalar_type() && loaded.sizes() == tensor.sizes() &&
                     loaded.to(at::kComplexDouble).equal(tensor.detach().to(at::kComplexDouble));
-  if (!same) std::printf("%s does not come back\n", tensor.toString().c_str());
+  if (!same) std::printf("%s is not restored\n", tensor.toString().c_str());
   return same;
 }
 
@@ -52,7 +52,7 @@ bool tensors_convert(const std::string& folder) {
   right = comes_back(at::empty({0, 3}), folder) && right;
   right = comes_back(at::ones({2}).requires_grad_(), folder) && right;
 
-  // One memory, both ways, and it outlives whoever let go first.
+  // Both directions share the memory, which outlives the first owner.
   at::Tensor theirs = at::zeros({2});
   trireme::Tensor ours = from_torch(theirs);
   ours.values<float>()[0] = 5;

@@ -4,7 +4,7 @@
 
 #include "torch_cases.h"
 
-// Trainings that tests/python/test_cpp_torch.py compares with Python's: optimizers, schedulers, precision, clipping.
+// Trainings that tests/python/test_cpp_torch.py compares with Python: optimizers, schedulers, precision, clipping.
 
 namespace {
 
@@ -54,7 +54,7 @@ at::ScalarType type_of(const std::string& name) {
   return name == "bfloat16" ? at::kBFloat16 : name == "half" ? at::kHalf : at::kFloat;
 }
 
-// Steps [begin, end), from a checkpoint where one is given; reports the loss over all rows before each step.
+// Steps [begin, end), from a checkpoint if there is one; reports the loss over all rows before each step.
 void trains(const Config& config) {
   torch::manual_seed(7);
   auto model = trireme::torch::prepare_model(Net(config["width"].get<int>()));
@@ -79,7 +79,7 @@ void trains(const Config& config) {
       const trireme::torch::Autocast narrow(type);
       return torch::mse_loss(model(in), wanted);
     };
-    // Of the rows of all ranks: LBFGS looks at it, and must see the same everywhere.
+    // Averaged over all ranks: LBFGS uses it, and must see the same value on every rank.
     const auto whole_loss = [&] {
       const torch::NoGradGuard no_grad;
       return loss_of(all_x, all_y);
@@ -138,9 +138,9 @@ void casts() {
       const Autocast full(at::kFloat);
       expect(type() == at::kFloat, "full precision in the innermost one");
     }
-    expect(type() == at::kBFloat16, "the outer one is back");
+    expect(type() == at::kBFloat16, "the outer one is restored");
     expect_thrown<std::invalid_argument>([] { const Autocast wrong(at::kLong); }, "the type is Long");
-    expect(type() == at::kBFloat16, "what is refused changes nothing");
+    expect(type() == at::kBFloat16, "a refused type changes nothing");
     model(x).sum().backward();
     expect(model->fc1->weight.grad().scalar_type() == at::kFloat, "so do gradients");
   }
@@ -153,7 +153,7 @@ void casts() {
       "on the way");
   untouched("after an exception");
 
-  // The copies of parameters that it keeps are gone with the outermost one.
+  // Cached copies of parameters are cleared with the outermost guard.
   Tensor before, after;
   {
     const Autocast narrow;
@@ -167,11 +167,11 @@ void casts() {
     const Autocast narrow;
     after = model(x);
   }
-  expect(!before.equal(after), "a step is seen by the next forward pass");
+  expect(!before.equal(after), "the next forward pass uses the new parameters");
 }
 TRIREME_TRAIN_FUNCTION(casts);
 
-// An overflow on one rank is one on all: gradients are averaged.
+// An overflow on one rank is an overflow on all, because gradients are averaged.
 void scales() {
   auto model = trireme::torch::prepare_model(Net());
   torch::optim::SGD optimizer(model->parameters(), 0.1);
@@ -184,12 +184,12 @@ void scales() {
   const auto step = [&] {
     const std::string before = bytes_of(*model);
     const bool made = scaler.step(optimizer);
-    expect(made == (bytes_of(*model) != before), "step() tells whether it made the step");
+    expect(made == (bytes_of(*model) != before), "step() returns whether it took the step");
     scaler.update();
     return made;
   };
   gradients(rank() == 1 ? std::numeric_limits<double>::infinity() : 1);
-  expect(!step() && scaler.current_scale() == 4, "an infinite gradient on rank 1 is one everywhere");
+  expect(!step() && scaler.current_scale() == 4, "an infinite gradient on rank 1 is infinite on every rank");
   gradients(1);
   Net alone;
   trireme::torch::load_state(*alone, trireme::torch::state_of(*model));
@@ -198,12 +198,13 @@ void scales() {
     (torch::mse_loss(alone->forward(x), y) / ranks()).backward();
   }
   scaler.unscale_(optimizer);
-  expect(torch::allclose(model->fc1->weight.grad(), alone->fc1->weight.grad(), 1e-5, 1e-7), "gradients as without it");
+  expect(torch::allclose(model->fc1->weight.grad(), alone->fc1->weight.grad(), 1e-5, 1e-7),
+         "the same gradients as without the scaler");
   expect_thrown<std::logic_error>([&] { scaler.unscale_(optimizer); }, "was already called");
   expect_thrown<std::logic_error>([&] { scaler.state(); }, "call update() before state()");
-  expect(step(), "finite gradients make a step");
+  expect(step(), "finite gradients lead to a step");
   gradients(1);
-  expect(step() && scaler.current_scale() == 8, "it grows after two of them");
+  expect(step() && scaler.current_scale() == 8, "the scale grows after two steps");
   expect_same_on_all(*model, "after scaled steps");
 
   expect_thrown<std::logic_error>([&] { scaler.update(); }, "called before step()");

@@ -11,7 +11,7 @@
 using namespace trireme;
 using namespace trireme::data;
 
-// The log of samples of a run: the fragments in the first line, then the lines of rank 0.
+// The sample log of a run: the fragments in the first line, then the lines of rank 0.
 
 namespace {
 
@@ -24,7 +24,7 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What a rank writes that takes all rows of two epochs, with a report in the middle.
+// The log of a rank that takes all rows of two epochs, with a report in the middle.
 std::string written(const Layout& layout) {
   const tests::TempDir folder;
   {
@@ -52,7 +52,7 @@ std::string written(const Layout& layout) {
   return head + "\n" + read_file(folder / "train.0.jsonl");
 }
 
-// That the lines name.
+// The id of the fragments that the lines name.
 std::string fragments_in(std::string_view lines) {
   constexpr std::string_view kKey = "\"fragments\":\"";
   const std::size_t at = lines.find(kKey);

@@ -1,4 +1,4 @@
-// Runs a fuzzer without libFuzzer: NAME_fuzzer [count] [seed] mutates the fuzzer's own seeds, the same way every time.
+// Runs a fuzzer without libFuzzer: NAME_fuzzer [count] [seed] mutates the fuzzer's own seeds, deterministically.
 // With clang, -DTRIREME_SANITIZE=address,fuzzer-no-link builds the same fuzzers with libFuzzer in place of this file.
 
 #include <algorithm>
@@ -26,7 +26,7 @@ void mutate(std::string& text, Random& random, const std::vector<std::string>& s
     case 2: text.insert(at, 1, static_cast<char>(random())); return;
     case 3: text.erase(at, 1 + below(random, 4)); return;
     case 4: text.resize(at); return;
-    case 5: {  // lengths at the edge
+    case 5: {  // edge values for lengths
       static constexpr unsigned char kEdges[] = {0x00, 0x01, 0x7f, 0x80, 0xff};
       for (std::size_t i = at; i < std::min(at + 4, text.size()); ++i) {
         text[i] = static_cast<char>(kEdges[below(random, sizeof kEdges)]);

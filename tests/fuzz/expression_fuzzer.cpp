@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const std::string text = api::text_of(**node);
   auto again = api::parse_expression(text);
-  // Parentheses that were not needed may nest it too deep.
+  // Redundant parentheses may nest it too deeply.
   if (again) expect(api::text_of(**again) == text, "what is written is read as the same");
   else expect(again.error().message().find("nested") != std::string::npos, "what is written can be read");
   try {

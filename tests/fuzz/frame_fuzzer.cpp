@@ -7,7 +7,7 @@
 using trireme::wire::append_frame;
 using trireme::wire::FrameReader;
 
-// The first byte says in which pieces the others arrive.
+// The first byte sets the size of the chunks in which the others arrive.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   constexpr std::size_t kLimit = 4096;

@@ -8,16 +8,16 @@
 #include <string_view>
 #include <vector>
 
-// What each fuzzer defines.
+// Defined by each fuzzer.
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
-// Valid inputs to begin with.
+// Valid inputs to start from.
 std::vector<std::string> fuzz_seeds();
 
-// A broken promise ends the process, so that either driver keeps the input.
+// A failed expectation aborts the process, so that either driver keeps the input.
 inline void expect(bool holds, std::string_view promise) {
   if (holds) return;
-  std::fprintf(stderr, "broken promise: %.*s\n", static_cast<int>(promise.size()), promise.data());
+  std::fprintf(stderr, "expectation failed: %.*s\n", static_cast<int>(promise.size()), promise.data());
   std::abort();
 }
 

@@ -26,7 +26,7 @@ void try_out(const std::string& text) {
   expect(files.ok() && *files == manifest->files, "files travel whole");
 }
 
-// Mutations break the checksum first of all; with a right one they get past it.
+// Mutations invalidate the checksum; a correct one lets them reach the decoder.
 std::string sealed(std::string text) {
   const auto end = text.rfind(",\n  \"checksum\"");
   if (end != std::string::npos) text.erase(end);

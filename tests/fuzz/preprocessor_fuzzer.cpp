@@ -9,7 +9,7 @@ using trireme::data::preprocessors::Preprocessor;
 
 namespace {
 
-// What it says about columns of any kind may be no; it must say it.
+// A preprocessor may refuse columns of any kind, but with a message.
 void apply(const Preprocessor& preprocessor) {
   Dict columns = {
       {"x", List{1.5, nullptr, -3.0}}, {"c", List{"a b", "b", ""}}, {"l", List{List{"a"}, List{}, nullptr}}};

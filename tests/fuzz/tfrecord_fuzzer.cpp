@@ -9,7 +9,7 @@ using namespace trireme::data;
 
 namespace {
 
-// Reads all batches, whichever way the bytes are cut; counts the rows, or -1.
+// Reads all batches, with any split of the bytes; returns the number of rows, or -1.
 std::int64_t rows_of(std::string_view file, std::size_t step, const std::vector<FeatureColumn>& columns) {
   std::vector<std::string> names;
   for (const auto& column : columns) names.push_back(column.name);
@@ -35,7 +35,7 @@ std::int64_t rows_of(std::string_view file, std::size_t step, const std::vector<
   }
 }
 
-// Without the checksums nothing would come as far as the examples.
+// Wrong checksums would keep mutations from reaching the examples.
 void with_checksums(std::string_view example) {
   ExampleColumns columns({{"x", 'l', false}, {"y", 'f', true}, {"z", 'u', true}, {"b", 'z', false}}, {});
   FeatureTypes types;

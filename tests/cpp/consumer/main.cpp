@@ -2,8 +2,8 @@
 
 #include <iostream>
 
-// A program of somebody who has only what `cmake --install` gave. Errors, configurations, workers and results cross the
-// border of the library.
+// A program that uses only the result of `cmake --install`. Errors, configurations, workers and results cross the
+// library boundary.
 
 void train(const trireme::Config& config) {
   trireme::report({{"doubled", 2 * config["number"].get<int>()}, {"workers", trireme::context().world_size}});

@@ -3,7 +3,7 @@
 
 #include <iostream>
 
-// A program of somebody who has an installed Trireme and a libtorch.
+// A program that uses an installed Trireme and a libtorch.
 
 void train() {
   auto model = trireme::torch::prepare_model(torch::nn::Linear(1, 1));

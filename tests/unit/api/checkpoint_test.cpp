@@ -27,7 +27,7 @@ std::string content(const std::string& path) {
   return *std::move(text);
 }
 
-// Commits what lies in a folder as checkpoint "c0" of the run, and returns its URI.
+// Commits the content of a folder as checkpoint "c0" of the run and returns its URI.
 std::string commit(const std::string& run_uri, const std::string& source) {
   std::string path;
   auto files = storage::open_files(run_uri, path);
@@ -56,7 +56,7 @@ TEST_CASE("a checkpoint is a folder") {
   CHECK(Checkpoint::from_directory("file://" + (dir / "c")) == checkpoint);
 }
 
-TEST_CASE("metadata beside the files") {
+TEST_CASE("metadata is stored next to the files") {
   TempDir dir;
   append_file(dir / "c/a", "x");
   Checkpoint checkpoint(dir / "c");
@@ -66,7 +66,7 @@ TEST_CASE("metadata beside the files") {
   CHECK(checkpoint.get_metadata() == Dict{{"a", 1}, {"b", 3}, {"c", 4}});
 }
 
-TEST_CASE("one that is made of a state has no folder") {
+TEST_CASE("a checkpoint from a state has no folder") {
   const Checkpoint checkpoint = Checkpoint::from_state({{"epoch", 3}});
   CHECK(checkpoint.path() == "");
   REQUIRE(checkpoint.state());
@@ -86,7 +86,7 @@ TEST_CASE("the state of a rank") {
   CHECK_THROWS_WITH_AS(checkpoint.load_state(1), (dir / "c" + " has no state of rank 1").c_str(), std::runtime_error);
 }
 
-TEST_CASE("a checkpoint in a storage elsewhere") {
+TEST_CASE("a checkpoint in remote storage") {
   TempDir dir;
   const tests::Environment temporary("TMPDIR", dir / "tmp");
   fs::create_directories(dir / "tmp");
@@ -101,12 +101,12 @@ TEST_CASE("a checkpoint in a storage elsewhere") {
     const auto directory = checkpoint.as_directory();
     folder = directory.path();
     CHECK(fs::exists(folder + "/state.json"));
-    // Shared by those who look at the same time.
+    // Concurrent users share one download.
     CHECK(checkpoint.as_directory().path() == folder);
     CHECK(fs::exists(folder + "/state.json"));
   }
   CHECK_FALSE(fs::exists(folder + "/state.json"));
-  // What was loaded stays when the download goes.
+  // A loaded state outlives the download.
   const Dict state = checkpoint.load_state();
   CHECK(state.at("w").as_tensor().values<float>()[1] == 2);
   checkpoint.set_metadata({{"a", 1}});

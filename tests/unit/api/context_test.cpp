@@ -21,7 +21,7 @@ namespace {
 
 using Status = std::optional<engine::ExitStatus>;
 
-// As Program::run_attempt() makes it; the session stays the caller's.
+// Like Program::run_attempt(), but the caller owns the session.
 api::Current current_of(Session& session) {
   api::Current current;
   current.context = api::context_of(session.start());
@@ -37,11 +37,11 @@ std::string newest() {
 
 }  // namespace
 
-TEST_CASE("get_checkpoint() gives one that was reported with ASYNC when it is committed") {
+TEST_CASE("get_checkpoint() returns a checkpoint reported with ASYNC once it is committed") {
   std::vector<std::string> seen;
   ThreadRun run(2, workers([&](Session& session) -> Status {
                   if (session.start().rank == 1) {
-                    // Its reports are what the commits wait for.
+                    // The commits wait for its reports.
                     for (const char* key : {"first", "second"}) {
                       if (!session.store_get(key, kPatience) || !session.report({})) return kFailedExit;
                     }
@@ -70,7 +70,7 @@ TEST_CASE("get_checkpoint() gives one that was reported with ASYNC when it is co
   CHECK(seen == std::vector<std::string>{"none", "none", "other"});
 }
 
-TEST_CASE("a stored position that nobody takes up stays in the next checkpoints") {
+TEST_CASE("a stored position that is not restored stays in the next checkpoints") {
   const Dict stored{{"data/train", Dict{{"epoch", 2}}}, {"data/eval", Dict{{"epoch", 1}}}};
   std::vector<Dict> began;
   ThreadRun run(1, workers([&](Session& session) -> Status {
@@ -84,7 +84,7 @@ TEST_CASE("a stored position that nobody takes up stays in the next checkpoints"
                     CHECK(source->stored() == Dict{{"epoch", 2}});
                   }
                   if (session.start().attempt == 2) {
-                    // Taken up and given up again: it is over.
+                    // Restored and then dropped: it is not stored again.
                     detail::PositionSource(detail::PositionSource::Named{"data/eval"}, [] { return Dict(); });
                   }
                   report({}, Checkpoint::from_state({{"step", 0}}));

@@ -19,7 +19,7 @@ using Lines = std::vector<OutputLine>;
 
 }  // namespace
 
-TEST_CASE("a line waits for the other ranks and becomes one") {
+TEST_CASE("equal lines of several ranks are merged within the window") {
   LineFolder folder;
   folder.feed(2, "loading", at(0));
   folder.feed(0, "loading", at(40));
@@ -29,7 +29,7 @@ TEST_CASE("a line waits for the other ranks and becomes one") {
   CHECK(folder.finish().empty());
 }
 
-TEST_CASE("a line that comes after the window stands alone") {
+TEST_CASE("a line after the window is shown separately") {
   LineFolder folder;
   folder.feed(0, "loading", at(0));
   folder.feed(1, "loading", at(200));
@@ -37,7 +37,7 @@ TEST_CASE("a line that comes after the window stands alone") {
   CHECK(folder.finish() == Lines{{{1}, "loading", 1}});
 }
 
-TEST_CASE("with all ranks in, a line waits no longer") {
+TEST_CASE("a line that all ranks have printed is due at once") {
   LineFolder folder(2);
   folder.feed(0, "loading", at(0));
   CHECK(folder.flush(at(0)).empty());
@@ -53,7 +53,7 @@ TEST_CASE("sequences of several ranks fold line by line, in order") {
   CHECK(folder.finish() == Lines{{{0, 1, 2}, "a", 1}, {{0, 1, 2}, "b", 1}, {{0, 1, 2}, "a", 1}, {{0, 1, 2}, "c", 1}});
 }
 
-TEST_CASE("folding never turns the lines of one rank around") {
+TEST_CASE("folding never reorders the lines of one rank") {
   LineFolder folder;
   folder.feed(0, "a", at(0));
   folder.feed(0, "b", at(1));
@@ -72,7 +72,7 @@ TEST_CASE("a repeated line is counted") {
   CHECK(to_text(lines[1]) == "[rank 1] done");
 }
 
-TEST_CASE("ranks that repeat a line differently often are told apart") {
+TEST_CASE("ranks with different repeat counts are shown separately") {
   LineFolder folder;
   for (int i = 0; i < 3; ++i) folder.feed(0, "x", at(i));
   for (int i = 0; i < 3; ++i) folder.feed(1, "x", at(i));
@@ -80,14 +80,14 @@ TEST_CASE("ranks that repeat a line differently often are told apart") {
   CHECK(folder.finish() == Lines{{{0, 1}, "x", 3}, {{2}, "x", 1}});
 }
 
-TEST_CASE("repeats of a line that was already shown wait longer, and come before what follows") {
+TEST_CASE("repeats of a line that was already shown wait longer, and are shown before the next line") {
   LineFolder folder;
   folder.feed(0, "waiting", at(0));
   CHECK(folder.flush(at(150)) == Lines{{{0}, "waiting", 1}});
   for (int i = 200; i < 1200; i += 100) folder.feed(0, "waiting", at(i));
   CHECK(folder.flush(at(1200)).empty());
 
-  SUBCASE("another rank is not held up by them") {
+  SUBCASE("they do not delay another rank") {
     folder.feed(1, "hello", at(1200));
     CHECK(folder.flush(at(1350)) == Lines{{{1}, "hello", 1}});
     CHECK(folder.flush(at(3300)) == Lines{{{0}, "waiting", 10}});

@@ -21,7 +21,7 @@ using Texts = std::vector<std::string>;
 
 constexpr trireme::base::MonotonicTime kNow{};
 
-// Byte by byte and at once must come to the same.
+// Byte by byte and all at once must give the same lines.
 Texts split_both_ways(std::string_view bytes) {
   Texts at_once, bytewise;
   LineSplitter whole, slow;
@@ -56,7 +56,7 @@ TEST_CASE("bytes become lines") {
   }
 }
 
-TEST_CASE("a very long line is cut between two characters and says so") {
+TEST_CASE("a very long line is cut at a character boundary, with a note") {
   std::string bytes(LineSplitter::kMaxLine - 1, 'x');
   bytes += "\xC3\xA4";  // one character across the limit
   bytes += std::string(1'000'000, 'y') + "\nnext\n";
@@ -67,7 +67,7 @@ TEST_CASE("a very long line is cut between two characters and says so") {
   CHECK(split_both_ways(std::string(LineSplitter::kMaxLine, 'x'))[0].size() == LineSplitter::kMaxLine);
 }
 
-TEST_CASE("what is no UTF-8 is replaced") {
+TEST_CASE("invalid UTF-8 is replaced") {
   CHECK(valid_utf8("gr\xC3\xBC\xC3\x9F \xE2\x82\xAC \xF0\x9F\x9A\xA3") ==
         "gr\xC3\xBC\xC3\x9F \xE2\x82\xAC \xF0\x9F\x9A\xA3");
   CHECK(valid_utf8("a\xFFz") == "a\xEF\xBF\xBDz");
@@ -94,7 +94,7 @@ TEST_CASE("files are followed while they grow") {
   CHECK(follower.finish().empty());
 }
 
-TEST_CASE("the next attempt of a rank comes after what the earlier one left") {
+TEST_CASE("the rest of an attempt's log is read before that of the next attempt") {
   TempDir dir;
   LogFollower follower;
   follower.follow(0, dir / "attempt_0.log");
@@ -106,7 +106,7 @@ TEST_CASE("the next attempt of a rank comes after what the earlier one left") {
   CHECK(follower.poll(kNow) == Lines{{0, "b"}, {0, "last words"}, {0, "c"}});
 }
 
-TEST_CASE("more than one read holds comes in several polls, and whole at the end") {
+TEST_CASE("a log larger than one read takes several polls, and is complete at the end") {
   TempDir dir;
   std::string text;
   std::size_t count = 0;
@@ -121,7 +121,7 @@ TEST_CASE("more than one read holds comes in several polls, and whole at the end
   CHECK(lines.back().line == "line " + std::to_string(count - 1));
 }
 
-TEST_CASE("a log that was emptied is read from its start again") {
+TEST_CASE("a truncated log is read from its start again") {
   TempDir dir;
   append_file(dir / "0.log", "first\n");
   LogFollower follower;
@@ -146,19 +146,19 @@ TEST_CASE("the last lines of a log") {
   CHECK(last_lines(dir / "absent", 3).empty());
   CHECK(last_lines(dir / "log", 0).empty());
 
-  append_file(dir / "huge", std::string(3 << 20, 'x'));  // one line, larger than what is read
+  append_file(dir / "huge", std::string(3 << 20, 'x'));  // one line, larger than the read limit
   Texts huge = last_lines(dir / "huge", 3);
   REQUIRE(huge.size() == 1);
   CHECK(huge[0].starts_with("xxx"));
 }
 
-TEST_CASE("a progress bar is shown while it is drawn, every few seconds, and whole at its end") {
+TEST_CASE("a progress bar is shown every few seconds, and when it is complete") {
   TempDir dir;
   LogFollower follower;
   follower.follow(0, dir / "0.log");
   auto now = kNow;
   append_file(dir / "0.log", "\r  0%|    |");
-  CHECK(follower.poll(now).empty());  // most bars are complete before anybody asks
+  CHECK(follower.poll(now).empty());  // most bars are complete before this
   now += LogFollower::kProgressPeriod;
   append_file(dir / "0.log", "\r 50%|##  |");
   CHECK(follower.poll(now) == Lines{{0, " 50%|##  |"}});
@@ -167,14 +167,14 @@ TEST_CASE("a progress bar is shown while it is drawn, every few seconds, and who
   now += LogFollower::kProgressPeriod;
   CHECK(follower.poll(now) == Lines{{0, " 51%|##  |"}});
   now += LogFollower::kProgressPeriod;
-  CHECK(follower.poll(now).empty());  // it stands still
+  CHECK(follower.poll(now).empty());  // no change
   append_file(dir / "0.log", "\r100%|####|\nno bar");
   CHECK(follower.poll(now) == Lines{{0, "100%|####|"}});
   now += LogFollower::kProgressPeriod;
-  CHECK(follower.poll(now).empty());  // a line that is not complete
+  CHECK(follower.poll(now).empty());  // an incomplete line
   append_file(dir / "0.log", "\r      \r");
   now += LogFollower::kProgressPeriod;
-  CHECK(follower.poll(now).empty());  // a bar that was wiped away
+  CHECK(follower.poll(now).empty());  // a cleared bar
 }
 
 }  // namespace log_follower_test

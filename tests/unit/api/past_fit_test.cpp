@@ -16,12 +16,12 @@ using trireme::api::PastFit;
 
 namespace {
 
-// As a worker gets it.
+// As a worker receives it.
 PastFit sent(const PastFit& past) { return PastFit::decode(past.encode()); }
 
 }  // namespace
 
-TEST_CASE("a result reaches the replayed main() whole") {
+TEST_CASE("the replayed main() gets the complete result") {
   Result result;
   result.metrics = Dict{{"loss", 0.5}, {"step", 3}};
   result.checkpoint = Checkpoint("/runs/a/checkpoint_000003");
@@ -42,14 +42,14 @@ TEST_CASE("a result reaches the replayed main() whole") {
   CHECK(again.reports == 8);
 }
 
-TEST_CASE("a result without metrics and checkpoint, as local mode may give") {
+TEST_CASE("a result without metrics and checkpoint, as in local mode") {
   const Result again = sent({PastFit::End::kReturned, {}, "", {}}).repeat();
   CHECK_FALSE(again.metrics);
   CHECK_FALSE(again.checkpoint);
   CHECK(again.return_value.is_null());
 }
 
-TEST_CASE("what was thrown is thrown again, of the same type") {
+TEST_CASE("exceptions are thrown again with the same type") {
   WorkerFailure failure{1, 4711, "a", "signal", "WorkerKilled", "SIGKILL", "", {"last", "words"}, true};
   try {
     sent({PastFit::End::kFailed, {}, "training failed", {failure}}).repeat();

@@ -16,7 +16,7 @@ Dict report(int rank, int index, int attempt = 0) {
 
 }  // namespace
 
-TEST_CASE("the line of progress") {
+TEST_CASE("the progress line") {
   Progress progress;
   CHECK(progress.text(0) == "0.0 s  0 workers  0 reports");
   progress.count({{"event", "attempt_started"}, {"attempt", 0}, {"num_workers", 1}});
@@ -27,19 +27,19 @@ TEST_CASE("the line of progress") {
   CHECK(progress.text(2.25) == "2.2 s  attempt 1  2 workers  2 reports  loss 1");
 }
 
-TEST_CASE("reports are those of the furthest rank, metrics those of rank 0") {
+TEST_CASE("shows the reports of the furthest rank and the metrics of rank 0") {
   Progress progress;
   progress.count(report(0, 2));
   progress.count(report(1, 4));
   progress.count(report(0, 3));
   CHECK(progress.reports() == 5);
   CHECK(progress.text(0).ends_with("5 reports  loss 3"));
-  // A restart begins at a checkpoint: what it makes again is not counted twice.
+  // A restart begins at a checkpoint: repeated reports are not counted twice.
   progress.count(report(1, 2, 1));
   CHECK(progress.reports() == 3);
 }
 
-TEST_CASE("a continued run counts on") {
+TEST_CASE("a continued run keeps counting") {
   Progress progress;
   progress.count({{"event", "run_started"}, {"resumed", true}, {"reports", 8}});
   CHECK(progress.reports() == 8);

@@ -30,7 +30,7 @@ constexpr const char* kEvents =
 constexpr const char* kFinished =
     R"({"time":110.0,"event":"run_finished","outcome":"finished","seconds":10.0,"attempts":1,"reports":2,"return_value":{"best":1}})";
 
-// "near://bucket/run" where far, else a folder.
+// "near://bucket/run" if `far`, otherwise a folder.
 std::string make_run(const TempDir& dir, bool far) {
   if (far) {
     register_filesystem("near", [path = dir.path()](const std::string&) {
@@ -70,7 +70,7 @@ TEST_CASE("the result of any run folder") {
     CAPTURE(far);
     TempDir dir;
     const std::string uri = make_run(dir, far);
-    // It still goes on, as far as anybody can see.
+    // The run has not ended yet, according to its folder.
     Result result = Result::from_path(uri);
     CHECK(result.path == uri);
     CHECK(result.metrics == Metrics{{"loss", 1}});
@@ -79,7 +79,7 @@ TEST_CASE("the result of any run folder") {
     CHECK(result.return_value.is_null());
     REQUIRE(result.checkpoint);
     CHECK(result.checkpoint->path() == uri + "/checkpoint_000003");
-    // Worst first: the one without a score, then as the run was configured.
+    // Worst first: the one without a score, then in the configured order.
     std::string order;
     for (const auto& [checkpoint, metrics] : result.best_checkpoints) order += checkpoint.path().back();
     CHECK(order == "3021");
@@ -103,7 +103,7 @@ TEST_CASE("the best checkpoint by any metric") {
   CHECK_THROWS_AS(result.get_best_checkpoint("step", "best"), std::invalid_argument);
 }
 
-TEST_CASE("what is no run folder is refused") {
+TEST_CASE("paths that are not run folders are refused") {
   TempDir dir;
   CHECK_THROWS_AS(Result::from_path(dir / "absent"), std::runtime_error);
   CHECK_THROWS_AS(Result::from_path("nowhere://bucket/run"), std::runtime_error);

@@ -19,7 +19,7 @@
 
 namespace run_test {
 
-// Whole runs with real worker processes: this very program, told to run the test case below.
+// Complete runs with real worker processes: each worker is this program, running the test case below.
 
 using namespace trireme;
 using namespace trireme::api;
@@ -33,16 +33,16 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kWorker = "what the workers of run_test do";
+constexpr const char* kWorker = "the worker process of run_test";
 
-// far://bucket/run is a folder behind the interface that programs bring their storage with. Workers look there too.
+// Makes far://bucket/run a folder behind the interface for custom storage. Workers use it too.
 void register_far() {
   register_filesystem("far", [](const std::string&) {
     return std::make_shared<tests::FolderFileSystem>(std::getenv("TRIREME_TEST_FAR"));
   });
 }
 
-// A machine of its own: nothing of the user's is touched.
+// A separate state and results folder, to leave the user's own untouched.
 struct Desk {
   TempDir dir;
   Environment state{"TRIREME_STATE_DIR", dir / "state"};
@@ -90,7 +90,7 @@ std::vector<Dict> pump(
   return all;
 }
 
-// One start of the run, to its end.
+// Starts the run and waits for its end.
 control::RunEnd Desk::finish(RunSpec spec) {
   auto run = prepare(std::move(spec));
   REQUIRE(run->start());
@@ -140,7 +140,7 @@ TEST_CASE(kWorker* doctest::skip()) {
   }
   if (start->rank == 0) std::printf("hello from rank 0, OMP_NUM_THREADS=%s\n", std::getenv("OMP_NUM_THREADS"));
   std::fflush(stdout);
-  // Nobody gets further than this while another one dies.
+  // No rank gets past this point if another one dies.
   REQUIRE((*session)->barrier());
   fs::remove_all(here);
   append_file(here + "/weights", "w");
@@ -168,7 +168,7 @@ TEST_CASE("a run with real processes") {
   REQUIRE(entry);
   CHECK(entry->secret);
   CHECK(control::is_active(*entry));
-  // The folder is taken while the run goes on.
+  // The folder is in use during the run.
   CHECK(says(desk.refusal(desk.spec("report", 1)), "run 'digits' is already running"));
 
   auto events = pump(*run);
@@ -180,7 +180,7 @@ TEST_CASE("a run with real processes") {
   CHECK(count(events, "run_finished") == 1);
   int lines = 0;
   for (const auto& event : events) {
-    // The test framework prints lines of its own.
+    // The test framework prints lines too.
     lines += text_of(event, "line") == "hello from rank 0, OMP_NUM_THREADS=3" ? 1 : 0;
     if (text_of(event, "event") == "worker_started") CHECK(int_of(event, "pid") > 0);
   }
@@ -193,7 +193,7 @@ TEST_CASE("a run with real processes") {
   CHECK_FALSE(control::is_active(*entry));
 }
 
-TEST_CASE("a worker that is killed, one that raises, one that comes back") {
+TEST_CASE("a worker that is killed, one that raises, one that restarts") {
   Desk desk;
   SUBCASE("killed") {
     auto run = desk.prepare(desk.spec("die", 2));
@@ -231,7 +231,7 @@ TEST_CASE("a worker that is killed, one that raises, one that comes back") {
   }
 }
 
-TEST_CASE("the same name goes on with the run") {
+TEST_CASE("the same name continues the run") {
   Desk desk;
   desk.finish(desk.spec("report", 2));
   auto run = desk.prepare(desk.spec("report", 1));
@@ -277,7 +277,7 @@ TEST_CASE("stopping and leaving a run") {
   for (int pid : pids) CHECK(engine::testing::gone(pid));
 }
 
-TEST_CASE("what cannot work is refused before anything starts") {
+TEST_CASE("invalid configurations are refused before anything starts") {
   Desk desk;
   auto spec = desk.spec("report", 1);
   spec.scaling.placement_strategy = "NONE";
@@ -298,7 +298,7 @@ TEST_CASE("what cannot work is refused before anything starts") {
   CHECK(says(desk.refusal(spec), "resume_from_checkpoint = '" + (desk.dir / "absent") + "': there is no such folder"));
 }
 
-TEST_CASE("whether a run of the name is continued can be said") {
+TEST_CASE("resume controls whether a run of the same name is continued") {
   Desk desk;
   auto spec = desk.spec("report", 1);
   spec.run.resume = "must";
@@ -312,7 +312,7 @@ TEST_CASE("whether a run of the name is continued can be said") {
   CHECK(desk.finish(spec).checkpoint == desk.dir / "results/digits/checkpoint_000001");
 }
 
-TEST_CASE("a run continues from the newest checkpoint that is whole") {
+TEST_CASE("a run continues from the newest intact checkpoint") {
   Desk desk;
   for (int i = 0; i < 3; ++i) desk.finish(desk.spec("report", 1));
   const std::string path = desk.dir / "results/digits";
@@ -324,12 +324,12 @@ TEST_CASE("a run continues from the newest checkpoint that is whole") {
     append_file(weights, "x");
     why = "checkpoint_000002 is damaged (";
   }
-  SUBCASE("a file that is gone, also where checksums are not compared") {
+  SUBCASE("a missing file, even if checksums are not compared") {
     fs::remove(weights);
     spec.run.checkpoint_config.verify_on_resume = false;
     why = "checkpoint_000002 is damaged (";
   }
-  SUBCASE("a manifest that nobody can read") {
+  SUBCASE("an unreadable manifest") {
     fs::remove(path + "/checkpoint_000002/.trireme_manifest.json");
     append_file(path + "/checkpoint_000002/.trireme_manifest.json", "{");
     why = "checkpoint_000002";
@@ -343,7 +343,7 @@ TEST_CASE("a run continues from the newest checkpoint that is whole") {
     if (text_of(event, "event") == "warning" && warned.empty()) warned = text_of(event, "message");
   }
   CHECK(says(warned, why));
-  // It has come to report 2 again, and to a checkpoint that is whole.
+  // It reached report 2 again and committed an intact checkpoint.
   auto end = run->wait();
   CHECK(end.error == "");
   CHECK(end.checkpoint == path + "/checkpoint_000002");
@@ -351,7 +351,7 @@ TEST_CASE("a run continues from the newest checkpoint that is whole") {
   CHECK(end.checkpoints.size() == 3);
 }
 
-TEST_CASE("a checkpoint to begin with, until the run has one of its own") {
+TEST_CASE("a run starts from resume_from_checkpoint until it has its own checkpoint") {
   Desk desk;
   append_file(desk.dir / "given/weights", "w");
   auto spec = desk.spec("report", 1);
@@ -366,7 +366,7 @@ TEST_CASE("a checkpoint to begin with, until the run has one of its own") {
   CHECK(pump(*run).front()["checkpoint"] == Value(desk.dir / "results/digits/checkpoint_000000"));
 }
 
-TEST_CASE("a run whose storage is elsewhere") {
+TEST_CASE("a run with remote storage") {
   Desk desk;
   register_far();
   auto spec = desk.spec("report", 2);
@@ -396,7 +396,7 @@ TEST_CASE("a run whose storage is elsewhere") {
   REQUIRE(files);
   CHECK(control::summary(*control::read_run(**files, path), false, 0).state == "finished");
 
-  // On another machine, where nothing of the run lies.
+  // As on another machine, without local files of the run.
   fs::remove_all(desk.dir / "state/mirror");
   auto run = desk.prepare(spec);
   REQUIRE(run->start());
@@ -412,7 +412,7 @@ TEST_CASE("a run whose storage is elsewhere") {
   CHECK(count(record->events, "run_finished") == 2);
 }
 
-TEST_CASE("runs without a name get one of their own, storage may be a file URL") {
+TEST_CASE("runs without a name get a unique one, storage may be a file URL") {
   Desk desk;
   auto first = desk.prepare(desk.spec("report", 1, std::nullopt));
   auto second = desk.prepare(desk.spec("report", 1, std::nullopt));
@@ -423,5 +423,3 @@ TEST_CASE("runs without a name get one of their own, storage may be a file URL")
   spec.run.storage_path = "file://" + (desk.dir / "elsewhere");
   CHECK(desk.prepare(spec)->path() == desk.dir / "elsewhere/digits");
 }
-
-}  // namespace run_test

@@ -25,7 +25,7 @@ class HandClock final : public base::Clock {
 
 }  // namespace
 
-TEST_CASE("who waits long is told once for what, and who does not is not told") {
+TEST_CASE("the note is printed once for a long wait, and not for a short one") {
   HandClock clock;
   std::vector<std::string> told;
   WaitingNote note("counting", clock, [&](const std::string& line) { told.push_back(line); });

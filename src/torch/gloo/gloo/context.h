@@ -2,9 +2,9 @@
 
 #include <chrono>
 
-// What <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp> needs of gloo, whose own headers libtorch comes without.
-// Declarations only: no object of these types is made, looked into or destroyed here. process_group.cpp alone may
-// include them.
+// The parts of gloo that <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp> needs; libtorch does not ship gloo's
+// headers. Declarations only: no object of these types is created, accessed or destroyed here. Only process_group.cpp
+// may include them.
 
 namespace gloo {
 class Context {
