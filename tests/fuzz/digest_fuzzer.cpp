@@ -73,11 +73,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto verdicts = verify_digests(folder.path().string());
   std::filesystem::remove(fragments);
   if (!verdicts) {
-    expect(!verdicts.error().message().empty(), "a refusal has a reason");
+    expect(!verdicts.error().message().empty(), "an error has a message");
     return 0;
   }
   for (const auto& verdict : *verdicts) {
-    expect(!verdict.problem.empty() || verdict.seen <= verdict.size, "an epoch that is right has its own rows");
+    expect(!verdict.problem.empty() || verdict.seen <= verdict.size, "a valid epoch has its own rows");
   }
   return 0;
 }

@@ -20,14 +20,14 @@ const Dataset& table() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   auto node = api::parse_expression(as_text(data, size));
   if (!node) {
-    expect(!node.error().message().empty(), "a refusal has a reason");
+    expect(!node.error().message().empty(), "an error has a message");
     return 0;
   }
   const std::string text = api::text_of(**node);
   auto again = api::parse_expression(text);
   // Redundant parentheses may nest it too deeply.
-  if (again) expect(api::text_of(**again) == text, "what is written is read as the same");
-  else expect(again.error().message().find("nested") != std::string::npos, "what is written can be read");
+  if (again) expect(api::text_of(**again) == text, "written text parses to the same value");
+  else expect(again.error().message().find("nested") != std::string::npos, "written text can be parsed");
   try {
     (void)table().filter(trireme::data::Expression(*node)).take(3);
   } catch (const std::exception& error) {

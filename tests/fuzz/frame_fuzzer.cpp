@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     while (true) {
       auto frame = reader.next();
       if (!frame) {
-        expect(all.starts_with(seen), "frames are what was sent");
+        expect(all.starts_with(seen), "frames equal the sent ones");
         expect(!reader.next(), "a broken stream stays broken");
         return 0;
       }
@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       append_frame(seen, **frame);
     }
   }
-  expect(all.starts_with(seen), "frames are what was sent");
+  expect(all.starts_with(seen), "frames equal the sent ones");
   return 0;
 }
 

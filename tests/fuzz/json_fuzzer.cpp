@@ -6,16 +6,16 @@ using namespace trireme::base;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   auto value = parse_json(as_text(data, size));
   if (!value) {
-    expect(!value.error().message().empty(), "a refusal has a reason");
+    expect(!value.error().message().empty(), "an error has a message");
     return 0;
   }
   // Not compared as values: a NaN equals nothing.
   const std::string text = to_json(*value);
   auto again = parse_json(text);
-  expect(again.ok(), "what is written can be read");
+  expect(again.ok(), "written text can be parsed");
   expect(to_json(*again) == text, "and is the same");
   auto pretty = parse_json(to_pretty_json(*value));
-  expect(pretty.ok() && to_json(*pretty) == text, "whichever way it is written");
+  expect(pretty.ok() && to_json(*pretty) == text, "in every notation");
   return 0;
 }
 

@@ -12,7 +12,7 @@ namespace {
 void try_out(const std::string& text) {
   auto manifest = decode_manifest(text);
   if (!manifest) {
-    expect(!manifest.error().message().empty(), "a refusal has a reason");
+    expect(!manifest.error().message().empty(), "an error has a message");
     return;
   }
   for (const auto& file : manifest->files) {
@@ -20,10 +20,10 @@ void try_out(const std::string& text) {
   }
   const std::string again = encode(*manifest);
   auto back = decode_manifest(again);
-  expect(back.ok(), "what is written can be read");
+  expect(back.ok(), "written text can be parsed");
   expect(encode(*back) == again, "and is the same");
   auto files = files_from(to_list(manifest->files));
-  expect(files.ok() && *files == manifest->files, "files travel whole");
+  expect(files.ok() && *files == manifest->files, "files survive a round trip");
 }
 
 // Mutations invalidate the checksum; a correct one lets them reach the decoder.

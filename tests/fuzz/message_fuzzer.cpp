@@ -7,15 +7,15 @@ using namespace trireme::wire;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   auto message = decode(as_text(data, size));
   if (!message) {
-    expect(!message.error().message().empty(), "a refusal has a reason");
+    expect(!message.error().message().empty(), "an error has a message");
     return 0;
   }
-  expect(name_of(*message) != nullptr, "what is understood has a name");
+  expect(name_of(*message) != nullptr, "a decoded message has a name");
   // Not compared as messages: a NaN equals nothing.
   const std::string encoded = encode(*message);
   auto again = decode(encoded);
-  expect(again.ok(), "what is understood can be sent on");
-  expect(encode(*again) == encoded, "and arrives the same");
+  expect(again.ok(), "a decoded message can be encoded");
+  expect(encode(*again) == encoded, "and is equal after a round trip");
   return 0;
 }
 

@@ -7,14 +7,14 @@ using namespace trireme::data;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto prefix = parse_npy(as_text(data, size));
   if (!prefix) {
-    expect(!prefix.error().message().empty(), "a refusal has a reason");
+    expect(!prefix.error().message().empty(), "an error has a message");
     return 0;
   }
   if (!prefix->header) {
-    expect(prefix->needed > static_cast<std::int64_t>(size), "more is needed than there is");
+    expect(prefix->needed > static_cast<std::int64_t>(size), "an incomplete input needs more bytes");
     return 0;
   }
-  expect(prefix->header->begin <= static_cast<std::int64_t>(size), "values begin behind the header");
+  expect(prefix->header->begin <= static_cast<std::int64_t>(size), "values start after the header");
   expect(prefix->header->value_bytes() >= 0, "the size of all values is known");
   for (const auto each : prefix->header->shape) expect(each >= 0, "no dimension is negative");
   return 0;

@@ -19,7 +19,7 @@ void apply(const Preprocessor& preprocessor) {
   try {
     (void)preprocessor.transform_batch(columns);
   } catch (const std::runtime_error& error) {
-    expect(error.what()[0] != '\0', "a refusal has a reason");
+    expect(error.what()[0] != '\0', "an error has a message");
   }
 }
 
@@ -29,10 +29,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const auto preprocessor = Preprocessor::deserialize(as_text(data, size));
     const std::string text = preprocessor.serialize();
-    expect(Preprocessor::deserialize(text).serialize() == text, "what is written can be read, and is the same");
+    expect(Preprocessor::deserialize(text).serialize() == text, "written text parses to the same value");
     apply(preprocessor);
   } catch (const trireme::ValueError& error) {
-    expect(error.what()[0] != '\0', "a refusal has a reason");
+    expect(error.what()[0] != '\0', "an error has a message");
   }
   return 0;
 }

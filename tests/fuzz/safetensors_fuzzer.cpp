@@ -10,13 +10,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view file = as_text(data, size);
   auto header = parse_header(file);
   if (!header) {
-    expect(!header.error().message().empty(), "a refusal has a reason");
+    expect(!header.error().message().empty(), "an error has a message");
     return 0;
   }
   std::vector<NamedTensor> tensors;
   std::uint64_t at = header->entries.empty() ? size : header->entries.front().begin;
   for (const auto& entry : header->entries) {
-    expect(entry.begin == at && entry.end >= entry.begin && entry.end <= size, "tensors lie in the file, side by side");
+    expect(entry.begin == at && entry.end >= entry.begin && entry.end <= size,
+           "tensors are inside the file, without overlap");
     at = entry.end;
     Tensor tensor(entry.dtype, entry.shape);
     expect(tensor.num_bytes() == entry.end - entry.begin, "a tensor is as large as its shape");
@@ -25,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   expect(at == size, "nothing follows the last tensor");
   const auto layout = lay_out(tensors, header->metadata);
-  expect(layout.ok(), "what was read can be written");
+  expect(layout.ok(), "a parsed value can be written");
   std::string again = layout->head;
   for (const auto& place : layout->places) {
     again.append(static_cast<const char*>(place.tensor.data()), place.tensor.num_bytes());

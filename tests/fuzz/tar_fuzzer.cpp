@@ -17,17 +17,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return count;
   });
   for (std::size_t members = 0;; ++members) {
-    expect(members * 512 <= size, "a member takes a block at least");
+    expect(members * 512 <= size, "a member takes at least one block");
     auto member = tar.next();
     if (!member) {
-      expect(!member.error().message().empty(), "a refusal has a reason");
+      expect(!member.error().message().empty(), "an error has a message");
       return 0;
     }
     if (!*member) return 0;
     if (members % 2 == 1) continue;  // left out
     const auto content = tar.content();
     if (!content) return 0;
-    expect(content->size() == (*member)->size, "the content is as long as it is said to be");
+    expect(content->size() == (*member)->size, "the content has the stated length");
   }
 }
 

@@ -18,7 +18,7 @@ std::int64_t rows_of(std::string_view file, std::size_t step, const std::vector<
   for (bool ended = false;;) {
     auto batch = reader.next();
     if (!batch) {
-      expect(batch.error().message().starts_with("file"), "a refusal names the file");
+      expect(batch.error().message().starts_with("file"), "an error names the file");
       return -1;
     }
     if (*batch) {
@@ -48,7 +48,7 @@ void with_checksums(std::string_view example) {
   if (!typed) return;
   const std::string file = test::framed({std::string(example), std::string(example)});
   const auto rows = rows_of(file, 7, types.columns());
-  expect(rows == 2, "an example that tells its types is read with them");
+  expect(rows == 2, "an example is readable with its own types");
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view input = as_text(data, size);
   const std::vector<FeatureColumn> columns = {{"x", 'l', false}, {"y", 'f', true}, {"z", 'z', true}};
   const auto whole = rows_of(input, size + 1, columns);
-  expect(whole == rows_of(input, 5, columns), "how the bytes come does not matter");
+  expect(whole == rows_of(input, 5, columns), "the chunks do not matter");
   with_checksums(input);
   return 0;
 }

@@ -93,7 +93,7 @@ def test_position_in_another_dataset(tmp_path: Path) -> None:
     trireme.save_state(tmp_path / "data", {"data": {"epoch": 1, "samples": 12, "seed": 3, "size": 25}})
     done = run(PROGRAM, "data", 1, "other", "size", 24, "batch", 2, "from", tmp_path / "data")
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "in a dataset of 25 samples, and this one has 24" in done.stdout
+    assert "for a dataset of 25 samples, but this one has 24" in done.stdout
 
 
 @pytest.mark.parametrize("prefetch", ["false", "true"])
