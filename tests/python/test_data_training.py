@@ -404,7 +404,8 @@ def test_files_that_a_killed_worker_left_half_written_are_removed(files: str, re
         (folder / ".trireme_tmp_0123456789abcdef").write_text("{")
         (folder / "notes.txt").write_text("the user's own file")
 
-    fit(train, {"train": trireme.data.read_parquet(files)}, workers=1)
+    data = DataConfig(log_samples=True)
+    fit(train, {"train": trireme.data.read_parquet(files)}, workers=1, data=data)
     names = {path.name for path in (results / "run" / "data").iterdir()}
     assert "notes.txt" in names
     assert not [name for name in names if name.startswith(".trireme_tmp_")], names

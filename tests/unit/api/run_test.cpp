@@ -423,3 +423,5 @@ TEST_CASE("runs without a name get a unique one, storage may be a file URL") {
   spec.run.storage_path = "file://" + (desk.dir / "elsewhere");
   CHECK(desk.prepare(spec)->path() == desk.dir / "elsewhere/digits");
 }
+
+}  // namespace run_test
