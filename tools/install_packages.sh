@@ -1,11 +1,18 @@
 #!/usr/bin/env bash
-# Installs the missing system packages of the build. Does not call apt if all are installed.
+# tools/install_packages.sh build|dev [PYTHON]
+# Installs the missing system packages of the build (compiler and libraries), or of tests and linters. Does not call apt
+# if all are installed.
 set -euo pipefail
-python=${1:-python3}
+purpose=$1
+python=${2:-python3}
 
-packages=(g++ cmake ninja-build ccache clang-format clang-tidy
-  libasio-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libssl-dev libxxhash-dev libcli11-dev doctest-dev libbenchmark-dev
-  libjpeg-dev libpng-dev libstb-dev libsqlite3-dev)
+case $purpose in
+  build)
+    packages=(g++ cmake ninja-build ccache
+      libasio-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libssl-dev libxxhash-dev libcli11-dev doctest-dev
+      libbenchmark-dev libjpeg-dev libpng-dev libstb-dev libsqlite3-dev) ;;
+  dev) packages=(clang-format clang-tidy) ;;
+esac
 
 # A custom Python includes venv and headers; the system's has them in packages.
 command -v "$python" > /dev/null || packages+=(python3)
@@ -26,5 +33,5 @@ done
 echo "Installing: ${missing[*]}"
 as_root=()
 [[ $(id -u) -eq 0 ]] || as_root=(sudo)
-"${as_root[@]}" apt-get update -qq
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+"${as_root[@]}" apt-get update -q
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
