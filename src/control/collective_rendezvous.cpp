@@ -19,7 +19,7 @@ void CollectiveRendezvous::come(int rank, std::int64_t sequence, const std::stri
   if (rank == 0) collective.data = std::move(data);
   collective.waiting[rank] = std::move(answer);
   if (collective.kind != kind) {
-    fail(sequence, fmt::format("rank {} called {} where another rank called {}", rank, kind, collective.kind));
+    fail(sequence, fmt::format("rank {} called {} while another rank called {}", rank, kind, collective.kind));
     return;
   }
   if (static_cast<int>(collective.waiting.size()) < num_ranks_) return;
@@ -32,7 +32,7 @@ void CollectiveRendezvous::finished(int rank) {
   finished_.insert(rank);
   while (!collectives_.empty()) {
     auto sequence = collectives_.begin()->first;
-    fail(sequence, fmt::format("{} {} cannot complete: rank {} has finished its training function without it",
+    fail(sequence, fmt::format("{} {} cannot complete: rank {} has finished its training function without calling it",
                                collectives_.begin()->second.kind, sequence, rank));
   }
 }

@@ -44,7 +44,7 @@ CommitEnded Committer::write_manifest(ReadyCheckpoint ready, int attempt, double
   auto write = [&]() -> base::Result<void> {
     std::map<int, std::vector<storage::FileRecord>> by_rank;
     for (const auto& [rank, files] : end.checkpoint.files) {
-      TRIREME_ASSIGN(by_rank[rank], checkpoint::files_from(files), "what rank {} has stored", rank);
+      TRIREME_ASSIGN(by_rank[rank], checkpoint::files_from(files), "the files of rank {}", rank);
     }
     const std::string& name = end.checkpoint.name;
     TRIREME_ASSIGN(auto merged, checkpoint::merge(*place_.files, place_.storage_path, name, by_rank));
@@ -78,20 +78,19 @@ void Committer::update(KeptCheckpoint kept) {
       manifest.validation = kept.validation;
       return checkpoint::update(*place_.files, place_.storage_path, kept.name, manifest);
     };
-    warn_of(rewrite(), "the outcome of a validation could not be stored");
+    warn_of(rewrite(), "could not store the result of a validation");
   });
 }
 
 void Committer::remove(std::string name, checkpoint::Origin origin) {
   jobs_.push([this, name = std::move(name), origin] {
-    warn_of(checkpoint::remove(*place_.files, place_.storage_path, name, origin),
-            "an old checkpoint could not be removed");
+    warn_of(checkpoint::remove(*place_.files, place_.storage_path, name, origin), "could not remove an old checkpoint");
   });
 }
 
 void Committer::mirror(bool all) {
   if (place_.files->local()) return;
-  jobs_.push([this, all] { warn_of(mirror_now(all), "the run's own files could not be stored"); });
+  jobs_.push([this, all] { warn_of(mirror_now(all), "could not store the run's own files"); });
 }
 
 base::Result<void> Committer::mirror_now(bool all) const {

@@ -126,7 +126,7 @@ void Controller::loop() {
     for (const auto& [gang, id] : gangs_) engine_.release(id);
     std::lock_guard lock(end_mutex_);
     end_.outcome = Outcome::kFailed;
-    end_.error = fmt::format("the controller broke: {}", broken.what());
+    end_.error = fmt::format("internal error in the controller: {}", broken.what());
     base::log_error("{}", end_.error);
     finished_ = true;
     end_changed_.notify_all();
@@ -597,8 +597,8 @@ void Controller::warn_of_stall(base::MonotonicTime now) {
   stalled_since_ = now;
   const auto& ranks = waiting.begin()->second;
   append({{"event", "warning"},
-          {"message", fmt::format("{} waits for rank {}", checkpoint::default_name(stalled_index_),
-                                  ranks.empty() ? "uploads" : base::rank_list(ranks))}});
+          {"message", fmt::format("{} waits for {}", checkpoint::default_name(stalled_index_),
+                                  ranks.empty() ? "uploads" : "rank " + base::rank_list(ranks))}});
 }
 
 }  // namespace trireme::control

@@ -32,7 +32,8 @@ base::Result<wire::Welcome> Controller::admit(const wire::Hello& hello) {
   if (hello.role == "worker") {
     if (hello.attempt != state_.attempt) return base::error("its attempt {} is over", hello.attempt);
     if (hello.rank < 0 || hello.rank >= static_cast<int>(peers_.size())) return base::error("no rank {}", hello.rank);
-    if (peers_[static_cast<std::size_t>(hello.rank)].channel) return base::error("rank {} is here", hello.rank);
+    if (peers_[static_cast<std::size_t>(hello.rank)].channel)
+      return base::error("rank {} is already connected", hello.rank);
   } else if (hello.role != "client") {
     return base::error("unknown role '{}'", hello.role);
   }
@@ -95,7 +96,7 @@ void Controller::serve(wire::Channel& channel, wire::GetStacks& message) {
                          fmt::format("the run is {}: no rank is in the training function", to_string(state_.phase))));
     return;
   }
-  collect_stacks("asked for",
+  collect_stacks("requested",
                  [to = channel.weak_from_this(), id = message.id](const HangReport& report, const std::string& path) {
                    if (auto open = to.lock()) open->send(reply(id, Dict{{"path", path}, {"text", report.text}}));
                  });
@@ -104,8 +105,8 @@ void Controller::serve(wire::Channel& channel, wire::GetStacks& message) {
 void Controller::serve(wire::Channel& channel, wire::PreemptRun& message) {
   for (int rank : message.ranks) {
     if (rank >= 0 && rank < static_cast<int>(peers_.size())) continue;
-    channel.send(refusal(message.id, fmt::format("there is no rank {}: the run has {}", rank,
-                                                 base::count_of(std::ssize(peers_), "worker"))));
+    channel.send(refusal(
+        message.id, fmt::format("no rank {}: the run has {}", rank, base::count_of(std::ssize(peers_), "worker"))));
     return;
   }
   channel.send(reply(message.id, true));
@@ -126,7 +127,7 @@ void Controller::refuse(wire::Channel& channel, const std::string& why) {
 
 template <typename T>
 void Controller::take(wire::Channel& channel, T&) {
-  refuse(channel, "sent what a worker does not send");
+  refuse(channel, "sent a message that workers do not send");
 }
 
 void Controller::acknowledge(Peer& peer) {
@@ -152,7 +153,8 @@ void Controller::take(wire::Channel& channel, wire::Report& message) {
   // Counted here and not in the commit book: a rank goes on reporting until it hears that its attempt is over, and the
   // book takes nothing any more.
   if (message.index != peer.next_report) {
-    const std::string due = peer.next_report ? fmt::format("report {} was due", *peer.next_report) : "it has not begun";
+    const std::string due =
+        peer.next_report ? fmt::format("report {} was expected", *peer.next_report) : "it has not started";
     return refuse(channel, fmt::format("sent report {}, but {}", message.index, due));
   }
   if (message.checkpoint) {

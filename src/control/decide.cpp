@@ -12,7 +12,7 @@
 namespace trireme::control {
 
 Worker& Decider::at(int rank) {
-  TRIREME_CHECK(rank >= 0 && rank < size(), "there is no rank {}", rank);
+  TRIREME_CHECK(rank >= 0 && rank < size(), "no rank {}", rank);
   return state_.workers[static_cast<std::size_t>(rank)];
 }
 
@@ -328,7 +328,7 @@ void Decider::cancel_or_kill() {
     const bool keep = rules_.warm_restart.always.value_or(untouched || !worker.holds.empty());
     if (keep && well && connected) {
       worker.phase = WorkerPhase::kCancelled;
-      act(SendCancel{rank, state_.failures.empty() ? "the gang is resized" : "another attempt begins",
+      act(SendCancel{rank, state_.failures.empty() ? "the gang is resized" : "the next attempt starts",
                      rules_.warm_restart.automatic()});
     } else if (worker.process) {
       act(KillProcess{rank, 0.0});

@@ -45,7 +45,7 @@ void Decider::on(CommitEnded event) {
   } else {
     for (const auto& conflict : event.conflicts) {
       record("warning", {{"message", fmt::format("{}: ranks wrote different content to the same file ({}); the last "
-                                                 "one stands. Put the rank into the file's name",
+                                                 "write wins. Include the rank in the file name",
                                                  ready.name, conflict)}});
     }
     keep(std::move(event.checkpoint));
@@ -95,12 +95,12 @@ bool Decider::validating() const {
 void Decider::part_came_too_late(int rank, const std::string& name) {
   if (preempted(rank)) return;  // it goes anyway, and with it the attempt
   fail_or_warn(failure_of(rank, "exception", "LateCheckpoint",
-                          fmt::format("{} was committed without rank {}: its part came too late", name, rank)));
+                          fmt::format("{} was committed without rank {}: its part arrived too late", name, rank)));
 }
 
 void Decider::upload_failed(int rank, std::int64_t index, const std::string& why) {
   fail_or_warn(failure_of(rank, "exception", "UploadError",
-                          fmt::format("the checkpoint of report {} could not be stored: {}", index, why)));
+                          fmt::format("could not store the checkpoint of report {}: {}", index, why)));
 }
 
 void Decider::keep(ReadyCheckpoint ready) {

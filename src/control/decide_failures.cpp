@@ -60,12 +60,12 @@ void Decider::start_timed_out() {
   }
   if (silent.empty()) {
     // Another attempt would wait for the same storage. Its calls end by themselves, with an error where it is away.
-    record("warning", {{"message", fmt::format("all workers are ready and wait for the storage, where the last attempt "
-                                               "is still cleaned up after {} s",
+    record("warning", {{"message", fmt::format("all workers are ready and wait for the storage: cleaning up after the "
+                                               "last attempt has taken more than {} s",
                                                base::amount(rules_.start_timeout_s))}});
     return act(ArmTimer{Timer::kStart, rules_.start_timeout_s});
   }
-  fail_to_start(silent.front(), fmt::format("rank {} did not say hello within {} s (start_timeout_s)",
+  fail_to_start(silent.front(), fmt::format("rank {} did not connect within {} s (start_timeout_s)",
                                             base::rank_list(silent), base::amount(rules_.start_timeout_s)));
 }
 
@@ -104,7 +104,7 @@ void Decider::fail_departed(int rank) {
   if (!worker.out_of_memory.empty()) {
     failure.cause = "out_of_memory";
     failure.error_type = "OutOfMemory";
-    failure.message = fmt::format("the kernel ended the process for want of memory: {}", worker.out_of_memory);
+    failure.message = fmt::format("the kernel killed the process because memory ran out: {}", worker.out_of_memory);
   }
   worker.phase = WorkerPhase::kFailed;
   if (preempted(rank)) {
@@ -165,7 +165,7 @@ void Decider::give_verdict() {
   const bool repeats = repeats_itself(root);
   if (repeats) {
     state_.note = fmt::format(
-        "the same error {} in a row at report {}: it would only come again; see "
+        "the same error {} in a row at report {}: another restart would not help; see "
         "FailureConfig.repeated_error_limit",
         base::count_of(state_.same_errors, "time"), state_.last_error_at);
     told += fmt::format(" ({})", state_.note);

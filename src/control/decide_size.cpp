@@ -151,7 +151,7 @@ void Decider::preemption_due(bool saved) {
   if (state_.phase != Phase::kRunning) return;
   if (!state_.preemption) {
     // Only room that had to be given back; the timer may be one of an attempt that has done so.
-    if (giving_back()) resize("the time that the engine gave is over");
+    if (giving_back()) resize("the engine's deadline has passed");
     return;
   }
   if (everyone_preempted()) return on(StopRequested{state_.preemption->why, false});
@@ -161,7 +161,7 @@ void Decider::preemption_due(bool saved) {
     at(rank).phase = WorkerPhase::kFailed;
     fail(failure_of(rank, "preemption", saved ? "Preempted" : "PreemptionTimeout",
                     fmt::format("announced ({}), {}", state_.preemption->why,
-                                saved ? "with everything in a checkpoint" : "without a last checkpoint in time")));
+                                saved ? "with all progress in a checkpoint" : "without a last checkpoint in time")));
   }
   // Those that had finished already take nobody along.
   if (state_.failures.empty()) state_.preemption.reset();

@@ -76,7 +76,7 @@ void add_failure(std::vector<Failure>& failures, Failure failure) {
 }
 
 std::size_t root_cause(const std::vector<Failure>& failures) {
-  TRIREME_CHECK(!failures.empty(), "there is no failure to explain");
+  TRIREME_CHECK(!failures.empty(), "no failure to explain");
   auto root = std::min_element(failures.begin(), failures.end(),
                                [](const Failure& a, const Failure& b) { return weight(a) < weight(b); });
   return static_cast<std::size_t>(root - failures.begin());
@@ -103,7 +103,7 @@ std::string returned_early_message(const std::vector<int>& returned, int waiting
   const bool one = returned.size() == 1;
   return fmt::format(
       "{} returned from the training function while rank {} waited for {} in a collective; every rank must call the "
-      "same collectives, and equally often",
+      "same collectives the same number of times",
       one ? "it" : fmt::format("ranks {}", base::rank_list(returned)), waiting, one ? "it" : "them");
 }
 
@@ -123,7 +123,7 @@ std::string deadlock_message(const std::map<int, RankWait>& waits, const std::ve
   if (groups.size() > parts.size()) {
     parts.push_back(fmt::format("and {} more", base::count_of(groups.size() - parts.size(), "group")));
   }
-  std::string text = fmt::format("every rank waits for what no rank is left to do: {}", base::join(parts, "; "));
+  std::string text = fmt::format("every rank waits, and no rank can make progress: {}", base::join(parts, "; "));
   if (!returned.empty()) {
     text += fmt::format("; rank {} {} returned from the training function", base::rank_list(returned),
                         returned.size() == 1 ? "has" : "have");

@@ -31,7 +31,7 @@ std::string time_text(double seconds) {
 std::string place_of(const RankPlace& rank) {
   if (rank.returned) return "";
   if (!rank.answered) return rank.process;
-  return rank.where.empty() ? "an unknown place" : rank.where;
+  return rank.where.empty() ? "an unknown location" : rank.where;
 }
 
 // Those in front first, the larger groups before the smaller; then who is behind, the last one last.
@@ -72,7 +72,7 @@ std::string sentence(const Group& group, std::size_t all, bool waits) {
   if (group.returned) {
     text += fmt::format("{} returned from the training function", one ? "has" : "have");
     const auto behind = static_cast<std::size_t>(group.behind);
-    return behind == 0 ? text : text + fmt::format(", {} short of the others", base::count_of(behind, "report"));
+    return behind == 0 ? text : text + fmt::format(", {} behind the others", base::count_of(behind, "report"));
   }
   if (group.behind == 0) {
     if (!group.answered) return text + silence;
@@ -121,7 +121,7 @@ std::string section(const RankPlace& rank) {
     return text + fmt::format("did not answer{}{}\n", rank.process.empty() ? "" : ": ", rank.process);
   }
   if (rank.returned) text += "has returned from the training function; ";
-  return text + fmt::format("in {}\n{}{}", rank.where.empty() ? "an unknown place" : rank.where, rank.text,
+  return text + fmt::format("in {}\n{}{}", rank.where.empty() ? "an unknown location" : rank.where, rank.text,
                             rank.text.ends_with('\n') ? "" : "\n");
 }
 

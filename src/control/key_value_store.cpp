@@ -45,7 +45,7 @@ base::Result<std::int64_t> KeyValueStore::add(const std::string& key, std::int64
     const std::string& text = it->second;
     auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (failure != std::errc() || end != text.data() + text.size()) {
-      return base::error("store key '{}' holds no number to add to", key);
+      return base::error("store key '{}' does not hold a number to add to", key);
     }
   }
   std::int64_t sum = 0;

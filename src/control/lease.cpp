@@ -33,7 +33,7 @@ base::Result<LeaseFile> read_lease(storage::Files& files, const std::string& pat
 }
 
 std::string holder(const LeaseFile& file) {
-  if (file.fields.empty()) return "a driver that cannot be told";
+  if (file.fields.empty()) return "an unknown driver";
   return fmt::format("pid {} on {}", int_of(file.fields, "pid"), text_of(file.fields, "host"));
 }
 
@@ -47,7 +47,7 @@ bool holder_is_gone(const LeaseFile& file) {
 }
 
 std::string taken_by(const LeaseFile& file) {
-  return fmt::format("another driver has taken the run over ({})", holder(file));
+  return fmt::format("another driver has taken over the run ({})", holder(file));
 }
 
 }  // namespace
@@ -57,13 +57,13 @@ base::Result<std::unique_ptr<Lease>> Lease::take(std::shared_ptr<storage::Files>
   const std::string path = run_path + kName;
   TRIREME_ASSIGN(const auto held, read_lease(*files, path));
   if (!holder_is_gone(held)) {
-    say(fmt::format("{} was last opened by {}; looking for {:.0f} s whether that driver still lives",
+    say(fmt::format("{} was last opened by {}; waiting {:.0f} s to see whether that driver is still alive",
                     files->describe(run_path), holder(held), timing.patience.count()));
     for (auto left = timing.patience; left.count() > 0; left -= timing.period) {
       std::this_thread::sleep_for(std::min(left, timing.period));
       TRIREME_ASSIGN(const auto later, read_lease(*files, path));
       if (!later.there || later.text == held.text) continue;
-      return base::error("run {} is already running ({}); give this one another RunConfig.name, or stop that",
+      return base::error("run {} is already running ({}); set another RunConfig.name, or stop the other run",
                          files->describe(run_path), holder(later));
     }
   }
@@ -128,9 +128,8 @@ base::Result<void> Lease::confirm() {
   }
   if (!lost_.empty()) return base::error("{}", lost_);
   if (sure()) return {};
-  return base::error(
-      "the lease of the run could not be renewed for {:.0f} s: another driver may have taken the run over",
-      (timing_.now() - renewed_).count());
+  return base::error("could not renew the run's lease for {:.0f} s: another driver may have taken over the run",
+                     (timing_.now() - renewed_).count());
 }
 
 base::Result<std::optional<std::string>> Lease::beat() {
@@ -144,7 +143,8 @@ base::Result<std::optional<std::string>> Lease::beat() {
   if (!held.fields.empty() && !ours) return std::optional(taken_by(held));
   // Nobody takes it while this driver counts. After a long silence it may have been taken and given back.
   if (!held.there && doubtful) {
-    return std::optional<std::string>("its lease is gone: another driver may have had the run meanwhile");
+    return std::optional<std::string>(
+        "its lease was removed: another driver may have taken over the run in the meantime");
   }
   TRIREME_ASSIGN(const auto began, write(*files_));
   if (doubtful) {
@@ -170,7 +170,7 @@ void Lease::renew() {
     auto taken = beat();
     // A store that is away for a while is not lost: the next beat tries again, and soon.
     if (!std::exchange(failing, !taken) && !taken) {
-      base::log_warning("the lease of the run could not be renewed: {}", taken.error().message());
+      base::log_warning("could not renew the run's lease: {}", taken.error().message());
     }
     lock.lock();
     pause = taken ? timing_.period : timing_.period / 4;

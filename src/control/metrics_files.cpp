@@ -83,7 +83,7 @@ base::Result<void> append_to(const std::string& path, std::string content) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       const int failure = errno;
-      if (::ftruncate(file.get(), size) != 0) base::log_warning("{} ends with half a line", path);
+      if (::ftruncate(file.get(), size) != 0) base::log_warning("{} ends with an incomplete line", path);
       return base::system_error(fmt::format("could not write {}", path), failure);
     }
     rest.remove_prefix(static_cast<std::size_t>(count));

@@ -68,7 +68,7 @@ base::Result<void> MetricsWriter::write(const std::vector<Dict>& reports) {
   auto written = files_.flush();
   if (!written && files_.waiting() > kMaxWaiting) files_.drop();
   TRIREME_TRY(std::move(written),
-              "the run continues without metrics.csv and metrics.jsonl, events.jsonl has all reports");
+              "the run continues without metrics.csv and metrics.jsonl; events.jsonl has all reports");
   return {};
 }
 

@@ -100,9 +100,10 @@ Result<Dict> parse_run_file(std::string_view text, const std::string& path) {
 
 Result<Dict> read_run_file(const fs::path& path) {
   std::error_code failed;
-  if (!fs::exists(path, failed)) return error("there is no folder {}; `trireme runs` lists the runs", path.string());
+  if (!fs::exists(path, failed))
+    return error("the folder {} does not exist; `trireme runs` lists the runs", path.string());
   if (!is_run_folder(path)) {
-    return error("{} is not the folder of a run: it has no run.json; give the folder {{storage_path}}/{{name}}",
+    return error("{} is not a run folder: it has no run.json; pass the folder {{storage_path}}/{{name}}",
                  path.string());
   }
   TRIREME_ASSIGN(auto text, storage::read_file((path / storage::kRunFile).native()));
@@ -126,7 +127,7 @@ Result<RunRecord> read_run(storage::Files& files, const std::string& path) {
   RunRecord record;
   record.path = path;
   TRIREME_ASSIGN(bool there, files.exists(path + "/" + storage::kRunFile));
-  if (!there) return error("{} is not the folder of a run: it has no run.json", files.describe(path));
+  if (!there) return error("{} is not a run folder: it has no run.json", files.describe(path));
   TRIREME_ASSIGN(auto run, files.read(path + "/" + storage::kRunFile));
   TRIREME_ASSIGN(record.run, parse_run_file(run, files.describe(path)));
   TRIREME_ASSIGN(bool logged, files.exists(path + "/" + storage::kEventsFile));

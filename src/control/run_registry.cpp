@@ -65,7 +65,8 @@ Result<void> make_private(const fs::path& path, Owner owner) {
     return error("{} belongs to another user (uid {})", path.string(), found.st_uid);
   }
   if ((found.st_mode & 022) != 0 && ::fchmod(folder.get(), found.st_mode & 07755) != 0) {
-    return base::system_error(fmt::format("could not keep others from writing to {}", path.string()), errno);
+    return base::system_error(
+        fmt::format("could not remove the write permission of other users from {}", path.string()), errno);
   }
   return {};
 }
@@ -135,8 +136,7 @@ Result<RunEntry> only_one(const std::string& what, std::vector<RunEntry> matches
   std::vector<RunEntry> active;
   std::copy_if(matches.begin(), matches.end(), std::back_inserter(active), is_active);
   if (active.size() == 1) return active.front();
-  return error("'{}' may be any of {} runs; name one by its id or its folder:{}", what, matches.size(),
-               listing(matches));
+  return error("'{}' matches {} runs; use the id or the folder of one:{}", what, matches.size(), listing(matches));
 }
 
 RunEntry entry_of_folder(const fs::path& folder) {
@@ -170,7 +170,7 @@ fs::path state_dir() {
 }
 
 Result<void> make_state_dir(const fs::path& state) {
-  constexpr const char* kWayOut = "set TRIREME_STATE_DIR to a folder that you can write and that is yours alone";
+  constexpr const char* kWayOut = "set TRIREME_STATE_DIR to a writable folder that only you own";
   std::error_code failed;
   fs::create_directories(state.parent_path(), failed);
   if (failed) return error("could not create {}: {}; {}", state.parent_path().string(), failed.message(), kWayOut);
@@ -205,13 +205,12 @@ bool is_active(const RunEntry& entry) {
 }
 
 Result<void> RunRegistry::register_run(const RunEntry& entry) const {
-  if (entry.id.empty() || entry.id.find('/') != std::string::npos)
-    return error("'{}' cannot be the id of a run", entry.id);
+  if (entry.id.empty() || entry.id.find('/') != std::string::npos) return error("invalid run id '{}'", entry.id);
   TRIREME_TRY(make_state_dir(folder_.parent_path()));
-  TRIREME_TRY(make_private(folder_, Owner::kSelfOrRootKnows), "set TRIREME_STATE_DIR to a folder that is yours alone");
+  TRIREME_TRY(make_private(folder_, Owner::kSelfOrRootKnows), "set TRIREME_STATE_DIR to a folder that only you own");
   if (::chmod(folder_.c_str(), 0700) != 0) return base::system_error(folder_.string(), errno);
   TRIREME_TRY(write_private(file_of(entry.id), base::to_pretty_json(base::to_dict(entry)) + "\n"),
-              "could not note the run in {}; set TRIREME_STATE_DIR to a folder that can be written", folder_.string());
+              "could not register the run in {}; set TRIREME_STATE_DIR to a writable folder", folder_.string());
   forget_oldest();
   return {};
 }
@@ -224,7 +223,7 @@ Result<void> RunRegistry::finish_run(const std::string& id) const {
   Dict dict = base::to_dict(*entry);
   dict.erase("address");
   dict.erase("secret");
-  TRIREME_TRY(write_private(file_of(id), base::to_pretty_json(dict) + "\n"), "could not note the end of run {}", id);
+  TRIREME_TRY(write_private(file_of(id), base::to_pretty_json(dict) + "\n"), "could not record the end of run {}", id);
   return {};
 }
 
@@ -244,7 +243,7 @@ std::vector<RunEntry> RunRegistry::list_runs() const {
 }
 
 Result<RunEntry> RunRegistry::find_run(const std::string& what) const {
-  if (what.empty()) return error("no run was named; `trireme runs` lists them");
+  if (what.empty()) return error("no run was given; `trireme runs` lists them");
   const auto runs = list_runs();
   auto by_id = matching(runs, [&](const RunEntry& run) { return run.id == what; });
   if (!by_id.empty()) return by_id.front();
@@ -264,7 +263,7 @@ Result<RunEntry> RunRegistry::find_run(const std::string& what) const {
 
   std::vector<std::string> names;
   for (const auto& run : runs) names.push_back(run.name);
-  return error("there is no run '{}', by name, id or folder{}; `trireme runs --all` lists what there is", what,
+  return error("no run with the name, id or folder '{}'{}; `trireme runs --all` lists all runs", what,
                base::did_you_mean(what, names));
 }
 

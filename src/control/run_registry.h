@@ -14,17 +14,18 @@
 
 namespace trireme::control {
 
-#define TRIREME_RUN_ENTRY(FIELD)                                                                                 \
-  FIELD(std::string, id, {}, "The run's identity; also the name of the file.")                                   \
-  FIELD(std::string, name, {}, "The run's name.")                                                                \
-  FIELD(std::string, path, {}, "The run's folder.")                                                              \
-  FIELD(std::string, host, {}, "The driver's machine: several may share a home directory.")                      \
-  FIELD(std::string, process_table, {}, "What pid is a number of: a boot of that machine, a namespace of pids.") \
-  FIELD(std::int64_t, pid, 0, "The driver's process.")                                                           \
-  FIELD(std::int64_t, pid_start, 0, "When that process started, in clock ticks since boot: pids are reused.")    \
-  FIELD(double, started, 0.0, "When the run started, in seconds since 1970.")                                    \
-  FIELD(std::optional<std::string>, address, {}, "Where the controller listens; absent when the run is over.")   \
-  FIELD(std::optional<std::string>, secret, {}, "What a peer must prove to know, in hex; absent when the run is over.")
+#define TRIREME_RUN_ENTRY(FIELD)                                                                                      \
+  FIELD(std::string, id, {}, "The run's id, which is also the name of the file.")                                     \
+  FIELD(std::string, name, {}, "The run's name.")                                                                     \
+  FIELD(std::string, path, {}, "The run's folder.")                                                                   \
+  FIELD(std::string, host, {}, "The driver's machine; several machines may share a home directory.")                  \
+  FIELD(std::string, process_table, {}, "The boot and the pid namespace that `pid` belongs to.")                      \
+  FIELD(std::int64_t, pid, 0, "The driver's pid.")                                                                    \
+  FIELD(std::int64_t, pid_start, 0, "When that process started, in clock ticks since boot, because pids are reused.") \
+  FIELD(double, started, 0.0, "When the run started, in seconds since 1970.")                                         \
+  FIELD(std::optional<std::string>, address, {}, "The controller's address; absent after the run has ended.")         \
+  FIELD(std::optional<std::string>, secret, {},                                                                       \
+        "The secret that peers must prove to know, in hex; absent after the run has ended.")
 
 TRIREME_STRUCT(RunEntry, TRIREME_RUN_ENTRY)
 

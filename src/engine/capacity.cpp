@@ -73,8 +73,9 @@ base::Error in_use(const std::string& name, double asked, const std::vector<Hold
   std::vector<std::string> holders;
   for (const auto& [run, held] : by_run) holders.push_back(fmt::format("{} has {}", run, amount(held)));
   return base::error(
-      "{} is below what is in use: {} ({}). Ways out: (1) {} or more; (2) end a run first: {}; (3) make a run "
-      "elastic (num_workers with a minimum and a maximum): it gives back what lies above its minimum",
+      "{} is less than what is in use: {} ({}). Options: (1) {} or more; (2) stop a run first: {}; (3) make a run "
+      "elastic "
+      "(num_workers with a minimum and a maximum): it releases the workers above its minimum",
       argument(name, asked), with_unit(sum, name), base::join(holders, ", "), argument(name, sum),
       base::join({stops.begin(), stops.end()}, " or "));
 }
@@ -86,9 +87,8 @@ Result<void> check_devices(const NodeInfo& after, const std::vector<Holding>& fi
     for (const auto& gpu : holding.gpus) {
       if (devices.contains(gpu.index)) continue;
       return base::error(
-          "num_gpus = {} would take GPU {} away, which {} works on. Ways out: (1) num_gpus = {} or more; (2) end the "
-          "run "
-          "first: `trireme stop {}`",
+          "num_gpus = {} removes GPU {}, which {} uses. Options: (1) num_gpus = {} or more; (2) stop the run first: "
+          "`trireme stop {}`",
           devices.size(), gpu.index, run_text(holding), gpu.index + 1, holding.run_name);
     }
   }
@@ -117,7 +117,7 @@ Result<void> check_amounts(const Capacity& capacity) {
   if (capacity.num_gpus) TRIREME_TRY(check("num_gpus", *capacity.num_gpus));
   for (const auto& [name, value] : capacity.resources) {
     if (name == "CPU" || name == "GPU") {
-      return base::error("resources['{}']: say it with num_{}s", name, name == "CPU" ? "cpu" : "gpu");
+      return base::error("resources['{}']: use num_{}s instead", name, name == "CPU" ? "cpu" : "gpu");
     }
     TRIREME_TRY(check(fmt::format("resources['{}']", name), value));
   }

@@ -77,7 +77,7 @@ void GangTable::try_reserve(GangId id, Gang& gang) {
   if (gang.request.optional) {
     if (const auto* first = waits_before(gang.request)) {
       refuse(id, gang,
-             base::error("no room for more of run \"{}\": run \"{}\" waits for it", gang.request.run_name,
+             base::error("no room for more workers of run \"{}\": run \"{}\" is waiting for it", gang.request.run_name,
                          first->run_name));
       return;
     }
@@ -98,14 +98,14 @@ void GangTable::try_reserve(GangId id, Gang& gang) {
 
 void GangTable::on_busy(GangId id, Gang& gang, const std::string& why) {
   if (gang.request.optional) {
-    refuse(id, gang, base::error("no room for more of run \"{}\": {}", gang.request.run_name, why));
+    refuse(id, gang, base::error("no room for more workers of run \"{}\": {}", gang.request.run_name, why));
     return;
   }
   const auto now = clock_.now();
   if (now >= gang.deadline) {
     refuse(id, gang,
-           base::error("no room for run \"{}\" within {}: {}. Wait for them to end, stop one with `trireme stop`, or "
-                       "declare more capacity",
+           base::error("no room for run \"{}\" within {}: {}. Wait for these runs to end, stop one with `trireme "
+                       "stop`, or declare more capacity",
                        gang.request.run_name, base::duration_text(gang.request.timeout.count()), why));
     return;
   }

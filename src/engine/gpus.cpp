@@ -100,8 +100,8 @@ std::vector<Gpu> visible_gpus(const std::vector<Device>& devices, const std::opt
     const auto index = find_device(devices, base::trim(part));
     if (!index) {
       if (!devices.empty() && base::trim(part).starts_with("MIG-")) {
-        base::log_warning("CUDA_VISIBLE_DEVICES names the MIG device {}, which is not supported: it is left unused",
-                          part);
+        base::log_warning(
+            "CUDA_VISIBLE_DEVICES lists the MIG device {}: MIG devices are not supported, and it is not used", part);
       }
       break;
     }

@@ -84,8 +84,9 @@ void Guard::keep_up() {
   if (leaders_.empty() || socket_.valid() || impossible_) return;
   if (auto started = start(); !started) {
     impossible_ = true;
-    base::log_warning("what workers start will outlive them if this process is killed: no guard: {}",
-                      started.error().message());
+    base::log_warning(
+        "no guard process: if this process is killed, the processes that workers started keep running: {}",
+        started.error().message());
     return;
   }
   for (const int each : leaders_) {

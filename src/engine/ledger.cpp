@@ -42,8 +42,7 @@ std::optional<Holding> read_holding(const fs::path& path) {
 base::Error not_writable(const fs::path& folder, std::string reason) {
   return base::Error(std::move(reason))
       .wrap(fmt::format(
-          "reservations of declared capacity cannot be kept in {} (set TRIREME_STATE_DIR to a folder that can "
-          "be written)",
+          "could not write reservations of declared capacity to {} (set TRIREME_STATE_DIR to a writable folder)",
           folder.string()));
 }
 
@@ -84,7 +83,7 @@ Result<base::LockFile> Ledger::lock() const {
       return not_writable(folder_, base::system_error("flock", errno).message());
     }
     if (std::chrono::steady_clock::now() > deadline) {
-      return base::error("another process has locked {} for {} s; see `fuser {}` for which one", path.string(),
+      return base::error("another process has locked {} for {} s; `fuser {}` shows which one", path.string(),
                          kLockPatience.count(), path.string());
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -106,8 +105,7 @@ std::vector<Holding> Ledger::read_all(const std::set<fs::path>& except) const {
     } else if (auto holding = read_holding(path)) {
       holdings.push_back(*std::move(holding));
     } else {
-      base::log_warning("{} is not a reservation that this version can read; what it holds is not counted",
-                        path.string());
+      base::log_warning("{} is not a reservation that this version can read: it is ignored", path.string());
     }
   }
   return holdings;

@@ -18,17 +18,17 @@
 
 namespace trireme::engine {
 
-#define TRIREME_GPU_SHARE(FIELD)     \
-  FIELD(int, index, 0, "the device") \
-  FIELD(double, share, 0.0, "how much of it, up to 1")
+#define TRIREME_GPU_SHARE(FIELD)              \
+  FIELD(int, index, 0, "index of the device") \
+  FIELD(double, share, 0.0, "share of the device, at most 1")
 
 TRIREME_STRUCT(GpuShare, TRIREME_GPU_SHARE)
 
-#define TRIREME_HOLDING(FIELD)                                         \
-  FIELD(int, pid, 0, "the driver")                                     \
-  FIELD(std::string, run_name, "", "the run that the capacity is for") \
-  FIELD(Resources, resources, {}, "amounts by name, GPUs included")    \
-  FIELD(std::vector<GpuShare>, gpus, {}, "which devices")
+#define TRIREME_HOLDING(FIELD)                                      \
+  FIELD(int, pid, 0, "pid of the driver")                           \
+  FIELD(std::string, run_name, "", "name of the run")               \
+  FIELD(Resources, resources, {}, "amounts by name, GPUs included") \
+  FIELD(std::vector<GpuShare>, gpus, {}, "the devices")
 
 TRIREME_STRUCT(Holding, TRIREME_HOLDING)
 

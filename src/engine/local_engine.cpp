@@ -80,7 +80,7 @@ void LocalEngine::release(GangId gang) {
   {
     const std::lock_guard lock(mutex_);
     if (!thread_) return;
-    TRIREME_CHECK(thread_->get_id() != std::this_thread::get_id(), "release({}) from a handler", gang);
+    TRIREME_CHECK(thread_->get_id() != std::this_thread::get_id(), "release({}) called from a handler", gang);
   }
   post(command::Release{gang, std::move(done)});
   // Also ready when the promise is dropped, by a thread that ended early.
@@ -99,11 +99,11 @@ void LocalEngine::declare(const MachineOptions& options) {
 Result<NodeInfo> LocalEngine::set_capacity(const Capacity& asked) {
   {
     const std::lock_guard lock(mutex_);
-    TRIREME_CHECK(!thread_ || thread_->get_id() != std::this_thread::get_id(), "set_capacity() from a handler");
+    TRIREME_CHECK(!thread_ || thread_->get_id() != std::this_thread::get_id(), "set_capacity() called from a handler");
   }
   // The NVIDIA driver is asked here where it has to be: the engine's thread has processes to watch.
   if (asked.num_gpus) nodes();
-  Result<Resources> answer = base::error("the local engine has ended");
+  Result<Resources> answer = base::error("the local engine has stopped");
   std::promise<void> done;
   const auto decided = done.get_future();
   post(command::SetCapacity{asked, &answer, std::move(done)});
@@ -152,7 +152,7 @@ void LocalEngine::serve() {
   try {
     take_turns();
   } catch (const std::exception& problem) {
-    base::log_error("the local engine stopped, and its workers with it: {}", problem.what());
+    base::log_error("the local engine failed and its workers have stopped: {}", problem.what());
   }
   const std::lock_guard lock(mutex_);
   broken_ = true;

@@ -167,7 +167,7 @@ NodeInfo Machine::node() const {
   NodeInfo node = total(options(), true);
   const auto holdings = ledger_.holdings();
   if (!holdings) {
-    base::log_warning("what other runs hold of this machine is not known: {}", holdings.error().message());
+    base::log_warning("could not read the reservations of other runs: {}", holdings.error().message());
     return node;
   }
   for (const auto& holding : *holdings) take_away(node, holding);
@@ -182,7 +182,7 @@ Result<std::variant<Machine::Granted, Machine::Busy>> Machine::reserve(const Gan
   const NodeInfo whole = total(options(), needs_gpus(request));
   TRIREME_TRY(check_capacity(request, {whole}));
   const auto placement_on_empty = place(request, {whole});
-  TRIREME_CHECK(placement_on_empty, "what passed the check has a placement");
+  TRIREME_CHECK(placement_on_empty, "no placement for a request that passed the check");
   Holding use = use_of(request, *placement_on_empty);
   if (limited(use, whole.cpus_declared).resources.empty()) {
     return std::variant<Granted, Busy>(Granted{placement_on_empty->slots, std::move(use), std::nullopt});

@@ -112,7 +112,7 @@ std::string OutOfMemory::evidence(int pid, const std::vector<OomCounter>& at_sta
   }
   read_log();
   if (const auto line = killed_.find(pid); line != killed_.end()) {
-    text = "the kernel's log: " + line->second;
+    text = "kernel log: " + line->second;
     killed_.erase(line);
   }
   return text;

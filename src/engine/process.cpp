@@ -105,7 +105,7 @@ Result<base::Fd> lifted(int fd, int instead = -1) {
 }
 
 Result<std::string> find_program(const Launch& launch) {
-  if (launch.argv.empty()) return base::error("there is no program to execute: argv is empty");
+  if (launch.argv.empty()) return base::error("no program to execute: argv is empty");
   const std::string& name = launch.argv.front();
   if (name.find('/') != std::string::npos) return name;
   const auto path = launch.env.find("PATH");
@@ -117,7 +117,7 @@ Result<std::string> find_program(const Launch& launch) {
       return candidate;
     }
   }
-  return base::error("could not execute '{}': it is in none of the folders of PATH ({})", name, folders);
+  return base::error("could not execute '{}': not found in PATH ({})", name, folders);
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
@@ -137,7 +137,7 @@ int descriptor_limit() {
 base::Error describe(const ChildFailure& failure, const Launch& launch, const std::string& program) {
   switch (failure.stage) {
     case Stage::kEnterFolder:
-      return base::system_error(fmt::format("could not enter the folder {}", launch.cwd), failure.error_number);
+      return base::system_error(fmt::format("could not change to the folder {}", launch.cwd), failure.error_number);
     case Stage::kExecute: return base::system_error(fmt::format("could not execute {}", program), failure.error_number);
     case Stage::kSetUp: break;
   }
@@ -261,7 +261,7 @@ Result<base::Fd> open_log(const ProcessSpec& spec) {
 
 Result<Process> launch_worker(const ProcessSpec& spec) {
   TRIREME_ASSIGN(const base::Fd log, open_log(spec));
-  TRIREME_ASSIGN(const base::Fd ticket, ticket_file(spec.ticket), "could not hand {} its ticket", spec.label);
+  TRIREME_ASSIGN(const base::Fd ticket, ticket_file(spec.ticket), "could not pass the ticket to {}", spec.label);
   return launch({.argv = spec.argv,
                  .env = spec.env,
                  .cwd = spec.cwd,

@@ -98,14 +98,14 @@ base::Error not_enough(const GangRequest& request, const std::vector<Shortage>& 
       saved.push_back(fmt::format("{} {}", amount(trainer), name));
     }
   }
-  std::vector<std::string> ways = {"a smaller num_workers or resources_per_worker"};
+  std::vector<std::string> ways = {"lower num_workers or resources_per_worker"};
   if (!saved.empty()) {
     ways.push_back(
-        fmt::format("trainer_resources = {}, which saves {}", to_text(trainer_without), base::join(saved, ", ")));
+        fmt::format("set trainer_resources = {}, which saves {}", to_text(trainer_without), base::join(saved, ", ")));
   }
-  ways.push_back(fmt::format("declare more capacity, if it is there, in {}", declare_more(shortages)));
+  ways.push_back(fmt::format("declare more capacity, if the machine has it, in {}", declare_more(shortages)));
   ways.emplace_back("add nodes");
-  std::string text = base::join(sums, "; ") + ". Ways out:";
+  std::string text = base::join(sums, "; ") + ". Options:";
   for (std::size_t i = 0; i < ways.size(); ++i) text += fmt::format("{} ({}) {}", i == 0 ? "" : ";", i + 1, ways[i]);
   return base::Error(std::move(text));
 }
@@ -122,8 +122,9 @@ Result<void> check_custom_names(const GangRequest& request, const std::vector<No
     if (!custom(name) || known.contains(name)) continue;
     const bool by_trainer = amount_of(request.trainer, name) > kAmountTolerance;
     return base::error(
-        "{} asks for \"{}\", a resource that nobody offers{} (custom resources here: {}). Ways out: (1) leave it out; "
-        "(2) declare it in init(): resources = {{\"{}\": {}}}; (3) add a node that offers it",
+        "{} requests \"{}\", a resource that no node has{} (custom resources here: {}). Options: (1) remove it; (2) "
+        "declare "
+        "it in init(): resources = {{\"{}\": {}}}; (3) add a node that has it",
         by_trainer ? "trainer_resources" : "resources_per_worker", name, base::did_you_mean(name, names),
         names.empty() ? "none" : base::join(names, ", "), name, amount(needed_of(request, name)));
   }
@@ -139,9 +140,8 @@ Result<void> check_accelerator(const std::string& type, const std::vector<NodeIn
     }
   }
   return base::error(
-      "accelerator_type = \"{}\": no GPU here is one (GPUs here: {}). Ways out: (1) name a type that is here; (2) "
-      "leave "
-      "accelerator_type out; (3) add a node that has one",
+      "accelerator_type = \"{}\": no GPU of this type (GPUs here: {}). Options: (1) use one of these types; (2) remove "
+      "accelerator_type; (3) add a node with such a GPU",
       type, types.empty() ? "none" : base::join({types.begin(), types.end()}, ", "));
 }
 
@@ -152,9 +152,8 @@ Result<void> check_gpus(const GangRequest& request, const std::vector<NodeInfo>&
     per_worker = std::max(per_worker, gpus);
     if (gpus > 1.0 && std::abs(gpus - std::round(gpus)) > kAmountTolerance) {
       return base::error(
-          "resources_per_worker = {{\"GPU\": {}}}: a worker takes a share of one GPU (below 1) or whole ones; use {} "
-          "or "
-          "{}",
+          "resources_per_worker = {{\"GPU\": {}}}: a worker takes a share of one GPU (below 1) or an integer number of "
+          "GPUs; use {} or {}",
           amount(gpus), amount(std::floor(gpus)), amount(std::ceil(gpus)));
     }
   }
@@ -162,11 +161,12 @@ Result<void> check_gpus(const GangRequest& request, const std::vector<NodeInfo>&
   if (needed > kAmountTolerance && total_of(nodes, "GPU") < kAmountTolerance) {
     const std::string has_none = nodes.size() == 1 ? where(nodes) + " has none" : where(nodes) + " has any";
     const std::string who = per_worker > 0.0 ? fmt::format("use_gpu needs {} GPU per worker", amount(per_worker))
-                                             : fmt::format("trainer_resources asks for {} GPU", amount(needed));
+                                             : fmt::format("trainer_resources requests {} GPU", amount(needed));
     return base::error(
-        "{}, {} (no NVIDIA driver answers, or CUDA_VISIBLE_DEVICES hides its devices). Ways out: (1) {}; (2) declare "
-        "devices that are not found in {}; (3) add a node that has GPUs",
-        who, has_none, per_worker > 0.0 ? "leave use_gpu out, to train on CPUs" : "leave GPU out of trainer_resources",
+        "{}, but {} (no NVIDIA driver responds, or CUDA_VISIBLE_DEVICES hides its devices). Options: (1) {}; (2) "
+        "declare "
+        "devices that were not detected in {}; (3) add a node with GPUs",
+        who, has_none, per_worker > 0.0 ? "remove use_gpu to train on CPUs" : "remove GPU from trainer_resources",
         declare_more({{"GPU", needed, 0.0}}));
   }
   if (request.accelerator_type) TRIREME_TRY(check_accelerator(*request.accelerator_type, nodes));
@@ -179,23 +179,21 @@ base::Error no_arrangement(const GangRequest& request, const std::vector<NodeInf
   switch (request.strategy) {
     case Strategy::kStrictSpread:
       return base::error(
-          "STRICT_SPREAD gives every worker a node of its own: {} do not fit on {}. Ways out: (1) "
-          "placement_strategy = \"SPREAD\"; (2) fewer workers; (3) add nodes",
+          "STRICT_SPREAD puts each worker on a separate node: {} do not fit on {}. Options: (1) "
+          "placement_strategy = \"SPREAD\"; (2) use fewer workers; (3) add nodes",
           workers, on);
     case Strategy::kStrictPack:
       if (nodes.size() == 1) break;
       return base::error(
-          "STRICT_PACK puts all workers on one node: none of the {} has room for {} x {}. Ways out: (1) "
-          "placement_strategy = \"PACK\"; (2) a smaller num_workers or resources_per_worker; (3) a larger node",
+          "STRICT_PACK puts all workers on one node: none of the {} has room for {} x {}. Options: (1) "
+          "placement_strategy = \"PACK\"; (2) lower num_workers or resources_per_worker; (3) add a larger node",
           on, request.bundles.size(), to_text(request.bundles.front()));
     default: break;
   }
   return base::error(
-      "{} x {}{} cannot be laid on {}, although the sums would do: a worker lies on one node, and a share of a GPU on "
-      "one "
-      "device{}. Ways out: (1) fewer workers; (2) a resources_per_worker that divides evenly, such as \"GPU\": 0.5; "
-      "(3) add "
-      "nodes",
+      "{} x {}{} cannot be placed on {}, although the totals are sufficient: each worker must fit on one node, and a "
+      "share of a GPU on one device{}. Options: (1) use fewer workers; (2) use a resources_per_worker that divides "
+      "evenly, such as \"GPU\": 0.5; (3) add nodes",
       request.bundles.size(), to_text(request.bundles.empty() ? Resources{} : request.bundles.front()),
       request.trainer.empty() ? "" : " and " + to_text(request.trainer) + " for the trainer", on,
       request.accelerator_type ? fmt::format(" of type \"{}\"", *request.accelerator_type) : "");

@@ -72,9 +72,10 @@ std::optional<std::string> oversubscription_warning(const GangRequest& request, 
   // The trainer is left out: it sleeps while the workers compute.
   if (!time_shared || needed <= present + kAmountTolerance) return std::nullopt;
   return fmt::format(
-      "{} ask for {} CPU and this machine has {}: they share the cores and each runs slower; use fewer workers, or "
-      "declare a limit, num_cpus of init(), to have this refused",
-      base::count_of(request.bundles.size(), "worker"), base::amount(needed), base::amount(present));
+      "{} CPU requested by {}, but this machine has {}: the workers share the cores and run slower; use fewer workers, "
+      "or "
+      "set num_cpus in init() to make this an error",
+      base::amount(needed), base::count_of(request.bundles.size(), "worker"), base::amount(present));
 }
 
 }  // namespace trireme::engine

@@ -26,7 +26,7 @@ Result<Strategy> parse_strategy(const std::string& name) {
   }
   std::string upper = name;
   std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
-  return base::error("placement_strategy '{}' is not known{} (known: {})", name, base::did_you_mean(upper, names),
+  return base::error("unknown placement_strategy '{}'{} (known: {})", name, base::did_you_mean(upper, names),
                      base::join(names, ", "));
 }
 

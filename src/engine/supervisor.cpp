@@ -45,7 +45,7 @@ void Supervisor::start(BundleId id, ProcessSpec spec) {
   const auto [entry, fresh] = entries_.try_emplace(id);
   if (!fresh) {
     owner_.start_failed(
-        id, base::error("{}: its bundle already holds a process (pid {})", spec.label, entry->second.process.pid));
+        id, base::error("{}: its bundle already runs a process (pid {})", spec.label, entry->second.process.pid));
     return;
   }
   entry->second.spec = std::move(spec);
@@ -103,7 +103,7 @@ void Supervisor::on_fork_unavailable(std::uint64_t fork_id) {
     return;
   }
   const BundleId id = found->first;
-  auto error = base::error("{} was ended before it was started", found->second.spec.label);
+  auto error = base::error("{} was stopped before it started", found->second.spec.label);
   entries_.erase(found);
   owner_.start_failed(id, std::move(error));
 }
@@ -127,7 +127,7 @@ void Supervisor::kill(BundleId id, base::Seconds grace, base::MonotonicTime now)
   if (found == entries_.end() || found->second.state == Entry::State::kEnded) return;
   Entry& entry = found->second;
   if (entry.state == Entry::State::kForking && python_.cancel(entry.fork_id)) {
-    auto error = base::error("{} was ended before it was started", entry.spec.label);
+    auto error = base::error("{} was stopped before it started", entry.spec.label);
     entries_.erase(found);
     owner_.start_failed(id, std::move(error));
     return;

@@ -49,7 +49,8 @@ bool WarmPython::fork(std::uint64_t id, const ProcessSpec& spec) {
   if (!usable_ || !zygote_) return false;
   if (!zygote_->suits(spec)) {
     base::log_info(
-        "{} is executed, not forked: its environment sets what counts only when a program starts, or is no UTF-8",
+        "{} is executed, not forked: its environment sets variables that are only read at program start, or is not "
+        "UTF-8",
         spec.label);
     return false;
   }
@@ -126,9 +127,7 @@ void WarmPython::handle(Zygote::Message message) {
   } else if (const auto* replacing = std::get_if<Zygote::Replacing>(&message)) {
     ready_ = false;
     base::log_warning(
-        "the warm Python process starts over without {}, which its workers import themselves: the import failed "
-        "midway: "
-        "{}",
+        "the warm Python process restarts without {}, which workers import themselves: its import failed midway: {}",
         replacing->module, replacing->why);
   } else if (auto* forked = std::get_if<Zygote::Forked>(&message)) {
     pending_.erase(forked->id);
@@ -144,7 +143,7 @@ void WarmPython::handle(Zygote::Message message) {
 
 void WarmPython::give_up(const std::string& why) {
   if (!std::exchange(usable_, false)) return;
-  base::log_warning("Python workers are started one by one from now on, which is slower: {}", why);
+  base::log_warning("Python workers are no longer forked from a warm process, and start slower: {}", why);
   std::vector<std::uint64_t> unsent;
   for (const auto& [id, pending] : pending_) {
     if (!pending.deadline) unsent.push_back(id);
@@ -160,12 +159,12 @@ void WarmPython::lose(const std::string& why) {
   const ExitStatus status = end(zygote_->process());
   zygote_.reset();
   const std::string text =
-      fmt::format("the warm Python process (pid {}) ended by {} ({})", pid, to_string(status), why);
+      fmt::format("the warm Python process (pid {}) ended with {} ({})", pid, to_string(status), why);
   // One that never got ready would not do better the next time; one that was killed later is replaced when needed.
   if (!ready_) {
     give_up(text);
   } else if (usable_) {
-    base::log_warning("{}; workers that were waiting for it are executed instead", text);
+    base::log_warning("{}; workers that waited for it are executed instead", text);
   }
   for (auto& [id, pending] : std::exchange(pending_, {})) owner_.unavailable(id);
   owner_.gone();

@@ -210,7 +210,7 @@ Result<std::vector<Zygote::Message>> Zygote::take_frames() {
     if (length > kMaxFrame) return base::error("the warm Python process sent a frame of {} bytes", length);
     if (rest.size() < kHeaderSize + length) break;
     TRIREME_ASSIGN(const Dict dict, base::parse_json_dict(rest.substr(kHeaderSize, length)),
-                   "the warm Python process sent no JSON");
+                   "the warm Python process sent invalid JSON");
     TRIREME_ASSIGN(auto message, decode(dict), "the warm Python process sent {}", base::to_json(dict));
     messages.push_back(std::move(message));
     start += kHeaderSize + length;
@@ -254,14 +254,14 @@ Result<Zygote::Message> Zygote::decode(const Dict& message) {
   if (op == "forked") {
     TRIREME_ASSIGN(const auto id, number("id"));
     TRIREME_ASSIGN(const auto pid, number("pid"));
-    if (pid <= 1) return base::error("pid {} is no worker", pid);
+    if (pid <= 1) return base::error("pid {} is not a worker", pid);
     if (received_fds_.empty()) return base::error("the pidfd of {} is missing", pid);
     Forked forked{.id = static_cast<std::uint64_t>(id), .process = {.pid = static_cast<int>(pid), .pidfd = {}}};
     forked.process.pidfd = std::move(received_fds_.front());
     received_fds_.pop_front();
     return Message(std::move(forked));
   }
-  return base::error("op '{}' is not known", op);
+  return base::error("unknown op '{}'", op);
 }
 
 }  // namespace trireme::engine

@@ -65,7 +65,7 @@ base::Result<std::optional<std::string>> CheckpointWriter::name_for(const Checkp
     name = inside.native();
     if (inside.empty() || inside.has_parent_path() || name->starts_with(".")) {
       return base::error(
-          "NO_UPLOAD: the checkpoint {} is no folder in the run's folder {}; store it there, or use SYNC",
+          "NO_UPLOAD: the checkpoint {} is not a folder in the run folder {}; store it there, or use SYNC",
           source.folder, files_->describe(storage_path_));
     }
   } else if (!source.upload && !source.folder.empty() && !fs::is_directory(source.folder)) {
@@ -89,10 +89,10 @@ base::Result<void> CheckpointWriter::check_storage() {
   }
   if (content != run_id_) {
     return base::error(
-        "rank {} on {} does not see the run's storage {}: {} is {} there. storage_path must be a folder that all nodes "
-        "share, or a remote one",
+        "rank {} on {} does not see the run's storage {}: {} {} there; storage_path must be a folder that all nodes "
+        "share, or remote storage",
         rank_, host_, files_->describe(storage_path_), checkpoint::kMarkerName,
-        there ? "that of another start of the run" : "absent");
+        there ? "belongs to another start of the run" : "does not exist");
   }
   std::lock_guard lock(mutex_);
   storage_checked_ = true;
@@ -114,7 +114,7 @@ base::Result<void> CheckpointWriter::check_outside_of_run(const std::string& fol
       run = id == run_id_;
     }
     if (!run) return {};
-    return base::error("{} contains the run's own folder, {}; report a folder of its own", folder, path);
+    return base::error("{} contains the run folder {}; report a separate folder", folder, path);
   };
   TRIREME_TRY(storage::walk(disk, folder, storage::Walk::kStore, veto));
   return {};
@@ -188,13 +188,12 @@ base::Result<CheckpointWriter::Stored> CheckpointWriter::write_part(const Part& 
     TRIREME_TRY(checkpoint::announce(*files_, storage_path_, part.name, origin));
     TRIREME_ASSIGN(auto where, source.upload(part.name));
     if (plain(where) != plain(target)) {
-      return base::error("checkpoint_upload_fn must store the checkpoint in {}, it returned {}",
+      return base::error("checkpoint_upload_fn must store the checkpoint in {}, but it returned {}",
                          files_->describe(target), where);
     }
     TRIREME_ASSIGN(stored.files, checkpoint::adopt(*files_, storage_path_, part.name, origin));
     if (stored.files.empty()) {
-      return base::error("checkpoint_upload_fn has stored nothing in {}, though it returned that folder",
-                         files_->describe(target));
+      return base::error("checkpoint_upload_fn returned {} but stored nothing in it", files_->describe(target));
     }
     // Only now: the function may be what makes it.
     if (!source.folder.empty() && fs::is_directory(source.folder)) {

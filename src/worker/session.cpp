@@ -96,7 +96,7 @@ Dict to_dict(const PreemptionInfo& info) {
 }
 
 void Session::exit_process(const std::string& why) {
-  std::fprintf(stderr, "trireme: the connection to the controller is gone (%s); this worker ends\n", why.c_str());
+  std::fprintf(stderr, "trireme: lost the connection to the controller (%s); this worker exits\n", why.c_str());
   std::fflush(stderr);
   ::_exit(kLostExitCode);
 }
@@ -188,7 +188,7 @@ void Session::beat() {
     // After a pause the controller's answers, or its own awakening, may still be on their way.
     if (beat_watch_->late(now).count() > 0) heard_ = now;
     const double silent = base::Seconds(now - heard_).count();
-    if (silent > lease_s_) return lose(fmt::format("nothing heard for {:.0f} s", silent));
+    if (silent > lease_s_) return lose(fmt::format("no message for {:.0f} s", silent));
     wire::Heartbeat heartbeat;
     heartbeat.sequence = ++beats_;
     channel_->send(heartbeat);
@@ -202,7 +202,8 @@ void Session::lose(const std::string& why) {
   {
     std::lock_guard lock(mutex_);
     lost_why_ = why.empty() ? "closed" : why;
-    for (auto& [id, request] : requests_) request.answer.set_value(base::error("the controller is gone: {}", why));
+    for (auto& [id, request] : requests_)
+      request.answer.set_value(base::error("lost the connection to the controller: {}", why));
     requests_.clear();
     changed_.notify_all();
     // After the goodbye the controller may leave first: that is the end, not a loss.
@@ -353,7 +354,7 @@ void Session::announce_own_preemption(const std::string& why) {
 
 // Under the mutex.
 std::string Session::closed() const {
-  if (!lost_why_.empty()) return "the controller is gone: " + lost_why_;
+  if (!lost_why_.empty()) return "lost the connection to the controller: " + lost_why_;
   // Between attempts, a caller is a thread that the function has left behind.
   return cancelled_ || ready_ ? kCancelled : "";
 }
@@ -361,8 +362,7 @@ std::string Session::closed() const {
 Result<void> Session::post(const wire::Message& message) {
   std::string payload = wire::encode(message);
   if (payload.size() > wire::kWorkerFrameLimit) {
-    return base::error("{} bytes are too many for one message, the limit is {}", payload.size(),
-                       wire::kWorkerFrameLimit);
+    return base::error("a message of {} bytes is over the limit of {}", payload.size(), wire::kWorkerFrameLimit);
   }
   asio::post(io_, [this, payload = std::move(payload)] { channel_->send_payload(payload); });
   return {};
@@ -376,7 +376,7 @@ void Session::tell(const wire::Message& message) {
 Result<wire::Start> Session::wait_start() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return pending_start_ || !lost_why_.empty(); });
-  if (!pending_start_) return base::error("the controller is gone: {}", lost_why_);
+  if (!pending_start_) return base::error("lost the connection to the controller: {}", lost_why_);
   start_ = *std::move(pending_start_);
   pending_start_.reset();
   ready_ = false;
@@ -669,7 +669,7 @@ Result<std::string> Session::broadcast(std::optional<std::string> data) {
     request.sequence = next_collective_++;
   }
   if (data && data->size() + 1024 > wire::kWorkerFrameLimit) {
-    return base::error("{} bytes are too many to broadcast, the limit is {}", data->size(), wire::kWorkerFrameLimit);
+    return base::error("cannot broadcast {} bytes: the limit is {}", data->size(), wire::kWorkerFrameLimit);
   }
   if (data) request.data = Bytes{*std::move(data)};
   TRIREME_ASSIGN(auto value, ask(std::move(request)));

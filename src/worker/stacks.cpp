@@ -81,7 +81,7 @@ std::string native_text(const ThreadStack& thread, const Symbols& symbols) {
   std::string text;
   for (const Address address : thread.frames) {
     const Symbol& symbol = symbols.at(address);
-    const std::string file = symbol.file.empty() ? "code made at run time" : file_name(symbol.file);
+    const std::string file = symbol.file.empty() ? "code generated at run time" : file_name(symbol.file);
     if (!symbol.function.empty()) {
       text += fmt::format("    {}  ({})\n", symbol.function.substr(0, kMaxFunction), file);
     } else {
@@ -144,7 +144,7 @@ std::string text_of(const std::vector<ThreadStack>& threads, const std::map<std:
     const bool is_main = thread.tid == ::getpid();
     const std::string why = thread.silence.empty() ? "" : fmt::format(": {}", thread.silence);
     Section section{
-        .head = fmt::format("Thread {} '{}'{}{}", thread.tid, thread.name, is_main ? ", the main one" : "", why),
+        .head = fmt::format("Thread {} '{}'{}{}", thread.tid, thread.name, is_main ? ", main thread" : "", why),
         .others = {},
         .body = python_text(frames == python.end() ? nullptr : &frames->second)};
     if (!thread.frames.empty()) section.body += "  Native, most recent call first:\n" + native_text(thread, symbols);
@@ -160,7 +160,7 @@ std::string text_of(const std::vector<ThreadStack>& threads, const std::map<std:
   std::string text;
   for (const Section& section : sections) {
     text += section.head;
-    if (!section.others.empty()) text += fmt::format("; likewise {}", base::join(section.others, ", "));
+    if (!section.others.empty()) text += fmt::format("; same stack: {}", base::join(section.others, ", "));
     text += fmt::format("\n{}\n", section.body);
   }
   return text;
@@ -173,8 +173,7 @@ std::string leftover_text(const std::vector<ThreadStack>& threads,
   for (const auto& [pthread, frames] : python) {
     const bool told = std::any_of(threads.begin(), threads.end(),
                                   [id = pthread](const ThreadStack& thread) { return thread.pthread == id; });
-    if (!told)
-      text += fmt::format("Python thread {:#x}, one of those that did not answer\n{}\n", pthread, python_text(&frames));
+    if (!told) text += fmt::format("Python thread {:#x}, which did not answer\n{}\n", pthread, python_text(&frames));
   }
   return text;
 }

@@ -184,11 +184,11 @@ std::vector<Asked> list_threads() {
       ++next_slot;
     }
     if (thread.stack.tid == self) {
-      thread.stack.silence = "collects this";
+      thread.stack.silence = "collects these stacks";
     } else if (blocks_signal(thread.stack.tid)) {
       thread.stack.silence = "blocks the signal";
     } else if (next_slot == slots.size()) {
-      thread.stack.silence = fmt::format("not asked, as one of more than {} threads", kMaxThreads);
+      thread.stack.silence = fmt::format("not asked: more than {} threads", kMaxThreads);
     } else {
       thread.slot = next_slot++;
     }
@@ -290,12 +290,13 @@ std::vector<ThreadStack> collect_threads(base::Seconds timeout, const std::funct
   // Also because the signal would end the process otherwise.
   if (!handler_is_ours()) {
     problem = fmt::format(
-        "no stacks: signal {}, which threads are asked with, is not handled by Trireme here; leave SIGRTMIN+6 to it",
+        "no stacks: another handler is installed for signal {}, which Trireme uses to collect them; leave SIGRTMIN+6 "
+        "free",
         stack_signal());
     return {};
   }
   if (collecting.exchange(true, std::memory_order_acquire)) {
-    problem = "no stacks: they are being collected already";
+    problem = "no stacks: another collection is in progress";
     return {};
   }
   const std::unique_ptr<std::atomic<bool>, void (*)(std::atomic<bool>*)> guard(

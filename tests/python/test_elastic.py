@@ -75,7 +75,7 @@ def test_grows_and_shrinks_with_capacity(declared: Any, capfd: pytest.CaptureFix
     steps, *sizes = result.return_value
     assert sizes == [2, 3, 1]
     check_sums(result.path, steps)
-    assert "num_cpus = 0 is below what is in use" in refusals[0]
+    assert "num_cpus = 0 is less than what is in use" in refusals[0]
 
     resizes = events(result.path, "resizing")
     assert [(event["from"], event["to"]) for event in resizes] == [(2, 3), (3, 1)]
@@ -163,7 +163,7 @@ def test_capacity_command(declared: Any, results: Path, tmp_path: Path) -> None:
     assert said["now"].stdout.split()[0] == "run"
     assert "CPU 1 of 1 in use" in said["now"].stdout
     assert said["less"].returncode == 1
-    assert "num_cpus = 0.5 is below what is in use" in said["less"].stderr
+    assert "num_cpus = 0.5 is less than what is in use" in said["less"].stderr
     assert said["more"].returncode == 0, said["more"].stderr
     assert "licence 0 of 3" in said["after"].stdout
     assert " of 2" in said["after"].stdout

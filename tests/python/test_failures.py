@@ -233,7 +233,7 @@ def test_an_error_that_repeats_itself_ends_the_run(results: Path) -> None:
 
     with pytest.raises(WorkerGroupError) as caught:
         fit(train, 1, max_failures=20, restart_backoff_s=0.01)
-    assert "the same error 3 times in a row at report 1: it would only come again" in str(caught.value)
+    assert "the same error 3 times in a row at report 1: another restart would not help" in str(caught.value)
     assert "FailureConfig.repeated_error_limit" in str(caught.value)
     assert isinstance(caught.value.__cause__, ValueError)
     verdicts = events(results / "run", "attempt_failed")

@@ -109,7 +109,7 @@ def test_preempt_command_and_the_budget_for_it(results: Path) -> None:
         fit(train, config={"waits": True}, callbacks=[announces], max_preemption_failures=0, max_failures=5)
     refused, done = announces.said
     assert refused.returncode == 1
-    assert "there is no rank 5: the run has 2 workers" in refused.stderr
+    assert "no rank 5: the run has 2 workers" in refused.stderr
     assert done.returncode == 0, done.stderr
     assert "announced to run run: rank 0 will be preempted in 60 s" in done.stdout
 

@@ -90,10 +90,10 @@ def test_the_main_thread_tells_its_place(tmp_path: Path, body: str, function: st
     assert where.startswith("train.py:") and where.endswith(f" in {function}")
     assert again == where
     main = text.split("\n\n")[0]
-    assert main.startswith("Thread ") and ", the main one\n  Python, most recent call first:\n" in main
+    assert main.startswith("Thread ") and ", main thread\n  Python, most recent call first:\n" in main
     assert f" in {function}\n" in main
     assert native in main.partition("Native, most recent call first:")[2]
-    assert "collects this\n  Python, most recent call first:\n" in text  # the other thread has its frames too
+    assert "collects these stacks\n  Python, most recent call first:\n" in text  # the other thread has its frames too
     assert "did not answer" not in text
 
 

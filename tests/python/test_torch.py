@@ -285,7 +285,7 @@ def test_ranks_that_wait_for_keys_that_nobody_will_set_fail_at_once(results: Pat
     with pytest.raises(WorkerGroupError) as caught:
         fit(train, run_config=RunConfig(name="run"))
     message = str(caught.value)
-    assert "Deadlock: every rank waits for what no rank is left to do" in message
+    assert "Deadlock: every rank waits, and no rank can make progress" in message
     assert "rank 0 for store key torch/0/" in message
     assert "of_rank_1; rank 1 for store key torch/0/" in message
     (failed,) = events(results / "run", "worker_failed")

@@ -96,5 +96,5 @@ def test_no_worker_has_a_half_imported_package(script: Any) -> None:
     """)
     assert done.returncode == 0, done.stderr
     assert "pkg.part" in done.stdout
-    assert "starts over without pkg" in done.stdout + done.stderr
+    assert "restarts without pkg" in done.stdout + done.stderr
     assert "AssertionError: too early" in done.stdout + done.stderr

@@ -64,7 +64,7 @@ TEST_CASE("ranks in different calls are told so") {
   collectives.come(0, 4, "barrier", "", answers.of(0));
   collectives.come(1, 4, "broadcast", "", answers.of(1));
   CHECK(answers.left.empty());
-  CHECK(answers.failed[0] == "rank 1 called broadcast where another rank called barrier");
+  CHECK(answers.failed[0] == "rank 1 called broadcast while another rank called barrier");
   CHECK(answers.failed[1] == answers.failed[0]);
 }
 
@@ -74,8 +74,9 @@ TEST_CASE("nobody waits for a rank that has finished") {
   collectives.come(0, 0, "barrier", "", answers.of(0));
   collectives.come(1, 1, "broadcast", "", answers.of(1));
   collectives.finished(2);
-  CHECK(answers.failed[0] == "barrier 0 cannot complete: rank 2 has finished its training function without it");
-  CHECK(answers.failed[1] == "broadcast 1 cannot complete: rank 2 has finished its training function without it");
+  CHECK(answers.failed[0] == "barrier 0 cannot complete: rank 2 has finished its training function without calling it");
+  CHECK(answers.failed[1] ==
+        "broadcast 1 cannot complete: rank 2 has finished its training function without calling it");
   Answers later;
   collectives.come(0, 2, "barrier", "", later.of(0));
   CHECK(later.failed[0] == "barrier 2 cannot complete: rank 2 has already finished its training function");

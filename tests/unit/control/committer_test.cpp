@@ -147,7 +147,7 @@ TEST_CASE("a commit that cannot be says why") {
   SUBCASE("a list that is none") {
     ready.files[4] = List{1};
     end = desk.commit(ready);
-    why = "what rank 4 has stored";
+    why = "the files of rank 4";
   }
   SUBCASE("an event log that cannot be synced: the manifest is not written") {
     end = desk.commit(ready, base::Fd());
@@ -222,7 +222,7 @@ TEST_CASE("the outcome of a validation goes into the manifest") {
   CHECK(after.time == before.time);
   // The other one has been removed by hand: no reason to end the run.
   REQUIRE(desk.warnings.size() == 1);
-  CHECK(desk.warnings[0].find("the outcome of a validation could not be stored") == 0);
+  CHECK(desk.warnings[0].find("could not store the result of a validation") == 0);
 }
 
 TEST_CASE("nothing is written to a folder that another driver has taken over") {
@@ -356,9 +356,9 @@ TEST_CASE("a storage elsewhere gets the run's own files") {
     committer->remove("checkpoint_000000", {0, 0});
     committer.reset();
     REQUIRE(warnings.size() == 2);
-    CHECK(warnings[0].find("the run's own files could not be stored") == 0);
+    CHECK(warnings[0].find("could not store the run's own files") == 0);
     CHECK(warnings[0].find("the storage is away") != std::string::npos);
-    CHECK(warnings[1].find("an old checkpoint could not be removed") == 0);
+    CHECK(warnings[1].find("could not remove an old checkpoint") == 0);
   }
   SUBCASE("and checkpoints as a local one does") {
     TempDir source;

@@ -140,7 +140,7 @@ TEST_CASE("an upload that fails behind the function's back fails the run with it
                 }));
   RunEnd end = run.go();
   CHECK(end.outcome == Outcome::kFailed);
-  CHECK(end.error.find("the checkpoint of report 0 could not be stored: no such bucket") != std::string::npos);
+  CHECK(end.error.find("could not store the checkpoint of report 0: no such bucket") != std::string::npos);
 }
 
 TEST_CASE("a validation beside the training") {

@@ -329,7 +329,7 @@ TEST_CASE("ranks that wait for keys that nobody can set fail the attempt at once
   std::atomic<int> asked = 0;
   std::map<int, Waiting> ranks{{0, {.key = "torch/1/default_pg/1"}}, {1, {.key = "torch/1/default_pg/0"}}};
   std::string told =
-      "every rank waits for what no rank is left to do: rank 0 for store key torch/1/default_pg/1; rank 1 for store "
+      "every rank waits, and no rank can make progress: rank 0 for store key torch/1/default_pg/1; rank 1 for store "
       "key torch/1/default_pg/0";
   int rounds = 1;
   SUBCASE("all of them") {}

@@ -207,7 +207,7 @@ TEST_CASE("a checkpoint that cannot be committed fails the run, also at its very
                 }));
   RunEnd end = run.go();
   CHECK(end.outcome == Outcome::kFailed);
-  CHECK(end.error.find("the checkpoint of report 0 could not be stored") != std::string::npos);
+  CHECK(end.error.find("could not store the checkpoint of report 0") != std::string::npos);
   CHECK_FALSE(end.checkpoint);
   CHECK(run.events("worker_failed").size() == 1);
 }
@@ -230,7 +230,7 @@ TEST_CASE("a gang that does not come up") {
     run.plan().rules.start_limit = 2;
     RunEnd end = run.go();
     CHECK(end.outcome == Outcome::kFailed);
-    CHECK(end.error.find("rank 0-1 did not say hello within 0.05 s") != std::string::npos);
+    CHECK(end.error.find("rank 0-1 did not connect within 0.05 s") != std::string::npos);
     CHECK(end.attempts == 3);
   }
   SUBCASE("a process that ends before it says anything") {

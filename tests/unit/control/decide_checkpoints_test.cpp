@@ -124,7 +124,7 @@ TEST_CASE("a rank that never reports, and wakes up too late") {
         Value("checkpoint_0 is committed without rank 1, which has never reported"));
   SUBCASE("with files: they would be missing in what is committed") {
     CHECK(machine.on(Reported{1, 0, {}, "checkpoint_0"}) == "arm cause 0.02, report");
-    CHECK(machine.state.failures[0].message == "checkpoint_0 was committed without rank 1: its part came too late");
+    CHECK(machine.state.failures[0].message == "checkpoint_0 was committed without rank 1: its part arrived too late");
     // It goes on until it hears of that.
     CHECK(machine.on(Reported{1, 1, {}, std::nullopt}) == "report");
     machine.on(TimerFired{Timer::kCause});
@@ -164,7 +164,7 @@ TEST_CASE("a checkpoint that could not be stored") {
   report(machine, 0, 0);
   SUBCASE("is a failure") {
     CHECK(machine.on(Uploaded{0, 0, "disk full"}) == "arm cause 0.5");
-    CHECK(machine.state.failures[0].message == "the checkpoint of report 0 could not be stored: disk full");
+    CHECK(machine.state.failures[0].message == "could not store the checkpoint of report 0: disk full");
     // The error that the function got from it follows, and says more.
     CHECK(machine.on(raised(0, "checkpoint_0 could not be stored")) == "arm cause 0.02");
     CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 exception, attempt_failed"));
@@ -180,7 +180,7 @@ TEST_CASE("a checkpoint that could not be stored") {
     machine.on(raised(1));
     machine.on(TimerFired{Timer::kCause});
     CHECK(machine.on(Uploaded{0, 0, "disk full"}) == "warning");
-    CHECK(machine.recorded("warning")["message"] == Value("the checkpoint of report 0 could not be stored: disk full"));
+    CHECK(machine.recorded("warning")["message"] == Value("could not store the checkpoint of report 0: disk full"));
     CHECK(machine.state.failures.size() == 1);
   }
 }
@@ -192,7 +192,7 @@ TEST_CASE("a manifest that could not be written") {
   store(machine, 0);
   SUBCASE("while the function runs: the attempt has failed, and the next one begins before it") {
     CHECK(machine.commit_ended("disk full") == "arm cause 0.5");
-    CHECK(machine.state.failures[0].message == "the checkpoint of report 0 could not be stored: disk full");
+    CHECK(machine.state.failures[0].message == "could not store the checkpoint of report 0: disk full");
     machine.on(TimerFired{Timer::kCause});
     CHECK(machine.exit_all().starts_with("disarm stop, attempt_started"));
     CHECK(machine.state.commits.next_report(0) == 0);
@@ -206,7 +206,7 @@ TEST_CASE("a manifest that could not be written") {
     machine.on(TimerFired{Timer::kCause});
     CHECK(machine.exit_all(kCleanExit).ends_with("run_finished, finish"));
     CHECK(machine.state.outcome == Outcome::kFailed);
-    CHECK(machine.state.error.find("could not be stored: disk full") != std::string::npos);
+    CHECK(machine.state.error.find("could not store the checkpoint of report 0: disk full") != std::string::npos);
   }
   SUBCASE("while the run drains: it stops all the same") {
     machine.on(StopRequested{"enough", false});

@@ -211,7 +211,7 @@ TEST_CASE("killed for want of memory") {
   machine.on(ProcessExited{0, kKilled, "oom_kill of its cgroup rose from 0 to 1"});
   machine.on(ConnectionLost{0, "closed"});
   CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 out_of_memory, attempt_failed"));
-  CHECK(machine.state.error.find("OutOfMemory: the kernel ended the process for want of memory: oom_kill of") !=
+  CHECK(machine.state.error.find("OutOfMemory: the kernel killed the process because memory ran out: oom_kill of") !=
         std::string::npos);
 }
 
@@ -247,7 +247,7 @@ TEST_CASE("after a deadlock nobody is kept") {
   CHECK(verdict.starts_with("failure 0 deadlock, attempt_failed, kill 0 0, kill 1 0"));
   CHECK(machine.state.next == Next::kRestart);
   CHECK(machine.state.failures.front().message ==
-        "every rank waits for what no rank is left to do: rank 0 for store key a; rank 1 for store key b");
+        "every rank waits, and no rank can make progress: rank 0 for store key a; rank 1 for store key b");
   // Too late: it is over already.
   CHECK(machine.on(DeadlockFound{{{0, {.keys = {"a"}}}}}) == "");
 }
@@ -263,7 +263,7 @@ TEST_CASE("a rank that returned is the cause of what looks like a loss to one th
               .starts_with("failure 1 returned, failure 0 exception*, failure 2 exception*, attempt_failed"));
     CHECK(machine.state.failures.front().message ==
           "it returned from the training function while rank 0 waited for it in a collective; every rank must call the "
-          "same collectives, and equally often");
+          "same collectives the same number of times");
   }
   SUBCASE("unless another one has a reason of its own") {
     machine.on(FunctionReturned{1, {}});

@@ -207,8 +207,8 @@ TEST_CASE("a worker that is ended before it was started says nothing about the n
     machine.on(ProcessExited{0, kBadExit});
     // Ranks 1 and 2 still wait for the warm process.
     CHECK(machine.on(TimerFired{Timer::kCause}).find("kill 1 0, kill 2 0") != std::string::npos);
-    CHECK(machine.on(ProcessStartFailed{1, "was ended before it was started"}) == "");
-    CHECK(machine.on(ProcessStartFailed{2, "was ended before it was started"}).find("start 0, start 1, start 2") !=
+    CHECK(machine.on(ProcessStartFailed{1, "was stopped before it started"}) == "");
+    CHECK(machine.on(ProcessStartFailed{2, "was stopped before it started"}).find("start 0, start 1, start 2") !=
           std::string::npos);
     CHECK(machine.state.starts_used == used);
   }
@@ -245,7 +245,7 @@ TEST_CASE("a start that takes too long names the ranks that are missing") {
   machine.start_processes();
   machine.on(Connected{2, 102, "host"});
   CHECK(machine.on(TimerFired{Timer::kStart}) == "arm cause 0.02");
-  CHECK(machine.state.failures[0].message == "rank 0-1,3 did not say hello within 7.5 s (start_timeout_s)");
+  CHECK(machine.state.failures[0].message == "rank 0-1,3 did not connect within 7.5 s (start_timeout_s)");
   machine.on(TimerFired{Timer::kCause});
   CHECK(machine.exit_all().starts_with("disarm stop, attempt_started"));
   machine.run_again();

@@ -117,9 +117,9 @@ TEST_CASE("as the event log has it: without what only Python can read") {
 
 TEST_CASE("who waits for what in a deadlock") {
   CHECK(deadlock_message({{0, {.keys = {"a"}}}, {1, {.keys = {"b"}}}, {2, {.keys = {"a"}}}}, {}) ==
-        "every rank waits for what no rank is left to do: rank 0,2 for store key a; rank 1 for store key b");
+        "every rank waits, and no rank can make progress: rank 0,2 for store key a; rank 1 for store key b");
   CHECK(deadlock_message({{0, {.keys = {"a", "b", "c", "d", "e"}, .collectives = 1}}, {2, {.collectives = 1}}}, {1}) ==
-        "every rank waits for what no rank is left to do: rank 0 for store key a, b, c and 2 more and in a barrier or "
+        "every rank waits, and no rank can make progress: rank 0 for store key a, b, c and 2 more and in a barrier or "
         "broadcast; rank 2 in a barrier or broadcast; rank 1 has returned from the training function");
   std::map<int, RankWait> many;
   for (int rank = 0; rank < 9; ++rank) many[rank].keys = {std::to_string(rank)};

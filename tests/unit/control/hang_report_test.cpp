@@ -63,9 +63,9 @@ TEST_CASE("one line says who waits where, and for whom") {
                "no report for 30 s: rank 0 is in " + kReduce + ", rank 1 has returned from the training function"},
            Row{{in(0, 5, kReduce), returned(1, 3), returned(2, 3)},
                "no report for 30 s: rank 0 waits in " + kReduce +
-                   ", ranks 1-2 have returned from the training function, 2 reports short of the others"},
+                   ", ranks 1-2 have returned from the training function, 2 reports behind the others"},
            Row{{in(0, 0, "train.py:3 in f", 200), in(1, 0, "", 190)},
-               "no first report for 3 min 10 s: rank 0 is in train.py:3 in f, rank 1 is in an unknown place"},
+               "no first report for 3 min 10 s: rank 0 is in train.py:3 in f, rank 1 is in an unknown location"},
        }) {
     CHECK(hang_report(row.ranks).summary == row.summary);
   }

@@ -85,7 +85,7 @@ TEST_CASE("add counts in decimal text") {
   CHECK(*store.add("n", 0) == -2);
   for (const char* text : {"", "x", "1x", "1.5", " 1", "99999999999999999999"}) {
     store.set("t", text);
-    CHECK(store.add("t", 1).error().message() == "store key 't' holds no number to add to");
+    CHECK(store.add("t", 1).error().message() == "store key 't' does not hold a number to add to");
   }
   store.set("n", std::to_string(std::numeric_limits<std::int64_t>::max()));
   CHECK(store.add("n", 1).error().message() == "store key 'n' would overflow");

@@ -172,7 +172,7 @@ TEST_CASE("a lease that is lost before anybody asks is told to who asks first") 
   std::vector<std::string> told;
   (*lease)->on_lost([&](std::string why) { told.push_back(std::move(why)); });
   REQUIRE(told.size() == 1);
-  CHECK(told[0] == "another driver has taken the run over (pid 7 on elsewhere)");
+  CHECK(told[0] == "another driver has taken over the run (pid 7 on elsewhere)");
   CHECK((*lease)->confirm().error().message() == told[0]);
   lease->reset();
   CHECK(desk.read()["id"] == Value("other"));  // and is left to the other
@@ -218,12 +218,12 @@ TEST_CASE("a driver that was away for longer than a challenger waits is not sure
   }
   SUBCASE("another one has it") {
     desk.write(of_another_host(1));
-    CHECK((*lease)->confirm().error().message().find("another driver has taken the run over (pid 7") == 0);
+    CHECK((*lease)->confirm().error().message().find("another driver has taken over the run (pid 7") == 0);
     CHECK(desk.read()["id"] == Value("other"));
   }
   SUBCASE("another one may have had it, and given it back") {
     std::filesystem::remove(desk.path);
-    CHECK((*lease)->confirm().error().message().find("its lease is gone") == 0);
+    CHECK((*lease)->confirm().error().message().find("its lease was removed") == 0);
     CHECK_FALSE(std::filesystem::exists(desk.path));
   }
 }

@@ -159,8 +159,7 @@ TEST_CASE("a run folder in a storage elsewhere") {
   TempDir far;
   auto file_system = std::make_shared<trireme::tests::FolderFileSystem>(far.path());
   trireme::storage::RemoteFiles files(file_system, "far");
-  CHECK(read_run(files, "bucket/run").error().message() ==
-        "far://bucket/run is not the folder of a run: it has no run.json");
+  CHECK(read_run(files, "bucket/run").error().message() == "far://bucket/run is not a run folder: it has no run.json");
   file_system->write("bucket/run/run.json", kRun);
   auto fresh = read_run(files, "bucket/run");
   REQUIRE(fresh);
@@ -188,7 +187,7 @@ TEST_CASE("half a line is passed over and noted") {
 
 TEST_CASE("folders that are no runs are refused with a reason") {
   TempDir dir;
-  CHECK(read_run(dir / "absent").error().message().find("there is no folder") != std::string::npos);
+  CHECK(read_run(dir / "absent").error().message().find("does not exist") != std::string::npos);
   CHECK(read_run(dir.path()).error().message().find("it has no run.json") != std::string::npos);
   append_file(dir / "damaged/run.json", "{");
   CHECK(read_run(dir / "damaged").error().message().find("is damaged") != std::string::npos);

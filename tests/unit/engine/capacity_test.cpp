@@ -70,11 +70,11 @@ TEST_CASE("less capacity: the newest optional claims that no longer fit have to 
     CHECK(lowering->too_much == too_much);
     CHECK(lowering->why == (cpus < 8 ? fmt::format("capacity was lowered from 8 to {} CPUs", cpus) : ""));
   }
-  CHECK(lower_capacity(node(8), node(2.9), others, own).error().message() ==
-        "num_cpus = 2.9 is below what is in use: 3 CPUs (run \"a\" (pid 7) has 2, run \"z\" (pid 7) has 1). Ways out: "
-        "(1) "
-        "num_cpus = 3 or more; (2) end a run first: `trireme stop a` or `trireme stop z`; (3) make a run elastic "
-        "(num_workers with a minimum and a maximum): it gives back what lies above its minimum");
+  CHECK(
+      lower_capacity(node(8), node(2.9), others, own).error().message() ==
+      "num_cpus = 2.9 is less than what is in use: 3 CPUs (run \"a\" (pid 7) has 2, run \"z\" (pid 7) has 1). Options: "
+      "(1) num_cpus = 3 or more; (2) stop a run first: `trireme stop a` or `trireme stop z`; (3) make a run elastic "
+      "(num_workers with a minimum and a maximum): it releases the workers above its minimum");
   // More is never refused, even where other drivers, who declare for themselves, hold more than that.
   CHECK(lower_capacity(node(1), node(2), others, own).value().too_much.empty());
   // CPUs that nobody declared are time-shared: any number is less.
@@ -89,11 +89,11 @@ TEST_CASE("fewer GPUs: the device counts, not only the sum") {
   CHECK(one->too_much == std::vector<std::size_t>{1});
   CHECK(one->why == "capacity was lowered from 4 to 2 GPUs");
   CHECK(lower_capacity(node(8, 4), node(8, 2), {}, {{holding("a", 1, {2}), false}}).error().message() ==
-        "num_gpus = 2 would take GPU 2 away, which run \"a\" (pid 7) works on. Ways out: (1) num_gpus = 3 or more; (2) "
-        "end "
-        "the run first: `trireme stop a`");
+        "num_gpus = 2 removes GPU 2, which run \"a\" (pid 7) uses. Options: (1) num_gpus = 3 or more; (2) "
+        "stop the run first: `trireme stop a`");
   const auto none = lower_capacity(node(8, 2), node(8), {holding("z", 1, {0})}, {});
-  CHECK(none.error().message().starts_with("num_gpus = 0 is below what is in use: 1 GPU (run \"z\" (pid 7) has 1)"));
+  CHECK(
+      none.error().message().starts_with("num_gpus = 0 is less than what is in use: 1 GPU (run \"z\" (pid 7) has 1)"));
 }
 
 TEST_CASE("amounts that are none are refused") {
@@ -104,7 +104,7 @@ TEST_CASE("amounts that are none are refused") {
       check_amounts({.num_cpus = std::numeric_limits<double>::quiet_NaN(), .num_gpus = {}, .resources = {}}).ok());
   CHECK_FALSE(check_amounts({.num_cpus = {}, .num_gpus = -1, .resources = {}}).ok());
   CHECK(check_amounts({.num_cpus = {}, .num_gpus = {}, .resources = {{"CPU", 1}}}).error().message() ==
-        "resources['CPU']: say it with num_cpus");
+        "resources['CPU']: use num_cpus instead");
 }
 
 TEST_CASE("an optional gang is answered at once, and hears of room that others give back") {
@@ -119,7 +119,7 @@ TEST_CASE("an optional gang is answered at once, and hears of room that others g
   request.timeout = 1000s;
   reserve(engine, extra, request);
   const GangId second = engine.reserve(request, extra.handler());
-  CHECK(extra.next<ReserveFailed>().error.message().find("no room for more of run \"elastic\": run \"") !=
+  CHECK(extra.next<ReserveFailed>().error.message().find("no room for more workers of run \"elastic\": run \"") !=
         std::string::npos);
   engine.release(second);  // held nothing: no news
   engine.reserve(gang(5, "elastic", true), extra.handler());
@@ -145,7 +145,7 @@ TEST_CASE("who waits for what its run needs at least comes before extra workers 
   second.next<ReserveWaiting>();
   engine.reserve(gang(1, "elastic", true), first.handler());
   CHECK(first.next<ReserveFailed>().error.message() ==
-        "no room for more of run \"elastic\": run \"waits\" waits for it");
+        "no room for more workers of run \"elastic\": run \"waits\" is waiting for it");
   CHECK(free_cpus(engine) == 2);
 }
 
@@ -164,8 +164,8 @@ TEST_CASE("capacity is lowered and raised under running gangs") {
   CHECK(engine.set_capacity({.num_cpus = 1, .num_gpus = {}, .resources = {}})
             .error()
             .message()
-            .starts_with(fmt::format("num_cpus = 1 is below what is in use: 2 CPUs (run \"elastic\" (pid {}) has 2)",
-                                     ::getpid())));
+            .starts_with(fmt::format(
+                "num_cpus = 1 is less than what is in use: 2 CPUs (run \"elastic\" (pid {}) has 2)", ::getpid())));
   CHECK(engine.nodes().front().total.at("CPU") == 4);
   CHECK_FALSE(engine.set_capacity({.num_cpus = -1, .num_gpus = {}, .resources = {}}).ok());
 
@@ -228,7 +228,7 @@ TEST_CASE("time-shared CPUs get a limit: what runs counts from then on, for othe
   CHECK(engine.set_capacity({.num_cpus = 3, .num_gpus = {}, .resources = {}})
             .error()
             .message()
-            .find("is below what is in use: 5 CPUs (run \"elastic\"") != std::string::npos);
+            .find("is less than what is in use: 5 CPUs (run \"elastic\"") != std::string::npos);
 }
 
 TEST_CASE("gangs on time-shared CPUs are in use too") {

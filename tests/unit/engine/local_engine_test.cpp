@@ -81,7 +81,7 @@ TEST_CASE("processes start, end by themselves, and their bundle is free for the 
     engine.start(id, 1, shell(folder.path(), "exec sleep 1000"));
     const int second = book.next<Started>().pid;
     engine.start(id, 1, shell(folder.path(), "true"));
-    CHECK(book.next<StartFailed>().error.message().find("already holds a process") != std::string::npos);
+    CHECK(book.next<StartFailed>().error.message().find("already runs a process") != std::string::npos);
     engine.start(id, 2, shell(folder.path(), "true"));
     CHECK(book.next<StartFailed>().error.message().find("no bundle 2") != std::string::npos);
     auto missing = shell(folder.path(), "true");

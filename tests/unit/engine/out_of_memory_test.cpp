@@ -136,12 +136,12 @@ TEST_CASE("the kernel's log: only what it says of this process, since it started
   kernel.log("6,813,1,-;usb 1-1: new device\n SUBSYSTEM=usb\n" + line(12) + line(471));
   CHECK(out_of_memory.evidence(47, {}).empty());
   CHECK(out_of_memory.evidence(12, {}) ==
-        "the kernel's log: Memory cgroup out of memory: Killed process 12 (python) total-vm:1000kB, anon-rss:900kB, "
+        "kernel log: Memory cgroup out of memory: Killed process 12 (python) total-vm:1000kB, anon-rss:900kB, "
         "UID:0");
   CHECK(out_of_memory.counters(471).empty());
   CHECK(out_of_memory.evidence(471, {}).empty());  // said of an earlier process of that number
   kernel.log("3,900,1,-;Killed process 471 (x), UID 0, total-vm:1kB, anon-rss:1kB\n");
-  CHECK(out_of_memory.evidence(471, {}).starts_with("the kernel's log: Killed process 471"));
+  CHECK(out_of_memory.evidence(471, {}).starts_with("kernel log: Killed process 471"));
 
   const TempDir container;
   const FakeKernel inside(container, "pid:[4026532000]");

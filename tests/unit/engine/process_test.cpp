@@ -65,14 +65,14 @@ TEST_CASE("what cannot be started says why") {
   spec.argv = {"/no/such/program"};
   CHECK(failure(spec) == "could not execute /no/such/program: No such file or directory (errno 2)");
   spec.argv = {"no-such-program-anywhere"};
-  CHECK(failure(spec).find("'no-such-program-anywhere': it is in none of the folders of PATH") != std::string::npos);
+  CHECK(failure(spec).find("'no-such-program-anywhere': not found in PATH") != std::string::npos);
   spec.argv = {folder.path().string()};
   CHECK(failure(spec).find("Permission denied") != std::string::npos);
   spec.argv = {};
   CHECK(failure(spec).find("argv is empty") != std::string::npos);
   spec = shell(folder.path(), "true");
   spec.cwd = "/no/such/folder";
-  CHECK(failure(spec) == "could not enter the folder /no/such/folder: No such file or directory (errno 2)");
+  CHECK(failure(spec) == "could not change to the folder /no/such/folder: No such file or directory (errno 2)");
   spec = shell(folder.path(), "true");
   spec.log_path = "/no/such/folder/rank_0.log";
   CHECK(failure(spec).find("could not open /no/such/folder/rank_0.log, the log file of rank 0") != std::string::npos);

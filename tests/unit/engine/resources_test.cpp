@@ -75,7 +75,7 @@ TEST_CASE("what a ScalingConfig asks for") {
 TEST_CASE("a declared 8 CPUs refuse 4 workers x 2 with the arithmetic and three ways out") {
   const auto text = refusal(gang(4, {{"CPU", 2}}), {node({{"CPU", 8}})});
   CHECK(has(text, "CPU: 9 needed (4 x 2 + 1 for the trainer), 8 available"));
-  CHECK(has(text, "a smaller num_workers or resources_per_worker"));
+  CHECK(has(text, "lower num_workers or resources_per_worker"));
   CHECK(has(text, R"(trainer_resources = {"CPU": 0})"));
   CHECK(has(text, "in init(): num_cpus = 9, or in the environment: TRIREME_NUM_CPUS=9"));
   CHECK(has(text, "add nodes"));
@@ -90,22 +90,22 @@ TEST_CASE("undeclared CPUs are time-shared: never refused, but warned about") {
   CHECK(check_capacity(gang(64, {{"CPU", 2}}), {shared}).ok());
   const auto warning = oversubscription_warning(gang(4, {{"CPU", 1}}), {shared});
   REQUIRE(warning);
-  CHECK(has(*warning, "4 workers ask for 4 CPU and this machine has 2"));
+  CHECK(has(*warning, "4 CPU requested by 4 workers, but this machine has 2"));
   CHECK_FALSE(oversubscription_warning(gang(2, {{"CPU", 1}}), {shared}));
   CHECK_FALSE(oversubscription_warning(gang(4, {{"CPU", 1}}), {node({{"CPU", 2}}, true)}));
 }
 
 TEST_CASE("GPUs are refused at once where there are none or too few") {
   const auto none = refusal(gang(2, {{"CPU", 1}, {"GPU", 1}}), {node({{"CPU", 2}}, false)});
-  CHECK(has(none, "use_gpu needs 1 GPU per worker, this machine has none"));
-  CHECK(has(none, "leave use_gpu out"));
+  CHECK(has(none, "use_gpu needs 1 GPU per worker, but this machine has none"));
+  CHECK(has(none, "remove use_gpu"));
   CHECK(has(none, "in init(): num_gpus = 2, or in the environment: TRIREME_NUM_GPUS=2"));
   const auto two = node({{"CPU", 8}, {"GPU", 2}}, true, {{0, "NVIDIA A100"}, {1, "NVIDIA A100"}});
   CHECK(has(refusal(gang(4, {{"GPU", 1}}), {two}), "GPU: 4 needed (4 x 1), 2 available"));
   CHECK(has(refusal(gang(1, {{"GPU", 1.5}}), {two}), R"(resources_per_worker = {"GPU": 1.5})"));
-  CHECK(has(refusal(gang(1, {}, {{"GPU", 1}}), {node({{"CPU", 2}})}), "trainer_resources asks for 1 GPU"));
+  CHECK(has(refusal(gang(1, {}, {{"GPU", 1}}), {node({{"CPU", 2}})}), "trainer_resources requests 1 GPU"));
   // 1.8 of 2, but no device has room for a second 0.6.
-  CHECK(has(refusal(gang(3, {{"GPU", 0.6}}), {two}), "although the sums would do"));
+  CHECK(has(refusal(gang(3, {{"GPU", 0.6}}), {two}), "although the totals are sufficient"));
   auto typed = gang(1, {{"GPU", 1}});
   typed.accelerator_type = "H100";
   CHECK(has(refusal(typed, {two}), "GPUs here: NVIDIA A100"));
@@ -128,7 +128,7 @@ TEST_CASE("custom resources are hard, and an unknown one names the known ones") 
 TEST_CASE("strict strategies say what they ask of the nodes") {
   auto request = gang(2, {{"CPU", 1}});
   request.strategy = Strategy::kStrictSpread;
-  CHECK(has(refusal(request, {node({{"CPU", 8}})}), "STRICT_SPREAD gives every worker a node of its own: 2 workers"));
+  CHECK(has(refusal(request, {node({{"CPU", 8}})}), "STRICT_SPREAD puts each worker on a separate node: 2 workers"));
   request = gang(4, {{"CPU", 4}}, {});
   request.strategy = Strategy::kStrictPack;
   CHECK(has(refusal(request, {node({{"CPU", 8}}), node({{"CPU", 8}})}), "STRICT_PACK puts all workers on one node"));

@@ -200,7 +200,7 @@ TEST_CASE("what waits for imports can be ended before it starts") {
   engine.start(id, 0, worker(folder.path(), "touch never", "deaf"));
   engine.start(id, 1, worker(folder.path(), "touch never", "deaf"));
   engine.kill(id, 0, 1000s);
-  CHECK(book.next<StartFailed>().error.message() == "rank 0 was ended before it was started");
+  CHECK(book.next<StartFailed>().error.message() == "rank 0 was stopped before it started");
   engine.release(id);
   CHECK(book.count<Started>() == 0);
   CHECK_FALSE(fs::exists(folder / "never"));

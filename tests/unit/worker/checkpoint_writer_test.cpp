@@ -284,22 +284,21 @@ TEST_CASE("a worker that does not see the run's storage says so") {
   std::string state;
   SUBCASE("nothing there") {
     fs::remove(marker);
-    state = "absent";
+    state = "does not exist";
   }
   SUBCASE("another start's") {
     fs::remove(marker);
     append_file(marker, "another start");
-    state = "that of another start of the run";
+    state = "belongs to another start of the run";
   }
   desk.start.rank = 2;
   auto writer = desk.writer();
   auto refused = writer->store(0, "c0", {.folder = desk.folder("mine")});
   REQUIRE_FALSE(refused);
-  CHECK(
-      refused.error().message() ==
-      fmt::format("rank 2 on {} does not see the run's storage {}: {} is {} there. storage_path must be a folder that "
-                  "all nodes share, or a remote one",
-                  base::host_name(), desk.start.storage_path, checkpoint::kMarkerName, state));
+  CHECK(refused.error().message() ==
+        fmt::format("rank 2 on {} does not see the run's storage {}: {} {} there; storage_path must be a folder that "
+                    "all nodes share, or remote storage",
+                    base::host_name(), desk.start.storage_path, checkpoint::kMarkerName, state));
   CHECK(desk.done.failure(0) == refused.error().message());
   CHECK_FALSE(fs::exists(desk.stored_path("c0")));
   // It may come up later: a mount that was late.
@@ -347,7 +346,7 @@ TEST_CASE("NO_UPLOAD: what lies in the run's folder is taken as it is") {
     auto refused = writer->name_for(source, std::nullopt);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().message().find("NO_UPLOAD: the checkpoint " + outside +
-                                         " is no folder in the run's folder") == 0);
+                                         " is not a folder in the run folder") == 0);
   }
   // The run's own names neither.
   source.folder = desk.stored_path("logs");
@@ -399,8 +398,9 @@ TEST_CASE("the user's own way of storing") {
   }
   SUBCASE("must store where the run looks") {
     source.upload = [](const std::string&) -> base::Result<std::string> { return std::string("/elsewhere"); };
-    CHECK(writer->store(0, "c0", source).error().message() ==
-          "checkpoint_upload_fn must store the checkpoint in " + desk.stored_path("c0") + ", it returned /elsewhere");
+    CHECK(writer->store(0, "c0", source).error().message() == "checkpoint_upload_fn must store the checkpoint in " +
+                                                                  desk.stored_path("c0") +
+                                                                  ", but it returned /elsewhere");
   }
   SUBCASE("may fail") {
     source.upload = [](const std::string&) -> base::Result<std::string> { return base::error("no bucket"); };
@@ -411,7 +411,7 @@ TEST_CASE("the user's own way of storing") {
   SUBCASE("and nothing there is an error") {
     source.upload = [&](const std::string& name) -> base::Result<std::string> { return desk.stored_path(name); };
     CHECK(writer->store(0, "c0", source).error().message() ==
-          "checkpoint_upload_fn has stored nothing in " + desk.stored_path("c0") + ", though it returned that folder");
+          "checkpoint_upload_fn returned " + desk.stored_path("c0") + " but stored nothing in it");
   }
 }
 
@@ -543,7 +543,7 @@ TEST_CASE("a checkpoint that contains the run's own folder is refused, also wher
   SUBCASE("the storage, which is mounted here") { source = desk.dir / "mounted/bucket"; }
   auto stored = writer.store(0, "c0", {.folder = source, .delete_folder = true});
   REQUIRE_FALSE(stored);
-  CHECK(stored.error().message().find("contains the run's own folder") != std::string::npos);
+  CHECK(stored.error().message().find("contains the run folder") != std::string::npos);
   CHECK(fs::exists(desk.start.path + "/events.jsonl"));
   CHECK_FALSE(file_system->exists("bucket/run/c0"));
   // Another run's folder is a folder like any other.

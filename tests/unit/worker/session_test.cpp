@@ -222,7 +222,7 @@ TEST_CASE("the store, as a worker uses it") {
         auto sum = session.store_add("n", 3);
         expect(sum && *sum == 3);
         auto no_number = session.store_add("a", 1);
-        expect(!no_number && no_number.error().message() == "store key 'a' holds no number to add to");
+        expect(!no_number && no_number.error().message() == "store key 'a' does not hold a number to add to");
         auto swapped = session.store_compare_set("n", "3", "4");
         expect(swapped && *swapped == "4");
         auto kept = session.store_compare_set("n", "3", "5");
@@ -285,8 +285,8 @@ TEST_CASE("a controller that goes away ends every wait") {
   CHECK(eventually([&] { return losses.count() == 1; }));
   CHECK(losses.why() == "closed by the peer");
   // And nothing waits from here on.
-  CHECK(session.report({{"a", 1}}).error().message() == "the controller is gone: closed by the peer");
-  CHECK(session.store_set("k", "v").error().message() == "the controller is gone: closed by the peer");
+  CHECK(session.report({{"a", 1}}).error().message() == "lost the connection to the controller: closed by the peer");
+  CHECK(session.store_set("k", "v").error().message() == "lost the connection to the controller: closed by the peer");
   wire::Failed failure;
   session.fail(failure);
   CHECK_FALSE(session.wait_start());
@@ -298,7 +298,7 @@ TEST_CASE("a controller that says nothing for a lease is gone") {
   auto session = Session::join(controller.ticket(), losses.handler());
   REQUIRE(session);
   CHECK(eventually([&] { return losses.count() == 1; }));
-  CHECK(losses.why().find("nothing heard for") == 0);
+  CHECK(losses.why().find("no message for") == 0);
 }
 
 TEST_CASE("a worker that was paused does not take its own absence for the controller's") {
@@ -320,7 +320,7 @@ TEST_CASE("a worker that was paused does not take its own absence for the contro
     clock.wait_for_readers(1, [&] { return losses.count() > 0; });
   }
   CHECK(eventually([&] { return losses.count() == 1; }));
-  CHECK(losses.why() == "nothing heard for 30 s");
+  CHECK(losses.why() == "no message for 30 s");
 }
 
 TEST_CASE("a worker that computes says that it lives") {
@@ -434,7 +434,11 @@ TEST_CASE("the retained checkpoints are asked for, at last as they are known") {
   CHECK_FALSE(requests[0].now);
   CHECK(requests[1].now);
   controller.close();
-  CHECK((*session)->list_checkpoints(false, std::nullopt).error().message().find("the controller is gone") == 0);
+  CHECK((*session)
+            ->list_checkpoints(false, std::nullopt)
+            .error()
+            .message()
+            .find("lost the connection to the controller") == 0);
 }
 
 TEST_CASE("tensors are no metrics and no return values") {

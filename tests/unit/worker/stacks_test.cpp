@@ -161,7 +161,7 @@ TEST_CASE("threads tell where they are, whatever they do") {
     CHECK(has(section(stacks.text, spinning.tid()), "stacks_test::spins_here("));
     CHECK(has(section(stacks.text, blocking.tid()), "blocks the signal; sleeping"));
     CHECK_FALSE(has(section(stacks.text, blocking.tid()), "sleeps_here"));
-    CHECK(has(section(stacks.text, ::getpid()), "the main one: collects this"));
+    CHECK(has(section(stacks.text, ::getpid()), "main thread: collects these stacks"));
     CHECK_FALSE(has(section(stacks.text, sleeping.tid()), "on_signal"));
   }
 }
@@ -183,7 +183,7 @@ TEST_CASE("the place is the innermost function of the program, of the main threa
   stacks_test::sleeps_here(pipe.read.get(), tid);
   collector.join();
   CHECK(stacks.where.starts_with("stacks_test::sleeps_here in "));
-  CHECK(has(section(stacks.text, tid), "the main one\n"));
+  CHECK(has(section(stacks.text, tid), "main thread\n"));
 }
 
 TEST_CASE("a deep stack is cut, not followed") {
@@ -223,7 +223,7 @@ TEST_CASE("two collections at a time: one has the stacks, the other says why not
         std::string problem;
         const auto threads = collect_threads(
             kPatience, [] {}, problem);
-        ++(problem == "no stacks: they are being collected already" ? refused : complete);
+        ++(problem == "no stacks: another collection is in progress" ? refused : complete);
         for (const ThreadStack& thread : threads) CHECK_FALSE(has(thread.silence, "does not answer"));
       }
     });
@@ -298,7 +298,7 @@ TEST_CASE("what Python writes is part of the text, once per collection") {
   }
   // Raised all the same, the signal would end this process.
   std::signal(signal, SIG_DFL);
-  CHECK(has(collect_stacks(kPatience).text, "the main one"));
+  CHECK(has(collect_stacks(kPatience).text, "main thread"));
   set_python_dump(0, -1, {});
 }
 
