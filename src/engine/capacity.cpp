@@ -27,7 +27,7 @@ std::string with_unit(double value, const std::string& name) {
 
 bool was_unlimited(const NodeInfo& before, const std::string& name) { return name == "CPU" && !before.cpus_declared; }
 
-// The names of which there is less than before. Time-shared CPUs had no limit.
+// Resources whose amount decreases. Time-shared CPUs had no limit before.
 std::vector<std::string> lowered_names(const NodeInfo& before, const NodeInfo& after) {
   std::set<std::string> names;
   for (const auto& [name, value] : before.total) {
@@ -80,7 +80,7 @@ base::Error in_use(const std::string& name, double asked, const std::vector<Hold
       base::join({stops.begin(), stops.end()}, " or "));
 }
 
-// The sums may do while the very device that somebody works on would go.
+// The totals may be sufficient even if a device that is in use would be removed.
 Result<void> check_devices(const NodeInfo& after, const std::vector<Holding>& firm) {
   const auto devices = devices_of(after);
   for (const auto& holding : firm) {

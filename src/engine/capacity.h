@@ -8,12 +8,12 @@
 #include "engine/engine.h"
 #include "engine/ledger.h"
 
-// How much of a machine may be used, changed while runs use it. Pure: who holds what goes in, who has to make room
-// comes out.
+// Changes the usable capacity of a machine while runs use it. Pure function: the holdings are the input, the gangs that
+// must release room are the output.
 
 namespace trireme::engine {
 
-// What is not given stays as it is.
+// Unset fields stay unchanged.
 struct Capacity {
   std::optional<double> num_cpus;
   std::optional<int> num_gpus;
@@ -22,7 +22,7 @@ struct Capacity {
 
 Result<void> check_amounts(const Capacity& capacity);
 
-// What a gang of this engine takes, time-shared CPUs included.
+// The resources of one gang of this engine, including time-shared CPUs.
 struct Claim {
   Holding holding;
   bool optional = false;
@@ -30,11 +30,11 @@ struct Claim {
 
 struct Lowering {
   std::vector<std::size_t> too_much;  // optional claims that no longer fit, by index
-  std::string why;                    // "capacity was lowered from 4 to 2 CPUs"; empty where nothing was
+  std::string why;                    // "capacity was lowered from 4 to 2 CPUs"; empty if nothing was lowered
 };
 
-// Refuses, with the arithmetic and the ways out, less than what `others` and the claims that are not optional hold. Of
-// the optional ones the oldest stay; `own` is in the order of age.
+// Fails, with the arithmetic and the options, if the new capacity is below what `others` and the non-optional claims
+// hold. The oldest optional claims keep their room; `own` is ordered by age.
 Result<Lowering> lower_capacity(const NodeInfo& before, const NodeInfo& after, const std::vector<Holding>& others,
                                 const std::vector<Claim>& own);
 

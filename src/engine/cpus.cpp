@@ -33,7 +33,7 @@ std::optional<double> quota_of(const std::string& text) {
 
 std::optional<double> tightest(const fs::path& mount, const std::string& group, bool version2) {
   std::optional<double> least;
-  // Inside a container the group's path may be that of the host and lead nowhere; the mount itself is the group then.
+  // Inside a container the path may be the host's and not exist here; then the mount itself is the group.
   for (fs::path relative = fs::path(group).relative_path();; relative = relative.parent_path()) {
     const fs::path folder = mount / relative;
     const auto quota =
@@ -45,7 +45,7 @@ std::optional<double> tightest(const fs::path& mount, const std::string& group, 
 }
 
 double cpus_by_affinity() {
-  // Machines with more than 1024 CPUs refuse the plain cpu_set_t.
+  // A plain cpu_set_t is too small for machines with more than 1024 CPUs.
   for (std::size_t count = 1024; count <= 1024 * 64; count *= 2) {
     const std::size_t size = CPU_ALLOC_SIZE(count);
     std::vector<cpu_set_t> set((size + sizeof(cpu_set_t) - 1) / sizeof(cpu_set_t));

@@ -6,11 +6,11 @@
 
 namespace trireme::engine {
 
-// How many CPUs this process may use: what its affinity and its control group leave of the machine.
+// The number of CPUs that this process may use, given its affinity and its control group.
 double usable_cpus();
 
-// The tightest CPU quota on the way from the control group up to the root, in CPUs. `membership` is the text of
-// /proc/self/cgroup, `root` where control groups are mounted; both versions of control groups are understood.
+// The tightest CPU quota between the control group and the root, in CPUs. `membership` is the text of
+// /proc/self/cgroup, and `root` is the mount point of the control groups. Supports cgroup v1 and v2.
 std::optional<double> cpu_quota(const std::string& membership, const std::filesystem::path& root);
 
 }  // namespace trireme::engine

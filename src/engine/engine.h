@@ -12,11 +12,11 @@
 #include "base/result.h"
 #include "trireme/config.h"
 
-// Where processes come from. An engine reserves room for a gang, starts one process per bundle and tells how each ends.
+// An engine reserves room for a gang, starts one process per bundle and reports how each process ends.
 //
-// Contract: every call returns at once; answers come as events, in order per gang, from a thread of the engine. After
-// release() returns no further event of that gang is delivered. A gang never changes: grow by another reserve, shrink
-// by a release.
+// Contract: every call returns immediately. Results arrive as events, in order per gang, from a thread of the engine.
+// After release() returns, no further event of that gang is delivered. A gang never changes size: reserve another gang
+// to grow, release one to shrink.
 
 namespace trireme::engine {
 
@@ -30,7 +30,7 @@ const char* to_string(Strategy strategy);
 struct Gpu {
   int index = 0;
   std::string type;        // "NVIDIA H100"; empty when only declared
-  double available = 1.0;  // the share of the device that nobody has reserved
+  double available = 1.0;  // the unreserved share of the device
 };
 
 struct NodeInfo {
@@ -41,11 +41,12 @@ struct NodeInfo {
   std::vector<Gpu> gpus;
   // Whether "CPU" in `total` is a limit. Undeclared CPUs of the local machine are time-shared.
   bool cpus_declared = false;
-  // What gangs have of it, where an engine tells. Of time-shared CPUs: those of this driver, maybe more than there are.
+  // Resources in use by gangs, if the engine reports them. For time-shared CPUs only those of this driver; may exceed
+  // the total.
   Resources in_use = {};
 };
 
-// What a gang needs: one bundle per worker, and what the trainer itself takes beside them.
+// The resources of a gang: one bundle per worker, plus those of the trainer itself.
 struct GangRequest {
   std::string run_name;
   std::vector<Resources> bundles;
@@ -53,12 +54,12 @@ struct GangRequest {
   Strategy strategy = Strategy::kPack;
   std::optional<std::string> accelerator_type;
   base::Seconds timeout{60.0};
-  // Beyond what its run needs at least: may be asked back (Reclaim), and is refused at once where there is no room now.
+  // Not part of the run's minimum: the engine may reclaim it (Reclaim), and refuses it at once if there is no room now.
   bool optional = false;
 };
 
-// Where one bundle of a gang lies. Bundles of one node are neighbours in the list, so that ranks of a node are too; for
-// that their order may differ from the request's, and `resources` says which one this is.
+// The placement of one bundle of a gang. Bundles on one node are adjacent in the list, so their ranks are adjacent too.
+// The order may therefore differ from the request; `resources` identifies the bundle.
 struct Slot {
   std::string node_id;
   std::string host;
@@ -79,12 +80,11 @@ struct PythonStart {
 
 struct ProcessSpec {
   std::string label;                       // "rank 3", for messages
-  std::vector<std::string> argv;           // what to execute where nothing can be forked
-  std::map<std::string, std::string> env;  // the whole environment of the process
+  std::vector<std::string> argv;           // executed if the process cannot be forked
+  std::map<std::string, std::string> env;  // the complete environment of the process
   std::string cwd;
-  std::string log_path;  // takes stdout and stderr, appended
-  std::string
-      ticket;  // JSON; reaches the process on the descriptor named by $TRIREME_TICKET_FD, never on a command line
+  std::string log_path;  // stdout and stderr are appended to it
+  std::string ticket;    // JSON; passed on the descriptor named by $TRIREME_TICKET_FD, never on a command line
   std::optional<PythonStart> python;
 };
 
@@ -107,7 +107,7 @@ struct ReserveFailed {
   GangId gang;
   base::Error error;
 };
-// There is room in principle, but others have it now; said once, then Reserved or ReserveFailed follows.
+// The request can be satisfied, but the room is in use. Sent once; Reserved or ReserveFailed follows.
 struct ReserveWaiting {
   GangId gang;
   std::string why;
@@ -128,15 +128,15 @@ struct Exited {
   int bundle;
   int pid;
   ExitStatus status;
-  std::string out_of_memory = {};  // what shows that the kernel ended it for want of memory; empty: nothing does
+  std::string out_of_memory = {};  // evidence that the kernel killed it for lack of memory; empty: none
 };
-// The gang's room is wanted back. Its owner releases it in its own time, or at latest when `seconds` have passed.
+// The engine reclaims the gang's room. The owner releases it when convenient, at the latest after `seconds`.
 struct Reclaim {
   GangId gang;
   std::string why;
-  std::optional<base::Seconds> seconds = {};  // empty: no hurry
+  std::optional<base::Seconds> seconds = {};  // empty: no deadline
 };
-// There may be room now that was not there before.
+// There may be more room than before.
 struct RoomGrew {
   GangId gang;
 };
@@ -149,19 +149,19 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  // Refuses at once, with the arithmetic and the ways out, what this engine could never satisfy.
+  // Fails at once, with the arithmetic and the options, if this engine can never satisfy the request.
   virtual Result<void> check(const GangRequest& request) const = 0;
 
-  // All or nothing. `handler` gets this gang's events until release().
+  // All or nothing. `handler` receives this gang's events until release().
   virtual GangId reserve(GangRequest request, EventHandler handler) = 0;
-  // Ends what still runs in the gang (at once) and gives its room back. Returns when its processes are gone; never
-  // called from a handler.
+  // Kills the gang's processes and frees its room. Returns after its processes have exited. Must not be called from a
+  // handler.
   virtual void release(GangId gang) = 0;
 
-  // Answers with Started or StartFailed, later with Exited. A bundle holds one process at a time.
+  // Answered with Started or StartFailed, later with Exited. A bundle runs one process at a time.
   virtual void start(GangId gang, int bundle, ProcessSpec spec) = 0;
-  // SIGTERM to the process group, SIGKILL after the grace. Grace 0 is SIGKILL at once. A bundle that has no process is
-  // fine.
+  // Sends SIGTERM to the process group, and SIGKILL after the grace period. A grace of 0 sends SIGKILL at once. Does
+  // nothing if the bundle has no process.
   virtual void kill(GangId gang, int bundle, base::Seconds grace) = 0;
 
   virtual std::vector<NodeInfo> nodes() const = 0;

@@ -5,7 +5,7 @@
 namespace trireme::engine {
 namespace {
 
-// sigabbrev_np() says the same, but only glibc 2.32 and later have it.
+// sigabbrev_np() does the same, but requires glibc 2.32.
 const char* signal_name(int number) {
   switch (number) {
     case SIGHUP: return "SIGHUP";

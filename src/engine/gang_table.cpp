@@ -8,11 +8,11 @@
 namespace trireme::engine {
 namespace {
 
-// Other drivers do not tell when they are done, so their reservations are looked at again and again.
+// Other drivers do not notify us when they release room, so their reservations are polled.
 constexpr std::chrono::milliseconds kRetryInterval{100};
 
 base::MonotonicTime::duration ticks(base::Seconds seconds) {
-  // A timeout of a year and one without end are the same, and the latter would overflow.
+  // An unlimited timeout would overflow; a year is equivalent.
   constexpr base::Seconds kLongest{365.0 * 24 * 3600};
   return std::chrono::duration_cast<base::MonotonicTime::duration>(std::min(seconds, kLongest));
 }
@@ -59,7 +59,7 @@ void GangTable::refuse(GangId id, Gang& gang, base::Error error) {
   tell(id, ReserveFailed{id, std::move(error)});
 }
 
-// Whoever waits for the least that its run needs; extra workers of others do not come first.
+// A gang that waits for its run's minimum. Optional workers of other runs do not take precedence.
 const GangRequest* GangTable::waits_before(const GangRequest& request) const {
   const Resources wanted = sum_of(request);
   const bool cpus_declared = machine_.cpus_declared();
@@ -143,7 +143,7 @@ void GangTable::drop_released() {
 
 void GangTable::tell_room_grew(const std::set<GangId>& except) {
   for (auto& [id, gang] : gangs_) gang.next_try = clock_.now();
-  // Those who wait for the least that they need are served before others hear of it.
+  // Gangs that wait for their minimum are served before others are notified.
   retry_waiting();
   for (const auto& [id, gang] : gangs_) {
     if (gang.use && !except.contains(id)) tell(id, RoomGrew{id});
@@ -202,7 +202,7 @@ void GangTable::run(command::WarmUp command) {
 
 void GangTable::retry_waiting() {
   const auto now = clock_.now();
-  // In the order in which they came: an older gang is served first.
+  // In order of arrival: older gangs first.
   for (auto& [id, gang] : gangs_) {
     if (gang.waiting && std::min(gang.next_try, gang.deadline) <= now) try_reserve(id, gang);
   }

@@ -13,7 +13,8 @@
 #include "engine/machine.h"
 #include "engine/supervisor.h"
 
-// The gangs of the local engine, as seen by its thread: who waits for room, who has it, what runs in it.
+// The gangs of the local engine, as seen by its thread: which ones wait for room, which ones have it, and their
+// processes.
 
 namespace trireme::engine {
 
@@ -37,10 +38,10 @@ struct Kill {
   int bundle;
   base::Seconds grace;
 };
-// Answered before `done` is set; a promise that is dropped leaves the answer as it was.
+// `answer` is written before `done` is set. If the promise is dropped, `answer` is unchanged.
 struct SetCapacity {
   Capacity asked;
-  Result<Resources>* answer;  // what all gangs have
+  Result<Resources>* answer;  // resources of all gangs
   std::promise<void> done;
 };
 struct RoomGrew {};
@@ -58,9 +59,9 @@ class GangTable {
   GangTable(Machine& machine, std::vector<std::string> zygote_argv, const base::Clock& clock);
 
   void handle(Command command);
-  // Waits until something happens or `wake_fd` is readable, and handles it.
+  // Waits until there is an event or `wake_fd` is readable, and handles it.
   void turn(int wake_fd);
-  // Ends everything, silently; returns when it is gone.
+  // Kills everything without events; returns after all processes have exited.
   void shut_down();
 
  private:
@@ -74,7 +75,7 @@ class GangTable {
     std::optional<Reservation> reservation;
     std::optional<Holding> use;                 // once reserved
     std::size_t size = 0;                       // slots, once reserved
-    std::optional<std::promise<void>> leaving;  // set by a release that still waits for processes
+    std::optional<std::promise<void>> leaving;  // set while a release waits for processes to exit
   };
 
   void run(command::Reserve command);

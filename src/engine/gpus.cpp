@@ -13,7 +13,7 @@
 namespace trireme::engine {
 namespace {
 
-// The few functions of nvml.h that are needed, loaded at run time: Trireme runs where there is no driver at all.
+// The few functions of nvml.h that are needed, loaded at run time because Trireme also runs without a driver.
 class Nvml {
  public:
   using Handle = void*;
@@ -59,7 +59,7 @@ std::optional<int> find_device(const std::vector<Device>& devices, std::string_v
   }
   if (!entry.starts_with("GPU-")) return {};
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    // CUDA accepts the beginning of a UUID.
+    // CUDA accepts a prefix of a UUID.
     if (devices[i].uuid.starts_with(entry)) return static_cast<int>(i);
   }
   return {};

@@ -6,7 +6,7 @@
 
 #include "engine/engine.h"
 
-// Which GPUs this process may hand out.
+// The GPUs that this process may assign to workers.
 
 namespace trireme::engine {
 
@@ -15,14 +15,14 @@ struct Device {
   std::string uuid;
 };
 
-// What the NVIDIA driver shows, by index; nothing where its library is absent or does not answer.
+// The devices that the NVIDIA driver reports, by index; empty if its library is absent or does not respond.
 std::vector<Device> nvml_devices();
 
-// The devices that `visible` (CUDA_VISIBLE_DEVICES, when it is set) leaves, in its order. As CUDA does, the list ends
-// at the first entry that names no device.
+// The devices in `visible` (CUDA_VISIBLE_DEVICES, if set), in its order. As in CUDA, the list ends at the first invalid
+// entry.
 std::vector<Gpu> visible_gpus(const std::vector<Device>& devices, const std::optional<std::string>& visible);
 
-// `count` GPUs: the found ones first, then, where more are declared than found, the lowest indexes that are left.
+// `count` GPUs: the detected ones first, then, if more are declared than detected, the lowest unused indexes.
 std::vector<Gpu> declared_gpus(std::vector<Gpu> found, int count);
 
 }  // namespace trireme::engine

@@ -14,9 +14,9 @@ namespace {
 
 constexpr int kPatienceMs = 1000;
 
-// A shell is on every machine, small and started in a millisecond; nothing here needs another program. The end of this
-// process is told by the end of the socket; where a copy of this process holds that too, by a signal that interrupts
-// read.
+// A shell exists on every machine, is small and starts in a millisecond. The script needs no other program. It detects
+// the end of this process by the end of the socket or, if a copy of this process still holds the socket, by a signal
+// that interrupts read.
 constexpr const char* kScript = R"(trap '' HUP INT QUIT TERM
 end_all() {
   for leader in $leaders; do kill -9 -$leader; done
@@ -48,7 +48,7 @@ while read -r what pid; do
 done
 [ -z "$leaders" ] || end_all)";
 
-// Nobody does anything about it by default, as may happen before the script is there.
+// Ignored by default, in case it arrives before the script has installed its trap.
 constexpr int kParentGone = SIGURG;
 
 }  // namespace
@@ -98,7 +98,7 @@ void Guard::remove(int leader) {
   if (leaders_.erase(leader) > 0 && socket_.valid()) tell('-', leader);
 }
 
-// A guard that does not listen any more has been killed: keep_up() starts another.
+// A guard that no longer reads has been killed: keep_up() starts another one.
 void Guard::tell(char what, int leader) {
   const std::string line = fmt::format("{} {}\n", what, leader);
   const auto sent = ::send(socket_.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

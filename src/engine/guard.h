@@ -7,31 +7,32 @@
 #include "base/fd.h"
 #include "engine/process.h"
 
-// Ends what executed workers leave behind when this process is killed. The kernel ends the workers themselves then, but
-// not the children that they have started; forked workers have their zygote for that. A small process of its own is
-// told which workers there are and waits for this one's end. It reaches whoever is still in a worker's session; a child
-// that has called setsid() is on its own.
+// Kills what executed workers leave behind when this process is killed. The kernel then kills the workers, but not the
+// children that they started. (For forked workers the zygote does this.) A small separate process receives the list of
+// workers and waits for this process to end. It kills every process in a worker's session, but not a child that has
+// called setsid().
 
 namespace trireme::engine {
 
 class Guard {
  public:
   Guard() = default;
-  // Lets go of the process in peace where nothing is left to guard.
+  // Ends the guard process without killing anything if no worker is left.
   ~Guard();
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  // A worker that leads its own session. `env`: of the guard, where it is still to be started.
+  // A worker that leads its own session. `env`: environment of the guard process, if it is not running yet.
   void add(int leader, const std::map<std::string, std::string>& env);
-  // Nothing of the worker is left. Before its number can be another's: until it is reaped, that is.
+  // Nothing of the worker is left. Call it before the worker is reaped, because its pid may be reused afterwards.
   void remove(int leader);
 
-  // Starts the process where it is wanted and not there: apart from add(), so that all workers are on their way before.
-  // Call on a thread that lives as long as they do. Goes on without it where it cannot be had.
+  // Starts the guard process if it is needed and not running. Separate from add() so that all workers are started
+  // first. Call it on a thread that lives as long as the workers. If it cannot be started, the run continues without
+  // it.
   void keep_up();
 
-  int pid() const { return process_.pid; }  // 0: there is none
+  int pid() const { return process_.pid; }  // 0: not running
 
  private:
   Result<void> start();

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using base::Result;
 
-// Decisions take well under a millisecond; who is locked out for this long waits for a process that hangs.
+// A decision takes well under a millisecond. A lock that is held this long belongs to a hung process.
 constexpr std::chrono::seconds kLockPatience{5};
 
 bool try_lock(const base::LockFile& file) { return file.lock(LOCK_EX | LOCK_NB); }
@@ -60,7 +60,7 @@ Reservation& Reservation::operator=(Reservation&& other) noexcept {
 }
 
 void Reservation::give_back() {
-  // A forked copy of the driver must not give back what the driver holds.
+  // A forked copy of the driver must not release the driver's reservations.
   if (!locked_.valid()) return;
   ::unlink(path_.c_str());
   locked_.reset();
@@ -100,7 +100,7 @@ std::vector<Holding> Ledger::read_all(const std::set<fs::path>& except) const {
     const base::LockFile file = open_lock(path, O_RDONLY);
     if (!file.valid()) continue;
     if (try_lock(file)) {
-      // Nobody holds it any more: its driver is gone.
+      // The lock is free: the driver has exited.
       ::unlink(path.c_str());
     } else if (auto holding = read_holding(path)) {
       holdings.push_back(*std::move(holding));
@@ -148,7 +148,7 @@ Result<void> Ledger::revise(const std::vector<std::optional<Reservation>*>& own,
   }
   TRIREME_ASSIGN(const auto wanted, decide(read_all(paths)));
   TRIREME_CHECK(wanted.size() == own.size(), "{} reservations for {} gangs", wanted.size(), own.size());
-  // All are written before the first old one goes: when one cannot be, everything stays.
+  // Write all new files before removing the first old one: if one fails, nothing changes.
   std::vector<std::optional<Reservation>> fresh(own.size());
   for (std::size_t i = 0; i < own.size(); ++i) {
     if (wanted[i].resources.empty()) continue;

@@ -12,9 +12,9 @@
 #include "base/result.h"
 #include "trireme/config.h"
 
-// Who has reserved what of one machine. Drivers that run at the same time share its declared capacity through a folder:
-// one file per reservation, on which its holder keeps a lock. The kernel drops the lock with the holder, so that a
-// crash frees what it held.
+// The reservations on one machine. Concurrent drivers share its declared capacity through a folder with one file per
+// reservation, which its holder keeps locked. The kernel releases the lock when the holder exits, so a crash frees its
+// reservations.
 
 namespace trireme::engine {
 
@@ -32,7 +32,7 @@ TRIREME_STRUCT(GpuShare, TRIREME_GPU_SHARE)
 
 TRIREME_STRUCT(Holding, TRIREME_HOLDING)
 
-// Holds a share of the machine until it is destroyed.
+// Holds a share of the machine until destroyed.
 class Reservation {
  public:
   Reservation(base::LockFile locked, std::filesystem::path path);
@@ -51,19 +51,19 @@ class Reservation {
 
 class Ledger {
  public:
-  // Touches nothing yet: the folder is made by the first reservation.
+  // Creates nothing: the first reservation creates the folder.
   explicit Ledger(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  // Given what everybody holds now, says what to take, or nothing. No other reservation is made meanwhile.
+  // Returns what to reserve, given all current holdings, or nothing. No other reservation is made during the call.
   using Decide = std::function<std::optional<Holding>(const std::vector<Holding>&)>;
   base::Result<std::optional<Reservation>> reserve(const Decide& decide) const;
 
-  // Given what everybody but `own` holds now, says what each of `own` is to hold from now on (nothing where that is
-  // empty), or why all stays as it is. No other reservation is made meanwhile.
+  // Returns the new holding for each of `own` (an empty one removes it), given all other holdings, or an error that
+  // leaves everything unchanged. No other reservation is made during the call.
   using Revise = std::function<base::Result<std::vector<Holding>>(const std::vector<Holding>& others)>;
   base::Result<void> revise(const std::vector<std::optional<Reservation>*>& own, const Revise& decide) const;
 
-  // What everybody holds now, this process included.
+  // All current holdings, including those of this process.
   base::Result<std::vector<Holding>> holdings() const;
 
  private:

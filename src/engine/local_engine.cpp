@@ -30,7 +30,7 @@ std::map<std::string, std::string> current_environment() {
   return env;
 }
 
-// Signals of the program go to its own threads; those that a fault raises must reach the thread that made it.
+// The program's threads handle its signals. Signals raised by a fault must reach the thread that caused it.
 void block_signals() {
   sigset_t signals;
   ::sigfillset(&signals);
@@ -40,7 +40,7 @@ void block_signals() {
 
 void wake(int fd) {
   const std::uint64_t one = 1;
-  // Full means that it is readable already.
+  // A failed write means that it is readable already.
   [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
 }
 
@@ -52,7 +52,7 @@ LocalEngine::LocalEngine(LocalEngineOptions options)
 LocalEngine::~LocalEngine() {
   if (!thread_) return;
   if (owner_ != ::getpid()) {
-    // In a forked copy the thread does not exist: joining it would wait for ever.
+    // A forked copy does not have the thread; joining it would wait forever.
     [[maybe_unused]] auto* never_joined = thread_.release();
     return;
   }
@@ -83,7 +83,7 @@ void LocalEngine::release(GangId gang) {
     TRIREME_CHECK(thread_->get_id() != std::this_thread::get_id(), "release({}) called from a handler", gang);
   }
   post(command::Release{gang, std::move(done)});
-  // Also ready when the promise is dropped, by a thread that ended early.
+  // Also ready if the promise is dropped because the thread ended early.
   gone.wait();
 }
 
@@ -101,7 +101,7 @@ Result<NodeInfo> LocalEngine::set_capacity(const Capacity& asked) {
     const std::lock_guard lock(mutex_);
     TRIREME_CHECK(!thread_ || thread_->get_id() != std::this_thread::get_id(), "set_capacity() called from a handler");
   }
-  // The NVIDIA driver is asked here where it has to be: the engine's thread has processes to watch.
+  // Query the NVIDIA driver here, if needed: the engine's thread must watch processes.
   if (asked.num_gpus) nodes();
   Result<Resources> answer = base::error("the local engine has stopped");
   std::promise<void> done;
@@ -111,7 +111,7 @@ Result<NodeInfo> LocalEngine::set_capacity(const Capacity& asked) {
   TRIREME_ASSIGN(const Resources own, std::move(answer));
   NodeInfo node = machine_.node();
   for (const auto& [name, value] : node.total) node.in_use[name] = value - amount_of(node.available, name);
-  // Nobody reserves them, so only those who have some know.
+  // Time-shared CPUs are not reserved, so only the gangs that use them are counted.
   if (!node.cpus_declared) node.in_use["CPU"] = amount_of(own, "CPU");
   return node;
 }
@@ -145,7 +145,8 @@ std::deque<Command> LocalEngine::take_commands() {
   return std::exchange(commands_, {});
 }
 
-// The top of the engine's thread, one of the borders that catch. When the thread ends, the kernel ends its children.
+// The top of the engine's thread, one of the places that catch exceptions. When the thread ends, the kernel kills its
+// children.
 void LocalEngine::serve() {
   block_signals();
   ::pthread_setname_np(::pthread_self(), "trireme-engine");

@@ -17,7 +17,7 @@
 #include "engine/machine.h"
 #include "engine/zygote.h"
 
-// The engine of one machine: processes are children of this one.
+// The engine for one machine: workers are child processes of this process.
 
 namespace trireme::engine {
 
@@ -30,9 +30,9 @@ struct LocalEngineOptions {
 
 class LocalEngine final : public Engine {
  public:
-  // Starts no thread and opens nothing: both wait for the first reserve(), warm_up() or set_capacity().
+  // Starts no thread and opens nothing until the first reserve(), warm_up() or set_capacity().
   explicit LocalEngine(LocalEngineOptions options);
-  // Ends what still runs; returns when it is gone.
+  // Kills all processes and returns after they have exited.
   ~LocalEngine() override;
   LocalEngine(const LocalEngine&) = delete;
   LocalEngine& operator=(const LocalEngine&) = delete;
@@ -44,14 +44,15 @@ class LocalEngine final : public Engine {
   void kill(GangId gang, int bundle, base::Seconds grace) override;
   std::vector<NodeInfo> nodes() const override { return {machine_.node()}; }
 
-  // Replaces what is declared; running gangs and the warm process stay.
+  // Replaces the declared capacity. Running gangs and the warm process stay.
   void declare(const MachineOptions& options);
-  // Changes what is given, while gangs run. Declared from then on, so a limit: less than what they need at least is
-  // refused; of optional gangs the newest are asked back. Returns when decided; never called from a handler.
+  // Changes the fields that are set, while gangs run. They become declared and therefore limits. Fails if the gangs'
+  // minimum no longer fits; of the optional gangs the newest are reclaimed. Returns when decided. Must not be called
+  // from a handler.
   Result<NodeInfo> set_capacity(const Capacity& asked);
 
-  // Starts the process that Python workers are forked from, which imports these modules in the background. Reads the
-  // environment: not while another thread changes it.
+  // Starts the warm process, which imports these modules in the background. Reads the environment, so no other thread
+  // may change it during the call.
   void warm_up(std::vector<std::string> preload);
 
  private:
@@ -63,9 +64,9 @@ class LocalEngine final : public Engine {
   Machine machine_;
   std::vector<std::string> zygote_argv_;
   base::SystemClock clock_;
-  pid_t owner_ = 0;  // who started the thread: a forked copy of this process has none
+  pid_t owner_ = 0;  // the process that started the thread; a forked copy does not have it
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the following members
   std::deque<Command> commands_;
   GangId next_gang_ = 1;
   bool stopping_ = false;

@@ -48,13 +48,13 @@ Holding use_of(const GangRequest& request, const Placement& placement) {
   return holding;
 }
 
-// What of it is limited, and so has to be shared with other drivers.
+// The limited part of it, which is shared with other drivers.
 Holding limited(Holding use, bool cpus_declared) {
   if (!cpus_declared) use.resources.erase("CPU");
   return use;
 }
 
-// More than before, or no longer known to be less. A limit on CPUs that were time-shared is no growth.
+// More than before, or not known to be less. A new limit on time-shared CPUs is not growth.
 bool may_have_grown(const MachineOptions& before, const MachineOptions& after) {
   const bool cpus = before.num_cpus && (!after.num_cpus || *after.num_cpus > *before.num_cpus);
   const bool gpus =
@@ -70,8 +70,8 @@ void apply(const Capacity& asked, MachineOptions& options) {
   for (const auto& [name, value] : asked.resources) options.resources[name] = value;
 }
 
-// 'run "a" (pid 12) has {"CPU": 6} and run "b" (pid 13) has {"CPU": 2} of {"CPU": 8}', as far as the request asks for
-// it.
+// 'run "a" (pid 12) has {"CPU": 6} and run "b" (pid 13) has {"CPU": 2} of {"CPU": 8}', limited to the requested
+// resources.
 std::string who_has_it(const GangRequest& request, const NodeInfo& node, const std::vector<Holding>& holdings) {
   const auto of_interest = [&](Resources resources) {
     std::erase_if(resources, [&](const auto& item) {
@@ -94,7 +94,7 @@ std::string who_has_it(const GangRequest& request, const NodeInfo& node, const s
 }  // namespace
 
 Machine::Machine(MachineOptions options)
-    // By host: the state folder may lie in a home that several machines share.
+    // One folder per host: the state folder may be in a home directory that several machines share.
     : options_(std::move(options)), ledger_(options_.state_dir / "capacity" / options_.host) {}
 
 bool Machine::declare(const MachineOptions& options) {

@@ -12,18 +12,18 @@
 #include "engine/engine.h"
 #include "engine/ledger.h"
 
-// This machine as the one node of the local engine: what it has, what is declared, and who holds what of it. Calls may
-// come from any thread.
+// This machine as the only node of the local engine: its resources, its declared capacity and its reservations.
+// Thread-safe.
 
 namespace trireme::engine {
 
 struct MachineOptions {
-  // Declared capacity is a limit; CPUs that are not declared are time-shared, GPUs are looked for.
+  // Declared capacity is a limit. Undeclared CPUs are time-shared, and undeclared GPUs are detected.
   std::optional<double> num_cpus;
   std::optional<int> num_gpus;
   Resources resources;
   std::string host;
-  // Where drivers of this user keep what they share.
+  // State shared by the drivers of this user.
   std::filesystem::path state_dir;
 };
 
@@ -31,26 +31,26 @@ class Machine {
  public:
   explicit Machine(MachineOptions options);
 
-  // From now on: what is declared (num_cpus, num_gpus, resources) is replaced. What is reserved stays so. True when
-  // there may be more room than before.
+  // Replaces the declared capacity (num_cpus, num_gpus, resources). Existing reservations stay. Returns true if there
+  // may be more room than before.
   bool declare(const MachineOptions& options);
 
-  // A gang of this engine that has its room.
+  // A gang of this engine that holds its room.
   struct Occupant {
     const Holding& use;
     std::optional<Reservation>& reservation;
     bool optional = false;
-    bool leaving = false;  // is about to give it back
+    bool leaving = false;  // is about to release it
   };
   struct Change {
     Lowering lowering;
-    bool grew = false;  // there may be more of something
+    bool grew = false;  // some resource may have grown
   };
-  // Changes what is given; what is limited from now on is reserved for those who have it. Occupants in the order of
-  // age. When refused, nothing is changed.
+  // Changes the fields that are set. Resources that become limited are reserved for the gangs that use them. Occupants
+  // are ordered by age. On failure nothing changes.
   Result<Change> set_capacity(const Capacity& asked, const std::vector<Occupant>& occupants);
 
-  // With what is available now.
+  // With the currently available amounts.
   NodeInfo node() const;
   bool cpus_declared() const;
   Result<void> check(const GangRequest& request) const;
@@ -58,9 +58,9 @@ class Machine {
   struct Granted {
     std::vector<Slot> slots;
     Holding use;                             // time-shared CPUs included
-    std::optional<Reservation> reservation;  // absent where the gang takes nothing that is limited
+    std::optional<Reservation> reservation;  // absent if the gang uses nothing that is limited
   };
-  // Others have it now; says who.
+  // The room is in use; `why` lists the holders.
   struct Busy {
     std::string why;
   };
@@ -73,7 +73,7 @@ class Machine {
   mutable std::mutex mutex_;
   MachineOptions options_;  // under the mutex
   Ledger ledger_;
-  // Asking the NVIDIA driver can take a second, so it is asked once, and only where GPUs matter.
+  // Querying the NVIDIA driver can take a second, so it is done once, and only if GPUs are needed.
   mutable std::once_flag gpus_once_;
   mutable std::vector<Gpu> found_gpus_;
 };

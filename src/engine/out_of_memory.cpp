@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kKilled = "Killed process ";
-// The kernel's own name of the first pid namespace, PROC_PID_INIT_INO.
+// The inode number of the initial pid namespace, PROC_PID_INIT_INO.
 constexpr std::string_view kFirstNamespace = "pid:[4026531836]";
 
 // The line "oom_kill 3" of memory.events and memory.oom_control.
@@ -34,11 +34,11 @@ std::optional<std::uint64_t> read_kills(const fs::path& path) {
   return {};
 }
 
-// In a container the path may be the host's and lead nowhere; the mount itself, or what is left of the path, is the
-// group then.
+// In a container the path may be the host's and not exist here; then the mount itself, or a suffix of the path, is the
+// group.
 std::optional<OomCounter> find_counter(const fs::path& mount, const std::string& group,
                                        const std::vector<std::string>& names) {
-  if (group.find("..") != std::string::npos) return {};  // outside of what this process may see
+  if (group.find("..") != std::string::npos) return {};  // outside of what this process can see
   for (fs::path relative = fs::path(group).relative_path();; relative = relative.parent_path()) {
     for (const auto& name : names) {
       const fs::path file = mount / relative / name;
@@ -48,7 +48,7 @@ std::optional<OomCounter> find_counter(const fs::path& mount, const std::string&
   }
 }
 
-// Of "Memory cgroup out of memory: Killed process 4711 (python) total-vm:..."; before Linux 4.19 without the beginning.
+// From "Memory cgroup out of memory: Killed process 4711 (python) total-vm:..."; without the prefix before Linux 4.19.
 std::optional<int> killed_pid(std::string_view line) {
   const auto at = line.find(kKilled);
   if (at == std::string_view::npos || line.find("total-vm:", at) == std::string_view::npos) return {};
@@ -67,20 +67,20 @@ bool in_first_namespace(const fs::path& proc) {
 }  // namespace
 
 OutOfMemory::OutOfMemory(KernelFiles files) : files_(std::move(files)) {
-  // The log names processes by the numbers of the first namespace: elsewhere a match would be chance.
+  // The log uses pids of the initial namespace. In another one a match would be a coincidence.
   if (!in_first_namespace(files_.proc)) return;
   log_ = base::Fd(::open(files_.log.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (log_.valid() && ::lseek(log_.get(), 0, SEEK_END) < 0) log_.reset();
 }
 
 std::vector<OomCounter> OutOfMemory::counters(int pid) {
-  // What was said so far was said of another process of that number.
+  // Earlier log lines with this pid are about another process.
   read_log();
   killed_.erase(pid);
   std::vector<OomCounter> found;
   std::ifstream membership(files_.proc / std::to_string(pid) / "cgroup");
   for (std::string line; std::getline(membership, line);) {
-    // "4:memory:/group" of version 1, "0::/group" of version 2. The group's name may have colons.
+    // "4:memory:/group" in version 1, "0::/group" in version 2. The name of the group may contain colons.
     const auto first = line.find(':');
     const auto second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;
@@ -104,7 +104,7 @@ std::string OutOfMemory::evidence(int pid, const std::vector<OomCounter>& at_sta
   for (const auto& counter : at_start) {
     const auto now = read_kills(counter.file);
     if (!now || *now <= counter.kills) continue;
-    // A kill that explains another process does not explain this one too.
+    // A kill that is attributed to another process does not explain this one.
     std::uint64_t& explained = explained_[counter.file];
     if (*now - counter.kills <= explained - counter.explained) continue;
     ++explained;
@@ -123,12 +123,12 @@ void OutOfMemory::read_log() {
   std::array<char, 8192> record;
   for (;;) {
     const auto got = ::read(log_.get(), record.data(), record.size());
-    // Records that were overwritten before they were read.
+    // Records were overwritten before they were read.
     if (got < 0 && (errno == EPIPE || errno == EINTR)) continue;
     if (got <= 0) return;
     const std::string_view text(record.data(), static_cast<std::size_t>(got));
     for (const auto& line : base::split(text, '\n')) {
-      // "3,1234,5678901,-;the message"; lines that begin with a space say more about it.
+      // "3,1234,5678901,-;the message"; lines that begin with a space are continuations.
       const auto message = line.find(';');
       if (message == std::string::npos || line.starts_with(' ')) continue;
       if (const auto pid = killed_pid(line)) killed_[*pid] = line.substr(message + 1);

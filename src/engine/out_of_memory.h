@@ -8,8 +8,8 @@
 
 #include "base/fd.h"
 
-// Whether the kernel ended a process for want of memory. A SIGKILL does not say who sent it, but two others do: the
-// counters of the process's memory cgroup, and the kernel's log where it may be read. Used by one thread.
+// Determines whether the kernel killed a process for lack of memory. A SIGKILL does not identify its sender, but the
+// counters of the process's memory cgroup do, and so does the kernel log if it is readable. Used by one thread.
 
 namespace trireme::engine {
 
@@ -19,31 +19,31 @@ struct KernelFiles {
   std::filesystem::path log = "/dev/kmsg";
 };
 
-// How many processes of one cgroup the kernel has ended.
+// The number of processes of one cgroup that the kernel has killed.
 struct OomCounter {
   std::filesystem::path file;
   std::string group;
   std::uint64_t kills = 0;
-  std::uint64_t explained = 0;  // of those, how many were known when this was read
+  std::uint64_t explained = 0;  // kills that were already attributed to a process at that time
 };
 
 class OutOfMemory {
  public:
-  // What the kernel logs from now on counts.
+  // Considers kernel log lines from now on.
   explicit OutOfMemory(KernelFiles files = {});
 
-  // To be called right after the process has started, and kept for evidence().
+  // Call it right after the process has started, and pass the result to evidence().
   std::vector<OomCounter> counters(int pid);
-  // For a process that ended by a SIGKILL that was not ours: what shows that it was the kernel's; empty: nothing does.
+  // For a process killed by a SIGKILL that we did not send: evidence that the kernel sent it; empty: none.
   std::string evidence(int pid, const std::vector<OomCounter>& at_start);
 
  private:
   void read_log();
 
   KernelFiles files_;
-  base::Fd log_;                                              // invalid where it may not be read or names other pids
-  std::map<int, std::string> killed_;                         // lines of the log by pid
-  std::map<std::filesystem::path, std::uint64_t> explained_;  // kills of a counter that belong to a known process
+  base::Fd log_;                                              // invalid if it is not readable or uses other pids
+  std::map<int, std::string> killed_;                         // log lines by pid
+  std::map<std::filesystem::path, std::uint64_t> explained_;  // kills of a counter that are attributed to a process
 };
 
 }  // namespace trireme::engine

@@ -9,10 +9,10 @@
 namespace trireme::engine {
 namespace {
 
-// The bundles that a node was given, by their index in the request.
+// The bundles assigned to a node, by their index in the request.
 using Taken = std::vector<std::pair<std::size_t, Slot>>;
 
-// One node with what is left of it while a gang is laid out.
+// One node with its remaining resources while a gang is placed.
 class Room {
  public:
   explicit Room(const NodeInfo& node) : node_(node) {}
@@ -46,7 +46,7 @@ class Room {
     return *found;
   }
 
-  // A fraction goes to the fullest device that still has room for it, so that whole devices stay whole.
+  // A fraction is placed on the fullest device that has room for it, so that other devices stay free.
   std::optional<std::vector<int>> choose_devices(double amount, const std::optional<std::string>& type) const {
     if (amount <= kAmountTolerance) return std::vector<int>();
     const bool whole = std::abs(amount - std::round(amount)) <= kAmountTolerance;
@@ -87,7 +87,7 @@ class Layout {
     return false;
   }
 
-  // Node by node, in the order in which nodes were first used: rank 0 is on the node that was chosen first.
+  // Node by node, in the order in which nodes were first used: rank 0 is on the first node.
   std::vector<Slot> slots() && {
     std::vector<Slot> slots;
     for (const std::size_t room : used_) {
@@ -106,7 +106,7 @@ class Layout {
     return key(left) > key(right);
   }
 
-  // Always fills the node that takes the most of what is left.
+  // Always fills the node that takes the most of the remaining bundles.
   bool pack(std::size_t max_nodes) {
     while (!order_.empty()) {
       if (used_.size() == max_nodes) return false;
@@ -137,7 +137,7 @@ class Layout {
     return true;
   }
 
-  // Each bundle goes to the node that has the fewest of this gang and room for it.
+  // Places each bundle on the node with the fewest bundles of this gang that has room for it.
   bool spread(std::size_t max_per_node) {
     std::vector<std::size_t> nodes(rooms_.size());
     for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] = i;
@@ -189,7 +189,7 @@ std::optional<Placement> place(const GangRequest& request, const std::vector<Nod
     if (!slots) return {};
     return Placement{.trainer = {}, .slots = *std::move(slots)};
   }
-  // The trainer's place decides what is left for the workers, so every place is tried.
+  // The position of the trainer affects the room for the workers, so every position is tried.
   for (std::size_t i = 0; i < rooms.size(); ++i) {
     std::vector<Room> left = rooms;
     auto trainer = left[i].take(request.trainer, std::nullopt);

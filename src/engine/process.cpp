@@ -19,7 +19,7 @@
 
 #include "base/text.h"
 
-// Numbers that older headers lack; they are the same on every architecture.
+// System call numbers that older headers lack; they are the same on every architecture.
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
 #endif
@@ -44,12 +44,12 @@ struct ChildFailure {
   int error_number;
 };
 
-// All that the child needs, laid out before the fork: between fork and exec only async-signal-safe calls are allowed.
+// All that the child needs, prepared before the fork: between fork and exec only async-signal-safe calls are allowed.
 struct Plan {
   const char* program;
   char* const* argv;
   char* const* env;
-  const char* cwd;  // nullptr: stay
+  const char* cwd;  // nullptr: unchanged
   int stdin_fd;
   int stdout_fd;
   int stderr_fd;
@@ -62,7 +62,7 @@ struct Plan {
 
 [[noreturn]] void give_up(const Plan& plan, Stage stage) {
   const ChildFailure failure{stage, errno};
-  // Nothing can be done about a pipe that does not take eight bytes.
+  // Nothing can be done if the pipe does not take eight bytes.
   [[maybe_unused]] const auto written = ::write(plan.failure_fd, &failure, sizeof failure);
   ::_exit(127);
 }
@@ -95,8 +95,8 @@ void close_on_exec_from(int first, int highest) {
   give_up(plan, Stage::kExecute);
 }
 
-// A copy above the numbers that the child puts its own descriptors on. `instead` stands in for a standard one that this
-// process does not have.
+// A copy above the descriptor numbers that the child uses. `instead` replaces a standard descriptor that is closed in
+// this process.
 Result<base::Fd> lifted(int fd, int instead = -1) {
   base::Fd copy(::fcntl(fd, F_DUPFD_CLOEXEC, kPassedFd + 1));
   if (!copy.valid() && errno == EBADF && fd <= 2) copy = base::Fd(::fcntl(instead, F_DUPFD_CLOEXEC, kPassedFd + 1));
@@ -144,7 +144,7 @@ base::Error describe(const ChildFailure& failure, const Launch& launch, const st
   return base::system_error(fmt::format("could not set up the descriptors of {}", program), failure.error_number);
 }
 
-// What the child has to say before its program runs; exec closes the pipe, so no word means success.
+// Reads the child's error, if any. exec closes the pipe, so no data means success.
 std::optional<ChildFailure> read_failure(int fd) {
   ChildFailure failure{};
   ssize_t got = 0;
@@ -160,7 +160,7 @@ void wait_for(pid_t pid) {
   }
 }
 
-// No handler of this program may run in the child before its signals are back to their defaults.
+// No signal handler of this program may run in the child before its signals are reset to their defaults.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -177,7 +177,7 @@ class SignalsBlocked {
 };
 
 Result<base::Fd> ticket_file(const std::string& ticket) {
-  // Memory, not a pipe: a ticket larger than a pipe's buffer would block.
+  // Memory instead of a pipe: a ticket larger than the pipe's buffer would block.
   base::Fd fd(::memfd_create("trireme-ticket", MFD_CLOEXEC));
   if (!fd.valid()) return base::system_error("memfd_create", errno);
   for (std::size_t written = 0; written < ticket.size();) {
@@ -196,7 +196,7 @@ Result<Process> launch(const Launch& launch) {
   std::vector<std::string> argv = launch.argv;
   std::vector<std::string> env;
   for (const auto& [name, value] : launch.env) {
-    // A worker that is a driver itself has one of its own.
+    // A worker that is itself a driver has its own value.
     if (name != launch.passed_variable) env.push_back(name + "=" + value);
   }
   const auto argv_pointers = pointers(argv);
@@ -310,7 +310,7 @@ ExitStatus peek_status(int pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string line;
   std::getline(file, line);
-  // "pid (name) Z ...": the name may hold anything, and the status is the 52nd field.
+  // "pid (name) Z ...": the name may contain any character, and the status is the 52nd field.
   const auto name_end = line.rfind(')');
   if (name_end == std::string::npos) return {};
   std::istringstream fields(line.substr(name_end + 1));

@@ -69,7 +69,7 @@ std::optional<std::string> oversubscription_warning(const GangRequest& request, 
     present += amount_of(node.total, "CPU");
     time_shared = time_shared || !node.cpus_declared;
   }
-  // The trainer is left out: it sleeps while the workers compute.
+  // The trainer does not count: it sleeps while the workers compute.
   if (!time_shared || needed <= present + kAmountTolerance) return std::nullopt;
   return fmt::format(
       "{} CPU requested by {}, but this machine has {}: the workers share the cores and run slower; use fewer workers, "

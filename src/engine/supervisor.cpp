@@ -10,14 +10,14 @@
 namespace trireme::engine {
 namespace {
 
-// The zygote reaps within milliseconds; without its word the status stays unknown.
+// The zygote reaps within milliseconds. Without its message the status is unknown.
 constexpr std::chrono::seconds kStatusPatience{2};
 constexpr std::chrono::seconds kShutdownPatience{5};
 
 int milliseconds_until(std::optional<base::MonotonicTime> until, base::MonotonicTime now) {
   if (!until) return -1;
   const double left = std::chrono::duration<double, std::milli>(*until - now).count();
-  // Rounded up, or the last millisecond would be spent in a busy loop.
+  // Rounded up, because the last millisecond would otherwise be a busy loop.
   return static_cast<int>(std::ceil(std::clamp(left, 0.0, 3600e3)));
 }
 
@@ -90,7 +90,7 @@ void Supervisor::on_forked(std::uint64_t fork_id, Process process) {
   entry.forked = true;
   entry.spec = {};
   if (entry.condemned) signal_group(entry.process, SIGKILL);
-  // Asked to end before it was there.
+  // It was asked to stop before it was forked.
   if (entry.deadline) ask_group_to_end(entry.process);
   owner_.started(found->first, entry.process.pid, true);
 }
@@ -113,7 +113,7 @@ void Supervisor::on_zygote_gone() {
   for (auto& [id, entry] : entries_) {
     if (entry.state == Entry::State::kEnded) ended.push_back(id);
     if (entry.state != Entry::State::kRunning || !entry.forked) continue;
-    // The parent-death signal misses a worker that had not asked for it yet when its zygote died.
+    // The parent-death signal is not delivered to a worker that had not requested it when its zygote died.
     signal_group(entry.process, SIGKILL);
     entry.condemned = true;
   }
@@ -138,7 +138,7 @@ void Supervisor::kill(BundleId id, base::Seconds grace, base::MonotonicTime now)
     if (!at_once && !entry.deadline) ask_group_to_end(entry.process);
   }
   entry.condemned = entry.condemned || at_once;
-  // A second kill may shorten the grace, never lengthen it.
+  // A second kill may shorten the grace period, never extend it.
   if (!at_once) keep_earliest(entry.deadline, now + std::chrono::duration_cast<base::MonotonicTime::duration>(grace));
 }
 
@@ -163,7 +163,7 @@ void Supervisor::on_ended(BundleId id, base::MonotonicTime now) {
   const auto found = entries_.find(id);
   if (found == entries_.end() || found->second.state != Entry::State::kRunning) return;
   Entry& entry = found->second;
-  // Before the process is reaped: until then its number, and so its group's, belongs to nobody else.
+  // Before the process is reaped: until then its pid and its group id are not reused.
   kill_group_remains(entry.process.pid);
   if (!entry.forked) {
     guard_.remove(entry.process.pid);
@@ -171,7 +171,7 @@ void Supervisor::on_ended(BundleId id, base::MonotonicTime now) {
   } else if (!python_.alive()) {
     finish(found, {});
   } else if (const auto status = peek_status(entry.process.pid); status.kind != ExitStatus::Kind::kUnknown) {
-    // A zygote that is importing would tell it seconds later.
+    // A zygote that is importing modules would report it seconds later.
     finish(found, status);
   } else {
     entry.state = Entry::State::kEnded;
@@ -182,7 +182,7 @@ void Supervisor::on_ended(BundleId id, base::MonotonicTime now) {
 void Supervisor::finish(Entries::iterator entry, ExitStatus status) {
   const BundleId id = entry->first;
   const int pid = entry->second.process.pid;
-  // The zygote's word came before the pidfd was looked at.
+  // The zygote's message arrived before the pidfd was polled.
   if (entry->second.state == Entry::State::kRunning) kill_group_remains(pid);
   const bool killed_by_others = status == ExitStatus{ExitStatus::Kind::kSignal, SIGKILL} && !entry->second.condemned;
   std::string evidence;
@@ -229,7 +229,7 @@ void Supervisor::wait(int wake_fd, std::optional<base::MonotonicTime> until, con
   }
   keep_earliest(until, next_deadline());
   if (::poll(fds.data(), fds.size(), milliseconds_until(until, clock.now())) <= 0) return;
-  // The zygote first: its word carries the status.
+  // The zygote first: its message has the status.
   if (fds[1].revents & (POLLIN | POLLHUP | POLLERR)) python_.on_readable();
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (fds[i + 2].revents) on_ended(ids[i], clock.now());

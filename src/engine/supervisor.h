@@ -15,8 +15,8 @@
 #include "engine/process.h"
 #include "engine/warm_python.h"
 
-// Starts the processes of bundles and follows each to its end. Used by the engine's thread alone, which also has to
-// live as long as they do: they die with it.
+// Starts the processes of bundles and watches them until they end. Used by the engine's thread alone, which must
+// outlive them: they are killed when it ends.
 
 namespace trireme::engine {
 
@@ -39,33 +39,33 @@ class Supervisor {
 
   void start(BundleId id, ProcessSpec spec);
   void kill(BundleId id, base::Seconds grace, base::MonotonicTime now);
-  // SIGKILL to all of the gang; what has not started yet does not start.
+  // Sends SIGKILL to all processes of the gang. Pending starts are cancelled.
   void end_gang(GangId gang);
   bool has_gang(GangId gang) const;
   WarmPython& python() { return python_; }
 
-  // Waits until something happens to a process, `wake_fd` is readable or `until` comes, and handles it.
+  // Waits until a process changes, `wake_fd` is readable or `until` is reached, and handles it.
   void wait(int wake_fd, std::optional<base::MonotonicTime> until, const base::Clock& clock);
 
-  // Ends everything; returns when it is gone.
+  // Kills everything; returns after all processes have exited.
   void shut_down(const base::Clock& clock);
 
  private:
-  // A process from start() to its end.
+  // A process from start() until it ends.
   struct Entry {
     enum class State {
-      kForking,  // asked for, not there yet
+      kForking,  // requested, not forked yet
       kRunning,
-      kEnded,  // a forked one whose zygote has still to tell the status
+      kEnded,  // forked, and the zygote has not reported the status yet
     };
     State state = State::kForking;
     bool forked = false;
-    bool condemned = false;  // SIGKILL from us: as soon as it is there, or sent
+    bool condemned = false;  // we send SIGKILL as soon as it exists, or have sent it
     std::uint64_t fork_id = 0;
     ProcessSpec spec;  // until it runs
     Process process;
-    std::vector<OomCounter> oom_counters;         // when it was started
-    std::optional<base::MonotonicTime> deadline;  // kRunning: SIGKILL; kEnded: no more waiting for the status
+    std::vector<OomCounter> oom_counters;         // read when it was started
+    std::optional<base::MonotonicTime> deadline;  // kRunning: SIGKILL; kEnded: stop waiting for the status
   };
   using Entries = std::map<BundleId, Entry>;
 
@@ -83,7 +83,7 @@ class Supervisor {
   Entries entries_;
   std::uint64_t next_fork_id_ = 1;
   OutOfMemory out_of_memory_;
-  Guard guard_;  // of those that are executed
+  Guard guard_;  // for executed workers
   WarmPython python_;
 };
 

@@ -21,7 +21,7 @@ bool ended_within(const Process& process, int milliseconds) {
 }
 
 ExitStatus end(const Process& process) {
-  // Its group is its own process only: workers make groups of theirs.
+  // Its group is only itself: workers create their own groups.
   if (!ended_within(process, 0)) signal_group(process, SIGKILL);
   return reap(process);
 }
@@ -58,7 +58,7 @@ bool WarmPython::fork(std::uint64_t id, const ProcessSpec& spec) {
   return true;
 }
 
-// Its socket may outlive it: a child that was just forked has a copy.
+// The socket may outlive the process: a child that was just forked has a copy.
 bool WarmPython::alive() const { return zygote_ && !ended_within(zygote_->process(), 0); }
 
 bool WarmPython::cancel(std::uint64_t id) {
@@ -87,7 +87,8 @@ std::optional<base::MonotonicTime> WarmPython::next_deadline() const {
   return next;
 }
 
-// Held back until everything is imported, so that a fork can be taken back until then and is quick from then on.
+// Requests are held back until all modules are imported, so that a fork can be cancelled until then and is fast
+// afterwards.
 void WarmPython::send_pending(base::MonotonicTime now) {
   std::vector<std::uint64_t> without_log;
   for (auto& [id, pending] : pending_) {
@@ -100,7 +101,7 @@ void WarmPython::send_pending(base::MonotonicTime now) {
     zygote_->fork(id, pending.spec, std::move(log).value());
     pending.deadline = now + kForkPatience;
   }
-  // Executing meets the same error and reports it.
+  // Executing the worker fails with the same error and reports it.
   for (const auto id : without_log) {
     pending_.erase(id);
     owner_.unavailable(id);
@@ -122,7 +123,7 @@ void WarmPython::handle(Zygote::Message message) {
     ready_ = true;
   } else if (const auto* preloaded = std::get_if<Zygote::Preloaded>(&message)) {
     preloads_ = std::max(0, preloads_ - 1);
-    // Not an error here: a worker that needs the module meets it with a traceback.
+    // Not an error here: a worker that needs the module raises it with a traceback.
     for (const auto& [module, why] : preloaded->failed) base::log_debug("{} could not be preloaded: {}", module, why);
   } else if (const auto* replacing = std::get_if<Zygote::Replacing>(&message)) {
     ready_ = false;
@@ -160,7 +161,7 @@ void WarmPython::lose(const std::string& why) {
   zygote_.reset();
   const std::string text =
       fmt::format("the warm Python process (pid {}) ended with {} ({})", pid, to_string(status), why);
-  // One that never got ready would not do better the next time; one that was killed later is replaced when needed.
+  // A process that was never ready would fail again. One that was killed later is replaced when needed.
   if (!ready_) {
     give_up(text);
   } else if (usable_) {
@@ -172,7 +173,7 @@ void WarmPython::lose(const std::string& why) {
 
 void WarmPython::shut_down() {
   if (!zygote_) return;
-  // While it imports it would not notice that we have left.
+  // While it imports, it does not notice that the socket is closed.
   const bool listens = warm();
   const Process process = zygote_->release();
   if (!listens || !ended_within(process, kShutdownPatienceMs)) signal_group(process, SIGKILL);
