@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "engine/zygote.h"
 
-// When a zygote is started, given work and given up. It is an optimisation: whatever goes wrong with it, its owner is
-// told to execute the workers instead. Used by the engine's thread alone.
+// Starts a zygote, sends it work and gives up on it. The zygote is an optimization: if anything is wrong with it, the
+// owner executes the workers instead. Used by the engine's thread alone.
 
 namespace trireme::engine {
 
@@ -19,38 +19,38 @@ class WarmPython {
  public:
   struct Owner {
     std::function<void(std::uint64_t id, Process process)> forked;
-    // This fork will not come: execute instead.
+    // This fork will not happen: execute the worker instead.
     std::function<void(std::uint64_t id)> unavailable;
     std::function<void(int pid, ExitStatus status)> exited;
-    // How children end will not be told any more; they are to die with the zygote.
+    // No further exits of children will be reported; they must die with the zygote.
     std::function<void()> gone;
   };
 
-  // `argv` starts a zygote; empty where there is no Python.
+  // `argv` starts a zygote; empty in programs without Python.
   WarmPython(std::vector<std::string> argv, Owner owner) : argv_(std::move(argv)), owner_(std::move(owner)) {}
 
   void warm_up(std::map<std::string, std::string> env, const std::vector<std::string>& preload,
                const std::vector<std::string>& sys_path);
-  // True when a fork was asked for under that id: `forked` or `unavailable` will answer.
+  // Returns true if a fork was requested: `forked` or `unavailable` follows with this id.
   bool fork(std::uint64_t id, const ProcessSpec& spec);
-  // Takes back a fork that the zygote has not been told of. False when it may happen already.
+  // Cancels a fork that has not been sent to the zygote. Returns false if it may already have happened.
   bool cancel(std::uint64_t id);
 
   bool alive() const;
   int fd() const { return zygote_ ? zygote_->fd() : -1; }
   short events() const { return zygote_ ? zygote_->events() : short{0}; }
-  // Sends what waits, and gives up on a zygote that owes an answer for too long.
+  // Sends pending requests, and gives up on a zygote that does not answer in time.
   void advance(base::MonotonicTime now);
   std::optional<base::MonotonicTime> next_deadline() const;
   void on_readable();
 
-  // Ends the zygote; returns when it is gone.
+  // Ends the zygote; returns after it has exited.
   void shut_down();
 
  private:
   struct Pending {
     ProcessSpec spec;
-    std::optional<base::MonotonicTime> deadline;  // set when it was sent
+    std::optional<base::MonotonicTime> deadline;  // set when the request is sent
   };
 
   bool warm() const { return ready_ && preloads_ == 0; }
@@ -63,7 +63,7 @@ class WarmPython {
   Owner owner_;
   std::optional<Zygote> zygote_;
   bool ready_ = false;
-  int preloads_ = 0;  // asked for and not answered
+  int preloads_ = 0;  // requested and not answered
   bool usable_ = true;
   std::map<std::uint64_t, Pending> pending_;
 };

@@ -43,7 +43,7 @@ bool survives_json(const std::string& text) {
   return back && *back == Value(text);
 }
 
-// Read by the loader, the allocator or the interpreter before the first line of a program runs.
+// Read by the loader, the allocator or the interpreter before the program starts.
 bool counts_at_start_only(const std::string& name) {
   constexpr std::array<std::string_view, 6> kPrefixes = {"LD_",        "MALLOC_",        "GLIBC_TUNABLES",
                                                          "PYTHONHOME", "PYTHONHASHSEED", "PYTHONMALLOC"};
@@ -70,16 +70,16 @@ Result<Zygote> Zygote::start(const std::vector<std::string>& argv, Environment e
   base::Fd ours(ends[0]);
   const base::Fd theirs(ends[1]);
   Environment started_with = start_variables(env);
-  // OpenBLAS would start its threads on import, and CUDA must not be touched before a worker is forked.
+  // OpenBLAS would start its threads on import, and CUDA must not be used before a worker is forked.
   env["OPENBLAS_NUM_THREADS"] = "1";
-  env.emplace("JE_ARROW_MALLOC_CONF", "background_thread:false");  // pyarrow's allocator has a thread of its own
+  env.emplace("JE_ARROW_MALLOC_CONF", "background_thread:false");  // pyarrow's allocator has its own thread
   env["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1";
-  // It watches the driver by itself and takes the groups of its children along: a signal would leave it no time for
-  // that.
+  // The zygote watches the driver itself and then kills the groups of its children. A parent-death signal would leave
+  // it no time for that.
   TRIREME_ASSIGN(auto process, launch({.argv = argv,
                                        .env = std::move(env),
                                        .cwd = "",
-                                       .stdout_fd = 2,  // what a module prints on import is not the script's output
+                                       .stdout_fd = 2,  // output of modules during import is not the script's output
                                        .stderr_fd = 2,
                                        .passed_fd = theirs.get(),
                                        .passed_variable = "TRIREME_ZYGOTE_FD",

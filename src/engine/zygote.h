@@ -13,8 +13,8 @@
 #include "engine/process.h"
 #include "trireme/value.h"
 
-// The driver's end of the warm process that Python workers are forked from (python/trireme/_zygote.py). Nothing here
-// waits: the owner polls fd() for events() and calls receive() and flush().
+// The driver's end of the connection to the warm process that Python workers are forked from
+// (python/trireme/_zygote.py). Nothing here blocks: the owner polls fd() for events() and calls receive() and flush().
 
 namespace trireme::engine {
 
@@ -38,7 +38,7 @@ class Zygote {
     int pid;
     ExitStatus status;
   };
-  // An import failed midway: the process starts over in a new interpreter, and is Ready again after that.
+  // An import failed midway: the process restarts in a new interpreter and then sends Ready again.
   struct Replacing {
     std::string module;
     std::string why;
@@ -50,31 +50,32 @@ class Zygote {
   int fd() const { return socket_.get(); }
   short events() const;
   const Process& process() const { return process_; }
-  // Closes the socket, which tells the zygote to end, and leaves the process to the caller.
+  // Closes the socket, which makes the zygote exit, and hands the process over to the caller.
   Process release() {
     socket_.reset();
     return std::move(process_);
   }
 
-  // Whether a fork of this process can stand for a fresh one with that environment. Some variables count only when a
-  // program starts.
+  // Whether a fork of this process is equivalent to a new process with that environment. Some variables only take
+  // effect at program start.
   bool suits(const ProcessSpec& spec) const;
 
-  // Answered with Preloaded. False where all were asked for before, and no answer comes.
+  // Answered with Preloaded. Returns false if all modules were requested before; no answer follows.
   bool preload(const std::vector<std::string>& modules, const std::vector<std::string>& sys_path);
   // Answered with Forked or Refused; ChildExited follows a Forked.
   void fork(std::uint64_t id, const ProcessSpec& spec, base::Fd log);
 
-  // Sends what the socket takes. An error means that the zygote is gone.
+  // Sends as much as the socket takes. An error means that the zygote has exited.
   Result<void> flush();
-  // What has arrived. Messages before the end come first; the error is repeated by the next call.
+  // Messages that have arrived. Messages before the end of the stream are returned first; the next call returns the
+  // error.
   Result<std::vector<Message>> receive();
 
  private:
   struct Frame {
     std::string bytes;
     std::size_t sent = 0;
-    base::Fd fd;  // rides on the first byte
+    base::Fd fd;  // sent with the first byte
   };
 
   Zygote(Process process, base::Fd socket, std::map<std::string, std::string> env);
@@ -89,7 +90,7 @@ class Zygote {
   std::set<std::string> asked_;
   std::deque<Frame> outgoing_;
   std::string incoming_;
-  std::deque<base::Fd> received_fds_;  // in the order of the frames that they belong to
+  std::deque<base::Fd> received_fds_;  // in the order of the frames they belong to
 };
 
 }  // namespace trireme::engine

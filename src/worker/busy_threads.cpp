@@ -19,13 +19,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// gloo's and NCCL's threads look up every few milliseconds, and CUDA's poll: nothing begins with them.
+// The threads of gloo and NCCL wake up every few milliseconds, and those of CUDA poll: they never start anything
+// themselves.
 constexpr std::array<std::string_view, 4> kTransports = {"trireme-", "gloo_tcp_loop", "pt_nccl_", "cuda-"};
 
 struct Sight {
   std::string name;
   bool stands = false;
-  std::string switches;  // how often it was given a processor, and lost it
+  std::string switches;  // number of context switches
 
   bool operator==(const Sight&) const = default;
 };
@@ -35,12 +36,12 @@ std::string read_all(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// In a futex of this process without a time limit: only another thread of it can end that.
+// Waits in a futex of this process without a timeout: only another thread of the process can wake it.
 bool waits_for_a_thread(const std::string& call) {
   std::istringstream words(call);
   long number = -1;
   std::array<std::string, 4> arguments;
-  if (!(words >> number)) return false;  // "running", or the kernel does not tell
+  if (!(words >> number)) return false;  // "running", or not shown by the kernel
   for (auto& argument : arguments) words >> argument;
   if (!words || number != SYS_futex) return false;
   const auto operation = std::stoul(arguments[1], nullptr, 16);
@@ -81,8 +82,9 @@ std::map<int, Sight> look(const std::set<int>& blocked) {
 }  // namespace
 
 std::vector<std::string> busy_threads(const std::set<int>& blocked) {
-  // Two looks, because they take time: one that stood still when it was looked at may have been woken by one that was
-  // not yet. Who stands in both looks and was not switched to in between stood still all the while.
+  // A scan takes time, so there are two: a thread that was blocked when it was scanned may have been woken by one that
+  // was not scanned yet. A thread that is blocked in both scans and was not switched to in between was blocked all the
+  // time.
   const auto first = look(blocked);
   const auto second = look(blocked);
   std::vector<std::string> busy;

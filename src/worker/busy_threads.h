@@ -6,10 +6,10 @@
 
 namespace trireme::worker {
 
-// Which threads of this process could still do something by themselves, as "name (tid)". Not: `blocked`, the calling
-// one, our own, transports that only move bytes for others, and those that wait without a limit for another thread of
-// this process. Empty proves that at one instant all of them stood still at the same time. Where the kernel does not
-// tell, a thread counts as busy.
+// The threads of this process that could still make progress by themselves, as "name (tid)". Excludes `blocked`, the
+// calling thread, our own threads, transport threads that only move bytes, and threads that wait without a timeout for
+// another thread of this process. An empty result proves that all of them were blocked at one instant. If the kernel
+// does not show a thread's state, the thread counts as busy.
 std::vector<std::string> busy_threads(const std::set<int>& blocked);
 
 }  // namespace trireme::worker

@@ -17,13 +17,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr auto kCommitPatience = std::chrono::milliseconds(250);
-// A commit waits for the slowest rank. After that the storage refuses what would mix two checkpoints.
+// A commit waits for the slowest rank. After this time the storage refuses writes that would mix two checkpoints.
 constexpr auto kNamePatience = std::chrono::seconds(60);
 
-// A state of rank 0 lies at the top of the checkpoint, where a reader with one process looks; others have a folder.
+// The state of rank 0 is at the top of the checkpoint, where a single process looks for it. Other ranks have a folder.
 std::string state_folder(int rank) { return rank == 0 ? "" : fmt::format("rank_{}", rank); }
 
-// As people write the same folder: with a slash at its end, say.
+// Normalizes different spellings of the same folder, such as a trailing slash.
 fs::path plain(const std::string& folder) {
   const fs::path normal = fs::path(folder).lexically_normal();
   return normal.has_filename() ? normal : normal.parent_path();
@@ -46,7 +46,7 @@ CheckpointWriter::CheckpointWriter(const wire::Start& start, std::shared_ptr<sto
   thread_ = std::jthread([this] {
     while (auto part = queue_.pop()) {
       done_(part->index, write_part(*part));
-      part.reset();  // the snapshot's buffer is free before the next waits for one
+      part.reset();  // frees the snapshot's buffer before the next part waits for one
       end();
     }
   });
@@ -75,7 +75,7 @@ base::Result<std::optional<std::string>> CheckpointWriter::name_for(const Checkp
   return name;
 }
 
-// One that does not see what the driver has written there would store its part where nobody looks.
+// A rank that does not see the driver's marker would store its part where no other process finds it.
 base::Result<void> CheckpointWriter::check_storage() {
   {
     std::lock_guard lock(mutex_);
@@ -99,8 +99,8 @@ base::Result<void> CheckpointWriter::check_storage() {
   return {};
 }
 
-// A storage elsewhere has no folder of this machine that a walk could meet. What can be met is the run's folder here,
-// with the logs that grow meanwhile, and the storage itself where it is mounted, with every checkpoint so far.
+// Remote storage has no local folder that could contain it. But the folder may contain the local run folder, with logs
+// that grow during the upload, or a mount of the storage, with all previous checkpoints.
 base::Result<void> CheckpointWriter::check_outside_of_run(const std::string& folder) const {
   storage::PosixDisk disk;
   storage::Status own;
@@ -128,9 +128,9 @@ base::Result<void> CheckpointWriter::store(std::int64_t index, const std::string
     TRIREME_TRY(check_storage());
     if (!part.source.state || !(async || keep_in_memory_)) return {};
     TRIREME_ASSIGN(part.snapshot, snapshots_.take(*part.source.state));
-    part.source.state.reset();  // the caller may change its tensors now
+    part.source.state.reset();  // from now on the caller may change its tensors
     std::lock_guard lock(mutex_);
-    // Where commits do not follow (a rank that never reports), memory must not fill with what waits for them.
+    // If commits stall (a rank never reports), snapshots that wait for them must not fill the memory.
     part.kept = keep_in_memory_ && kept_.size() <= max_in_flight_;
     if (part.kept) kept_[index] = part.snapshot;
     return {};
@@ -152,8 +152,9 @@ base::Result<void> CheckpointWriter::store(std::int64_t index, const std::string
   return result;
 }
 
-// A name that the user gives again: the checkpoint that has it must be committed before its files make room. Where the
-// storage cannot move them aside they are gone then, so that a newer one must be committed too: it may be the newest.
+// If the user reuses a name, the old checkpoint of that name must be committed before its files are replaced. If the
+// storage cannot move them aside, they are deleted, so a newer checkpoint must be committed too: the old one may be the
+// newest.
 void CheckpointWriter::wait_for_name(const Part& part) {
   std::unique_lock lock(mutex_);
   std::erase_if(names_, [&](const auto& each) { return each.second <= committed_; });
@@ -178,7 +179,7 @@ base::Result<CheckpointWriter::Stored> CheckpointWriter::write_part(const Part& 
   if (part.snapshot || source.state) return write_state(part);
   const std::string target = storage_path_ + "/" + part.name;
   const checkpoint::Origin origin{attempt_, part.index};
-  // What lies in the run's folder already is the checkpoint itself.
+  // A folder in the run folder is already the checkpoint itself.
   bool in_place = source.mode == UploadMode::kNoUpload;
   if (!in_place && !source.upload && !source.folder.empty()) {
     TRIREME_ASSIGN(in_place, files_->same_folder(source.folder, target));
@@ -195,7 +196,7 @@ base::Result<CheckpointWriter::Stored> CheckpointWriter::write_part(const Part& 
     if (stored.files.empty()) {
       return base::error("checkpoint_upload_fn returned {} but stored nothing in it", files_->describe(target));
     }
-    // Only now: the function may be what makes it.
+    // Checked only now: the function may create it.
     if (!source.folder.empty() && fs::is_directory(source.folder)) {
       TRIREME_ASSIGN(in_place, files_->same_folder(source.folder, target));
     }
@@ -244,8 +245,8 @@ base::Result<std::vector<storage::FileRecord>> CheckpointWriter::write_state_fil
 void CheckpointWriter::begin(bool async) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !async || active_ < max_in_flight_; });
-  // Snapshots are kept until a later one is committed, which follows at once unless a rank is late: this one can do
-  // without memory then.
+  // Snapshots are kept until a later one is committed, which happens at once unless a rank is late. In that case this
+  // snapshot is not kept in memory.
   changed_.wait_for(lock, kCommitPatience, [&] { return kept_.size() <= max_in_flight_; });
   ++active_;
 }
@@ -261,8 +262,7 @@ void CheckpointWriter::end() {
 }
 
 void CheckpointWriter::committed(std::int64_t index) {
-  std::map<std::int64_t, std::shared_ptr<const checkpoint::Snapshot>>
-      dropped;  // their buffers go back outside of the lock
+  std::map<std::int64_t, std::shared_ptr<const checkpoint::Snapshot>> dropped;  // buffers are freed outside of the lock
   std::lock_guard lock(mutex_);
   committed_ = std::max(committed_, index);
   auto newer = kept_.lower_bound(index);

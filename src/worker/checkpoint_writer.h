@@ -21,45 +21,45 @@ namespace trireme::worker {
 
 enum class UploadMode {
   kSync,      // report() returns when this rank's files are durable
-  kAsync,     // it returns as soon as nobody needs the original any more
-  kNoUpload,  // the files are in the run's storage already
+  kAsync,     // report() returns as soon as the original is no longer needed
+  kNoUpload,  // the files are already in the run's storage
 };
 
-// What a rank hands in as its part of a checkpoint: one of folder, state and upload.
+// A rank's part of a checkpoint: one of folder, state and upload.
 struct CheckpointSource {
-  std::string folder = {};  // of this machine; with kNoUpload a folder in the run's storage
+  std::string folder = {};  // on this machine; with kNoUpload a folder in the run's storage
   std::optional<Dict> state = {};
-  // The user's own way of storing: is told the checkpoint's name, returns the folder in the storage.
+  // The user's upload function: receives the checkpoint's name, returns the folder in the storage.
   std::function<base::Result<std::string>(const std::string& name)> upload = {};
   UploadMode mode = UploadMode::kSync;
-  bool delete_folder = false;  // when it is stored
+  bool delete_folder = false;  // after it is stored
 };
 
-// Brings this rank's parts of checkpoints to the run's storage, in the order of the reports. The caller's thread pays
-// for ASYNC only the copy of a state; a thread of its own writes, with a bounded number on their way.
+// Stores this rank's parts of checkpoints in the run's storage, in the order of the reports. In ASYNC mode the caller's
+// thread only copies the state; a separate thread writes it, with a bounded number of parts in flight.
 class CheckpointWriter {
  public:
   struct Stored {
     std::vector<storage::FileRecord> files;
     Dict memory;  // path in the checkpoint -> descriptor of the memory that holds it
   };
-  // Called once for every part, on either thread.
+  // Called once per part, on either thread.
   using Done = std::function<void(std::int64_t index, base::Result<Stored> stored)>;
 
   CheckpointWriter(const wire::Start& start, std::shared_ptr<storage::Files> files, Done done);
-  // Finishes what is on its way.
+  // Finishes all parts in flight.
   ~CheckpointWriter();
 
-  // The folder of the checkpoint in the run's, as asked for; nothing: by the number of the report. Refuses what cannot
-  // work.
+  // The name of the checkpoint folder in the run folder, as requested; empty: named by the report index. Fails if the
+  // source is invalid.
   base::Result<std::optional<std::string>> name_for(const CheckpointSource& source,
                                                     const std::optional<std::string>& asked) const;
   base::Result<void> store(std::int64_t index, const std::string& name, CheckpointSource source);
 
-  // The checkpoint of report `index` is committed: snapshots before it are not needed any more.
+  // The checkpoint of report `index` is committed: older snapshots are no longer needed.
   void committed(std::int64_t index);
   void wait_idle();
-  // Calls back once, now or when nothing is on its way any more.
+  // Calls back once, immediately or when no part is in flight.
   void when_idle(std::function<void()> callback);
 
  private:
@@ -95,10 +95,10 @@ class CheckpointWriter {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::size_t active_ = 0;  // parts on their way, of both threads
+  std::size_t active_ = 0;  // parts in flight, on both threads
   bool storage_checked_ = false;
   std::int64_t committed_ = -1;                // the newest report whose checkpoint is known to be committed
-  std::map<std::string, std::int64_t> names_;  // of checkpoints that are not known to be: their last report
+  std::map<std::string, std::int64_t> names_;  // name -> last report of checkpoints not known to be committed
   std::map<std::int64_t, std::shared_ptr<const checkpoint::Snapshot>> kept_;
   std::vector<std::function<void()>> when_idle_;
 

@@ -13,7 +13,7 @@
 namespace trireme::worker {
 namespace {
 
-// What the signal handler may touch: it finds nothing but globals.
+// State of the signal handler, which can only access globals.
 struct Termination {
   int wake = -1;
   pid_t self = 0;
@@ -29,7 +29,8 @@ void end_by(int signal) {
 }
 
 void on_termination(int signal, siginfo_t* info, void*) {
-  // What this process has forked (a loader's workers, say) is ended by its parent like that, and must end.
+  // Children that this process has forked (such as loader workers) are terminated by their parent with SIGTERM, and
+  // must end.
   const bool of_a_child = ::getpid() != g_termination.self;
   if (of_a_child || g_termination.told || info->si_pid == g_termination.driver) return end_by(signal);
   const int kept = errno;

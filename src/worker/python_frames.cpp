@@ -10,7 +10,7 @@
 namespace trireme::worker {
 namespace {
 
-// `Thread 0x00007f… (most recent call first):`, `Current thread 0x…`; newer versions put the thread's name between.
+// `Thread 0x00007f… (most recent call first):`, `Current thread 0x…`; newer versions insert the thread's name.
 std::optional<std::uintptr_t> thread_of(std::string_view line) {
   if (!line.starts_with("Thread 0x") && !line.starts_with("Current thread 0x")) return {};
   line.remove_prefix(line.find("0x") + 2);
@@ -19,7 +19,7 @@ std::optional<std::uintptr_t> thread_of(std::string_view line) {
   return thread;
 }
 
-// `File "/home/me/train.py", line 33 in step`. From the right: a file may be called anything.
+// `File "/home/me/train.py", line 33 in step`. Parsed from the right, because a file name may contain anything.
 std::optional<PythonFrame> frame_of(std::string_view line) {
   constexpr std::string_view kFile = "File \"";
   constexpr std::string_view kLine = "\", line ";
@@ -40,14 +40,14 @@ bool lies_in(std::string_view file, std::string_view folder) {
   return !folder.empty() && file.size() > folder.size() && file.starts_with(folder) && file[folder.size()] == '/';
 }
 
-// The file's name within the library; nothing for the user's own.
+// The name of the file within the library; empty for the user's files.
 std::optional<std::string> name_in_library(std::string_view file, const std::vector<std::string>& folders) {
   if (file.starts_with("<frozen ")) return std::string(file);
   for (const std::string_view marker : {"/site-packages/", "/dist-packages/"}) {
     const std::size_t at = file.rfind(marker);
     if (at != std::string_view::npos) return std::string(file.substr(at + marker.size()));
   }
-  std::string_view longest;  // a package may lie within another's folder
+  std::string_view longest;  // the folder of a package may be inside another's
   for (const std::string& folder : folders) {
     if (lies_in(file, folder) && folder.size() > longest.size()) longest = folder;
   }

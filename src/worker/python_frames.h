@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-// What Python's faulthandler has written, read back.
+// Parses the output of Python's faulthandler.
 
 namespace trireme::worker {
 
@@ -26,8 +26,8 @@ struct PythonThread {
 std::map<std::uintptr_t, PythonThread> parse_python_dump(std::string_view dump);
 
 // "train.py:33 in step (in torch/distributed/distributed_c10d.py:2806 all_reduce)": the innermost frame outside of the
-// libraries, and the innermost of all where that is another. Files in `folder` are named relative to it. Empty without
-// frames.
+// libraries, followed by the innermost frame if that is a different one. Files in `folder` are shown relative to it.
+// Empty without frames.
 std::string python_place(const std::vector<PythonFrame>& frames, const std::vector<std::string>& library_folders,
                          const std::string& folder);
 

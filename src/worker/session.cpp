@@ -20,14 +20,14 @@
 namespace trireme::worker {
 namespace {
 
-// Reports on their way: enough to never wait in practice, few enough to bound memory.
+// Reports in flight: enough to never wait in practice, few enough to bound memory.
 constexpr std::int64_t kReportWindow = 4096;
 constexpr int kLostExitCode = 75;
-// A function may miss an interrupt, in a destructor or in the middle of an except clause: it is repeated.
+// A function may miss an interrupt, in a destructor or in the middle of an except clause, so it is repeated.
 constexpr auto kInterruptPeriod = std::chrono::milliseconds(100);
 constexpr base::Seconds kStackTimeout{0.5};
 constexpr const char* kCancelled = "this attempt is over";
-// How long to wait for the controller's welcome, in slices: a process that is paused meanwhile loses a slice, not all.
+// Time to wait for the controller's welcome, in slices: a process that is paused loses one slice, not all of them.
 constexpr int kJoinSlices = 60;
 constexpr auto kJoinSlice = std::chrono::milliseconds(500);
 
@@ -39,7 +39,7 @@ const base::Clock& system_clock() {
 
 Result<void> check_metrics(const Dict& metrics, const std::string& where);
 
-// Tensors belong into a checkpoint.
+// Tensors must be stored in a checkpoint.
 Result<void> check_metric(const Value& value, const std::string& where) {
   if (const Tensor* tensor = value.get_if<Tensor>()) {
     return base::error("{} is a tensor, {}: report numbers, and put tensors into a checkpoint", where,
@@ -55,13 +55,13 @@ Result<void> check_metric(const Value& value, const std::string& where) {
 
 Result<void> check_metrics(const Dict& metrics, const std::string& where) {
   for (const auto& [key, value] : metrics) {
-    // Nearly all of them: no text is made for those.
+    // Most metrics are numbers: skip the text for those.
     if (!value.is_number()) TRIREME_TRY(check_metric(value, fmt::format("{}['{}']", where, key)));
   }
   return {};
 }
 
-// What a person may still want to read, and a message can hold.
+// Truncated to a size that a message can hold.
 std::string shortened(std::string text) {
   constexpr std::size_t kLongest = std::size_t{1} << 20;
   if (text.size() <= kLongest) return text;
@@ -118,7 +118,7 @@ Result<std::unique_ptr<Session>> Session::join(const Ticket& ticket, LostHandler
 
 Session::~Session() {
   {
-    std::shared_ptr<CheckpointWriter> writer;  // the I/O thread sees none, and sends what this one finishes
+    std::shared_ptr<CheckpointWriter> writer;  // the I/O thread no longer sees the writer, and sends what it finishes
     {
       std::lock_guard lock(mutex_);
       writer = std::move(writer_);
@@ -185,7 +185,7 @@ void Session::beat() {
   heartbeat_.async_wait([this](const asio::error_code& cancelled) {
     if (cancelled || leaving_) return;
     const auto now = clock_.now();
-    // After a pause the controller's answers, or its own awakening, may still be on their way.
+    // After a pause, the controller's answers may still be in flight, or the controller was paused too.
     if (beat_watch_->late(now).count() > 0) heard_ = now;
     const double silent = base::Seconds(now - heard_).count();
     if (silent > lease_s_) return lose(fmt::format("no message for {:.0f} s", silent));
@@ -206,7 +206,7 @@ void Session::lose(const std::string& why) {
       request.answer.set_value(base::error("lost the connection to the controller: {}", why));
     requests_.clear();
     changed_.notify_all();
-    // After the goodbye the controller may leave first: that is the end, not a loss.
+    // After the goodbye the controller may close the connection first; that is not a loss.
     if (goodbye_) return;
   }
   lost_(why);
@@ -245,7 +245,7 @@ void Session::receive(wire::Message message) {
   } else if (auto* request = std::get_if<wire::StackRequest>(&message)) {
     answer_stack_request(request->id);
   } else if (auto* asked = std::get_if<wire::WaitRequest>(&message)) {
-    // Not under this lock: a thread that waits for it would look as if it could do nothing.
+    // Not under this lock: a thread that waits for it would look as if it could not make progress.
     asio::post(io_, [this, id = asked->id] { answer_wait_request(id); });
   }
   changed_.notify_all();
@@ -253,7 +253,7 @@ void Session::receive(wire::Message message) {
 
 // Under the mutex, on the I/O thread.
 void Session::cancel() {
-  if (ready_) {  // it has not taken what it was to run: nothing to leave
+  if (ready_) {  // it has not received a function yet: nothing to leave
     pending_start_.reset();
     return tell(wire::Ready{});
   }
@@ -275,7 +275,7 @@ void Session::interrupt() {
   });
 }
 
-// On a thread of its own, as it waits for the other threads: heartbeats go on.
+// On a separate thread, because it waits for the other threads and heartbeats must continue.
 void Session::answer_stack_request(std::int64_t id) {
   stacks_thread_ = std::jthread([this, id] {
     Stacks stacks = collect_stacks(kStackTimeout);
@@ -302,10 +302,10 @@ void Session::answer_wait_request(std::int64_t id) {
   wire::Waits answer;
   answer.id = id;
   answer.busy = busy_threads(pending.threads);
-  // One that was answered meanwhile has a thread that goes on.
+  // A request was answered in the meantime, so its thread continues.
   if (answer.busy.empty() && pending_requests() != pending) answer.busy.emplace_back("a thread that was answered");
   {
-    // What the controller ends without being asked: report() that waits for room, or for the end of the attempt.
+    // Waits that the controller ends without a request: report() waiting for room, or for the end of the attempt.
     std::lock_guard lock(mutex_);
     if (next_report_ - acked_ >= kReportWindow || leave_at_ >= 0) answer.busy.emplace_back("a thread in report()");
   }
@@ -330,7 +330,7 @@ void Session::become_ready() {
     std::lock_guard lock(mutex_);
     writer = std::move(writer_);
   }
-  if (writer) writer->wait_idle();  // what is on its way belongs to the attempt that is over
+  if (writer) writer->wait_idle();  // parts in flight belong to the attempt that is over
   writer.reset();
   std::lock_guard lock(mutex_);
   cancelled_ = false;
@@ -355,7 +355,7 @@ void Session::announce_own_preemption(const std::string& why) {
 // Under the mutex.
 std::string Session::closed() const {
   if (!lost_why_.empty()) return "lost the connection to the controller: " + lost_why_;
-  // Between attempts, a caller is a thread that the function has left behind.
+  // Between attempts, the caller is a thread that the function left behind.
   return cancelled_ || ready_ ? kCancelled : "";
 }
 
@@ -421,7 +421,7 @@ Result<std::shared_ptr<CheckpointWriter>> Session::writer() {
   return writer_;
 }
 
-// The controller asks for an end and waits until nothing is on its way to storage. Under the mutex.
+// The controller requests a stop and waits until no upload is in flight. Under the mutex.
 void Session::drain() {
   if (writer_) {
     writer_->when_idle([this] { tell(wire::Drained{}); });
@@ -441,7 +441,7 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, std::optiona
   std::optional<std::string> chosen_name;
   if (checkpoint) {
     TRIREME_ASSIGN(writer, this->writer());
-    // What is refused is refused before the report counts.
+    // Validate before the report counts.
     TRIREME_ASSIGN(chosen_name, writer->name_for(*checkpoint, options.checkpoint_name));
     report.validation = std::move(options.validation);
     report.positions = std::move(options.positions);
@@ -452,14 +452,14 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, std::optiona
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return next_report_ - acked_ < kReportWindow || !closed().empty(); });
     if (const auto why = closed(); !why.empty()) return base::error("{}", why);
-    // A thread that the function of an earlier attempt has left behind: the next one has not begun.
+    // A thread that the function of an earlier attempt left behind; the next attempt has not started.
     if (ready_) return base::error("{}", kCancelled);
     index = report.index = next_report_;
     if (checkpoint) report.checkpoint = name = chosen_name.value_or(checkpoint::default_name(index));
-    // Under the lock that gave it its number: reports of several threads leave in the order of their numbers, and the
-    // controller takes no others.
+    // Under the lock that assigned the number: reports of several threads are sent in the order of their numbers, and
+    // the controller accepts no other order.
     TRIREME_TRY(post(std::move(report)), "the report");
-    ++next_report_;  // one that is too large was none
+    ++next_report_;  // a report that is too large does not count
   }
   if (!checkpoint) return std::optional<std::string>();
   const UploadMode mode = checkpoint->mode;
@@ -480,10 +480,10 @@ void Session::remember(std::int64_t index, const std::string& folder, UploadMode
 }
 
 std::optional<std::string> Session::newest_checkpoint() {
-  // In a forked child nobody else runs, and the lock may have been held when it was forked.
+  // A forked child has no other thread, and the lock may have been held when it was forked.
   std::unique_lock lock(mutex_, std::defer_lock);
   if (!forked()) lock.lock();
-  // Commits come in the order of the reports.
+  // Commits arrive in the order of the reports.
   const auto first_uncommitted = on_their_way_.upper_bound(committed_);
   if (first_uncommitted != on_their_way_.begin()) {
     const auto& [index, folder] = *std::prev(first_uncommitted);
@@ -494,7 +494,7 @@ std::optional<std::string> Session::newest_checkpoint() {
   return newest_.second;
 }
 
-// The gang is resized with this checkpoint: what would be computed after it would be thrown away.
+// The gang is resized with this checkpoint: later work would be discarded.
 Result<void> Session::leave_with(std::int64_t index, CheckpointWriter& writer) {
   {
     std::lock_guard lock(mutex_);
@@ -548,13 +548,13 @@ Result<void> Session::finish(Value value, bool pickled) {
 
 void Session::fail(wire::Failed failure) {
   if (!post(failure)) {
-    // The pickled exception may hold anything that the function had. Type, text and traceback say what broke.
+    // The pickled exception may contain large objects of the function. Type, text and traceback are sufficient.
     failure.exception.reset();
     failure.message = shortened(std::move(failure.message));
     failure.traceback = shortened(std::move(failure.traceback));
     tell(failure);
   }
-  // It may still lie in our buffer, and whatever made the function fail may end the process next.
+  // The message may still be in our buffer, and the cause of the failure may end the process next.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (std::chrono::steady_clock::now() < deadline) {
     std::promise<bool> sent;
@@ -584,7 +584,7 @@ Result<Value> Session::ask(Request request, std::optional<base::Seconds> timeout
   }
   if (timeout && answer.wait_for(*timeout) != std::future_status::ready) {
     std::lock_guard lock(mutex_);
-    // The reply may have come between the wait and the lock.
+    // The reply may have arrived between the wait and the lock.
     if (requests_.erase(id) > 0) {
       return base::error(base::ErrorCode::kTimeout, "timed out after {:.3g} s", timeout->count());
     }

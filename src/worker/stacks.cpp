@@ -29,7 +29,7 @@ struct PythonDump {
   std::vector<std::string> library_folders;
 };
 
-// As process-wide as the signal handlers that it is about.
+// Process-wide, like the signal handlers.
 struct SharedDump {
   std::mutex mutex;
   PythonDump dump;
@@ -40,14 +40,14 @@ SharedDump& shared_dump() {
   return shared;
 }
 
-// A signal that nobody handles any more would end the process.
+// A signal without a handler would end the process.
 bool is_handled(int signal) {
   struct sigaction now {};
   if (signal == 0 || ::sigaction(signal, nullptr, &now) != 0) return false;
   return (now.sa_flags & SA_SIGINFO) || (now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN);
 }
 
-// The handler has run when tgkill() returns. On this thread, because all others stand still.
+// The handler has run when tgkill() returns. Raised on this thread, because all others are stopped.
 void raise_dump(const PythonDump& dump) {
   if (!is_handled(dump.signal) || ::ftruncate(dump.fd, 0) != 0 || ::lseek(dump.fd, 0, SEEK_SET) != 0) return;
   sigset_t only, before;
@@ -98,7 +98,7 @@ std::string python_text(const PythonThread* thread) {
   return text;
 }
 
-// Libraries that hang for others.
+// False for libraries in which the user's code waits.
 bool is_users(const Symbol& symbol, const std::string& program) {
   if (symbol.function.empty() || symbol.function.starts_with("trireme::") || symbol.function.starts_with("std::")) {
     return false;
@@ -130,12 +130,12 @@ std::string native_place(const ThreadStack& thread, const Symbols& symbols) {
 }
 
 struct Section {
-  std::string head;  // of the first thread that it is about
+  std::string head;  // of the first thread of the section
   std::vector<std::string> others;
   std::string body;
 };
 
-// Pools have many threads that wait in the same place: they are told once.
+// Thread pools have many threads with the same stack, which is shown once.
 std::string text_of(const std::vector<ThreadStack>& threads, const std::map<std::uintptr_t, PythonThread>& python,
                     const Symbols& symbols) {
   std::vector<Section> sections;
@@ -166,7 +166,7 @@ std::string text_of(const std::vector<ThreadStack>& threads, const std::map<std:
   return text;
 }
 
-// Frames of threads that have not answered themselves.
+// Frames of threads that did not answer.
 std::string leftover_text(const std::vector<ThreadStack>& threads,
                           const std::map<std::uintptr_t, PythonThread>& python) {
   std::string text;

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 
-// Where a worker is, told from within: the stacks of all threads, Python's frames and native ones, while the threads
-// themselves may hang in anything. For hang reports and `trireme stack`.
+// The stacks of all threads of a worker, with Python and native frames, collected by the worker itself even if its
+// threads hang. For hang reports and `trireme stack`.
 
 namespace trireme::worker {
 
@@ -15,17 +15,17 @@ struct Stacks {
   std::string text;   // of all threads
 };
 
-// Once in a worker, on its main thread and before the user's code.
+// Call it once in a worker, on its main thread and before the user's code.
 void prepare_stacks();
 
-// How Python tells its frames: raising `signal` makes it write those of all threads to the file behind `fd` (which can
-// be truncated), on the thread that raised it and without the interpreter lock. What lies in library_folders is not the
-// user's code. `fd` stays open for as long as the process lives.
+// How Python dumps its frames: raising `signal` makes it write the frames of all threads to the file behind `fd` (which
+// can be truncated), on the thread that raised it and without the interpreter lock. Code in library_folders is not the
+// user's. `fd` must stay open until the process ends.
 void set_python_dump(int signal, int fd, std::vector<std::string> library_folders);
 
-// From any thread, best from one that the user's code knows nothing of. Needs no lock of the interpreter, the loader or
-// the user, and waits for the threads at most for `timeout`; they stand still for a few milliseconds meanwhile. With
-// prepare_stacks() not called, or during another call, the text says so.
+// Call it from any thread, preferably one that the user's code does not know. Needs no lock of the interpreter, the
+// loader or the user, and waits at most `timeout` for the threads, which stop for a few milliseconds. Without
+// prepare_stacks(), or during another call, the text states the problem.
 Stacks collect_stacks(base::Seconds timeout);
 
 }  // namespace trireme::worker

@@ -15,7 +15,7 @@
 namespace trireme::worker {
 namespace {
 
-// A table larger than this is not read: it would take longer than anybody waits for a stack.
+// A larger table is not read: it would take too long.
 constexpr std::uint64_t kMaxTable = 256 << 20;
 constexpr std::size_t kMaxName = 4096;
 
@@ -26,7 +26,7 @@ struct Mapping {
   std::string file;
 };
 
-// In the order of addresses, as the kernel writes them.
+// Ordered by address, as the kernel writes them.
 std::vector<Mapping> executable_mappings() {
   std::vector<Mapping> found;
   std::ifstream maps("/proc/self/maps");
@@ -46,7 +46,7 @@ std::vector<Mapping> executable_mappings() {
   return found;
 }
 
-// Reads with pread(): a mapped file that is replaced meanwhile would kill us.
+// Reads with pread(): a mapped file that is replaced during the read would crash the process.
 class ElfFile {
  public:
   static std::optional<ElfFile> open(const std::string& path) {
@@ -70,7 +70,7 @@ class ElfFile {
     return file_offset;
   }
 
-  // The function around each of the sorted virtual addresses; no entry where there is none.
+  // The function around each of the sorted virtual addresses; no entry if there is none.
   std::map<Address, std::string> functions_at(const std::vector<Address>& sorted) const {
     std::map<Address, std::string> names;
     const Elf64_Shdr* symbols = symbol_table();
@@ -98,7 +98,7 @@ class ElfFile {
     return exported;
   }
 
-  // Of the aliases of one function the one that people call: poll, not __poll.
+  // Of several aliases of a function, keeps the common name: poll, not __poll.
   static void keep_better(std::string& name, std::string other) {
     auto underscores = [](const std::string& text) { return std::min(text.find_first_not_of('_'), text.size()); };
     if (name.empty() || underscores(other) < underscores(name)) name = std::move(other);

@@ -10,13 +10,13 @@ namespace trireme::worker {
 using Address = std::uintptr_t;
 
 struct Symbol {
-  std::string function;  // demangled; empty where the file has no name for it
-  std::string file;      // of the library or the program; empty for code made at run time
+  std::string function;  // demangled; empty if the file has no name for it
+  std::string file;      // library or program; empty for code generated at run time
   Address offset = 0;    // in that file
 };
 
-// Names for addresses of this process, from the symbol tables of the files. Not dladdr(): that waits for the loader's
-// lock, which a thread of the user may hold for as long as it hangs in dlopen(), and knows no static function.
+// Names for addresses of this process, from the symbol tables of the files. Not dladdr(): it waits for the loader's
+// lock, which a thread of the user may hold while it hangs in dlopen(), and it does not know static functions.
 std::map<Address, Symbol> symbolize(std::vector<Address> addresses);
 
 // "ns::f(int, char) const" -> "ns::f".

@@ -25,12 +25,13 @@ namespace {
 
 constexpr std::size_t kMaxThreads = 512;
 constexpr std::size_t kMaxFrames = 128;
-// Room that the handler needs where it runs on a signal stack of the program's own.
+// Room that the handler needs on a signal stack of the program.
 constexpr std::size_t kMinRoom = 4096;
 constexpr std::size_t kSignalStack = 64 * 1024;
 
-// A slot's state is the number of a collection and one of these. Whoever moves it on owns the rest of the slot: the
-// handler from kAsked to kDone, else the collector. An answer that comes too late finds another state and leaves it.
+// A slot's state is the number of a collection and one of these phases. The side that advances the state owns the rest
+// of the slot: the handler from kAsked to kDone, otherwise the collector. A late answer finds another state and does
+// nothing.
 enum Phase : std::uint64_t { kFree, kAsked, kWriting, kDone };
 
 constexpr std::uint64_t state_of(std::uint32_t round, Phase phase) {
@@ -41,16 +42,16 @@ struct Slot {
   std::atomic<std::uint64_t> state = 0;
   std::uintptr_t pthread = 0;
   std::size_t count = 0;
-  bool in_handler = false;  // the unwinder is between the handler and what it has interrupted
+  bool in_handler = false;  // the unwinder is between the handler and the interrupted code
   std::array<Address, kMaxFrames> frames{};
 };
 
-// A signal handler reaches nothing but globals. They are never freed, so that a late signal finds them.
+// A signal handler can only access globals. They are never freed, so a late signal is safe.
 constinit std::array<Slot, kMaxThreads> slots;
 constinit std::atomic<bool> collecting = false;
-constinit std::atomic<std::uint32_t> released = 0;   // the collection whose threads may go on; a futex
-constinit std::atomic<std::int64_t> hold_until = 0;  // they go on then at the latest
-std::uint32_t last_round = 0;                        // of whoever has `collecting`
+constinit std::atomic<std::uint32_t> released = 0;   // the collection whose threads may continue; a futex
+constinit std::atomic<std::int64_t> hold_until = 0;  // they continue then at the latest
+std::uint32_t last_round = 0;                        // owned by the holder of `collecting`
 constinit std::atomic<std::uintptr_t> main_pthread = 0;
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof released == sizeof(std::uint32_t));
@@ -65,7 +66,7 @@ void on_signal(int, siginfo_t* info, void*);
 
 _Unwind_Reason_Code keep_frame(_Unwind_Context* context, void* data) {
   auto& slot = *static_cast<Slot*>(data);
-  int exact = 0;  // set for the frame that a signal has interrupted; the others are return addresses
+  int exact = 0;  // set for the frame that a signal interrupted; the others are return addresses
   const Address address = _Unwind_GetIPInfo(context, &exact);
   if (address == 0) return _URC_END_OF_STACK;
   if (_Unwind_GetRegionStart(context) == reinterpret_cast<Address>(&on_signal)) slot.in_handler = true;
@@ -107,8 +108,7 @@ void stand_still(std::uint32_t round) {
   }
 }
 
-// Only what is async-signal-safe: the unwinder was called once before, and takes no lock that the loader holds for
-// long.
+// Only async-signal-safe code: the unwinder was called once before, and takes no lock that the loader holds for long.
 void on_signal(int, siginfo_t* info, void*) {
   const int saved_errno = errno;
   const auto value = reinterpret_cast<std::uintptr_t>(info->si_value.sival_ptr);
@@ -165,21 +165,21 @@ struct Asked {
   std::optional<std::size_t> slot;
 };
 
-// All threads, the main one first, each with a slot where it can answer. A thread that blocks the signal would pile
-// them up.
+// All threads, the main thread first, each with a slot if it can answer. Signals to a thread that blocks them would
+// pile up.
 std::vector<Asked> list_threads() {
   std::vector<Asked> threads;
   const int self = own_tid();
   std::size_t next_slot = 0;
   std::error_code failed;
-  // Not a range-for: that throws where the folder cannot be read on.
+  // Not a range-for, which throws if reading the folder fails midway.
   std::filesystem::directory_iterator entry("/proc/self/task", failed);
   for (; !failed && entry != std::filesystem::directory_iterator(); entry.increment(failed)) {
     Asked thread;
     thread.stack.tid = std::atoi(entry->path().filename().c_str());
     if (thread.stack.tid == ::getpid()) thread.stack.pthread = main_pthread;
     thread.stack.name = line_of(entry->path() / "comm");
-    // A slot that a thread still writes into is left to it.
+    // Skip a slot that a thread is still writing to.
     while (next_slot < slots.size() && (slots[next_slot].state.load(std::memory_order_acquire) & 3) == kWriting) {
       ++next_slot;
     }
@@ -197,11 +197,11 @@ std::vector<Asked> list_threads() {
   return threads;
 }
 
-// From the first question to the release: no memory is taken and no lock, because threads stand still meanwhile.
+// Between the first signal and the release it takes no lock and allocates no memory, because threads are stopped.
 void question(const std::vector<Asked>& threads, base::Seconds timeout, const std::function<void()>& meanwhile) {
   const std::uint32_t round = ++last_round;
   const std::int64_t deadline = monotonic_ns() + static_cast<std::int64_t>(timeout.count() * 1e9);
-  // Longer, so that nobody moves while `meanwhile` runs, and never for good, whatever becomes of this thread.
+  // Longer than the deadline, so that no thread moves while `meanwhile` runs, but bounded, in case this thread dies.
   hold_until.store(deadline + static_cast<std::int64_t>(timeout.count() * 1e9), std::memory_order_relaxed);
   for (const Asked& thread : threads) {
     if (!thread.slot) continue;
@@ -272,14 +272,14 @@ void install_stack_handler() {
     main_pthread = own_pthread();
     widen_signal_stack();
   }
-  write_stack(unused);  // what the unwinder loads and resolves at first use is not for a signal handler
+  write_stack(unused);  // the unwinder loads and resolves symbols at first use, which a signal handler must not do
   struct sigaction before {};
   if (::sigaction(stack_signal(), nullptr, &before) != 0) return;
   if ((before.sa_flags & SA_SIGINFO) || (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)) return;
   struct sigaction action {};
   action.sa_sigaction = &on_signal;
-  // SA_NODEFER: a thread that has not left the handler yet when the next collection begins does not block the signal.
-  // SA_ONSTACK: threads of some languages have no more stack than they need; they bring a stack for signals instead.
+  // SA_NODEFER: a thread that is still in the handler when the next collection starts does not block the signal.
+  // SA_ONSTACK: threads of some languages have small stacks and provide a separate signal stack.
   action.sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER | SA_ONSTACK;
   ::sigemptyset(&action.sa_mask);
   ::sigaction(stack_signal(), &action, nullptr);
@@ -287,7 +287,7 @@ void install_stack_handler() {
 
 std::vector<ThreadStack> collect_threads(base::Seconds timeout, const std::function<void()>& meanwhile,
                                          std::string& problem) {
-  // Also because the signal would end the process otherwise.
+  // Without the handler the signal would end the process.
   if (!handler_is_ours()) {
     problem = fmt::format(
         "no stacks: another handler is installed for signal {}, which Trireme uses to collect them; leave SIGRTMIN+6 "
@@ -308,7 +308,7 @@ std::vector<ThreadStack> collect_threads(base::Seconds timeout, const std::funct
   for (Asked& thread : threads) {
     take_answer(thread);
     if (thread.stack.tid == self) add_own(thread.stack);
-    // A thread that has ended meanwhile has nothing to tell.
+    // A thread that has ended in the meantime has no stack.
     const std::string now = thread.stack.silence.empty() ? "" : base::describe_thread(thread.stack.tid);
     if (now == "gone") continue;
     if (!now.empty() && thread.stack.tid != self) thread.stack.silence += "; " + now;
