@@ -6,7 +6,7 @@
 #include "checkpoint/mark.h"
 #include "control/event.h"
 
-// What decide() wants done. The controller does it, in order.
+// The actions that decide() returns. The controller executes them in order.
 
 namespace trireme::control {
 
@@ -18,7 +18,7 @@ struct ReserveGang {
 struct StartProcess {
   int rank;
 };
-// Every rank has said hello: tell this one its place and what to run.
+// Every rank is connected: send this one its ranks and the function.
 struct SendStart {
   int rank;
 };
@@ -36,9 +36,9 @@ struct ReleaseGang {
 struct SendCancel {
   int rank;
   std::string why;
-  bool may_decline;  // or end it instead, where its framework objects to being kept
+  bool may_decline;  // the process may exit instead if its framework does not support being kept
 };
-// Leave it with the checkpoint of that report or a later one.
+// Leave the function with the checkpoint of that report or a later one.
 struct SendLeaveAt {
   int rank;
   std::int64_t index;
@@ -61,37 +61,36 @@ struct Record {
 };
 struct RecordFailure {
   Failure failure;
-  int attempt;                      // a decision may begin the next one too
+  int attempt;                      // the same decision may start the next attempt
   std::vector<int> alike = {};      // ranks that failed with the same error after it
-  std::optional<int> same_as = {};  // the first rank that did, where that is another one
+  std::optional<int> same_as = {};  // the first rank with this error, if it is another one
 };
 struct Commit {
   ReadyCheckpoint checkpoint;
 };
-// After the commit that made it superfluous is durable. Its name may be written to again by now.
+// After the commit that made it superfluous is durable. Its name may have been reused by now.
 struct RemoveCheckpoint {
   std::string name;
   checkpoint::Origin origin;
 };
-// The outcome of a validation goes into the manifest.
+// Stores the result of a validation in the manifest.
 struct UpdateManifest {
   KeptCheckpoint checkpoint;
 };
-// Workers may forget older snapshots, and those who wait for commits are answered.
+// Workers may drop older snapshots, and calls that wait for commits are answered.
 struct TellCommitted {
   std::int64_t index;
 };
-// Finish what is on its way to storage, then say so.
+// Finish the uploads in flight, then report it.
 struct SendStop {
   int rank;
 };
-// Forget the store and the barriers of the attempt that is over. For each rank of the next one:
-// the rank whose process it takes over, or -1.
+// Drop the store and the barriers of the attempt that is over. For each rank of the next attempt: the rank whose
+// process it takes over, or -1.
 struct ResetAttempt {
   std::vector<int> taken_over;
 };
-// Remove what the attempt before has left half-written. Takes as long as the storage does; StorageSettled tells its
-// end.
+// Remove incomplete files of the previous attempt. Takes as long as the storage needs; ends with StorageSettled.
 struct SettleStorage {};
 struct Finish {};
 

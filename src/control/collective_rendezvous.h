@@ -12,21 +12,21 @@
 
 namespace trireme::control {
 
-// Barriers and broadcasts: the ranks meet, once per sequence number, and leave together with what rank 0 brought.
-// A rank that has finished will never come: those who wait for it get an error instead of waiting for ever.
+// Barriers and broadcasts: the ranks meet once per sequence number and leave together with the data of rank 0. A rank
+// that has finished never arrives: ranks that wait for it get an error instead of waiting forever.
 class CollectiveRendezvous {
  public:
-  // `data` is what rank 0 brought; empty for a barrier.
+  // `data` is from rank 0; empty for a barrier.
   using Answer = std::function<void(const base::Result<std::string>& data)>;
 
   explicit CollectiveRendezvous(int num_ranks = 0) : num_ranks_(num_ranks) {}
 
-  // `kind` is "barrier" or "broadcast": ranks that meet in different ones are told so.
+  // `kind` is "barrier" or "broadcast". Ranks that meet in different kinds get an error.
   void come(int rank, std::int64_t sequence, const std::string& kind, std::string data, Answer answer);
   void finished(int rank);
-  // Whether it has come to one, and others have not.
+  // Whether the rank waits in a collective for other ranks.
   bool waits(int rank) const { return waiting(rank) > 0; }
-  // To how many: threads may have come to one each.
+  // The number of collectives that the rank waits in: each thread may wait in one.
   std::int64_t waiting(int rank) const;
   void clear(int num_ranks);
 

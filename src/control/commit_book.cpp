@@ -64,7 +64,7 @@ void CommitBook::report(int rank, std::int64_t index, const RankReport& report) 
       made.arrived += counts_as_arrived(other, index);
   } else {
     Pending& pending = it->second;
-    // A rank that has finished counts already; a thread that it left behind may still report.
+    // A finished rank is already counted, but a thread that it left behind may still report.
     if (!finished_[at(rank)]) ++pending.arrived;
     if (rank < pending.metrics_rank) {
       pending.metrics_rank = rank;
@@ -79,8 +79,8 @@ void CommitBook::report(int rank, std::int64_t index, const RankReport& report) 
   if (!positions.empty()) add_positions(it->second, rank, positions);
 }
 
-// It was given up on and reports after all: what it has not reported waits for it again. The one that it reports now
-// counts it once, like any other.
+// A rank that was given up on reports after all: checkpoints that it has not reported wait for it again. The current
+// report counts it once, like any other.
 void CommitBook::wake_up(int rank, std::int64_t index) {
   silent_[at(rank)] = false;
   if (finished_[at(rank)]) return;
@@ -95,7 +95,7 @@ void CommitBook::add_positions(Pending& pending, int rank, const Dict& positions
     const auto [it, first] = pending.taken_up.try_emplace(name, rank, position);
     if (!first && rank < it->second.first) it->second = {rank, position};
   }
-  // One that has taken data speaks before one that has not begun.
+  // A rank that has read data takes precedence over one that has not started.
   const bool speaks = std::pair(!any, rank) < std::pair(!pending.positions_taken_up, pending.positions_rank);
   if (!speaks) return;
   pending.positions_rank = rank;
@@ -122,7 +122,7 @@ void CommitBook::validated(std::int64_t index, const Metrics& found) {
 
 void CommitBook::uploaded(int rank, std::int64_t index, List files) {
   auto it = pending_.find(index);
-  if (it == pending_.end()) return;  // already taken without this rank, or given up with its attempt
+  if (it == pending_.end()) return;  // already taken without this rank, or dropped with its attempt
   it->second.uploading.erase(rank);
   it->second.files[rank] = std::move(files);
 }

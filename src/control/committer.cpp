@@ -11,7 +11,7 @@
 namespace trireme::control {
 namespace {
 
-// Far more than ever waits: a run has one commit or two under way.
+// More than are ever queued: a run has one or two commits in progress.
 constexpr std::size_t kMaxJobs = std::size_t{1} << 20;
 
 }  // namespace
@@ -28,7 +28,7 @@ Committer::~Committer() {
 }
 
 void Committer::commit(ReadyCheckpoint ready, int attempt, double wall, base::Fd event_log, Ended ended) {
-  auto log = std::make_shared<base::Fd>(std::move(event_log));  // shared: std::function wants copies
+  auto log = std::make_shared<base::Fd>(std::move(event_log));  // shared, because std::function must be copyable
   jobs_.push([this, ready = std::move(ready), attempt, wall, log, ended = std::move(ended)]() mutable {
     if (::fdatasync(log->get()) != 0) {
       const int failure = errno;

@@ -13,32 +13,32 @@
 
 namespace trireme::control {
 
-// Writes manifests, removes checkpoints and mirrors the run's own files, in the order asked, on a thread of its own:
-// the controller must hear heartbeats while a disk syncs or a store far away answers.
+// Writes manifests, removes checkpoints and mirrors the run's own files, in order, on a separate thread: the controller
+// must handle heartbeats while a disk syncs or remote storage responds.
 class Committer {
  public:
   struct Place {
-    std::shared_ptr<storage::Files> files;  // shared with whoever opened the storage
-    std::string storage_path;               // the run's folder in it
-    std::string path;                       // the run's folder on this machine
+    std::shared_ptr<storage::Files> files;  // shared with the code that opened the storage
+    std::string storage_path;               // the run's folder in the storage
+    std::string path;                       // the run folder on this machine
   };
   // Called on the committer's thread.
   using Ended = std::function<void(CommitEnded)>;
   using Warn = std::function<void(std::string message)>;
 
   Committer(Place place, Warn warn);
-  // Does what was asked for, then ends.
+  // Finishes all jobs.
   ~Committer();
 
-  // `event_log`: forced to disk before the manifest, so that a checkpoint never knows more than the log before it.
+  // `event_log`: synced to disk before the manifest, so that a checkpoint is never newer than the log.
   void commit(ReadyCheckpoint ready, int attempt, double wall, base::Fd event_log, Ended ended);
-  // Both leave a checkpoint alone that has got the name since.
+  // Both skip a newer checkpoint that has reused the name.
   void update(KeptCheckpoint checkpoint);
   void remove(std::string name, checkpoint::Origin origin);
-  // Copies run.json and the event log into a storage elsewhere, where Result.from_path() looks for them; `all`: logs
-  // and the rest of the folder too. Nothing to do for a local run.
+  // Copies run.json and the event log to remote storage, where Result.from_path() reads them; `all`: also the logs and
+  // the other files of the folder. Does nothing for a local run.
   void mirror(bool all);
-  // Removes what a failed attempt has left, once everything asked for so far is done.
+  // Removes incomplete files of a failed attempt, after all jobs queued so far.
   using Settled = std::function<void(const base::Result<void>& settled)>;
   void settle(Settled settled);
 

@@ -22,14 +22,14 @@
 namespace trireme::control {
 namespace {
 
-// Reports are written at latest so long after they came; what matters more is written at once.
+// Reports are written within this time. More important events are written immediately.
 constexpr auto kFlushDelay = std::chrono::milliseconds(50);
-// How many times longer a process may be silent that the kernel calls neither stopped nor gone.
+// How many times longer a process may be silent if the kernel shows that it is neither stopped nor dead.
 constexpr double kStarved = 5.0;
-// A timer that fires so late says that this process was paused.
+// A timer that fires this late shows that this process was paused.
 constexpr base::Seconds kPaused{5.0};
 constexpr auto kStallWarning = std::chrono::seconds(30);
-// How often a storage elsewhere gets the event log while the run goes on.
+// How often the event log is copied to remote storage during the run.
 constexpr auto kMirrorPeriod = std::chrono::seconds(10);
 
 asio::steady_timer::duration to_duration(double seconds) {
@@ -117,7 +117,7 @@ RunEnd Controller::wait() {
   return end_;
 }
 
-// A border: what is thrown here is a mistake of ours, and the user's run must still end with an answer.
+// Catches exceptions: one that is thrown here is a bug, and the user's run must still end with a result.
 void Controller::loop() {
   try {
     auto work = asio::make_work_guard(io_);
@@ -151,7 +151,7 @@ void Controller::run(const ReserveGang& action) {
   engine::GangRequest request = plan_.gang;
   request.bundles.resize(static_cast<std::size_t>(action.size));
   request.optional = action.optional;
-  if (action.optional) request.trainer.clear();  // the first gang has it
+  if (action.optional) request.trainer.clear();  // the first gang includes it
   gangs_[action.gang] = engine_.reserve(std::move(request), [this, gang = action.gang](engine::EngineEvent event) {
     asio::post(io_, [this, gang, event = std::move(event)]() mutable { engine_event(gang, std::move(event)); });
   });
@@ -169,7 +169,7 @@ const engine::GangId& Controller::gang_of(int rank) const {
 }
 
 void Controller::engine_event(int gang, engine::EngineEvent event) {
-  if (!gangs_.contains(gang)) return;  // released since
+  if (!gangs_.contains(gang)) return;  // already released
   if (auto* reserved = std::get_if<engine::Reserved>(&event)) {
     handle(GangReserved{std::move(reserved->slots), gang});
   } else if (auto* failed = std::get_if<engine::ReserveFailed>(&event)) {
@@ -273,7 +273,7 @@ void Controller::arm(Timer timer, double seconds, bool again) {
   armed.timer.expires_after(to_duration(seconds));
   armed.timer.async_wait([this, &armed, generation, timer, seconds, again](const asio::error_code& cancelled) {
     if (cancelled || armed.generation != generation) return;
-    // Whoever was to do something in this time was paused too, and gets it once more.
+    // The workers were probably paused too, so the timer is armed again.
     const base::Seconds late = std::chrono::steady_clock::now() - armed.timer.expiry();
     if (late > kPaused && !again) return arm(timer, seconds, true);
     handle(TimerFired{timer});
@@ -299,12 +299,12 @@ void Controller::run(Record& action) {
     }
     warn_of_metrics();
     event["seconds"] = base::Seconds(clock_.now() - run_began_).count();
-    store_return_value();  // whoever reads the event looks for it
+    store_return_value();  // readers of the event look for it
   }
   append(std::move(event));
 }
 
-// What the event says about a restart that is under way.
+// Updates the times of a restart in progress.
 void Controller::time_restart(const Dict& event) {
   const auto now = clock_.now();
   const std::string& kind = event["event"].as_string();
@@ -339,7 +339,7 @@ void Controller::store_return_value() const {
 void Controller::run(RecordFailure& action) {
   Failure& failure = action.failure;
   failure.log_tail = plan_.log_tail(log_path(plan_.path, action.attempt, failure.rank));
-  // The state keeps what the result will show.
+  // The state keeps the data that the result shows.
   for (auto& kept : state_.failures) {
     if (kept.rank == failure.rank) kept.log_tail = failure.log_tail;
   }
@@ -421,7 +421,7 @@ void Controller::run(const ResetAttempt& action) {
   collectives_.clear(static_cast<int>(state_.workers.size()));
   const std::string logs = std::filesystem::path(log_path(plan_.path, state_.attempt, 0)).parent_path();
   if (auto made = storage::make_folder(logs); !made) {
-    // Each rank's start will say so, with the name of its file.
+    // Each worker's start will fail with the name of its file.
     base::log_warning("{}", made.error().message());
   }
 }
@@ -465,7 +465,7 @@ void Controller::run(const SendPreemption& action) {
 void Controller::run(const Finish&) {
   flush(true);
   committer_->mirror(true);
-  committer_.reset();  // finishes what was asked for; what it ends is nobody's business any more
+  committer_.reset();  // finishes its jobs; their results are no longer needed
   for (const auto& [gang, id] : gangs_) engine_.release(id);
   gangs_.clear();
   server_->close();
@@ -530,7 +530,7 @@ void Controller::flush(bool to_disk) {
   auto flushed = to_disk ? log_->sync() : log_->flush();
   metrics_->flush();
   if (flushed || state_.phase == Phase::kFinished) return;
-  // Going on would lose what the run promises to keep. Not from here: this may be in the middle of a decision.
+  // Continuing would lose events. Posted, because this may be in the middle of a decision.
   asio::post(io_, [this, why = flushed.error().message()] { handle(StopRequested{why, false}); });
 }
 
@@ -548,7 +548,7 @@ void Controller::tick() {
   });
 }
 
-// When this thread itself was held up, the workers most likely were too: nobody was silent, and nobody hangs for that.
+// If this thread was delayed, the workers probably were too: silence during this time does not count.
 void Controller::forgive(base::MonotonicTime now, base::MonotonicTime::duration late) {
   if (late.count() == 0) return;
   stalled_since_ += late;
@@ -573,13 +573,13 @@ void Controller::check_heartbeats(base::MonotonicTime now) {
   }
 }
 
-// A machine with far more to do than cores may keep a healthy thread waiting for seconds. A stopped process is stopped.
+// On an overloaded machine a healthy thread may wait for seconds. A stopped process is not excused.
 bool Controller::may_starve(std::size_t rank) const {
   const Worker& worker = state_.workers[rank];
   return worker.host == host_ && worker.pid > 0 && base::may_run(worker.pid);
 }
 
-// ": it is stopped (by a signal)", where somebody can look.
+// ": it is stopped (by a signal)", if the process is visible from here.
 std::string Controller::state_of(std::size_t rank) const {
   const Worker& worker = state_.workers[rank];
   if (worker.host != host_ || worker.pid <= 0) return "";

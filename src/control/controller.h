@@ -33,16 +33,16 @@
 
 namespace trireme::control {
 
-// What the controller is told once, before it starts.
+// The configuration of the controller.
 struct RunPlan {
   std::string name;
   std::string id;
-  std::string path;                       // the run's folder on this machine: event log, workers' logs; exists
-  std::shared_ptr<storage::Files> files;  // where checkpoints go; shared with the Run that opened it
-  std::string storage_path;               // the run's folder there
-  // Whether the run's folder is still this driver's, where no lock keeps others out; null: it is.
+  std::string path;                       // the run folder on this machine, with event log and worker logs; exists
+  std::shared_ptr<storage::Files> files;  // storage of the checkpoints; shared with the Run that opened it
+  std::string storage_path;               // the run's folder in the storage
+  // Whether this driver still owns the run's folder, if no lock protects it; null: it does.
   std::function<base::Result<void>()> permit;
-  std::string storage_uri;  // for workers that open it themselves; empty: a local folder
+  std::string storage_uri;  // for workers that open the storage themselves; empty: a local folder
   std::string trainer;
   std::string secret;
   wire::Address listen;
@@ -50,30 +50,30 @@ struct RunPlan {
   Rules rules;
   Bytes payload;
   std::optional<std::string> checkpoint;  // to start from
-  bool checkpoint_in_storage = true;      // or wherever the user said
-  Dict positions;                         // in the data, as that checkpoint has them
-  std::vector<KeptCheckpoint> kept;       // by earlier starts of the run
+  bool checkpoint_in_storage = true;      // false: at a path that the user set
+  Dict positions;                         // positions in the data of that checkpoint
+  std::vector<KeptCheckpoint> kept;       // checkpoints of earlier starts of the run
   std::int64_t first_report = 0;
   ReportCount reports;                  // of earlier starts
-  std::optional<Metrics> last_metrics;  // of theirs: the result's, where this start reports none
+  std::optional<Metrics> last_metrics;  // of earlier starts: for the result, if this start reports none
   int first_attempt = 0;
   Dict metadata;
-  Dict started;                       // further fields of the run_started event
-  std::vector<std::string> warnings;  // what the preparation found
+  Dict started;                       // additional fields of the run_started event
+  std::vector<std::string> warnings;  // found during the preparation
 
   double heartbeat_s = 0.3;
   double heartbeat_timeout_s = 1.2;
   double lease_s = 30.0;
 
-  double hang_timeout_s = 0.0;  // 0: nothing counts as a hang
-  // Changes what the engine's machine offers; empty: it cannot be changed.
+  double hang_timeout_s = 0.0;  // 0: hangs are not detected
+  // Changes the capacity of the engine's machine; empty: not supported.
   std::function<base::Result<Dict>(const wire::SetCapacity& asked)> set_capacity;
 
-  // How a worker's process is made; `ticket` is all that it needs to join.
+  // Creates the process of a worker; `ticket` has everything that it needs to join.
   std::function<engine::ProcessSpec(int rank, int attempt, const engine::Slot& slot, std::string ticket,
                                     std::string log_path)>
       make_process;
-  // The last lines of a worker's log, for the error.
+  // The last lines of a worker's log, for the error message.
   std::function<std::vector<std::string>(const std::string& path)> log_tail;
 };
 
@@ -89,35 +89,35 @@ struct RunEnd {
   std::vector<KeptCheckpoint> checkpoints;  // worst first
   double seconds = 0;
   int attempts = 0;
-  int last_attempt = 0;  // its number: a resumed run counts on
+  int last_attempt = 0;  // its number: a resumed run continues counting
   std::int64_t reports = 0;
 };
 
 std::string log_path(const std::string& run_path, int attempt, int rank);
 
-// The loop around decide(): turns messages, engine events and timers into events, does what is decided, writes the
-// event log. Everything happens on its one thread; the public calls are safe from any other.
+// The loop around decide(): converts messages, engine events and timers into events, executes the decisions and writes
+// the event log. Everything runs on one thread; the public functions are thread-safe.
 class Controller final : private wire::ServerHandler {
  public:
-  // Called on the controller's thread with every event as it is recorded; must not block.
+  // Called on the controller's thread with every event when it is recorded. Must not block.
   using EventSink = std::function<void(const Dict& event)>;
 
   Controller(RunPlan plan, engine::Engine& engine, const base::Clock& clock, EventSink sink);
-  // Ends the run at once where it still goes on.
+  // Stops the run at once if it is still running.
   ~Controller();
 
-  // Opens the event log and the socket; after that the run goes on by itself.
+  // Opens the event log and the socket; then the run proceeds by itself.
   base::Result<void> start();
   void stop(std::string why, bool hard);
   // Records a warning.
   void warn(std::string message);
-  // Ranks (all when empty) will be lost in so many seconds.
+  // Ranks (all if empty) will be lost in `seconds`.
   void announce_preemption(PreemptionAnnounced announced);
   // The answer to a validation_requested event.
   void finish_validation(ValidationEnded ended);
 
   bool finished() const { return finished_; }
-  // Returns when the run is over.
+  // Returns when the run has ended.
   RunEnd wait();
   const wire::Address& address() const { return server_->address(); }
   std::uint64_t strangers() const { return server_->strangers(); }
@@ -126,10 +126,10 @@ class Controller final : private wire::ServerHandler {
   struct Peer {
     std::shared_ptr<wire::Channel> channel;
     base::MonotonicTime heard;
-    base::MonotonicTime reported;  // or began
-    // The number of the report that must come next, whatever becomes of those before. None: it was not told to begin.
+    base::MonotonicTime reported;  // or when the attempt started
+    // The number of the next report. None: the rank has not been started.
     std::optional<std::int64_t> next_report;
-    std::int64_t reports = 0;  // up to that number; 0: none in this attempt
+    std::int64_t reports = 0;  // reports received up to that number; 0: none in this attempt
     std::int64_t acked = 0;
   };
 
@@ -160,9 +160,9 @@ class Controller final : private wire::ServerHandler {
   void run(const Finish&);
 
   void engine_event(int gang, engine::EngineEvent event);
-  int rank_at(Seat seat) const;  // -1: nobody sits there
+  int rank_at(Seat seat) const;  // -1: the seat is empty
   const engine::GangId& gang_of(int rank) const;
-  // Nothing where it is gone.
+  // Does nothing if it is not connected.
   void send(int rank, const wire::Message& message);
   void store_return_value() const;
   void time_restart(const Dict& event);
@@ -181,8 +181,8 @@ class Controller final : private wire::ServerHandler {
   int likely_culprit() const;
   void look_for_deadlock();
   std::map<int, RankWait> waits_for_good() const;
-  // Asks every rank for its stacks and calls back with all of them, written to a file, when they have come or a moment
-  // has passed.
+  // Requests the stacks of every rank and calls back with all of them, written to a file, when they have arrived or
+  // after a timeout.
   using StacksWritten = std::function<void(const HangReport& report, const std::string& path)>;
   void collect_stacks(const std::string& title, StacksWritten done);
   void finish_stacks();
@@ -197,7 +197,7 @@ class Controller final : private wire::ServerHandler {
   bool current(const wire::Channel& channel) const;
   Peer& peer_of(const wire::Channel& channel);
   void refuse(wire::Channel& channel, const std::string& why);
-  // What a worker may send, one overload a kind.
+  // Messages from workers, one overload per type.
   void take(wire::Channel& channel, wire::Heartbeat& message);
   void take(wire::Channel& channel, wire::Entered& message);
   void take(wire::Channel& channel, wire::Report& message);
@@ -220,14 +220,14 @@ class Controller final : private wire::ServerHandler {
   void take(wire::Channel& channel, wire::PreemptionNotice& message);
   void take(wire::Channel& channel, wire::Stack& message);
   void take(wire::Channel& channel, wire::Waits& message);
-  // What the command line may send.
+  // Messages from the command line.
   void serve(wire::Channel& channel, wire::StopRun& message);
   void serve(wire::Channel& channel, wire::GetStacks& message);
   void serve(wire::Channel& channel, wire::PreemptRun& message);
   void serve(wire::Channel& channel, wire::SetCapacity& message);
   template <typename T>
   void serve(wire::Channel& channel, T& message);
-  // Everything else is not a worker's to send.
+  // Workers must not send any other message.
   template <typename T>
   void take(wire::Channel& channel, T& message);
 
@@ -241,7 +241,7 @@ class Controller final : private wire::ServerHandler {
   std::unique_ptr<wire::Server> server_;
   struct ArmedTimer {
     asio::steady_timer timer;
-    std::uint64_t generation = 0;  // a timer that fires in the turn in which it is disarmed is told by this
+    std::uint64_t generation = 0;  // detects a timer that fires in the same turn in which it is disarmed
   };
   std::map<Timer, ArmedTimer> timers_;
   asio::steady_timer tick_timer_{io_};
@@ -268,8 +268,8 @@ class Controller final : private wire::ServerHandler {
   base::MonotonicTime mirrored_;
   base::MonotonicTime run_began_;
   base::MonotonicTime attempt_began_;
-  int entered_ = 0;         // ranks that are in the function
-  double silence_s_ = 0.0;  // of the rank that was given up on last
+  int entered_ = 0;         // ranks that have entered the function
+  double silence_s_ = 0.0;  // of the rank that was last declared lost
   base::TickWatch tick_watch_{base::Seconds(plan_.heartbeat_s), clock_.now()};
   RestartTimes restart_times_;
   struct StackRound {
@@ -282,17 +282,17 @@ class Controller final : private wire::ServerHandler {
   std::optional<StackRound> stack_round_;
   std::int64_t stack_rounds_ = 0;
   asio::steady_timer stack_timer_{io_};
-  // All ranks wait, and are asked whether a thread of theirs could still end that.
+  // All ranks wait, and are asked whether one of their threads could still end the wait.
   struct WaitRound {
     std::int64_t id = 0;
-    std::uint64_t changes = 0;  // of the store when it began
+    std::uint64_t changes = 0;  // changes of the store at the beginning
     std::set<int> missing;      // ranks that have not answered
     std::map<int, std::vector<std::int64_t>> requests;
     bool refuted = false;
   };
   std::optional<WaitRound> wait_round_;
   std::int64_t wait_rounds_ = 0;
-  bool hang_told_ = false;  // of this silence
+  bool hang_told_ = false;  // for the current silence
   std::int64_t stalled_index_ = -1;
   base::MonotonicTime stalled_since_;
 
@@ -302,10 +302,10 @@ class Controller final : private wire::ServerHandler {
   RunEnd end_;
 
   std::mutex metrics_mutex_;
-  // Of the writer's thread, until it is recorded: what is posted last would not be taken any more.
+  // From the writer's thread, until it is recorded: a message posted at the end would not be handled any more.
   std::optional<std::string> metrics_warning_;
-  std::optional<MetricsWriter> metrics_;  // after io_, as the next one: what it warns of is posted there
-  std::optional<Committer> committer_;    // what it ends is posted there
+  std::optional<MetricsWriter> metrics_;  // after io_, like the next member: it posts its warnings there
+  std::optional<Committer> committer_;    // posts its results there
   std::jthread thread_;                   // last: stops first
 };
 

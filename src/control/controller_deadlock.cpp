@@ -1,4 +1,4 @@
-// Ranks that wait for each other through the run's own store and barriers, for good.
+// Detects ranks that wait for each other forever through the run's own store and barriers.
 
 #include <algorithm>
 
@@ -7,13 +7,12 @@
 namespace trireme::control {
 namespace {
 
-// A wait that ends by itself before that may be meant to: whoever looks for a key for some seconds has a plan for when
-// it is not there.
+// A shorter timeout may be intended: a caller that waits some seconds for a key can handle its absence.
 constexpr double kForGood = 30.0;
 
 }  // namespace
 
-// Empty unless every rank that has not returned waits, and one at least for a key.
+// Empty unless every rank that has not returned waits, at least one of them for a key.
 std::map<int, RankWait> Controller::waits_for_good() const {
   if (state_.phase != Phase::kRunning) return {};
   std::map<int, RankWait> waits;
@@ -39,14 +38,14 @@ std::map<int, RankWait> Controller::waits_for_good() const {
   return waits;
 }
 
-// The store shows who waits. Whether a thread of theirs could still set a key, only they can tell.
+// The store shows which ranks wait. Only they know whether one of their threads could still set a key.
 void Controller::look_for_deadlock() {
   const auto waits = waits_for_good();
   if (waits.empty()) {
     wait_round_.reset();
     return;
   }
-  if (wait_round_) return;  // answers are on their way
+  if (wait_round_) return;  // answers are pending
   WaitRound& round = wait_round_.emplace();
   round.id = ++wait_rounds_;
   round.changes = store_.changes();
@@ -58,7 +57,7 @@ void Controller::look_for_deadlock() {
   }
 }
 
-// What a worker has sent before this is taken already: nothing of it is on its way.
+// Everything that a worker has sent before this message has been handled: nothing is in flight.
 void Controller::take(wire::Channel& channel, wire::Waits& message) {
   const int rank = channel.peer().rank;
   if (!wait_round_ || wait_round_->id != message.id || wait_round_->missing.erase(rank) == 0) return;
@@ -69,8 +68,8 @@ void Controller::take(wire::Channel& channel, wire::Waits& message) {
   const WaitRound done = *std::exchange(wait_round_, std::nullopt);
   auto waits = waits_for_good();
   if (done.refuted || waits.empty() || store_.changes() != done.changes || waits.size() != done.requests.size()) return;
-  // Each request that a thread waits for must be one that is not answered here: any other may have its answer on the
-  // way. And a wait that its thread has given up is none.
+  // Each request that a thread waits for must be unanswered here: the answer to any other may be in flight. A wait that
+  // its thread has given up does not count.
   std::map<int, std::int64_t> known;
   for (auto& [rank_of, wait] : waits) wait.keys.clear();
   for (auto& [asker, missing] : store_.waits()) {

@@ -1,4 +1,4 @@
-// What workers and the command line send to the controller.
+// Handles the messages from workers and the command line.
 
 #include "base/log.h"
 #include "base/text.h"
@@ -8,7 +8,7 @@
 namespace trireme::control {
 namespace {
 
-// One answer for many reports: an acknowledgement only frees room in the worker's window.
+// One acknowledgement for many reports: it only frees room in the worker's window.
 constexpr std::int64_t kAckEvery = 256;
 
 wire::Reply reply(std::int64_t id, Value value) {
@@ -119,7 +119,7 @@ void Controller::serve(wire::Channel& channel, wire::SetCapacity& message) {
   channel.send(changed ? reply(message.id, *std::move(changed)) : refusal(message.id, changed.error().message()));
 }
 
-// A worker of ours never gets here: whoever it is, nothing that follows can be relied on.
+// Trireme's workers never do this, so nothing that follows can be trusted.
 void Controller::refuse(wire::Channel& channel, const std::string& why) {
   base::log_warning("rank {} {}; its connection is closed", channel.peer().rank, why);
   channel.close();
@@ -150,8 +150,8 @@ void Controller::take(wire::Channel& channel, wire::Entered& message) {
 void Controller::take(wire::Channel& channel, wire::Report& message) {
   const int rank = channel.peer().rank;
   Peer& peer = peer_of(channel);
-  // Counted here and not in the commit book: a rank goes on reporting until it hears that its attempt is over, and the
-  // book takes nothing any more.
+  // Counted here and not in the commit book: a rank continues reporting until it learns that its attempt is over, and
+  // the book accepts no more reports then.
   if (message.index != peer.next_report) {
     const std::string due =
         peer.next_report ? fmt::format("report {} was expected", *peer.next_report) : "it has not started";
@@ -163,7 +163,7 @@ void Controller::take(wire::Channel& channel, wire::Report& message) {
     }
   }
   peer.next_report = peer.reports = message.index + 1;
-  // What others report while one is behind does not end its silence.
+  // Reports of other ranks do not end the silence of a rank that is behind.
   if (base::Seconds(peer.heard - peer.reported).count() >= plan_.hang_timeout_s) hang_told_ = false;
   peer.reported = peer.heard;
   if (peer.reports - peer.acked >= kAckEvery) acknowledge(peer);
@@ -219,7 +219,7 @@ void Controller::take(wire::Channel& channel, wire::StoreSet& message) {
   channel.send(reply(message.id, true));
 }
 
-// Answers that come later hold the channel weakly: a rank that has left needs none.
+// Later answers hold the channel weakly: a rank that has disconnected needs none.
 void Controller::take(wire::Channel& channel, wire::StoreGet& message) {
   store_.get({channel.peer().rank, message.id, message.timeout_s}, message.key,
              [to = channel.weak_from_this(), id = message.id](const std::string& value) {

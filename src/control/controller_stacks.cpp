@@ -1,4 +1,4 @@
-// Where every rank is: asked for by a person, or because nothing has happened for long.
+// Collects the stacks of all ranks, on request or because there is no progress.
 
 #include <algorithm>
 #include <tuple>
@@ -12,13 +12,13 @@
 namespace trireme::control {
 namespace {
 
-// A rank that can answer does so in a few milliseconds; one that swaps may need longer.
+// A rank answers within a few milliseconds, but may need longer if it swaps.
 constexpr auto kStackTimeout = std::chrono::seconds(3);
 
 }  // namespace
 
 void Controller::collect_stacks(const std::string& title, StacksWritten done) {
-  if (stack_round_) {  // one round serves all who ask
+  if (stack_round_) {  // one round serves all requests
     stack_round_->done.push_back(std::move(done));
     return;
   }
@@ -77,7 +77,7 @@ void Controller::finish_stacks() {
   for (const auto& done : round.done) done(report, written ? path : "");
 }
 
-// Nobody has reported for too long, or somebody who used to has fallen behind the others.
+// No rank has reported for too long, or a rank that used to report has fallen behind the others.
 void Controller::look_for_hang(base::MonotonicTime now) {
   if (plan_.hang_timeout_s <= 0 || hang_told_ || state_.phase != Phase::kRunning || peers_.empty()) return;
   const bool all_entered = entered_ == static_cast<int>(peers_.size());
@@ -101,7 +101,7 @@ void Controller::look_for_hang(base::MonotonicTime now) {
   });
 }
 
-// One that has finished holds nobody up; one that waits for others in a barrier is held up itself.
+// A rank that has finished blocks no other rank; a rank that waits in a barrier is itself blocked.
 int Controller::likely_culprit() const {
   auto innocence = [this](int rank) {
     const bool works = state_.workers[static_cast<std::size_t>(rank)].phase == WorkerPhase::kRunning;

@@ -34,11 +34,11 @@ void Decider::on(Begin) {
   if (state_.phase != Phase::kIdle) return;
   state_.phase = Phase::kReserving;
   state_.furthest = state_.began_at = state_.commits.resume_at();
-  // Those that an earlier start of the run did not come to.
+  // Validations that an earlier start of the run did not finish.
   for (const auto& kept : state_.kept) {
     if (kept.pending()) request_validation(kept);
   }
-  // What the run needs is one gang; what an elastic one could do without comes and goes seat by seat.
+  // The minimum is one gang. Optional seats of an elastic run are separate gangs of one seat each.
   const int least = rules_.least();
   for (int seats = least; seats <= rules_.num_workers; ++seats) {
     const bool optional = seats > least;
@@ -57,12 +57,12 @@ void Decider::on(const ProcessStarted& event) {
 
 void Decider::on(const ProcessStartFailed& event) {
   at(event.rank).process = false;
-  // It was to end before it was started: that says nothing about the next start.
+  // It was stopped before it started, which does not predict the next start.
   if (!before_the_end()) return end_when_gone();
   if (Gang& gang = state_.gangs.at(at(event.rank).seat.gang); gang.optional) {
-    gang.leaving = true;  // the run can do without
+    gang.leaving = true;  // the run can continue without it
   } else {
-    // The same program in the same place fails the same way: trying again would only repeat the line.
+    // The same program fails the same way on the same machine: retrying is useless.
     state_.starts_used = std::max<std::int64_t>(rules_.start_limit, 0);
   }
   fail_to_start(event.rank, fmt::format("rank {} could not be started: {}", event.rank, event.message));
@@ -94,7 +94,7 @@ void Decider::on(const ConnectionLost& event) {
   Worker& worker = at(event.rank);
   worker.channel = false;
   worker.lost = event.why;
-  // Without its connection it cannot take part in the next attempt either.
+  // Without a connection it cannot take part in the next attempt either.
   const bool awaited = worker.phase == WorkerPhase::kCancelled || worker.phase == WorkerPhase::kReady;
   if (awaited) {
     worker.phase = WorkerPhase::kFailed;
@@ -132,7 +132,8 @@ void Decider::on(const BecameReady& event) {
 void Decider::on(const StopRequested& event) {
   if (state_.phase == Phase::kFinished) return;
   if (state_.phase == Phase::kValidating) {
-    // How the training ended is known. The manifests keep what is not validated yet: the next start asks again.
+    // The result of the training is known. Pending validations stay in the manifests: the next start requests them
+    // again.
     record("stop_requested", {{"why", event.why}, {"hard", event.hard}});
     return finish();
   }
@@ -160,7 +161,7 @@ void Decider::on(const TimerFired& event) {
     case Timer::kCause: return settle_causes();
     case Timer::kSilence: return give_up_on_silent_ranks();
     case Timer::kStop:
-      // Workers that are ready are not waited for: they stay.
+      // Workers that are ready stay, and are not waited for.
       for (int rank = 0; state_.phase == Phase::kStopping && rank < size(); ++rank) {
         const bool stays = state_.next == Next::kRestart && at(rank).phase == WorkerPhase::kReady;
         if (at(rank).process && !stays) act(KillProcess{rank, 0.0});
@@ -168,7 +169,7 @@ void Decider::on(const TimerFired& event) {
       return;
     case Timer::kPause:
       if (state_.phase != Phase::kPausing) return;
-      state_.phase = Phase::kStopping;  // a worker that was ready may have failed meanwhile
+      state_.phase = Phase::kStopping;  // a worker that was ready may have failed in the meantime
       state_.paused = true;
       return end_when_gone();
     case Timer::kResize:
@@ -194,7 +195,7 @@ void Decider::start_attempt() {
       record("worker_kept", {{"rank", rank}, {"pid", worker.pid}, {"host", worker.host}});
       continue;
     }
-    // From now on, not from the engine's answer: a stop in between must wait for it.
+    // Set now, not when the engine answers: a stop in between must wait for it.
     worker.process = true;
     act(StartProcess{rank});
   }
@@ -204,7 +205,7 @@ void Decider::start_attempt() {
   begin_when_complete();
 }
 
-// Ranks for all seats that are left, ranks of one node together. A worker that is ready keeps its process.
+// Assigns ranks to all remaining seats, ranks of one node together. A worker that is ready keeps its process.
 void Decider::seat_workers() {
   release_leaving();
   std::vector<Worker> seated;
@@ -216,7 +217,7 @@ void Decider::seat_workers() {
       seated.push_back(std::move(worker));
     }
   }
-  std::map<std::string, int> nodes;  // in the order in which they come
+  std::map<std::string, int> nodes;  // in order of appearance
   for (const auto& worker : seated) nodes.emplace(worker.slot.node_id, static_cast<int>(nodes.size()));
   std::stable_sort(seated.begin(), seated.end(),
                    [&](const Worker& a, const Worker& b) { return nodes[a.slot.node_id] < nodes[b.slot.node_id]; });
@@ -244,7 +245,7 @@ void Decider::seat_workers() {
 }
 
 void Decider::on(const StorageSettled& event) {
-  if (event.attempt != state_.attempt) return;  // of one that did not get to its start
+  if (event.attempt != state_.attempt) return;  // of an attempt that did not start
   if (event.failure) record("warning", {{"message", *event.failure}});
   state_.settled = true;
   if (state_.phase == Phase::kStarting) begin_when_complete();
@@ -263,19 +264,18 @@ void Decider::begin_when_complete() {
   record("training_started", {{"num_workers", size()}});
   if (!rules_.elastic()) return;
   act(ArmTimer{Timer::kResize, rules_.resize_interval_s});
-  // What changed while the gang was starting.
+  // The capacity changed while the gang was starting.
   if (seats() != size()) want_resize("the number of seats changed while workers were starting");
 }
 
 void Decider::finish_when_done() {
-  // A checkpoint that could not be stored is a failure also where the function took no notice: its verdict is under
-  // way.
+  // A checkpoint that could not be stored is a failure even if the function ignored the error: the decision is pending.
   if (!before_the_end() || !state_.failures.empty() || state_.workers.empty()) return;
   bool all = std::all_of(state_.workers.begin(), state_.workers.end(),
                          [](const Worker& each) { return each.phase == WorkerPhase::kDone; });
   if (!all || state_.commits_in_flight > 0) return;
   if (everyone_preempted()) {
-    // They returned because they had to go: whether there was more to do, the next start of the run finds out.
+    // They returned because of the preemption. The next start of the run finds out whether there is more work.
     state_.outcome = Outcome::kStopped;
     state_.stop_why = state_.preemption->why;
     state_.error = fmt::format("preempted: {}", state_.preemption->why);
@@ -294,7 +294,7 @@ void Decider::drain() {
   stop_when_drained();
 }
 
-// What was on its way to storage has arrived: now the workers may go.
+// All uploads in flight are stored: now the workers may exit.
 void Decider::stop_when_drained() {
   if (state_.phase != Phase::kDraining || state_.commits_in_flight > 0) return;
   bool all = std::all_of(state_.workers.begin(), state_.workers.end(), [](const Worker& each) {
@@ -311,11 +311,11 @@ void Decider::kill_all(double grace) {
   }
 }
 
-// Before a restart. A process whose own code failed may have anything wrong in it (a broken CUDA context stays broken),
-// so that only the others are kept: by default those that are worth it, as what their libraries and modules remember of
-// this attempt may break the next one.
+// Before a restart. A process whose own code failed may be in any state (a broken CUDA context stays broken), so only
+// the others are kept: by default only those that are worth it, because state of this attempt in their libraries and
+// modules may break the next one.
 void Decider::cancel_or_kill() {
-  // What made them wait for each other is in one of the processes, and none of them says in which.
+  // The cause of the deadlock is in one of the processes, and it is unknown which one.
   const bool nobody_knows = std::any_of(state_.failures.begin(), state_.failures.end(),
                                         [](const Failure& each) { return each.cause == "deadlock"; });
   for (int rank = 0; rank < size(); ++rank) {
@@ -324,7 +324,7 @@ void Decider::cancel_or_kill() {
                                       [&](const Failure& each) { return each.rank == rank && !each.collateral; });
     const bool well = worker.process && worker.channel && !to_blame && !nobody_knows;
     const bool connected = worker.phase != WorkerPhase::kAbsent && worker.phase != WorkerPhase::kStarted;
-    const bool untouched = worker.phase == WorkerPhase::kConnected;  // it has not been told what to run
+    const bool untouched = worker.phase == WorkerPhase::kConnected;  // it has not received a function yet
     const bool keep = rules_.warm_restart.always.value_or(untouched || !worker.holds.empty());
     if (keep && well && connected) {
       worker.phase = WorkerPhase::kCancelled;
@@ -357,7 +357,7 @@ void Decider::end_when_gone() {
   bool some = std::any_of(state_.workers.begin(), state_.workers.end(), [&](const Worker& each) {
     return each.process && !(restart && each.phase == WorkerPhase::kReady);
   });
-  // The next attempt goes on from the newest checkpoint: it must be known which one that is.
+  // The next attempt resumes from the newest checkpoint, so it must be known which one that is.
   if (some || state_.commits_in_flight > 0) return;
   act(DisarmTimer{Timer::kStop});
   if (restart) {
@@ -383,7 +383,7 @@ void Decider::finish() {
               {"reports", state_.reports.count()}};
   if (!state_.error.empty()) fields["error"] = state_.error;
   const ReturnValue& returned = state_.return_value;
-  // A pickle goes into a file of its own.
+  // A pickle is stored in a separate file.
   if (state_.outcome == Outcome::kFinished && returned.pickled) fields["return_value_pickled"] = true;
   if (state_.outcome == Outcome::kFinished && !returned.pickled) fields["return_value"] = returned.value;
   record("run_finished", std::move(fields));

@@ -13,8 +13,8 @@ struct Decision {
   std::vector<Action> actions;
 };
 
-// The whole policy of a run: what follows from an event. No socket, no clock, no thread; every restart and every
-// verdict is a row in tests/unit/control/decide_test.cpp.
+// The complete policy of a run: state and actions that follow from an event. No socket, no clock, no thread; every
+// restart and every decision is a row in tests/unit/control/decide_test.cpp.
 Decision decide(RunState state, Event event, const Rules& rules);
 
 }  // namespace trireme::control

@@ -13,7 +13,7 @@ void Decider::on(Reported event) {
   if (!running()) return;
   if (event.checkpoint && state_.commits.taken(event.index)) {
     part_came_too_late(event.rank, *event.checkpoint);
-    event.checkpoint.reset();  // the report counts all the same: the rank's next one has the next number
+    event.checkpoint.reset();  // the report still counts: the rank's next one has the next number
   }
   state_.reports.add(state_.attempt, event.index);
   state_.furthest = std::max(state_.furthest, event.index + 1);
@@ -69,7 +69,7 @@ void Decider::on(ValidationEnded event) {
   if (it == state_.kept.end()) return;
   it->status = event.status;
   it->validation = {};
-  // What the validation found stands above what was reported.
+  // The metrics of the validation override the reported ones.
   for (auto& [key, value] : event.metrics) it->metrics[key] = value;
   state_.commits.validated(it->index, event.metrics);
   act(UpdateManifest{*it});
@@ -93,7 +93,7 @@ bool Decider::validating() const {
 }
 
 void Decider::part_came_too_late(int rank, const std::string& name) {
-  if (preempted(rank)) return;  // it goes anyway, and with it the attempt
+  if (preempted(rank)) return;  // the rank will be lost anyway, and the attempt ends
   fail_or_warn(failure_of(rank, "exception", "LateCheckpoint",
                           fmt::format("{} was committed without rank {}: its part arrived too late", name, rank)));
 }
@@ -116,7 +116,7 @@ void Decider::keep(ReadyCheckpoint ready) {
   fields["status"] = checkpoint::to_string(kept.status);
   record("checkpoint_committed", std::move(fields));
   if (kept.pending()) request_validation(kept);
-  // A name that the user chose again has replaced the older one.
+  // The user has reused the name: this checkpoint has replaced the older one.
   for (const auto& each : state_.kept) {
     if (each.name == kept.name && each.pending()) ++state_.outdated_validations[each.name];
   }
@@ -155,7 +155,7 @@ void Decider::watch_silent_ranks() {
 
 void Decider::give_up_on_silent_ranks() {
   state_.silence_timed = false;
-  // While a cause is looked for, a silent rank may be one that is gone.
+  // While the cause of a failure is being determined, a silent rank may be lost.
   if (!running() || state_.phase == Phase::kFailing) return;
   state_.commits.give_up_on_silent_ranks();
   commit_what_is_ready();
@@ -172,7 +172,7 @@ void Decider::commit_what_is_ready() {
   }
 }
 
-// What a preempted rank has not stored is lost, however much of it the others have stored.
+// A checkpoint is lost if a preempted rank has not stored its part, even if all other ranks have.
 void Decider::warn_of_incomplete() {
   std::map<std::string, std::vector<int>> lacking;
   for (const auto& failure : state_.failures) {

@@ -1,4 +1,4 @@
-// What broke, what it means for the run, and whether it goes on.
+// Failures, their causes, and whether the run continues.
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ namespace trireme::control {
 
 void Decider::on(FunctionFailed event) {
   Worker& worker = at(event.rank);
-  // A worker that was cancelled comes out of its function by an error.
+  // A cancelled worker leaves its function with an error.
   if (worker.phase == WorkerPhase::kCancelled || worker.phase == WorkerPhase::kReady) return;
   worker.phase = WorkerPhase::kFailed;
   stop_when_drained();
@@ -59,7 +59,7 @@ void Decider::start_timed_out() {
     if (at(rank).phase != WorkerPhase::kConnected) silent.push_back(rank);
   }
   if (silent.empty()) {
-    // Another attempt would wait for the same storage. Its calls end by themselves, with an error where it is away.
+    // Another attempt would wait for the same storage. Its calls end by themselves, with an error if it is unavailable.
     record("warning", {{"message", fmt::format("all workers are ready and wait for the storage: cleaning up after the "
                                                "last attempt has taken more than {} s",
                                                base::amount(rules_.start_timeout_s))}});
@@ -74,8 +74,8 @@ void Decider::fail_to_start(int rank, std::string message) {
   fail(failure_of(rank, "start", "StartError", std::move(message)));
 }
 
-// A worker is gone for good when its process has ended and its connection is closed: only then has everything that it
-// sent been read. Where one of the two is late, the cause timer settles it.
+// A worker is lost when its process has ended and its connection is closed: only then has everything that it sent been
+// read. If one of the two is late, the cause timer decides.
 void Decider::judge_departure(int rank) {
   Worker& worker = at(rank);
   stop_when_drained();
@@ -96,7 +96,7 @@ void Decider::fail_departed(int rank) {
     failure.error_type = by_signal ? "WorkerKilled" : "WorkerExited";
     failure.message = fmt::format("the process {} with {} before the training function returned",
                                   by_signal ? "was killed" : "ended", engine::to_string(*worker.exit));
-    // Whatever it had to say about it went there.
+    // Its last output was lost with the log.
     if (!worker.full_log.empty()) {
       failure.message += fmt::format("; no space is left for its log, {}: free space there", worker.full_log);
     }
@@ -115,7 +115,7 @@ void Decider::fail_departed(int rank) {
   fail(std::move(failure));
 }
 
-// A run that ends for another reason does not change its mind.
+// A run that already ends for another reason does not change its outcome.
 void Decider::fail_or_warn(Failure failure) {
   if (before_the_end()) return fail(std::move(failure));
   record("warning", {{"message", failure.message}});
@@ -127,7 +127,7 @@ void Decider::fail(Failure failure) {
   add_failure(state_.failures, std::move(failure));
   if (!clear) return wait_for_cause();
   state_.phase = Phase::kFailing;
-  // The first clear cause shortens the wait that a vague one may have begun.
+  // The first clear cause shortens the wait that an unclear one may have started.
   if (!was_clear) act(ArmTimer{Timer::kCause, rules_.echo_window_s});
 }
 
@@ -146,7 +146,7 @@ void Decider::settle_causes() {
     if (worker.exit || (was_connected && !worker.channel)) fail_departed(rank);
   }
   if (state_.failures.empty()) {
-    // What looked like a departure was a rank that had already said "done".
+    // The rank that looked lost had already reported that it was done.
     state_.phase = Phase::kRunning;
     return;
   }
@@ -177,7 +177,7 @@ void Decider::give_verdict() {
   if (!again) {
     state_.outcome = Outcome::kFailed;
     state_.error = told;
-    // Those who have said what broke only wait to be told how it goes on.
+    // Ranks that have reported their failure wait for the controller's decision.
     for (int rank = 0; rank < size(); ++rank) {
       if (at(rank).channel && at(rank).phase == WorkerPhase::kFailed) act(SendGoodbye{rank});
     }
@@ -188,7 +188,7 @@ void Decider::give_verdict() {
   enter_stopping(again ? Next::kRestart : Next::kFinish);
 }
 
-// Many ranks often fail with one error: the first of them tells of the others.
+// Many ranks often fail with the same error: the first of them lists the others.
 void Decider::record_failures() {
   const auto& all = state_.failures;
   for (auto failure = all.begin(); failure != all.end(); ++failure) {
@@ -208,7 +208,7 @@ void Decider::record_failures() {
   }
 }
 
-// A rank that returns closes its connections: to one that waits for it in a collective that looks like a loss.
+// A rank that returns closes its connections, which looks like a loss to a rank that waits for it in a collective.
 void Decider::blame_who_returned() {
   Failure& root = state_.failures.front();
   if (!is_loss_in_collective(root)) return;
@@ -250,7 +250,7 @@ bool Decider::repeats_itself(const Failure& root) {
   return rules_.repeated_error_limit > 0 && state_.same_errors >= rules_.repeated_error_limit;
 }
 
-// None before the first restart: most of what breaks breaks once.
+// None before the first restart: most failures happen only once.
 double Decider::pause_before_restart() const {
   if (state_.failures.empty() || state_.failures_in_row < 2) return 0.0;
   if (state_.failures.front().cause == "preemption") return 0.0;

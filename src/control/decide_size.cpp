@@ -1,4 +1,4 @@
-// How many workers there are: what the engine gives and wants back, resizes, and workers that are about to be lost.
+// The number of workers: room that the engine grants and reclaims, resizes, and preemptions.
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 namespace trireme::control {
 
-// That the next attempt would have.
+// The number of seats of the next attempt.
 int Decider::seats() const {
   int count = 0;
   for (const auto& [id, gang] : state_.gangs) count += gang.reserved && !gang.leaving ? gang.size : 0;
@@ -56,11 +56,11 @@ void Decider::start_when_reserved() {
 
 void Decider::on(RoomGrew) { grow(); }
 
-// Asks for one more seat; with the answer comes the next question, until there is no room or enough. A run that makes
-// no checkpoints could not use it, and would only keep it from others.
+// Requests one more seat. The answer triggers the next request, until there is no room or the maximum is reached. A run
+// without checkpoints could not use a seat and would only block it for others.
 void Decider::grow() {
   if (state_.phase != Phase::kRunning || reserving() || seats() >= rules_.most() || state_.kept.empty()) return;
-  if (giving_back()) return;  // the engine has just asked for room
+  if (giving_back()) return;  // the engine has just reclaimed room
   state_.gangs[state_.next_gang] = {1, true};
   act(ReserveGang{state_.next_gang++, 1, true});
 }
@@ -69,7 +69,7 @@ void Decider::on(const GangReclaimed& event) {
   auto it = state_.gangs.find(event.gang);
   if (it == state_.gangs.end() || it->second.leaving) return;
   if (!it->second.optional) {
-    // The run cannot do without: whoever sits there is lost, and has to be replaced.
+    // The run needs this gang: its workers are lost and must be replaced.
     PreemptionAnnounced announced{{}, event.seconds, event.why};
     for (int rank = 0; rank < size(); ++rank) {
       if (at(rank).seat.gang == event.gang) announced.ranks.push_back(rank);
@@ -82,8 +82,8 @@ void Decider::on(const GangReclaimed& event) {
   if (event.seconds && state_.phase == Phase::kRunning) act(ArmTimer{Timer::kPreempt, *event.seconds});
 }
 
-// A resize waits for a checkpoint, so that nothing that was computed is lost. Without checkpoints it never comes: then
-// the run goes on as it is.
+// A resize waits for a checkpoint, so that no work is lost. Without checkpoints it never happens, and the run continues
+// unchanged.
 void Decider::want_resize(const std::string& why) {
   if (state_.phase != Phase::kRunning || state_.leave_at || seats() == size()) return;
   state_.leave_at = state_.commits.next_report();
@@ -133,15 +133,15 @@ void Decider::on(const PreemptionAnnounced& event) {
     record("preemption_announced",
            {{"ranks", List(ranks.begin(), ranks.end())}, {"seconds", seconds}, {"why", event.why}});
     act(SendPreemption{{state_.preemption->ranks.begin(), state_.preemption->ranks.end()}, seconds, event.why});
-    // Others that are announced meanwhile have their own time, but the first who goes takes the gang along.
+    // Preemptions announced later have their own deadlines, but the first loss ends the attempt anyway.
     if (first) act(ArmTimer{Timer::kPreempt, seconds});
     return;
   }
-  // Nothing runs that could be saved.
+  // Nothing is running that could be saved.
   if (event.ranks.empty()) on(StopRequested{event.why, false});
 }
 
-// Everything up to the announcement is in a checkpoint: nothing is gained by waiting for the end.
+// All progress up to the announcement is in a checkpoint: there is no reason to wait for the deadline.
 void Decider::saved_before_preemption(std::int64_t index) {
   if (state_.phase != Phase::kRunning || !state_.preemption || index < state_.preemption->last_report) return;
   preemption_due(true);
@@ -150,7 +150,7 @@ void Decider::saved_before_preemption(std::int64_t index) {
 void Decider::preemption_due(bool saved) {
   if (state_.phase != Phase::kRunning) return;
   if (!state_.preemption) {
-    // Only room that had to be given back; the timer may be one of an attempt that has done so.
+    // Only room is reclaimed; the timer may be from an attempt that has already released it.
     if (giving_back()) resize("the engine's deadline has passed");
     return;
   }
@@ -163,7 +163,7 @@ void Decider::preemption_due(bool saved) {
                     fmt::format("announced ({}), {}", state_.preemption->why,
                                 saved ? "with all progress in a checkpoint" : "without a last checkpoint in time")));
   }
-  // Those that had finished already take nobody along.
+  // Ranks that had already finished do not fail the attempt.
   if (state_.failures.empty()) state_.preemption.reset();
 }
 

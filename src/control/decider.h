@@ -7,8 +7,8 @@
 
 namespace trireme::control {
 
-// One decision under way. Each `on` is one kind of event; what they share stands below them. Its parts are in files of
-// their own: decide.cpp (the way of an attempt), decide_checkpoints.cpp, decide_failures.cpp, decide_size.cpp.
+// One decision in progress. Each `on` handles one type of event; shared functions follow. The parts are in separate
+// files: decide.cpp (the course of an attempt), decide_checkpoints.cpp, decide_failures.cpp, decide_size.cpp.
 class Decider {
  public:
   Decider(RunState state, const Rules& rules) : state_(std::move(state)), rules_(rules) {}
@@ -45,7 +45,7 @@ class Decider {
   Worker& at(int rank);
   int size() const { return static_cast<int>(state_.workers.size()); }
   bool running() const;
-  // Whether what breaks is still a failure of the run: after that it only ends.
+  // Whether an error still counts as a failure of the run; later the run only ends.
   bool before_the_end() const;
 
   template <typename T>
@@ -54,7 +54,7 @@ class Decider {
   }
   void record(const char* event, Dict fields);
 
-  // The way of an attempt.
+  // The course of an attempt.
   void start_attempt();
   void seat_workers();
   void begin_when_complete();
@@ -92,7 +92,7 @@ class Decider {
   void give_verdict();
   void blame_who_returned();
   void record_failures();
-  // Whether the budget has one more for this, and takes it; tells how many are used, of how many.
+  // Whether the budget allows this failure, which it then counts; adds the numbers to `told`.
   bool spend(const Failure& root, Dict& told);
   bool repeats_itself(const Failure& root);
   double pause_before_restart() const;

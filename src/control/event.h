@@ -7,18 +7,18 @@
 
 #include "control/state.h"
 
-// What can happen to a run. The controller makes these from messages, the engine's events and timers.
+// The events of a run. The controller creates them from messages, engine events and timers.
 
 namespace trireme::control {
 
 enum class Timer {
-  kStart,    // the gang has not come up in time
-  kCause,    // enough waiting for a better cause
+  kStart,    // the gang has not started in time
+  kCause,    // the wait for a better cause is over
   kStop,     // the gang has not ended in time, or has not left the function
   kSilence,  // checkpoints have waited long enough for ranks that never report
-  kPause,    // now the next attempt may begin
-  kResize,   // time to look for more room
-  kPreempt,  // those who were announced to go are gone now
+  kPause,    // the next attempt may start
+  kResize,   // check for more room
+  kPreempt,  // the announced preemption is due
 };
 
 struct Begin {};
@@ -30,7 +30,7 @@ struct ReservationFailed {
   std::string message;
   int gang = 0;
 };
-// The engine wants its room back.
+// The engine reclaims the gang's room.
 struct GangReclaimed {
   int gang;
   std::string why;
@@ -50,14 +50,14 @@ struct ProcessExited {
   int rank;
   engine::ExitStatus status;
   std::string out_of_memory = {};
-  std::string full_log = {};  // its log file, where no space is left for it
+  std::string full_log = {};  // path of its log file if no space was left for it
 };
 struct Connected {
   int rank;
   int pid;
   std::string host;
 };
-// The connection is gone, or the peer is silent.
+// The connection is closed, or the peer is silent.
 struct ConnectionLost {
   int rank;
   std::string why;
@@ -84,11 +84,11 @@ struct Uploaded {
 // The manifest is durable, or it could not be written.
 struct CommitEnded {
   ReadyCheckpoint checkpoint;
-  std::vector<std::string> conflicts;  // files that ranks wrote differently
+  std::vector<std::string> conflicts;  // files that ranks wrote with different content
   std::optional<std::string> failure;
 };
-// Nothing of an earlier attempt is written any more, and what it left half-written is gone. With a failure: it is not,
-// and whoever uses a name again clears it first.
+// No write of an earlier attempt is in progress, and its incomplete files are removed. With a failure: they are not,
+// and must be removed before a name is reused.
 struct StorageSettled {
   int attempt;
   std::optional<std::string> failure = {};
@@ -99,7 +99,7 @@ struct ValidationEnded {
   Metrics metrics;
   std::string message;
 };
-// The rank has nothing more on its way to storage.
+// The rank has no upload in flight.
 struct UploadsDrained {
   int rank;
 };
@@ -111,26 +111,26 @@ struct FunctionReturned {
 struct BecameReady {
   int rank;
 };
-// Ranks (all when empty) will be lost in so many seconds; in the usual time when nobody said.
+// Ranks (all if empty) will be lost in `seconds`; without a value, after the default grace period.
 struct PreemptionAnnounced {
   std::vector<int> ranks;
   std::optional<double> seconds;
   std::string why;
 };
-// Nothing has been reported for long, and the stacks are written down.
+// No rank has reported for too long, and the stacks are written to a file.
 struct HangNoticed {
-  int rank;  // the one that seems to hold the others up
+  int rank;  // the rank that probably blocks the others
   std::string summary;
   std::string path;
 };
-// What a rank waits for, of all that it waits for at the moment.
+// What a rank waits for at the moment.
 struct RankWait {
-  std::vector<std::string> keys = {};  // of the store that nobody has set
-  std::int64_t collectives = 0;        // barriers and broadcasts that others have not come to
+  std::vector<std::string> keys = {};  // store keys that are not set
+  std::int64_t collectives = 0;        // barriers and broadcasts that other ranks have not reached
 
   bool operator==(const RankWait&) const = default;
 };
-// Every rank that has not returned waits for what only another one could do, and none of their threads can do anything.
+// Every rank that has not returned waits for another rank, and no thread can make progress.
 struct DeadlockFound {
   std::map<int, RankWait> waits;  // by rank
 };

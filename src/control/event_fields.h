@@ -6,8 +6,8 @@
 
 #include "trireme/value.h"
 
-// Reading of events and run files that another version, or a crash, may have left incomplete: what is absent or of
-// another type is the fallback, never an error.
+// Reads events and run files that may be incomplete after a crash or from another version: a missing field or one of
+// another type yields the fallback, never an error.
 
 namespace trireme::control {
 
@@ -34,7 +34,7 @@ inline bool flag_of(const Dict& dict, std::string_view key) {
   return flag && *flag;
 }
 
-// nullptr when there is none.
+// nullptr if absent.
 inline const Dict* dict_of(const Dict& dict, std::string_view key) {
   const Value* value = dict.find(key);
   return value ? value->get_if<Dict>() : nullptr;

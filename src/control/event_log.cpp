@@ -10,7 +10,7 @@ namespace trireme::control {
 base::Result<EventLog> EventLog::open(const std::string& path) {
   base::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!file.valid()) return base::system_error(fmt::format("could not open {}", path), errno);
-  // A crash may have left half a line: it must not swallow the first line of this run.
+  // A crash may have left an incomplete line: it must not swallow the first line of this run.
   char last = '\n';
   off_t size = ::lseek(file.get(), 0, SEEK_END);
   if (size > 0 && ::pread(file.get(), &last, 1, size - 1) != 1) {

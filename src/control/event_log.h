@@ -8,18 +8,18 @@
 
 namespace trireme::control {
 
-// The append-only truth of a run: one JSON object a line (docs/event_log.md). Lines are gathered and written in one
-// call; an event that must outlive a crash is flushed before anything follows from it.
+// The append-only record of a run: one JSON object per line (docs/event_log.md). Lines are buffered and written
+// together; an event that must survive a crash is flushed before any action that follows from it.
 class EventLog {
  public:
   static base::Result<EventLog> open(const std::string& path);
 
   void append(const Dict& event);
-  // To the file (a reader sees it).
+  // Writes to the file, where readers see it.
   base::Result<void> flush();
-  // To the disk.
+  // Syncs to the disk.
   base::Result<void> sync();
-  // The same file for another thread to sync.
+  // A descriptor of the same file, for another thread to sync.
   base::Result<base::Fd> duplicate() const;
 
  private:

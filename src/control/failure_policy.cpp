@@ -13,7 +13,7 @@
 namespace trireme::control {
 namespace {
 
-// What gloo, NCCL, MPI and plain sockets say when the other side is gone.
+// Messages of gloo, NCCL, MPI and plain sockets when the peer is lost.
 constexpr std::array<std::string_view, 12> kPeerLossPhrases = {"Connection closed by peer",
                                                                "Connection reset by peer",
                                                                "Broken pipe",
@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 12> kPeerLossPhrases = {"Connection close
                                                                "Read error",
                                                                "Rank has been lost"};
 
-// More make no line that anybody reads.
+// More would make the line unreadable.
 constexpr std::size_t kMostGroups = 6;
 constexpr std::size_t kMostKeys = 3;
 
@@ -43,7 +43,7 @@ std::string describe_wait(const RankWait& wait) {
   return base::join(parts, " and ");
 }
 
-// Lower explains more.
+// A lower weight is a more likely root cause.
 int weight(const Failure& failure) {
   if (failure.cause == "exception") return looks_like_peer_loss(failure) ? 2 : 0;
   return failure.cause == "lost" ? 1 : 0;
@@ -108,7 +108,7 @@ std::string returned_early_message(const std::vector<int>& returned, int waiting
 }
 
 std::string deadlock_message(const std::map<int, RankWait>& waits, const std::vector<int>& returned) {
-  std::vector<std::pair<std::string, std::vector<int>>> groups;  // ranks that wait for the same
+  std::vector<std::pair<std::string, std::vector<int>>> groups;  // ranks that wait for the same thing
   for (const auto& [rank, wait] : waits) {
     const std::string what = describe_wait(wait);
     auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == what; });

@@ -12,12 +12,12 @@
 namespace trireme::control {
 namespace {
 
-// More than these make no line that anybody reads; the file has all.
+// More would make the line unreadable; the file has all.
 constexpr std::size_t kMaxGroups = 6;
 
-// Ranks of which the same can be said.
+// Ranks in the same situation.
 struct Group {
-  std::int64_t behind = 0;  // reports that others have made and these have not
+  std::int64_t behind = 0;  // reports that other ranks have made and these have not
   bool answered = false;
   bool returned = false;
   std::string place;
@@ -34,7 +34,7 @@ std::string place_of(const RankPlace& rank) {
   return rank.where.empty() ? "an unknown location" : rank.where;
 }
 
-// Those in front first, the larger groups before the smaller; then who is behind, the last one last.
+// Ranks in front first, larger groups before smaller ones; then the ranks that are behind, the furthest behind last.
 std::vector<Group> groups_of(const std::vector<RankPlace>& ranks, std::int64_t most) {
   std::vector<Group> groups;
   for (const RankPlace& rank : ranks) {
@@ -90,12 +90,12 @@ std::string summary_of(const std::vector<RankPlace>& ranks) {
     silent_s = std::min(silent_s, rank.silent_s);
   }
   const auto groups = groups_of(ranks, most);
-  // Only then is it sure that the ones in front wait for somebody.
+  // Only in this case do the ranks in front certainly wait for others.
   const bool waits = groups.back().behind > 0;
   std::vector<std::string> parts;
   std::size_t left_out = 0;
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    // Who is behind explains the rest: the last group is always told.
+    // The ranks that are behind explain the rest: the last group is always shown.
     const bool told = groups.size() <= kMaxGroups || i + 2 <= kMaxGroups || i + 1 == groups.size();
     if (told) {
       parts.push_back(sentence(groups[i], ranks.size(), waits));
@@ -104,7 +104,7 @@ std::string summary_of(const std::vector<RankPlace>& ranks) {
     }
   }
   if (left_out > 0) parts.push_back(fmt::format("{} elsewhere", base::count_of(left_out, "other rank")));
-  // Somebody may only want to know where a run is that reports all the time.
+  // The stacks may also be requested of a run that makes progress.
   constexpr double kSilence = 1.0;
   if (silent_s < kSilence) return base::join(parts, ", ");
   return fmt::format("no {} for {}: {}", most == 0 ? "first report" : "report", time_text(silent_s),

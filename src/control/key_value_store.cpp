@@ -9,7 +9,7 @@ namespace trireme::control {
 void KeyValueStore::set(const std::string& key, std::string value) {
   values_[key] = std::move(value);
   ++changes_;
-  // An answer may come back into the store, so waiters leave the list before they are answered.
+  // An answer may call the store again, so waiters leave the list before they are answered.
   std::list<Waiter> served;
   for (auto it = waiters_.begin(); it != waiters_.end();) {
     auto next = std::next(it);

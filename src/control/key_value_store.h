@@ -12,13 +12,13 @@
 
 namespace trireme::control {
 
-// The rendezvous store of one attempt. Lives in the controller, so it survives the death of any rank. Waiters are
-// answered as soon as their keys are there.
+// The rendezvous store of one attempt. It is in the controller, so it survives the death of any rank. Waiters are
+// answered as soon as their keys are set.
 class KeyValueStore {
  public:
   using Answer = std::function<void(const std::string& value)>;
 
-  // Who asks: whom to forget when it leaves, and what it waits with.
+  // The origin of a request: the rank to forget when it disconnects, and the request that it waits with.
   struct Asker {
     Asker(int asking, std::int64_t its_request = 0, double its_timeout_s = 0)  // NOLINT: a rank alone is one
         : owner(asking), request(its_request), timeout_s(its_timeout_s) {}
@@ -33,19 +33,19 @@ class KeyValueStore {
   };
 
   void set(const std::string& key, std::string value);
-  // Answers at once, or when the key is set.
+  // Answers at once if the key is set, otherwise when it is set.
   void get(Asker asker, const std::string& key, Answer answer);
   void wait(Asker asker, const std::vector<std::string>& keys, Answer answer);
-  // A value that is no number is an error.
+  // Fails if the value is not a number.
   base::Result<std::int64_t> add(const std::string& key, std::int64_t amount);
   bool contains(const std::vector<std::string>& keys) const;
   bool erase(const std::string& key);
-  // Sets `desired` where the key holds `expected` (or is absent and `expected` is empty); returns what it holds then.
+  // Sets `desired` if the key holds `expected` (or is absent and `expected` is empty); returns the resulting value.
   std::string compare_set(const std::string& key, const std::string& expected, std::string desired);
   std::size_t size() const { return values_.size(); }
-  // Whoever is not answered yet. One whose time is over may be among them.
+  // Requests that are not answered yet, including those that may have timed out.
   std::vector<Wait> waits() const;
-  // Counts what was set: as long as it stays the same, nobody who waits was answered.
+  // Number of changes: while it stays the same, no waiter was answered.
   std::uint64_t changes() const { return changes_; }
 
   void forget(int owner);

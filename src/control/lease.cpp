@@ -19,8 +19,8 @@ constexpr const char* kName = "/.trireme_lease.json";
 
 struct LeaseFile {
   bool there = false;
-  std::string text;  // as it is: half a lease changes too when its writer goes on
-  Dict fields;       // empty where the text makes no sense
+  std::string text;  // raw text: an incomplete lease also changes while its writer is alive
+  Dict fields;       // empty if the text cannot be parsed
 };
 
 base::Result<LeaseFile> read_lease(storage::Files& files, const std::string& path) {
@@ -37,8 +37,8 @@ std::string holder(const LeaseFile& file) {
   return fmt::format("pid {} on {}", int_of(file.fields, "pid"), text_of(file.fields, "host"));
 }
 
-// Where the holder's pid is one of this process's own table, the table knows; elsewhere only time can tell. A lease
-// that cannot be read may be one that is being written.
+// If the holder's pid is in the same pid table as this process, the table shows whether it is alive; otherwise only
+// waiting does. An unreadable lease may be in the middle of a write.
 bool holder_is_gone(const LeaseFile& file) {
   if (!file.there) return true;
   const std::string table = text_of(file.fields, "process_table");
@@ -70,7 +70,7 @@ base::Result<std::unique_ptr<Lease>> Lease::take(std::shared_ptr<storage::Files>
   std::unique_ptr<Lease> lease(new Lease(files, path, id, timing));
   TRIREME_ASSIGN(lease->renewed_, lease->write(*files), "RunConfig.storage_path: {} cannot be written",
                  files->describe(run_path));
-  // Of two who came at the same moment the later writer has it.
+  // If two drivers start at the same moment, the later writer wins.
   std::this_thread::sleep_for(timing.period / 20);
   TRIREME_ASSIGN(const auto now, read_lease(*files, path));
   if (text_of(now.fields, "id") != id) {
@@ -88,7 +88,7 @@ Lease::Lease(std::shared_ptr<storage::Files> files, std::string path, std::strin
       timing_(timing) {}
 
 Lease::~Lease() {
-  if (!thread_.joinable()) return;  // never had it
+  if (!thread_.joinable()) return;  // never acquired
   {
     std::lock_guard lock(mutex_);
     ending_ = true;
@@ -141,14 +141,14 @@ base::Result<std::optional<std::string>> Lease::beat() {
   TRIREME_ASSIGN(const auto held, read_lease(*files_, path_));
   const bool ours = text_of(held.fields, "id") == id_;
   if (!held.fields.empty() && !ours) return std::optional(taken_by(held));
-  // Nobody takes it while this driver counts. After a long silence it may have been taken and given back.
+  // No driver takes a lease that is being renewed. After a long silence it may have been taken and released.
   if (!held.there && doubtful) {
     return std::optional<std::string>(
         "its lease was removed: another driver may have taken over the run in the meantime");
   }
   TRIREME_ASSIGN(const auto began, write(*files_));
   if (doubtful) {
-    // A challenger may have made up its mind before this beat: the later writer has it.
+    // A challenger may have decided before this beat: the later writer wins.
     std::this_thread::sleep_for(timing_.period / 20);
     TRIREME_ASSIGN(const auto again, read_lease(*files_, path_));
     if (text_of(again.fields, "id") != id_) return std::optional(taken_by(again));
@@ -161,14 +161,14 @@ base::Result<std::optional<std::string>> Lease::beat() {
 void Lease::renew() {
   std::unique_lock lock(mutex_);
   auto pause = timing_.period;
-  bool failing = false;  // and has been told
+  bool failing = false;  // and the warning was logged
   while (true) {
     changed_.wait_for(lock, pause, [&] { return ending_ || hurry_; });
     if (ending_) return;
     hurry_ = false;
     lock.unlock();
     auto taken = beat();
-    // A store that is away for a while is not lost: the next beat tries again, and soon.
+    // The storage may be unavailable for a while: the next beat retries soon.
     if (!std::exchange(failing, !taken) && !taken) {
       base::log_warning("could not renew the run's lease: {}", taken.error().message());
     }

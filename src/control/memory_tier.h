@@ -9,20 +9,20 @@
 
 namespace trireme::control {
 
-// The newest checkpoint in the machine's memory. A worker has the image of its files in memory without a name (memfd);
-// this opens the same memory through /proc while the worker lives and keeps it when the worker is gone. It ends with
-// the driver, however that ends: nothing can be left behind.
+// The newest checkpoint in the machine's memory. A worker keeps the image of its files in anonymous memory (memfd);
+// this class opens the same memory through /proc while the worker is alive and keeps it after the worker has exited.
+// The kernel frees it when the driver ends, so nothing is left behind.
 class MemoryTier {
  public:
-  // What a worker of this machine has of report `index`: path in the checkpoint -> its descriptor. What cannot be
-  // opened is passed over: the storage has it too.
+  // The files of report `index` that a worker on this machine holds: path in the checkpoint -> its descriptor. Files
+  // that cannot be opened are skipped: the storage has them too.
   void hold(std::int64_t index, int pid, const Dict& descriptors);
-  // The checkpoint of report `index` is committed: older ones are forgotten.
+  // The checkpoint of report `index` is committed: older ones are dropped.
   void committed(std::int64_t index);
-  // Of an attempt that is over: whatever was not committed.
+  // Drops uncommitted checkpoints of an attempt that is over.
   void forget_uncommitted();
 
-  // Path in the checkpoint -> path to open, for the checkpoint of report `index`: what is held of it.
+  // Path in the checkpoint -> path to open, for the held files of report `index`.
   Dict files(std::int64_t index) const;
 
  private:

@@ -16,7 +16,7 @@
 namespace trireme::control {
 namespace {
 
-// RFC 4180: what could end a cell is quoted.
+// RFC 4180: cells with separators are quoted.
 std::string cell(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -50,7 +50,7 @@ std::string join_cells(const std::vector<std::string>& cells) {
   return line;
 }
 
-// The names of the columns, and where the row after them begins.
+// The column names, and the offset of the first row.
 std::pair<std::vector<std::string>, std::size_t> read_header(const std::string& table) {
   std::vector<std::string> columns;
   std::string name;
@@ -71,7 +71,7 @@ std::pair<std::vector<std::string>, std::size_t> read_header(const std::string& 
   return {{}, table.size()};
 }
 
-// All of it or, where the disk is full, nothing. A crash may have left half a line: that one ends first.
+// Writes all of it or, if the disk is full, nothing. Completes an incomplete line left by a crash first.
 base::Result<void> append_to(const std::string& path, std::string content) {
   base::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!file.valid()) return base::system_error(fmt::format("could not open {}", path), errno);
@@ -118,7 +118,7 @@ base::Result<void> MetricsFiles::flush() {
   std::string table;
   for (const auto& row : rows_) {
     std::vector<std::string> cells(columns_.size());
-    // The first of two with the same name stands: step, time and attempt are ours.
+    // Of two columns with the same name the first wins: step, time and attempt are ours.
     for (auto it = row.rbegin(); it != row.rend(); ++it) {
       const auto column = std::find(columns_.begin(), columns_.end(), it->first);
       cells[static_cast<std::size_t>(column - columns_.begin())] = it->second;
@@ -135,7 +135,7 @@ void MetricsFiles::drop() {
   rows_.clear();
 }
 
-// An earlier start of the run has begun the table.
+// An earlier start of the run may have created the table.
 base::Result<void> MetricsFiles::read_columns() {
   if (columns_known_) return {};
   const std::string path = folder_ + "/" + storage::kMetricsTable;

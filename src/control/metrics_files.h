@@ -9,17 +9,17 @@
 
 namespace trireme::control {
 
-// Rank 0's reports for other tools: metrics.jsonl, one object a line, and metrics.csv, one row a report with nested
-// metrics as "a/b" columns. Both begin with step, time and attempt. A report that a restart repeats is there again; the
-// attempt tells them apart.
+// Rank 0's reports for other tools: metrics.jsonl, one object per line, and metrics.csv, one row per report with nested
+// metrics as "a/b" columns. Both start with step, time and attempt. A report that is repeated after a restart is
+// written again, with another attempt.
 class MetricsFiles {
  public:
   explicit MetricsFiles(std::string folder) : folder_(std::move(folder)) {}
 
   void append(const Dict& report);
-  // A new column makes the table be written anew, as a whole.
+  // A new column rewrites the whole table.
   base::Result<void> flush();
-  // Rows that could not be written yet, and an end to keeping them.
+  // Rows that could not be written yet, and a way to drop them.
   std::size_t waiting() const { return rows_.size(); }
   void drop();
 

@@ -7,7 +7,7 @@
 namespace trireme::control {
 namespace {
 
-// A table that keeps getting new columns is written again and again: at most this share of the time.
+// A table that keeps getting new columns is rewritten repeatedly; this bounds the share of the time.
 constexpr int kIdleShare = 9;
 constexpr auto kLongestPause = std::chrono::seconds(1);
 

@@ -11,8 +11,8 @@
 
 namespace trireme::control {
 
-// Writes the MetricsFiles on a thread of its own: a new column means the whole table anew, and the disk may be slow or
-// full. They are a convenience beside the event log, which has every report: what cannot be written is a warning.
+// Writes the MetricsFiles on a separate thread: a new column rewrites the whole table, and the disk may be slow or
+// full. The files are a convenience in addition to the event log, which has every report, so errors are only warnings.
 class MetricsWriter {
  public:
   // Called on the writer's thread.
@@ -22,23 +22,23 @@ class MetricsWriter {
   ~MetricsWriter();
 
   void append(const Dict& report);
-  // Begins to write; returns at once.
+  // Starts writing; returns at once.
   void flush();
 
-  // Writes what is left. A failure that nobody was warned of is the result.
+  // Writes the remaining rows. Returns a failure that no warning has reported.
   base::Result<void> close();
 
-  // Reports that wait for a disk that takes none are dropped beyond this number.
+  // If the disk takes no data, reports beyond this number are dropped.
   static constexpr std::size_t kMaxWaiting = 100000;
 
  private:
   void loop();
   base::Result<void> write(const std::vector<Dict>& reports);
 
-  MetricsFiles files_;  // of the thread
+  MetricsFiles files_;  // used by the thread
   Warn warn_;
-  bool failing_ = false;     // of the thread: and has been told
-  base::Result<void> last_;  // of the thread, and of close() after it
+  bool failing_ = false;     // used by the thread: failed, and the warning was sent
+  base::Result<void> last_;  // used by the thread, then by close()
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -6,7 +6,7 @@
 
 namespace trireme::control {
 
-// Where a rank stands among the workers of its node and its node among the nodes.
+// The position of a rank on its node, and of its node.
 struct Place {
   int local_rank = 0;
   int local_world_size = 1;

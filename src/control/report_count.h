@@ -5,9 +5,9 @@
 
 namespace trireme::control {
 
-// How many reports a run has made: ranks report side by side, so it is the number of the furthest rank. What an attempt
-// repeats after a restart is not counted twice, and a continued run counts on. The terminal, the result, the event log
-// and the command line all show this number.
+// The number of reports of a run: that of the furthest rank, because all ranks report. Reports that are repeated after
+// a restart count once, and a continued run continues counting. The terminal, the result, the event log and the command
+// line all show this number.
 class ReportCount {
  public:
   // Whether the count has changed.

@@ -15,7 +15,7 @@ void RestartTimes::decided(Time now) {
 
 void RestartTimes::stopped(Time now, std::int64_t kept, std::int64_t replaced) {
   stopped_ = now;
-  started_.reset();  // what is known of these is of an earlier attempt
+  started_.reset();  // from an earlier attempt
   entered_.reset();
   kept_ = kept;
   replaced_ = replaced;

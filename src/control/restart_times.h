@@ -7,21 +7,21 @@
 
 namespace trireme::control {
 
-// How long each part of a restart took, from the first sign that something broke to the first report after it.
+// The duration of each part of a restart, from the first sign of a failure to the first report after it.
 class RestartTimes {
  public:
   using Time = base::MonotonicTime;
 
-  // `silence`: how long nobody noticed, where the sign was that a worker is silent.
+  // `silence_s`: how long the failure was unnoticed, if the sign was a silent worker.
   void noticed(Time now, double silence_s);
-  // What broke is known, and what follows; also the beginning of a resize.
+  // The cause is known and the next step is decided; also the start of a resize.
   void decided(Time now);
-  // Nothing of the old attempt is left: `kept` workers stay, the others have to be started.
+  // The old attempt has stopped: `kept` workers stay, the others must be started.
   void stopped(Time now, std::int64_t kept, std::int64_t replaced);
   void started(Time now);
-  // By the last rank: the process group is there.
+  // The last rank has entered the function: the process group is ready.
   void entered(Time now);
-  // The fields of the "restarted" event, with the first report of a restarted gang whose ranks have all entered.
+  // The fields of the "restarted" event, at the first report of a restarted gang after all ranks have entered.
   std::optional<Dict> reported(Time now);
 
  private:

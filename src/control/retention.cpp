@@ -7,7 +7,7 @@
 namespace trireme::control {
 namespace {
 
-// Better is greater; nullopt, a missing score, is less than any number.
+// Greater is better; nullopt, a missing score, is less than any number.
 std::optional<double> score(const KeptCheckpoint& checkpoint, const CheckpointConfig& config) {
   auto number = base::find_metric(checkpoint.metrics, *config.checkpoint_score_attribute);
   if (number && config.checkpoint_score_order == "min") *number = -*number;

@@ -155,8 +155,8 @@ RunSummary summary(const RunRecord& record, bool active, double now) {
 }
 
 std::vector<Dict> metrics_of_all_ranks(const RunRecord& record) {
-  // For each number of a rank its last report counts, and an attempt that went on from earlier has undone what came
-  // after.
+  // For each index of a rank the last report counts. An attempt that resumed from an earlier index discards the reports
+  // after it.
   std::map<std::int64_t, std::map<std::int64_t, Dict>> ranks;
   for (const auto& event : record.events) {
     if (text_of(event, "event") != "report") continue;
@@ -223,7 +223,7 @@ Result<std::vector<KeptCheckpoint>> read_checkpoints(storage::Files& files, cons
   CheckpointConfig config;
   if (const Dict* run_config = dict_of(record.run, "run_config")) {
     if (const Dict* recorded = dict_of(*run_config, "checkpoint_config")) {
-      // One of another version: by age then.
+      // Recorded by another version: order by age.
       if (auto read = base::checked_config<CheckpointConfig>(*recorded, "checkpoint_config")) config = *std::move(read);
     }
   }

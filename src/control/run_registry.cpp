@@ -32,7 +32,7 @@ std::optional<std::string> environment(const char* name) {
   return value;
 }
 
-// $HOME, or what the user database has.
+// $HOME, or the entry in the user database.
 std::optional<std::string> home_folder() {
   if (auto home = environment("HOME")) return home;
   char buffer[4096];
@@ -41,16 +41,16 @@ std::optional<std::string> home_folder() {
   if (::getpwuid_r(::geteuid(), &entry, buffer, sizeof buffer, &found) != 0 || !found) return std::nullopt;
   std::error_code failed;
   const std::string home = found->pw_dir ? found->pw_dir : "";
-  // Users of services have one that nobody made.
+  // The home directory of a service user may not exist.
   if (home.empty() || home == "/" || !fs::is_directory(home, failed)) return std::nullopt;
   return home;
 }
 
-// Root may keep its state in the home directory of a user whose shell it has taken over, who could read it there
+// Root may keep its state in the home directory of a user whose shell it has taken over; that user could read it there
 // anyway.
 enum class Owner { kSelf, kSelfOrRootKnows };
 
-// A folder that no other user can write to. Ours may have been made by an umask that lets the group.
+// A folder that no other user can write to. Our own may have been created with a umask that permits group writes.
 Result<void> make_private(const fs::path& path, Owner owner) {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return base::system_error(fmt::format("could not create {}", path.string()), errno);
@@ -81,7 +81,7 @@ Result<void> write_all(int fd, std::string_view text) {
   return {};
 }
 
-// The new file takes the place of the old one in one step, and nobody else can read it at any moment.
+// Replaces the old file atomically. No other user can read the file at any time.
 Result<void> write_private(const fs::path& path, std::string_view text) {
   fs::path draft = path;
   draft += ".new-" + std::to_string(::getpid());
@@ -99,7 +99,7 @@ std::optional<RunEntry> read_entry(const fs::path& path) {
   if (!text) return std::nullopt;
   auto parsed = base::parse_json_dict(*text);
   if (!parsed) return std::nullopt;
-  // Fields that a newer version has added are none of our business.
+  // Ignore fields added by newer versions.
   Dict known;
   for (const auto& name : base::field_names<RunEntry>()) {
     if (const Value* value = parsed->find(name)) known[name] = *value;
@@ -121,7 +121,7 @@ std::string listing(const std::vector<RunEntry>& entries) {
   return text;
 }
 
-// A resumed run has several entries with one folder: they are one run, and the newest speaks for it.
+// A resumed run has several entries with the same folder: they are one run, represented by the newest.
 std::vector<RunEntry> newest_per_folder(const std::vector<RunEntry>& newest_first) {
   std::vector<RunEntry> kept;
   for (const auto& entry : newest_first) {
@@ -174,7 +174,7 @@ Result<void> make_state_dir(const fs::path& state) {
   std::error_code failed;
   fs::create_directories(state.parent_path(), failed);
   if (failed) return error("could not create {}: {}; {}", state.parent_path().string(), failed.message(), kWayOut);
-  // What lies in a folder that everybody may write to can be exchanged by its owner.
+  // The owner of a world-writable folder could replace its content.
   const bool in_temporary = state.parent_path().filename() == fmt::format("trireme-{}", ::geteuid());
   if (in_temporary) TRIREME_TRY(make_private(state.parent_path(), Owner::kSelf), "{}", kWayOut);
   TRIREME_TRY(make_private(state, in_temporary ? Owner::kSelf : Owner::kSelfOrRootKnows), "{}", kWayOut);
@@ -185,7 +185,7 @@ std::optional<std::int64_t> process_start(std::int64_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text;
   if (pid <= 0 || !std::getline(file, text)) return std::nullopt;
-  // The second field is the program's name in parentheses and may itself hold spaces and parentheses.
+  // The second field is the program's name in parentheses, and may itself contain spaces and parentheses.
   std::size_t end_of_name = text.rfind(')');
   if (end_of_name == std::string::npos) return std::nullopt;
   auto fields = base::split(base::trim(std::string_view(text).substr(end_of_name + 1)), ' ');
@@ -199,7 +199,7 @@ bool is_elsewhere(const RunEntry& entry) { return !entry.host.empty() && entry.h
 bool is_active(const RunEntry& entry) {
   if (!entry.address) return false;
   if (is_elsewhere(entry)) return true;
-  // After a reboot, or in a container that has taken the place of another one, the number is another process's.
+  // After a reboot, or in a container that replaced another one, the pid belongs to another process.
   const bool seen = entry.process_table.empty() || entry.process_table == base::process_table();
   return seen && process_start(entry.pid) == entry.pid_start;
 }
@@ -272,9 +272,9 @@ void RunRegistry::forget_oldest() const {
   auto files = std::distance(fs::directory_iterator(folder_, failed), fs::directory_iterator());
   if (static_cast<std::size_t>(files) <= kMaxRemembered) return;
   auto runs = list_runs();
-  // A tenth at once, so that not every run start pays for the reading.
+  // Removes a tenth at once, so that not every start of a run reads all entries.
   for (std::size_t i = kMaxRemembered - kMaxRemembered / 10; i < runs.size(); ++i) {
-    // The end of a run on another machine may never be recorded here: beyond this number it is forgotten all the same.
+    // The end of a run on another machine may never be recorded here, so such entries are removed too.
     if (!is_active(runs[i]) || is_elsewhere(runs[i])) fs::remove(file_of(runs[i].id), failed);
   }
 }

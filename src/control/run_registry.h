@@ -9,8 +9,8 @@
 #include "base/fields.h"
 #include "base/result.h"
 
-// Which runs this user has on this machine, wherever their folders lie, and how to reach those that are active. One
-// file per run, readable by the user alone: it holds the run's secret for as long as the run lasts.
+// The runs of this user on this machine, and how to connect to the active ones. One file per run, readable by the user
+// alone, because it contains the run's secret while the run is active.
 
 namespace trireme::control {
 
@@ -32,37 +32,39 @@ TRIREME_STRUCT(RunEntry, TRIREME_RUN_ENTRY)
 // $TRIREME_STATE_DIR, else $XDG_STATE_HOME/trireme, else ~/.local/state/trireme; for a user without a home directory
 // a folder in $TMPDIR.
 std::filesystem::path state_dir();
-// Makes it. An error where it is another user's: it holds what lets a peer into a run.
+// Creates it. Fails if another user owns it, because it contains the secrets of runs.
 base::Result<void> make_state_dir(const std::filesystem::path& state = state_dir());
 
-// Field 22 of /proc/<pid>/stat; nullopt when there is no such process.
+// Field 22 of /proc/<pid>/stat; nullopt if there is no such process.
 std::optional<std::int64_t> process_start(std::int64_t pid);
 
-// Whether the entry is of another machine, whose processes cannot be seen from here.
+// Whether the run is on another machine, whose processes are not visible here.
 bool is_elsewhere(const RunEntry& entry);
-// Whether the driver lives and the run is not over. Elsewhere: whether the run is not known to be over.
+// Whether the driver is alive and the run has not ended. On another machine: whether the run is not known to have
+// ended.
 bool is_active(const RunEntry& entry);
 
 class RunRegistry {
  public:
   explicit RunRegistry(const std::filesystem::path& state = state_dir()) : folder_(state / "runs") {}
 
-  // A later entry with the same id replaces the earlier one. A reader sees one or the other, never half a file.
+  // Replaces an earlier entry with the same id, atomically for readers.
   base::Result<void> register_run(const RunEntry& entry) const;
-  // Drops address and secret; the entry stays, so that the run can be found by its name.
+  // Removes address and secret; the entry stays, so that the run can be found by name.
   base::Result<void> finish_run(const std::string& id) const;
 
-  // nullopt when there is no such run.
+  // nullopt if there is no such run.
   std::optional<RunEntry> entry(const std::string& id) const;
 
-  // The newest first. Files that are not ours to read or make no sense are passed over.
+  // Newest first. Unreadable and invalid files are skipped.
   std::vector<RunEntry> list_runs() const;
 
-  // By id, name, folder, or the beginning of an id. A folder of a run that is not in the registry (copied from another
-  // machine) is found by its path alone. Of several runs with the same name the active one is meant, if there is one.
+  // Finds a run by id, name, folder, or prefix of an id. The folder of a run that is not in the registry (copied from
+  // another machine) is found by its path. Of several runs with the same name the active one is returned, if there is
+  // one.
   base::Result<RunEntry> find_run(const std::string& what) const;
 
-  // Older runs that are over are forgotten beyond this number; their folders stay.
+  // Beyond this number the oldest runs that have ended are removed; their folders stay.
   static constexpr std::size_t kMaxRemembered = 1000;
 
  private:

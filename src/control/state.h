@@ -13,33 +13,33 @@
 #include "engine/engine.h"
 #include "trireme/value.h"
 
-// All that a run is at one instant. Values only: decide() makes the next one from it.
+// The complete state of a run. Values only: decide() creates the next state from it.
 
 namespace trireme::control {
 
-// docs/run_states.md draws it.
+// See the diagram in docs/run_states.md.
 enum class Phase {
-  kIdle,        // nothing was asked of the engine yet
+  kIdle,        // nothing was requested from the engine yet
   kReserving,   // waiting for room for the gang
-  kStarting,    // processes start and say hello, and the storage is settled
+  kStarting,    // processes start and connect, and the storage is settled
   kRunning,     // the function runs on every rank
-  kFailing,     // something broke; a moment is given to learn what broke first
-  kDraining,    // a stop was asked for; what is on its way to storage arrives first
-  kStopping,    // workers end, or leave their function for the next attempt; `next` says what follows
-  kPausing,     // before the next attempt, as the same thing keeps breaking
-  kValidating,  // the gang is gone; validations of checkpoints still run
+  kFailing,     // something failed; waits briefly for the root cause
+  kDraining,    // a stop was requested; uploads in flight finish first
+  kStopping,    // workers end, or leave their function for the next attempt; see `next`
+  kPausing,     // before the next attempt, because the same failure repeats
+  kValidating,  // the gang has ended; validations of checkpoints still run
   kFinished,
 };
 
 enum class WorkerPhase {
   kAbsent,
   kStarted,
-  kConnected,  // waits to be told what to run
+  kConnected,  // waits for the function
   kRunning,
   kDone,
   kFailed,
   kCancelled,  // asked to leave its function, for the next attempt
-  kReady,      // it has: nothing of the attempt is left in its process
+  kReady,      // has left it: its process is ready for the next attempt
 };
 
 enum class Outcome { kNone, kFinished, kFailed, kStopped };
@@ -50,7 +50,7 @@ const char* to_string(Phase phase);
 const char* to_string(WorkerPhase phase);
 const char* to_string(Outcome outcome);
 
-// Why a worker did not reach its end.
+// Why a worker failed.
 struct Failure {
   int rank = 0;
   int pid = 0;
@@ -62,12 +62,12 @@ struct Failure {
   std::string traceback;
   std::optional<Bytes> exception;
   std::vector<std::string> log_tail;
-  bool collateral = false;  // only follows from another one
+  bool collateral = false;  // only a consequence of another failure
 
   bool operator==(const Failure&) const = default;
 };
 
-// One bundle of one gang: where a process is, whatever rank it has.
+// One bundle of one gang: identifies a process independently of its rank.
 struct Seat {
   int gang = 0;
   int bundle = 0;
@@ -75,12 +75,12 @@ struct Seat {
   auto operator<=>(const Seat&) const = default;
 };
 
-// Room that was asked of the engine. The first gang is what the run needs; an elastic run has more, of one seat each.
+// Room requested from the engine. The first gang is the run's minimum; an elastic run has more gangs, of one seat each.
 struct Gang {
   int size = 1;
   bool optional = false;
   bool reserved = false;
-  bool leaving = false;  // is given back before the next attempt
+  bool leaving = false;  // is released before the next attempt
   std::vector<engine::Slot> slots = {};
 
   bool operator==(const Gang&) const = default;
@@ -92,28 +92,28 @@ struct Worker {
   WorkerPhase phase = WorkerPhase::kAbsent;
   int pid = 0;
   std::string host;
-  bool process = false;  // the engine says that it runs
+  bool process = false;  // the engine has started it, or is starting it
   bool channel = false;  // its connection is open
   std::optional<engine::ExitStatus> exit;
-  std::string out_of_memory;  // what shows that this is why it was killed
-  std::string full_log;       // its log file, where no space was left for it when it ended
-  std::string lost;           // why its connection is gone, where it is
-  std::string holds;          // what is expensive to make again in its process; empty: nothing
-  bool drained = false;       // after a stop: nothing of it is on its way to storage
+  std::string out_of_memory;  // evidence that it was killed for lack of memory
+  std::string full_log;       // path of its log file if no space was left when it ended
+  std::string lost;           // why its connection was closed
+  std::string holds;          // what is expensive to recreate in its process; empty: nothing
+  bool drained = false;       // after a stop: has no upload in flight
 
   bool operator==(const Worker&) const = default;
 };
 
-// Workers that will be lost soon, as somebody has announced.
+// Workers that will be lost soon, as announced.
 struct Preemption {
   std::set<int> ranks;
   std::string why;
-  std::int64_t last_report = 0;  // a checkpoint of this report or a later one saves everything
+  std::int64_t last_report = 0;  // a checkpoint of this report or a later one saves all progress
 
   bool operator==(const Preemption&) const = default;
 };
 
-// What the function of rank 0 returned.
+// The return value of the function on rank 0.
 struct ReturnValue {
   Value value;
   bool pickled = false;  // Bytes that only Python can read
@@ -123,7 +123,7 @@ struct ReturnValue {
 
 struct RunState {
   Phase phase = Phase::kIdle;
-  int first_attempt = 0;  // a resumed run counts on
+  int first_attempt = 0;  // a resumed run continues counting
   int attempt = 0;
   std::map<int, Gang> gangs;
   int next_gang = 0;
@@ -132,21 +132,21 @@ struct RunState {
   std::int64_t failures_used = 0;
   std::int64_t starts_used = 0;
   std::int64_t preemptions_used = 0;
-  std::int64_t furthest = 0;  // the highest number of a report that any attempt has made, and one
+  std::int64_t furthest = 0;  // the highest report index of any attempt, plus one
   std::int64_t began_at = 0;  // what `furthest` was when this attempt began
-  int failures_in_row = 0;    // attempts that came no further
-  std::string last_error;     // an exception that may come again
+  int failures_in_row = 0;    // attempts without progress
+  std::string last_error;     // an exception that may repeat
   std::int64_t last_error_at = 0;
   std::int64_t same_errors = 0;
   std::optional<std::int64_t> leave_at;  // the attempt ends with the checkpoint of this report: the gang is resized
   std::optional<Preemption> preemption;
-  bool last_failure = false;  // whatever the budget says
-  bool paused = false;        // long enough
-  bool settled = false;       // nothing of an earlier attempt is on its way to or from the storage
+  bool last_failure = false;  // regardless of the budget
+  bool paused = false;        // the pause is over
+  bool settled = false;       // no operation of an earlier attempt on the storage is in progress
   CommitBook commits;
   int commits_in_flight = 0;         // manifests being written
   std::vector<KeptCheckpoint> kept;  // committed and not removed
-  // Validations under way of checkpoints whose name was used again since: their outcome is nobody's any more.
+  // Validations in progress of checkpoints whose name has been reused: their results are ignored.
   std::map<std::string, int> outdated_validations;
   bool silence_timed = false;  // Timer::kSilence is armed
   ReturnValue return_value;
@@ -155,21 +155,21 @@ struct RunState {
   Next next = Next::kNone;
   Outcome outcome = Outcome::kNone;
   std::string error;  // one line; empty unless the outcome is kFailed or kStopped
-  std::string note;   // why there is no further attempt, where that is not for want of budget; part of `error`
+  std::string note;   // why there is no further attempt, if the budget is not the reason; part of `error`
 
   bool operator==(const RunState&) const = default;
 };
 
-// What decide() goes by; fixed for the whole run.
+// The configuration of decide(); constant for the run.
 struct Rules {
-  int num_workers = 1;  // to begin with
-  int min_workers = 0;  // 0: as many as above
+  int num_workers = 1;  // at the start
+  int min_workers = 0;  // 0: same as num_workers
   int max_workers = 0;
   CheckpointConfig checkpoints;
   std::int64_t max_failures = 0;
   std::int64_t start_limit = 3;
   std::int64_t max_preemptions = -1;
-  std::int64_t repeated_error_limit = 0;  // 0: never mind
+  std::int64_t repeated_error_limit = 0;  // 0: disabled
   double resize_interval_s = 60.0;
   WarmRestart warm_restart = false;
   double cancel_timeout_s = 5.0;
@@ -179,12 +179,12 @@ struct Rules {
   double preemption_grace_s = 20.0;
   double start_timeout_s = 120.0;
   double stop_grace_s = 5.0;
-  // How long to wait for the true cause when the first sign is only that a peer is gone.
+  // How long to wait for the root cause if the first sign is only a lost peer.
   double cause_window_s = 0.5;
-  // How long checkpoints wait for a rank that has never reported while others are two ahead. Such a rank may only be
-  // late: what it brings after that fails the run.
+  // How long checkpoints wait for a rank that has never reported while others are two ahead. The rank may only be late;
+  // its part then fails the run.
   double silent_rank_s = 10.0;
-  // How long other ranks may still say that they failed too.
+  // How long to wait for failures of other ranks.
   double echo_window_s = 0.02;
 
   int least() const { return min_workers > 0 ? min_workers : num_workers; }
