@@ -104,8 +104,8 @@ class CommitBook {
     int positions_rank = std::numeric_limits<int>::max();
     bool positions_taken_up = false;  // whether that rank has restored any position
     Dict positions;
-    std::map<std::string, std::pair<int, Value>>
-        taken_up;  // by name: the lowest rank that has restored it, and its position
+    // By name: the lowest rank that has restored it, and its position.
+    std::map<std::string, std::pair<int, Value>> taken_up;
     std::map<int, List> files;
     bool operator==(const Pending&) const = default;
   };

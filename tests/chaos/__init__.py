@@ -1,1 +1,1 @@
-"""Trainings that things happen to, and what must hold after. `make chaos`; CONTRIBUTING.md tells more."""
+"""Injects faults into small trainings and checks invariants afterwards. See CONTRIBUTING.md."""

@@ -1,4 +1,4 @@
-"""`make chaos SEED=1 N=50`: scenarios of a seed on real processes, one line each, and a table at the end."""
+"""`make chaos SEED=1 N=50`: runs scenarios of a seed on real processes, with one line each and a table at the end."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
-    parser.add_argument("--seed", type=int, help="a random one, which is printed, when not given")
+    parser.add_argument("--seed", type=int, help="default: a random seed, which is printed")
     parser.add_argument("--count", type=int, default=30)
-    parser.add_argument("--first", type=int, default=0, help="number of the first scenario: to replay one")
+    parser.add_argument("--first", type=int, default=0, help="number of the first scenario, to replay one")
     parser.add_argument("--fixed", action="store_true", help="the short set that `make test` runs")
-    parser.add_argument("--only", help="of the fixed ones: those whose name has this in it")
-    parser.add_argument("--load", action="store_true", help="at the lowest priority, with all cores busy")
-    parser.add_argument("--parallel", type=int, default=1, help="how many scenarios run at the same time")
+    parser.add_argument("--only", help="only the fixed scenarios whose name contains this")
+    parser.add_argument("--load", action="store_true", help="run at the lowest priority while all cores are busy")
+    parser.add_argument("--parallel", type=int, default=1, help="number of scenarios that run at the same time")
     parser.add_argument("--no-torch", action="store_true")
-    parser.add_argument("--folder", type=Path, help="where the runs are kept")
+    parser.add_argument("--folder", type=Path, help="folder for the runs")
     return parser.parse_args()
 
 
@@ -82,9 +82,9 @@ def run_all(chosen: list[scenario.Scenario], runner: Runner, options: argparse.N
     print_table(met)
     cpu = (cpu_of_scenarios() - cpu_before) / max(1, held + len(broken))
     took = f"{time.monotonic() - begun:.0f} s, {cpu:.1f} s of CPU each"
-    print(f"{held} held, {len(broken)} broken, {skipped} skipped in {took}")
+    print(f"{held} passed, {len(broken)} failed, {skipped} skipped in {took}")
     for command in broken:
-        print(f"  again: {command}")
+        print(f"  replay: {command}")
     return broken
 
 
@@ -94,12 +94,12 @@ def cpu_of_scenarios() -> float:
 
 
 def tell(each: scenario.Scenario, done: Done) -> None:
-    word = "BROKEN" if done.broken else "held"
+    word = "FAILED" if done.broken else "passed"
     met = "" if done.broken or done.met == len(each.faults) else f"  (met {done.met} of {len(each.faults)})"
     counts = f"{done.restarts} restarts {done.starts} starts {done.seconds:5.1f} s"
     print(f"{each.name:>12}  {word:<7}  {counts}  {each.describe()}{met}", flush=True)
     if done.broken:
-        print(f"              {done.broken}\n              kept in {done.folder}", flush=True)
+        print(f"              {done.broken}\n              folder: {done.folder}", flush=True)
 
 
 def replay(each: scenario.Scenario, seed: int, loaded: bool) -> str:

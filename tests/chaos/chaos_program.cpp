@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-// The C++ side of the chaos suite: the training of tests/chaos/training.py, with the same numbers. The scenario comes
-// on the command line: its fields as NAME=VALUE, and each fault as KIND:PHASE:RANK:STEP:DELAY.
+// The C++ side of the chaos suite: the training of tests/chaos/training.py, with the same numbers. The scenario is
+// passed on the command line: its fields as NAME=VALUE, and each fault as KIND:PHASE:RANK:STEP:DELAY.
 
 namespace {
 
@@ -29,7 +29,7 @@ using trireme::Value;
 constexpr int kSteps = 10;
 constexpr int kCheckpointEvery = 2;
 constexpr int kSamples = 4;
-constexpr int kReportsAtOnce = 20;  // of each thread, in a step
+constexpr int kReportsAtOnce = 20;  // per thread and step
 constexpr int kRows = 47, kBatchRows = 12;
 
 struct Fault {
@@ -59,14 +59,14 @@ void strike(const Fault& fault) {
   if (fault.kind == "kill") ::kill(::getpid(), SIGKILL);
   if (fault.kind == "stop") ::kill(::getpid(), SIGSTOP);
   if (fault.kind == "term") ::kill(::getpid(), SIGTERM);
-  if (fault.kind == "exception") throw std::runtime_error("the scenario says so");
+  if (fault.kind == "exception") throw std::runtime_error("as the scenario requires");
   if (fault.kind == "exit") std::exit(3);
   if (fault.kind == "os_exit") ::_exit(0);
   if (fault.kind == "slow") std::this_thread::sleep_for(std::chrono::seconds(1));
   while (fault.kind == "hang") std::this_thread::sleep_for(std::chrono::seconds(1));
 }
 
-// What this worker does to itself: once each, however often the function is started again.
+// Faults that this worker inflicts on itself, once each, even if the function is restarted.
 class Inside {
  public:
   Inside(const Config& config) : folder_(config["folder"].as_string()) {
@@ -79,7 +79,7 @@ class Inside {
     }
   }
 
-  // A moment later, while the function goes on.
+  // After a delay, while the function continues.
   void reach_beside(const std::string& phase, int step) const {
     for (std::size_t i = 0; i < faults_.size(); ++i) {
       if (!due(i, phase, step) || !first_time(i)) continue;
@@ -130,7 +130,7 @@ struct Training {
   }
 };
 
-// Takes a global batch at each step: always the one that is due.
+// Reads a global batch at each step, and checks that it is the expected one.
 class Data {
  public:
   void advance(int step) {
@@ -167,7 +167,7 @@ trireme::Dataset dataset() {
   });
 }
 
-// The own part, where every rank of the attempt that stored it has one, of the same step.
+// This rank's part, if every rank of the attempt has stored its part at the same step.
 Dict load_shard(const Checkpoint& checkpoint) {
   const Dict first = checkpoint.load_state(0);
   const int world = first.at("world").get<int>();
@@ -181,7 +181,7 @@ Dict load_shard(const Checkpoint& checkpoint) {
   return mine < world ? checkpoint.load_state(mine) : first;
 }
 
-// Metrics only: which of them is first does not matter, and each rank makes as many.
+// Metrics only: their order does not matter, and each rank makes the same number of reports.
 void report_at_once(int threads, int step) {
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(threads));
   const auto report = [&](int thread) {

@@ -1,4 +1,4 @@
-"""What must hold after every scenario, whatever has happened."""
+"""The invariants that must hold after every scenario."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def require(holds: object, what: str) -> None:
 
 
 class Outcome:
-    """What a run's folder tells when it is over."""
+    """The result of a run, read from its folder after it has ended."""
 
     def __init__(self, scenario: Scenario, run: Path, state_dir: Path) -> None:
         self.scenario, self.run = scenario, run
@@ -42,7 +42,7 @@ class Outcome:
         return [event for event in self.events if event["event"] == kind]
 
     def committed(self) -> list[str]:
-        """In the order of their commits, without those that were removed since."""
+        """In the order of their commits, without removed ones."""
         names: dict[str, int] = {}
         for event in self.events:
             name = event.get("name", "")
@@ -54,7 +54,7 @@ class Outcome:
         return list(names)
 
     def final_state(self) -> dict[str, Any]:
-        """Of any rank: their states are the same."""
+        """The state of any rank: all ranks have the same."""
         folder = self.run / self.committed()[-1]
         if self.scenario.checkpoint == "sharded":
             try:
@@ -85,7 +85,7 @@ def finished(outcome: Outcome) -> None:
 
 
 def same_result(outcome: Outcome, undisturbed: Outcome) -> None:
-    """Each step counted exactly once, and the training ended where it would have ended."""
+    """Each step counted exactly once, and the result is that of an undisturbed training."""
     state, expected = outcome.final_state(), undisturbed.final_state()
     require(state["next"] == STEPS, f"the last checkpoint is of step {state['next']}")
     contributions = [int(count) for count in state["applied"]]
@@ -93,8 +93,8 @@ def same_result(outcome: Outcome, undisturbed: Outcome) -> None:
         require(contributions == [int(count) for count in expected["applied"]], f"steps were counted {contributions}")
         pairs = zip(_numbers(state["weight"]), _numbers(expected["weight"]), strict=True)
         require(all(map(lambda pair: math.isclose(*pair, rel_tol=1e-12), pairs)),
-                f"the weights are {state['weight']}, undisturbed {expected['weight']}")  # fmt: skip
-        require(math.isclose(outcome.final_loss(), undisturbed.final_loss(), rel_tol=1e-12), "another final loss")
+                f"the weights are {state['weight']}, expected {expected['weight']}")  # fmt: skip
+        require(math.isclose(outcome.final_loss(), undisturbed.final_loss(), rel_tol=1e-12), "the final loss differs")
     require(all(contributions), f"steps were counted {contributions}")
     returned = outcome.events[-1].get("return_value")
     require(returned == contributions, f"the function returned {returned}, the last checkpoint has {contributions}")
@@ -109,12 +109,12 @@ def nothing_lost(outcome: Outcome) -> None:
     told = subprocess.run(command, capture_output=True, text=True, check=False)
     require(told.returncode == 0, f"`trireme checkpoints --verify`: {told.stderr}{told.stdout}")
     listed = {Path(each["path"]).name: each["problem"] for each in json.loads(told.stdout)}
-    # A driver that is killed may have removed one without having told so.
+    # A killed driver may have removed a checkpoint without recording it.
     kept = outcome.scenario.num_to_keep or len(outcome.committed())
-    # Where folders cannot be moved, an older one is gone once its name is written to again.
+    # If folders cannot be moved, an older checkpoint is deleted when its name is reused.
     kept = 1 if outcome.scenario.far and outcome.scenario.slots else kept
     for name in outcome.committed()[-kept:]:
-        require(name in listed, f"{name} was committed and is not there; there are {sorted(listed)}")
+        require(name in listed, f"{name} was committed but is missing; found {sorted(listed)}")
         require(not listed[name], f"{name} is damaged: {listed[name]}")
 
 
@@ -125,12 +125,12 @@ def rows_once(outcome: Outcome) -> None:
     told = subprocess.run(command, capture_output=True, text=True, check=False)
     require(told.returncode == 0, f"`trireme data verify`: {told.stderr}{told.stdout}")
     seen = {each["epoch"]: (each["seen"], each["size"]) for each in json.loads(told.stdout)}
-    # Ten steps of four to an epoch: the third one ends in its middle.
-    require(seen == {0: (47, 47), 1: (47, 47), 2: (24, 47)}, f"rows were taken {seen}")
+    # Ten steps, four per epoch: the training ends in the middle of the third epoch.
+    require(seen == {0: (47, 47), 1: (47, 47), 2: (24, 47)}, f"rows were read {seen}")
 
 
 def nobody_lost(outcome: Outcome) -> None:
-    """A run that was only frozen, or slow, continues where it was."""
+    """A run that was only frozen or slow continues without losing a worker."""
     if FREEZE in outcome.scenario.kinds() <= HARMLESS:
         lost = [event["message"] for event in outcome.of_kind("attempt_failed")]
         require(not lost, f"workers were lost: {lost}")
@@ -149,14 +149,14 @@ def no_socket(outcome: Outcome) -> None:
 
 def no_shared_memory(outcome: Outcome, before: set[str]) -> None:
     ours = [str(pid) for pid in outcome.pids()] + [event["id"] for event in outcome.of_kind("run_started")]
-    # Whole numbers only: others, of scenarios beside this one, may contain them.
+    # Match complete numbers only: names of concurrent scenarios may contain them.
     ours_re = re.compile(rf"(?<![0-9a-f])({'|'.join(ours)})(?![0-9a-f])")
     left = [name for name in set(os.listdir("/dev/shm")) - before if ours_re.search(name)]
     require(not left, f"shared memory remains: {left}")
 
 
 def no_file(outcome: Outcome, temporary: Path, state_dir: Path) -> None:
-    # What torch keeps for the next time is its own, and so is the empty folder that our files were in.
+    # Torch's own caches may remain, and so may the empty folder that contained our files.
     left = [path.name for path in temporary.iterdir() if not path.name.startswith(("torchinductor_", "trireme-"))]
     left += [str(path) for path in temporary.glob("trireme-*/*/*")]
     require(not left, f"temporary files remain: {left}")

@@ -1,4 +1,4 @@
-"""A storage elsewhere, for runs on one machine: every request takes a while, and some are not answered."""
+"""Simulates remote storage on one machine: every request has a latency, and some fail."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _UNANSWERED = 0.01
 
 
 class FarFiles(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """Local folders behind a slow line. By its protocol it is not taken for one of this machine."""
+    """Local folders behind a slow connection. Because of its protocol it is not treated as local."""
 
     protocol = "far"
     cachable = False
 
     def ls(self, path: str, *words: Any, **options: Any) -> Any:
-        # Always answered: fsspec leaves out what it cannot list, without an error.
+        # Never fails: fsspec silently omits folders that it cannot list.
         time.sleep(random.SystemRandom().uniform(0, _ONE_WAY_S))
         return super().ls(path, *words, **options)
 
@@ -36,13 +36,13 @@ class FarFiles(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
         return self._travel(super().makedirs, path, *words, **options)
 
     def _travel(self, request: Any, *words: Any, **options: Any) -> Any:
-        """What is not answered may have been done all the same."""
+        """A request that fails may still have been executed."""
         dice = random.SystemRandom()
         time.sleep(dice.uniform(0, _ONE_WAY_S))
         lost = dice.random()
         if lost < _UNANSWERED / 2:
-            raise OSError("the storage has not got the request")
+            raise OSError("the storage did not receive the request")
         answer = request(*words, **options)
         if lost < _UNANSWERED:
-            raise OSError("the storage has not answered")
+            raise OSError("the storage did not answer")
         return answer

@@ -1,4 +1,4 @@
-"""What a worker of a chaos scenario does to itself, once each, at the place that the scenario names."""
+"""Faults that a worker of a chaos scenario inflicts on itself, once each, at the position set by the scenario."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chaos.scenario import Fault, Scenario
 
 
 class Misfortune(Exception):
-    """Raised by the training function: the scenario says so."""
+    """Raised by the training function, as the scenario requires."""
 
 
 class Inside:
@@ -23,13 +23,13 @@ class Inside:
         self._folder = folder
 
     def reach(self, phase: str, step: int = 0) -> None:
-        """The training function has come to this place; it may not get past it."""
+        """The training function has reached this position; it may not get past it."""
         for number, fault in self._due(phase, step):
             if self._first_time(number):
                 strike(fault)
 
     def reach_beside(self, phase: str, step: int) -> None:
-        """The same a moment later, while the function goes on into what it does next."""
+        """The same after a delay, while the function continues."""
         for number, fault in self._due(phase, step):
             if self._first_time(number):
                 timer = threading.Timer(fault.delay_s, strike, [fault])
@@ -41,7 +41,7 @@ class Inside:
         return [(i, f) for i, f in self._mine if f.phase == phase and (once or f.step == step)]
 
     def _first_time(self, number: int) -> bool:
-        """Restarted functions, and restarted drivers, come by here again."""
+        """Restarted functions and restarted drivers reach this position again."""
         try:
             Path(self._folder, f"fired_{number}").touch(exist_ok=False)
         except FileExistsError:
@@ -67,11 +67,11 @@ def strike(fault: Fault) -> None:
             while True:
                 time.sleep(1)
         case "hang_native":
-            # Holds the interpreter, and no signal ends it: a lock that is taken twice.
+            # Holds the interpreter lock and cannot be interrupted by signals: locks a mutex twice.
             lock = ctypes.create_string_buffer(64)
             for _ in range(2):
                 ctypes.PyDLL(None).pthread_mutex_lock(lock)
         case "slow":
             time.sleep(1.0)
         case _:
-            raise ValueError(f"nothing of the kind {fault.kind!r} can be done from inside")
+            raise ValueError(f"unknown fault for a worker: {fault.kind!r}")

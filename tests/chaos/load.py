@@ -1,4 +1,4 @@
-"""Keeps all cores busy, so that what runs at the lowest priority beside it gets little of them, and late."""
+"""Keeps all cores busy, so that processes at the lowest priority get little CPU time, and late."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 LOWEST, ABOVE_IT = 19, 10
-# Looks now and then whether the process that has started it is there: then it ends in time, however that one has ended.
+# Checks regularly whether its parent is alive, so that it ends however the parent ended.
 _SPIN = """
 import os, sys
 while os.getppid() == int(sys.argv[1]):
@@ -21,7 +21,7 @@ while os.getppid() == int(sys.argv[1]):
 
 
 class Load:
-    """About 12 % of a core are left for one process at the lowest priority, more for several."""
+    """Leaves about 12 % of a core for one process at the lowest priority, more for several."""
 
     def __init__(self) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -49,9 +49,9 @@ def start(command: list[str], nice: int, **options: Any) -> subprocess.Popen[byt
 
 
 def set_session_priority(pid: int, nice: int) -> None:
-    """Workers have a session each, and many kernels share the CPU among sessions before they look at priorities.
+    """Each worker has its own session, and many kernels share the CPU among sessions before considering priorities.
 
-    The load is as important as any other session, so that scenarios get something where others want the CPU too.
+    The load has the priority of any other session, so that scenarios get some CPU time if other programs run too.
     """
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(str(max(0, nice - ABOVE_IT)))

@@ -1,4 +1,4 @@
-"""Watches the event log of a run, and does to its processes what the scenario says, when it says so."""
+"""Watches the event log of a run and injects the faults of the scenario into its processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BALLAST = "ballast"
 
 
 class Events:
-    """Reads on in a log that is being written; a line that is not whole is left for the next time."""
+    """Follows a log that is being written; an incomplete line is left for the next read."""
 
     def __init__(self, folder: Path, where: str = "events.jsonl") -> None:
         self._folder, self._where = folder, where
@@ -38,7 +38,7 @@ class Events:
 
 
 def events_of(scenario: Scenario, run: Path, state_dir: Path) -> Events:
-    """Where a run has its checkpoints elsewhere, its log grows on this machine."""
+    """The log of a run with remote storage is written on this machine."""
     return Events(state_dir, "mirror/*/chaos/events.jsonl") if scenario.far else Events(run)
 
 
@@ -46,17 +46,17 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         event: dict[str, Any] = json.loads(line)
     except ValueError:
-        return None  # a driver was killed in the middle of it, and the next one wrote on
+        return None  # a driver was killed while writing it, and the next one continued
     return event
 
 
 def step_of(event: dict[str, Any]) -> int:
-    """Of a report. Not its index: several may come with a step."""
+    """The step of a report. Not its index: a step may have several reports."""
     return int(event.get("metrics", {}).get("step", -1)) if event["event"] == "report" else -1
 
 
 class Outside:
-    """One for all starts of a scenario: what has happened to the first is over for the second."""
+    """One for all starts of a scenario: faults injected into the first start are not repeated in the second."""
 
     def __init__(self, scenario: Scenario, run: Path, state_dir: Path, mark: str, loaded: bool) -> None:
         self._scenario, self._run, self._state_dir, self._mark = scenario, run, state_dir, mark
@@ -90,7 +90,7 @@ class Outside:
                 self._learn(event)
                 for fault in [fault for fault in self._waiting if self._is_due(fault, event)]:
                     self._waiting.remove(fault)
-                    # Beside the watching: some of it takes its time.
+                    # On a separate thread: some faults take a while.
                     self._acting.append(threading.Thread(target=self._try_to_act, args=[fault]))
                     self._acting[-1].start()
 
@@ -119,7 +119,7 @@ class Outside:
                 return kind == "report" and step >= fault.step
             case "upload":
                 return kind == "report" and of_rank and step >= fault.step and bool(event.get("checkpoint"))
-            case "commit":  # every rank has reported it: the manifest is being written
+            case "commit":  # every rank has reported: the manifest is being written
                 expected = 1 if self._scenario.only_rank_zero else self._scenario.workers
                 return kind == "report" and len(self._committing.get(fault.step, ())) >= expected
             case "restart":
@@ -135,7 +135,7 @@ class Outside:
     def _try_to_act(self, fault: Fault) -> None:
         try:
             self._act(fault)
-        except Exception as error:  # of this suite: nothing was done, and nothing proved
+        except Exception as error:  # an error of this suite: the fault was not injected
             self._failed.append(error)
 
     def _act(self, fault: Fault) -> None:
@@ -175,7 +175,7 @@ class Outside:
 
     def _with_controller(self, use: Any) -> None:
         if controller := wire.Controller.of(self._state_dir, self._run_id):
-            with contextlib.suppress(OSError):  # the run may be over first
+            with contextlib.suppress(OSError):  # the run may end first
                 use(controller)
 
 

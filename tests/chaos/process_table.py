@@ -1,4 +1,4 @@
-"""Looks at, and lays hands on, processes of a scenario by their /proc entries."""
+"""Inspects and manipulates the processes of a scenario through /proc."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wait_until(condition: Callable[[], object], timeout_s: float) -> bool:
 
 
 def marked(mark: str) -> dict[int, str]:
-    """Command lines of the living processes that have inherited this variable."""
+    """Command lines of the live processes that have inherited this variable."""
     found = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -37,7 +37,7 @@ def marked(mark: str) -> dict[int, str]:
 
 
 def state(pid: int) -> str:
-    """R, S, T, Z...; nothing where it is gone."""
+    """R, S, T, Z...; empty if the process does not exist."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
     except OSError:
@@ -64,7 +64,7 @@ def send(pid: int, number: int) -> None:
 
 
 def pause(pid: int, seconds: float) -> None:
-    """Everything that others have sent to it waits meanwhile."""
+    """Data sent to the process waits during the pause."""
     send(pid, signal.SIGSTOP)
     time.sleep(seconds)
     send(pid, signal.SIGCONT)
@@ -73,7 +73,7 @@ def pause(pid: int, seconds: float) -> None:
 def freeze(mark: str, seconds: float, dice: random.Random) -> None:
     """Stops all processes of a scenario, as a suspended laptop does, and lets them continue in any order."""
     stopped: set[int] = set()
-    while running := sorted(marked(mark).keys() - stopped):  # those that were forked meanwhile too
+    while running := sorted(marked(mark).keys() - stopped):  # including processes forked in the meantime
         dice.shuffle(running)
         for pid in running:
             send(pid, signal.SIGSTOP)
@@ -84,7 +84,7 @@ def freeze(mark: str, seconds: float, dice: random.Random) -> None:
 
 
 def cut_connections(pid: int) -> int:
-    """Shuts down the sockets that this process talks to the controller with, behind its back."""
+    """Shuts down the process's connections to the controller from outside."""
     cut = 0
     with contextlib.suppress(OSError):
         handle = os.pidfd_open(pid)
@@ -103,9 +103,9 @@ def cut_connections(pid: int) -> int:
 
 
 def is_ours(connection: socket.socket) -> bool:
-    """By the name of the other end. TCP leads to the controller or, with torch, to other ranks: both are to be cut."""
+    """Decided by the peer address. TCP connects to the controller or, with torch, to other ranks: both are cut."""
     with contextlib.suppress(OSError):
         peer = connection.getpeername()
-        # Text where the other end has no name, or a path: the warm process has such.
+        # A str if the peer has no name or a path, as the warm process has.
         return connection.family == socket.AF_INET or (isinstance(peer, bytes) and peer.startswith(b"\0trireme-"))
     return False

@@ -1,4 +1,4 @@
-"""Runs one scenario in a folder of its own, and checks what came of it."""
+"""Runs one scenario in a separate folder and checks the result."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from chaos.scenario import DISK_FULL, ENDS_THE_DRIVER, FREEZE, FREEZE_LEASE_S, S
 
 TESTS = Path(__file__).resolve().parents[1]
 PROGRAM = check.BUILD / "tests/chaos_program"
-# Generous: a machine may be busy. It only bounds what would otherwise wait for ever.
+# Generous, because the machine may be busy. It only bounds runs that would otherwise never end.
 TIMEOUT_S = 300.0
 MOST_STARTS = 6
 DISK_BYTES = 2 << 20
 
 
 class Skipped(Exception):
-    """This machine cannot do what the scenario needs."""
+    """This machine does not support the scenario."""
 
 
 @dataclass
@@ -45,11 +45,11 @@ class Done:
 
 
 class Interrupted(Exception):
-    """Whoever runs the suite wants no more of it."""
+    """The user has interrupted the suite."""
 
 
 class Runner:
-    """Keeps the undisturbed runs: many scenarios are compared with the same one. For several threads at once."""
+    """Caches the undisturbed runs, because many scenarios are compared with the same one. Thread-safe."""
 
     def __init__(self, folder: Path, loaded: bool = False) -> None:
         self._folder = folder
@@ -59,7 +59,7 @@ class Runner:
         self._interrupted = threading.Event()
 
     def interrupt(self) -> None:
-        """Scenarios that run end soon, with Interrupted."""
+        """Running scenarios end soon, with Interrupted."""
         self._interrupted.set()
 
     def run(self, scenario: Scenario) -> Done:
@@ -78,7 +78,7 @@ class Runner:
             done.broken = str(broken)
         except (Skipped, Interrupted):
             raise
-        except Exception:  # of the checks, which met what they did not expect: the others shall be run all the same
+        except Exception:  # unexpected error in a check: the other scenarios still run
             done.broken = traceback.format_exc()
         finally:
             place.clear(keep=bool(done.broken))
@@ -99,7 +99,7 @@ class Runner:
 
 
 class Place:
-    """A scenario's folder: script, results, state, temporary files, and all that its processes are told."""
+    """A scenario's folder: script, results, state, temporary files, and the environment of its processes."""
 
     def __init__(self, folder: Path, scenario: Scenario, interrupted: threading.Event, loaded: bool) -> None:
         self.folder, self.scenario = folder, scenario
@@ -120,25 +120,25 @@ class Place:
             self._mount_small_disk()
 
     def run_to_the_end(self) -> Outcome:
-        """Starts the script, and again after what has ended its driver: nobody else would."""
+        """Starts the script, and restarts it after a fault that ends its driver."""
         may_end = bool(self.scenario.kinds() & ENDS_THE_DRIVER) or self._all_may_be_preempted()
         with Outside(self.scenario, self.run, self.state_dir, self._mark, self._loaded) as outside:
             for number in range(MOST_STARTS):
                 code = self._start(number)
                 if code == 0 or not may_end:
                     break
-                # A person would look for the reason first, and free some space.
+                # A user would free disk space before the restart.
                 process_table.wait_until(lambda: not (self.results / BALLAST).exists(), TIMEOUT_S)
         self.met = len(outside.met) + len(list(self.folder.glob("fired_*")))
         if code == 0:
             return Outcome(self.scenario, self.run, self.state_dir)
         output = (self.folder / f"driver_{number}.log").read_text(errors="replace")
-        raise Broken(f"the driver ended with {code} at start {number}: ...{output[-1500:]}")
+        raise Broken(f"the driver exited with {code} in start {number}: ...{output[-1500:]}")
 
     def check(self, outcome: Outcome) -> None:
         check.finished(outcome)
         check.no_process(self._mark)
-        if not self._loaded:  # a worker that gets no CPU is lost sometimes, and replaced
+        if not self._loaded:  # a worker that gets no CPU time may be declared lost and replaced
             check.nobody_lost(outcome)
         check.nothing_lost(outcome)
         check.rows_once(outcome)
@@ -158,7 +158,7 @@ class Place:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _all_may_be_preempted(self) -> bool:
-        """A run stops, to be continued, when all of its workers are about to be lost."""
+        """A run stops, and can be continued, if all of its workers are preempted."""
         doomed = {fault.rank for fault in self.scenario.faults if fault.kind == "term"}
         return len(doomed) >= self.scenario.workers
 
@@ -195,7 +195,7 @@ class Place:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return driver.wait(0.5)
         self._write_stacks()
-        raise Broken(f"the run did not end within {TIMEOUT_S:.0f} s; {self.folder} has its stacks")
+        raise Broken(f"the run did not end within {TIMEOUT_S:.0f} s; its stacks are in {self.folder}")
 
     def _command(self) -> list[str]:
         script = str(self.folder / "scenario.json")
@@ -214,11 +214,11 @@ class Place:
     def _mount_small_disk(self) -> None:
         command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(self.results)]
         if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-            raise Skipped("a small disk needs the right to mount one")
+            raise Skipped("mounting a small disk requires privileges")
         self._mounted = True
 
     def _write_stacks(self) -> None:
-        """For whoever looks at it after; the run itself is beyond help."""
+        """For debugging a run that did not end."""
         environment = os.environ | {"TRIREME_STATE_DIR": str(self.state_dir)}
         command = [check.COMMAND_LINE, "stack", str(self.run)]
         with (self.folder / "stacks.txt").open("w") as file:

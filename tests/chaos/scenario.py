@@ -1,4 +1,4 @@
-"""What is done to a run: one scenario is a small training, and the faults that meet it. A seed and a number name it."""
+"""A scenario is a small training and the faults injected into it. It is identified by a seed and a number."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any
 STEPS = 10
 CHECKPOINT_EVERY = 2
 
-# What a worker does to itself, at an exact place of the training function.
+# Faults that a worker inflicts on itself, at an exact position in the training function.
 INSIDE = ["kill", "stop", "exception", "exit", "os_exit", "hang", "hang_native", "slow", "term"]
 INSIDE_PHASES = ["rendezvous", "step", "report", "upload", "shutdown"]
-# What is done from outside, when the event log tells of the phase.
+# Faults injected from outside, when the event log shows the phase.
 OUTSIDE = ["kill", "stop", "term", "cut", "pulse", "zygote_kill", "driver_kill", "driver_term", "driver_int",
            "driver_pause", "fuzz"]  # fmt: skip
 OUTSIDE_PHASES = ["start", "rendezvous", "step", "upload", "commit", "restart", "shutdown", "instant"]
 IN_A_RESIZE = ["kill", "stop", "term", "cut", "driver_kill", "driver_term", "driver_pause"]
-# These have scenarios of their own.
+# These have separate scenarios.
 DISK_FULL, CAPACITY, FREEZE = "disk_full", "capacity", "freeze"
-# A frozen run wakes up after its lease has passed. Short, so that a scenario need not wait for the usual 30 s.
+# A frozen run continues after its lease has expired. Short, to avoid waiting for the default of 30 s.
 FREEZE_LEASE_S, FREEZE_S = 5.0, 6.5
 FREEZE_PHASES = ["start", "rendezvous", "step", "upload", "commit", "restart", "instant"]
-# Nobody is lost through these.
+# These do not cost a worker.
 HARMLESS = {FREEZE, "slow"}
-# Not by a thread beside report(): it would only end, or hold up, itself. And C++ has no interpreter, no warm process.
+# Not on a thread beside report(), where they would only affect that thread. C++ has no interpreter and no warm process.
 NOT_IN_UPLOAD = {"exception", "exit", "hang", "slow"}
 NOT_IN_CPP = {"hang_native", "zygote_kill"}
-# After these the same script is started again, as its user would.
+# After these the same script is started again, as a user would.
 ENDS_THE_DRIVER = {"driver_kill", "driver_term", "driver_int", DISK_FULL}
-# Defects were reported by numbers of these seeds: their scenarios stay without the ingredients that came later.
+# Bugs were reported with scenario numbers of these seeds: their scenarios do not get later ingredients.
 FIRST_INGREDIENTS_ONLY = {31337}
 
 
@@ -43,7 +43,7 @@ class Fault:
     rank: int = 0
     step: int = 0
     delay_s: float = 0.0
-    # How long a stop, a pause or a full disk lasts; the CPUs that remain, for a change of capacity.
+    # Duration of a stop, a pause or a full disk; the new number of CPUs for a change of capacity.
     amount: float = 0.0
 
     def __str__(self) -> str:
@@ -58,19 +58,19 @@ class Scenario:
     trainer: str = "plain"
     workers: int = 2
     most_workers: int = 2
-    checkpoint: str = "state"  # or "folder", or "sharded": a rank resumes from what it has stored itself
+    checkpoint: str = "state"  # or "folder", or "sharded": a rank resumes from its own part
     mode: str = "SYNC"  # or "ASYNC"
     only_rank_zero: bool = False
     keep_in_memory: bool = False
     warm_restart: bool = True
-    auto_restart: bool = False  # neither: what users get who set nothing
+    auto_restart: bool = False  # neither: the default
     tls: bool = False
     num_to_keep: int | None = None
-    slots: bool = False  # two names for all checkpoints, in turn
+    slots: bool = False  # two names for all checkpoints, used in turn
     reporters: int = 1  # threads that report at the same time
-    far: bool = False  # checkpoints in a storage elsewhere
-    padding: int = 0  # bytes beside the state, so that storing it takes a while
-    pace_s: float = 0.02  # what a step takes
+    far: bool = False  # checkpoints in remote storage
+    padding: int = 0  # additional bytes, so that storing the state takes a while
+    pace_s: float = 0.02  # duration of a step
     faults: list[Fault] = field(default_factory=list)
 
     @property
@@ -81,7 +81,7 @@ class Scenario:
         return {fault.kind for fault in self.faults}
 
     def undisturbed(self) -> Scenario:
-        """What the same training does when nothing happens to it."""
+        """The same training without faults."""
         return Scenario(f"undisturbed-{self.language}-{self.trainer}-{self.most_workers}", self.language, self.trainer,
                         self.most_workers, self.most_workers)  # fmt: skip
 
@@ -107,7 +107,7 @@ def read(path: str | Path) -> Scenario:
 
 
 def make(seed: int, number: int, torch: bool = True) -> Scenario:
-    """The same for the same seed and number, whatever came before."""
+    """Depends only on the seed and the number."""
     dice = random.Random(f"{seed}/{number}")
     language = dice.choices(["python", "cpp"], [3, 2])[0]
     kind = dice.choices(["plain", "torch" if torch else "plain", "data"], [2, 1, 1])[0]
@@ -130,7 +130,7 @@ def make(seed: int, number: int, torch: bool = True) -> Scenario:
     special = dice.random()
     if special < 0.08:
         made.padding = 0  # the disk is small
-        made.trainer = made.trainer.replace("data", "plain")  # a log of samples with holes proves nothing
+        made.trainer = made.trainer.replace("data", "plain")  # an incomplete log of samples proves nothing
         made.faults = [Fault(DISK_FULL, "step", step=dice.randrange(1, STEPS - 2), amount=dice.uniform(0.2, 1.5))]
     elif special < 0.22:
         _make_elastic(made, dice)
@@ -148,8 +148,8 @@ def make(seed: int, number: int, torch: bool = True) -> Scenario:
 
 
 def _add_ingredients(made: Scenario, dice: random.Random) -> None:
-    """Dice of their own: what the others have drawn stays."""
-    # Fewer of those: to import torch in all processes costs as much as twenty others.
+    """Uses a separate generator, so that earlier draws do not change."""
+    # Fewer torch scenarios: importing torch in all processes costs as much as twenty other scenarios.
     if dice.random() < 0.5 or made.workers > 3:
         made.trainer = made.trainer.replace("torch", "plain")
     if made.language == "cpp" and dice.random() < 0.3 and DISK_FULL not in made.kinds():
@@ -175,7 +175,7 @@ def _add_ingredients(made: Scenario, dice: random.Random) -> None:
 
 
 def _make_preemption_in_checkpoint(made: Scenario, dice: random.Random) -> None:
-    """A worker, or several, are told to go while they store a checkpoint; some are gone before it is stored."""
+    """One or more workers are preempted while they store a checkpoint; some die before it is stored."""
     step = dice.randrange(STEPS // CHECKPOINT_EVERY - 1) * CHECKPOINT_EVERY + CHECKPOINT_EVERY - 1
     doomed = dice.sample(range(made.workers), dice.choice([1, 1, min(2, made.workers)]))
     made.padding = dice.choice([1 << 20, 8 << 20, 32 << 20])
@@ -199,7 +199,7 @@ def _make_elastic(made: Scenario, dice: random.Random) -> None:
 
 
 def _make_preemption(made: Scenario, dice: random.Random) -> None:
-    """A worker that is told to go, and is gone at the worst moments after."""
+    """A worker is preempted and dies at the worst moment afterwards."""
     rank, step = dice.randrange(made.workers), dice.randrange(0, STEPS - 2)
     kind, phase = dice.choice(["kill", "os_exit", "stop"]), dice.choice(["step", "report", "upload"])
     later = min(STEPS - 1, (step + dice.randrange(3)) // CHECKPOINT_EVERY * CHECKPOINT_EVERY + 1)
@@ -235,7 +235,7 @@ def _fault(scenario: Scenario, dice: random.Random) -> Fault:
 
 
 def fixed() -> list[Scenario]:
-    """Every kind once, in few scenarios: what `make test` runs."""
+    """Every kind of fault once, in few scenarios. `make test` runs them."""
 
     def one(name: str, *faults: Fault, **settings: Any) -> Scenario:
         return Scenario(f"fixed-{name}", faults=list(faults), **settings)

@@ -1,4 +1,4 @@
-"""A checkpoint in which every rank has a part of its own: rank_0/state.json, rank_1/state.json, and so on."""
+"""A checkpoint in which every rank stores its own part: rank_0/state.json, rank_1/state.json, and so on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Incomplete(Exception):
-    """Nobody can resume from this."""
+    """The checkpoint cannot be resumed from."""
 
 
 def write(folder: str, rank: int, world: int, state: dict[str, Any]) -> None:
@@ -25,13 +25,13 @@ def read(own: str) -> dict[str, Any]:
 
 
 def whole(folder: str) -> dict[str, Any]:
-    """Rank 0's part, once it is sure that all ranks have theirs there."""
+    """Rank 0's part, after checking that the parts of all ranks exist."""
     names = sorted(name for name in os.listdir(folder) if name.startswith("rank_"))
     return agree(folder, [read(os.path.join(folder, name)) for name in names])
 
 
 def agree(where: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Rank 0's part, where every rank of the same attempt has stored its own, at the same step."""
+    """Rank 0's part, if every rank of the attempt has stored its part at the same step."""
     told = sorted((part["rank"], part["world"], part["next"]) for part in parts)
     if not parts or told != [(rank, len(parts), parts[0]["next"]) for rank in range(len(parts))]:
         raise Incomplete(f"{where} has (rank, of, next step) {told}")

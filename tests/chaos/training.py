@@ -25,8 +25,8 @@ from trireme import (
 )
 
 SAMPLES = 4
-REPORTS_AT_ONCE = 20  # of each thread, in a step
-ROWS, BATCH_ROWS = 47, 12  # of the dataset: steps go over its epochs' ends
+REPORTS_AT_ONCE = 20  # per thread and step
+ROWS, BATCH_ROWS = 47, 12  # of the dataset: the steps span several epochs
 
 
 def gradient(weight: float, step: int) -> float:
@@ -34,7 +34,7 @@ def gradient(weight: float, step: int) -> float:
 
 
 class Plain:
-    """Every rank computes the same; that they agree is checked at each step."""
+    """Every rank computes the same values, which is checked at each step."""
 
     def __init__(self) -> None:
         self.weight, self.applied = 0.5, [0] * STEPS
@@ -56,7 +56,7 @@ class Plain:
 
 
 class Data(Plain):
-    """Takes a global batch of a shuffled dataset, through a function, at each step: always the one that is due."""
+    """Reads a mapped global batch of a shuffled dataset at each step, and checks that it is the expected one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Data(Plain):
         expected = epoch, min((place + 1) * BATCH_ROWS, ROWS)
         state = self.shard.state()
         if (state["epoch"], state["rows"]) != expected:
-            raise RuntimeError(f"step {step} got the data up to {state}, and not up to {expected}")
+            raise RuntimeError(f"step {step} got the data up to {state}, expected {expected}")
         if (batch["twice"] != 2 * batch["id"]).any():
             raise RuntimeError(f"the function was not applied: {batch}")
         return super().advance(step)
@@ -89,7 +89,7 @@ def datasets() -> dict[str, Any]:
 
 
 class Torch:
-    """Real data parallel training: what every rank contributes to a step is counted by the ranks together."""
+    """Real data parallel training: the ranks count together what each one contributes to a step."""
 
     def __init__(self) -> None:
         import torch
@@ -134,7 +134,7 @@ class Torch:
 
 
 def resumed(scenario: Scenario, rank: int) -> dict[str, Any] | None:
-    """A rank that has no part of its own in the checkpoint takes another's: all are the same."""
+    """A rank without its own part in the checkpoint uses that of another rank: all are the same."""
     checkpoint = trireme.get_checkpoint()
     if checkpoint is None:
         return None
@@ -151,7 +151,7 @@ def resumed(scenario: Scenario, rank: int) -> dict[str, Any] | None:
 
 
 def read_shard(scenario: Scenario, folder: str, rank: int) -> dict[str, Any]:
-    """The rank's own; after a resize another's, and all of the ranks that were have to be there."""
+    """The rank's own part, or after a resize another one. The parts of all previous ranks must exist."""
     world = int(sharded.whole(folder)["world"])
     own = os.path.join(folder, f"rank_{rank if rank < world else 0}")
     if scenario.trainer == "torch":
@@ -189,14 +189,14 @@ def stored(scenario: Scenario, state: dict[str, Any], folder: str, rank: int, st
 
 
 def report_at_once(threads: int, step: int) -> None:
-    """Metrics only: which of them is first does not matter, and each rank makes as many."""
+    """Metrics only: their order does not matter, and each rank makes the same number of reports."""
     failures: list[BaseException] = []
 
     def report() -> None:
         try:
             for _ in range(REPORTS_AT_ONCE):
                 trireme.report({"step": step})
-        except BaseException as error:  # one that interrupts the function too: it belongs to the thread that runs it
+        except BaseException as error:  # also an interrupt, which belongs to the thread that runs the function
             failures.append(error)
 
     others = [threading.Thread(target=report) for _ in range(threads - 1)]
@@ -204,7 +204,7 @@ def report_at_once(threads: int, step: int) -> None:
         other.start()
     try:
         report()
-    finally:  # nobody reports for a function that was left
+    finally:  # no thread may report after the function has been left
         for other in others:
             other.join()
     if failures:

@@ -1,4 +1,4 @@
-"""A client of a run's controller, written from docs/wire_protocol.md: to ask for things, and to annoy."""
+"""A client of a run's controller, written from docs/wire_protocol.md: sends requests and invalid data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 HELLO, WELCOME, REPLY, GET_STACKS, PREEMPT_RUN, SET_CAPACITY = 1, 2, 22, 35, 36, 37
-VERSION_AT = 7  # in the challenge: behind "trireme", before the nonce
+VERSION_AT = 7  # in the challenge: after "trireme", before the nonce
 
 
 def pack(value: Any) -> bytes:
@@ -47,7 +47,7 @@ def _proof(secret: bytes, parts: list[bytes]) -> bytes:
 
 
 class Controller:
-    """Where an active run listens, as the registry of its user has it."""
+    """The controller of an active run, from its entry in the registry."""
 
     def __init__(self, entry: dict[str, Any]) -> None:
         self.address: str = entry["address"]
@@ -98,7 +98,7 @@ class Controller:
         return connection
 
     def ask(self, number: int, *fields: Any) -> bytes:
-        """The raw reply; what it says is the command line's business."""
+        """Returns the raw reply, without decoding it."""
         with self.join() as connection:
             connection.sendall(frame(pack([number, 1, *fields])))
             return _receive(connection)
@@ -120,7 +120,7 @@ def _exactly(connection: socket.socket, length: int) -> bytes:
 
 
 def annoy(controller: Controller, dice: random.Random) -> None:
-    """One connection that a controller has to survive. Being cut off, or not answered, is as it should be."""
+    """One connection that the controller must survive. It may close it or not answer."""
     kind = dice.randrange(9)
     connection = controller.connect()
     with connection:
@@ -131,30 +131,30 @@ def annoy(controller: Controller, dice: random.Random) -> None:
         match kind:
             case 0:  # noise
                 connection.sendall(noise)
-            case 1:  # a length without an end
+            case 1:  # a huge length
                 connection.sendall(struct.pack(">I", dice.choice([1025, 0x7FFFFFFF, 0xFFFFFFFF])) + noise)
-            case 2:  # half a greeting
+            case 2:  # an incomplete hello
                 connection.sendall(good[: dice.randrange(1, len(good))])
                 return
-            case 3:  # another secret
+            case 3:  # a wrong secret
                 connection.sendall(controller.hello(challenge, secret=dice.randbytes(32)))
-            case 4:  # a true greeting with some bytes changed
+            case 4:  # a valid hello with some bytes changed
                 changed = bytearray(good)
                 for _ in range(dice.randrange(1, 5)):
                     changed[dice.randrange(len(changed))] = dice.randrange(256)
                 connection.sendall(changed)
-            case 5:  # a worker of another attempt, rank or run, that knows the secret
+            case 5:  # a worker with the secret, of another attempt, rank or run
                 strange: dict[str, Any] = dice.choice(
                     [{"attempt": 99}, {"rank": 9999}, {"rank": -1}, {"run_id": "x"}, {"version": 99}]
                 )
                 connection.sendall(controller.hello(challenge, role="worker", **strange))
-            case 6:  # a worker that is connected already
+            case 6:  # a worker that is already connected
                 connection.sendall(controller.hello(challenge, role="worker"))
-            case 7:  # a client that makes no sense after the greeting
+            case 7:  # a client that sends garbage after the hello
                 connection.sendall(good)
                 _receive(connection)
                 connection.sendall(dice.choice([noise, frame(noise), frame(pack([dice.randrange(64), *range(3)]))]))
-            case 8:  # a client that sends what only workers, or the controller, send
+            case 8:  # a client that sends messages of workers or of the controller
                 connection.sendall(good)
                 _receive(connection)
                 for message in ([5], [9, None, False], [10, "E", "m", "t", None], [20, 1, 0], [3, 1], [6, 0, {}, None]):
@@ -171,7 +171,7 @@ def _read_to_the_end(connection: socket.socket) -> None:
 
 
 def fuzz(controller: Controller, dice: random.Random, connections: int) -> int:
-    """How many connections were made; less than asked for where the run was over first."""
+    """Returns the number of connections made; fewer than requested if the run ended first."""
     for count in range(connections):
         try:
             annoy(controller, dice)
