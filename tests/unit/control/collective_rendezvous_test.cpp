@@ -26,7 +26,7 @@ struct Answers {
 
 }  // namespace
 
-TEST_CASE("ranks leave together, with what rank 0 brought") {
+TEST_CASE("ranks leave together, with the data of rank 0") {
   CollectiveRendezvous collectives(3);
   Answers answers;
   collectives.come(2, 0, "broadcast", "ignored", answers.of(2));
@@ -37,7 +37,7 @@ TEST_CASE("ranks leave together, with what rank 0 brought") {
   CHECK(answers.failed.empty());
 }
 
-TEST_CASE("collectives of different numbers are kept apart") {
+TEST_CASE("collectives with different numbers are independent") {
   CollectiveRendezvous collectives(2);
   Answers first;
   Answers second;
@@ -51,14 +51,14 @@ TEST_CASE("collectives of different numbers are kept apart") {
   CHECK(first.left.size() == 2);
 }
 
-TEST_CASE("one rank alone meets itself") {
+TEST_CASE("a single rank completes a collective alone") {
   CollectiveRendezvous collectives(1);
   Answers answers;
   collectives.come(0, 0, "broadcast", "x", answers.of(0));
   CHECK(answers.left[0] == "x");
 }
 
-TEST_CASE("ranks in different calls are told so") {
+TEST_CASE("ranks in different calls get an error") {
   CollectiveRendezvous collectives(2);
   Answers answers;
   collectives.come(0, 4, "barrier", "", answers.of(0));
@@ -68,7 +68,7 @@ TEST_CASE("ranks in different calls are told so") {
   CHECK(answers.failed[1] == answers.failed[0]);
 }
 
-TEST_CASE("nobody waits for a rank that has finished") {
+TEST_CASE("no rank waits for a rank that has finished") {
   CollectiveRendezvous collectives(3);
   Answers answers;
   collectives.come(0, 0, "barrier", "", answers.of(0));
@@ -86,7 +86,7 @@ TEST_CASE("nobody waits for a rank that has finished") {
   CHECK(fresh.left.size() == 1);
 }
 
-TEST_CASE("who waited in the attempt before is not answered in this one") {
+TEST_CASE("waiters of the previous attempt are not answered in this one") {
   CollectiveRendezvous collectives(2);
   Answers before;
   Answers now;
@@ -99,7 +99,7 @@ TEST_CASE("who waited in the attempt before is not answered in this one") {
   CHECK(before.failed.empty());
 }
 
-TEST_CASE("an answer may come to the next collective") {
+TEST_CASE("an answer may enter the next collective") {
   CollectiveRendezvous collectives(1);
   Answers answers;
   collectives.come(0, 0, "barrier", "", [&](const base::Result<std::string>&) {
@@ -108,7 +108,7 @@ TEST_CASE("an answer may come to the next collective") {
   CHECK(answers.left[0] == "again");
 }
 
-TEST_CASE("who waits for others is known") {
+TEST_CASE("the waiting ranks are known") {
   CollectiveRendezvous collectives(2);
   Answers answers;
   collectives.come(0, 0, "barrier", "", answers.of(0));

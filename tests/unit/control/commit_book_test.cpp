@@ -56,7 +56,7 @@ TEST_CASE("a checkpoint is ready when every rank has reported and every upload i
   CHECK_FALSE(book.taken(1));
 }
 
-TEST_CASE("only what is durable is gone on from") {
+TEST_CASE("only durable checkpoints are resumed from") {
   CommitBook book(1, 0);
   for (int i = 0; i < 3; ++i) add(book, 0, i);
   CHECK(book.take_ready().size() == 3);
@@ -70,7 +70,7 @@ TEST_CASE("only what is durable is gone on from") {
   CHECK(book.next_attempt(1).next_report(0) == 2);
 }
 
-TEST_CASE("a checkpoint is validated as the lowest rank asks that asks, whoever comes first") {
+TEST_CASE("the validation of a checkpoint is that of the lowest rank that requests one, in any order of arrival") {
   CommitBook book(3, 0);
   book.report(2, 0, {{}, name_of(0), Dict{{"n", 2}}});
   book.report(1, 0, {{}, name_of(0), Dict{{"n", 1}}});
@@ -81,7 +81,7 @@ TEST_CASE("a checkpoint is validated as the lowest rank asks that asks, whoever 
   CHECK(book.take_ready()[0].validation.is_null());
 }
 
-TEST_CASE("ranks without files of their own only have to come by") {
+TEST_CASE("ranks without files only have to report") {
   CommitBook book(3, 0);
   book.report(2, 0, {{}, std::nullopt});
   add(book, 0, 0);
@@ -114,7 +114,7 @@ TEST_CASE("checkpoints are ready in the order of their reports") {
   CHECK(indexes(book.take_ready()) == Indexes{0, 1});
 }
 
-TEST_CASE("the metrics of a checkpoint are those of the lowest rank, whoever comes first") {
+TEST_CASE("the metrics of a checkpoint are those of the lowest rank, in any order of arrival") {
   CommitBook book(3, 0);
   add(book, 2, 0);
   add(book, 1, 0);
@@ -127,7 +127,7 @@ TEST_CASE("the metrics of a checkpoint are those of the lowest rank, whoever com
   CHECK(book.take_ready()[0].metrics["rank"] == Value(0));
 }
 
-TEST_CASE("a rank that has finished holds nobody up") {
+TEST_CASE("a rank that has finished does not block the others") {
   CommitBook book(2, 0);
   add(book, 0, 0);
   CHECK(book.take_ready().empty());
@@ -140,7 +140,7 @@ TEST_CASE("a rank that has finished holds nobody up") {
   CHECK(indexes(book.take_ready()) == Indexes{1});
 }
 
-TEST_CASE("what a finished rank still reports does not stand for another rank") {
+TEST_CASE("a report of a finished rank does not count for another rank") {
   CommitBook book(3, 0);
   book.finished(2);
   add(book, 0, 0);
@@ -150,7 +150,7 @@ TEST_CASE("what a finished rank still reports does not stand for another rank") 
   CHECK(indexes(book.take_ready()) == Indexes{0});
 }
 
-TEST_CASE("a rank whose first report comes late is waited for") {
+TEST_CASE("a rank with a late first report is waited for") {
   CommitBook book(2, 0);
   add(book, 0, 0);
   CHECK_FALSE(book.held_up_by_silent_ranks());
@@ -166,7 +166,7 @@ TEST_CASE("a rank whose first report comes late is waited for") {
   CHECK(ready[0].missing.empty());
 }
 
-TEST_CASE("a rank that finishes without a report holds nobody up") {
+TEST_CASE("a rank that finishes without a report does not block the others") {
   CommitBook book(2, 0);
   add(book, 0, 0);
   add(book, 0, 1);
@@ -187,11 +187,11 @@ TEST_CASE("a rank that never reports is given up on after two checkpoints") {
   auto ready = book.take_ready();
   CHECK(indexes(ready) == Indexes{0});
   CHECK(ready[0].missing == std::vector<int>{2});
-  // Rank 1 has reported before, so it is waited for.
+  // Rank 1 has already reported, so it is waited for.
   CHECK(book.take_ready().empty());
   add(book, 1, 1);
   CHECK(indexes(book.take_ready()) == Indexes{1});
-  // When it wakes up its part of what is committed is too late, a report without files is fine.
+  // When it reports again, its part of a committed checkpoint is too late; a report without files is fine.
   CHECK(book.taken(0));
   book.report(2, 0, {{}, std::nullopt});
   book.report(2, 1, {{}, std::nullopt});
@@ -204,7 +204,7 @@ TEST_CASE("a rank that never reports is given up on after two checkpoints") {
   CHECK(ready[0].missing.empty());
 }
 
-TEST_CASE("a slow rank is waited for, however far the others are") {
+TEST_CASE("a slow rank is waited for, however far ahead the others are") {
   CommitBook book(2, 0);
   add(book, 0, 0);
   add(book, 1, 0);
@@ -216,7 +216,7 @@ TEST_CASE("a slow rank is waited for, however far the others are") {
   CHECK(book.take_ready().size() == 9);
 }
 
-TEST_CASE("the next attempt counts on from the newest checkpoint") {
+TEST_CASE("the next attempt continues counting from the newest checkpoint") {
   CommitBook book(2, 5);
   CHECK(book.next_report(1) == 5);
   add(book, 0, 5);
@@ -230,9 +230,9 @@ TEST_CASE("the next attempt counts on from the newest checkpoint") {
   for (int rank = 0; rank < 4; ++rank) CHECK(next.next_report(rank) == 6);
   CHECK(next.waiting().empty());
   CHECK(next.last_metrics() == Metrics{{"step", 6}});
-  next.uploaded(0, 6, {});  // of the attempt before: belongs to nothing
+  next.uploaded(0, 6, {});  // from the previous attempt: ignored
   CHECK(next.take_ready().empty());
-  // The old metrics are not taken for those of the new report 6.
+  // The old metrics are not used for the new report 6.
   next.report(1, 6, {{{"rank", 1}}, name_of(6)});
   for (int rank : {2, 3}) next.report(rank, 6, {{}, std::nullopt});
   next.finished(0);
@@ -240,7 +240,7 @@ TEST_CASE("the next attempt counts on from the newest checkpoint") {
   CHECK(next.take_ready()[0].metrics == Metrics{{"rank", 1}});
 }
 
-TEST_CASE("positions are those of the lowest rank that has some") {
+TEST_CASE("positions are those of the lowest rank that has any") {
   CommitBook book(3, 0);
   book.report(2, 0, {{}, "first", {}, {{"loader/0", 2}}});
   book.report(1, 0, {{}, "first", {}, {{"loader/0", 1}}});
@@ -252,7 +252,7 @@ TEST_CASE("positions are those of the lowest rank that has some") {
   CHECK(ready[0].positions == Dict{{"loader/0", 1}});
 }
 
-TEST_CASE("a position that no rank has taken up is the one that the attempt began with") {
+TEST_CASE("a position that no rank has restored is the one that the attempt started with") {
   const Dict stored{{"data/train", 7}, {"data/eval", 2}, {"loader/0", 1}};
   const Value untouched;
   struct Row {
@@ -271,7 +271,7 @@ TEST_CASE("a position that no rank has taken up is the one that the attempt bega
            Row{"each rank another one",
                {{0, {{"data/train", 9}, {"data/eval", untouched}}}, {1, {{"data/train", untouched}, {"data/eval", 3}}}},
                {{"data/train", 9}, {"data/eval", 3}}},
-           // The lowest rank that has taken data speaks for all: what it has no position of any more is over.
+           // The lowest rank that has read data represents all ranks: a position that it no longer has is dropped.
            Row{"taken up and gone since", {{0, {{"data/train", 9}}}, {1, {{"loader/0", 5}}}}, {{"data/train", 9}}},
            Row{"not a name of that checkpoint", {{0, {{"loader/4", untouched}}}}, {}},
        }) {
@@ -295,7 +295,7 @@ TEST_CASE("a position that no rank has taken up is the one that the attempt bega
 }
 
 TEST_CASE("a rank that has reported is never left out, wherever it stops") {
-  // Rank 1 stops after `reports` reports and `stored` stored parts; rank 0 goes on.
+  // Rank 1 stops after `reports` reports and `stored` stored parts; rank 0 continues.
   struct Row {
     const char* what;
     int reports;
@@ -346,7 +346,7 @@ TEST_CASE("a rank that was given up on and reports after all is waited for again
   CHECK(indexes(book.take_ready()) == Indexes{3});
 }
 
-TEST_CASE("a thread that a silent rank left behind does not undo that it has finished") {
+TEST_CASE("a thread that a silent rank left behind does not undo its end") {
   CommitBook book(2, 0);
   for (int i = 0; i < 2; ++i) add(book, 0, i);
   book.give_up_on_silent_ranks();
@@ -357,14 +357,14 @@ TEST_CASE("a thread that a silent rank left behind does not undo that it has fin
   CHECK(indexes(book.take_ready()) == Indexes{2});
 }
 
-TEST_CASE("a report out of turn is a mistake of ours") {
+TEST_CASE("a report out of order is a bug") {
   CommitBook book(1, 0);
   CHECK_THROWS_AS(book.report(0, 1, {{}, std::nullopt}), base::BrokenInvariant);
   book.report(0, 0, {{}, std::nullopt});
   CHECK_THROWS_AS(book.report(0, 0, {{}, std::nullopt}), base::BrokenInvariant);
 }
 
-TEST_CASE("what a validation finds belongs to the report of its checkpoint") {
+TEST_CASE("the result of a validation belongs to the report of its checkpoint") {
   CommitBook book(1, 0);
   book.report(0, 0, {{{"step", 0}}, "c0", {}, {}});
   book.validated(0, {{"score", 5}});

@@ -45,7 +45,7 @@ struct Desk {
 
   base::Fd log() const { return base::Fd(::open((run + "/events.jsonl").c_str(), O_RDWR | O_CLOEXEC)); }
 
-  // What a rank does before the commit.
+  // The upload of a rank before the commit.
   List upload(const std::string& name, const std::string& file, const std::string& text) {
     TempDir source;
     append_file(source / file, text);
@@ -92,7 +92,7 @@ base::Result<void> settle(Committer& committer) {
 
 }  // namespace
 
-TEST_CASE("a commit writes the manifest of what the ranks have stored") {
+TEST_CASE("a commit writes the manifest of the files of all ranks") {
   Desk desk;
   ReadyCheckpoint ready = desk.ready(7);
   ready.files[1] = desk.upload(ready.name, "more/of_rank_1", "part");
@@ -103,7 +103,7 @@ TEST_CASE("a commit writes the manifest of what the ranks have stored") {
   CHECK(end.checkpoint.index == 7);
   CHECK(end.checkpoint.metrics == ready.metrics);
   CHECK(end.checkpoint.validation == ready.validation);
-  CHECK(end.checkpoint.files.empty());  // thousands of names that nobody needs again
+  CHECK(end.checkpoint.files.empty());  // thousands of names that are no longer needed
   const auto committed = desk.committed();
   REQUIRE(committed.size() == 1);
   const auto& manifest = committed[0].manifest;
@@ -119,7 +119,7 @@ TEST_CASE("a commit writes the manifest of what the ranks have stored") {
   CHECK(checkpoint::verify(*desk.files, committed[0], true));
 }
 
-TEST_CASE("ranks that disagree about a file are told apart") {
+TEST_CASE("ranks that stored different content for a file are reported") {
   Desk desk;
   ReadyCheckpoint ready = desk.ready(0);
   ready.files[2] = desk.upload(ready.name, "weights", "other content, and longer");
@@ -129,22 +129,22 @@ TEST_CASE("ranks that disagree about a file are told apart") {
   CHECK(checkpoint::verify(*desk.files, desk.committed().at(0), true));
 }
 
-TEST_CASE("a commit that cannot be says why") {
+TEST_CASE("a failed commit reports the reason") {
   Desk desk;
   ReadyCheckpoint ready = desk.ready(0);
   CommitEnded end;
   std::string why;
-  SUBCASE("files that are gone") {
+  SUBCASE("missing files") {
     std::filesystem::remove_all(desk.run + "/checkpoint_000000");
     end = desk.commit(ready);
     why = "checkpoint_000000: No such file or directory";
   }
-  SUBCASE("files that were cut") {
+  SUBCASE("truncated files") {
     std::filesystem::resize_file(desk.run + "/checkpoint_000000/weights", 3);
     end = desk.commit(ready);
     why = "checkpoint_000000/weights has 3 bytes";
   }
-  SUBCASE("a list that is none") {
+  SUBCASE("an invalid list") {
     ready.files[4] = List{1};
     end = desk.commit(ready);
     why = "the files of rank 4";
@@ -177,11 +177,11 @@ TEST_CASE("a disk that fails while the manifest is written") {
   REQUIRE(failed.failure);
   CHECK(failed.failure->find("No space left") != std::string::npos);
   disk->fail_at(disk->operations(), 0, 0);
-  // The next one finds the thread alive.
+  // The thread still works for the next one.
   CHECK_FALSE(commit().failure);
 }
 
-TEST_CASE("what was asked for is done in that order, and before the end") {
+TEST_CASE("jobs are done in order, and before the end") {
   Desk desk;
   std::mutex mutex;
   std::vector<std::int64_t> ended;
@@ -205,7 +205,7 @@ TEST_CASE("what was asked for is done in that order, and before the end") {
   CHECK(desk.warnings.empty());
 }
 
-TEST_CASE("the outcome of a validation goes into the manifest") {
+TEST_CASE("the result of a validation is stored in the manifest") {
   Desk desk;
   ReadyCheckpoint ready = desk.ready(1);
   ready.validation = Dict{{"fn_kwargs", Dict()}};
@@ -220,7 +220,7 @@ TEST_CASE("the outcome of a validation goes into the manifest") {
   CHECK(after.validation.is_null());
   CHECK(after.files == before.files);
   CHECK(after.time == before.time);
-  // The other one has been removed by hand: no reason to end the run.
+  // The other one was removed manually, which does not end the run.
   REQUIRE(desk.warnings.size() == 1);
   CHECK(desk.warnings[0].find("could not store the result of a validation") == 0);
 }
@@ -256,7 +256,7 @@ TEST_CASE("nothing is written to a folder that another driver has taken over") {
   };
   CHECK_FALSE(commit(begin(0)).failure);
   const auto ready = begin(1);
-  SUBCASE("before the commit begins") {
+  SUBCASE("before the commit starts") {
     lost = true;
     const auto before = store->objects();
     CHECK(commit(ready).failure.value_or("").find("another driver has it") != std::string::npos);
@@ -278,7 +278,7 @@ TEST_CASE("nothing is written to a folder that another driver has taken over") {
   }
 }
 
-TEST_CASE("the outcome of a validation does not go to a newer checkpoint of that name") {
+TEST_CASE("the result of a validation is not stored in a newer checkpoint with that name") {
   Desk desk;
   CHECK_FALSE(desk.commit(desk.ready(1)).failure);
   const auto before = desk.committed().at(0).manifest;
@@ -290,14 +290,14 @@ TEST_CASE("the outcome of a validation does not go to a newer checkpoint of that
   CHECK(desk.warnings.empty());
 }
 
-TEST_CASE("removing a checkpoint that is not there is fine") {
+TEST_CASE("removing a missing checkpoint succeeds") {
   Desk desk;
   desk.committer->remove("absent", {0, 0});
   REQUIRE(settle(*desk.committer));
   CHECK(desk.warnings.empty());
 }
 
-TEST_CASE("settling removes what an attempt has left half-written") {
+TEST_CASE("settling removes incomplete files of an attempt") {
   Desk desk;
   CHECK_FALSE(desk.commit(desk.ready(0)).failure);
   desk.upload("checkpoint_000001", "weights", "without a manifest");
@@ -318,7 +318,7 @@ TEST_CASE("a local run needs no mirror") {
   CHECK(storage::list_files(desk.run)->size() == before->size());
 }
 
-TEST_CASE("a storage elsewhere gets the run's own files") {
+TEST_CASE("remote storage gets the run's own files") {
   TempDir far;
   Desk desk;
   auto file_system = std::make_shared<tests::FolderFileSystem>(far.path());
@@ -350,7 +350,7 @@ TEST_CASE("a storage elsewhere gets the run's own files") {
     CHECK(there("logs/attempt_0/rank_0.log").value() == "hello");
     CHECK(warnings.empty());
   }
-  SUBCASE("and a warning where it is away") {
+  SUBCASE("and a warning if it is unavailable") {
     file_system->set_away(true);
     committer->mirror(false);
     committer->remove("checkpoint_000000", {0, 0});
@@ -360,7 +360,7 @@ TEST_CASE("a storage elsewhere gets the run's own files") {
     CHECK(warnings[0].find("the storage is away") != std::string::npos);
     CHECK(warnings[1].find("could not remove an old checkpoint") == 0);
   }
-  SUBCASE("and checkpoints as a local one does") {
+  SUBCASE("and checkpoints like local storage") {
     TempDir source;
     append_file(source / "weights", "w");
     auto records = checkpoint::upload(*files, source.path(), "bucket/run", "checkpoint_000000");

@@ -1,4 +1,4 @@
-// Checkpoints of whole runs: real storage, real sockets, ranks as threads.
+// Checkpoints of complete runs: real storage, real sockets, ranks as threads.
 
 #include <doctest/doctest.h>
 
@@ -46,10 +46,10 @@ CheckpointSource state_of(std::int64_t value, UploadMode mode) {
 
 }  // namespace
 
-TEST_CASE("parts of all ranks, in all ways, are one checkpoint") {
+TEST_CASE("parts of all ranks, in all modes, form one checkpoint") {
   ThreadRun run(3, workers([](Session& session) -> Status {
                   const int rank = session.start().rank;
-                  // Each in its own way: a folder, a state, a state that is written behind.
+                  // Each in another mode: a folder, a state, a state that is written asynchronously.
                   auto part = rank == 0 ? part_of(session, UploadMode::kAsync)
                                         : state_of(rank, rank == 1 ? UploadMode::kSync : UploadMode::kAsync);
                   return session.report({{"rank", rank}}, std::move(part)) ? Status() : Status(kFailedExit);
@@ -68,7 +68,7 @@ TEST_CASE("parts of all ranks, in all ways, are one checkpoint") {
   CHECK(checkpoint::verify(*run.plan().files, all[0], true));
 }
 
-TEST_CASE("what is superfluous is removed, and ranks are told what is left") {
+TEST_CASE("superfluous checkpoints are removed, and ranks receive the remaining list") {
   std::mutex mutex;
   std::map<int, List> listed;
   ThreadRun run(2, workers([&](Session& session) -> Status {
@@ -95,11 +95,11 @@ TEST_CASE("what is superfluous is removed, and ranks are told what is left") {
   REQUIRE(end.checkpoints.size() == 2);
   CHECK(end.checkpoints.back().name == "checkpoint_000001");
   CHECK(end.checkpoint == run.plan().path + "/checkpoint_000003");
-  // Worst first, and all of them: what was asked for came after four reports.
+  // Worst first, and all of them: the list was requested after four reports.
   for (int rank : {0, 1}) CHECK(listed[rank] == to_list(end.checkpoints, run.plan().storage_path));
 }
 
-TEST_CASE("a kind stop waits for what is on its way") {
+TEST_CASE("a graceful stop waits for uploads in flight") {
   std::promise<void> under_way;
   std::promise<void> gate;
   ThreadRun run(1, workers([&, open = gate.get_future().share()](Session& session) -> Status {
@@ -128,7 +128,7 @@ TEST_CASE("a kind stop waits for what is on its way") {
   CHECK(end.checkpoint == run.plan().path + "/checkpoint_000000");
 }
 
-TEST_CASE("an upload that fails behind the function's back fails the run with its cause") {
+TEST_CASE("an asynchronous upload that fails fails the run with its cause") {
   ThreadRun run(1, workers([&](Session& session) -> Status {
                   CheckpointSource source;
                   source.mode = UploadMode::kAsync;
@@ -143,7 +143,7 @@ TEST_CASE("an upload that fails behind the function's back fails the run with it
   CHECK(end.error.find("could not store the checkpoint of report 0: no such bucket") != std::string::npos);
 }
 
-TEST_CASE("a validation beside the training") {
+TEST_CASE("a validation during the training") {
   std::atomic<int> problems = 0;
   ThreadRun run(
       1, workers([&](Session& session) -> Status {
@@ -153,14 +153,14 @@ TEST_CASE("a validation beside the training") {
         if (!known || (*known)[0]["status"] != Value("PENDING_VALIDATION")) ++problems;
         auto validated = session.list_checkpoints(true, kPatience);
         if (!validated || (*validated)[0]["status"] != Value("VALIDATED")) ++problems;
-        // And one that is not waited for.
+        // Another one that is not waited for.
         return session.report({{"loss", 1}}, part_of(session), {.validation = Dict()}) ? Status() : Status(kFailedExit);
       }));
   run.start();
   REQUIRE(run.wait_for("validation_requested"));
   CHECK(run.events("validation_requested")[0]["timeout_s"] == Value(7));
   run.controller().finish_validation({"checkpoint_000000", checkpoint::Status::kValidated, {{"acc", 0.5}}, ""});
-  // The workers are gone, and the run goes on.
+  // The workers have exited, and the run continues.
   REQUIRE(run.wait_for("validation_requested", 2));
   REQUIRE(run.wait_for("worker_finished"));
   CHECK_FALSE(run.controller().finished());
@@ -216,7 +216,7 @@ TEST_CASE("a restarted gang finds the newest checkpoint in memory") {
   CHECK(memory["1"] == memory["0"]);
 }
 
-TEST_CASE("a run goes on from what earlier starts have kept") {
+TEST_CASE("a run resumes from the checkpoints of earlier starts") {
   ThreadRun run(1, workers([](Session& session) -> Status {
                   const auto& start = session.start();
                   if (start.next_report != 5 || start.checkpoint != "/elsewhere/c4") return kFailedExit;
@@ -237,11 +237,11 @@ TEST_CASE("a run goes on from what earlier starts have kept") {
   REQUIRE(end.checkpoints.size() == 2);
   CHECK(end.checkpoints[0].status == checkpoint::Status::kValidationTimeout);
   CHECK(end.checkpoints[1].name == "checkpoint_000005");
-  // That one was not there to be updated: worth a line, no more.
+  // The missing checkpoint could not be updated: only a warning.
   CHECK(run.events("warning").size() <= 2);
 }
 
-TEST_CASE("rank 0's metrics lie in a table beside the log") {
+TEST_CASE("rank 0's metrics are written to a table next to the log") {
   ThreadRun run(2, workers([](Session& session) -> Status {
                   for (int i = 0; i < 2; ++i) {
                     if (!session.report({{"loss", i}, {"rank", session.start().rank}})) return kFailedExit;
@@ -255,7 +255,7 @@ TEST_CASE("rank 0's metrics lie in a table beside the log") {
   CHECK(table.ends_with(",0,1,0\n"));
 }
 
-TEST_CASE("what a failed attempt has left half-written is gone before the next one") {
+TEST_CASE("incomplete files of a failed attempt are removed before the next one") {
   ThreadRun run(2, workers([](Session& session) -> Status {
                   const auto& start = session.start();
                   const std::string half = start.storage_path + "/checkpoint_000000";

@@ -1,4 +1,4 @@
-// Peers that misbehave while a run goes on.
+// Misbehaving peers during a run.
 
 #include <doctest/doctest.h>
 
@@ -26,7 +26,7 @@ namespace {
 
 using Status = std::optional<engine::ExitStatus>;
 
-// Joins without a session, so that the test decides what is sent and when.
+// Joins without a session, so that the test controls what is sent and when.
 base::Result<wire::Joined> join_raw(asio::io_context& io, const RankProcess& process) {
   TRIREME_ASSIGN(auto ticket, worker::parse_ticket(process.ticket));
   wire::Hello hello;
@@ -48,7 +48,7 @@ ThreadEngine::Body sends(std::vector<wire::Message> messages) {
     auto joined = join_raw(io, process);
     if (!joined) return kFailedExit;
     auto talk = [&]() -> asio::awaitable<bool> {
-      // The start of the function first: before it nothing is expected of a worker.
+      // The start message first: before it nothing is expected from a worker.
       auto start = co_await joined->channel->read_message();
       if (!start || !std::holds_alternative<wire::Start>(*start)) co_return false;
       for (const auto& message : messages) joined->channel->send(message);
@@ -64,11 +64,11 @@ ThreadEngine::Body sends(std::vector<wire::Message> messages) {
 
 }  // namespace
 
-TEST_CASE("strangers do not disturb a run") {
+TEST_CASE("unauthenticated peers do not disturb a run") {
   std::atomic<bool> enough = false;
   ThreadRun run(2, workers([&](Session& session) -> Status {
                   for (int i = 0;; ++i) {
-                    // Rank 0 says when it is enough: both must come to the same number of broadcasts.
+                    // Rank 0 decides when to stop: both must make the same number of broadcasts.
                     auto last = session.broadcast(
                         session.start().rank == 0 ? std::optional<std::string>(enough ? "yes" : "no") : std::nullopt);
                     if (!last || !session.report({{"i", i}})) return kFailedExit;
@@ -95,7 +95,7 @@ TEST_CASE("strangers do not disturb a run") {
   CHECK(run.wait().outcome == Outcome::kFinished);
 }
 
-TEST_CASE("who knows the secret but does not belong is refused") {
+TEST_CASE("a peer with the secret that does not belong to the run is refused") {
   ThreadRun run(2, workers([&](Session& session) -> Status {
                   if (!session.barrier() || !session.store_get("go", kPatience)) return kFailedExit;
                   return std::nullopt;
@@ -130,7 +130,7 @@ TEST_CASE("who knows the secret but does not belong is refused") {
   run.wait();
 }
 
-TEST_CASE("a worker that sends what it may not is cut off") {
+TEST_CASE("a worker that sends an invalid message is disconnected") {
   wire::Report out_of_turn;
   out_of_turn.index = 7;
   wire::Report outside;
@@ -153,8 +153,8 @@ TEST_CASE("a worker that sends what it may not is cut off") {
   }
 }
 
-// What a rank has sent before it hears that its attempt is over.
-TEST_CASE("reports that are on their way when an attempt ends cost nobody the connection") {
+// Messages that a rank sends before it learns that its attempt is over.
+TEST_CASE("reports in flight at the end of an attempt do not close the connection") {
   std::atomic<int> starts = 0;
   const auto report = [](std::int64_t index) {
     wire::Report made;
@@ -195,12 +195,12 @@ TEST_CASE("reports that are on their way when an attempt ends cost nobody the co
   CHECK(starts == 2);
 }
 
-TEST_CASE("a worker that falls silent is lost") {
+TEST_CASE("a worker that becomes silent is lost") {
   ThreadRun run(1, [](const RankProcess& process) -> engine::ExitStatus {
     asio::io_context io;
     auto joined = join_raw(io, process);
     if (!joined) return kFailedExit;
-    // The connection stays open, and nobody says anything: a process that was stopped, a machine that is gone.
+    // The connection stays open but silent, as for a stopped process or a dead machine.
     until_killed(process);
     return kFailedExit;
   });
@@ -214,7 +214,7 @@ TEST_CASE("a worker that falls silent is lost") {
   CHECK(end.failures[0].message.find("no heartbeat for ") != std::string::npos);
 }
 
-TEST_CASE("a worker that does not read holds nobody else up") {
+TEST_CASE("a worker that does not read does not block others") {
   constexpr int kAnswers = 12;
   const std::string large = wire::random_bytes(1 << 20);
   std::atomic<bool> fast_is_through = false;
@@ -273,16 +273,16 @@ TEST_CASE("a worker that does not read holds nobody else up") {
 
 namespace {
 
-// A worker of whom the test says what its threads wait for.
+// A worker whose waits are defined by the test.
 struct Waiting {
   std::string key;
   double timeout_s = 1800.0;
   std::vector<std::string> busy = {};             // at first
-  std::vector<std::int64_t> other_requests = {};  // that nobody has asked the controller
+  std::vector<std::int64_t> other_requests = {};  // not known to the controller
   bool returns = false;                           // instead
 };
 
-// Waits for its key, answers what it is asked about that, and tells how often that was.
+// Waits for its key, answers the controller's requests about the wait, and counts them.
 ThreadEngine::Body waits(std::map<int, Waiting> ranks, std::atomic<int>& asked) {
   return [ranks = std::move(ranks), &asked](const RankProcess& process) -> engine::ExitStatus {
     const Waiting& self = ranks.at(process.rank);
@@ -325,7 +325,7 @@ ThreadEngine::Body waits(std::map<int, Waiting> ranks, std::atomic<int>& asked) 
 
 }  // namespace
 
-TEST_CASE("ranks that wait for keys that nobody can set fail the attempt at once") {
+TEST_CASE("ranks that wait for keys that no rank can set fail the attempt at once") {
   std::atomic<int> asked = 0;
   std::map<int, Waiting> ranks{{0, {.key = "torch/1/default_pg/1"}}, {1, {.key = "torch/1/default_pg/0"}}};
   std::string told =
@@ -333,15 +333,15 @@ TEST_CASE("ranks that wait for keys that nobody can set fail the attempt at once
       "key torch/1/default_pg/0";
   int rounds = 1;
   SUBCASE("all of them") {}
-  SUBCASE("not while a thread of theirs could still set one") {
+  SUBCASE("not while one of their threads could still set one") {
     ranks[1].busy = {"python (4711)"};
     rounds = 4;
   }
-  SUBCASE("not while an answer may be on its way to one") {
+  SUBCASE("not while an answer to one may be in flight") {
     ranks[0].other_requests = {8};
     rounds = 4;
   }
-  SUBCASE("but for those that have returned") {
+  SUBCASE("except those that have returned") {
     ranks[2] = {.key = "", .returns = true};
     told += "; rank 2 has returned from the training function";
   }
@@ -356,7 +356,7 @@ TEST_CASE("ranks that wait for keys that nobody can set fail the attempt at once
   CHECK(asked >= rounds * waiting);
 }
 
-TEST_CASE("a wait that ends by itself soon is no deadlock") {
+TEST_CASE("a wait with a short timeout is not a deadlock") {
   std::atomic<int> asked = 0;
   ThreadRun run(2, waits({{0, {.key = "a"}}, {1, {.key = "b", .timeout_s = 5.0}}}, asked));
   run.plan().heartbeat_s = 0.02;

@@ -19,7 +19,7 @@ namespace {
 using Status = std::optional<engine::ExitStatus>;
 const Status kReturn = std::nullopt;
 
-// Works like a worker's main(): again for every attempt.
+// Like a worker's main(): loops over the attempts.
 ThreadEngine::Body lasting_workers(std::function<Status(Session&, int attempts_here)> work) {
   return [work = std::move(work)](const RankProcess& process) -> engine::ExitStatus {
     auto joined = join_as(process);
@@ -43,7 +43,7 @@ std::string store(Session& session, std::int64_t step) {
 
 }  // namespace
 
-TEST_CASE("a survivor goes on in its own process, from the newest checkpoint and its positions") {
+TEST_CASE("a survivor continues in its own process, from the newest checkpoint and its positions") {
   std::mutex mutex;
   std::vector<std::string> seen;
   ThreadRun run(
@@ -136,7 +136,7 @@ TEST_CASE("a gang grows and shrinks at checkpoints, and every step counts once")
                     if (!store(session, step).empty()) return kReturn;
                     const std::lock_guard lock(mutex);
                     auto [it, first] = world_sizes.emplace(step, start.world_size);
-                    if (it->second != start.world_size) return kSegmentationFault;  // a step was done twice
+                    if (it->second != start.world_size) return kSegmentationFault;  // a step was repeated
                     shrunk = shrunk || start.world_size == 3;
                   }
                   return kReturn;
@@ -152,11 +152,11 @@ TEST_CASE("a gang grows and shrinks at checkpoints, and every step counts once")
   for (const auto& [step, size] : world_sizes) sizes.insert(size);
   CHECK(sizes == std::set<int>{2, 3, 4});
   CHECK(run.events("resizing").size() == 2);
-  // Two more for the growth, none for the shrinking.
+  // Two more for growing, none for shrinking.
   CHECK(run.engine().starts() == 4);
 }
 
-TEST_CASE("an announced loss reaches every rank, and the checkpoint that follows saves everything") {
+TEST_CASE("an announced preemption reaches every rank, and the next checkpoint saves all progress") {
   std::atomic<int> told = 0;
   ThreadRun run(2, lasting_workers([&](Session& session, int) -> Status {
                   if (session.start().attempt == 1) return kReturn;
@@ -183,7 +183,7 @@ TEST_CASE("an announced loss reaches every rank, and the checkpoint that follows
   CHECK(run.events("worker_failed").front()["cause"] == Value("preemption"));
 }
 
-TEST_CASE("a gang that does not report is looked at") {
+TEST_CASE("a gang that does not report is detected as a hang") {
   std::atomic<bool> told = false;
   ThreadRun run(2, lasting_workers([&](Session& session, int) -> Status {
                   if (session.start().rank == 0) (void)session.report({{"step", 0}}).ok();
@@ -193,7 +193,7 @@ TEST_CASE("a gang that does not report is looked at") {
   run.plan().hang_timeout_s = 0.1;
   run.plan().heartbeat_s = 0.02;
   run.start();
-  // On a busy machine rank 0 may take longer for its report than that, and is told of first.
+  // On a busy machine the report of rank 0 may take longer, and rank 0 is reported first.
   Dict hang;
   CHECK(engine::testing::eventually([&] {
     for (const auto& event : run.events("hang_detected")) hang = event;
@@ -207,7 +207,7 @@ TEST_CASE("a gang that does not report is looked at") {
   CHECK(text->find("rank 1") != std::string::npos);
 }
 
-TEST_CASE("a controller that was paused takes nobody for silent or hung, and then looks again") {
+TEST_CASE("a controller that was paused declares no rank silent or hung, and then checks again") {
   std::atomic<bool> over = false;
   ThreadRun run(2, lasting_workers([&](Session&, int) -> Status {
                   while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -237,7 +237,7 @@ TEST_CASE("a controller that was paused takes nobody for silent or hung, and the
   CHECK(run.events("hang_detected").size() == 1);
 }
 
-TEST_CASE("a rank that falls behind is told of once, however much the others report") {
+TEST_CASE("a rank that falls behind is reported once, however much the others report") {
   std::atomic<bool> over = false;
   ThreadRun run(2, lasting_workers([&](Session& session, int) -> Status {
                   (void)session.report({{"step", 0}}).ok();
@@ -247,12 +247,12 @@ TEST_CASE("a rank that falls behind is told of once, however much the others rep
                   }
                   return kReturn;
                 }));
-  run.plan().hang_timeout_s = 2.0;  // far more than rank 0 is kept from reporting by a busy machine
+  run.plan().hang_timeout_s = 2.0;  // far longer than a busy machine delays the reports of rank 0
   run.plan().heartbeat_s = 0.02;
   run.start();
   CHECK(run.wait_for("hang_detected"));
   const auto told_at = run.events("report").size();
-  // Many looks later.
+  // After many checks.
   CHECK(engine::testing::eventually([&] { return run.events("report").size() > told_at + 300; }));
   over = true;
   CHECK(run.wait().outcome == Outcome::kFinished);

@@ -37,7 +37,7 @@ TEST_CASE("ranks report, share a store, meet, and return") {
         expect(start.node_rank == start.rank / 2 && start.local_rank == start.rank % 2 && start.num_nodes == 2);
         expect(start.nodes == std::vector<std::string>{"host0", "host1"} && start.local_world_size == 2);
         expect(start.next_report == 0 && !start.checkpoint && start.attempt == 0);
-        // Each waits for the key of the rank before it.
+        // Each waits for the key of the previous rank.
         const std::string mine = "key" + std::to_string(start.rank);
         const std::string before = "key" + std::to_string((start.rank + kRanks - 1) % kRanks);
         expect(session.store_set(mine, "from " + mine).ok());
@@ -95,7 +95,7 @@ TEST_CASE("a barrier with a rank that has finished is an error, not a wait") {
                   return kReturn;
                 }));
   CHECK(run.go().outcome == Outcome::kFinished);
-  // Which rank is named depends on who came first: rank 0 may have finished by the time that rank 2 comes.
+  // Which rank is named depends on the order: rank 0 may have finished when rank 2 arrives.
   for (int rank : {0, 2}) CHECK(errors[rank].find("finished its training function") != std::string::npos);
 }
 
@@ -135,7 +135,7 @@ TEST_CASE("a rank that dies is the cause, not those that wait for it") {
   CHECK(end.error.find("signal SIGSEGV (11)") != std::string::npos);
 }
 
-TEST_CASE("a gang starts again from its newest checkpoint") {
+TEST_CASE("a gang restarts from its newest checkpoint") {
   std::mutex mutex;
   std::set<std::string> seen;
   ThreadRun run(2, workers([&](Session& session) -> Status {
@@ -149,7 +149,7 @@ TEST_CASE("a gang starts again from its newest checkpoint") {
                     auto stored = session.report({{"index", index}}, part_of(session));
                     if (!stored || !*stored) return kFailedExit;
                   }
-                  // What was sent before a barrier is known after it: both commits are under way.
+                  // Messages sent before a barrier have been handled after it: both commits are in progress.
                   if (!session.barrier()) return kFailedExit;
                   if (start.attempt == 0) {
                     if (!session.report({{"lost", true}})) return kFailedExit;
@@ -176,7 +176,7 @@ TEST_CASE("a gang starts again from its newest checkpoint") {
   CHECK(std::filesystem::is_directory(path + "/logs/attempt_1"));
 }
 
-TEST_CASE("a restart forgets the store and the barriers") {
+TEST_CASE("a restart clears the store and the barriers") {
   ThreadRun run(2, workers([&](Session& session) -> Status {
                   const auto& start = session.start();
                   if (start.attempt == 0) {
@@ -196,12 +196,13 @@ TEST_CASE("a restart forgets the store and the barriers") {
   CHECK(end.outcome == Outcome::kFinished);
 }
 
-TEST_CASE("a checkpoint that cannot be committed fails the run, also at its very end") {
+TEST_CASE("a checkpoint that cannot be committed fails the run, also at its end") {
   ThreadRun run(2, workers([&](Session& session) -> Status {
                   const auto& start = session.start();
                   if (start.rank == 0 && !session.report({{"step", 0}}, part_of(session))) return kFailedExit;
                   if (!session.barrier()) return kFailedExit;
-                  // Rank 1 has no report: the checkpoint is complete when it returns, and gone by then.
+                  // Rank 1 has no report: the checkpoint becomes complete when it returns, but its files are deleted by
+                  // then.
                   if (start.rank == 1) std::filesystem::remove_all(start.path + "/checkpoint_000000");
                   return kReturn;
                 }));
@@ -212,7 +213,7 @@ TEST_CASE("a checkpoint that cannot be committed fails the run, also at its very
   CHECK(run.events("worker_failed").size() == 1);
 }
 
-TEST_CASE("a gang that does not come up") {
+TEST_CASE("a gang that does not start") {
   SUBCASE("a process that cannot be started") {
     ThreadRun run(2, workers([](Session&) -> Status { return kReturn; }));
     run.engine().refuse_start_of(1);
@@ -221,7 +222,7 @@ TEST_CASE("a gang that does not come up") {
     CHECK(end.error.find("rank 1 could not be started: refused by the test") != std::string::npos);
     CHECK(end.attempts == 1);
   }
-  SUBCASE("a process that says nothing") {
+  SUBCASE("a process that does not connect") {
     ThreadRun run(2, [](const RankProcess& process) {
       while (!process.killed.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return kFailedExit;
@@ -233,7 +234,7 @@ TEST_CASE("a gang that does not come up") {
     CHECK(end.error.find("rank 0-1 did not connect within 0.05 s") != std::string::npos);
     CHECK(end.attempts == 3);
   }
-  SUBCASE("a process that ends before it says anything") {
+  SUBCASE("a process that ends before it connects") {
     ThreadRun run(1, [](const RankProcess&) { return kFailedExit; });
     run.plan().rules.start_limit = 1;
     RunEnd end = run.go();
@@ -242,7 +243,7 @@ TEST_CASE("a gang that does not come up") {
   }
 }
 
-TEST_CASE("a storage that does not answer holds the start up, and nothing else") {
+TEST_CASE("storage that does not respond delays the start, and nothing else") {
   std::promise<void> gate;
   std::atomic<bool> settling = false;
   std::atomic<bool> began_settled = true;
@@ -262,7 +263,7 @@ TEST_CASE("a storage that does not answer holds the start up, and nothing else")
   run.start();
   REQUIRE(run.wait_for("worker_connected", 2));
   REQUIRE(eventually([&] { return settling.load(); }));
-  // The controller's thread answers: heartbeats go the same way.
+  // The controller's thread still answers, and so handles heartbeats.
   wire::GetStacks request;
   request.id = 1;
   auto reply =
@@ -275,7 +276,7 @@ TEST_CASE("a storage that does not answer holds the start up, and nothing else")
   CHECK(began_settled);
 }
 
-TEST_CASE("a folder that cannot be written is told at the start") {
+TEST_CASE("a folder that is not writable is reported at the start") {
   ThreadRun run(1, workers([](Session&) -> Status { return kReturn; }));
   base::SystemClock clock;
   RunPlan plan = run.plan();
@@ -309,7 +310,7 @@ TEST_CASE("stopping a run") {
     CHECK_FALSE(wire::ask(address, wire::random_bytes(32), run.plan().id, request));
     CHECK_FALSE(wire::ask(address, run.plan().secret, "another run", request));
     CHECK_FALSE(run.controller().finished());
-    // What is not a client's to ask ends its connection and nothing else.
+    // A message that clients must not send closes the connection and has no other effect.
     CHECK_FALSE(wire::ask(address, run.plan().secret, run.plan().id, wire::Entered{}));
     auto reply = wire::ask(address, run.plan().secret, run.plan().id, request);
     REQUIRE(reply);
@@ -318,7 +319,7 @@ TEST_CASE("stopping a run") {
     CHECK(run.wait().error == "stopped: trireme stop");
     CHECK(run.events("stop_requested").front()["hard"] == Value(true));
   }
-  SUBCASE("by going away") {
+  SUBCASE("by destroying the controller") {
     run.abandon();
     CHECK(run.logged().back()["outcome"] == Value("stopped"));
     CHECK(run.logged().back()["error"] == Value("stopped: the run was abandoned"));
@@ -340,7 +341,7 @@ TEST_CASE("a table of metrics that cannot be written does not end the run") {
   CHECK(run.events("report").size() == 1);
 }
 
-TEST_CASE("warnings go into the log") {
+TEST_CASE("warnings are written to the log") {
   ThreadRun run(1, workers([](Session& session) -> Status {
                   (void)session.store_get("go", kPatience).ok();
                   return kReturn;

@@ -19,7 +19,7 @@ void report(RunMachine& machine, int rank, std::int64_t index) {
   machine.on(Reported{rank, index, {{"index", index}}, name_of(index)});
 }
 
-// Every rank reports it, and everything is stored: the commit is under way.
+// Every rank reports it, and everything is stored: the commit is in progress.
 void store(RunMachine& machine, std::int64_t index, Metrics metrics = {}) {
   for (int rank = 0; rank < machine.rules.num_workers; ++rank) {
     machine.on(Reported{rank, index, metrics, name_of(index)});
@@ -37,7 +37,7 @@ using Names = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("checkpoints are committed in order, when all are there") {
+TEST_CASE("checkpoints are committed in order, when all parts are stored") {
   RunMachine machine;
   machine.run();
   report(machine, 0, 0);
@@ -58,7 +58,7 @@ TEST_CASE("checkpoints are committed in order, when all are there") {
                                                          {"status", "COMMITTED"}});
   CHECK(machine.commit_ended() == "checkpoint_committed, tell 1");
   CHECK(machine.state.commits_in_flight == 0);
-  // A rank that returns makes room for the others.
+  // A rank that returns no longer blocks the others.
   report(machine, 0, 2);
   CHECK(machine.on(Uploaded{0, 2, std::nullopt}) == "");
   CHECK(machine.on(FunctionReturned{1, {}}) == "worker_finished, commit checkpoint_2");
@@ -66,7 +66,7 @@ TEST_CASE("checkpoints are committed in order, when all are there") {
   CHECK(machine.on(Uploaded{0, 3, std::nullopt}) == "commit checkpoint_3");
 }
 
-TEST_CASE("what each rank has stored goes into the commit") {
+TEST_CASE("the files of each rank are part of the commit") {
   RunMachine machine;
   machine.run();
   for (int rank : {0, 1}) {
@@ -80,7 +80,7 @@ TEST_CASE("what each rank has stored goes into the commit") {
   CHECK(commit->checkpoint.files.at(1).at(0)[0] == Value("rank_1"));
 }
 
-TEST_CASE("ranks that wrote different content to the same file are warned of") {
+TEST_CASE("ranks that wrote different content to the same file cause a warning") {
   RunMachine machine(1);
   machine.run();
   store(machine, 0);
@@ -109,10 +109,10 @@ TEST_CASE("reports are numbered from the newest checkpoint after a restart") {
   machine.run_again();
   CHECK(machine.on(Reported{0, 4, {{"step", 4}}, std::nullopt}) == "report");
   CHECK(machine.recorded("report")["attempt"] == Value(1));
-  CHECK(machine.state.reports.count() == 5);  // what is made again is not counted twice
+  CHECK(machine.state.reports.count() == 5);  // repeated reports are not counted twice
 }
 
-TEST_CASE("a rank that never reports, and wakes up too late") {
+TEST_CASE("a rank that never reports, and then reports too late") {
   RunMachine machine;
   machine.run();
   report(machine, 0, 0);
@@ -122,22 +122,22 @@ TEST_CASE("a rank that never reports, and wakes up too late") {
   CHECK(machine.on(TimerFired{Timer::kSilence}) == "warning, commit checkpoint_0");
   CHECK(machine.recorded("warning")["message"] ==
         Value("checkpoint_0 is committed without rank 1, which has never reported"));
-  SUBCASE("with files: they would be missing in what is committed") {
+  SUBCASE("with files: they would be missing in the commit") {
     CHECK(machine.on(Reported{1, 0, {}, "checkpoint_0"}) == "arm cause 0.02, report");
     CHECK(machine.state.failures[0].message == "checkpoint_0 was committed without rank 1: its part arrived too late");
-    // It goes on until it hears of that.
+    // It continues until it is notified.
     CHECK(machine.on(Reported{1, 1, {}, std::nullopt}) == "report");
     machine.on(TimerFired{Timer::kCause});
     CHECK(machine.state.outcome == Outcome::kFailed);
   }
-  SUBCASE("with files, while the run stops: that goes on") {
+  SUBCASE("with files, while the run stops: the stop continues") {
     machine.rules.max_failures = 1;
     machine.on(StopRequested{"enough", false});
     CHECK(machine.on(Reported{1, 0, {}, "checkpoint_0"}) == "warning, report");
     CHECK(machine.on(Reported{1, 1, {}, std::nullopt}) == "report");
     CHECK(machine.state.phase == Phase::kDraining);
   }
-  SUBCASE("without files: no harm is done") {
+  SUBCASE("without files: harmless") {
     CHECK(machine.on(Reported{1, 0, {}, std::nullopt}) == "report");
     CHECK(machine.state.phase == Phase::kRunning);
   }
@@ -165,18 +165,18 @@ TEST_CASE("a checkpoint that could not be stored") {
   SUBCASE("is a failure") {
     CHECK(machine.on(Uploaded{0, 0, "disk full"}) == "arm cause 0.5");
     CHECK(machine.state.failures[0].message == "could not store the checkpoint of report 0: disk full");
-    // The error that the function got from it follows, and says more.
+    // The exception that the function gets from it follows, and is more informative.
     CHECK(machine.on(raised(0, "checkpoint_0 could not be stored")) == "arm cause 0.02");
     CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 exception, attempt_failed"));
   }
-  SUBCASE("is one also where every function returns before the verdict") {
+  SUBCASE("is a failure even if every function returns before the decision") {
     machine.on(Uploaded{0, 0, "disk full"});
     CHECK(machine.on(FunctionReturned{0, {}}) == "worker_finished");
     CHECK(machine.on(FunctionReturned{1, {}}) == "worker_finished");
     machine.on(TimerFired{Timer::kCause});
     CHECK(machine.state.outcome == Outcome::kFailed);
   }
-  SUBCASE("is only told where the run ends anyway") {
+  SUBCASE("is only a warning if the run ends anyway") {
     machine.on(raised(1));
     machine.on(TimerFired{Timer::kCause});
     CHECK(machine.on(Uploaded{0, 0, "disk full"}) == "warning");
@@ -190,7 +190,7 @@ TEST_CASE("a manifest that could not be written") {
   machine.rules.max_failures = 1;
   machine.run();
   store(machine, 0);
-  SUBCASE("while the function runs: the attempt has failed, and the next one begins before it") {
+  SUBCASE("while the function runs: the attempt has failed, and the next one resumes before it") {
     CHECK(machine.commit_ended("disk full") == "arm cause 0.5");
     CHECK(machine.state.failures[0].message == "could not store the checkpoint of report 0: disk full");
     machine.on(TimerFired{Timer::kCause});
@@ -198,7 +198,7 @@ TEST_CASE("a manifest that could not be written") {
     CHECK(machine.state.commits.next_report(0) == 0);
     CHECK(machine.state.kept.empty());
   }
-  SUBCASE("as the last act of the run: it does not finish as if nothing were") {
+  SUBCASE("as the last action of the run: the run fails") {
     machine.rules.max_failures = 0;
     CHECK(machine.on(FunctionReturned{0, {}}) == "worker_finished");
     CHECK(machine.on(FunctionReturned{1, {}}) == "worker_finished");
@@ -208,14 +208,14 @@ TEST_CASE("a manifest that could not be written") {
     CHECK(machine.state.outcome == Outcome::kFailed);
     CHECK(machine.state.error.find("could not store the checkpoint of report 0: disk full") != std::string::npos);
   }
-  SUBCASE("while the run drains: it stops all the same") {
+  SUBCASE("while the run drains: it still stops") {
     machine.on(StopRequested{"enough", false});
     for (int rank : {0, 1}) CHECK(machine.on(UploadsDrained{rank}) == "");
     CHECK(machine.commit_ended("disk full") == "warning, kill 0 5, kill 1 5, disarm start, disarm cause, arm stop 5");
     machine.exit_all();
     CHECK(machine.state.outcome == Outcome::kStopped);
   }
-  SUBCASE("while the gang ends: the next attempt begins before it") {
+  SUBCASE("while the gang ends: the next attempt resumes before it") {
     machine.on(raised(0));
     machine.on(TimerFired{Timer::kCause});
     CHECK(machine.exit_all() == "");
@@ -225,7 +225,7 @@ TEST_CASE("a manifest that could not be written") {
   }
 }
 
-TEST_CASE("the run goes on when the commit is through") {
+TEST_CASE("the run continues when the commit is complete") {
   RunMachine machine;
   machine.rules.max_failures = 1;
   machine.run();
@@ -239,7 +239,7 @@ TEST_CASE("the run goes on when the commit is through") {
     machine.exit_all(kCleanExit);
     CHECK(machine.state.outcome == Outcome::kFinished);
   }
-  SUBCASE("to the next attempt, which begins after it") {
+  SUBCASE("to the next attempt, which resumes after it") {
     machine.on(raised(0));
     machine.on(TimerFired{Timer::kCause});
     CHECK(machine.exit_all() == "");
@@ -249,14 +249,14 @@ TEST_CASE("the run goes on when the commit is through") {
   }
 }
 
-TEST_CASE("nothing is committed once the gang ends") {
+TEST_CASE("nothing is committed while the gang ends") {
   RunMachine machine;
   machine.run();
   report(machine, 0, 0);
   report(machine, 1, 0);
   machine.on(Uploaded{0, 0, std::nullopt});
   machine.on(raised(0));
-  // While the cause is looked for, what is complete still counts.
+  // While the cause is being determined, complete checkpoints still count.
   CHECK(machine.on(Uploaded{1, 0, std::nullopt}) == "commit checkpoint_0");
   report(machine, 0, 1);
   report(machine, 1, 1);
@@ -265,7 +265,7 @@ TEST_CASE("nothing is committed once the gang ends") {
   CHECK(machine.on(Uploaded{1, 1, std::nullopt}) == "");
 }
 
-TEST_CASE("what is superfluous goes once a newer one is durable") {
+TEST_CASE("superfluous checkpoints are removed once a newer one is durable") {
   RunMachine machine(1);
   machine.rules.checkpoints.num_to_keep = 2;
   machine.rules.checkpoints.checkpoint_score_attribute = "loss";
@@ -286,7 +286,7 @@ TEST_CASE("what is superfluous goes once a newer one is durable") {
   CHECK(kept(machine) == Names{"checkpoint_0", "checkpoint_3"});
 }
 
-TEST_CASE("a resumed run counts what earlier starts have kept") {
+TEST_CASE("a resumed run counts the checkpoints of earlier starts") {
   RunMachine machine(1);
   machine.rules.checkpoints.num_to_keep = 1;
   machine.state.commits = CommitBook(0, 1);
@@ -297,7 +297,7 @@ TEST_CASE("a resumed run counts what earlier starts have kept") {
   CHECK(machine.commit_ended() == "checkpoint_committed, remove checkpoint_0, checkpoint_removed, tell 1");
   store(machine, 2);
   machine.commit_ended();
-  // What is to go is known by the report that it came with, not by its name alone.
+  // Checkpoints to remove are identified by their report, not only by name.
   std::vector<checkpoint::Origin> removed;
   for (const auto& action : machine.all) {
     if (const auto* remove = std::get_if<RemoveCheckpoint>(&action)) removed.push_back(remove->origin);
@@ -305,14 +305,14 @@ TEST_CASE("a resumed run counts what earlier starts have kept") {
   CHECK(removed == std::vector<checkpoint::Origin>{{4, 0}, {6, 1}});
 }
 
-TEST_CASE("a name that is used again stands for the newer one") {
+TEST_CASE("a reused name refers to the newer checkpoint") {
   RunMachine machine(1);
   machine.rules.checkpoints.num_to_keep = 1;
   machine.run();
   for (int i = 0; i < 2; ++i) {
     machine.on(Reported{0, i, {{"i", i}}, "best"});
     machine.on(Uploaded{0, i, std::nullopt});
-    // Nothing is removed: the older one is not there any more.
+    // Nothing is removed: the older one no longer exists.
     CHECK(machine.commit_ended() == fmt::format("checkpoint_committed, tell {}", i));
   }
   REQUIRE(machine.state.kept.size() == 1);

@@ -17,7 +17,7 @@ constexpr const char* kKill = "kill 0 5, kill 1 5, disarm start, disarm cause, a
 
 RunMachine draining() {
   RunMachine machine;
-  machine.rules.max_failures = 1;  // a stop is none
+  machine.rules.max_failures = 1;  // a stop is not a failure
   machine.run();
   for (int rank : {0, 1}) machine.on(Reported{rank, 0, {}, "checkpoint_0"});
   machine.on(Uploaded{0, 0, std::nullopt});
@@ -27,7 +27,7 @@ RunMachine draining() {
 
 }  // namespace
 
-TEST_CASE("what is on its way when a stop comes is committed") {
+TEST_CASE("uploads in flight at a stop are committed") {
   RunMachine machine = draining();
   CHECK(machine.on(UploadsDrained{0}) == "");
   CHECK(machine.on(Uploaded{1, 0, std::nullopt}) == "commit checkpoint_0");
@@ -39,7 +39,7 @@ TEST_CASE("what is on its way when a stop comes is committed") {
   CHECK(machine.state.kept.size() == 1);
 }
 
-TEST_CASE("nobody waits for a rank that is gone, has failed or is through") {
+TEST_CASE("a rank that is lost, has failed or is done is not waited for") {
   struct Case {
     const char* what;
     Event event;
@@ -57,7 +57,7 @@ TEST_CASE("nobody waits for a rank that is gone, has failed or is through") {
   }
 }
 
-TEST_CASE("a rank that was gone before is not asked") {
+TEST_CASE("a rank that was already lost is not asked") {
   RunMachine machine;
   machine.run();
   machine.on(FunctionReturned{1, {}});
@@ -67,7 +67,7 @@ TEST_CASE("a rank that was gone before is not asked") {
   CHECK(machine.on(UploadsDrained{0}) == "kill 0 5, disarm start, disarm cause, arm stop 5");
 }
 
-TEST_CASE("every rank has returned, and only a commit is missing") {
+TEST_CASE("every rank has returned, and only a commit is pending") {
   RunMachine machine(1);
   machine.run();
   machine.on(Reported{0, 0, {}, "checkpoint_0"});
@@ -77,7 +77,7 @@ TEST_CASE("every rank has returned, and only a commit is missing") {
   CHECK(machine.commit_ended() == "checkpoint_committed, tell 0, kill 0 5, disarm start, disarm cause, arm stop 5");
 }
 
-TEST_CASE("who insists does not wait for uploads, only for the manifest that is being written") {
+TEST_CASE("a hard stop does not wait for uploads, only for the manifest that is being written") {
   RunMachine machine = draining();
   machine.on(Uploaded{1, 0, std::nullopt});
   CHECK(machine.on(StopRequested{"now", true}) == "kill 0 0, kill 1 0, disarm start, disarm cause, arm stop 5");
@@ -86,7 +86,7 @@ TEST_CASE("who insists does not wait for uploads, only for the manifest that is 
   CHECK(machine.state.error == "stopped: enough");
 }
 
-TEST_CASE("a run that has lost a rank is not drained") {
+TEST_CASE("a run that has lost a rank does not drain") {
   RunMachine machine;
   machine.run();
   machine.on(raised(0));

@@ -41,7 +41,7 @@ TEST_CASE("survivors are cancelled and only the dead rank is replaced") {
         "failure 1 signal, failure 0 exception*, attempt_failed, cancel 0, cancel 2, disarm start, disarm cause, "
         "arm stop 5");
   CHECK(machine.on(BecameReady{2}) == "");
-  // What a cancelled function raises is no failure.
+  // An exception of a cancelled function is not a failure.
   CHECK(machine.on(peer_gone(2)) == "");
   CHECK(machine.on(BecameReady{0}) ==
         "disarm stop, attempt_started, reset 0<-0 2<-2, worker_kept, start 1, worker_kept, settle, arm start 120");
@@ -70,7 +70,7 @@ TEST_CASE("auto keeps the processes that hold something expensive") {
     CHECK(machine.state.workers[2].holds == "a CUDA context");
     CHECK(machine.state.workers[1].holds == "");
   }
-  SUBCASE("unless one of them ends instead") {
+  SUBCASE("unless one of them exits instead") {
     machine.on(ConnectionLost{2, "closed"});
     CHECK(machine.on(ProcessExited{2, kCleanExit}) ==
           "disarm stop, attempt_started, reset, start 0, start 1, start 2, settle, arm start 120");
@@ -78,7 +78,7 @@ TEST_CASE("auto keeps the processes that hold something expensive") {
   }
 }
 
-TEST_CASE("auto keeps workers that were not told to run anything yet") {
+TEST_CASE("auto keeps workers that have not received a function yet") {
   RunMachine machine(2);
   machine.rules.warm_restart = {};
   machine.reserve();
@@ -89,7 +89,7 @@ TEST_CASE("auto keeps workers that were not told to run anything yet") {
   CHECK(machine.on(BecameReady{0}).find("reset 0<-0") != std::string::npos);
 }
 
-TEST_CASE("a rank whose own code failed is replaced, although it lives") {
+TEST_CASE("a rank whose own code failed is replaced, although it is alive") {
   RunMachine machine = warm(2);
   machine.on(raised(0));
   CHECK(machine.on(TimerFired{Timer::kCause}) ==
@@ -141,7 +141,7 @@ TEST_CASE("a stop while workers become ready ends all of them") {
   CHECK(machine.on(ProcessExited{2, kKilled}) == "disarm stop, release, run_finished, finish");
 }
 
-TEST_CASE("restarts without progress wait longer and longer; progress ends that") {
+TEST_CASE("restarts without progress wait longer and longer; progress resets the wait") {
   RunMachine machine(1);
   machine.rules.max_failures = -1;
   machine.rules.backoff_s = 1;
@@ -163,7 +163,7 @@ TEST_CASE("restarts without progress wait longer and longer; progress ends that"
   machine.run_again();
   machine.on(Reported{0, 0, {}, std::nullopt});
   CHECK(crash() == std::string(kVerdict) + kStart);
-  // The same report again is no progress.
+  // Repeating the same report is not progress.
   machine.run_again();
   machine.on(Reported{0, 0, {}, std::nullopt});
   CHECK(crash() == std::string(kVerdict) + "pausing, arm pause 1");
@@ -191,13 +191,13 @@ TEST_CASE("the same error at the same report, three times") {
     CHECK(attempt("boom") == "fail");
     CHECK(machine.state.error.find("the same error 3 times in a row at report 0") != std::string::npos);
   }
-  SUBCASE("another error in between begins anew") {
+  SUBCASE("another error in between resets the count") {
     CHECK(attempt("boom") == "restart");
     CHECK(attempt("boom") == "restart");
     CHECK(attempt("bang") == "restart");
     CHECK(attempt("boom") == "restart");
   }
-  SUBCASE("at another report it is another one") {
+  SUBCASE("at another report it is a different error") {
     CHECK(attempt("boom") == "restart");
     CHECK(attempt("boom") == "restart");
     machine.on(Reported{0, 0, {}, std::nullopt});
@@ -205,7 +205,7 @@ TEST_CASE("the same error at the same report, three times") {
   }
 }
 
-TEST_CASE("killed for want of memory") {
+TEST_CASE("killed for lack of memory") {
   RunMachine machine(1);
   machine.run();
   machine.on(ProcessExited{0, kKilled, "oom_kill of its cgroup rose from 0 to 1"});
@@ -215,7 +215,7 @@ TEST_CASE("killed for want of memory") {
         std::string::npos);
 }
 
-TEST_CASE("what a worker could not write to its log is told") {
+TEST_CASE("a log without space is reported") {
   RunMachine machine(1);
   machine.run();
   machine.on(ProcessExited{0, kCleanExit, "", "/r/logs/attempt_0/rank_0.log"});
@@ -224,7 +224,7 @@ TEST_CASE("what a worker could not write to its log is told") {
   CHECK(machine.state.error.find("no space is left for its log, /r/logs/attempt_0/rank_0.log") != std::string::npos);
 }
 
-TEST_CASE("a hang is told, restarted or fails, as configured") {
+TEST_CASE("a hang is reported, restarted or fails the run, as configured") {
   for (const std::string on_hang : {"warn", "restart", "fail"}) {
     CAPTURE(on_hang);
     RunMachine machine = warm(2);
@@ -240,7 +240,7 @@ TEST_CASE("a hang is told, restarted or fails, as configured") {
   }
 }
 
-TEST_CASE("after a deadlock nobody is kept") {
+TEST_CASE("no process is kept after a deadlock") {
   RunMachine machine = warm(2);
   CHECK(machine.on(DeadlockFound{{{0, {.keys = {"a"}}}, {1, {.keys = {"b"}}}}}) == "arm cause 0.02");
   const std::string verdict = machine.on(TimerFired{Timer::kCause});
@@ -248,11 +248,11 @@ TEST_CASE("after a deadlock nobody is kept") {
   CHECK(machine.state.next == Next::kRestart);
   CHECK(machine.state.failures.front().message ==
         "every rank waits, and no rank can make progress: rank 0 for store key a; rank 1 for store key b");
-  // Too late: it is over already.
+  // Too late: the attempt has already failed.
   CHECK(machine.on(DeadlockFound{{{0, {.keys = {"a"}}}}}) == "");
 }
 
-TEST_CASE("a rank that returned is the cause of what looks like a loss to one that waits for it in a collective") {
+TEST_CASE("a rank that returned is the cause if another rank that waits for it in a collective sees a loss") {
   const std::string gloo = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer";
   RunMachine machine = warm(3);
   SUBCASE("one") {
@@ -265,20 +265,20 @@ TEST_CASE("a rank that returned is the cause of what looks like a loss to one th
           "it returned from the training function while rank 0 waited for it in a collective; every rank must call the "
           "same collectives the same number of times");
   }
-  SUBCASE("unless another one has a reason of its own") {
+  SUBCASE("unless another rank failed for its own reason") {
     machine.on(FunctionReturned{1, {}});
     machine.on(FunctionFailed{0, "RuntimeError", gloo, "Traceback", {}});
     machine.on(FunctionFailed{2, "ValueError", "boom", "Traceback", {}});
     CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 2 exception, failure 0 exception*,"));
   }
-  SUBCASE("or what was lost is no rank") {
+  SUBCASE("or the lost peer is not a rank") {
     machine.on(FunctionReturned{1, {}});
     machine.on(FunctionFailed{0, "ConnectionResetError", "[Errno 104] Connection reset by peer", "Traceback", {}});
     CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 exception, attempt_failed"));
   }
 }
 
-TEST_CASE("an error that many ranks fail with is told once") {
+TEST_CASE("an error of many ranks is reported once") {
   RunMachine machine = warm(4);
   machine.on(FunctionFailed{2, "ValueError", "boom", "Traceback", {}});
   machine.on(FunctionFailed{0, "ValueError", "bang", "Traceback", {}});
@@ -295,22 +295,22 @@ TEST_CASE("an error that many ranks fail with is told once") {
   CHECK(told == std::vector<std::string>{"2 [3,1] -1", "0 [] -1", "3 [] 2", "1 [] 2"});
 }
 
-TEST_CASE("of a rank that fails twice the failure that says most is told") {
+TEST_CASE("if a rank fails twice, the more informative failure is reported") {
   RunMachine machine = warm(2);
   machine.on(Reported{0, 0, {}, "c0"});
-  SUBCASE("the exception that follows from its upload") {
+  SUBCASE("the exception raised by its upload") {
     CHECK(machine.on(Uploaded{0, 0, "no space"}) == "arm cause 0.5");
     CHECK(machine.on(FunctionFailed{0, "OSError", "no space", "Traceback", {}}) == "arm cause 0.02");
     CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 exception, attempt_failed"));
     CHECK(machine.state.failures.front().error_type == "OSError");
   }
-  SUBCASE("also where the upload is told after it") {
+  SUBCASE("even if the upload failure is reported after it") {
     machine.on(FunctionFailed{0, "OSError", "no space", "Traceback", {}});
     machine.on(Uploaded{0, 0, "no space"});
     CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 exception, attempt_failed"));
     CHECK(machine.state.failures.front().error_type == "OSError");
   }
-  SUBCASE("the upload alone where the function takes no notice") {
+  SUBCASE("the upload failure alone if the function ignores it") {
     machine.on(Uploaded{0, 0, "no space"});
     CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 exception, attempt_failed"));
     CHECK(machine.state.failures.front().error_type == "UploadError");

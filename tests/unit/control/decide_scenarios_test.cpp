@@ -34,7 +34,7 @@ TEST_CASE("a run from begin to end") {
   CHECK(machine.recorded("report") ==
         Dict{{"attempt", 0}, {"rank", 0}, {"index", 0}, {"metrics", Dict{{"loss", 0.5}}}});
   CHECK(machine.on(FunctionReturned{1, {"ignored"}}) == "worker_finished");
-  // Rank 1 waits for the goodbye; if it does not, nobody minds.
+  // Rank 1 usually waits for the goodbye, but does not have to.
   CHECK(machine.on(ConnectionLost{1, "closed"}) == "");
   CHECK(machine.on(ProcessExited{1, kKilled}) == "");
   CHECK(machine.on(FunctionReturned{0, {"value"}}) ==
@@ -48,7 +48,7 @@ TEST_CASE("a run from begin to end") {
         Dict{{"attempt", 0}, {"outcome", "finished"}, {"attempts", 1}, {"reports", 1}, {"return_value", "value"}});
 }
 
-TEST_CASE("a value that only Python can read goes into a file of its own") {
+TEST_CASE("a value that only Python can read is stored in a separate file") {
   RunMachine machine(1);
   machine.run();
   machine.on(FunctionReturned{0, {Bytes{"pickle"}, true}});
@@ -70,7 +70,7 @@ TEST_CASE("a worker raises") {
   RunMachine machine;
   machine.run();
   CHECK(machine.on(raised(1)) == "arm cause 0.02");
-  // Its process ends on its own; that is no second failure.
+  // The exit of its process is not a second failure.
   CHECK(machine.on(ConnectionLost{1, "closed"}) == "");
   CHECK(machine.on(ProcessExited{1, kBadExit}) == "");
   CHECK(machine.on(TimerFired{Timer::kCause}) ==
@@ -91,7 +91,7 @@ TEST_CASE("a worker raises") {
   CHECK(machine.recorded("run_finished")["error"] == Value(machine.state.error));
 }
 
-TEST_CASE("a worker is killed: the exit and the loss come in any order, or one of them late") {
+TEST_CASE("a worker is killed: exit and lost connection arrive in any order, or one of them late") {
   struct Case {
     const char* what;
     std::vector<Event> events;
@@ -121,7 +121,7 @@ TEST_CASE("a worker is killed: the exit and the loss come in any order, or one o
 TEST_CASE("messages of a dead worker") {
   RunMachine machine;
   machine.run();
-  SUBCASE("its error was still under way when its process ended") {
+  SUBCASE("its error was in flight when its process ended") {
     CHECK(machine.on(ProcessExited{1, kBadExit}) == "arm cause 0.5");
     CHECK(machine.on(raised(1)) == "arm cause 0.02");
     CHECK(machine.on(ConnectionLost{1, "closed"}) == "");
@@ -129,7 +129,7 @@ TEST_CASE("messages of a dead worker") {
     REQUIRE(machine.state.failures.size() == 1);
     CHECK(machine.state.failures[0].cause == "exception");
   }
-  SUBCASE("it had returned: that was no failure at all") {
+  SUBCASE("it had returned: not a failure") {
     CHECK(machine.on(ProcessExited{1, kCleanExit}) == "arm cause 0.5");
     CHECK(machine.on(FunctionReturned{1, {}}) == "worker_finished");
     CHECK(machine.on(ConnectionLost{1, "closed"}) == "");
@@ -149,7 +149,7 @@ TEST_CASE("messages of a dead worker") {
   }
 }
 
-TEST_CASE("the cause is the process that died, however many say before that a peer is gone") {
+TEST_CASE("the cause is the process that died, even if many ranks report a lost peer first") {
   RunMachine machine(4);
   machine.run();
   CHECK(machine.on(peer_gone(0)) == "arm cause 0.5");
@@ -163,7 +163,7 @@ TEST_CASE("the cause is the process that died, however many say before that a pe
   CHECK(machine.state.error.find("rank 2 (pid 102, host host) failed: WorkerKilled") == 0);
 }
 
-TEST_CASE("where nobody knows better the first one is blamed") {
+TEST_CASE("without a better explanation the first failure is the cause") {
   RunMachine machine;
   machine.run();
   machine.on(peer_gone(1));
@@ -178,14 +178,14 @@ TEST_CASE("two ranks fail at the same time") {
   CHECK(machine.on(raised(0, "also mine")) == "");
   CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 1 exception, failure 0 exception, attempt_failed"));
   CHECK(machine.state.failures.size() == 2);
-  // What comes after the verdict is not told.
+  // Failures after the decision are not recorded.
   CHECK(machine.on(raised(0, "late")) == "");
   CHECK(machine.state.failures.size() == 2);
 }
 
 TEST_CASE("a gang that cannot be started") {
   RunMachine machine;
-  machine.rules.max_failures = 5;  // not for this
+  machine.rules.max_failures = 5;  // does not apply here
   machine.reserve();
   CHECK(machine.on(ProcessStarted{0, 100, true}) == "worker_started");
   CHECK(machine.on(ProcessStartFailed{1, "exec /x: No such file or directory"}) == "arm cause 0.02");
@@ -198,7 +198,7 @@ TEST_CASE("a gang that cannot be started") {
   CHECK(machine.state.failures_used == 0);
 }
 
-TEST_CASE("a worker that is ended before it was started says nothing about the next start") {
+TEST_CASE("a worker that is stopped before it started does not count as a failed start") {
   RunMachine machine(3);
   machine.rules.start_limit = 2;
   machine.reserve();
@@ -218,7 +218,7 @@ TEST_CASE("a worker that is ended before it was started says nothing about the n
   }
 }
 
-TEST_CASE("a worker that dies before its hello uses the budget of starts") {
+TEST_CASE("a worker that dies before it connects uses the budget of starts") {
   RunMachine machine;
   machine.rules.start_limit = 2;
   machine.reserve();
@@ -237,7 +237,7 @@ TEST_CASE("a worker that dies before its hello uses the budget of starts") {
   CHECK(machine.recorded("run_finished")["attempts"] == Value(3));
 }
 
-TEST_CASE("a start that takes too long names the ranks that are missing") {
+TEST_CASE("a start that takes too long reports the missing ranks") {
   RunMachine machine(4);
   machine.rules.start_timeout_s = 7.5;
   machine.rules.start_limit = 1;
@@ -252,7 +252,7 @@ TEST_CASE("a start that takes too long names the ranks that are missing") {
   CHECK(machine.state.phase == Phase::kRunning);
 }
 
-TEST_CASE("a failed gang is started again as often as allowed") {
+TEST_CASE("a failed gang is restarted as often as allowed") {
   struct Case {
     std::int64_t max_failures;
     int attempts;
@@ -280,7 +280,7 @@ TEST_CASE("a failed gang is started again as often as allowed") {
   }
 }
 
-TEST_CASE("without end") {
+TEST_CASE("unlimited restarts") {
   RunMachine machine;
   machine.rules.max_failures = -1;
   machine.run();
@@ -296,7 +296,7 @@ TEST_CASE("without end") {
   CHECK(machine.recorded("run_finished")["attempts"] == Value(51));
 }
 
-TEST_CASE("a resumed run counts its attempts on") {
+TEST_CASE("a resumed run continues counting its attempts") {
   RunMachine machine;
   machine.state.first_attempt = machine.state.attempt = 7;
   machine.rules.max_failures = 1;
@@ -317,7 +317,7 @@ TEST_CASE("stopping") {
   CHECK(machine.on(StopRequested{"ctrl-c", false}) == "stop_requested, ask to stop 0, ask to stop 1");
   CHECK(machine.on(UploadsDrained{1}) == "");
   CHECK(machine.on(UploadsDrained{0}) == "kill 0 5, kill 1 5, disarm start, disarm cause, arm stop 5");
-  // Asking again changes nothing, insisting does.
+  // A second request changes nothing, a hard one does.
   CHECK(machine.on(StopRequested{"ctrl-c", false}) == "");
   CHECK(machine.on(raised(0)) == "");
   CHECK(machine.on(StopRequested{"ctrl-c", true}) == "kill 0 0, kill 1 0, disarm start, disarm cause, arm stop 5");
@@ -329,7 +329,7 @@ TEST_CASE("stopping") {
   CHECK(machine.count("stop_requested") == 1);
 }
 
-TEST_CASE("a stop wins over a restart and not over an end") {
+TEST_CASE("a stop overrides a restart but not an end") {
   RunMachine machine;
   machine.rules.max_failures = 1;
   machine.run();
@@ -340,7 +340,7 @@ TEST_CASE("a stop wins over a restart and not over an end") {
     CHECK(machine.exit_all() == kOver);
     CHECK(machine.state.outcome == Outcome::kStopped);
   }
-  SUBCASE("while the cause is looked for") {
+  SUBCASE("while the cause is being determined") {
     machine.on(raised(0));
     machine.on(StopRequested{"why", false});
     CHECK(machine.on(TimerFired{Timer::kCause}) == "");
@@ -366,7 +366,7 @@ TEST_CASE("a stop wins over a restart and not over an end") {
   }
 }
 
-TEST_CASE("workers that stay after the goodbye are ended") {
+TEST_CASE("workers that stay after the goodbye are killed") {
   RunMachine machine;
   machine.run();
   for (int rank : {0, 1}) machine.on(FunctionReturned{rank, {}});
@@ -376,7 +376,7 @@ TEST_CASE("workers that stay after the goodbye are ended") {
   CHECK(machine.state.outcome == Outcome::kFinished);
 }
 
-TEST_CASE("saying twice that the function returned counts once") {
+TEST_CASE("a function that reports twice that it returned counts once") {
   RunMachine machine;
   machine.run();
   CHECK(machine.on(FunctionReturned{1, {}}) == "worker_finished");

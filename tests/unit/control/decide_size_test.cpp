@@ -36,17 +36,17 @@ void become_ready(RunMachine& machine, std::vector<int> ranks) {
 
 }  // namespace
 
-TEST_CASE("an elastic run asks for what it needs and for the rest one by one") {
+TEST_CASE("an elastic run requests its minimum, and the rest one by one") {
   RunMachine machine = elastic(4, 2, 4);
   CHECK(machine.on(Begin{}) == "reserve, reserve gang 1, reserve gang 2");
   CHECK(machine.on(GangReserved{RunMachine::slots(2)}) == "");
   CHECK(machine.on(GangReserved{RunMachine::slots(1), 1}) == "");
-  // Somebody was faster.
+  // Another run was faster.
   CHECK(machine.on(ReservationFailed{"no room", 2}) ==
         "release gang 2, attempt_started, reset, start 0, start 1, start 2, settle, arm start 120");
 }
 
-TEST_CASE("it asks for more once it has a checkpoint: without any it could not use it") {
+TEST_CASE("it requests more once it has a checkpoint: without one it could not resize") {
   RunMachine machine = elastic(2, 2, 4);
   machine.run();
   CHECK(machine.on(RoomGrew{}) == "");
@@ -88,24 +88,24 @@ TEST_CASE("there is no more room") {
   CHECK(machine.state.phase == Phase::kRunning);
 }
 
-TEST_CASE("it shrinks at a checkpoint when the engine wants room back") {
+TEST_CASE("it shrinks at a checkpoint when the engine reclaims room") {
   RunMachine machine = elastic(4, 2, 4);
   machine.run();
   CHECK(machine.on(GangReclaimed{1, "capacity was lowered", std::nullopt}) ==
         "resize_wanted, leave 0 at 0, leave 1 at 0, leave 2 at 0, leave 3 at 0");
   CHECK(machine.on(GangReclaimed{1, "again", std::nullopt}) == "");
-  // It does not ask for room while somebody wants some.
+  // It requests no room while the engine reclaims some.
   CHECK(machine.on(RoomGrew{}) == "");
   commit(machine, 0, {0, 1, 2, 3});
   become_ready(machine, {0, 1, 2});
-  // Gang 1 had rank 2; who sat behind it moves up.
+  // Gang 1 had rank 2; higher ranks move up.
   CHECK(machine.on(BecameReady{3}) ==
         "disarm stop, release gang 1, attempt_started, reset 0<-0 1<-1 2<-3, worker_kept, worker_kept, worker_kept, "
         "settle, arm start 120, disarm start, begin 0, begin 1, begin 2, training_started, arm resize 60");
   CHECK(machine.state.workers.size() == 3);
 }
 
-TEST_CASE("room that must be given back by a time is given back then, checkpoint or not") {
+TEST_CASE("room with a deadline is released at the deadline, with or without a checkpoint") {
   RunMachine machine = elastic(3, 2, 3);
   machine.run();
   CHECK(machine.on(GangReclaimed{1, "spot", 30.0}) ==
@@ -114,7 +114,7 @@ TEST_CASE("room that must be given back by a time is given back then, checkpoint
         "resizing, cancel 0, cancel 1, cancel 2, disarm start, disarm cause, disarm resize, arm stop 5");
 }
 
-TEST_CASE("the time for giving room back is over with the room: it forces no later resize") {
+TEST_CASE("the deadline ends with the release of the room: it forces no later resize") {
   RunMachine machine = elastic(3, 2, 3);
   machine.run();
   machine.on(GangReclaimed{1, "spot", 30.0});
@@ -142,7 +142,7 @@ TEST_CASE("a worker that is lost together with its room is not replaced") {
       "disarm start, begin 0, begin 1, training_started, arm resize 60");
 }
 
-TEST_CASE("a seat in which nothing can be started is given up, if the run can do without it") {
+TEST_CASE("a seat in which no process can be started is released if the run can continue without it") {
   RunMachine machine = elastic(3, 2, 3);
   machine.reserve();
   machine.on(ProcessStarted{0, 100, true});
@@ -167,7 +167,7 @@ TEST_CASE("a function that ends before the resize just ends") {
   CHECK(machine.on(ProcessExited{0, kCleanExit}) == "disarm stop, release, release gang 1, run_finished, finish");
 }
 
-TEST_CASE("an announced loss: workers are told, and a checkpoint saves everything at once") {
+TEST_CASE("an announced preemption: workers are notified, and a checkpoint saves all progress") {
   RunMachine machine(2);
   machine.rules.warm_restart = true;
   machine.run();
@@ -180,17 +180,17 @@ TEST_CASE("an announced loss: workers are told, and a checkpoint saves everythin
   CHECK(machine.on(TimerFired{Timer::kCause}) ==
         "failure 1 preemption, attempt_failed, cancel 0, kill 1 0, disarm start, disarm cause, disarm preempt, "
         "arm stop 5");
-  // Not a failure, and without a limit.
+  // Not a failure, and not limited.
   CHECK(machine.state.failures_used == 0);
   CHECK(machine.state.preemptions_used == 1);
   CHECK(machine.state.next == Next::kRestart);
 }
 
-// Its files, and the rows that it has not taken, would be lost with what the others have stored.
+// Otherwise its files, and the rows that it has not read, would be missing.
 TEST_CASE("a checkpoint that lacks a preempted rank is never committed") {
   struct Row {
     const char* what;
-    int reports;  // of the doomed rank, each with a part of a checkpoint
+    int reports;  // of the preempted rank, each with a part of a checkpoint
     int stored;   // of those parts
     std::int64_t resumes_at;
   };
@@ -203,7 +203,7 @@ TEST_CASE("a checkpoint that lacks a preempted rank is never committed") {
       RunMachine machine(3);
       machine.rules.checkpoints.num_to_keep = 1;
       machine.run();
-      // Behind all reports, so that no commit saves everything and ends the attempt first.
+      // After all reports, so that no commit saves all progress and ends the attempt first.
       auto name = [](int index) { return "checkpoint_" + std::to_string(index); };
       for (int i = 0; i < row.reports; ++i) machine.on(Reported{2, i, {}, name(i)});
       for (int i = 0; i < 2; ++i) {
@@ -239,7 +239,7 @@ TEST_CASE("a checkpoint that lacks a preempted rank is never committed") {
   }
 }
 
-TEST_CASE("when everybody has to go the run ends and can be continued") {
+TEST_CASE("if all workers are preempted, the run ends and can be continued") {
   RunMachine machine(2);
   machine.run();
   CHECK(machine.on(PreemptionAnnounced{{}, 20.0, "SIGTERM to the driver"}) ==
@@ -248,7 +248,7 @@ TEST_CASE("when everybody has to go the run ends and can be continued") {
     const std::string last = commit(machine, 0, {0, 1});
     CHECK(last == "checkpoint_committed, tell 0, stop_requested, ask to stop 0, ask to stop 1");
   }
-  SUBCASE("when the time is over") {
+  SUBCASE("when the deadline has passed") {
     CHECK(machine.on(TimerFired{Timer::kPreempt}) == "stop_requested, ask to stop 0, ask to stop 1");
   }
   SUBCASE("when the functions return") {
@@ -265,12 +265,12 @@ TEST_CASE("when everybody has to go the run ends and can be continued") {
   CHECK(machine.state.error.find("SIGTERM to the driver") != std::string::npos);
 }
 
-TEST_CASE("losses that were announced have a budget of their own") {
+TEST_CASE("announced preemptions have a separate budget") {
   RunMachine machine(1);
   machine.rules.max_preemptions = 0;
   machine.rules.max_failures = -1;
   machine.run();
-  // One of one is everybody; two ranks are needed for a part.
+  // One of one would be all workers, so two ranks are needed.
   RunMachine two(2);
   two.rules.max_preemptions = 0;
   two.rules.max_failures = -1;

@@ -34,7 +34,7 @@ constexpr const char* kNoGang = "stop_requested, release, run_finished, finish";
 constexpr const char* kCommitted = "checkpoint_committed, tell 0";
 constexpr const char* kBegin = "worker_connected, disarm start, begin 0, begin 1, training_started";
 
-// The events are about rank 1; rank 0 is what brought the run into the phase.
+// The events are about rank 1; rank 0 brought the run into the phase.
 const std::vector<Row> kRows = {
     {"idle", "begin", "reserving", "reserve"},
     {"idle", "stop", "finished", "stop_requested, run_finished, finish"},
@@ -221,12 +221,12 @@ const std::vector<std::pair<std::string, Event>> kEvents = {
     {"storage settled", StorageSettled{0}},
 };
 
-// Nobody can speak for a rank before there is a gang.
+// Events of ranks cannot occur before there is a gang.
 const std::set<std::string> kNeedGang = {"process started", "process start failed", "process exited", "connected",
                                          "connection lost", "upload failed",        "returned",       "failed",
                                          "drained",         "became ready"};
 
-// A commit begins while the function runs, and nobody goes on to another attempt or to the end before it is through.
+// A commit starts while the function runs, and must complete before the next attempt or the end of the run.
 bool may_commit(const RunState& state) {
   switch (state.phase) {
     case Phase::kRunning:
@@ -281,7 +281,7 @@ TEST_CASE("every phase with every event") {
   CHECK(used == rows.size());
 }
 
-TEST_CASE("workers begin when the storage is settled, and not before") {
+TEST_CASE("workers start when the storage is settled, and not before") {
   constexpr const char* kBeginBoth = "disarm start, begin 0, begin 1, training_started";
   RunMachine machine;
   machine.settles = false;
@@ -291,20 +291,20 @@ TEST_CASE("workers begin when the storage is settled, and not before") {
     machine.connect();
     CHECK(machine.state.phase == Phase::kStarting);
     SUBCASE("it is settled") { CHECK(machine.on(StorageSettled{0}) == kBeginBoth); }
-    SUBCASE("it could not be: the run says so and continues") {
+    SUBCASE("it could not be settled: the run warns and continues") {
       CHECK(machine.on(StorageSettled{0, "no such bucket"}) == std::string("warning, ") + kBeginBoth);
       CHECK(machine.recorded("warning")["message"] == Value("no such bucket"));
     }
-    SUBCASE("the answer for another attempt is not this one's") {
+    SUBCASE("the answer for another attempt is ignored") {
       CHECK(machine.on(StorageSettled{1}) == "");
       CHECK(machine.state.phase == Phase::kStarting);
     }
-    SUBCASE("nobody failed to say hello: the wait goes on, and is not silent") {
+    SUBCASE("every rank has connected: the wait continues, with a warning") {
       CHECK(machine.on(TimerFired{Timer::kStart}) == "warning, arm start 120");
       CHECK(machine.state.phase == Phase::kStarting);
       CHECK(machine.on(StorageSettled{0}) == kBeginBoth);
     }
-    SUBCASE("a worker that is lost meanwhile fails the attempt, and the next one waits for its own answer") {
+    SUBCASE("a worker that is lost during the wait fails the attempt, and the next one waits for its own answer") {
       machine.rules.max_failures = 1;
       machine.on(ProcessExited{1, kKilled});
       machine.on(ConnectionLost{1, "closed"});
@@ -323,7 +323,7 @@ TEST_CASE("workers begin when the storage is settled, and not before") {
   }
 }
 
-TEST_CASE("a run that is over stays as it is") {
+TEST_CASE("a run that has ended does not change") {
   for (const auto& [name, event] : kEvents) {
     CAPTURE(name);
     RunMachine machine = in_phase("finished");
@@ -333,7 +333,7 @@ TEST_CASE("a run that is over stays as it is") {
   }
 }
 
-TEST_CASE("every phase ends, whatever two events come after each other") {
+TEST_CASE("every phase ends after any two events") {
   for (const auto& phase : kPhases) {
     for (const auto& [first, one] : kEvents) {
       for (const auto& [second, two] : kEvents) {
@@ -343,7 +343,7 @@ TEST_CASE("every phase ends, whatever two events come after each other") {
         RunMachine machine = in_phase(phase);
         if (may_commit(machine.state)) machine.state.commits_in_flight = 1;
         for (const auto& event : {one, two}) {
-          // The controller lets no report out of turn pass.
+          // The controller rejects reports out of order.
           const auto* report = std::get_if<Reported>(&event);
           const bool out_of_turn =
               report && machine.state.workers.size() > 1 && machine.state.commits.next_report(1) != 0;
@@ -354,7 +354,7 @@ TEST_CASE("every phase ends, whatever two events come after each other") {
           if (machine.state.workers.empty() && of_a_rank) continue;
           machine.on(event);
         }
-        // A hard stop, and what the engine says once the processes are killed, end it.
+        // A hard stop, and the engine's events after the processes are killed, end it.
         machine.on(StopRequested{"enough", true});
         if (!machine.state.workers.empty()) machine.exit_all();
         if (machine.state.commits_in_flight > 0) {

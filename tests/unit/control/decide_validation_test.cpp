@@ -17,7 +17,7 @@ namespace {
 const Dict kArguments{{"split", "test"}};
 const Value kTask = Dict{{"fn_kwargs", kArguments}};
 
-// One rank that reports checkpoint_<index>, committed, to be validated.
+// One rank reports checkpoint_<index>, which is committed and waits for its validation.
 std::string commit(RunMachine& machine, std::int64_t index, Metrics metrics = {}, Value validation = kTask) {
   machine.on(Reported{0, index, std::move(metrics), "checkpoint_" + std::to_string(index), std::move(validation)});
   machine.on(Uploaded{0, index, std::nullopt});
@@ -36,7 +36,7 @@ RunMachine running() {
 
 }  // namespace
 
-TEST_CASE("a validation is asked for when its checkpoint is durable") {
+TEST_CASE("a validation is requested when its checkpoint is durable") {
   RunMachine machine = running();
   CHECK(commit(machine, 0, {{"loss", 2}}) == "checkpoint_committed, validation_requested, tell 0");
   CHECK(machine.recorded("checkpoint_committed")["status"] == Value("PENDING_VALIDATION"));
@@ -46,7 +46,7 @@ TEST_CASE("a validation is asked for when its checkpoint is durable") {
   REQUIRE(machine.state.kept.size() == 1);
   CHECK(machine.state.kept[0].pending());
 
-  SUBCASE("and its metrics stand above what was reported") {
+  SUBCASE("and its metrics override the reported ones") {
     CHECK(machine.on(ended(0, {{"loss", 1}, {"acc", 0.5}})) == "update checkpoint_0, checkpoint_validated, tell 0");
     CHECK(machine.state.kept[0].metrics == Metrics{{"loss", 1}, {"acc", 0.5}});
     CHECK(machine.state.kept[0].status == Status::kValidated);
@@ -56,7 +56,7 @@ TEST_CASE("a validation is asked for when its checkpoint is durable") {
                                                            {"index", 0},
                                                            {"status", "VALIDATED"},
                                                            {"metrics", Dict{{"loss", 1}, {"acc", 0.5}}}});
-    // Once is enough.
+    // Only once.
     CHECK(machine.on(ended(0, {{"acc", 0.9}})) == "");
     CHECK(machine.on(ended(7, {})) == "");
   }
@@ -73,7 +73,7 @@ TEST_CASE("a validation is asked for when its checkpoint is durable") {
   }
 }
 
-TEST_CASE("no checkpoint goes before it is validated, and the outcome ranks it anew") {
+TEST_CASE("no checkpoint is removed before it is validated, and the result changes its rank") {
   RunMachine machine = running();
   machine.rules.checkpoints.num_to_keep = 1;
   machine.rules.checkpoints.checkpoint_score_attribute = "acc";
@@ -84,14 +84,14 @@ TEST_CASE("no checkpoint goes before it is validated, and the outcome ranks it a
   // Worse than 0, and not the newest.
   CHECK(machine.on(ended(1, {{"acc", 0.8}})) ==
         "update checkpoint_1, checkpoint_validated, remove checkpoint_1, checkpoint_removed, tell 1");
-  // Better than 0: that one goes.
+  // Better than 0, which is removed.
   CHECK(machine.on(ended(2, {{"acc", 0.95}})) ==
         "update checkpoint_2, checkpoint_validated, remove checkpoint_0, checkpoint_removed, tell 2");
   REQUIRE(machine.state.kept.size() == 1);
   CHECK(machine.state.kept[0].name == "checkpoint_2");
 }
 
-TEST_CASE("a name that is used again: the outcome of the older one is passed over") {
+TEST_CASE("a reused name: the result for the older checkpoint is ignored") {
   RunMachine machine = running();
   for (std::int64_t index : {0, 1}) {
     machine.on(Reported{0, index, {{"step", index}}, "last", kTask});
@@ -106,7 +106,7 @@ TEST_CASE("a name that is used again: the outcome of the older one is passed ove
   CHECK(machine.state.kept[0].metrics == Metrics{{"step", 1}, {"acc", 0.9}});
 }
 
-TEST_CASE("a resumed run asks again for what was not validated") {
+TEST_CASE("a resumed run requests pending validations again") {
   RunMachine machine(1);
   machine.state.kept = {{0, "checkpoint_0", {}, Status::kValidated, {}},
                         {1, "checkpoint_1", {}, Status::kPendingValidation, kTask},
@@ -117,7 +117,7 @@ TEST_CASE("a resumed run asks again for what was not validated") {
       Dict{{"attempt", 0}, {"name", "checkpoint_1"}, {"index", 1}, {"fn_kwargs", kArguments}, {"timeout_s", nullptr}});
 }
 
-TEST_CASE("the run ends when the last validation has") {
+TEST_CASE("the run ends when the last validation has ended") {
   RunMachine machine = running();
   machine.rules.max_failures = 0;
   commit(machine, 0);
@@ -136,7 +136,7 @@ TEST_CASE("the run ends when the last validation has") {
   CHECK(outcome != Outcome::kNone);
 }
 
-TEST_CASE("a validation that ends while the gang ends holds nothing up") {
+TEST_CASE("a validation that ends while the gang ends delays nothing") {
   RunMachine machine = running();
   commit(machine, 0);
   machine.on(FunctionReturned{0, {}});
@@ -144,7 +144,7 @@ TEST_CASE("a validation that ends while the gang ends holds nothing up") {
   CHECK(machine.exit_all(kCleanExit) == "disarm stop, release, run_finished, finish");
 }
 
-TEST_CASE("who stops does not wait for validations") {
+TEST_CASE("a stop does not wait for validations") {
   RunMachine machine = running();
   commit(machine, 0);
   SUBCASE("while the function runs") {
@@ -153,18 +153,18 @@ TEST_CASE("who stops does not wait for validations") {
     CHECK(machine.exit_all() == "disarm stop, release, run_finished, finish");
     CHECK(machine.state.outcome == Outcome::kStopped);
   }
-  SUBCASE("while only they run: the training has ended as it has") {
+  SUBCASE("while only validations run: the outcome of the training stays") {
     machine.on(FunctionReturned{0, {"value"}});
     machine.exit_all(kCleanExit);
     CHECK(machine.on(StopRequested{"enough", false}) == "stop_requested, run_finished, finish");
     CHECK(machine.state.outcome == Outcome::kFinished);
     CHECK(machine.recorded("run_finished")["return_value"] == Value("value"));
   }
-  // Nothing was said about it: the next start asks again.
+  // It has no result: the next start requests it again.
   CHECK(machine.state.kept[0].pending());
 }
 
-TEST_CASE("validations outlive the attempt that asked for them") {
+TEST_CASE("validations outlive the attempt that requested them") {
   RunMachine machine = running();
   machine.rules.max_failures = 1;
   commit(machine, 0);

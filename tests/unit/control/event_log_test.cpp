@@ -64,7 +64,7 @@ TEST_CASE("another thread can sync the same file") {
   CHECK(known.st_size == 28);
 }
 
-TEST_CASE("a log goes on where it ended, also after half a line") {
+TEST_CASE("a log continues at its end, also after an incomplete line") {
   TempDir dir;
   const std::string path = dir / "events.jsonl";
   append_file(path, "{\"event\":\"whole\"}\n");
@@ -85,7 +85,7 @@ TEST_CASE("a log goes on where it ended, also after half a line") {
   CHECK(content(path) == "{\"event\":\"whole\"}\n{\"event\":\"next\"}\n{\"event\":\"ha\n{\"event\":\"after\"}\n");
 }
 
-TEST_CASE("a log that cannot be opened or written says so") {
+TEST_CASE("a log that cannot be opened or written reports an error") {
   TempDir dir;
   auto absent = EventLog::open(dir / "absent/events.jsonl");
   REQUIRE_FALSE(absent);
@@ -96,7 +96,7 @@ TEST_CASE("a log that cannot be opened or written says so") {
   REQUIRE(log);
   log->append({{"event", "first"}});
   REQUIRE(log->flush());
-  // A full disk, as far as this process can make one: files may not grow beyond some bytes.
+  // Simulates a full disk: files may not grow beyond some bytes.
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   auto* old_handler = std::signal(SIGXFSZ, SIG_IGN);
@@ -108,7 +108,7 @@ TEST_CASE("a log that cannot be opened or written says so") {
   std::signal(SIGXFSZ, old_handler);
   REQUIRE_FALSE(failed);
   CHECK(failed.error().message().find("could not write " + path) != std::string::npos);
-  // Nothing is lost or written twice once there is room again.
+  // Nothing is lost or written twice after there is space again.
   REQUIRE(log->flush());
   CHECK(content(path) == "{\"event\":\"first\"}\n{\"event\":\"second, which is longer\"}\n");
 }

@@ -25,7 +25,7 @@ const std::string kGloo =
 
 }  // namespace
 
-TEST_CASE("what only says that a peer is gone") {
+TEST_CASE("errors that only report a lost peer") {
   CHECK(looks_like_peer_loss(failure(0, "exception", kGloo)));
   CHECK(looks_like_peer_loss(failure(0, "exception", "[Errno 104] Connection reset by peer")));
   CHECK(looks_like_peer_loss(failure(0, "exception", "[Errno 32] Broken pipe")));
@@ -37,7 +37,7 @@ TEST_CASE("what only says that a peer is gone") {
   CHECK_FALSE(looks_like_peer_loss(failure(0, "start", kGloo)));
 }
 
-TEST_CASE("the failure that explains the others") {
+TEST_CASE("the root cause") {
   struct Row {
     std::vector<Failure> failures;
     std::size_t root;
@@ -70,13 +70,13 @@ TEST_CASE("in order of blame") {
   CHECK(ordered[2].rank == 2);
   CHECK_FALSE(ordered[2].collateral);
   CHECK(ordered[3].collateral);
-  // Where nothing better is known the first one stands for itself.
+  // Without a better explanation the first one is the root cause.
   ordered = in_order_of_blame({failure(0, "exception", kGloo), failure(1, "exception", kGloo)});
   CHECK_FALSE(ordered[0].collateral);
   CHECK(ordered[1].collateral);
 }
 
-TEST_CASE("one line says who and what") {
+TEST_CASE("one line with the rank and the error") {
   Failure told = failure(1, "exception", "boom\nsecond line", "ValueError");
   CHECK(headline(told) == "rank 1 failed: ValueError: boom");
   told.pid = 4711;
@@ -96,7 +96,7 @@ TEST_CASE("budgets") {
   CHECK(within_budget(1'000'000, -1));
 }
 
-TEST_CASE("as the event log has it: without what only Python can read") {
+TEST_CASE("as in the event log: without the data that only Python can read") {
   Failure made = failure(2, "exception", "boom", "ValueError");
   made.pid = 7;
   made.host = "a";
@@ -115,7 +115,7 @@ TEST_CASE("as the event log has it: without what only Python can read") {
                               {"collateral", true}});
 }
 
-TEST_CASE("who waits for what in a deadlock") {
+TEST_CASE("the waits of a deadlock") {
   CHECK(deadlock_message({{0, {.keys = {"a"}}}, {1, {.keys = {"b"}}}, {2, {.keys = {"a"}}}}, {}) ==
         "every rank waits, and no rank can make progress: rank 0,2 for store key a; rank 1 for store key b");
   CHECK(deadlock_message({{0, {.keys = {"a", "b", "c", "d", "e"}, .collectives = 1}}, {2, {.collectives = 1}}}, {1}) ==
@@ -126,7 +126,7 @@ TEST_CASE("who waits for what in a deadlock") {
   CHECK(deadlock_message(many, {}).ends_with("rank 5 for store key 5; and 3 groups more"));
 }
 
-TEST_CASE("losses that only another rank can be the reason for") {
+TEST_CASE("losses that only another rank can have caused") {
   CHECK(is_loss_in_collective(failure(0, "exception", kGloo)));
   CHECK(is_loss_in_collective(failure(0, "exception", "NCCL error in nccl.cpp: ncclRemoteError: A call failed")));
   CHECK_FALSE(is_loss_in_collective(failure(0, "exception", "[Errno 104] Connection reset by peer")));

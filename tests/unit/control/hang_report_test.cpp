@@ -38,7 +38,7 @@ const std::string kReduce = "train.py:41 in step (in torch/distributed/distribut
 
 }  // namespace
 
-TEST_CASE("one line says who waits where, and for whom") {
+TEST_CASE("one line shows where ranks wait, and for which ranks") {
   struct Row {
     std::vector<RankPlace> ranks;
     std::string summary;
@@ -71,7 +71,7 @@ TEST_CASE("one line says who waits where, and for whom") {
   }
 }
 
-TEST_CASE("a gang of which every rank is elsewhere still makes one line, and it has the one that is behind") {
+TEST_CASE("a gang whose ranks are all in different places still yields one line, with the rank that is behind") {
   std::vector<RankPlace> ranks;
   for (int rank = 0; rank < 40; ++rank) ranks.push_back(in(rank, rank == 17 ? 6 : 7, "f.py:" + std::to_string(rank)));
   const std::string summary = hang_report(ranks).summary;

@@ -18,7 +18,7 @@ KeyValueStore::Answer into(Answers& answers) {
 
 }  // namespace
 
-TEST_CASE("what is set can be got, before and after") {
+TEST_CASE("get returns the value, if set before or after") {
   KeyValueStore store;
   Answers answers;
   store.get(0, "a", into(answers));
@@ -34,7 +34,7 @@ TEST_CASE("what is set can be got, before and after") {
   CHECK(store.size() == 2);
 }
 
-TEST_CASE("all keys of a wait must be there") {
+TEST_CASE("a wait needs all of its keys") {
   KeyValueStore store;
   Answers answers;
   store.wait(0, {"a", "b", "a"}, into(answers));
@@ -48,7 +48,7 @@ TEST_CASE("all keys of a wait must be there") {
   CHECK(answers.back() == "2");
 }
 
-TEST_CASE("a key that is deleted during a wait does not come back") {
+TEST_CASE("a key that is deleted during a wait is not restored") {
   KeyValueStore store;
   Answers answers;
   store.set("a", "1");
@@ -115,7 +115,7 @@ TEST_CASE("compare and set") {
   CHECK(answers == Answers{"set"});
 }
 
-TEST_CASE("who has left is not answered") {
+TEST_CASE("a rank that has disconnected is not answered") {
   KeyValueStore store;
   Answers gone;
   Answers here;
@@ -134,7 +134,7 @@ TEST_CASE("who has left is not answered") {
   CHECK(here.size() == 1);
 }
 
-TEST_CASE("who waits for what") {
+TEST_CASE("the pending waits") {
   KeyValueStore store;
   std::vector<std::string> answers;
   store.set("a", "1");

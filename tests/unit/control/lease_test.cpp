@@ -26,7 +26,7 @@ using trireme::tests::TempDir;
 namespace {
 
 constexpr Lease::Timing kTiming{base::Seconds(0.01), base::Seconds(0.5)};
-// The holder beats many times while a challenger looks, however busy the machine and its disk are.
+// The holder beats many times while a challenger watches, however busy the machine and its disk are.
 constexpr Lease::Timing kPatient{base::Seconds(0.01), base::Seconds(3)};
 
 struct Desk {
@@ -34,7 +34,7 @@ struct Desk {
   std::shared_ptr<storage::Files> files = std::make_shared<storage::LocalFiles>();
   std::string path = dir / ".trireme_lease.json";
   int waits = 0;
-  std::function<void()> meanwhile = [] {};  // while the challenger looks
+  std::function<void()> meanwhile = [] {};  // while the challenger watches
 
   base::Result<std::unique_ptr<Lease>> take(const std::string& id, Lease::Timing timing = kTiming) {
     auto say = [this](const std::string&) {
@@ -71,7 +71,7 @@ Dict of_another_host(std::int64_t beat) {
 
 }  // namespace
 
-TEST_CASE("the second driver is refused while the first one lives, and not after it") {
+TEST_CASE("the second driver is refused while the first one is alive, and not afterwards") {
   Desk desk;
   {
     auto first = desk.take("first");
@@ -88,13 +88,13 @@ TEST_CASE("the second driver is refused while the first one lives, and not after
   CHECK(desk.waits == 1);
 }
 
-TEST_CASE("nobody waits for a driver of this machine that died") {
+TEST_CASE("a dead driver on this machine is not waited for") {
   Desk desk;
   Dict lease = of_another_host(3);
   lease["host"] = base::host_name();
   lease["process_table"] = base::process_table();
-  SUBCASE("its number is nobody's") { lease["pid"] = dead_pid(); }
-  SUBCASE("its number is another process's by now") { lease["pid"] = ::getpid(); }
+  SUBCASE("its pid is unused") { lease["pid"] = dead_pid(); }
+  SUBCASE("its pid belongs to another process by now") { lease["pid"] = ::getpid(); }
   desk.write(lease);
   auto taken = desk.take("next");
   REQUIRE(taken);
@@ -102,13 +102,13 @@ TEST_CASE("nobody waits for a driver of this machine that died") {
   CHECK(desk.read()["id"] == Value("next"));
 }
 
-TEST_CASE("a container with this one's host name has pids of its own") {
+TEST_CASE("a container with the same host name has its own pids") {
   Desk desk;
   Dict lease = of_another_host(3);
   lease["host"] = base::host_name();
-  SUBCASE("nobody has its number here") { lease["pid"] = dead_pid(); }
-  SUBCASE("somebody else has its number here") { lease["pid"] = ::getpid(); }
-  SUBCASE("it is of a version that did not tell") { lease.erase("process_table"); }
+  SUBCASE("its pid is unused here") { lease["pid"] = dead_pid(); }
+  SUBCASE("its pid belongs to another process here") { lease["pid"] = ::getpid(); }
+  SUBCASE("it was written by a version without this field") { lease.erase("process_table"); }
   if (lease.contains("process_table")) lease["process_table"] = "another boot pid:[1]";
   desk.write(lease);
   desk.meanwhile = [&] {
@@ -119,20 +119,20 @@ TEST_CASE("a container with this one's host name has pids of its own") {
   CHECK(desk.waits == 1);
 }
 
-TEST_CASE("a driver of another machine is watched") {
+TEST_CASE("a driver on another machine is watched") {
   Desk desk;
   desk.write(of_another_host(5));
-  SUBCASE("it does not count any more: the lease is taken over") {
+  SUBCASE("its counter does not change: the lease is taken over") {
     auto taken = desk.take("next");
     REQUIRE(taken);
     CHECK(desk.waits == 1);
     CHECK(desk.read()["id"] == Value("next"));
   }
-  SUBCASE("it counts") {
+  SUBCASE("its counter changes") {
     desk.meanwhile = [&] { desk.write(of_another_host(6)); };
     CHECK(desk.refusal("next").find("is already running (pid 7 on elsewhere)") != std::string::npos);
   }
-  SUBCASE("it has ended, and the next one has come to the same number") {
+  SUBCASE("it has ended, and the next one has reached the same number") {
     desk.meanwhile = [&] {
       Dict later = of_another_host(5);
       later["id"] = "third";
@@ -146,13 +146,13 @@ TEST_CASE("a driver of another machine is watched") {
   }
 }
 
-TEST_CASE("half a lease may be one that is being written") {
+TEST_CASE("an incomplete lease may be in the middle of a write") {
   for (const char* text : {"", "{", "[]", "{}", R"({"id": "other", "ho)"}) {
     CAPTURE(text);
     {
       Desk desk;
       append_file(desk.path, text);
-      CHECK(desk.take("next"));  // it does not change: whoever wrote it is gone
+      CHECK(desk.take("next"));  // it does not change: its writer has exited
       CHECK(desk.waits == 1);
     }
     Desk desk;
@@ -162,12 +162,12 @@ TEST_CASE("half a lease may be one that is being written") {
   }
 }
 
-TEST_CASE("a lease that is lost before anybody asks is told to who asks first") {
+TEST_CASE("a lease that is already lost is reported to a callback that is set later") {
   Desk desk;
   auto lease = desk.take("first");
   REQUIRE(lease);
   desk.write(of_another_host(1));
-  // It is found out at the next beat; confirm() waits for none while it is sure.
+  // The loss is detected at the next beat; confirm() does not wait for one while it is sure.
   REQUIRE(eventually([&] { return !(*lease)->confirm(); }));
   std::vector<std::string> told;
   (*lease)->on_lost([&](std::string why) { told.push_back(std::move(why)); });
@@ -175,10 +175,10 @@ TEST_CASE("a lease that is lost before anybody asks is told to who asks first") 
   CHECK(told[0] == "another driver has taken over the run (pid 7 on elsewhere)");
   CHECK((*lease)->confirm().error().message() == told[0]);
   lease->reset();
-  CHECK(desk.read()["id"] == Value("other"));  // and is left to the other
+  CHECK(desk.read()["id"] == Value("other"));  // and the other one keeps it
 }
 
-TEST_CASE("a beat is tried once: pauses before the next try would outlast a challenger's patience") {
+TEST_CASE("a beat is not retried: pauses between retries would exceed a challenger's patience") {
   auto store = std::make_shared<tests::FakeStore>();
   std::atomic<int> pauses = 0;
   std::atomic<bool> away = false;
@@ -201,47 +201,47 @@ TEST_CASE("a beat is tried once: pauses before the next try would outlast a chal
   CHECK((*lease)->confirm());
 }
 
-TEST_CASE("a driver that was away for longer than a challenger waits is not sure until it has looked") {
+TEST_CASE("a driver that was away for longer than a challenger waits is not sure until it has checked") {
   static std::atomic<double> clock = 1000.0;
   clock = 1000.0;
   Desk desk;
-  // The period never ends here: what beats is asked for.
+  // The period never ends here: beats are only made on request.
   auto lease = desk.take(
       "first", {base::Seconds(10), base::Seconds(100), base::Seconds(50), [] { return base::Seconds(clock.load()); }});
   REQUIRE(lease);
   CHECK((*lease)->confirm());
   CHECK(desk.read()["beat"] == Value(1));
-  clock = 1060.0;  // suspended: no beat meanwhile
-  SUBCASE("nobody came: it beats at once and continues") {
+  clock = 1060.0;  // suspended: no beat in the meantime
+  SUBCASE("no challenger came: it beats at once and continues") {
     CHECK((*lease)->confirm());
     CHECK(desk.read()["beat"] == Value(2));
   }
-  SUBCASE("another one has it") {
+  SUBCASE("another driver has it") {
     desk.write(of_another_host(1));
     CHECK((*lease)->confirm().error().message().find("another driver has taken over the run (pid 7") == 0);
     CHECK(desk.read()["id"] == Value("other"));
   }
-  SUBCASE("another one may have had it, and given it back") {
+  SUBCASE("another driver may have had it and released it") {
     std::filesystem::remove(desk.path);
     CHECK((*lease)->confirm().error().message().find("its lease was removed") == 0);
     CHECK_FALSE(std::filesystem::exists(desk.path));
   }
 }
 
-TEST_CASE("of two who come at the same moment the one who wrote last has it") {
+TEST_CASE("of two drivers that start at the same moment, the last writer wins") {
   Desk desk;
   std::atomic<bool> refused = false;
-  // A long period: it looks again after three seconds, whether what it wrote is still there.
+  // A long period: after three seconds it checks whether its lease is still there.
   std::jthread slow([&] { refused = !desk.take("slow", {base::Seconds(60), base::Seconds(0.01)}); });
   REQUIRE(eventually([&] { return desk.read()["id"] == Value("slow"); }));
   desk.write(of_another_host(1));
   slow.join();
   CHECK(refused);
-  // The loser leaves the winner's alone.
+  // The loser does not remove the winner's lease.
   CHECK(desk.read()["id"] == Value("other"));
 }
 
-TEST_CASE("a storage that is away for a while does not end the lease") {
+TEST_CASE("storage that is unavailable for a while does not end the lease") {
   auto disk = std::make_shared<storage::MemoryDisk>();
   auto files = std::make_shared<storage::LocalFiles>(disk);
   REQUIRE(files->make_folder("/run"));
@@ -255,12 +255,12 @@ TEST_CASE("a storage that is away for a while does not end the lease") {
   REQUIRE(lease);
   REQUIRE(eventually([&] { return beat() >= 2; }));
   const std::int64_t before = beat();
-  // Both this test's looks and the beats use them up.
+  // Both the reads of this test and the beats use up the failures.
   disk->fail_at(disk->operations(), EIO, 200);
   REQUIRE(eventually([&] { return beat() > before + 2; }));
 }
 
-TEST_CASE("a storage that cannot be used is told") {
+TEST_CASE("unusable storage is reported") {
   TempDir dir;
   append_file(dir / "file", "in the way");
   auto files = std::make_shared<storage::LocalFiles>();

@@ -16,7 +16,7 @@ using trireme::control::MemoryTier;
 
 namespace {
 
-// Another process that holds memory without a name.
+// Another process that holds anonymous memory.
 class Holder {
  public:
   explicit Holder(const std::string& content) {
@@ -59,11 +59,11 @@ std::string read_through(const Dict& files, const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("what a worker has in memory outlives it") {
+TEST_CASE("files in a worker's memory outlive it") {
   MemoryTier tier;
   Holder worker("the state");
   tier.hold(4, worker.pid(), {{"state.safetensors", worker.descriptor()}});
-  CHECK(tier.files(4).empty());  // not committed: nothing to go on from
+  CHECK(tier.files(4).empty());  // not committed: cannot be resumed from
   tier.committed(4);
   worker.end();
   const Dict files = tier.files(4);
@@ -72,7 +72,7 @@ TEST_CASE("what a worker has in memory outlives it") {
   CHECK(read_through(files, "state.safetensors") == "the state");
 }
 
-TEST_CASE("the parts of several workers are one checkpoint") {
+TEST_CASE("the parts of several workers form one checkpoint") {
   MemoryTier tier;
   Holder first("first");
   Holder second("second");
@@ -84,7 +84,7 @@ TEST_CASE("the parts of several workers are one checkpoint") {
   CHECK(read_through(files, "rank_1/state.json") == "second");
 }
 
-TEST_CASE("only the newest committed one stays") {
+TEST_CASE("only the newest committed one is kept") {
   MemoryTier tier;
   Holder worker("x");
   const Dict memory{{"state.json", worker.descriptor()}};
@@ -95,19 +95,19 @@ TEST_CASE("only the newest committed one stays") {
   CHECK(engine::testing::open_descriptors() == before + 2);
   CHECK(tier.files(0).empty());
   CHECK(tier.files(1).size() == 1);
-  // The attempt is over: 2 will not be committed any more.
+  // The attempt is over: 2 will never be committed.
   tier.forget_uncommitted();
   CHECK(engine::testing::open_descriptors() == before + 1);
   CHECK(tier.files(1).size() == 1);
   CHECK(tier.files(2).empty());
-  // One that is not in memory at all is committed: what is there is out of date.
+  // A checkpoint that is not in memory is committed: the held one is out of date.
   tier.committed(5);
   CHECK(engine::testing::open_descriptors() == before);
   CHECK(tier.files(1).empty());
   CHECK(tier.files(5).empty());
 }
 
-TEST_CASE("what cannot be opened is passed over") {
+TEST_CASE("files that cannot be opened are skipped") {
   MemoryTier tier;
   Holder worker("x");
   tier.hold(0, worker.pid(), {{"a", 999}, {"b", "text"}, {"c", nullptr}, {"d", worker.descriptor()}});

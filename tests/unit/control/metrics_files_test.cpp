@@ -19,7 +19,7 @@ using trireme::tests::TempDir;
 
 namespace {
 
-// As the event log has it.
+// As in the event log.
 Dict report(std::int64_t index, Metrics metrics, int attempt = 0) {
   Dict event{{"time", 100.5}, {"event", "report"}, {"attempt", attempt}, {"rank", 0}, {"index", index}};
   event["metrics"] = std::move(metrics);
@@ -63,7 +63,7 @@ TEST_CASE("reports become lines and rows") {
         "\n");
 }
 
-TEST_CASE("what could end a cell is quoted") {
+TEST_CASE("cells with separators are quoted") {
   TempDir dir;
   write(dir, {report(0, {{"a,b", "x,y"}, {"say \"hi\"", "\"quoted\""}, {"line", "one\ntwo"}, {"list", List{1, "b"}}})});
   CHECK(content(dir, "metrics.csv") ==
@@ -71,13 +71,13 @@ TEST_CASE("what could end a cell is quoted") {
         "0,100.5,0,\"x,y\",\"\"\"quoted\"\"\",\"one\ntwo\",\"[1,\"\"b\"\"]\"\n");
 }
 
-TEST_CASE("values without a number of their own") {
+TEST_CASE("special values") {
   TempDir dir;
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
   write(dir, {report(0, {{"nan", nan}, {"up", infinity}, {"down", -infinity}, {"none", nullptr}, {"empty", ""}})});
   CHECK(content(dir, "metrics.csv") == "step,time,attempt,nan,up,down,none,empty\n0,100.5,0,nan,inf,-inf,,\n");
-  // Every line is one that our reader takes, and NaN is NaN again.
+  // Our parser can read every line, and NaN is restored.
   auto line = base::parse_json_dict(content(dir, "metrics.jsonl"));
   REQUIRE(line);
   CHECK(std::isnan((*line)["nan"].as_double()));
@@ -90,7 +90,7 @@ TEST_CASE("step, time and attempt are ours") {
   CHECK(content(dir, "metrics.jsonl") == "{\"step\":3,\"time\":100.5,\"attempt\":0,\"loss\":1}\n");
 }
 
-TEST_CASE("a new metric makes a new column, and rows without it have an empty cell") {
+TEST_CASE("a new metric adds a column, and rows without it have an empty cell") {
   TempDir dir;
   MetricsFiles files(dir.path());
   files.append(report(0, {{"loss", 1}, {"note", "two\nlines, \"quoted\""}}));
@@ -105,7 +105,7 @@ TEST_CASE("a new metric makes a new column, and rows without it have an empty ce
         "2,100.5,0,,,3,0.5\n");
 }
 
-TEST_CASE("a resumed run goes on with the table, whatever its columns are called") {
+TEST_CASE("a resumed run continues the table, whatever its columns are called") {
   TempDir dir;
   const Metrics odd{{"a,b", 1}, {"say \"hi\"", 2}, {"two\nlines", 3}};
   write(dir, {report(0, odd)});
@@ -120,7 +120,7 @@ TEST_CASE("a resumed run goes on with the table, whatever its columns are called
         "2,100.5,2,,,,4\n");
 }
 
-TEST_CASE("half a line of a driver that died swallows nothing") {
+TEST_CASE("an incomplete line of a dead driver swallows nothing") {
   TempDir dir;
   write(dir, {report(0, {{"loss", 1}})});
   append_file(dir / "metrics.csv", "1,100.5,0");
@@ -131,12 +131,12 @@ TEST_CASE("half a line of a driver that died swallows nothing") {
       content(dir, "metrics.jsonl").ends_with("{\"step\":1,\n{\"step\":1,\"time\":100.5,\"attempt\":1,\"loss\":2}\n"));
 }
 
-TEST_CASE("nothing is lost or written twice when the disk was full for a while") {
+TEST_CASE("nothing is lost or written twice if the disk was full for a while") {
   TempDir dir;
   MetricsFiles files(dir.path());
   files.append(report(0, {{"loss", 1}}));
   REQUIRE(files.flush());
-  // A full disk, as far as this process can make one: files may not grow beyond some bytes.
+  // Simulates a full disk: files may not grow beyond some bytes.
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   auto* old_handler = std::signal(SIGXFSZ, SIG_IGN);
@@ -154,7 +154,7 @@ TEST_CASE("nothing is lost or written twice when the disk was full for a while")
         "{\"step\":0,\"time\":100.5,\"attempt\":0,\"loss\":1}\n{\"step\":1,\"time\":100.5,\"attempt\":0,\"loss\":2}\n");
 }
 
-TEST_CASE("a folder that is gone is told") {
+TEST_CASE("a missing folder is reported") {
   TempDir dir;
   MetricsFiles files(dir / "absent");
   files.append(report(0, {}));

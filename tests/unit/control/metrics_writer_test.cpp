@@ -44,7 +44,7 @@ struct Desk {
 
 }  // namespace
 
-TEST_CASE("reports are written when asked for, and at the latest at the end") {
+TEST_CASE("reports are written at a flush, and at the latest at the end") {
   Desk desk;
   desk.writer.append(report(0, {{"loss", 1}}));
   desk.writer.flush();
@@ -56,7 +56,7 @@ TEST_CASE("reports are written when asked for, and at the latest at the end") {
   CHECK(desk.warned() == 0);
 }
 
-TEST_CASE("a table that cannot be written is told once, and written when it can be") {
+TEST_CASE("a table that cannot be written is reported once, and written later if possible") {
   Desk desk;
   std::filesystem::create_directory(desk.dir / "metrics.csv");
   for (int i = 0; i < 3; ++i) {
@@ -65,8 +65,8 @@ TEST_CASE("a table that cannot be written is told once, and written when it can 
     REQUIRE(eventually([&] { return desk.warned() == 1; }));
   }
   CHECK(desk.warnings[0].find("the run continues without metrics.csv") == 0);
-  SUBCASE("it never can") { CHECK(desk.writer.close()); }
-  SUBCASE("it can again") {
+  SUBCASE("it stays unwritable") { CHECK(desk.writer.close()); }
+  SUBCASE("it becomes writable") {
     std::filesystem::remove(desk.dir / "metrics.csv");
     CHECK(desk.writer.close());
     CHECK(desk.table() == "step,time,attempt,loss\n0,1.5,0,0\n1,1.5,0,1\n2,1.5,0,2\n");
@@ -74,7 +74,7 @@ TEST_CASE("a table that cannot be written is told once, and written when it can 
   CHECK(desk.warned() == 1);
 }
 
-TEST_CASE("a failure at the very end is told by close()") {
+TEST_CASE("a failure at the end is returned by close()") {
   Desk desk;
   std::filesystem::create_directory(desk.dir / "metrics.csv");
   desk.writer.append(report(0, {{"loss", 0}}));

@@ -17,12 +17,12 @@ std::vector<Place> places(const std::vector<std::string>& nodes) {
 
 }  // namespace
 
-TEST_CASE("ranks among the workers of their node") {
+TEST_CASE("local ranks and node ranks") {
   CHECK(places({}).empty());
   CHECK(places({"a"}) == std::vector<Place>{{0, 1, 0, 1}});
   CHECK(places({"a", "a", "a"}) == std::vector<Place>{{0, 3, 0, 1}, {1, 3, 0, 1}, {2, 3, 0, 1}});
   CHECK(places({"b", "b", "a"}) == std::vector<Place>{{0, 2, 0, 2}, {1, 2, 0, 2}, {0, 1, 1, 2}});
-  // Not neighbours, which no engine of ours does: the numbers are right all the same.
+  // Not adjacent, which no engine of ours does; the numbers are still correct.
   CHECK(places({"a", "b", "a"}) == std::vector<Place>{{0, 2, 0, 2}, {0, 1, 1, 2}, {1, 2, 0, 2}});
 }
 

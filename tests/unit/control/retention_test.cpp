@@ -70,7 +70,7 @@ TEST_CASE("checkpoints are ranked, worst first") {
   }
 }
 
-TEST_CASE("without a score the age ranks") {
+TEST_CASE("without a score they are ranked by age") {
   auto kept = with_scores({3, 2, 1});
   std::swap(kept[0], kept[2]);
   CHECK(names_of(ranked(kept, keep({}, std::nullopt))) == Names{"c0", "c1", "c2"});
@@ -83,7 +83,7 @@ TEST_CASE("a score inside of nested metrics") {
   CHECK(names_of(ranked(kept, keep({}, "eval/acc"))) == Names{"c1", "c0"});
 }
 
-TEST_CASE("which checkpoints may go") {
+TEST_CASE("which checkpoints are removed") {
   struct Case {
     const char* what;
     List scores;
@@ -109,7 +109,7 @@ TEST_CASE("which checkpoints may go") {
   CHECK(surplus({}, keep(1)).empty());
 }
 
-TEST_CASE("one that waits for its validation stays") {
+TEST_CASE("a checkpoint with a pending validation is kept") {
   auto kept = with_scores({nullptr, 2, 3});
   kept[0].status = Status::kPendingValidation;
   CHECK(names_of(surplus(kept, keep(1))) == Names{"c1"});
@@ -117,7 +117,7 @@ TEST_CASE("one that waits for its validation stays") {
   CHECK(names_of(surplus(kept, keep(1))) == Names{"c0", "c1"});
 }
 
-TEST_CASE("as programs are told") {
+TEST_CASE("the list for programs") {
   auto kept = with_scores({0.5});
   kept[0].status = Status::kValidated;
   CHECK(to_list(kept, "/r/run") == List{Dict{{"name", "c0"},

@@ -39,7 +39,7 @@ RunRecord record_of(const std::string& events) {
 
 }  // namespace
 
-TEST_CASE("a run that goes on") {
+TEST_CASE("a run that is running") {
   RunRecord record = record_of(kBegin);
   CHECK_FALSE(record.torn);
   CHECK(record.events.size() == 6);
@@ -59,7 +59,7 @@ TEST_CASE("a run that goes on") {
 TEST_CASE("a run whose driver died") {
   RunSummary told = summary(record_of(kBegin), false, 1000.0);
   CHECK(told.state == "lost");
-  CHECK(told.seconds == 2.0);  // up to the last thing it said
+  CHECK(told.seconds == 2.0);  // up to its last event
 }
 
 TEST_CASE("a run that failed, and was continued") {
@@ -79,7 +79,7 @@ TEST_CASE("a run that failed, and was continued") {
   CHECK_FALSE(told.error);
 }
 
-TEST_CASE("the reports of all ranks, without what a restart has repeated") {
+TEST_CASE("the reports of all ranks, without those repeated by a restart") {
   const std::string events = std::string(kBegin) +
                              R"({"time":103.0,"event":"report","attempt":1,"rank":0,"index":1,"metrics":{"loss":0.25}}
 {"time":104.0,"event":"report","attempt":1,"rank":1,"index":1,"metrics":{"loss":9}}
@@ -95,7 +95,7 @@ TEST_CASE("the reports of all ranks, without what a restart has repeated") {
   REQUIRE(history.size() == 3);
   CHECK(history[1] == Dict{{"loss", 0.25}});
   CHECK(history[2] == Dict{{"loss", 0.125}});
-  // A restart from further back undoes what came after.
+  // A restart from an earlier checkpoint discards later reports.
   const auto undone = metrics_history(record_of(
       events + R"({"time":106.0,"event":"report","attempt":2,"rank":0,"index":0,"metrics":{"loss":7}})" + "\n"));
   CHECK(undone == std::vector<trireme::Metrics>{Dict{{"loss", 7}}});
@@ -133,11 +133,11 @@ TEST_CASE("the checkpoints of a run are ranked as it was configured") {
   const std::string score = R"("checkpoint_score_attribute":"loss","checkpoint_score_order":)";
   CHECK(names(R"({"run_config":{"checkpoint_config":{)" + score + R"("max"}}})") == "021");
   CHECK(names(R"({"run_config":{"checkpoint_config":{)" + score + R"("min"}}})") == "120");
-  // What another version wrote is no reason to show nothing.
+  // A file of another version must not hide the rest.
   CHECK(names(R"({"run_config":{"checkpoint_config":{"unheard_of":1}}})") == "012");
 }
 
-TEST_CASE("what the function returned") {
+TEST_CASE("the return value") {
   TempDir dir;
   trireme::storage::LocalFiles files;
   auto read = [&](const std::string& last_event) {
@@ -155,7 +155,7 @@ TEST_CASE("what the function returned") {
   CHECK(read(pickled).value() == ReturnValue{trireme::Bytes{"pickle"}, true});
 }
 
-TEST_CASE("a run folder in a storage elsewhere") {
+TEST_CASE("a run folder in remote storage") {
   TempDir far;
   auto file_system = std::make_shared<trireme::tests::FolderFileSystem>(far.path());
   trireme::storage::RemoteFiles files(file_system, "far");
@@ -171,11 +171,11 @@ TEST_CASE("a run folder in a storage elsewhere") {
   CHECK(record->path == "bucket/run");
 }
 
-TEST_CASE("half a line is passed over and noted") {
+TEST_CASE("an incomplete line is skipped and noted") {
   RunRecord record = record_of(std::string(kBegin) + R"({"time":103.0,"eve)");
   CHECK(record.torn);
   CHECK(record.events.size() == 6);
-  // A driver that came after the crash wrote behind the torn line.
+  // A driver that started after the crash appended to the torn line.
   record = record_of(std::string(kBegin) + "{\"time\":103.0,\"eve\n" + R"({"time":104,"event":"run_started"})" + "\n");
   CHECK(record.torn);
   CHECK(record.events.size() == 7);
@@ -185,7 +185,7 @@ TEST_CASE("half a line is passed over and noted") {
   CHECK(record.events.size() == 1);
 }
 
-TEST_CASE("folders that are no runs are refused with a reason") {
+TEST_CASE("folders that are not run folders are refused with a reason") {
   TempDir dir;
   CHECK(read_run(dir / "absent").error().message().find("does not exist") != std::string::npos);
   CHECK(read_run(dir.path()).error().message().find("it has no run.json") != std::string::npos);

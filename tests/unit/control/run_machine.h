@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "control/decide.h"
 
-// decide() driven by hand: feed events, read what it wants done as text.
+// Drives decide() manually: feed events, read its actions as text.
 
 namespace trireme::control::testing {
 
@@ -86,11 +86,11 @@ struct RunMachine {
   RunState state;
   std::vector<Action> all;
   std::size_t commits_ended = 0;
-  bool settles = true;  // the storage is settled as soon as that is asked for
+  bool settles = true;  // the storage is settled as soon as it is requested
 
   explicit RunMachine(int num_workers = 2) { rules.num_workers = num_workers; }
 
-  // What follows from the event, as text.
+  // The actions that follow from the event, as text.
   std::string on(Event event) {
     auto decision = decide(std::move(state), std::move(event), rules);
     state = std::move(decision.state);
@@ -137,7 +137,7 @@ struct RunMachine {
     for (int rank = 0; rank < rules.num_workers; ++rank) last = on(ProcessExited{rank, status});
     return last;
   }
-  // The committer is done with the oldest commit that it was asked for.
+  // The committer has finished its oldest commit.
   std::string commit_ended(std::optional<std::string> failure = std::nullopt) {
     std::size_t at = commits_ended++;
     for (const auto& action : all) {

@@ -57,7 +57,7 @@ class Environment {
 
 }  // namespace
 
-TEST_CASE("where the state lies") {
+TEST_CASE("the location of the state") {
   Environment home("HOME", "/home/u");
   Environment state("TRIREME_STATE_DIR", nullptr);
   Environment xdg("XDG_STATE_HOME", nullptr);
@@ -68,7 +68,7 @@ TEST_CASE("where the state lies") {
   CHECK(state_dir() == "/s");
 }
 
-TEST_CASE("a run is noted for the user alone and comes back") {
+TEST_CASE("a run is registered for the user alone and can be read back") {
   TempDir dir;
   RunRegistry registry(dir.path());
   CHECK(registry.list_runs().empty());
@@ -84,7 +84,7 @@ TEST_CASE("a run is noted for the user alone and comes back") {
   CHECK(std::distance(std::filesystem::directory_iterator(dir.path() / "runs"), {}) == 1);  // no draft left behind
 }
 
-TEST_CASE("the end of a run takes the secret away") {
+TEST_CASE("the end of a run removes the secret") {
   TempDir dir;
   RunRegistry registry(dir.path());
   REQUIRE(registry.register_run(entry_of("id1", "digits")));
@@ -98,7 +98,7 @@ TEST_CASE("the end of a run takes the secret away") {
   CHECK_FALSE(registry.finish_run("unknown"));
 }
 
-TEST_CASE("a run whose driver is gone is not active") {
+TEST_CASE("a run whose driver has exited is not active") {
   CHECK(is_active(entry_of("a", "a")));
   RunEntry reused = entry_of("a", "a");
   reused.pid_start -= 1;
@@ -117,7 +117,7 @@ TEST_CASE("a run whose driver is gone is not active") {
   CHECK_FALSE(process_start(0));
 }
 
-TEST_CASE("runs are listed from the newest on, and strange files are passed over") {
+TEST_CASE("runs are listed newest first, and foreign files are skipped") {
   TempDir dir;
   RunRegistry registry(dir.path());
   REQUIRE(registry.register_run(entry_of("old", "a", 1)));
@@ -132,7 +132,7 @@ TEST_CASE("runs are listed from the newest on, and strange files are passed over
   CHECK(runs[2].id == "old");
 }
 
-TEST_CASE("runs are found by id, name, folder and beginning of the id") {
+TEST_CASE("runs are found by id, name, folder and prefix of the id") {
   TempDir dir;
   Environment results("TRIREME_RESULTS", (dir / "results").c_str());
   RunRegistry registry(dir.path());
@@ -162,7 +162,7 @@ TEST_CASE("runs are found by id, name, folder and beginning of the id") {
     CHECK(registry.find_run("digit").error().message().find("did you mean 'digits'?") != std::string::npos);
     CHECK_FALSE(registry.find_run(""));
   }
-  SUBCASE("several by the beginning of the id") {
+  SUBCASE("several by the prefix of the id") {
     REQUIRE(registry.finish_run("aa11"));
     REQUIRE(registry.finish_run("ab22"));
     auto found = registry.find_run("a");
@@ -170,14 +170,14 @@ TEST_CASE("runs are found by id, name, folder and beginning of the id") {
     CHECK(found.error().message().find("aa11  digits") != std::string::npos);
     CHECK(found.error().message().find("ab22  faces") != std::string::npos);
   }
-  SUBCASE("several by name: the active one is meant") {
+  SUBCASE("several by name: the active one is returned") {
     RunEntry elsewhere = entry_of("cc33", "digits", 3);
     REQUIRE(registry.register_run(elsewhere));
     CHECK_FALSE(registry.find_run("digits"));  // both active
     REQUIRE(registry.finish_run("aa11"));
     CHECK(registry.find_run("digits").value().id == "cc33");
   }
-  SUBCASE("a continued run is one run, the newest entry speaks") {
+  SUBCASE("a continued run is one run, represented by its newest entry") {
     RunEntry again = digits;
     again.id = "dd44";
     again.started = 9;
@@ -186,7 +186,7 @@ TEST_CASE("runs are found by id, name, folder and beginning of the id") {
   }
 }
 
-TEST_CASE("a state folder that cannot be written says so") {
+TEST_CASE("a state folder that is not writable is an error") {
   TempDir dir;
   append_file(dir / "file", "");
   auto result = RunRegistry(dir / "file").register_run(entry_of("a", "a"));
@@ -195,7 +195,7 @@ TEST_CASE("a state folder that cannot be written says so") {
   CHECK_FALSE(RunRegistry(dir.path()).register_run(entry_of("../a", "a")));
 }
 
-TEST_CASE("old runs are forgotten, active ones never") {
+TEST_CASE("old runs are removed, active ones never") {
   TempDir dir;
   RunRegistry registry(dir.path());
   REQUIRE(registry.register_run(entry_of("active", "a", 0.5)));
@@ -210,34 +210,34 @@ TEST_CASE("old runs are forgotten, active ones never") {
   CHECK(runs.back().id == "active");
 }
 
-TEST_CASE("a run of another machine that shares the home directory") {
+TEST_CASE("a run on another machine that shares the home directory") {
   TempDir dir;
   RunRegistry registry(dir.path());
   RunEntry entry = entry_of("aaaaaaaaaaaa", "far");
   entry.host = "elsewhere";
-  entry.pid = 1;  // some process here, and not the driver
+  entry.pid = 1;  // a process on this machine that is not the driver
   REQUIRE(registry.register_run(entry));
   const auto found = registry.find_run("far");
   REQUIRE(found);
   CHECK(is_elsewhere(*found));
-  CHECK(is_active(*found));  // as far as one can know
+  CHECK(is_active(*found));  // as far as can be known
   REQUIRE(registry.finish_run(entry.id));
   CHECK_FALSE(is_active(registry.find_run("far").value()));
 }
 
-TEST_CASE("a pid counts in its own process table only") {
+TEST_CASE("a pid is only valid in its own process table") {
   RunEntry entry = entry_of("aaaaaaaaaaaa", "run");
-  CHECK(is_active(entry));  // of a version that did not tell
+  CHECK(is_active(entry));  // from a version without this field
   entry.host = trireme::base::host_name();
   entry.process_table = trireme::base::process_table();
   CHECK_FALSE(is_elsewhere(entry));
   CHECK(is_active(entry));
-  // Before a reboot, or in a container that this one has taken the place of.
+  // Before a reboot, or in a container that this one has replaced.
   entry.process_table = "another boot pid:[1]";
   CHECK_FALSE(is_active(entry));
 }
 
-TEST_CASE("the state folder is this user's alone") {
+TEST_CASE("the state folder belongs to this user alone") {
   TempDir dir;
   const std::filesystem::path state =
       std::filesystem::path(dir.path()) / fmt::format("trireme-{}", ::geteuid()) / "state";
@@ -249,7 +249,7 @@ TEST_CASE("the state folder is this user's alone") {
   REQUIRE(make_state_dir(state));
   REQUIRE(::stat(state.c_str(), &found) == 0);
   CHECK((found.st_mode & 022) == 0);
-  if (::geteuid() != 0) return;  // only root can make somebody else's
+  if (::geteuid() != 0) return;  // only root can create a folder of another user
   for (const auto& taken : {state, state.parent_path()}) {
     REQUIRE(::chown(taken.c_str(), 12345, 12345) == 0);
     auto refused = make_state_dir(state);
@@ -259,7 +259,7 @@ TEST_CASE("the state folder is this user's alone") {
   }
 }
 
-TEST_CASE("a user without $HOME has the one of the user database, and never /tmp itself") {
+TEST_CASE("a user without $HOME has the home directory of the user database, and never /tmp itself") {
   Environment home("HOME", nullptr);
   Environment state("TRIREME_STATE_DIR", nullptr);
   Environment xdg("XDG_STATE_HOME", nullptr);

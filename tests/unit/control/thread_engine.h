@@ -16,17 +16,17 @@
 
 namespace trireme::control::testing {
 
-// What a test sees of a worker "process".
+// A test's view of a worker "process".
 struct RankProcess {
   int rank;
   std::string ticket;
   std::stop_token killed;
 };
 
-// An engine whose processes are threads of this one: ranks meet on real sockets, and a sanitizer sees both sides.
+// An engine whose processes are threads of this one: ranks use real sockets, and a sanitizer sees both sides.
 class ThreadEngine final : public engine::Engine {
  public:
-  // Returns how the "process" ended. A kill is told to the controller at once; the thread ends when it can.
+  // Returns how the "process" ended. A kill is reported to the controller at once; the thread ends when it can.
   using Body = std::function<engine::ExitStatus(const RankProcess&)>;
 
   explicit ThreadEngine(Body body) : body_(std::move(body)) {}
@@ -89,13 +89,13 @@ class ThreadEngine final : public engine::Engine {
     handlers_[gang](engine::Exited{gang, bundle, 0, {engine::ExitStatus::Kind::kSignal, grace.count() > 0 ? 15 : 9}});
   }
 
-  // From now on so many optional gangs are granted; those who have some are told.
+  // Grants this number of optional gangs from now on, and notifies the gangs.
   void set_optional_room(int room) {
     const std::lock_guard lock(mutex_);
     optional_room_ = room;
     for (auto& [gang, handler] : handlers_) handler(engine::RoomGrew{gang});
   }
-  // Asks for the newest gang back.
+  // Reclaims the newest gang.
   void reclaim_newest() {
     const std::lock_guard lock(mutex_);
     auto& [gang, handler] = *handlers_.rbegin();
@@ -111,7 +111,7 @@ class ThreadEngine final : public engine::Engine {
 
   void ended(engine::GangId gang, const RankProcess& process, engine::ExitStatus status) {
     const std::lock_guard lock(mutex_);
-    // A later process of the same rank, or the kill, has been told already.
+    // A later process of the same rank, or the kill, has already been reported.
     if (process.killed.stop_requested()) return;
     running_.erase({gang, process.rank});
     if (handlers_.contains(gang)) handlers_[gang](engine::Exited{gang, process.rank, 0, status});

@@ -12,7 +12,7 @@
 #include "wire/secret.h"
 #include "worker/session.h"
 
-// A whole run whose workers are threads: controller, sockets and sessions are the real ones.
+// A complete run whose workers are threads: controller, sockets and sessions are real.
 
 namespace trireme::control::testing {
 
@@ -21,7 +21,7 @@ inline constexpr engine::ExitStatus kEnded{engine::ExitStatus::Kind::kCode, 0};
 inline constexpr engine::ExitStatus kFailedExit{engine::ExitStatus::Kind::kCode, 1};
 inline constexpr engine::ExitStatus kSegmentationFault{engine::ExitStatus::Kind::kSignal, 11};
 
-// What a rank does between its start and its end. A status: it dies with that one. Nothing: it returns "value of N".
+// The work of a rank between its start and its end. With a status it dies with it; without one it returns "value of N".
 using Work = std::function<std::optional<engine::ExitStatus>(worker::Session&)>;
 
 inline base::Result<std::unique_ptr<worker::Session>> join_as(const RankProcess& process) {
@@ -42,7 +42,7 @@ inline ThreadEngine::Body workers(Work work) {
   };
 }
 
-// A folder with one file, handed in as this rank's part of a checkpoint.
+// A folder with one file as this rank's part of a checkpoint.
 inline worker::CheckpointSource part_of(worker::Session& session, worker::UploadMode mode = worker::UploadMode::kSync) {
   const auto& start = session.start();
   const std::string folder = fmt::format("{}/mine_{}", start.path, start.rank);
@@ -73,7 +73,7 @@ class ThreadRun {
     plan_.listen.name = "trireme-test-" + plan_.id;
     plan_.gang.bundles.assign(static_cast<std::size_t>(num_workers), Resources{{"CPU", 1}});
     plan_.rules.num_workers = num_workers;
-    // Nothing here is silent on purpose unless a test says so, and the machine may be busy.
+    // Silence is never intended unless a test sets it, and the machine may be busy.
     plan_.heartbeat_timeout_s = 60.0;
     plan_.payload = Bytes{"payload"};
     plan_.make_process = [](int, int, const engine::Slot&, std::string ticket, std::string log) {
@@ -84,7 +84,7 @@ class ThreadRun {
     };
     plan_.log_tail = [](const std::string& path) { return std::vector<std::string>{"last line of " + path}; };
   }
-  // Sessions of killed ranks end when their connection does, so the controller goes before the engine joins its
+  // Sessions of killed ranks end with their connection, so the controller is destroyed before the engine joins its
   // threads.
   ~ThreadRun() { controller_.reset(); }
 
@@ -92,7 +92,7 @@ class ThreadRun {
   ThreadEngine& engine() { return engine_; }
   Controller& controller() { return *controller_; }
   const tests::TempDir& dir() const { return dir_; }
-  // Before the start; it outlives the run.
+  // Call it before the start. The clock must outlive the run.
   void set_clock(const base::Clock& clock) { clock_ = &clock; }
 
   void start() {
@@ -113,7 +113,7 @@ class ThreadRun {
     start();
     return wait();
   }
-  // Ends the run at once where it still goes on.
+  // Stops the run at once if it is still running.
   void abandon() { controller_.reset(); }
 
   std::vector<Dict> events(const std::string& kind = "") {
@@ -127,7 +127,7 @@ class ThreadRun {
   bool wait_for(const std::string& kind, std::size_t count = 1) {
     return engine::testing::eventually([&] { return events(kind).size() >= count; });
   }
-  // Through the file.
+  // Read from the file.
   std::vector<Dict> logged() {
     auto record = read_run(dir_.path());
     REQUIRE(record);

@@ -54,7 +54,7 @@ double free_cpus(const LocalEngine& engine) { return engine.nodes().front().avai
 
 }  // namespace
 
-TEST_CASE("less capacity: the newest optional claims that no longer fit have to go") {
+TEST_CASE("lower capacity: the newest optional claims that no longer fit are reclaimed") {
   const std::vector<Claim> own = {
       {holding("a", 2), false}, {holding("a", 1), true}, {holding("b", 2), true}, {holding("a", 1), true}};
   const std::vector<Holding> others = {holding("z", 1)};
@@ -75,14 +75,14 @@ TEST_CASE("less capacity: the newest optional claims that no longer fit have to 
       "num_cpus = 2.9 is less than what is in use: 3 CPUs (run \"a\" (pid 7) has 2, run \"z\" (pid 7) has 1). Options: "
       "(1) num_cpus = 3 or more; (2) stop a run first: `trireme stop a` or `trireme stop z`; (3) make a run elastic "
       "(num_workers with a minimum and a maximum): it releases the workers above its minimum");
-  // More is never refused, even where other drivers, who declare for themselves, hold more than that.
+  // More is never refused, even if other drivers, which have their own declarations, hold more than that.
   CHECK(lower_capacity(node(1), node(2), others, own).value().too_much.empty());
-  // CPUs that nobody declared are time-shared: any number is less.
+  // Undeclared CPUs are time-shared: any limit is less.
   CHECK(lower_capacity(node(2, 0, false), node(5), others, own).value().why == "capacity was limited to 5 CPUs");
   CHECK_FALSE(lower_capacity(node(2, 0, false), node(2), others, own).ok());
 }
 
-TEST_CASE("fewer GPUs: the device counts, not only the sum") {
+TEST_CASE("fewer GPUs: the device matters, not only the total") {
   const auto one =
       lower_capacity(node(8, 4), node(8, 2), {}, {{holding("a", 1, {0}), false}, {holding("a", 1, {2}), true}});
   REQUIRE(one.ok());
@@ -96,7 +96,7 @@ TEST_CASE("fewer GPUs: the device counts, not only the sum") {
       none.error().message().starts_with("num_gpus = 0 is less than what is in use: 1 GPU (run \"z\" (pid 7) has 1)"));
 }
 
-TEST_CASE("amounts that are none are refused") {
+TEST_CASE("invalid amounts are refused") {
   CHECK(check_amounts({.num_cpus = 0.0, .num_gpus = 0, .resources = {{"tape", 0.5}}}).ok());
   CHECK(check_amounts({.num_cpus = -1.0, .num_gpus = {}, .resources = {}}).error().message() ==
         "num_cpus = -1: must be a number of at least 0");
@@ -107,7 +107,7 @@ TEST_CASE("amounts that are none are refused") {
         "resources['CPU']: use num_cpus instead");
 }
 
-TEST_CASE("an optional gang is answered at once, and hears of room that others give back") {
+TEST_CASE("an optional gang is answered at once, and is notified of room that others release") {
   const TempDir folder;
   EventBook base;
   EventBook extra;
@@ -121,7 +121,7 @@ TEST_CASE("an optional gang is answered at once, and hears of room that others g
   const GangId second = engine.reserve(request, extra.handler());
   CHECK(extra.next<ReserveFailed>().error.message().find("no room for more workers of run \"elastic\": run \"") !=
         std::string::npos);
-  engine.release(second);  // held nothing: no news
+  engine.release(second);  // held nothing: no notification
   engine.reserve(gang(5, "elastic", true), extra.handler());
   CHECK(extra.next<ReserveFailed>().error.message().find("CPU: 5 needed (5 x 1), 4 available") != std::string::npos);
   CHECK(base.count<RoomGrew>() == 0);
@@ -135,7 +135,7 @@ TEST_CASE("an optional gang is answered at once, and hears of room that others g
   CHECK(free_cpus(engine) == 0);
 }
 
-TEST_CASE("who waits for what its run needs at least comes before extra workers of another") {
+TEST_CASE("a gang that waits for its minimum comes before optional workers of another run") {
   const TempDir folder;
   EventBook first;
   EventBook second;
@@ -180,7 +180,7 @@ TEST_CASE("capacity is lowered and raised under running gangs") {
   CHECK(older.count<Reclaim>() + base.count<Reclaim>() == 0);
   CHECK(base.count<RoomGrew>() == 0);
 
-  // Until it is given back nothing is free, and then still nothing is.
+  // Nothing is free before it is released, nor afterwards.
   engine.release(last);
   CHECK(free_cpus(engine) == 0);
   base.next<RoomGrew>();
@@ -194,7 +194,7 @@ TEST_CASE("capacity is lowered and raised under running gangs") {
   waiting.next<Reserved>();
   base.next<RoomGrew>();
   older.next<RoomGrew>();
-  CHECK(engine.set_capacity({}).value().total.at("tape") == 1);  // nothing asked, nothing changed
+  CHECK(engine.set_capacity({}).value().total.at("tape") == 1);  // nothing set, nothing changed
 
   engine.declare(options(folder, 6).machine);
   base.next<RoomGrew>();
@@ -202,7 +202,7 @@ TEST_CASE("capacity is lowered and raised under running gangs") {
   engine.release(least);
 }
 
-TEST_CASE("time-shared CPUs get a limit: what runs counts from then on, for other drivers too") {
+TEST_CASE("a limit on time-shared CPUs: running gangs count from then on, for other drivers too") {
   const TempDir folder;
   EventBook base;
   EventBook extra;
@@ -223,7 +223,7 @@ TEST_CASE("time-shared CPUs get a limit: what runs counts from then on, for othe
   engine.release(id);
   CHECK(free_cpus(engine) == 1);
 
-  // What another driver holds cannot be asked back.
+  // Reservations of another driver cannot be reclaimed.
   reserve(neighbour, theirs, gang(2, "neighbour"));
   CHECK(engine.set_capacity({.num_cpus = 3, .num_gpus = {}, .resources = {}})
             .error()
@@ -231,7 +231,7 @@ TEST_CASE("time-shared CPUs get a limit: what runs counts from then on, for othe
             .find("is less than what is in use: 5 CPUs (run \"elastic\"") != std::string::npos);
 }
 
-TEST_CASE("gangs on time-shared CPUs are in use too") {
+TEST_CASE("gangs on time-shared CPUs are shown as in use") {
   const TempDir folder;
   EventBook book;
   LocalEngine engine(options(folder, {}));
@@ -245,7 +245,7 @@ TEST_CASE("gangs on time-shared CPUs are in use too") {
   CHECK(engine.set_capacity({}).value().in_use.at("CPU") == 0);
 }
 
-TEST_CASE("capacity before the first run, and while gangs are coming and going") {
+TEST_CASE("capacity before the first run, and while gangs are reserved and released") {
   const TempDir folder;
   EventBook book;
   LocalEngine engine(options(folder, {}));

@@ -16,7 +16,7 @@ void write(const std::filesystem::path& path, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("the tightest quota on the way up counts, in both versions of control groups") {
+TEST_CASE("the tightest quota up to the root counts, in both versions of control groups") {
   const TempDir root;
   CHECK_FALSE(cpu_quota("0::/a/b\n", root.path()));
   write(root / "a/b/cpu.max", "max 100000\n");
@@ -34,7 +34,7 @@ TEST_CASE("the tightest quota on the way up counts, in both versions of control 
   CHECK_FALSE(cpu_quota("3:cpu,cpuacct:/job\n", root.path()));
 }
 
-TEST_CASE("this process may use at least a part of one CPU and at most all of them") {
+TEST_CASE("this process may use at least a fraction of one CPU and at most all of them") {
   CHECK(usable_cpus() > 0.0);
   CHECK(usable_cpus() <= static_cast<double>(::sysconf(_SC_NPROCESSORS_CONF)));
 }

@@ -21,7 +21,7 @@ MODE = os.environ.get("FAKE_ZYGOTE", "")
 def send(sock, message, fds=()):
     body = json.dumps(message).encode()
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-    # In two parts, so that the reader meets half a frame.
+    # In two parts, so that the reader gets an incomplete frame.
     sock.sendmsg([struct.pack(">I", len(body)) + body[:3]], rights)
     sock.sendall(body[3:])
 
@@ -62,7 +62,7 @@ def fork(sock, request, fds, children, poll):
         try:
             become_worker(request, fds[0])
         finally:
-            os._exit(1)  # exec did not work
+            os._exit(1)  # exec failed
     pidfd = os.pidfd_open(pid)
     children[pidfd] = pid
     poll.register(pidfd, select.POLLIN)
@@ -80,10 +80,10 @@ def main():
     try:
         serve(sock, children)
     except ConnectionError:
-        pass  # killed with messages of ours unread: that resets the connection, where otherwise it just ends
+        pass  # killed with unread messages from us, which resets the connection instead of closing it
     finally:
         for pid in children.values():
-            for kill in (os.killpg, os.kill):  # the pid alone is there before setsid() was reached
+            for kill in (os.killpg, os.kill):  # before setsid() there is only the pid
                 with contextlib.suppress(ProcessLookupError):
                     kill(pid, signal.SIGKILL)
 
@@ -100,7 +100,7 @@ def serve(sock, children):
             os.close(pidfd)
             _, status = os.waitpid(pid, 0)
             if MODE != "silent_exit":
-                with contextlib.suppress(BrokenPipeError):  # the engine has seen it by itself, and may be gone
+                with contextlib.suppress(BrokenPipeError):  # the engine has already noticed, and may have exited
                     send(sock, {"op": "exit", "pid": pid, "status": status})
         if sock.fileno() not in ready:
             continue

@@ -18,7 +18,7 @@ const std::vector<Device> kDevices = {{"A100", "GPU-aa11"}, {"A100", "GPU-bb22"}
 
 }  // namespace
 
-TEST_CASE("CUDA_VISIBLE_DEVICES of the driver limits what is handed out") {
+TEST_CASE("CUDA_VISIBLE_DEVICES of the driver limits the assigned GPUs") {
   struct Row {
     std::optional<std::string> visible;
     std::vector<int> expected;
@@ -45,7 +45,7 @@ TEST_CASE("CUDA_VISIBLE_DEVICES of the driver limits what is handed out") {
   CHECK(visible_gpus({}, "0,1").empty());
 }
 
-TEST_CASE("a declared number of GPUs takes the found ones first") {
+TEST_CASE("a declared number of GPUs uses the detected ones first") {
   const auto found = visible_gpus(kDevices, "2,1");
   CHECK(indexes(declared_gpus(found, 1)) == std::vector<int>{2});
   CHECK(indexes(declared_gpus(found, 4)) == std::vector<int>{2, 1, 0, 3});
@@ -53,7 +53,7 @@ TEST_CASE("a declared number of GPUs takes the found ones first") {
   CHECK(declared_gpus(found, 0).empty());
 }
 
-TEST_CASE("asking the NVIDIA driver twice gives the same answer, also where there is none") {
+TEST_CASE("querying the NVIDIA driver twice gives the same answer, also without a driver") {
   const auto once = nvml_devices();
   const auto twice = nvml_devices();
   REQUIRE(once.size() == twice.size());

@@ -17,8 +17,8 @@ using testing::gone;
 using testing::plain_env;
 using testing::read_text;
 
-// A worker and its two children, one of which has left the group. They end only when told to: what is tested is the
-// guard, not the signal of a parent's death.
+// A worker and its two children, one of which has left the group. They only end when killed: this tests the guard, not
+// the parent-death signal.
 struct Family {
   Process worker;
   int child = 0;
@@ -62,7 +62,7 @@ struct Family {
   bool all_there() const { return !gone(worker.pid) && !gone(child) && !gone(apart); }
 };
 
-// Whether it ignores HUP, INT, QUIT and TERM; what this process ignores, its children do too.
+// Whether it ignores HUP, INT, QUIT and TERM; children inherit the signals that this process ignores.
 bool ignores_signals(const std::string& status) {
   constexpr std::string_view kField = "SigIgn:\t";
   constexpr unsigned long long kFour = 0x4007;
@@ -70,7 +70,7 @@ bool ignores_signals(const std::string& status) {
   return at != std::string::npos && (std::stoull(status.substr(at + kField.size(), 16), nullptr, 16) & kFour) == kFour;
 }
 
-// It has read what it was told, and waits for more.
+// It has read all its input and waits for more.
 bool waits(int guard) {
   const std::string folder = "/proc/" + std::to_string(guard);
   return eventually([&] {
@@ -80,7 +80,7 @@ bool waits(int guard) {
   });
 }
 
-TEST_CASE("the guard ends what is left when the thread that started it ends") {
+TEST_CASE("the guard kills what is left when the thread that started it ends") {
   const Family family;
   Guard guard;
   guard.add(family.worker.pid, plain_env());
@@ -88,11 +88,11 @@ TEST_CASE("the guard ends what is left when the thread that started it ends") {
     guard.keep_up();
     CHECK(waits(guard.pid()));
   }).join();
-  // The guard's object, and so the socket, is still there: the kernel's signal alone tells it.
+  // The guard object, and therefore the socket, still exists: only the kernel's signal notifies it.
   CHECK(family.all_ended());
 }
 
-TEST_CASE("the guard ends what is left when its socket is closed") {
+TEST_CASE("the guard kills what is left when its socket is closed") {
   const Family one;
   const Family other;
   {
@@ -107,7 +107,7 @@ TEST_CASE("the guard ends what is left when its socket is closed") {
   CHECK(other.all_there());
 }
 
-TEST_CASE("a guard with nothing left to guard ends in peace") {
+TEST_CASE("a guard without workers exits without killing anything") {
   const Family family;
   const auto before = testing::open_descriptors();
   int pid = 0;
@@ -127,7 +127,7 @@ TEST_CASE("a guard with nothing left to guard ends in peace") {
   CHECK(testing::open_descriptors() == before);
 }
 
-TEST_CASE("no signal but SIGKILL ends the guard, and after that one the next worker gets another") {
+TEST_CASE("only SIGKILL ends the guard, and the next worker then gets a new one") {
   const Family one;
   const Family other;
   {

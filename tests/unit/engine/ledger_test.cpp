@@ -68,7 +68,7 @@ class OtherProcess {
 
 }  // namespace
 
-TEST_CASE("a reservation is seen by everybody until it is destroyed") {
+TEST_CASE("a reservation is visible to all processes until it is destroyed") {
   const TempDir folder;
   const Ledger ledger(folder / "capacity");
   const Ledger other(folder / "capacity");
@@ -88,7 +88,7 @@ TEST_CASE("a reservation is seen by everybody until it is destroyed") {
   CHECK(open_descriptors() == descriptors);
 }
 
-TEST_CASE("nothing is taken where the decision is no") {
+TEST_CASE("nothing is reserved if the decision is no") {
   const TempDir folder;
   const Ledger ledger(folder / "capacity");
   const auto taken = ledger.reserve([](const auto&) { return std::nullopt; });
@@ -97,7 +97,7 @@ TEST_CASE("nothing is taken where the decision is no") {
   CHECK(ledger.holdings()->empty());
 }
 
-TEST_CASE("a crash frees what the process held, and its files go") {
+TEST_CASE("a crash frees the reservations of the process, and its files are removed") {
   const TempDir folder;
   const Ledger ledger(folder / "capacity");
   std::optional<Reservation> leaked;
@@ -109,7 +109,7 @@ TEST_CASE("a crash frees what the process held, and its files go") {
   for (const auto& entry : fs::directory_iterator(folder / "capacity")) CHECK(entry.path().filename() == "lock");
 }
 
-TEST_CASE("a forked copy of the holder gives nothing back") {
+TEST_CASE("a forked copy of the holder releases nothing") {
   const TempDir folder;
   const Ledger ledger(folder / "capacity");
   auto mine = take(ledger, holding("mine", 1));
@@ -120,7 +120,7 @@ TEST_CASE("a forked copy of the holder gives nothing back") {
   CHECK(ledger.holdings()->empty());
 }
 
-TEST_CASE("many processes at once never take more than there is") {
+TEST_CASE("concurrent processes never reserve more than the capacity") {
   const TempDir folder;
   const auto decide = [](const std::vector<Holding>& holdings) -> std::optional<Holding> {
     if (holdings.size() >= 3) return {};
@@ -136,7 +136,7 @@ TEST_CASE("many processes at once never take more than there is") {
   CHECK(Ledger(folder / "capacity").holdings()->size() == 3);
 }
 
-TEST_CASE("a folder that cannot be written is named, with the way out") {
+TEST_CASE("the error for a folder that is not writable names it and a solution") {
   const TempDir folder;
   std::ofstream(folder / "file") << "in the way";
   const auto taken = Ledger(folder / "file/capacity").reserve([](const auto&) { return std::nullopt; });

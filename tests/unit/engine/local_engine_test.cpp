@@ -44,7 +44,7 @@ const ExitStatus kTerminated{ExitStatus::Kind::kSignal, SIGTERM};
 
 }  // namespace
 
-TEST_CASE("an engine that is only made starts no thread and opens nothing") {
+TEST_CASE("constructing an engine starts no thread and opens nothing") {
   const TempDir folder;
   const auto descriptors = open_descriptors();
   const auto threads = [] {
@@ -61,7 +61,7 @@ TEST_CASE("an engine that is only made starts no thread and opens nothing") {
   CHECK(fs::is_empty(folder.path()));
 }
 
-TEST_CASE("processes start, end by themselves, and their bundle is free for the next") {
+TEST_CASE("processes start and exit, and their bundle is free for the next one") {
   const TempDir folder;
   const auto descriptors = open_descriptors();
   {
@@ -92,7 +92,7 @@ TEST_CASE("processes start, end by themselves, and their bundle is free for the 
     const auto seen = book.size();
     engine.release(id);
     CHECK(gone(second));
-    CHECK(book.size() == seen);  // a release ends quietly
+    CHECK(book.size() == seen);  // a release causes no events
     engine.start(id, 0, shell(folder.path(), "true"));
     engine.kill(id, 0, 0s);
     engine.release(id);
@@ -102,7 +102,7 @@ TEST_CASE("processes start, end by themselves, and their bundle is free for the 
   CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);
 }
 
-TEST_CASE("kill: SIGTERM, then SIGKILL after the grace; at once without one") {
+TEST_CASE("kill: SIGTERM, then SIGKILL after the grace period; at once without one") {
   const TempDir folder;
   EventBook book;
   LocalEngine engine(options(folder));
@@ -118,15 +118,15 @@ TEST_CASE("kill: SIGTERM, then SIGKILL after the grace; at once without one") {
   written_number(folder / "ready2");
   engine.kill(id, 0, 1000s);
   engine.kill(id, 0, 0.02s);  // may shorten the grace
-  engine.kill(id, 0, 1000s);  // and never lengthens it
+  engine.kill(id, 0, 1000s);  // but never extends it
   CHECK(book.next<Exited>().status == kKilled);
 
   engine.start(id, 0, shell(folder.path(), "exec sleep 1000"));
   engine.kill(id, 0, 0s);
   CHECK(book.next<Exited>().status == kKilled);
-  engine.kill(id, 0, 0s);  // nothing is there any more
+  engine.kill(id, 0, 0s);  // the process has already exited
 
-  // The grace is the worker's to use.
+  // The worker may use the grace period.
   engine.start(id, 0,
                shell(folder.path(), "trap 'echo saved >> log2; exit 5' TERM; echo $$ > ready3; sleep 1000 & wait"));
   written_number(folder / "ready3");
@@ -135,7 +135,7 @@ TEST_CASE("kill: SIGTERM, then SIGKILL after the grace; at once without one") {
   CHECK(read_text(folder / "log2") == "saved\n");
 }
 
-TEST_CASE("a stopped worker gets to see the SIGTERM") {
+TEST_CASE("a stopped worker receives the SIGTERM") {
   const TempDir folder;
   EventBook book;
   LocalEngine engine(options(folder));
@@ -169,7 +169,7 @@ TEST_CASE("children of a worker do not outlive it") {
   CHECK(eventually([&] { return gone(second); }));
 }
 
-TEST_CASE("two gangs share declared capacity: the second waits, says for whom, and gets its turn") {
+TEST_CASE("two gangs share declared capacity: the second waits, reports for which run, and gets its turn") {
   const TempDir folder;
   EventBook first;
   EventBook second;
@@ -199,7 +199,7 @@ TEST_CASE("two gangs share declared capacity: the second waits, says for whom, a
   CHECK(never.next<ReserveFailed>().error.message().find("CPU: 5 needed (5 x 1), 4 available") != std::string::npos);
 }
 
-TEST_CASE("a gang that waits can be released") {
+TEST_CASE("a waiting gang can be released") {
   const TempDir folder;
   EventBook book;
   LocalEngine engine(declared(folder, 1));
@@ -211,7 +211,7 @@ TEST_CASE("a gang that waits can be released") {
   CHECK(book.count<Reserved>() == 1);
 }
 
-TEST_CASE("a state folder that cannot be written fails the reservation, not the process") {
+TEST_CASE("a state folder that is not writable fails the reservation, not the process") {
   const TempDir folder;
   std::ofstream(folder / "state") << "in the way";
   EventBook book;
@@ -220,7 +220,7 @@ TEST_CASE("a state folder that cannot be written fails the reservation, not the 
   CHECK(book.next<ReserveFailed>().error.message().find("TRIREME_STATE_DIR") != std::string::npos);
 }
 
-TEST_CASE("destroying the engine ends everything, stubborn workers and their children included") {
+TEST_CASE("destroying the engine kills everything, including stubborn workers and their children") {
   const TempDir folder;
   const auto descriptors = open_descriptors();
   int worker = 0;
@@ -240,7 +240,7 @@ TEST_CASE("destroying the engine ends everything, stubborn workers and their chi
   CHECK(LocalEngine(declared(folder, 4)).nodes().front().available.at("CPU") == 4);
 }
 
-TEST_CASE("a forked copy of the driver lets go of the engine without a word") {
+TEST_CASE("a forked copy of the driver drops the engine without side effects") {
   const TempDir folder;
   EventBook book;
   auto engine = std::make_unique<LocalEngine>(declared(folder, 4));

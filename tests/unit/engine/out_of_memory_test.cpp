@@ -42,7 +42,7 @@ struct FakeKernel {
   KernelFiles files;
 };
 
-// A memory cgroup of 32 MB that a shell can enter, where this user may make one.
+// A memory cgroup of 32 MB that a shell can enter, if this user may create one.
 class SmallGroup {
  public:
   SmallGroup() {
@@ -62,13 +62,13 @@ class SmallGroup {
   }
   ~SmallGroup() {
     if (path.empty()) return;
-    // rmdir, as the files in it cannot be removed; busy until the kernel has let go of its last process.
+    // rmdir, because the files in it cannot be removed; busy until the kernel has released its last process.
     CHECK(eventually([&] { return ::rmdir(path.c_str()) == 0; }));
   }
   SmallGroup(const SmallGroup&) = delete;
   SmallGroup& operator=(const SmallGroup&) = delete;
 
-  // Enters the group, says so, waits for the word, and takes memory until it is killed.
+  // Enters the group, reports it, waits for input, and allocates memory until it is killed.
   std::string script() const {
     return fmt::format(
         "mkfifo go; echo $$ > {}/cgroup.procs && echo $$ > ready; read word < go; ulimit -v 2000000; exec tail "
@@ -90,7 +90,7 @@ const ExitStatus kKilled{ExitStatus::Kind::kSignal, SIGKILL};
 
 }  // namespace
 
-TEST_CASE("counters of a cgroup: a rise explains one process each") {
+TEST_CASE("cgroup counters: each increment explains one process") {
   const TempDir folder;
   const FakeKernel kernel(folder);
   kernel.join(1, "1:name=systemd:/\n0::/user.slice/a:b\n");
@@ -120,26 +120,26 @@ TEST_CASE("counters of a cgroup: a rise explains one process each") {
   kernel.kills("memory/group/memory.oom_control", 1);
   CHECK(out_of_memory.evidence(3, three) == "oom_kill of its cgroup (/group) rose from 0 to 1");
 
-  // The group itself where the kernel tells it apart from those below; the mount where the path is the host's.
+  // The group itself if the kernel counts it separately from its children; the mount if the path is the host's.
   kernel.kills("user.slice/a:b/memory.events.local", 1);
   CHECK(out_of_memory.counters(1).at(0).kills == 1);
   kernel.kills("memory.events", 8);
   CHECK(out_of_memory.counters(4).at(0).kills == 8);
 }
 
-TEST_CASE("the kernel's log: only what it says of this process, since it started") {
+TEST_CASE("kernel log: only lines about this process since it started") {
   const TempDir folder;
   const FakeKernel kernel(folder);
   const auto line = [](int pid) { return fmt::format(fmt::runtime(kLine), pid); };
   OutOfMemory out_of_memory(kernel.files);
-  CHECK(out_of_memory.evidence(11, {}).empty());  // was there before
+  CHECK(out_of_memory.evidence(11, {}).empty());  // logged before
   kernel.log("6,813,1,-;usb 1-1: new device\n SUBSYSTEM=usb\n" + line(12) + line(471));
   CHECK(out_of_memory.evidence(47, {}).empty());
   CHECK(out_of_memory.evidence(12, {}) ==
         "kernel log: Memory cgroup out of memory: Killed process 12 (python) total-vm:1000kB, anon-rss:900kB, "
         "UID:0");
   CHECK(out_of_memory.counters(471).empty());
-  CHECK(out_of_memory.evidence(471, {}).empty());  // said of an earlier process of that number
+  CHECK(out_of_memory.evidence(471, {}).empty());  // logged about an earlier process with that pid
   kernel.log("3,900,1,-;Killed process 471 (x), UID 0, total-vm:1kB, anon-rss:1kB\n");
   CHECK(out_of_memory.evidence(471, {}).starts_with("kernel log: Killed process 471"));
 
@@ -154,10 +154,10 @@ TEST_CASE("the kernel's log: only what it says of this process, since it started
   CHECK(OutOfMemory(unreadable).evidence(12, {}).empty());
 }
 
-TEST_CASE("a process that the kernel ends for want of memory, for real") {
+TEST_CASE("a process that the kernel really kills for lack of memory") {
   const SmallGroup group;
   if (group.path.empty()) {
-    MESSAGE("skipped: this user may not make a memory cgroup");
+    MESSAGE("skipped: this user cannot create a memory cgroup");
     return;
   }
   const TempDir folder;
@@ -180,12 +180,12 @@ TEST_CASE("a process that the kernel ends for want of memory, for real") {
         fmt::format("oom_kill of its cgroup (/{}) rose from 0 to 1", group.path.filename().string()));
   const std::string said = by_log.evidence(process->pid, {});
   if (said.empty()) {
-    MESSAGE("the kernel's log is not readable here");
+    MESSAGE("the kernel log is not readable here");
   } else {
     CHECK(said.find(fmt::format("Killed process {} (", process->pid)) != std::string::npos);
   }
 
-  // The same through the engine, whose worker has changed its group meanwhile: only the log knows.
+  // The same through the engine. Its worker has changed its group in the meantime, so only the log shows it.
   EventBook book;
   LocalEngine engine(
       {.machine = {.num_cpus = {}, .num_gpus = 0, .resources = {}, .host = "h", .state_dir = folder / "s"},
@@ -202,7 +202,7 @@ TEST_CASE("a process that the kernel ends for want of memory, for real") {
   CHECK(exited.status == kKilled);
   CHECK(exited.out_of_memory.empty() == said.empty());
 
-  // A SIGKILL of somebody else is none.
+  // A SIGKILL from another process is no evidence.
   engine.start(id, 0, shell(folder.path(), "exec sleep 1000"));
   ::kill(book.next<Started>().pid, SIGKILL);
   exited = book.next<Exited>();

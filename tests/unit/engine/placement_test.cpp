@@ -25,7 +25,7 @@ GangRequest gang(int workers, Resources bundle, Strategy strategy = Strategy::kP
   return request;
 }
 
-// "a a b" for three slots, "-" where there is no placement.
+// "a a b" for three slots, "-" without a placement.
 std::string nodes_of(const std::optional<Placement>& placement) {
   if (!placement) return "-";
   std::string text;
@@ -77,7 +77,7 @@ TEST_CASE("strategies over nodes") {
   }
 }
 
-TEST_CASE("8 workers with half a GPU each share 4 devices two by two") {
+TEST_CASE("8 workers with half a GPU each share 4 devices in pairs") {
   const auto placement = place(gang(8, {{"CPU", 4}, {"GPU", 0.5}}), {node("a", 32, 4)});
   CHECK(gpus_of(placement) == std::vector<std::vector<int>>{{0}, {0}, {1}, {1}, {2}, {2}, {3}, {3}});
   CHECK(gpu_shares(placement->slots.front()) == std::map<int, double>{{0, 0.5}});
@@ -97,12 +97,12 @@ TEST_CASE("GPU amounts on devices") {
     std::vector<std::vector<int>> expected;
   };
   const std::vector<Row> rows = {
-      {1, 2.0, {{0, 3}}},    // only 0 and 3 are whole
-      {1, 3.0, {}},          // 2.5 are left, but no three devices
-      {1, 0.5, {{2}}},       // the device that is shared already
-      {2, 0.4, {{2}, {0}}},  // 0.1 of 2 is left after the first
+      {1, 2.0, {{0, 3}}},    // only 0 and 3 are completely free
+      {1, 3.0, {}},          // 2.5 are left, but not three devices
+      {1, 0.5, {{2}}},       // the device that is already shared
+      {2, 0.4, {{2}, {0}}},  // 0.1 of device 2 is left after the first
       {1, 0.6, {{0}}},       // never split over 2 and another
-      {1, 1.5, {}},          // no such thing
+      {1, 1.5, {}},          // invalid amount
       {3, 1.0 / 3.0, {{2}, {0}, {0}}},
       {6, 1.0 / 3.0, {{2}, {0}, {0}, {0}, {3}, {3}}},  // three thirds are one device
   };
@@ -125,7 +125,7 @@ TEST_CASE("accelerator_type chooses nodes and devices by type") {
   CHECK_FALSE(place(request, {node("c", 8, 2, "")}));
 }
 
-TEST_CASE("the trainer takes room beside the workers, on whichever node leaves enough") {
+TEST_CASE("the trainer takes room in addition to the workers, on any node that has enough left") {
   auto request = gang(2, {{"CPU", 4}});
   request.trainer = {{"CPU", 1}};
   CHECK_FALSE(place(request, {node("a", 8)}));
@@ -135,7 +135,7 @@ TEST_CASE("the trainer takes room beside the workers, on whichever node leaves e
   CHECK(nodes_of(placement) == "a a");
 }
 
-TEST_CASE("unequal bundles: largest first, and each slot says which it is") {
+TEST_CASE("unequal bundles: largest first, and each slot identifies its bundle") {
   GangRequest request;
   request.bundles = {{{"CPU", 1}}, {{"CPU", 3}}, {{"CPU", 2}}};
   const auto placement = place(request, {node("a", 3), node("b", 3)});
@@ -147,7 +147,7 @@ TEST_CASE("unequal bundles: largest first, and each slot says which it is") {
   CHECK(placement->slots[2].resources == Resources{{"CPU", 2}});
 }
 
-TEST_CASE("undeclared CPUs never limit; what others hold does") {
+TEST_CASE("undeclared CPUs never limit; reservations of others do") {
   auto shared = node("a", 2);
   shared.cpus_declared = false;
   CHECK(nodes_of(place(gang(5, {{"CPU", 4}}), {shared})) == "a a a a a");

@@ -38,16 +38,16 @@ ExitStatus by_signal(int value) { return {ExitStatus::Kind::kSignal, value}; }
 
 }  // namespace
 
-TEST_CASE("a worker gets its ticket, log, folder, environment and nothing of ours") {
+TEST_CASE("a worker gets its ticket, log, folder, environment and no other descriptor of ours") {
   const TempDir folder;
   const auto descriptors = open_descriptors();
   std::ofstream(folder / "log") << "before\n";
-  const base::Fd leaky(::open("/dev/null", O_RDONLY));  // not close-on-exec, as other libraries have them
+  const base::Fd leaky(::open("/dev/null", O_RDONLY));  // not close-on-exec, as in other libraries
   auto spec = shell(folder.path(),
                     "pwd; echo $GREETING; cat <&$TRIREME_TICKET_FD; echo; ls -l /proc/self/fd | wc -l; cat; "
                     "echo to stderr >&2; ps -o pid=,pgid=,sid= $$ 2>/dev/null | tr -s ' ' | cut -d' ' -f2-; exit 3");
   spec.env["GREETING"] = "hello";
-  spec.env["TRIREME_TICKET_FD"] = "77";  // that of a driver which is a worker itself
+  spec.env["TRIREME_TICKET_FD"] = "77";  // that of a driver that is itself a worker
   spec.ticket = R"({"secret":")" + std::string(200000, 's') + R"("})";
   const auto [status, log] = run(spec);
   CHECK(status == code(3));
@@ -58,7 +58,7 @@ TEST_CASE("a worker gets its ticket, log, folder, environment and nothing of our
   CHECK(open_descriptors() == descriptors + 1);
 }
 
-TEST_CASE("what cannot be started says why") {
+TEST_CASE("a failed start reports the reason") {
   const TempDir folder;
   const auto descriptors = open_descriptors();
   auto spec = shell(folder.path(), "true");
@@ -80,7 +80,7 @@ TEST_CASE("what cannot be started says why") {
   CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);
 }
 
-TEST_CASE("signals are back to their defaults, whatever this process does with them") {
+TEST_CASE("signals are reset to their defaults, regardless of this process's handlers") {
   const TempDir folder;
   ::signal(SIGUSR1, SIG_IGN);
   sigset_t blocked;
@@ -94,7 +94,7 @@ TEST_CASE("signals are back to their defaults, whatever this process does with t
   ::signal(SIGUSR1, SIG_DFL);
 }
 
-TEST_CASE("a signal reaches the whole group; what is left of it can be killed after its leader") {
+TEST_CASE("a signal reaches the whole group; the rest of the group can be killed after its leader") {
   const TempDir folder;
   auto process = launch_worker(shell(folder.path(), "sleep 1000 & echo $! > child; wait"));
   REQUIRE(process.ok());
@@ -131,7 +131,7 @@ TEST_CASE("a worker dies with the process that started it") {
   CHECK(eventually([&] { return gone(worker); }));
 }
 
-TEST_CASE("how it ended is unknown where somebody else has asked before") {
+TEST_CASE("the status is unknown if the process was already reaped elsewhere") {
   const TempDir folder;
   const auto process = launch_worker(shell(folder.path(), "exit 4"));
   REQUIRE(process.ok());

@@ -58,7 +58,7 @@ TEST_CASE("sums of fractions fit within a tolerance") {
   CHECK(to_text({{"CPU", 2.0}, {"GPU", 0.5}}) == R"({"CPU": 2, "GPU": 0.5})");
 }
 
-TEST_CASE("what a ScalingConfig asks for") {
+TEST_CASE("the resources that a ScalingConfig requests") {
   ScalingConfig config;
   CHECK(worker_bundle(config) == Resources{{"CPU", 1.0}});
   CHECK(trainer_bundle(config) == Resources{{"CPU", 1.0}});
@@ -72,7 +72,7 @@ TEST_CASE("what a ScalingConfig asks for") {
   CHECK(trainer_bundle(config).empty());
 }
 
-TEST_CASE("a declared 8 CPUs refuse 4 workers x 2 with the arithmetic and three ways out") {
+TEST_CASE("8 declared CPUs refuse 4 workers x 2 with the arithmetic and the options") {
   const auto text = refusal(gang(4, {{"CPU", 2}}), {node({{"CPU", 8}})});
   CHECK(has(text, "CPU: 9 needed (4 x 2 + 1 for the trainer), 8 available"));
   CHECK(has(text, "lower num_workers or resources_per_worker"));
@@ -95,7 +95,7 @@ TEST_CASE("undeclared CPUs are time-shared: never refused, but warned about") {
   CHECK_FALSE(oversubscription_warning(gang(4, {{"CPU", 1}}), {node({{"CPU", 2}}, true)}));
 }
 
-TEST_CASE("GPUs are refused at once where there are none or too few") {
+TEST_CASE("GPUs are refused at once if there are none or too few") {
   const auto none = refusal(gang(2, {{"CPU", 1}, {"GPU", 1}}), {node({{"CPU", 2}}, false)});
   CHECK(has(none, "use_gpu needs 1 GPU per worker, but this machine has none"));
   CHECK(has(none, "remove use_gpu"));
@@ -113,7 +113,7 @@ TEST_CASE("GPUs are refused at once where there are none or too few") {
   CHECK(check_capacity(typed, {two}).ok());
 }
 
-TEST_CASE("custom resources are hard, and an unknown one names the known ones") {
+TEST_CASE("custom resources are a hard limit, and the error for an unknown one lists the known ones") {
   const auto machine = node({{"CPU", 8}, {"license", 2}});
   const auto unknown = refusal(gang(1, {{"licence", 1}}), {machine});
   CHECK(has(unknown, "\"licence\""));
@@ -125,7 +125,7 @@ TEST_CASE("custom resources are hard, and an unknown one names the known ones") 
             R"(init(): num_cpus = 10, resources = {"license": 3})"));
 }
 
-TEST_CASE("strict strategies say what they ask of the nodes") {
+TEST_CASE("errors of strict strategies explain their requirements") {
   auto request = gang(2, {{"CPU", 1}});
   request.strategy = Strategy::kStrictSpread;
   CHECK(has(refusal(request, {node({{"CPU", 8}})}), "STRICT_SPREAD puts each worker on a separate node: 2 workers"));
@@ -134,7 +134,7 @@ TEST_CASE("strict strategies say what they ask of the nodes") {
   CHECK(has(refusal(request, {node({{"CPU", 8}}), node({{"CPU", 8}})}), "STRICT_PACK puts all workers on one node"));
 }
 
-TEST_CASE("names of strategies and ends") {
+TEST_CASE("names of strategies and exit statuses") {
   CHECK(*parse_strategy("STRICT_PACK") == Strategy::kStrictPack);
   CHECK(std::string(to_string(Strategy::kSpread)) == "SPREAD");
   const auto wrong = parse_strategy("strict_pack");

@@ -26,7 +26,7 @@ namespace trireme::engine::testing {
 
 namespace fs = std::filesystem;
 
-// Far beyond what anything here takes; a test that needs it has failed.
+// Far more than any test needs; a test that reaches it has failed.
 inline constexpr std::chrono::seconds kPatience{300};
 
 using tests::TempDir;
@@ -40,8 +40,8 @@ inline bool eventually(const std::function<bool()>& condition) {
   return true;
 }
 
-// Empty where there is none, also where a process goes while its file in /proc is read: that read fails, and a stream's
-// operator takes what its buffer throws then.
+// Empty if the file does not exist, or if a process exits while its file in /proc is read: that read fails, and a
+// stream's operator catches the exception of its buffer.
 inline std::string read_text(const fs::path& path) {
   std::ifstream file(path);
   std::ostringstream text;
@@ -54,7 +54,7 @@ inline bool ended(const base::Fd& pidfd) {
   return ::poll(&fd, 1, std::chrono::milliseconds(kPatience).count()) == 1;
 }
 
-// No process has that number, or only a corpse that nobody has collected.
+// No process has this pid, or only a zombie.
 inline bool gone(int pid) {
   const std::string stat = read_text("/proc/" + std::to_string(pid) + "/stat");
   const auto name_end = stat.rfind(')');
@@ -78,7 +78,7 @@ inline ProcessSpec shell(const fs::path& folder, const std::string& script) {
           .python = {}};
 }
 
-// Waits for a whole number that a worker writes into a file, such as the pid of a child of its own.
+// Waits for an integer that a worker writes to a file, such as the pid of its child.
 inline int written_number(const fs::path& path) {
   int number = 0;
   REQUIRE(eventually([&] {
@@ -90,7 +90,7 @@ inline int written_number(const fs::path& path) {
   return number;
 }
 
-// Collects the events of gangs; safe from any thread.
+// Collects the events of gangs. Thread-safe.
 class EventBook {
  public:
   EventHandler handler() {

@@ -23,7 +23,7 @@ LocalEngineOptions with_python(const TempDir& folder) {
           .python = {"python3", kFake}};
 }
 
-// Its ticket is what a forked one runs, its argv what an executed one runs.
+// A forked worker runs its ticket, an executed one its argv.
 ProcessSpec worker(const fs::path& folder, const std::string& script, const std::string& mode = "") {
   auto spec = shell(folder, script);
   spec.ticket = script;
@@ -48,7 +48,7 @@ int parent_of(int pid) {
 
 }  // namespace
 
-TEST_CASE("workers are forked from the warm process, which says how they end") {
+TEST_CASE("workers are forked from the warm process, which reports how they end") {
   const TempDir folder;
   const auto descriptors = open_descriptors();
   {
@@ -91,7 +91,7 @@ TEST_CASE("workers are forked from the warm process, which says how they end") {
   CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);
 }
 
-TEST_CASE("whatever is wrong with the zygote, workers are executed instead") {
+TEST_CASE("if anything is wrong with the zygote, workers are executed instead") {
   for (const std::string mode : {"exit_at_start", "refuse", "die_on_fork", "garbage"}) {
     CAPTURE(mode);
     const TempDir folder;
@@ -113,7 +113,7 @@ TEST_CASE("whatever is wrong with the zygote, workers are executed instead") {
   }
 }
 
-TEST_CASE("a warm process that starts over after a broken import is waited for, and forks then") {
+TEST_CASE("a warm process that restarts after a failed import is waited for, and then forks") {
   const TempDir folder;
   EventBook book;
   LocalEngine engine(with_python(folder));
@@ -124,7 +124,7 @@ TEST_CASE("a warm process that starts over after a broken import is waited for, 
   engine.release(id);
 }
 
-TEST_CASE("a Python that cannot be started is no reason to fail") {
+TEST_CASE("a Python that cannot be started does not fail the worker") {
   const TempDir folder;
   EventBook book;
   auto options = with_python(folder);
@@ -137,7 +137,7 @@ TEST_CASE("a Python that cannot be started is no reason to fail") {
   CHECK(to_string(book.next<Exited>().status) == "exit code 2");
 }
 
-TEST_CASE("the zygote is killed under running workers: they go with it, and a new one serves the next") {
+TEST_CASE("if the zygote is killed, its workers die with it, and a new one serves the next") {
   const TempDir folder;
   EventBook book;
   LocalEngine engine(with_python(folder));
@@ -158,7 +158,7 @@ TEST_CASE("the zygote is killed under running workers: they go with it, and a ne
   CHECK(to_string(book.next<Exited>().status) == "exit code 1");
 }
 
-TEST_CASE("a zygote that does not tell how a worker ended leaves the status unknown") {
+TEST_CASE("if a zygote does not report how a worker ended, the status is unknown") {
   const TempDir folder;
   EventBook book;
   LocalEngine engine(with_python(folder));
@@ -168,7 +168,7 @@ TEST_CASE("a zygote that does not tell how a worker ended leaves the status unkn
   CHECK(book.next<Exited>().status == ExitStatus{});
 }
 
-TEST_CASE("how a worker ended is known while the zygote has no time to tell") {
+TEST_CASE("the status of a worker is known while the zygote is too busy to report it") {
   const TempDir folder;
   EventBook book;
   LocalEngine engine(with_python(folder));
@@ -184,7 +184,7 @@ TEST_CASE("how a worker ended is known while the zygote has no time to tell") {
   CHECK(to_string(book.next<Exited>().status) == "signal SIGKILL (9)");
   std::ofstream(folder / "go") << "now\n";
   CHECK(to_string(book.next<Exited>().status) == "exit code 3");
-  // Its words about them come late and mean nobody.
+  // Its messages about them arrive late and are ignored.
   REQUIRE(::kill(zygote, SIGCONT) == 0);
   engine.start(id, 0, worker(folder.path(), "exit 1"));
   CHECK(book.next<Started>().forked);
@@ -192,7 +192,7 @@ TEST_CASE("how a worker ended is known while the zygote has no time to tell") {
   CHECK(book.count<Exited>() == 3);
 }
 
-TEST_CASE("what waits for imports can be ended before it starts") {
+TEST_CASE("workers that wait for imports can be stopped before they start") {
   const TempDir folder;
   EventBook book;
   LocalEngine engine(with_python(folder));
@@ -206,7 +206,7 @@ TEST_CASE("what waits for imports can be ended before it starts") {
   CHECK_FALSE(fs::exists(folder / "never"));
 }
 
-TEST_CASE("an environment that only counts when a program starts needs a fresh process") {
+TEST_CASE("an environment that only takes effect at program start needs a new process") {
   const TempDir folder;
   EventBook book;
   LocalEngine engine(with_python(folder));
@@ -220,7 +220,7 @@ TEST_CASE("an environment that only counts when a program starts needs a fresh p
   CHECK_FALSE(book.next<Started>().forked);
   book.next<Exited>();
   spec = worker(folder.path(), "exit 0");
-  spec.env["NAME"] = "\xff\xfe";  // no UTF-8, which JSON could not carry
+  spec.env["NAME"] = "\xff\xfe";  // not UTF-8, so JSON cannot carry it
   engine.start(id, 0, spec);
   CHECK_FALSE(book.next<Started>().forked);
 }
@@ -236,7 +236,7 @@ TEST_CASE("a log file that cannot be opened fails the start of a forked worker t
   CHECK(book.next<StartFailed>().error.message().find("/no/such/folder/log") != std::string::npos);
 }
 
-TEST_CASE("nothing remains of a driver that is killed: no worker, no zygote, no grandchild of a forked worker") {
+TEST_CASE("nothing remains of a killed driver: no worker, no zygote, no grandchild of a forked worker") {
   const TempDir folder;
   const pid_t driver = ::fork();
   if (driver == 0) {
@@ -256,7 +256,7 @@ TEST_CASE("nothing remains of a driver that is killed: no worker, no zygote, no 
   for (const int pid : pids) CHECK(eventually([&] { return gone(pid); }));
 }
 
-TEST_CASE("frames of the zygote, piece by piece") {
+TEST_CASE("frames of the zygote in small pieces") {
   auto env = plain_env();
   auto zygote = Zygote::start({"python3", kFake}, env);
   REQUIRE(zygote.ok());
@@ -295,7 +295,7 @@ TEST_CASE("frames of the zygote, piece by piece") {
       CHECK(ended(forked->process.pidfd));
     } else if (const auto* exited = std::get_if<Zygote::ChildExited>(&message)) {
       ++exits;
-      // An environment of 300 kB is more than Linux takes in one variable: that worker dies of its exec.
+      // 300 kB is more than Linux accepts in one variable: exec fails in that worker.
       const int id = expected.at(exited->pid);
       CHECK(exited->status == ExitStatus{ExitStatus::Kind::kCode, id == 2 ? 2 : 1});
     }

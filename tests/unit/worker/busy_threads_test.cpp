@@ -21,7 +21,7 @@ using engine::testing::eventually;
 
 namespace {
 
-// A thread that stays in one place until the end of the test.
+// A thread that stays in one call until the end of the test.
 class Placed {
  public:
   explicit Placed(std::function<void(Placed&, std::unique_lock<std::mutex>&)> wait, const char* name = "placed") {
@@ -70,12 +70,12 @@ void compute(Placed& self, std::unique_lock<std::mutex>& lock) {
 
 }  // namespace
 
-TEST_CASE("a thread that waits for another one without a limit can do nothing by itself") {
+TEST_CASE("a thread that waits for another one without a timeout cannot make progress by itself") {
   Placed waits(wait_for_another);
   CHECK(eventually([&] { return !waits.busy(); }));
 }
 
-TEST_CASE("a thread that wakes up by itself, computes or reads could still do something") {
+TEST_CASE("a thread that wakes up by itself, computes or reads could make progress") {
   Placed sleeps(wait_with_limit);
   Placed computes(compute);
   int ends[2];
@@ -91,13 +91,13 @@ TEST_CASE("a thread that wakes up by itself, computes or reads could still do so
     CHECK(reads.busy());
   }
   ::close(ends[1]);
-  // Who is known to wait is not asked about, and a transport's loop begins nothing.
+  // Threads that are known to wait are excluded, and so is the loop of a transport.
   CHECK_FALSE(sleeps.busy({sleeps.tid()}));
   Placed transport(wait_with_limit, "gloo_tcp_loop");
   CHECK_FALSE(transport.busy());
 }
 
-TEST_CASE("threads that wake each other are never all still") {
+TEST_CASE("threads that wake each other are never all blocked") {
   std::mutex mutex;
   std::condition_variable turn;
   int whose = 0;

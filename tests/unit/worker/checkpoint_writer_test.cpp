@@ -30,7 +30,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// What the writer said about each part.
+// The results that the writer reported for each part.
 class DoneBook {
  public:
   CheckpointWriter::Done handler() {
@@ -103,7 +103,7 @@ CheckpointSource state_of(const Tensor& tensor, UploadMode mode) {
   return made;
 }
 
-// An upload that goes on only when the test says so.
+// An upload that blocks until the test opens the gate.
 struct Gate {
   std::promise<void> promise;
   std::shared_future<void> open = promise.get_future().share();  // shared by every copy of the source
@@ -127,7 +127,7 @@ TEST_CASE("SYNC: the files are durable when store() returns") {
   auto writer = desk.writer();
   CheckpointSource source{.folder = desk.folder("mine")};
   SUBCASE("and the folder is still there") {}
-  SUBCASE("and the folder is gone where that was asked for") { source.delete_folder = true; }
+  SUBCASE("and the folder is deleted if requested") { source.delete_folder = true; }
   REQUIRE(writer->store(4, "best", source));
   CHECK(desk.done.order() == std::vector<std::int64_t>{4});
   CHECK(desk.done.files(4) == Names{"a", "deep/b"});
@@ -141,7 +141,7 @@ TEST_CASE("SYNC: the files are durable when store() returns") {
   CHECK(fs::exists(source.folder) == !source.delete_folder);
 }
 
-TEST_CASE("a state lies at the top for rank 0, and in a folder of its own for others") {
+TEST_CASE("a state is at the top for rank 0, and in a separate folder for other ranks") {
   for (int rank : {0, 3}) {
     CAPTURE(rank);
     Desk desk;
@@ -156,7 +156,7 @@ TEST_CASE("a state lies at the top for rank 0, and in a folder of its own for ot
   }
 }
 
-TEST_CASE("ASYNC: what is stored is the state as it was, whatever the training does to it then") {
+TEST_CASE("ASYNC: stores the state as it was, even if the training changes it afterwards") {
   Desk desk;
   auto writer = desk.writer();
   Gate gate;
@@ -173,7 +173,7 @@ TEST_CASE("ASYNC: what is stored is the state as it was, whatever the training d
   CHECK(numbers_in(desk.stored_path("second")) == std::vector<std::int64_t>{1, 2, 3});
 }
 
-TEST_CASE("ASYNC: a folder is taken when its turn comes") {
+TEST_CASE("ASYNC: a folder is read when its turn comes") {
   Desk desk;
   auto writer = desk.writer();
   CheckpointSource source{.folder = desk.folder("mine"), .mode = UploadMode::kAsync, .delete_folder = true};
@@ -183,7 +183,7 @@ TEST_CASE("ASYNC: a folder is taken when its turn comes") {
   CHECK_FALSE(fs::exists(source.folder));
 }
 
-TEST_CASE("only so many are on their way") {
+TEST_CASE("the number of parts in flight is bounded") {
   Desk desk;
   desk.start.max_uploads_in_flight = 2;
   auto writer = desk.writer();
@@ -198,7 +198,7 @@ TEST_CASE("only so many are on their way") {
     waited = stored && opened;
     returned = true;
   });
-  // SYNC does not queue up behind them.
+  // SYNC does not wait for the queue.
   REQUIRE(writer->store(3, "c3", {.folder = desk.folder("mine")}));
   CHECK(desk.done.order() == std::vector<std::int64_t>{3});
   CHECK_FALSE(returned);
@@ -210,7 +210,7 @@ TEST_CASE("only so many are on their way") {
   CHECK(desk.done.order() == std::vector<std::int64_t>{3, 0, 1, 2});
 }
 
-TEST_CASE("who asks is told when nothing is on its way") {
+TEST_CASE("a callback reports when no part is in flight") {
   Desk desk;
   auto writer = desk.writer();
   std::atomic<int> told = 0;
@@ -228,12 +228,12 @@ TEST_CASE("who asks is told when nothing is on its way") {
   gate.promise.set_value();
   CHECK(eventually([&] { return told == 2; }));
   CHECK(done_before);
-  // Once is enough.
+  // Called only once.
   REQUIRE(writer->store(1, "c1", {.folder = desk.folder("mine")}));
   CHECK(told == 2);
 }
 
-TEST_CASE("what is on its way arrives before the writer goes") {
+TEST_CASE("parts in flight are stored before the writer is destroyed") {
   Desk desk;
   auto writer = desk.writer();
   Gate gate;
@@ -245,7 +245,7 @@ TEST_CASE("what is on its way arrives before the writer goes") {
   CHECK(numbers_in(desk.stored_path("c1")) == std::vector<std::int64_t>{5});
 }
 
-TEST_CASE("a failure is told once: SYNC to the caller too, ASYNC only behind its back") {
+TEST_CASE("a failure is reported once: for SYNC also to the caller, for ASYNC only to the callback") {
   Desk desk;
   auto writer = desk.writer();
   const std::string gone = desk.dir / "gone";
@@ -257,7 +257,7 @@ TEST_CASE("a failure is told once: SYNC to the caller too, ASYNC only behind its
   writer->wait_idle();
   CHECK(desk.done.failure(1) == sync.error().message());
   CHECK(desk.done.order() == std::vector<std::int64_t>{0, 1});
-  // And the next one works.
+  // The next one works.
   REQUIRE(writer->store(2, "c2", {.folder = desk.folder("mine")}));
   CHECK(desk.done.files(2).size() == 2);
 }
@@ -266,7 +266,7 @@ TEST_CASE("a state that cannot be stored is refused before anything is queued") 
   Desk desk;
   auto writer = desk.writer();
   CheckpointSource source;
-  // Too deep for any reader.
+  // Too deeply nested for any reader.
   Value nested;
   for (int i = 0; i <= base::kMaxDepth; ++i) nested = List{std::move(nested)};
   source.state = Dict{{"deep", std::move(nested)}};
@@ -278,7 +278,7 @@ TEST_CASE("a state that cannot be stored is refused before anything is queued") 
   CHECK(desk.done.order().size() == 1);
 }
 
-TEST_CASE("a worker that does not see the run's storage says so") {
+TEST_CASE("a worker that does not see the run's storage reports an error") {
   Desk desk;
   const std::string marker = desk.start.storage_path + "/" + checkpoint::kMarkerName;
   std::string state;
@@ -286,7 +286,7 @@ TEST_CASE("a worker that does not see the run's storage says so") {
     fs::remove(marker);
     state = "does not exist";
   }
-  SUBCASE("another start's") {
+  SUBCASE("that of another start") {
     fs::remove(marker);
     append_file(marker, "another start");
     state = "belongs to another start of the run";
@@ -301,7 +301,7 @@ TEST_CASE("a worker that does not see the run's storage says so") {
                     base::host_name(), desk.start.storage_path, checkpoint::kMarkerName, state));
   CHECK(desk.done.failure(0) == refused.error().message());
   CHECK_FALSE(fs::exists(desk.stored_path("c0")));
-  // It may come up later: a mount that was late.
+  // It may appear later, such as a late mount.
   fs::remove(marker);
   append_file(marker, desk.start.run_id);
   CHECK(writer->store(1, "c1", {.folder = desk.folder("mine")}));
@@ -323,7 +323,7 @@ TEST_CASE("names of checkpoints") {
   CHECK(writer->name_for(state_of(Tensor::scalar<double>(1), UploadMode::kAsync), std::nullopt));
 }
 
-TEST_CASE("NO_UPLOAD: what lies in the run's folder is taken as it is") {
+TEST_CASE("NO_UPLOAD: a folder in the run folder is used as it is") {
   Desk desk;
   auto writer = desk.writer();
   append_file(desk.stored_path("mine/a"), "weights");
@@ -334,7 +334,7 @@ TEST_CASE("NO_UPLOAD: what lies in the run's folder is taken as it is") {
     same.folder = desk.stored_path(written);
     CHECK(writer->name_for(same, std::nullopt).value() == "mine");
   }
-  // The folder is the checkpoint: to delete it is not what was meant.
+  // The folder is the checkpoint, so it is not deleted.
   REQUIRE(writer->store(0, "mine", source));
   CHECK(desk.done.files(0) == Names{"a"});
   CHECK(fs::exists(desk.stored_path("mine/a")));
@@ -348,12 +348,12 @@ TEST_CASE("NO_UPLOAD: what lies in the run's folder is taken as it is") {
     CHECK(refused.error().message().find("NO_UPLOAD: the checkpoint " + outside +
                                          " is not a folder in the run folder") == 0);
   }
-  // The run's own names neither.
+  // The run's own names are refused too.
   source.folder = desk.stored_path("logs");
   CHECK_FALSE(writer->name_for(source, std::nullopt));
 }
 
-TEST_CASE("a folder that was filled in place stays, whoever asks to delete it") {
+TEST_CASE("a folder that was filled in place is kept even if its deletion is requested") {
   Desk desk;
   auto writer = desk.writer();
   append_file(desk.stored_path("c0/a"), "weights");
@@ -362,12 +362,12 @@ TEST_CASE("a folder that was filled in place stays, whoever asks to delete it") 
   CHECK(fs::exists(desk.stored_path("c0/a")));
 }
 
-TEST_CASE("the user's own way of storing") {
+TEST_CASE("the user's upload function") {
   Desk desk;
   auto writer = desk.writer();
   CheckpointSource source{.folder = desk.folder("mine")};
   std::string told;
-  SUBCASE("is told the name") {
+  SUBCASE("receives the name") {
     source.delete_folder = true;
     source.upload = [&](const std::string& name) -> base::Result<std::string> {
       told = name;
@@ -380,7 +380,7 @@ TEST_CASE("the user's own way of storing") {
     CHECK(desk.done.files(0) == Names{"by_hand"});
     CHECK_FALSE(fs::exists(source.folder));
   }
-  SUBCASE("finds no folder there, and may be what makes the one of its own") {
+  SUBCASE("finds no folder there, and may create its own") {
     source.folder = desk.dir / "made_later";
     CHECK(writer->name_for({.folder = source.folder,
                             .upload = [](const std::string&) -> base::Result<std::string> { return std::string(); }},
@@ -396,7 +396,7 @@ TEST_CASE("the user's own way of storing") {
     CHECK(told == "is not there");
     CHECK(desk.done.files(0) == Names{"file"});
   }
-  SUBCASE("must store where the run looks") {
+  SUBCASE("must store in the run's storage") {
     source.upload = [](const std::string&) -> base::Result<std::string> { return std::string("/elsewhere"); };
     CHECK(writer->store(0, "c0", source).error().message() == "checkpoint_upload_fn must store the checkpoint in " +
                                                                   desk.stored_path("c0") +
@@ -408,14 +408,14 @@ TEST_CASE("the user's own way of storing") {
     CHECK(desk.done.failure(0) == "no bucket");
     CHECK(fs::exists(source.folder));
   }
-  SUBCASE("and nothing there is an error") {
+  SUBCASE("must store something") {
     source.upload = [&](const std::string& name) -> base::Result<std::string> { return desk.stored_path(name); };
     CHECK(writer->store(0, "c0", source).error().message() ==
           "checkpoint_upload_fn returned " + desk.stored_path("c0") + " but stored nothing in it");
   }
 }
 
-TEST_CASE("the memory tier: snapshots stay until a newer one is committed") {
+TEST_CASE("memory tier: snapshots are kept until a newer one is committed") {
   Desk desk;
   desk.start.keep_in_memory = true;
   desk.start.max_uploads_in_flight = 1;
@@ -434,17 +434,17 @@ TEST_CASE("the memory tier: snapshots stay until a newer one is committed") {
     CHECK(content(first, name) == storage::read_file(desk.stored_path("checkpoint_000000/") + name).value());
     CHECK(content(second, name) == storage::read_file(desk.stored_path("checkpoint_000001/") + name).value());
   }
-  // Nothing is committed: memory does not fill with what waits for that.
+  // Nothing is committed: memory does not fill with waiting snapshots.
   CHECK(store(2, UploadMode::kAsync).empty());
   writer->committed(1);
   const Dict last = store(3, UploadMode::kAsync);
   CHECK(last.size() == 2);
-  // The one that is committed is not overwritten by those after it.
+  // The committed one is not overwritten by later ones.
   CHECK(content(second, "state.safetensors") ==
         storage::read_file(desk.stored_path("checkpoint_000001/state.safetensors")).value());
 }
 
-TEST_CASE("without the memory tier nothing is offered") {
+TEST_CASE("without the memory tier no files are offered") {
   Desk desk;
   auto writer = desk.writer();
   REQUIRE(writer->store(0, "c0", state_of(Tensor::of<std::int64_t>({1}), UploadMode::kAsync)));
@@ -452,7 +452,7 @@ TEST_CASE("without the memory tier nothing is offered") {
   CHECK(desk.done.stored(0).memory.empty());
 }
 
-TEST_CASE("a storage elsewhere") {
+TEST_CASE("remote storage") {
   Desk desk;
   TempDir temporary;
   const tests::Environment environment("TMPDIR", temporary.path());
@@ -477,7 +477,7 @@ TEST_CASE("a storage elsewhere") {
     CHECK(desk.done.files(index) == Names{"rank_1/state.json", "rank_1/state.safetensors"});
     CHECK(numbers_in(there + name + "/rank_1") == std::vector<std::int64_t>{index});
   }
-  // The state went through a folder of this machine: nothing of it is left.
+  // The state was stored through a local temporary folder, which is empty again.
   for (const auto& left : fs::recursive_directory_iterator(temporary.path())) CHECK(left.is_directory());
   CHECK(fs::is_empty(checkpoint::temporary_folder("uploads")));
 
@@ -490,9 +490,9 @@ TEST_CASE("a storage elsewhere") {
   CHECK(refused.error().message().find("is no folder in the run's folder far://bucket/run") != std::string::npos);
 }
 
-TEST_CASE("a name that is used again waits until the checkpoint that has it is committed") {
+TEST_CASE("a reused name waits until the previous checkpoint with that name is committed") {
   Desk desk;
-  std::atomic<bool> idle = false;  // before the writer, whose thread sets it
+  std::atomic<bool> idle = false;  // declared before the writer, whose thread sets it
   auto writer = desk.writer();
   REQUIRE(writer->store(0, "last", state_of(Tensor::of<std::int64_t>({0}), UploadMode::kAsync)));
   REQUIRE(writer->store(1, "last", state_of(Tensor::of<std::int64_t>({1}), UploadMode::kAsync)));
@@ -503,13 +503,13 @@ TEST_CASE("a name that is used again waits until the checkpoint that has it is c
   CHECK(numbers_in(desk.stored_path("last")) == std::vector<std::int64_t>{1});
 }
 
-TEST_CASE("where folders cannot be moved, the newest checkpoint makes room only for one after a newer one") {
+TEST_CASE("if folders cannot be moved, the newest checkpoint is replaced only after a newer one is committed") {
   Desk desk;
   auto file_system = std::make_shared<tests::FolderFileSystem>(desk.dir / "store");
   auto files = std::make_shared<storage::RemoteFiles>(file_system, "far");
   desk.start.storage_path = "bucket/run";
   file_system->write(std::string("bucket/run/") + checkpoint::kMarkerName, desk.start.run_id);
-  // Of an earlier attempt: the one to resume from.
+  // From an earlier attempt: the checkpoint to resume from.
   const std::string manifest = std::string("bucket/run/slot0/") + checkpoint::kManifestName;
   file_system->write(manifest, "{}");
   std::atomic<bool> idle = false;
@@ -525,7 +525,7 @@ TEST_CASE("where folders cannot be moved, the newest checkpoint makes room only 
   CHECK_FALSE(desk.done.files(1).empty());
 }
 
-TEST_CASE("a checkpoint that contains the run's own folder is refused, also where the storage is elsewhere") {
+TEST_CASE("a checkpoint that contains the run folder is refused, also with remote storage") {
   Desk desk;
   auto file_system = std::make_shared<tests::FolderFileSystem>(desk.dir / "mounted");
   auto files = std::make_shared<storage::RemoteFiles>(file_system, "far");
@@ -546,7 +546,7 @@ TEST_CASE("a checkpoint that contains the run's own folder is refused, also wher
   CHECK(stored.error().message().find("contains the run folder") != std::string::npos);
   CHECK(fs::exists(desk.start.path + "/events.jsonl"));
   CHECK_FALSE(file_system->exists("bucket/run/c0"));
-  // Another run's folder is a folder like any other.
+  // The folder of another run is an ordinary folder.
   append_file(desk.dir / "other/" + checkpoint::kMarkerName, "another run");
   append_file(desk.dir / "other/weights", "w");
   CHECK(writer.store(1, "c1", {.folder = desk.dir / "other"}));

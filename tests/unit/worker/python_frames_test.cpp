@@ -22,7 +22,7 @@ PythonFrame frame(const std::string& file, int line, const std::string& function
 
 }  // namespace
 
-TEST_CASE("what faulthandler writes is read back by thread") {
+TEST_CASE("the output of faulthandler is parsed by thread") {
   const auto threads = parse_python_dump(kDump);
   REQUIRE(threads.size() == 2);
   CHECK(threads.at(0x7f00000000a0).frames.empty());
@@ -36,7 +36,7 @@ TEST_CASE("what faulthandler writes is read back by thread") {
   CHECK(threads.at(0x7f00000000b0).lines.back() == "...");
 }
 
-TEST_CASE("broken dumps make no thread") {
+TEST_CASE("invalid dumps yield no thread") {
   for (const char* dump : {"", "\n\n", "File \"a.py\", line 1 in f", "Thread 0xzz (most recent call first):\n  a"}) {
     CHECK(parse_python_dump(dump).empty());
   }
@@ -44,7 +44,7 @@ TEST_CASE("broken dumps make no thread") {
   CHECK(cut.at(0x10).frames.empty());
 }
 
-TEST_CASE("the place is the innermost line of the user's code") {
+TEST_CASE("the location is the innermost line of the user's code") {
   const std::vector<std::string> libraries = {"/usr/lib/python3.11", "/src/trireme"};
   struct Row {
     std::vector<PythonFrame> frames;

@@ -23,7 +23,7 @@ Dict ticket_dict() {
   return {{"address", "unix:@nobody-listens-here"}, {"secret", "00ff"}, {"run_id", "run"}, {"rank", 1}, {"attempt", 0}};
 }
 
-// The other side of one session: welcomes it, tells it to start, and answers what the test says.
+// The other side of one session: welcomes it, starts it, and answers as the test defines.
 class FakeController final : private wire::ServerHandler {
  public:
   using Answer = std::function<void(wire::Channel&, const wire::Message&)>;
@@ -74,7 +74,7 @@ class FakeController final : private wire::ServerHandler {
   const double lease_s_;
   const wire::Start start_;
   asio::io_context io_{1};
-  std::shared_ptr<wire::Channel> channel_;  // of this thread
+  std::shared_ptr<wire::Channel> channel_;  // used by this thread
   std::unique_ptr<wire::Server> server_;
   std::jthread thread_;
 };
@@ -83,7 +83,7 @@ void echo_heartbeats(wire::Channel& channel, const wire::Message& message) {
   if (std::holds_alternative<wire::Heartbeat>(message)) channel.send(message);
 }
 
-// Notes what a session sends, by name, and says goodbye to one that is done.
+// Records the messages of a session by name, and sends goodbye to one that is done.
 class MessageBook {
  public:
   FakeController::Answer answer() {
@@ -122,7 +122,7 @@ class MessageBook {
   std::vector<wire::Message> messages_;
 };
 
-// A run's storage in a folder, with an upload that goes on only when the test says so.
+// A run's storage in a folder, with an upload that blocks until the test opens the gate.
 struct SlowStorage {
   tests::TempDir dir;
   std::promise<void> gate;
@@ -147,7 +147,7 @@ struct SlowStorage {
   }
 };
 
-// Notes why the connection was lost.
+// Records why the connection was lost.
 class LossBook {
  public:
   Session::LostHandler handler() {
@@ -196,7 +196,7 @@ TEST_CASE("tickets") {
   CHECK_FALSE(parse_ticket(base::to_json(wrong)));
 }
 
-TEST_CASE("where nobody listens there is no session") {
+TEST_CASE("no session without a listening controller") {
   auto session = Session::join(*parse_ticket(base::to_json(ticket_dict())), [](const std::string&) {});
   REQUIRE_FALSE(session);
   CHECK(session.error().message().find("rank 1: could not reach unix:@nobody-listens-here") == 0);
@@ -238,7 +238,7 @@ TEST_CASE("the store, as a worker uses it") {
   CHECK(problems == 0);
 }
 
-TEST_CASE("reports with checkpoints that cannot be") {
+TEST_CASE("reports with invalid checkpoints") {
   std::atomic<int> problems = 0;
   auto expect = [&](bool holds) { problems += holds ? 0 : 1; };
   control::testing::ThreadRun run(
@@ -266,7 +266,7 @@ TEST_CASE("reports with checkpoints that cannot be") {
   CHECK(run.events("checkpoint_committed").size() == 2);
 }
 
-TEST_CASE("a controller that goes away ends every wait") {
+TEST_CASE("a lost controller ends every wait") {
   FakeController controller(echo_heartbeats);
   LossBook losses;
   auto joined = Session::join(controller.ticket(), losses.handler());
@@ -281,10 +281,10 @@ TEST_CASE("a controller that goes away ends every wait") {
   waiting.emplace_back([&] { errors += session.finish({}, false) ? 0 : 1; });
   controller.close();
   waiting.clear();
-  CHECK(errors >= 3);  // finish() has nothing to complain about: everything was said
+  CHECK(errors >= 3);  // finish() does not fail: everything was sent
   CHECK(eventually([&] { return losses.count() == 1; }));
   CHECK(losses.why() == "closed by the peer");
-  // And nothing waits from here on.
+  // From here on nothing waits.
   CHECK(session.report({{"a", 1}}).error().message() == "lost the connection to the controller: closed by the peer");
   CHECK(session.store_set("k", "v").error().message() == "lost the connection to the controller: closed by the peer");
   wire::Failed failure;
@@ -292,7 +292,7 @@ TEST_CASE("a controller that goes away ends every wait") {
   CHECK_FALSE(session.wait_start());
 }
 
-TEST_CASE("a controller that says nothing for a lease is gone") {
+TEST_CASE("a controller that is silent for a lease is lost") {
   FakeController controller([](wire::Channel&, const wire::Message&) {}, 0.01, 0.1);
   LossBook losses;
   auto session = Session::join(controller.ticket(), losses.handler());
@@ -301,7 +301,7 @@ TEST_CASE("a controller that says nothing for a lease is gone") {
   CHECK(losses.why().find("no message for") == 0);
 }
 
-TEST_CASE("a worker that was paused does not take its own absence for the controller's") {
+TEST_CASE("a worker that was paused does not mistake its own absence for the controller's") {
   // Answers nothing: only the clock decides.
   FakeController controller([](wire::Channel&, const wire::Message&) {}, 0.01, 30.0);
   LossBook losses;
@@ -314,7 +314,7 @@ TEST_CASE("a worker that was paused does not take its own absence for the contro
   }
   REQUIRE(clock.wait_for_readers(3));
   CHECK(losses.count() == 0);
-  // Awake, and still nothing: now it is the controller who is silent.
+  // Awake, and still no message: now the controller is silent.
   for (int i = 0; i < 400 && losses.count() == 0; ++i) {
     clock.advance(0.1);
     clock.wait_for_readers(1, [&] { return losses.count() > 0; });
@@ -323,7 +323,7 @@ TEST_CASE("a worker that was paused does not take its own absence for the contro
   CHECK(losses.why() == "no message for 30 s");
 }
 
-TEST_CASE("a worker that computes says that it lives") {
+TEST_CASE("a worker that computes still sends heartbeats") {
   std::atomic<int> beats = 0;
   FakeController controller(
       [&](wire::Channel& channel, const wire::Message& message) {
@@ -334,7 +334,7 @@ TEST_CASE("a worker that computes says that it lives") {
   LossBook losses;
   auto session = Session::join(controller.ticket(), losses.handler());
   REQUIRE(session);
-  // Nobody calls the session, as in a long computation.
+  // No call to the session, as in a long computation.
   CHECK(eventually([&] { return beats >= 5; }));
   CHECK(losses.count() == 0);
 }
@@ -349,7 +349,7 @@ TEST_CASE("garbage from the controller is a loss") {
   CHECK(eventually([&] { return losses.count() == 1; }));
 }
 
-TEST_CASE("a stop is noticed, unknown replies are passed over") {
+TEST_CASE("a stop is noticed, unknown replies are ignored") {
   FakeController controller(echo_heartbeats);
   LossBook losses;
   auto session = Session::join(controller.ticket(), losses.handler());
@@ -364,7 +364,7 @@ TEST_CASE("a stop is noticed, unknown replies are passed over") {
   CHECK(losses.count() == 0);
 }
 
-TEST_CASE("what is on its way is stored before a session says that nothing is") {
+TEST_CASE("uploads in flight are stored before a session reports that it is idle") {
   SlowStorage storage;
   MessageBook messages;
   FakeController controller(messages.answer(), 0.05, 60.0, storage.start());
@@ -373,7 +373,7 @@ TEST_CASE("what is on its way is stored before a session says that nothing is") 
   REQUIRE(session);
   REQUIRE((*session)->wait_start());
   using Names = std::vector<std::string>;
-  SUBCASE("after a stop, with nothing under way") {
+  SUBCASE("after a stop, with nothing in flight") {
     controller.on_channel([](wire::Channel& channel) { channel.send(wire::Stop{}); });
     CHECK(eventually([&] { return messages.names() == Names{"Drained"}; }));
   }
@@ -396,7 +396,7 @@ TEST_CASE("what is on its way is stored before a session says that nothing is") 
     CHECK(messages.names() == Names{"Report", "UploadDone", "Done"});
     CHECK(messages.all<wire::Done>()[0].value == Value(7));
   }
-  SUBCASE("when the session goes") {
+  SUBCASE("when the session is destroyed") {
     REQUIRE((*session)->report({{"step", 0}}, storage.upload()));
     std::jthread opener([&] { storage.gate.set_value(); });
     session->reset();
@@ -405,7 +405,7 @@ TEST_CASE("what is on its way is stored before a session says that nothing is") 
   CHECK(losses.count() == 0);
 }
 
-TEST_CASE("the retained checkpoints are asked for, at last as they are known") {
+TEST_CASE("the list of retained checkpoints, after the timeout with those that are known") {
   MessageBook messages;
   auto note = messages.answer();
   FakeController controller([&](wire::Channel& channel, const wire::Message& message) {
@@ -441,7 +441,7 @@ TEST_CASE("the retained checkpoints are asked for, at last as they are known") {
             .find("lost the connection to the controller") == 0);
 }
 
-TEST_CASE("tensors are no metrics and no return values") {
+TEST_CASE("tensors are neither metrics nor return values") {
   MessageBook messages;
   FakeController controller(messages.answer());
   LossBook losses;
@@ -464,7 +464,7 @@ TEST_CASE("tensors are no metrics and no return values") {
   auto refused = (*session)->finish(List{tensor}, false);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().message().find("the return value[0] is a tensor") == 0);
-  // Nothing of it was sent, and no number is used up.
+  // Nothing was sent, and no index was used.
   REQUIRE((*session)->report({{"loss", 1}}));
   CHECK(eventually([&] { return messages.names() == std::vector<std::string>{"Report"}; }));
   CHECK(messages.all<wire::Report>()[0].index == 0);
@@ -487,7 +487,7 @@ TEST_CASE("only rank 0's value is sent") {
   }
 }
 
-TEST_CASE("after the goodbye the controller may leave") {
+TEST_CASE("after the goodbye the controller may disconnect") {
   FakeController controller([](wire::Channel& channel, const wire::Message& message) {
     echo_heartbeats(channel, message);
     if (std::holds_alternative<wire::Done>(message)) {
@@ -505,7 +505,7 @@ TEST_CASE("after the goodbye the controller may leave") {
   CHECK(losses.count() == 0);
 }
 
-TEST_CASE("an error reaches the controller whole before fail() returns") {
+TEST_CASE("an error reaches the controller completely before fail() returns") {
   std::promise<wire::Failed> arrived;
   FakeController controller([&](wire::Channel& channel, const wire::Message& message) {
     echo_heartbeats(channel, message);
@@ -527,7 +527,7 @@ TEST_CASE("an error reaches the controller whole before fail() returns") {
   CHECK(losses.count() == 0);
 }
 
-TEST_CASE("reports of several threads leave in the order of their numbers") {
+TEST_CASE("reports of several threads are sent in the order of their numbers") {
   constexpr int kThreads = 4;
   constexpr int kReports = 3000;
   SlowStorage storage;  // its gate is not used
@@ -571,7 +571,7 @@ TEST_CASE("reports of several threads leave in the order of their numbers") {
   CHECK(failed == 0);
 }
 
-TEST_CASE("a thread that the function has left behind reports to no attempt") {
+TEST_CASE("a thread that the function left behind cannot report to the next attempt") {
   MessageBook messages;
   FakeController controller(messages.answer());
   LossBook losses;
@@ -588,7 +588,7 @@ TEST_CASE("a thread that the function has left behind reports to no attempt") {
   CHECK(messages.names() == std::vector<std::string>{"Home"});
 }
 
-TEST_CASE("reports wait while too many are not recorded yet") {
+TEST_CASE("reports wait while too many are unacknowledged") {
   std::atomic<int> arrived = 0;
   FakeController controller([&](wire::Channel& channel, const wire::Message& message) {
     echo_heartbeats(channel, message);
@@ -611,7 +611,7 @@ TEST_CASE("reports wait while too many are not recorded yet") {
   CHECK(eventually([&] { return sent == 5000; }));
 }
 
-TEST_CASE("what is larger than the controller takes is an error of its sender, and the connection stays") {
+TEST_CASE("a message that is too large is an error for the caller, and the connection stays open") {
   MessageBook book;
   FakeController controller([&](wire::Channel& channel, const wire::Message& message) {
     book.answer()(channel, message);
@@ -653,7 +653,7 @@ TEST_CASE("what is larger than the controller takes is an error of its sender, a
   CHECK(losses.count() == 0);
 }
 
-TEST_CASE("a text that is too large keeps its beginning") {
+TEST_CASE("a text that is too large is truncated at the end") {
   MessageBook book;
   FakeController controller(book.answer());
   LossBook losses;

@@ -21,7 +21,7 @@
 #include "worker/symbols.h"
 #include "worker/thread_stacks.h"
 
-// Not static, so that no optimizer gives them other names.
+// Not static, so that the optimizer does not rename them.
 namespace stacks_test {
 
 [[gnu::noinline]] void sleeps_here(int pipe, std::atomic<int>& tid) {
@@ -73,18 +73,18 @@ bool has_pending_signal(int tid) {
   return false;
 }
 
-// ThreadSanitizer runs handlers at once only in a thread that sleeps. For one that is awake it keeps one signal of a
-// kind for later: a second one is lost, where the kernel would queue it.
+// ThreadSanitizer runs handlers immediately only in a thread that sleeps. For a running thread it defers one signal of
+// each kind: a second one is lost, while the kernel would queue it.
 constexpr bool kSignalsMerge = tests::kThreadSanitizer;
 
-// Until it has handled what was sent to it and sleeps, which is seen in this order.
+// Waits until it has handled its signals and sleeps, observed in this order.
 void wait_until_asleep(int tid) {
   while (has_pending_signal(tid) || !base::describe_thread(tid).starts_with("sleeping")) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
-// A thread that has reached what it does, and ends when this goes out of scope.
+// A thread that has reached its function, and ends when this object is destroyed.
 class Busy {
  public:
   enum class Kind { kSleeps, kSpins, kRecurses, kBlocksSignals };
@@ -121,7 +121,7 @@ class Busy {
   std::thread thread_;
 };
 
-// The part of the text that is about one thread, from its head on.
+// The part of the text about one thread, starting at its head.
 std::string section(const std::string& text, int tid) {
   const std::size_t at = text.find("Thread " + std::to_string(tid) + " ");
   return at == std::string::npos ? "" : text.substr(at, text.find("\n\n", at) - at);
@@ -150,7 +150,7 @@ const Symbol& symbol_of(const void* address, std::map<Address, Symbol>& symbols)
 
 }  // namespace
 
-TEST_CASE("threads tell where they are, whatever they do") {
+TEST_CASE("threads report their stacks, whatever they do") {
   prepare_stacks();
   const Busy sleeping(Busy::Kind::kSleeps), spinning(Busy::Kind::kSpins), blocking(Busy::Kind::kBlocksSignals);
   for (int round = 0; round < 2; ++round) {
@@ -166,14 +166,14 @@ TEST_CASE("threads tell where they are, whatever they do") {
   }
 }
 
-TEST_CASE("the place is the innermost function of the program, of the main thread") {
+TEST_CASE("the location is the innermost function of the program on the main thread") {
   prepare_stacks();
   Stacks stacks;
   std::atomic<int> tid = 0;
   Pipe pipe;
   std::thread collector([&] {
     while (tid == 0) std::this_thread::yield();
-    // It may not have come into poll() yet.
+    // It may not have reached poll() yet.
     while (!has(stacks.where, "poll)")) {
       stacks = collect_stacks(kPatience);
       if (!has(stacks.where, "sleeps_here")) break;
@@ -186,7 +186,7 @@ TEST_CASE("the place is the innermost function of the program, of the main threa
   CHECK(has(section(stacks.text, tid), "main thread\n"));
 }
 
-TEST_CASE("a deep stack is cut, not followed") {
+TEST_CASE("a deep stack is truncated") {
   prepare_stacks();
   const Busy deep(Busy::Kind::kRecurses);
   const std::string text = section(collect_stacks(kPatience).text, deep.tid());
@@ -196,7 +196,7 @@ TEST_CASE("a deep stack is cut, not followed") {
   CHECK(lines < 140);
 }
 
-TEST_CASE("threads that come and go disturb nobody, and nobody waits for them") {
+TEST_CASE("threads that start and end do not disturb or delay a collection") {
   prepare_stacks();
   std::atomic<bool> stop = false;
   std::thread spawner([&] {
@@ -213,7 +213,7 @@ TEST_CASE("threads that come and go disturb nobody, and nobody waits for them") 
   spawner.join();
 }
 
-TEST_CASE("two collections at a time: one has the stacks, the other says why not") {
+TEST_CASE("two concurrent collections: one gets the stacks, the other an error") {
   prepare_stacks();
   std::atomic<int> complete = 0, refused = 0;
   std::vector<std::thread> collectors;
@@ -233,11 +233,11 @@ TEST_CASE("two collections at a time: one has the stacks, the other says why not
   CHECK(complete + refused == 80);
 }
 
-TEST_CASE("an answer that comes after the collection has ended changes nothing") {
+TEST_CASE("an answer after the end of a collection has no effect") {
   prepare_stacks();
   Busy sleeping(Busy::Kind::kSleeps);
   for (int round = 0; round < 20; ++round) {
-    // No time at all: whoever has not answered at once is late.
+    // No timeout at all: a thread that does not answer immediately is late.
     stack_of(sleeping.tid(), base::Seconds(0));
     if (kSignalsMerge) wait_until_asleep(sleeping.tid());
     const ThreadStack stack = stack_of(sleeping.tid(), kPatience);
@@ -248,7 +248,7 @@ TEST_CASE("an answer that comes after the collection has ended changes nothing")
   CHECK(has(section(collect_stacks(kPatience).text, sleeping.tid()), "stacks_test::sleeps_here("));
 }
 
-TEST_CASE("a signal that somebody else sends is ignored") {
+TEST_CASE("a signal from another sender is ignored") {
   prepare_stacks();
   const Busy sleeping(Busy::Kind::kSleeps);
   ::syscall(SYS_tgkill, ::getpid(), sleeping.tid(), stack_signal());
@@ -259,7 +259,7 @@ TEST_CASE("a signal that somebody else sends is ignored") {
   CHECK(has(section(collect_stacks(kPatience).text, sleeping.tid()), "stacks_test::sleeps_here("));
 }
 
-TEST_CASE("where the program took the signal nothing is sent") {
+TEST_CASE("no signal is sent if the program has its own handler") {
   prepare_stacks();
   struct sigaction ours {};
   struct sigaction other {};
@@ -282,7 +282,7 @@ void write_dump(int) {
 
 }  // namespace
 
-TEST_CASE("what Python writes is part of the text, once per collection") {
+TEST_CASE("Python's output is part of the text, once per collection") {
   prepare_stacks();
   const base::Fd file(::memfd_create("dump", MFD_CLOEXEC));
   dump_fd = file.get();
@@ -296,7 +296,7 @@ TEST_CASE("what Python writes is part of the text, once per collection") {
     CHECK(has(text.substr(at), "    File \"/x/a.py\", line 7 in f\n"));
     CHECK(text.find("line 7 in f") == text.rfind("line 7 in f"));
   }
-  // Raised all the same, the signal would end this process.
+  // If it were still raised, the signal would end this process.
   std::signal(signal, SIG_DFL);
   CHECK(has(collect_stacks(kPatience).text, "main thread"));
   set_python_dump(0, -1, {});
