@@ -1,7 +1,7 @@
-"""Speaks the zygote's protocol and forks shell scripts: the ticket of a worker is what its shell runs.
+"""Speaks the zygote's protocol and forks shell scripts: a worker's shell runs its ticket.
 
 FAKE_ZYGOTE in the environment makes it fail in one way: exit_at_start, refuse, die_on_fork, garbage, deaf (never warm),
-silent_exit (never tells how a worker ended), replaced (a module is imported by half, and it starts over).
+silent_exit (never reports how a worker ended), replaced (the import of a module fails midway, and it restarts).
 """
 
 import array

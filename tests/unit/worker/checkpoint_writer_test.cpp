@@ -487,7 +487,7 @@ TEST_CASE("remote storage") {
   REQUIRE(writer.store(3, "c0", in_place));
   CHECK(desk.done.files(3) == Names{"a", "deep/b"});
   auto refused = writer.name_for({.folder = "other/c0", .mode = UploadMode::kNoUpload}, std::nullopt);
-  CHECK(refused.error().message().find("is no folder in the run's folder far://bucket/run") != std::string::npos);
+  CHECK(refused.error().message().find("is not a folder in the run folder far://bucket/run") != std::string::npos);
 }
 
 TEST_CASE("a reused name waits until the previous checkpoint with that name is committed") {
