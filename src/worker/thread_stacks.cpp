@@ -290,8 +290,8 @@ std::vector<ThreadStack> collect_threads(base::Seconds timeout, const std::funct
   // Without the handler the signal would end the process.
   if (!handler_is_ours()) {
     problem = fmt::format(
-        "no stacks: another handler is installed for signal {}, which Trireme uses to collect them; leave SIGRTMIN+6 "
-        "free",
+        "no stacks: Trireme's handler for signal {}, which collects them, is not installed; leave SIGRTMIN+6 to "
+        "Trireme",
         stack_signal());
     return {};
   }
