@@ -113,7 +113,7 @@ std::vector<::arrow::fs::FileInfo> FileSource::good_files() {
     throw std::runtime_error("none of the " + std::to_string(bad.size()) + " files can be read: " + why);
   }
   if (!bad.empty()) {
-    std::fprintf(stderr, "trireme: %s: %zu of %zu files cannot be read and are left out: %s (%s)\n", name().c_str(),
+    std::fprintf(stderr, "trireme: %s: %zu of %zu files cannot be read and are skipped: %s (%s)\n", name().c_str(),
                  bad.size(), problems.size(), short_list(bad).c_str(), why.c_str());
   }
   return good;

@@ -37,7 +37,7 @@ class ArrowFileSystem final : public FileSystem {
     const std::int64_t size = check(file->GetSize());
     std::string content(static_cast<std::size_t>(size), '\0');
     const std::int64_t count = check(file->ReadAt(0, size, content.data()));
-    if (count != size) throw std::runtime_error(path + " ended early");
+    if (count != size) throw std::runtime_error(path + ": unexpected end of file");
     return content;
   }
 
@@ -134,7 +134,7 @@ std::shared_ptr<fs::FileSystem> open_uri(const std::string& uri, std::string& pa
 #ifdef ARROW_S3
   // After it has begun: exit handlers run in reverse order.
   static const int ended_at_exit = std::atexit(end_s3);
-  if (ended_at_exit != 0) throw std::runtime_error("no room for one more exit handler");
+  if (ended_at_exit != 0) throw std::runtime_error("cannot register another exit handler");
 #endif
   return opened;
 }

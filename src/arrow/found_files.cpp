@@ -99,12 +99,12 @@ Place place_of(const std::string& path) {
 }  // namespace
 
 FoundFiles find_files(const std::vector<std::string>& paths, const std::vector<std::string>& endings) {
-  if (paths.empty()) throw std::runtime_error("no paths are given");
+  if (paths.empty()) throw std::runtime_error("no paths given");
   FoundFiles found;
   for (const auto& given : paths) {
     Place place = place_of(given);
     if (found.filesystem && found.filesystem->type_name() != place.filesystem->type_name()) {
-      throw std::runtime_error(given + " is in another store than " + paths.front());
+      throw std::runtime_error(given + " is in a different store than " + paths.front());
     }
     if (!found.filesystem) found.filesystem = place.filesystem;
     found.remote |= place.remote;
@@ -122,9 +122,9 @@ FoundFiles find_files(const std::vector<std::string>& paths, const std::vector<s
         here = below(*place.filesystem, place.path);
         if (paths.size() == 1) found.folder = place.path;
         std::erase_if(here, unwanted);
-        if (here.empty()) throw std::runtime_error("there are no files" + kinds(endings) + " in the folder " + given);
+        if (here.empty()) throw std::runtime_error("no files" + kinds(endings) + " in the folder " + given);
       }
-      if (here.empty()) throw std::runtime_error("there is no file or folder " + given);
+      if (here.empty()) throw std::runtime_error("no such file or folder: " + given);
     }
     std::sort(here.begin(), here.end(), [](const auto& a, const auto& b) { return a.path() < b.path(); });
     found.files.insert(found.files.end(), here.begin(), here.end());

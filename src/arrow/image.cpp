@@ -62,8 +62,8 @@ std::string image_modes() {
 
 ::arrow::Status check_pixels(std::int64_t height, std::int64_t width, std::int64_t most) {
   if (height > 0 && width > 0 && height <= most / width) return ::arrow::Status::OK();
-  return ::arrow::Status::Invalid("it has ", width, " x ", height, " pixels, and at most ", most,
-                                  " are read: raise max_pixels if that is intended");
+  return ::arrow::Status::Invalid("it has ", width, " x ", height, " pixels, more than max_pixels = ", most,
+                                  ": raise it if that is intended");
 }
 
 ::arrow::Result<Image> decode_image(std::string_view content, const ImageRequest& request) {

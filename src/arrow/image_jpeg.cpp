@@ -110,7 +110,7 @@ bool decode_into(jpeg_decompress_struct& info, Failure& failure, std::string_vie
 #else
 ::arrow::Result<Image> decode_jpeg(std::string_view, const ImageRequest&, bool) {
   return ::arrow::Status::NotImplemented(
-      "JPEG images need libjpeg, and trireme::arrow was built without: install libjpeg-dev and build it again");
+      "JPEG images need libjpeg, but trireme::arrow was built without it: install libjpeg-dev and rebuild");
 }
 #endif
 

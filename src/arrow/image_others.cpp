@@ -26,7 +26,7 @@ namespace trireme::arrow {
 #ifdef TRIREME_HAS_STB
 ::arrow::Result<Image> decode_others(std::string_view content, const ImageRequest& request) {
   if (content.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
-    return ::arrow::Status::Invalid("it has more than 2 GB");
+    return ::arrow::Status::Invalid("it is larger than 2 GB");
   }
   const auto* bytes = reinterpret_cast<const stbi_uc*>(content.data());
   const int size = static_cast<int>(content.size());
@@ -34,7 +34,7 @@ namespace trireme::arrow {
   int height = 0;
   int channels = 0;
   if (stbi_info_from_memory(bytes, size, &width, &height, &channels) == 0) {
-    return ::arrow::Status::Invalid("it is none of JPEG, PNG, BMP, GIF and PNM");
+    return ::arrow::Status::Invalid("it is not a JPEG, PNG, BMP, GIF or PNM image");
   }
   ARROW_RETURN_NOT_OK(check_pixels(height, width, request.max_pixels));
   // Without transparency, which only few of them have, and Pillow leaves out of GIF and BMP too.
@@ -48,8 +48,8 @@ namespace trireme::arrow {
 #else
 ::arrow::Result<Image> decode_others(std::string_view, const ImageRequest&) {
   return ::arrow::Status::NotImplemented(
-      "it is neither JPEG nor PNG; BMP, GIF and PNM images need stb_image, and trireme::arrow was built without: "
-      "install libstb-dev and build it again");
+      "it is neither JPEG nor PNG; BMP, GIF and PNM images need stb_image, but trireme::arrow was built without it: "
+      "install libstb-dev and rebuild");
 }
 #endif
 

@@ -20,7 +20,7 @@ struct Reading {
 
 void read_bytes(png_structp png, png_bytep out, std::size_t size) {
   auto* reading = static_cast<Reading*>(png_get_io_ptr(png));
-  if (reading->rest.size() < size) png_error(png, "it is cut off");
+  if (reading->rest.size() < size) png_error(png, "it is truncated");
   std::memcpy(out, reading->rest.data(), size);
   reading->rest.remove_prefix(size);
 }
@@ -79,7 +79,7 @@ bool decode_into(png_structp png, png_infop info, std::int64_t most, bool only_h
   png_set_interlace_handling(png);
   png_read_update_info(png, info);
   const std::size_t stride = static_cast<std::size_t>(image.width * image.channels());
-  if (png_get_rowbytes(png, info) != stride) png_error(png, "its rows are not as long as they should be");
+  if (png_get_rowbytes(png, info) != stride) png_error(png, "its rows have an unexpected length");
   image.pixels.resize(stride * static_cast<std::size_t>(image.height));
   rows.resize(static_cast<std::size_t>(image.height));
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = image.pixels.data() + i * stride;
@@ -94,7 +94,7 @@ bool decode_into(png_structp png, png_infop info, std::int64_t most, bool only_h
   Reading reading{content, {}};
   png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reading, fail, ignore);
   png_infop info = png ? png_create_info_struct(png) : nullptr;
-  if (!info) return ::arrow::Status::OutOfMemory("libpng has no memory");
+  if (!info) return ::arrow::Status::OutOfMemory("libpng is out of memory");
   png_set_read_fn(png, &reading, read_bytes);
   Image image;
   std::vector<png_bytep> rows;
@@ -107,7 +107,7 @@ bool decode_into(png_structp png, png_infop info, std::int64_t most, bool only_h
 #else
 ::arrow::Result<Image> decode_png(std::string_view, const ImageRequest&, bool) {
   return ::arrow::Status::NotImplemented(
-      "PNG images need libpng, and trireme::arrow was built without: install libpng-dev and build it again");
+      "PNG images need libpng, but trireme::arrow was built without it: install libpng-dev and rebuild");
 }
 #endif
 

@@ -31,7 +31,7 @@ constexpr std::int64_t kBatchFiles = 8;
 
 ::arrow::Status named(const FileInfo& file, const ::arrow::Status& status) {
   if (status.ok() || status.IsIOError()) return status;
-  return status.WithMessage(file.path(), " is not an image that can be read: ", status.message());
+  return status.WithMessage(file.path(), " is not a readable image: ", status.message());
 }
 
 struct ImageReader {
@@ -63,7 +63,7 @@ struct ImageReader {
                                             : field.type()->Equals(arrow::tensor_type(image.dtype(), image.shape()));
   if (fits) return ::arrow::Status::OK();
   return ::arrow::Status::Invalid(
-      file.path(), " is ", arrow::tensor_text(image.dtype(), image.shape()), ", and the first images are ",
+      file.path(), " is ", arrow::tensor_text(image.dtype(), image.shape()), ", but the first images are ",
       field.type()->ToString(), ": read_images(paths, {.size = {{height, width}}, .mode = \"RGB\"}) makes them equal");
 }
 

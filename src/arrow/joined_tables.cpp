@@ -126,7 +126,7 @@ class Made {
   void add(const std::string& name, const std::string& new_name, std::shared_ptr<::arrow::ChunkedArray> column) {
     if (contains(names_, new_name)) {
       throw ValueError("join: column '" + name +
-                       "' is in both datasets; give left_suffix or right_suffix, or drop or rename it");
+                       "' is in both datasets; set left_suffix or right_suffix, or drop or rename it");
     }
     names_.push_back(new_name);
     fields_.push_back(::arrow::field(new_name, column->type()));

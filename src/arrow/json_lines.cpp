@@ -85,7 +85,7 @@ void write_tensor(std::string& out, const Tensor& tensor, std::size_t dimension,
       case DType::kI64: out += std::to_string(tensor.values<std::int64_t>()[index]); return;
       case DType::kF32: write_real(out, tensor.values<float>()[index]); return;
       case DType::kF64: write_real(out, tensor.values<double>()[index]); return;
-      default: throw ValueError("JSON holds no tensors of " + std::string(name_of(tensor.dtype())));
+      default: throw ValueError("JSON cannot hold tensors of " + std::string(name_of(tensor.dtype())));
     }
   }
   out += '[';
@@ -114,7 +114,8 @@ void write_value(std::string& out, const Value& value) {
     write_items(out, '[', ']', *list, [&](const Value& each) { write_value(out, each); });
   else if (const auto* dict = value.get_if<Dict>()) write_dict(out, *dict);
   else if (const auto* tensor = value.get_if<Tensor>()) write_tensor(out, *tensor, 0, at);
-  else if (value.get_if<Bytes>()) throw ValueError("JSON holds no bytes; decode or drop the column, or write_parquet");
+  else if (value.get_if<Bytes>())
+    throw ValueError("JSON cannot hold bytes; decode or drop the column, or use write_parquet");
   else out += "null";
 }
 

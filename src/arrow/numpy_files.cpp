@@ -33,7 +33,7 @@ std::int64_t row_bytes(const NpyHeader& header) {
 }
 
 ::arrow::Status broken(const FileInfo& file, const std::string& why) {
-  return ::arrow::Status::Invalid(file.path(), " is not a file of numpy's that can be read: ", why);
+  return ::arrow::Status::Invalid(file.path(), " is not a readable .npy file: ", why);
 }
 
 class NumpySource final : public arrow::FileSource {
@@ -49,7 +49,7 @@ class NumpySource final : public arrow::FileSource {
       ARROW_ASSIGN_OR_RAISE(const auto beginning, file->ReadAt(0, prefix.needed));
       auto parsed = parse_npy(std::string_view(*beginning));
       if (!parsed) return broken(info, parsed.error().message());
-      if (!parsed->header && size < parsed->needed) return broken(info, "it is cut off in its header");
+      if (!parsed->header && size < parsed->needed) return broken(info, "its header is truncated");
       prefix = *std::move(parsed);
     }
     const NpyHeader& header = *prefix.header;
@@ -57,7 +57,7 @@ class NumpySource final : public arrow::FileSource {
       return ::arrow::Status::Invalid(info.path(), " is a single value: expected a dimension for the rows");
     }
     if (size < header.begin || size - header.begin < header.value_bytes()) {
-      return ::arrow::Status::Invalid(info.path(), " is cut off: it has ", size, " bytes, and should have more for ",
+      return ::arrow::Status::Invalid(info.path(), " is truncated: it has ", size, " bytes, too few for ",
                                       arrow::tensor_text(header.dtype, header.shape));
     }
     return header;
@@ -81,8 +81,8 @@ class NumpySource final : public arrow::FileSource {
     const auto type = arrow::tensor_type(header.dtype, row_shape(header));
     if (!type->Equals(body()->field(0)->type())) {
       return ::arrow::Status::Invalid(
-          "a row of ", file.path(), " is ", arrow::tensor_text(header.dtype, row_shape(header)), ", and one of ",
-          this->files().front().path(), " is ", body()->field(0)->type()->ToString(), ": read them apart");
+          "a row of ", file.path(), " is ", arrow::tensor_text(header.dtype, row_shape(header)), ", but a row of ",
+          this->files().front().path(), " is ", body()->field(0)->type()->ToString(), ": read them separately");
     }
     const std::int64_t rows = header.shape[0];
     const std::int64_t size = row_bytes(header);
@@ -118,7 +118,7 @@ class NumpySource final : public arrow::FileSource {
       const std::int64_t count = header.fortran_order ? end - at : std::min(step, end - at);
       ARROW_ASSIGN_OR_RAISE(auto column, values_of(*file, header, at, count));
       if (!column) {
-        return ::arrow::Status::Invalid(info.path(), " is cut off: row ", at + count - 1, " of ", header.shape[0],
+        return ::arrow::Status::Invalid(info.path(), " is truncated: row ", at + count - 1, " of ", header.shape[0],
                                         " is missing");
       }
       at += count;

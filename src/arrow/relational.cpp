@@ -88,7 +88,7 @@ Dataset group_by(const Dataset& dataset, const std::vector<std::string>& keys,
                  const std::vector<Aggregate>& aggregates) {
   for (const auto& each : aggregates) {
     if (!each.column.empty() || each.function == "count") continue;
-    throw ValueError("group_by: '" + each.function + "' without a column: only \"count\" can do without one");
+    throw ValueError("group_by: '" + each.function + "' needs a column; only \"count\" works without one");
   }
   return from_source(std::make_shared<Computed>("group_by()", [=] {
     namespace acero = ::arrow::acero;

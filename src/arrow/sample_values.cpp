@@ -26,7 +26,8 @@ bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> ki
 
 ::arrow::Result<Value> text_of(std::string content) {
   static const bool ready = (::arrow::util::InitializeUTF8(), true);
-  if (!ready || !::arrow::util::ValidateUTF8(std::string_view(content))) return Status::Invalid("it is no UTF-8");
+  if (!ready || !::arrow::util::ValidateUTF8(std::string_view(content)))
+    return Status::Invalid("it is not valid UTF-8");
   return Value(std::move(content));
 }
 
@@ -38,7 +39,7 @@ bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> ki
   std::int64_t number = 0;
   const auto [end, failed] = std::from_chars(content.data(), content.data() + content.size(), number);
   if (failed != std::errc() || end != content.data() + content.size()) {
-    return Status::Invalid("'", content.substr(0, 40), "' is no whole number");
+    return Status::Invalid("'", content.substr(0, 40), "' is not an integer");
   }
   return Value(number);
 }
@@ -53,7 +54,8 @@ constexpr int kMostNested = 200;
     case Kind::boolean: return Value(json.get<bool>());
     case Kind::number_integer: return Value(json.get<std::int64_t>());
     case Kind::number_unsigned:
-      if (json.get<std::uint64_t>() >> 63 != 0) return Status::Invalid(json.dump(), " is too large a number");
+      if (json.get<std::uint64_t>() >> 63 != 0)
+        return Status::Invalid(json.dump(), " is too large for a 64-bit integer");
       return Value(json.get<std::int64_t>());
     case Kind::number_float: return Value(json.get<double>());
     case Kind::string: return Value(json.get<std::string>());
@@ -77,17 +79,17 @@ constexpr int kMostNested = 200;
 
 ::arrow::Result<Value> json_of(std::string_view content) {
   const auto json = nlohmann::ordered_json::parse(content, nullptr, false);
-  if (json.is_discarded()) return Status::Invalid("it is no JSON");
+  if (json.is_discarded()) return Status::Invalid("it is not valid JSON");
   return value_of(json);
 }
 
 ::arrow::Result<Value> array_of(std::string_view content) {
   const auto prefix = data::parse_npy(content);
   if (!prefix) return Status::Invalid(prefix.error().message());
-  if (!prefix->header) return Status::Invalid("it is cut off in its header");
+  if (!prefix->header) return Status::Invalid("its header is truncated");
   const auto& header = *prefix->header;
   const std::int64_t bytes = header.value_bytes();
-  if (static_cast<std::int64_t>(content.size()) - header.begin < bytes) return Status::Invalid("it is cut off");
+  if (static_cast<std::int64_t>(content.size()) - header.begin < bytes) return Status::Invalid("it is truncated");
   const auto given =
       std::make_shared<::arrow::Buffer>(reinterpret_cast<const std::uint8_t*>(content.data()) + header.begin, bytes);
   ARROW_ASSIGN_OR_RAISE(const auto values, in_row_order(header, given));
@@ -109,8 +111,7 @@ constexpr int kMostNested = 200;
   if (kind == "npy") return array_of(content);
   if (is_one_of(kind, {"jpg", "jpeg", "png", "ppm", "pgm", "pbm", "bmp", "gif", "tif", "tiff", "webp"})) {
     auto image = decode_image(content, {.max_pixels = max_pixels});
-    if (!image.ok())
-      return image.status().WithMessage("it is not an image that can be read: ", image.status().message());
+    if (!image.ok()) return image.status().WithMessage("it is not a readable image: ", image.status().message());
     return Value(tensor_of(*std::move(image)));
   }
   return Value(Bytes{std::move(content)});

@@ -59,7 +59,7 @@ void bind(sqlite3_stmt* statement, int at, const Value& value) {
   } else if (const auto* bytes = value.get_if<Bytes>()) {
     code = sqlite3_bind_blob64(statement, at, bytes->data.data(), size(bytes->data), SQLITE_TRANSIENT);
   } else {
-    throw ValueError("sqlite: parameter " + std::to_string(at) + " is a list or a dict, which SQLite does not have");
+    throw ValueError("sqlite: parameter " + std::to_string(at) + " is a list or a dict, which SQLite does not support");
   }
   if (code != SQLITE_OK) throw std::runtime_error(sqlite3_errmsg(sqlite3_db_handle(statement)));
 }
@@ -73,7 +73,7 @@ Statement prepare(sqlite3* database, const std::string& query, const List& param
   if (sqlite3_column_count(prepared) == 0) throw std::runtime_error("it returns no rows; expected a SELECT");
   const int wanted = sqlite3_bind_parameter_count(prepared);
   if (static_cast<std::size_t>(wanted) != parameters.size()) {
-    throw std::runtime_error("it has " + std::to_string(wanted) + " question marks, and there are " +
+    throw std::runtime_error("it has " + std::to_string(wanted) + " question marks, but there are " +
                              std::to_string(parameters.size()) + " parameters");
   }
   for (int i = 0; i < wanted; ++i) bind(prepared, i + 1, parameters[static_cast<std::size_t>(i)]);
@@ -145,7 +145,7 @@ SqlConnection sqlite(const std::string& file, const List& parameters) {
 #else
 SqlConnection sqlite(const std::string&, const List&) {
   throw std::runtime_error(
-      "sqlite() needs SQLite, and trireme::arrow was built without: install libsqlite3-dev and build it again");
+      "sqlite() needs SQLite, but trireme::arrow was built without it: install libsqlite3-dev and rebuild");
 }
 #endif
 

@@ -74,7 +74,7 @@ class FilesSource final : public DataSource {
     }
     if (listed.empty() && !conditions_.empty()) keep_columns(found, listed);
     if (!bad.empty()) {
-      std::fprintf(stderr, "trireme: %s: %zu of %zu files cannot be read and are left out: %s\n", name().c_str(),
+      std::fprintf(stderr, "trireme: %s: %zu of %zu files cannot be read and are skipped: %s\n", name().c_str(),
                    bad.size(), found.files.size(), arrow::short_list(bad).c_str());
     }
     return listed;
@@ -141,7 +141,7 @@ class FilesSource final : public DataSource {
       if (schema->GetFieldIndex(column) >= 0) continue;
       std::string names;
       for (const auto& name : schema->field_names()) names += (names.empty() ? "" : ", ") + name;
-      throw std::runtime_error("there is no column '" + column + "'; there are " + names);
+      throw std::runtime_error("there is no column '" + column + "'; the columns are " + names);
     }
     return schema;
   }
@@ -236,7 +236,7 @@ class FilesSource final : public DataSource {
       const auto other = here.GetFieldByName(field->name());
       if (other && other->type()->Equals(field->type())) continue;
       throw std::runtime_error("column '" + field->name() + "' is " + field->type()->ToString() + " in " + first_path_ +
-                               " and " + (other ? other->type()->ToString() : "not there") + " in " + path);
+                               " and " + (other ? other->type()->ToString() : "missing") + " in " + path);
     }
   }
 

@@ -71,7 +71,7 @@ Arrays value_lists(const std::shared_ptr<::arrow::DataType>& type, DType dtype,
   for (const auto* row : rows) {
     const std::int64_t next = offsets.back() + (row ? row->num_elements() : 0);
     if (next > std::numeric_limits<std::int32_t>::max())
-      return ::arrow::Status::Invalid("more than 2^31 values at once");
+      return ::arrow::Status::Invalid("more than 2^31 values in one batch");
     offsets.push_back(static_cast<std::int32_t>(next));
   }
   ARROW_ASSIGN_OR_RAISE(auto flat, flat_array(dtype, offsets.back(), std::move(values)));

@@ -45,7 +45,7 @@ bool is_missing(const Value* value) { return !value || value->is_null(); }
     return ::arrow::list(std::move(type));
   }
   if (a->id() == Type::STRUCT && b->id() == Type::STRUCT) return merged_structs(*a, *b);
-  return Status::Invalid("one is ", a->ToString(), " and another ", b->ToString(), ": all need one type");
+  return Status::Invalid("one value is ", a->ToString(), " and another is ", b->ToString(), ": all need the same type");
 }
 
 ::arrow::Result<TypePointer> type_of(const Value& value) {
@@ -64,7 +64,7 @@ bool is_missing(const Value* value) { return !value || value->is_null(); }
     return ::arrow::list(std::move(type));
   }
   const auto* dict = value.get_if<Dict>();
-  if (!dict) return Status::Invalid("tensors are not read inside of other values");
+  if (!dict) return Status::Invalid("tensors nested in other values are not supported");
   ::arrow::FieldVector fields;
   for (const auto& [key, each] : *dict) {
     ARROW_ASSIGN_OR_RAISE(auto type, type_of(each));
@@ -81,10 +81,10 @@ bool is_missing(const Value* value) { return !value || value->is_null(); }
     same = same && !is_missing(row);
     if (is_missing(row)) continue;
     const auto* tensor = row->get_if<Tensor>();
-    if (!tensor) return Status::Invalid("some are arrays, and some are not");
+    if (!tensor) return Status::Invalid("some values are arrays and some are not");
     if (!first) first = tensor;
     if (tensor->dtype() != first->dtype()) {
-      return Status::Invalid("one is ", tensor_text(first->dtype(), first->shape()), " and another ",
+      return Status::Invalid("one value is ", tensor_text(first->dtype(), first->shape()), " and another is ",
                              tensor_text(tensor->dtype(), tensor->shape()));
     }
     same = same && tensor->shape() == first->shape();
@@ -99,7 +99,7 @@ Status append(::arrow::ArrayBuilder& builder, const Value* value);
 
 Status unfit(const ::arrow::ArrayBuilder& builder, const Value& value) {
   const auto type = type_of(value);
-  return Status::Invalid("a value is ", type.ok() ? (*type)->ToString() : "an array", ", and ",
+  return Status::Invalid("a value is ", type.ok() ? (*type)->ToString() : "an array", ", but ",
                          builder.type()->ToString(), " in the first rows");
 }
 
@@ -168,13 +168,13 @@ Status append(::arrow::ArrayBuilder& builder, const Value* value) {
     tensors.push_back(is_missing(row) ? nullptr : row->get_if<Tensor>());
     const Tensor* tensor = tensors.back();
     if (!tensor && is_missing(row)) continue;
-    if (!tensor) return Status::Invalid("some are arrays, and some are not");
+    if (!tensor) return Status::Invalid("some values are arrays and some are not");
     const bool list = field.type()->id() == Type::LIST;
     const auto type = is_ragged(field) ? ragged_field("", tensor->dtype())->type()
                       : list           ? ::arrow::list(arrow_type(tensor->dtype()))
                                        : tensor_type(tensor->dtype(), tensor->shape());
     if (!field.type()->Equals(type) || (list && tensor->shape().size() != 1)) {
-      return Status::Invalid("a value is ", tensor_text(tensor->dtype(), tensor->shape()), ", and ",
+      return Status::Invalid("a value is ", tensor_text(tensor->dtype(), tensor->shape()), ", but ",
                              field.type()->ToString(), " in the first rows");
     }
   }

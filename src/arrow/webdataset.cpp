@@ -87,7 +87,7 @@ class Samples {
   // What the stream has said, or else that the file is broken.
   ::arrow::Status told(const base::Error& error) const {
     if (stream_status_.IsIOError()) return stream_status_.WithMessage(path_, ": ", stream_status_.message());
-    return ::arrow::Status::Invalid(path_, " is not a tar file that can be read: ", error.message());
+    return ::arrow::Status::Invalid(path_, " is not a readable tar file: ", error.message());
   }
 
   bool is_wanted(const std::string& suffix) const {
@@ -149,8 +149,8 @@ arrow::ValuePointers column_of(const std::vector<Dict>& samples, const std::stri
         if (field->name() != kKey) known += (known.empty() ? "" : ", ") + field->name();
       }
       return ::arrow::Status::Invalid(path, ": sample '", sample.at(kKey).as_string(), "' has a .", name,
-                                      ", and the first samples only ", known,
-                                      "; read_webdataset's suffixes say which to read");
+                                      ", but the first samples have only ", known,
+                                      "; read_webdataset's suffixes select which to read");
     }
   }
   std::vector<std::shared_ptr<::arrow::Array>> columns;
@@ -188,7 +188,7 @@ class WebdatasetSource final : public arrow::FileSource {
       samples.push_back(*std::move(sample));
     }
     if (samples.empty()) {
-      return ::arrow::Status::Invalid(file.path(), " has no samples: the first file must tell what the columns are");
+      return ::arrow::Status::Invalid(file.path(), " has no samples: the first file defines the columns");
     }
     ::arrow::FieldVector fields;
     for (const auto& name : names) {

@@ -39,7 +39,7 @@ class CsvFile final : public arrow::FileWriter {
       const auto id = field->type()->id();
       if (!::arrow::is_nested(id) && id != ::arrow::Type::EXTENSION) continue;
       throw ValueError("write_csv: column '" + field->name() + "' is " + field->type()->ToString() +
-                       ", which CSV cannot hold; drop it, or write_parquet");
+                       ", which CSV cannot hold; drop it, or use write_parquet");
     }
     writer_ = check(::arrow::csv::MakeCSVWriter(file, schema, ::arrow::csv::WriteOptions::Defaults()));
   }

@@ -70,7 +70,7 @@ class Folder {
     }
     if (!there.empty() && mode == "error") {
       throw std::runtime_error(shown_ + " has " + std::to_string(there.size()) +
-                               " files; mode 'overwrite' replaces them, 'append' adds");
+                               " files; mode 'overwrite' replaces them, 'append' adds to them");
     }
     if (!there.empty() && mode == "ignore") return false;
     if (mode == "overwrite") replaced_ = std::move(there);

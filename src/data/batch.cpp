@@ -45,7 +45,7 @@ base::Result<Plan> plan_of(std::span<const std::shared_ptr<const Chunk>> chunks,
     TRIREME_CHECK(run.row >= 0 && run.count >= 0 && run.row <= chunk.rows() - run.count,
                   "{} rows from row {} on, of {}", run.count, run.row, chunk.rows());
     if (run.count == 0) continue;
-    if (__builtin_add_overflow(plan.rows, run.count, &plan.rows)) return base::error("a batch of too many rows");
+    if (__builtin_add_overflow(plan.rows, run.count, &plan.rows)) return base::error("a batch has too many rows");
     auto& place = places[run.chunk];
     if (place == kUnused) {
       place = static_cast<std::uint32_t>(plan.chunks.size());
@@ -132,8 +132,9 @@ base::Result<Tensor> Batch::tensor(std::size_t column) const {
   }
   const auto dtype = element_type(*type);
   if (!dtype) {
-    return base::error("column '{}' is {}, which is no tensor; cast it to numbers, or read it as Arrow", field.name,
-                       text_in_batch(field.type));
+    return base::error(
+        "column '{}' is {}, which cannot be converted to a tensor; cast it to numbers, or read it as Arrow", field.name,
+        text_in_batch(field.type));
   }
   if (field.type.kind == Kind::kFixedList && field.tensor_shape.empty()) {
     return base::error("column '{}' has tensors with permuted dimensions; store them in the order of their shape",
@@ -153,7 +154,7 @@ base::Result<std::vector<std::string_view>> Batch::strings(std::size_t column) c
   const Field& field = data_->field(column);
   const Array& array = data_->columns[column];
   if (field.type.kind != Kind::kText) {
-    return base::error("column '{}' is {}, and not text; cast it to string", field.name, text_in_batch(field.type));
+    return base::error("column '{}' is {}, not text; cast it to string", field.name, text_in_batch(field.type));
   }
   if (array.null_count > 0) return has_nulls(field, array.null_count);
   std::vector<std::string_view> texts;

@@ -22,7 +22,7 @@ const std::byte* buffer(const ArrowArray& array, std::size_t index) {
 
 std::int64_t end_of(const ArrowArray& array) { return array.offset + array.length; }
 
-base::Error broken(std::string_view what) { return base::error("its array is broken: {}", what); }
+base::Error broken(std::string_view what) { return base::error("invalid array: {}", what); }
 
 base::Result<void> check_extent(const ArrowArray& array) {
   if (array.length < 0 || array.offset < 0 || array.length > kMost - 1 - array.offset) {
@@ -36,17 +36,17 @@ base::Result<void> check_extent(const ArrowArray& array) {
 
 base::Result<void> check_buffers(const ArrowArray& array, std::int64_t expected) {
   if (array.n_buffers < expected || (array.n_buffers > 0 && !array.buffers)) {
-    return broken(fmt::format("{} buffers where {} are needed", array.n_buffers, expected));
+    return broken(fmt::format("{} buffers, expected {}", array.n_buffers, expected));
   }
   if (expected > 0 && array.null_count > 0 && !array.buffers[0]) {
-    return broken(fmt::format("{} nulls and no bitmap that tells where", array.null_count));
+    return broken(fmt::format("{} nulls, but no validity bitmap", array.null_count));
   }
   return {};
 }
 
 base::Result<void> check_children(const ArrowArray& array, std::size_t expected) {
   if (array.n_children != static_cast<std::int64_t>(expected) || (expected > 0 && !array.children)) {
-    return broken(fmt::format("{} children where {} are needed", array.n_children, expected));
+    return broken(fmt::format("{} children, expected {}", array.n_children, expected));
   }
   for (std::size_t i = 0; i < expected; ++i) {
     if (!array.children[i]) return broken(fmt::format("child {} is missing", i));
@@ -121,7 +121,7 @@ base::Result<void> check_items(const Type& type, const ArrowArray& array) {
   for (std::size_t i = 0; i < type.children.size(); ++i) {
     const ArrowArray& child = *array.children[i];
     TRIREME_TRY(check(type.children[i], child));
-    if (child.length < items) return broken(fmt::format("{} items where {} are needed", child.length, items));
+    if (child.length < items) return broken(fmt::format("{} items, expected {}", child.length, items));
   }
   return {};
 }
@@ -136,7 +136,7 @@ base::Result<void> check_values(const Type& type, const ArrowArray& array) {
     case Kind::kText: {
       TRIREME_ASSIGN(const std::int64_t bytes,
                      with_offset_type(type, [&](auto offset) { return check_offsets<decltype(offset)>(array); }));
-      if (bytes > 0 && !buffer(array, 2)) return broken("it has offsets and no text");
+      if (bytes > 0 && !buffer(array, 2)) return broken("it has offsets but no text");
       return {};
     }
     case Kind::kFixedList:
@@ -196,7 +196,7 @@ base::Result<void> check_rows(const ArrowArray& table) {
   TRIREME_TRY(check_buffers(table, 1));
   if (table.null_count == 0 || !table.buffers[0]) return {};
   const std::int64_t nulls = table.length - count_bits(buffer(table, 0), table.offset, table.length);
-  if (nulls > 0) return base::error("{} of its {} rows are null as a whole", nulls, table.length);
+  if (nulls > 0) return base::error("{} of its {} rows are null", nulls, table.length);
   return {};
 }
 
@@ -216,7 +216,7 @@ base::Result<std::shared_ptr<const Chunk>> Chunk::take(ArrowArray& array, std::s
     const ArrowArray& column = *table.children[i];
     TRIREME_TRY(check(fields[i].type, column), "column '{}' ({})", fields[i].name, fields[i].type.text());
     if (column.length < end_of(table)) {
-      return base::error("column '{}' has {} where the record batch has {}", fields[i].name,
+      return base::error("column '{}' has {}, but the record batch has {}", fields[i].name,
                          base::count_of(column.length, "row"), end_of(table));
     }
     taken->bytes_ += bytes_of(fields[i].type, column, table.offset, table.length, false);

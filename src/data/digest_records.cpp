@@ -20,13 +20,13 @@ template <typename T>
 base::Result<T> field(const Dict& line, const char* key) {
   const Value* found = line.find(key);
   const auto* value = found ? found->get_if<T>() : nullptr;
-  if (!value) return base::error("'{}' is missing or of another type", key);
+  if (!value) return base::error("'{}' is missing or has the wrong type", key);
   return *value;
 }
 
 base::Result<std::int64_t> number(const Dict& line, const char* key, std::int64_t least, std::int64_t most) {
   TRIREME_ASSIGN(const auto value, field<std::int64_t>(line, key));
-  if (value < least || value > most) return base::error("'{}' cannot be {}", key, value);
+  if (value < least || value > most) return base::error("invalid '{}': {}", key, value);
   return value;
 }
 
@@ -78,8 +78,7 @@ base::Result<LoggedEnd> parse_end(const Dict& line) {
 // Lines whose pass is not the one that is open: some between are missing, or they come in another order.
 void misplaced(RankLog& log, int rank, int attempt, const std::string& kind, std::int64_t pass) {
   if (log.problem.empty()) {
-    log.problem =
-        fmt::format("rank {}, attempt {}: a line \"{}\" of pass {} is not where it belongs", rank, attempt, kind, pass);
+    log.problem = fmt::format("rank {}, attempt {}: unexpected line \"{}\" in pass {}", rank, attempt, kind, pass);
   }
 }
 
@@ -112,7 +111,7 @@ base::Result<void> take_line(DatasetLog& dataset, const std::string& name, int r
     if (!open) misplaced(log, rank, attempt, kind, pass);
     if (open) log.passes.back().end = end;
   } else {
-    return base::error("'kind' cannot be \"{}\"", kind);
+    return base::error("invalid 'kind': \"{}\"", kind);
   }
   return {};
 }
@@ -126,7 +125,7 @@ base::Result<std::vector<std::int64_t>> read_fragment_rows(const fs::path& path)
   for (const auto& each : rows && rows->get_if<List>() ? *rows->get_if<List>() : List{Value()}) {
     const auto* count = each.get_if<std::int64_t>();
     if (!count || *count < 0 || *count > kMostRows - all) {
-      return base::error("{} does not have the fragments of a dataset", path.native());
+      return base::error("{} is not a valid list of a dataset's fragments", path.native());
     }
     all += *count;
     counts.push_back(*count);
@@ -171,7 +170,7 @@ base::Result<std::map<std::string, DatasetLog>> read_digest_logs(const std::stri
           const fs::path path = fs::path(folder) / fmt::format("{}.{}.json", name, id);
           TRIREME_ASSIGN(auto rows, read_fragment_rows(path));
           if (fragments_id({.fragment_rows = rows}) != pass.fragments) {
-            return base::error("{} does not have the fragments that its name stands for", path.native());
+            return base::error("{} does not match the fragments' ID in its name", path.native());
           }
           dataset.fragment_rows[pass.fragments] = std::move(rows);
         }

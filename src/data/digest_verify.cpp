@@ -48,8 +48,8 @@ std::string check_pass(const LoggedPass& pass, const PassStart& start, const Ste
   std::int64_t step = 0;
   for (const auto& line : pass.stretches) {
     if (line.span.begin != end) {
-      return fmt::format("rank {} took rows {} to {} after row {}", pass.context.rank, line.span.begin, line.span.end,
-                         end);
+      return fmt::format("rank {} consumed rows {} to {} after row {}", pass.context.rank, line.span.begin,
+                         line.span.end, end);
     }
     std::int64_t rows = 0;
     std::uint64_t digest = 0;
@@ -67,25 +67,25 @@ std::string check_pass(const LoggedPass& pass, const PassStart& start, const Ste
       end = batch.end;
     }
     if (end != line.span.end) {
-      return fmt::format("rank {} took rows {} to {}, and no batch ends there", pass.context.rank, line.span.begin,
+      return fmt::format("rank {} consumed rows {} to {}, but no batch ends there", pass.context.rank, line.span.begin,
                          line.span.end);
     }
     if (rows != line.rows) {
-      return fmt::format("rows {} to {}: rank {} took {} of them, and its share is {}", line.span.begin, line.span.end,
-                         pass.context.rank, line.rows, rows);
+      return fmt::format("rows {} to {}: rank {} consumed {} of them, but its share is {}", line.span.begin,
+                         line.span.end, pass.context.rank, line.rows, rows);
     }
     if (digest != line.digest) {
-      return fmt::format("rows {} to {}: rank {} took other rows than its own, or in another order", line.span.begin,
+      return fmt::format("rows {} to {}: rank {} consumed the wrong rows, or in the wrong order", line.span.begin,
                          line.span.end, pass.context.rank);
     }
   }
   if (!pass.end) return "";
   if (pass.end->at != end) {
-    return fmt::format("rank {} ended at row {}, and its last rows are those before row {}", pass.context.rank,
-                       pass.end->at, end);
+    return fmt::format("rank {} ended at row {}, but its last rows end before row {}", pass.context.rank, pass.end->at,
+                       end);
   }
   if (pass.end->over && step != steps.count()) {
-    return fmt::format("rank {} says that the epoch was over at row {}, before its last batch", pass.context.rank, end);
+    return fmt::format("rank {} reports the end of the epoch at row {}, before its last batch", pass.context.rank, end);
   }
   return "";
 }
@@ -98,15 +98,16 @@ std::string different_start(const LoggedPass& a, const LoggedPass& b) {
   };
   if (a.start.epoch != b.start.epoch) return differ("epoch", a.start.epoch, b.start.epoch);
   if (a.start.begin != b.start.begin) return differ("row", a.start.begin, b.start.begin);
-  if (a.context.world != b.context.world) return "ranks disagree about how many there are";
-  if (a.fragments != b.fragments) return "ranks read datasets of different fragments";
+  if (a.context.world != b.context.world) return "ranks disagree on the number of ranks";
+  if (a.fragments != b.fragments) return "ranks read datasets with different fragments";
   if (!same_order(a.start.layout, b.start.layout)) {
-    return fmt::format("rank {} has another order ({}) than rank {} ({})", a.context.rank, order_text(a.start.layout),
-                       b.context.rank, order_text(b.start.layout));
+    return fmt::format("rank {} has a different order ({}) than rank {} ({})", a.context.rank,
+                       order_text(a.start.layout), b.context.rank, order_text(b.start.layout));
   }
   if (a.start.cutting != b.start.cutting) {
-    return fmt::format("rank {} and rank {} cut the epoch differently: batches of {} and of {} rows, or other options",
-                       a.context.rank, b.context.rank, a.start.cutting.batch_rows, b.start.cutting.batch_rows);
+    return fmt::format(
+        "rank {} and rank {} split the epoch differently: batches of {} and {} rows, or different options",
+        a.context.rank, b.context.rank, a.start.cutting.batch_rows, b.start.cutting.batch_rows);
   }
   return "";
 }
@@ -137,7 +138,8 @@ class History {
     for (const auto& [rank, log] : ranks) {
       passes = std::max(passes, log.passes.size());
       if (rank < static_cast<int>(expected.size()) || expected.front() == rank || log.passes.empty()) continue;
-      add_problem(log.passes.front().start.epoch, fmt::format("there is no rank {} among {}", rank, expected.size()));
+      add_problem(log.passes.front().start.epoch,
+                  fmt::format("unexpected rank {}: there are only {} ranks", rank, expected.size()));
     }
     bool counts = true;
     for (std::size_t number = 0; number < passes; ++number) {
@@ -239,7 +241,7 @@ class History {
       for (int rank : missing) {
         if (!facts_.finished.contains({attempt, rank}) && !(ranks.contains(rank) && ranks.at(rank).finished)) return {};
       }
-      add_problem(segment.epoch(), fmt::format("{} {} took no part in it", missing.size() == 1 ? "rank" : "ranks",
+      add_problem(segment.epoch(), fmt::format("{} {} did not take part", missing.size() == 1 ? "rank" : "ranks",
                                                base::rank_list(missing)));
       return segment;
     }
@@ -253,7 +255,7 @@ class History {
       }
     }
     if (segment.ended && *least != *most) {
-      segment.open = fmt::format("rank {} left it at row {} and rank {} at row {}",
+      segment.open = fmt::format("rank {} stopped at row {} and rank {} at row {}",
                                  members[static_cast<std::size_t>(least - ends.begin())]->context.rank, *least,
                                  members[static_cast<std::size_t>(most - ends.begin())]->context.rank, *most);
     }
@@ -273,14 +275,14 @@ class History {
           std::accumulate(start.layout.fragment_rows.begin(), start.layout.fragment_rows.end(), std::int64_t{0});
       if (start.begin > size || start.layout.virtual_shards > std::max<std::int64_t>(size, 1) ||
           start.layout.window_rows > size) {
-        add_problem(segment.epoch(), fmt::format("a line of rank {} cannot be: from row {} of {}, {}",
-                                                 each->context.rank, start.begin, size, order_text(start.layout)));
+        add_problem(segment.epoch(), fmt::format("invalid line of rank {}: from row {} of {}, {}", each->context.rank,
+                                                 start.begin, size, order_text(start.layout)));
         continue;
       }
       const auto steps = Steps::cut(size, start.begin, start.cutting);
       if (!steps) {
         add_problem(segment.epoch(),
-                    fmt::format("a line of rank {} cannot be: {}", each->context.rank, steps.error().message()));
+                    fmt::format("invalid line of rank {}: {}", each->context.rank, steps.error().message()));
         continue;
       }
       if (order_layout != start.layout) {
@@ -319,8 +321,8 @@ class History {
       (end < next.rows.begin ? low : high) = end < next.rows.begin ? middle + 1 : middle;
     }
     if (!between) {
-      add_problem(next.epoch(), fmt::format("attempt {} continued at row {}, in the middle of a batch", next.attempt,
-                                            next.rows.begin));
+      add_problem(next.epoch(),
+                  fmt::format("attempt {} resumed at row {}, in the middle of a batch", next.attempt, next.rows.begin));
     }
     last.rows.end = next.rows.begin;
     last.ended = last.over = false;
@@ -331,10 +333,9 @@ class History {
     if (anywhere_ || (segment.epoch() == 0 && segment.rows.begin == 0)) return;
     const auto earlier = facts_.took.begin();
     if (segment.start.loaded && (earlier == facts_.took.end() || earlier->first >= segment.attempt)) return;
-    add_problem(segment.epoch(),
-                fmt::format("attempt {} began with row {} of epoch {}, and the log has nothing of what "
-                            "was taken before",
-                            segment.attempt, segment.rows.begin, segment.epoch()));
+    add_problem(segment.epoch(), fmt::format("attempt {} began with row {} of epoch {}, but the log has no "
+                                             "earlier rows",
+                                             segment.attempt, segment.rows.begin, segment.epoch()));
   }
 
   void check_continuity(const Segment& next) {
@@ -345,11 +346,11 @@ class History {
       return;
     }
     if (next.epoch() == last.epoch()) {
-      add_problem(next.epoch(), fmt::format("attempt {} continued at row {}, and row {} was next", next.attempt,
+      add_problem(next.epoch(), fmt::format("attempt {} resumed at row {}, but row {} was next", next.attempt,
                                             next.rows.begin, last.rows.end));
       return;
     }
-    add_problem(next.epoch(), fmt::format("attempt {} continued at row {} of epoch {} after row {} of epoch {}",
+    add_problem(next.epoch(), fmt::format("attempt {} resumed at row {} of epoch {} after row {} of epoch {}",
                                           next.attempt, next.rows.begin, next.epoch(), last.rows.end, last.epoch()));
   }
 
@@ -357,7 +358,7 @@ class History {
   void require_ended(const Segment& segment) {
     if (!segment.open.empty()) add_problem(segment.epoch(), segment.open);
     if (segment.open.empty() && !segment.ended) {
-      add_problem(segment.epoch(), fmt::format("it was not continued after row {}", segment.rows.end));
+      add_problem(segment.epoch(), fmt::format("it was not resumed after row {}", segment.rows.end));
     }
   }
 
@@ -367,11 +368,11 @@ class History {
     auto first = segments_.end() - 1;
     while (first != segments_.begin() && (first - 1)->epoch() == last.epoch()) --first;
     if (same_order(first->start.layout, last.start.layout)) return;
-    std::string text = fmt::format("attempt {} continued in another order ({}) than attempt {} ({})", last.attempt,
+    std::string text = fmt::format("attempt {} resumed in a different order ({}) than attempt {} ({})", last.attempt,
                                    order_text(last.start.layout), first->attempt, order_text(first->start.layout));
-    if (first->start.layout.fragment_rows != last.start.layout.fragment_rows) text += ", over other fragments";
+    if (first->start.layout.fragment_rows != last.start.layout.fragment_rows) text += ", over different fragments";
     if (const auto repeated = repeated_rows({first, segments_.end()}); repeated && *repeated > 0) {
-      text += fmt::format(": {} {} taken twice, and as many not at all",
+      text += fmt::format(": {} {} consumed twice, and as many not at all",
                           base::count_of(static_cast<std::size_t>(*repeated), "row"), *repeated == 1 ? "was" : "were");
     }
     add_problem(last.epoch(), std::move(text));
@@ -462,7 +463,7 @@ void verify_ends(const std::string& name, const DatasetLog& log, const RunFacts&
     missing.dataset = name;
     missing.epoch = mine && !mine->passes.empty() ? mine->passes.back().start.epoch : 0;
     missing.problem =
-        fmt::format("rank {} has finished attempt {}, and its log ends before that: lines are missing", rank, attempt);
+        fmt::format("rank {} finished attempt {}, but its log ends earlier: lines are missing", rank, attempt);
     const auto known = std::find_if(verdicts.begin(), verdicts.end(), [&](const EpochVerdict& each) {
       return each.dataset == name && each.epoch == missing.epoch;
     });
@@ -491,8 +492,7 @@ base::Result<std::vector<EpochVerdict>> verify_digests(const std::string& folder
     if (logged.contains({attempt, rank})) continue;
     EpochVerdict missing;
     missing.dataset = "(unknown)";
-    missing.problem = fmt::format("rank {} of attempt {} has reported rows that it took, and none of them is in a log",
-                                  rank, attempt);
+    missing.problem = fmt::format("rank {} of attempt {} reported consumed rows, but no log has them", rank, attempt);
     verdicts.push_back(std::move(missing));
   }
   return verdicts;

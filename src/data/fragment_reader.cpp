@@ -26,7 +26,7 @@ void FragmentReader::check_end(std::optional<Failure>& failure) {
   std::optional<Stream::Failure> why;  // of no interest: all rows are here
   if (stream_row_ > piece_.row || stream_->next(why)) {
     failure =
-        Failure{base::error("{} has more rows than the {} that were counted: has it changed? Make the dataset anew",
+        Failure{base::error("{} has more rows than the {} counted before: if it has changed, recreate the dataset",
                             fragment().name, fragment().rows)};
   }
 }
@@ -42,7 +42,7 @@ std::optional<Stretch> FragmentReader::next(std::optional<Failure>& failure) {
       return {};
     }
     if (!chunk) {
-      failure = Failure{base::error("{} ends after {}, and {} were counted: has it changed? Make the dataset anew",
+      failure = Failure{base::error("{} ends after {}, but {} were counted: if it has changed, recreate the dataset",
                                     fragment().name, base::count_of(stream_row_, "row"), fragment().rows)};
       return {};
     }

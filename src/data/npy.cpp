@@ -87,7 +87,7 @@ base::Result<void> set_type(NpyHeader& header, std::string_view described) {
     header.swapped = described.front() == '>' && size_of(dtype) > 1;
     return {};
   }
-  return base::error("its values are {}, and only numbers and booleans are read", described);
+  return base::error("its values are {}; only numbers and booleans are supported", described);
 }
 
 base::Result<NpyHeader> parse_dict(std::string_view text) {
@@ -96,31 +96,31 @@ base::Result<NpyHeader> parse_dict(std::string_view text) {
   bool typed = false;
   bool ordered = false;
   bool shaped = false;
-  if (!literal.is('{')) return base::error("its header is broken");
+  if (!literal.is('{')) return base::error("its header is invalid");
   while (!literal.is('}')) {
     const auto key = literal.string();
-    if (!key || !literal.is(':')) return base::error("its header is broken");
+    if (!key || !literal.is(':')) return base::error("its header is invalid");
     if (*key == "descr") {
       const auto described = literal.string();
-      if (!described) return base::error("its rows are records of several fields, and only numbers are read");
+      if (!described) return base::error("its rows are records of several fields; only numbers are supported");
       TRIREME_TRY(set_type(header, *described));
       typed = true;
     } else if (*key == "fortran_order") {
       header.fortran_order = literal.is("True");
-      if (!header.fortran_order && !literal.is("False")) return base::error("its header is broken");
+      if (!header.fortran_order && !literal.is("False")) return base::error("its header is invalid");
       ordered = true;
     } else if (*key == "shape") {
       auto shape = literal.numbers();
-      if (!shape) return base::error("its header is broken");
+      if (!shape) return base::error("its header is invalid");
       header.shape = *std::move(shape);
       shaped = true;
     } else {
-      return base::error("its header is broken");
+      return base::error("its header is invalid");
     }
-    if (!literal.is(',') && !literal.is("}")) return base::error("its header is broken");
+    if (!literal.is(',') && !literal.is("}")) return base::error("its header is invalid");
     if (typed && ordered && shaped) break;
   }
-  if (!typed || !ordered || !shaped) return base::error("its header is broken");
+  if (!typed || !ordered || !shaped) return base::error("its header is invalid");
   auto bytes = static_cast<std::int64_t>(size_of(header.dtype));
   for (const auto size : header.shape) {
     // Sizes after a 0 count too, so that those of one row are known to fit.
@@ -144,18 +144,18 @@ base::Result<NpyPrefix> parse_npy(std::string_view beginning) {
     return static_cast<std::int64_t>(static_cast<unsigned char>(beginning[at]));
   };
   if (!beginning.starts_with(kMagic.substr(0, std::min(kMagic.size(), beginning.size())))) {
-    return base::error("it does not begin as numpy's files do");
+    return base::error("it does not start with the .npy signature");
   }
   const std::size_t version_at = kMagic.size();
   if (beginning.size() < version_at + 2) return NpyPrefix{std::nullopt, static_cast<std::int64_t>(version_at) + 6};
   const auto version = byte(version_at);
-  if (version < 1 || version > 3) return base::error("it has version {}, and 1 to 3 are read", version);
+  if (version < 1 || version > 3) return base::error("it has version {}; versions 1 to 3 are supported", version);
   const std::size_t length_bytes = version == 1 ? 2 : 4;
   const std::size_t text_at = version_at + 2 + length_bytes;
   if (beginning.size() < text_at) return NpyPrefix{std::nullopt, static_cast<std::int64_t>(text_at)};
   std::int64_t length = 0;
   for (std::size_t i = length_bytes; i-- > 0;) length = length << 8 | byte(version_at + 2 + i);
-  if (length > kLongestHeader) return base::error("its header is broken");
+  if (length > kLongestHeader) return base::error("its header is invalid");
   const std::int64_t begin = static_cast<std::int64_t>(text_at) + length;
   if (static_cast<std::int64_t>(beginning.size()) < begin) return NpyPrefix{std::nullopt, begin};
   TRIREME_ASSIGN(auto header, parse_dict(beginning.substr(text_at, static_cast<std::size_t>(length))));

@@ -339,7 +339,7 @@ base::Result<void> check_window(const DatasetSize& size, const PipelineOptions& 
   if (needed <= static_cast<double>(options.memory_budget)) return {};
   constexpr double kMiB = 1 << 20;
   return base::error(
-      "shuffling among {} rows at a time takes about {:.0f} MiB, and the memory budget is {:.0f} MiB: raise "
+      "shuffling {} rows at a time needs about {:.0f} MiB, but the memory budget is {:.0f} MiB: raise "
       "DataConfig.memory_budget, or lower window_rows of random_shuffle()",
       in_windows, needed / kMiB, static_cast<double>(options.memory_budget) / kMiB);
 }

@@ -70,7 +70,7 @@ base::Result<void> check_same_fields(const ArrowSchema& a, const ArrowSchema& b,
     const ArrowSchema& ours = *a.children[i];
     const ArrowSchema& theirs = *b.children[i];
     if (type.kind == Kind::kStruct && name_of_field(ours) != name_of_field(theirs)) {
-      return base::error("has a field '{}' where it is '{}' in the others", name_of_field(ours), name_of_field(theirs));
+      return base::error("has a field '{}', but '{}' in the others", name_of_field(ours), name_of_field(theirs));
     }
     TRIREME_TRY(check_same_fields(ours, theirs, type.children[i]));
   }
@@ -122,12 +122,12 @@ base::Result<std::shared_ptr<const Schema>> Schema::take(ArrowSchema& schema) {
   schema.release = nullptr;
   const ArrowSchema& c = taken->c_;
   if (!c.format || std::string_view(c.format) != "+s" || c.dictionary) {
-    return base::error("a table is a struct of columns in Arrow ('+s'), and not '{}'", c.format ? c.format : "");
+    return base::error("expected an Arrow struct of columns ('+s') as the table, got '{}'", c.format ? c.format : "");
   }
-  if (c.n_children < 0 || (c.n_children > 0 && !c.children)) return base::error("the schema of a table is broken");
+  if (c.n_children < 0 || (c.n_children > 0 && !c.children)) return base::error("invalid table schema");
   for (std::int64_t i = 0; i < c.n_children; ++i) {
     const ArrowSchema* column = c.children[i];
-    if (!column) return base::error("the schema of a table is broken: column {} is missing", i + 1);
+    if (!column) return base::error("invalid table schema: column {} is missing", i + 1);
     Field field;
     field.name = name_of_field(*column);
     TRIREME_ASSIGN(field.type, parse_type(*column), "column '{}'", field.name);
@@ -158,13 +158,13 @@ base::Result<void> Schema::check_same(const Schema& other) const {
     if (ours.name != theirs.name) {
       if (!find(theirs.name)) return base::error("column '{}' is only in the others", theirs.name);
       if (!other.find(ours.name)) return base::error("column '{}' is not in the others", ours.name);
-      return base::error("column {} is '{}', and '{}' in the others", i + 1, ours.name, theirs.name);
+      return base::error("column {} is '{}', but '{}' in the others", i + 1, ours.name, theirs.name);
     }
     if (ours.type != theirs.type) {
-      return base::error("column '{}' is {}, and {} in the others", ours.name, ours.type.text(), theirs.type.text());
+      return base::error("column '{}' is {}, but {} in the others", ours.name, ours.type.text(), theirs.type.text());
     }
     if (ours.tensor_shape != theirs.tensor_shape) {
-      return base::error("column '{}' has the shape [{}], and [{}] in the others", ours.name,
+      return base::error("column '{}' has the shape [{}], but [{}] in the others", ours.name,
                          fmt::join(ours.tensor_shape, ", "), fmt::join(theirs.tensor_shape, ", "));
     }
     auto same = check_same_fields(*c_.children[i], *other.c_.children[i], ours.type);

@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kSeedBits = (std::uint64_t{1} << 63) - 1;
 
 base::Error no_position(const Dict& state) {
-  return base::error("invalid position in a dataset: {}; load_state() takes what state() returns",
+  return base::error("invalid position in a dataset: {}; load_state() accepts only what state() returns",
                      base::to_json(state));
 }
 
@@ -115,11 +115,11 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
     }
     if (size != rows_ && rows > 0) {
       return base::error(
-          "dataset '{}': the place is in the middle of an epoch over {}, and there are {} now: go on with "
-          "the same data, or begin at an epoch's end",
+          "dataset '{}': the position is in the middle of an epoch over {}, but there are {} now: resume with "
+          "the same data, or from the end of an epoch",
           options_.name, base::count_of(size, "row"), rows_);
     }
-    if (rows > rows_) return base::error("dataset '{}': row {} of {} is no place in it", options_.name, rows, rows_);
+    if (rows > rows_) return base::error("dataset '{}': invalid position: row {} of {}", options_.name, rows, rows_);
     std::lock_guard lock(mutex_);
     place_ = {epoch, rows, false, false, false, place_.pass + 1, true};
     table_.layout.seed = static_cast<std::uint64_t>(dataset_seed);
@@ -301,7 +301,7 @@ base::Result<std::unique_ptr<Pass>> EpochShard::iterate(const IterOptions& optio
   if (place.rows > 0 && place.order) {
     if (*place.order != EpochOrder::of(made.layout) && options_.log_rank == 0) {
       base::log_warning(
-          "dataset '{}': epoch {} continues at row {} in the order in which it was begun; another shuffle (seed, "
+          "dataset '{}': epoch {} continues at row {} in its original order; the new shuffle (seed, "
           "window, local_shuffle_buffer_size, local_shuffle_seed) takes effect with epoch {}",
           options_.name, place.epoch, place.rows, place.epoch + 1);
     }

@@ -28,11 +28,11 @@ base::Result<Steps> Steps::cut(std::int64_t epoch_rows, std::int64_t begin, cons
   const std::int64_t batch = cutting.batch_rows;
   const std::int64_t most = std::max(cutting.world, cutting.max_world);
   if (batch < cutting.world) {
-    return base::error("a global batch of {} has none for some of the {}: use a larger batch_size",
+    return base::error("a global batch of {} leaves some of the {} without rows: use a larger batch_size",
                        base::count_of(batch, "row"), base::count_of(cutting.world, "worker"));
   }
   if (cutting.equal && batch % cutting.world != 0) {
-    return base::error("a global batch of {} cannot be shared equally by {}: use a multiple of {}",
+    return base::error("a global batch of {} cannot be split equally among {}: use a multiple of {}",
                        base::count_of(batch, "row"), base::count_of(cutting.world, "worker"), cutting.world);
   }
   Steps steps;
@@ -46,8 +46,8 @@ base::Result<Steps> Steps::cut(std::int64_t epoch_rows, std::int64_t begin, cons
   if (cutting.drop_last) {
     if (full == 0 && begin == 0) {
       return base::error(
-          "an epoch of {} is less than one batch of {} (batch_size times {}), and "
-          "drop_last leaves that out: use a smaller batch_size, or leave drop_last out",
+          "an epoch of {} is smaller than one batch of {} (batch_size times {}), which "
+          "drop_last drops: use a smaller batch_size, or turn off drop_last",
           base::count_of(epoch_rows, "row"), batch, base::count_of(cutting.world, "worker"));
     }
     steps.end_ = begin + full * batch;
@@ -55,7 +55,8 @@ base::Result<Steps> Steps::cut(std::int64_t epoch_rows, std::int64_t begin, cons
   }
   steps.end_ = begin + rows;
   if (rest == 0) {
-    if (rows == 0 && begin == 0) return base::error("there are no rows{}", cutting.equal ? " for every worker" : "");
+    if (rows == 0 && begin == 0)
+      return base::error("the dataset has no rows{}", cutting.equal ? " for every worker" : "");
     return steps;
   }
   if (full == 0 && rest < cutting.world && !cutting.pad) {

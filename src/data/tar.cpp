@@ -99,7 +99,7 @@ base::Result<std::string> TarReader::take(std::uint64_t bytes) {
     const auto part = static_cast<std::size_t>(std::min(bytes - before, kPart));
     taken.resize(before + part);
     TRIREME_ASSIGN(const auto count, read_(taken.data() + before, part));
-    if (count < part) return base::error("it is cut off");
+    if (count < part) return base::error("it is truncated");
   }
   return taken;
 }
@@ -109,7 +109,7 @@ base::Result<void> TarReader::skip(std::uint64_t bytes) {
   while (bytes > 0) {
     const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, dropped.size()));
     TRIREME_ASSIGN(const auto count, read_(dropped.data(), part));
-    if (count < part) return base::error("it is cut off");
+    if (count < part) return base::error("it is truncated");
     bytes -= part;
   }
   return {};
@@ -120,12 +120,12 @@ base::Result<bool> TarReader::read_header(Header& header) {
   std::array<char, kBlock> block;
   TRIREME_ASSIGN(const auto count, read_(block.data(), kBlock));
   if (count == 0) return false;
-  if (count < kBlock) return base::error("it is cut off");
+  if (count < kBlock) return base::error("it is truncated");
   if (std::all_of(block.begin(), block.end(), [](char byte) { return byte == '\0'; })) return false;
   const std::string_view whole(block.data(), kBlock);
   if (!checksum_matches(whole)) return base::error("a header is corrupt");
   const auto size = number_in(whole.substr(124, 12));
-  if (!size || *size > std::uint64_t{1} << 62) return base::error("a header has a broken size");
+  if (!size || *size > std::uint64_t{1} << 62) return base::error("a header has an invalid size");
   header.name = text_in(whole.substr(0, 100));
   header.size = *size;
   header.type = block[156];
@@ -154,11 +154,11 @@ base::Result<std::optional<TarReader::Member>> TarReader::next() {
       continue;
     }
     if (header.type == 'g' || header.type == 'K') continue;  // of all members; where a link leads to
-    if (header.type == 'S') return base::error("{} is a sparse file, which is not read", header.name);
+    if (header.type == 'S') return base::error("{} is a sparse file, which is not supported", header.name);
     Member member{std::move(header.name), header.size, header.type == '0' || header.type == '\0' || header.type == '7'};
     if (extended.name) member.name = *std::move(extended.name);
     if (extended.size) {
-      if (*extended.size > std::uint64_t{1} << 62) return base::error("a header has a broken size");
+      if (*extended.size > std::uint64_t{1} << 62) return base::error("a header has an invalid size");
       member.size = left_ = *extended.size;
       padding_ = (kBlock - member.size % kBlock) % kBlock;
     }
@@ -171,7 +171,7 @@ base::Result<std::optional<TarReader::Member>> TarReader::next() {
 
 base::Result<std::string> TarReader::content() {
   if (left_ > kLargestContent) {
-    return base::error("a member has {} bytes, and at most {} are read", left_, kLargestContent);
+    return base::error("a member has {} bytes, more than the limit of {}", left_, kLargestContent);
   }
   TRIREME_ASSIGN(auto taken, take(left_));
   left_ = 0;

@@ -171,8 +171,9 @@ base::Result<void> ExampleColumns::add(std::string_view example) {
   const auto place = [&](std::string_view name, FeatureKind kind, std::string_view content) -> base::Result<void> {
     const auto found = places_.find(name);
     if (found == places_.end()) {
-      return base::error("feature '{}' is not in the first records ({}); the schema of read_tfrecords names all", name,
-                         base::join(known_, ", "));
+      return base::error(
+          "feature '{}' is not in the first records ({}); list all features in the schema of read_tfrecords", name,
+          base::join(known_, ", "));
     }
     if (found->second != kNowhere) columns_[found->second].slot = {kind, content};
     return {};
@@ -186,7 +187,7 @@ base::Result<void> ExampleColumns::append(Column& column) {
   const auto& [name, format, list] = column.what;
   const auto [kind, content] = column.slot;
   if (kind != FeatureKind::kNone && kind != column.what.kind()) {
-    return base::error("feature '{}' is {}, and {} in the first records", name, name_of(kind), format_of(format).name);
+    return base::error("feature '{}' is {}, but {} in the first records", name, name_of(kind), format_of(format).name);
   }
   bool utf8 = true;
   const bool text = column.what.kind() == FeatureKind::kBytes;
@@ -195,10 +196,10 @@ base::Result<void> ExampleColumns::append(Column& column) {
                    if (format == 'u') utf8 = utf8 && is_utf8(value);
                    if (text) column.offsets.push_back(static_cast<std::int64_t>(column.values.size()));
                  }));
-  if (!utf8) return base::error("feature '{}' is no UTF-8, which a string must be", name);
+  if (!utf8) return base::error("feature '{}' is not valid UTF-8, which a string must be", name);
   constexpr std::size_t kMost = std::numeric_limits<std::int32_t>::max();
   if ((column.values.size() > kMost && format != 'Z') || static_cast<std::size_t>(count) > kMost / 2) {
-    return base::error("feature '{}' has more than 2 GB, which is too much for one batch", name);
+    return base::error("feature '{}' has more than 2 GB, too much for one batch", name);
   }
   if (list) {
     column.valid.push_back(kind != FeatureKind::kNone);
@@ -207,8 +208,8 @@ base::Result<void> ExampleColumns::append(Column& column) {
   }
   if (count > 1) {
     return base::error(
-        "feature '{}' has {} values, and one in the first records; as a list in the schema of read_tfrecords both are "
-        "read",
+        "feature '{}' has {} values, but one in the first records; declare it as a list in the schema of "
+        "read_tfrecords",
         name, count);
   }
   column.valid.push_back(count == 1);

@@ -3,7 +3,7 @@
 namespace trireme::data::tf_wire {
 
 base::Error broken(std::string_view why) {
-  return base::error("this is no tf.train.Example ({}); read_binary_files reads other records", why);
+  return base::error("this is not a tf.train.Example ({}); read_binary_files reads other records", why);
 }
 
 bool is_utf8(std::string_view text) {

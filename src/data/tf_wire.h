@@ -40,9 +40,9 @@ class Fields {
       case 2:
         if (!varint(size)) return false;
         break;
-      default: return fail("a wire type that there is not");
+      default: return fail("unknown wire type");
     }
-    if (size > rest_.size()) return fail("it ends too early");
+    if (size > rest_.size()) return fail("it is truncated");
     field.bytes = rest_.substr(0, static_cast<std::size_t>(size));
     rest_.remove_prefix(static_cast<std::size_t>(size));
     return true;
@@ -51,13 +51,13 @@ class Fields {
   bool varint(std::uint64_t& value) {
     value = 0;
     for (int shift = 0; shift < 70; shift += 7) {
-      if (rest_.empty()) return fail("it ends too early");
+      if (rest_.empty()) return fail("it is truncated");
       const auto byte = static_cast<std::uint8_t>(rest_.front());
       rest_.remove_prefix(1);
       if (shift < 64) value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;
       if (byte < 0x80) return true;
     }
-    return fail("a number without an end");
+    return fail("unterminated varint");
   }
 
   bool at_end() const { return rest_.empty(); }
@@ -84,12 +84,12 @@ base::Result<void> for_each_feature(std::string_view example, Visit visit) {
   Fields::Field features;
   while (outer.next(features)) {
     if (features.number != 1) continue;
-    if (features.wire != 2) return broken("its features are no message");
+    if (features.wire != 2) return broken("its features are not a message");
     Fields entries(features.bytes);
     Fields::Field entry;
     while (entries.next(entry)) {
       if (entry.number != 1) continue;
-      if (entry.wire != 2) return broken("a feature is no message");
+      if (entry.wire != 2) return broken("a feature is not a message");
       std::string_view name;
       std::string_view feature;
       Fields parts(entry.bytes);
@@ -100,14 +100,14 @@ base::Result<void> for_each_feature(std::string_view example, Visit visit) {
         (part.number == 1 ? name : feature) = part.bytes;
       }
       TRIREME_TRY(parts.ended());
-      if (!is_utf8(name)) return broken("the name of a feature is no UTF-8");
+      if (!is_utf8(name)) return broken("the name of a feature is not valid UTF-8");
       FeatureKind kind = FeatureKind::kNone;
       std::string_view content;
       Fields lists(feature);
       Fields::Field list;
       while (lists.next(list)) {
         if (list.number < 1 || list.number > 3) continue;
-        if (list.wire != 2) return broken("a feature's values are no message");
+        if (list.wire != 2) return broken("a feature's values are not a message");
         kind = static_cast<FeatureKind>(list.number);
         content = list.bytes;
       }
@@ -139,14 +139,14 @@ base::Result<std::int64_t> for_each_value(FeatureKind kind, std::string_view lis
       }
       TRIREME_TRY(packed.ended());
     } else if (kind == FeatureKind::kFloat && (field.wire == 2 || field.wire == 5)) {
-      if (field.bytes.size() % sizeof(float) != 0) return broken("its floats have not 4 bytes each");
+      if (field.bytes.size() % sizeof(float) != 0) return broken("its floats are not 4 bytes each");
       take(field.bytes);
       count += static_cast<std::int64_t>(field.bytes.size() / sizeof(float));
     } else if (kind == FeatureKind::kBytes && field.wire == 2) {
       take(field.bytes);
       ++count;
     } else {
-      return broken("values of another kind than their list");
+      return broken("values of a different type than their list");
     }
   }
   TRIREME_TRY(fields.ended());

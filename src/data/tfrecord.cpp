@@ -37,7 +37,7 @@ void RecordCutter::add(std::string_view bytes) {
 }
 
 base::Error RecordCutter::wrong() const {
-  return base::error("{}, record {}: the checksum is wrong; the file is corrupt, or no TFRecord file", file_, records_);
+  return base::error("{}, record {}: wrong checksum; the file is corrupt or not a TFRecord file", file_, records_);
 }
 
 base::Result<std::optional<std::string_view>> RecordCutter::next() {
@@ -48,7 +48,7 @@ base::Result<std::optional<std::string_view>> RecordCutter::next() {
   length_checked_ = true;
   const auto length = little_endian<std::uint64_t>(length_bytes);
   if (length > kLargestRecord) {
-    return base::error("{}, record {}: it has {} bytes, and at most {} are read", file_, records_, length,
+    return base::error("{}, record {}: it has {} bytes, more than the limit of {}", file_, records_, length,
                        kLargestRecord);
   }
   if (rest.size() - kHead < kTail || length > rest.size() - kHead - kTail) return std::optional<std::string_view>();
@@ -62,7 +62,7 @@ base::Result<std::optional<std::string_view>> RecordCutter::next() {
 
 base::Result<void> RecordCutter::end() const {
   if (at_ == bytes_.size()) return {};
-  return base::error("{} is cut off in record {}", file_, records_);
+  return base::error("{} is truncated in record {}", file_, records_);
 }
 
 base::Result<bool> TfRecordTypes::add(std::string_view bytes) {
@@ -80,8 +80,7 @@ base::Result<std::vector<FeatureColumn>> TfRecordTypes::columns() const {
   if (!enough_) TRIREME_TRY(records_.end());
   auto columns = types_.columns();
   if (columns.empty()) {
-    return base::error("{} has no records with features: the first file must tell what the columns are",
-                       records_.file());
+    return base::error("{} has no records with features: the first file defines the columns", records_.file());
   }
   return columns;
 }

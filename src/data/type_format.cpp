@@ -77,8 +77,8 @@ constexpr auto kUnreadFormats = std::to_array<UnreadFormat>({
     {"vz", "binary_view", "cast it to binary"},
     {"+vl", "list_view", "cast it to list"},
     {"+vL", "large_list_view", "cast it to large_list"},
-    {"+ud", "dense_union", "cast it to string, or make a struct of it"},
-    {"+us", "sparse_union", "cast it to string, or make a struct of it"},
+    {"+ud", "dense_union", "cast it to string, or to a struct"},
+    {"+us", "sparse_union", "cast it to string, or to a struct"},
     {"+r", "run_end_encoded", "cast it to the type of its values"},
 });
 
@@ -116,9 +116,9 @@ std::optional<std::int64_t> decimal_width(std::string_view text) {
 
 base::Error unread(std::string_view format) {
   for (const auto& known : kUnreadFormats) {
-    if (format.starts_with(known.prefix)) return base::error("{} is not read; {}", known.name, known.way_out);
+    if (format.starts_with(known.prefix)) return base::error("{} is not supported; {}", known.name, known.way_out);
   }
-  return base::error("Arrow's format '{}' is not known; cast it to string", format);
+  return base::error("unknown Arrow format '{}'; cast it to string", format);
 }
 
 base::Result<Type> parse_layout(std::string_view format) {
@@ -156,10 +156,10 @@ base::Result<Type> parse_dictionary(const ArrowSchema& schema, int depth) {
   constexpr std::string_view kIndices = "cCsSiIlL";
   const std::string_view format = schema.format;
   if (format.size() != 1 || kIndices.find(format[0]) == std::string_view::npos) {
-    return base::error("a dictionary with indices of Arrow's format '{}' is not known; cast it to its values", format);
+    return base::error("unknown Arrow format '{}' of dictionary indices; cast it to its values", format);
   }
   TRIREME_ASSIGN(Type type, parse(*schema.dictionary, depth + 1), "the values of the dictionary");
-  if (type.dictionary) return base::error("a dictionary of dictionaries is not read; cast it to its values");
+  if (type.dictionary) return base::error("a dictionary of dictionaries is not supported; cast it to its values");
   type.dictionary = true;
   type.index_format = format;
   return type;
@@ -170,11 +170,11 @@ base::Result<void> parse_children(const ArrowSchema& schema, int depth, Type& ty
   const bool some = type.kind == Kind::kStruct;
   if (schema.n_children < 0 || (!some && schema.n_children != (one ? 1 : 0)) ||
       (schema.n_children > 0 && !schema.children)) {
-    return base::error("its schema is broken: Arrow's format '{}' with {} children", type.format, schema.n_children);
+    return base::error("invalid schema: Arrow format '{}' with {} children", type.format, schema.n_children);
   }
   for (std::int64_t i = 0; i < schema.n_children; ++i) {
     const ArrowSchema* child = schema.children[i];
-    if (!child) return base::error("its schema is broken: child {} is missing", i);
+    if (!child) return base::error("invalid schema: child {} is missing", i);
     auto parsed = parse(*child, depth + 1);
     if (!parsed && some) {
       return std::move(parsed).error().wrap(fmt::format("its field '{}'", child->name ? child->name : ""));
@@ -186,8 +186,8 @@ base::Result<void> parse_children(const ArrowSchema& schema, int depth, Type& ty
 }
 
 base::Result<Type> parse(const ArrowSchema& schema, int depth) {
-  if (depth > kMaxNesting) return base::error("more than {} types inside one another are not read", kMaxNesting);
-  if (!schema.format) return base::error("its schema is broken: it has no format");
+  if (depth > kMaxNesting) return base::error("types nested more than {} deep are not supported", kMaxNesting);
+  if (!schema.format) return base::error("invalid schema: it has no format");
   if (schema.dictionary) return parse_dictionary(schema, depth);
   TRIREME_ASSIGN(Type type, parse_layout(schema.format));
   TRIREME_TRY(parse_children(schema, depth, type));

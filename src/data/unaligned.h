@@ -37,7 +37,7 @@ auto with_index_type(const Type& type, Function function) {
     case 'l': return function(std::int64_t{});
     default: break;
   }
-  TRIREME_CHECK(type.index_format == "L", "'{}' is no format of an index", type.index_format);
+  TRIREME_CHECK(type.index_format == "L", "'{}' is not an index format", type.index_format);
   return function(std::uint64_t{});
 }
 

@@ -189,7 +189,7 @@ def test_joins_are_the_same(tmp_path: Path) -> None:
     ways += ["right_semi", "anti", "left_anti", "right_anti"]
     done = run(PROGRAM, "join", tmp_path, *ways)
     assert done.returncode == 1
-    assert "join: column 'both' is in both datasets; give left_suffix or right_suffix" in done.stdout
+    assert "join: column 'both' is in both datasets; set left_suffix or right_suffix" in done.stdout
     for how in ways:
         joined = data.from_arrow(left).join(data.from_arrow(right), how, on="k", right_on="key", right_suffix="_r")
         assert pq.read_table(tmp_path / how).to_pydict() == joined.to_arrow().to_pydict(), how
@@ -258,7 +258,7 @@ def test_values_of_every_kind_as_json(tmp_path: Path) -> None:
     pq.write_table(pa.table({"b": [b"x"]}), tmp_path / "b.parquet")
     done = run(PROGRAM, "write", "json", tmp_path / "b.parquet", tmp_path / "none", "append")
     assert done.returncode == 1
-    assert "JSON holds no bytes; decode or drop the column, or write_parquet" in done.stdout
+    assert "JSON cannot hold bytes; decode or drop the column, or use write_parquet" in done.stdout
     assert list((tmp_path / "none").iterdir()) == [], "a file that was not completed is not left behind"
 
 
@@ -297,7 +297,7 @@ def test_folders_that_have_files(path: Path, tmp_path: Path) -> None:
         assert len(list(folder.iterdir())) == files, mode
     done = run(PROGRAM, "write", "parquet", path, folder, "error")
     assert done.returncode == 1
-    assert "has 4 files; mode 'overwrite' replaces them, 'append' adds" in done.stdout
+    assert "has 4 files; mode 'overwrite' replaces them, 'append' adds to them" in done.stdout
     done = run(PROGRAM, "write", "parquet", path, folder, "sometimes")
     assert done.returncode == 1
     assert "mode = 'sometimes': expected one of 'append', 'overwrite', 'ignore', 'error'" in done.stdout

@@ -28,7 +28,7 @@ from trireme.data._tensors import numpy_of  # noqa: E402
 
 PROGRAM = BUILD / "tests/data_sources_program"
 
-pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built: trireme::arrow is left out")
+pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built: trireme::arrow was not built")
 
 Read = Callable[..., Any]
 
@@ -142,16 +142,16 @@ def test_images_that_cannot_be_read(tmp_path: Path, read: Read) -> None:
     for name in ("1.png", "5.jpg"):
         content = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(content[: len(content) // 2])
-    assert f"{tmp_path}/1.png is not an image that can be read: it is cut off" in refused(
+    assert f"{tmp_path}/1.png is not a readable image: it is truncated" in refused(
         "read_images", f"path={tmp_path}", "show=1"
     )
     (tmp_path / "0.png").write_text("no image")
-    assert f"{tmp_path}/0.png is not an image that can be read" in refused("read_images", f"path={tmp_path}")
+    assert f"{tmp_path}/0.png is not a readable image" in refused("read_images", f"path={tmp_path}")
     done = run(PROGRAM, "read_images", f"path={tmp_path}", "skip_bad_files=1", "include_paths=1", "show=1")
     assert [line.split("path=")[1] for line in done.stdout.splitlines()] == [
         f"{tmp_path}/{number}.png;" for number in (2, 3, 4)
     ]
-    assert f"3 of 6 files cannot be read and are left out: {tmp_path}/0.png, {tmp_path}/1.png and 1 more" in done.stderr
+    assert f"3 of 6 files cannot be read and are skipped: {tmp_path}/0.png, {tmp_path}/1.png and 1 more" in done.stderr
     assert "mode = 'XYZ': expected one of L, LA, RGB, RGBA" in refused("read_images", f"path={tmp_path}", "mode=XYZ")
     assert "size = {0, 3}: expected {height, width}" in refused("read_images", f"path={tmp_path}", "size=0,3")
     (tmp_path / "empty").mkdir()
@@ -164,10 +164,10 @@ def test_images_that_would_fill_the_memory(tmp_path: Path, name: str) -> None:
     file.write_bytes(claimed(name, 65500, 65500))
     for options in ([], ["size=8,8", "mode=RGB"]):  # a part of the size is not a part of the memory
         said = refused("read_images", f"path={file}", *options, "show=1")
-        assert f"{file} is not an image that can be read: it has 65500 x 65500 pixels, and at most 178956970" in said
-        assert "raise max_pixels" in said
+        assert f"{file} is not a readable image: it has 65500 x 65500 pixels, more than max_pixels = 178956970" in said
+        assert ": raise it if that is intended" in said
     picture(30, 20).save(file)
-    assert "it has 20 x 30 pixels, and at most 599 are read" in refused(
+    assert "it has 20 x 30 pixels, more than max_pixels = 599" in refused(
         "read_images", f"path={file}", "max_pixels=599", "show=1"
     )
     assert checked(PROGRAM, "read_images", f"path={file}", "max_pixels=600", "mode=RGB", "show=1")
@@ -202,16 +202,16 @@ def test_numpy_files_that_cannot_be_read(tmp_path: Path, read: Read) -> None:
     good, bad = tmp_path / "a.npy", tmp_path / "b.npy"
     np.save(good, np.ones((2, 3)))
     for content, message in (
-        (np.ones((2, 4)), f"a row of {bad} is double[4], and one of {good} is"),
+        (np.ones((2, 4)), f"a row of {bad} is double[4], but a row of {good} is"),
         (np.float64(3), f"{bad} is a single value"),
-        (np.array(["text"]), f"{bad} is not a file of numpy's that can be read: its values are <U4"),
+        (np.array(["text"]), f"{bad} is not a readable .npy file: its values are <U4"),
     ):
         np.save(bad, content)
         assert message in refused("read_numpy", f"path={tmp_path}")
     bad.write_text("no array at all")
-    assert f"{bad} is not a file of numpy's" in refused("read_numpy", f"path={tmp_path}")
+    assert f"{bad} is not a readable .npy file" in refused("read_numpy", f"path={tmp_path}")
     bad.write_bytes(good.read_bytes()[:-1])
-    assert f"{bad} is cut off" in refused("read_numpy", f"path={tmp_path}")
+    assert f"{bad} is truncated" in refused("read_numpy", f"path={tmp_path}")
     got = read("read_numpy", f"path={tmp_path}/*.npy", "skip_bad_files=1", "include_paths=1")
     assert got.column("path").to_pylist() == [str(good)] * 2
 
@@ -248,9 +248,9 @@ def test_tfrecords_that_cannot_be_read(tmp_path: Path) -> None:
     flipped[-8] ^= 1
     bad = tmp_path / "b.tfrecord"
     for content, message in (
-        (bytes(flipped), f"{bad}, record 9: the checksum is wrong"),
-        (good[:-3], f"{bad} is cut off in record 9"),
-        (framed([b"\xff\xff\xff"]), f"{bad}, record 0: this is no tf.train.Example"),
+        (bytes(flipped), f"{bad}, record 9: wrong checksum"),
+        (good[:-3], f"{bad} is truncated in record 9"),
+        (framed([b"\xff\xff\xff"]), f"{bad}, record 0: this is not a tf.train.Example"),
         (framed([example({"x": [1, 2]})]), f"{bad}, record 0: feature 'x' has 2 values"),
     ):
         bad.write_bytes(content)
@@ -312,26 +312,26 @@ def test_webdatasets_that_cannot_be_read(tmp_path: Path) -> None:
     good = shard("a.tar", ("x.cls", b"1"), ("x.txt", b"t"))
     bad = tmp_path / "b.tar"
     for members, message in (
-        ([("y.cls", b"one")], f"{bad}: sample 'y', .cls: 'one' is no whole number"),
-        ([("y.npy", b"one")], f"{bad}: sample 'y', .npy: it does not begin as numpy's"),
-        ([("y.png", b"one")], f"{bad}: sample 'y', .png: it is not an image that can be read"),
-        ([("y.json", b"{")], f"{bad}: sample 'y', .json: it is no JSON"),
+        ([("y.cls", b"one")], f"{bad}: sample 'y', .cls: 'one' is not an integer"),
+        ([("y.npy", b"one")], f"{bad}: sample 'y', .npy: it does not start with the .npy signature"),
+        ([("y.png", b"one")], f"{bad}: sample 'y', .png: it is not a readable image"),
+        ([("y.json", b"{")], f"{bad}: sample 'y', .json: it is not valid JSON"),
         ([("y.json", b"[" * 10**5 + b"]" * 10**5)], f"{bad}: sample 'y', .json: its values are nested deeper than 200"),
-        ([("y.txt", b"\xff")], f"{bad}: sample 'y', .txt: it is no UTF-8"),
+        ([("y.txt", b"\xff")], f"{bad}: sample 'y', .txt: it is not valid UTF-8"),
         ([("y.cls", b"1"), ("y.cls", b"2")], f"{bad}: sample 'y' has two files with the suffix .cls"),
-        ([("y.bin", b"1")], f"{bad}: sample 'y' has a .bin, and the first samples only cls, txt"),
+        ([("y.bin", b"1")], f"{bad}: sample 'y' has a .bin, but the first samples have only cls, txt"),
     ):
         shard("b.tar", *members)
         assert message in refused("read_webdataset", f"path={tmp_path}")
     bad.write_bytes(good[:700])
-    assert f"{bad} is not a tar file that can be read: it is cut off" in refused("read_webdataset", f"path={tmp_path}")
+    assert f"{bad} is not a readable tar file: it is truncated" in refused("read_webdataset", f"path={tmp_path}")
     bad.write_bytes(b"x" * 2000)
-    assert f"{bad} is not a tar file that can be read: a header is corrupt" in refused(
+    assert f"{bad} is not a readable tar file: a header is corrupt" in refused(
         "read_webdataset", f"path={tmp_path}"
     )
     done = run(PROGRAM, "read_webdataset", f"path={tmp_path}", "skip_bad_files=1")
     assert done.stdout == "1 1 __key__ cls txt\n"
-    assert f"1 of 2 files cannot be read and are left out: {bad}" in done.stderr
+    assert f"1 of 2 files cannot be read and are skipped: {bad}" in done.stderr
 
 
 def test_sql(tmp_path: Path, read: Read) -> None:
@@ -352,7 +352,7 @@ def test_sql(tmp_path: Path, read: Read) -> None:
     for query, message in {
         "SELECT nowhere FROM t": "'SELECT nowhere FROM t': no such column: nowhere",
         "CREATE TABLE u (x)": "'CREATE TABLE u (x)': it returns no rows; expected a SELECT",
-        "SELECT x FROM t WHERE id = ?": "it has 1 question marks, and there are 0 parameters",
+        "SELECT x FROM t WHERE id = ?": "it has 1 question marks, but there are 0 parameters",
     }.items():
         assert f"read_sql: {message}" in refused("read_sql", f"file={file}", f"query={query}").replace(
             f"'{query}': it has", "it has"

@@ -144,7 +144,7 @@ def test_a_state_by_hand() -> None:
     other = pickle.loads(pickle.dumps(dataset([100]).random_shuffle(seed=2).iterator()))
     other.load_state(state)
     assert [batch["x"].tolist() for batch in other.iter_batches(batch_size=10)] == rest
-    with pytest.raises(ValueError, match="over 100 rows, and there are 50 now"):
+    with pytest.raises(ValueError, match="over 100 rows, but there are 50 now"):
         dataset([50]).iterator().load_state(state)
     with pytest.raises(ValueError, match="invalid position in a dataset"):
         other.load_state({"epoch": 1})
@@ -181,7 +181,7 @@ def test_bad_options(options: dict[str, Any], error: type[Exception], text: str)
 
 
 def test_a_dataset_without_rows() -> None:
-    with pytest.raises(ValueError, match="there are no rows"):
+    with pytest.raises(ValueError, match="the dataset has no rows"):
         list(dataset([10]).filter(lambda row: False).iter_batches())
 
 

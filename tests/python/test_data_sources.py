@@ -81,7 +81,7 @@ def test_filesystems_of_the_user(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "options", "kind", "message"),
     [
-        ("nothing.txt", {}, DataError, "read_text: there is no file or folder .*nothing.txt"),
+        ("nothing.txt", {}, DataError, "read_text: no such file or folder: .*nothing.txt"),
         ("*.csv", {}, DataError, r"read_text: no files match .*/\*.csv"),
         ("", {"file_extensions": ["csv"]}, DataError, r"no files ending in .csv; there are a.txt, b.txt"),
         ("deep/.git/nothing", {"ignore_missing_paths": True}, DataError, "read_text: no files are left of"),
@@ -250,7 +250,7 @@ def test_remote_files(bucket: Bucket) -> None:
     assert by_filesystem.to_arrow().column("n").to_pylist() == [1, 2]
     assert lines(bucket.uri("text")) == ["1", "2"]
     assert trireme.data.read_binary_files(bucket.uri("text/*")).count() == 1
-    with pytest.raises(DataError, match=f"there is no file or folder {bucket.uri('nothing')}"):
+    with pytest.raises(DataError, match=f"no such file or folder: {bucket.uri('nothing')}"):
         trireme.data.read_parquet(bucket.uri("nothing"))
 
     fragment = ParquetSource(Listing(select("read_parquet", bucket.uri("data")), None, False)).fragments()[0]

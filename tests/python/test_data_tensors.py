@@ -161,7 +161,7 @@ def test_conforming_loses_nothing() -> None:
     conformed = conform(fixed, pa.schema([("t", ragged.type)]), "here")
     assert numpy_of(conformed.column("t"))[0].shape == (4, 4)
 
-    with pytest.raises(DataError, match="here: column 'n' is string, and int64 in the others"):
+    with pytest.raises(DataError, match="here: column 'n' is string, but int64 in the others"):
         conform(batch_of({"n": ["x"]}), pa.schema([("n", pa.int64())]), "here")
     with pytest.raises(DataError, match="here: column 'y' is here and not in the others"):
         conform(batch_of({"y": [1]}), pa.schema([("n", pa.int64())]), "here")

@@ -280,7 +280,7 @@ class TestFailures:
         log.write_text("\n".join([*lines[:2], lines[2].replace('"rows":40', '"rows":39'), *lines[3:]]) + "\n")
         refused = trireme_command("data", "verify", str(result.path))
         assert refused.returncode == 1
-        assert "WRONG: rows 80 to 160: rank 0 took 39 of them, and its share is 40" in refused.stdout
+        assert "WRONG: rows 80 to 160: rank 0 consumed 39 of them, but its share is 40" in refused.stdout
 
     def test_without_a_log_there_is_nothing_to_verify(self, files: str, tmp_path: Path) -> None:
         config = {"epochs": 1, "batches": {"batch_size": 400}, "folder": str(tmp_path)}

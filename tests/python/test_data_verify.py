@@ -147,8 +147,8 @@ def moved(**changes: Any) -> Callable[[], None]:
     ("function", "problem"),
     [
         (moved(), ""),
-        (moved(by=50), "continued at row 300, and row 250 was next"),
-        (moved(by=-50), "continued at row 200, and row 250 was next"),
+        (moved(by=50), "resumed at row 300, but row 250 was next"),
+        (moved(by=-50), "resumed at row 200, but row 250 was next"),
         (moved(by=50, ranks=(1,)), "rank 0 began at"),
         (moved(ranks=()), ""),  # left, by all
         (moved(ranks=(0,)), "rank 0 began at"),
@@ -184,10 +184,10 @@ def test_ranks_that_do_not_take_the_same() -> None:
 
     for what, problem in (
         ("nothing", ""),
-        ("early", "rank 1 left it at row 950 and rank 0 at row 1000"),
-        ("no part", "rank 1 took no part in it"),
-        ("batches", "cut the epoch differently: batches of 50 and of 100 rows"),
-        ("orders", "rank 0 has another order"),
+        ("early", "rank 1 stopped at row 950 and rank 0 at row 1000"),
+        ("no part", "rank 1 did not take part"),
+        ("batches", "split the epoch differently: batches of 50 and 100 rows"),
+        ("orders", "rank 0 has a different order"),
     ):
         result = DataParallelTrainer(
             uneven,

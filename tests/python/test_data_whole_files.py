@@ -145,15 +145,15 @@ def test_images_that_would_fill_the_memory(tmp_path: Path) -> None:
     for name in ("progressive.jpg", "baseline.jpg", "grey.png", "flat.gif", "wide.bmp"):
         (tmp_path / name).write_bytes(claimed(name, wide, high))
         for options in ({}, {"size": (8, 8), "mode": "RGB"}):
-            message = rf"{name} is not an image that can be read: it has 65500 x 65500 pixels, and at most 178956970 .*"
-            with pytest.raises(DataError, match=message + "raise max_pixels"):
+            message = rf"{name} is not a readable image: it has 65500 x 65500 pixels, more than max_pixels = 178956970"
+            with pytest.raises(DataError, match=message + ": raise it"):
                 trireme.data.read_images(tmp_path / name, **options).to_arrow()
         with pytest.warns(UserWarning, match="1 of 2 files"):
             picture(8, 8).save(tmp_path / "good.png")
             both = [tmp_path / "good.png", tmp_path / name]
             assert trireme.data.read_images(both, on_bad_file="skip").count() == 1
     picture(30, 20).save(tmp_path / "small.png")
-    with pytest.raises(DataError, match=r"it has 20 x 30 pixels, and at most 599 are read"):
+    with pytest.raises(DataError, match=r"it has 20 x 30 pixels, more than max_pixels = 599"):
         trireme.data.read_images(tmp_path / "small.png", max_pixels=599).to_arrow()
     assert trireme.data.read_images(tmp_path / "small.png", max_pixels=600).count() == 1
 
@@ -202,7 +202,7 @@ def test_an_image_unlike_the_first_ones(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(_images, "_LOOKED_AT", 1)
     picture(8, 8).save(tmp_path / "a.png")
     picture(8, 9).save(tmp_path / "b.png")
-    with pytest.raises(DataError, match=r"b.png is uint8\[8, 9, 3\], and the first images are uint8\[8, 8, 3\].*size="):
+    with pytest.raises(DataError, match=r"b.png is uint8\[8, 9, 3\], but the first images are uint8\[8, 8, 3\].*size="):
         trireme.data.read_images(tmp_path).to_arrow()
 
 
@@ -251,7 +251,7 @@ def test_a_large_numpy_file_is_several_fragments(tmp_path: Path, monkeypatch: py
 def test_numpy_files_that_cannot_be_read(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.ones((2, 3)))
     for content, message in (
-        (np.ones((2, 4)), r"a row of .*b.npy is float64\[4\], and one of .*a.npy is"),
+        (np.ones((2, 4)), r"a row of .*b.npy is float64\[4\], but a row of .*a.npy is"),
         (np.float64(3), "b.npy is a single value"),
         (np.array([{}], object), "b.npy is an array of objects"),
     ):
@@ -259,11 +259,11 @@ def test_numpy_files_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=message):
             trireme.data.read_numpy(tmp_path).to_arrow()
     (tmp_path / "b.npy").write_text("no array at all")
-    with pytest.raises(DataError, match=r"b.npy is not a file of numpy's"):
+    with pytest.raises(DataError, match=r"b.npy is not a readable .npy file"):
         trireme.data.read_numpy(tmp_path).to_arrow()
     np.save(tmp_path / "b.npy", np.ones((2000, 3)))
     (tmp_path / "b.npy").write_bytes((tmp_path / "b.npy").read_bytes()[:-1])
-    with pytest.raises(DataError, match=r"b.npy is cut off"):
+    with pytest.raises(DataError, match=r"b.npy is truncated"):
         trireme.data.read_numpy(tmp_path).to_arrow()
 
 
@@ -300,7 +300,7 @@ def test_a_member_that_unpacks_to_more_than_a_column_holds(tmp_path: Path) -> No
     member = tarfile.TarInfo("x.bin")
     member.size = 2**31
     (tmp_path / "a.tgz").write_bytes(gzip.compress(member.tobuf() + bytes(4096)))
-    with pytest.raises(DataError, match=r"a.tgz: x.bin has 2147483648 bytes, and at most 2147483647 are read"):
+    with pytest.raises(DataError, match=r"a.tgz: x.bin has 2147483648 bytes, more than the limit of 2147483647"):
         trireme.data.read_webdataset(tmp_path / "a.tgz").to_arrow()
 
 
@@ -346,17 +346,17 @@ def test_tfrecords_that_cannot_be_read(tmp_path: Path) -> None:
     flipped = bytearray(good)
     flipped[len(good) // 2] ^= 1
     for content, message in (
-        (bytes(flipped), r"b.tfrecord, record \d+: the checksum is wrong"),
-        (good[:-3], r"b.tfrecord is cut off in record 9"),
-        (b"just some text, which is no record", r"b.tfrecord.* (checksum is wrong|cut off)"),
-        (framed([b"\xff\xff\xff"]), r"b.tfrecord, record 0: this is no tf.train.Example"),
+        (bytes(flipped), r"b.tfrecord, record \d+: wrong checksum"),
+        (good[:-3], r"b.tfrecord is truncated in record 9"),
+        (b"just some text, which is no record", r"b.tfrecord.* (wrong checksum|truncated)"),
+        (framed([b"\xff\xff\xff"]), r"b.tfrecord, record 0: this is not a tf.train.Example"),
         (
             framed([example({"x": [1, 2]})]),
-            r"b.tfrecord, record 0: feature 'x' has 2 values, and one in the first records",
+            r"b.tfrecord, record 0: feature 'x' has 2 values, but one in the first records",
         ),
         (
             framed([example({"x": [1.5]})]),
-            r"b.tfrecord, record 0: feature 'x' is float, and int64 in the first records",
+            r"b.tfrecord, record 0: feature 'x' is float, but int64 in the first records",
         ),
         (framed([example({"y": [1]})]), r"b.tfrecord, record 0: feature 'y' is not in the first records"),
     ):
@@ -420,11 +420,11 @@ def test_webdataset(tmp_path: Path) -> None:
 def test_webdatasets_that_cannot_be_read(tmp_path: Path) -> None:
     shard(tmp_path / "a.tar", [{"cls": b"1"}])
     (tmp_path / "b.tar").write_text("no tar file, but long enough" * 100)
-    with pytest.raises(DataError, match=r"b.tar is not a tar file"):
+    with pytest.raises(DataError, match=r"b.tar is not a readable tar file"):
         trireme.data.read_webdataset(tmp_path).to_arrow()
     for sample, message in (
         ({"cls": b"one"}, r"b.tar: sample 'deep/b0000', .cls: invalid literal"),
-        ({"cls": b"1", "txt": b"x"}, r"b.tar: sample 'deep/b0000' has a .txt, and the first samples only cls"),
+        ({"cls": b"1", "txt": b"x"}, r"b.tar: sample 'deep/b0000' has a .txt, but the first samples have only cls"),
         ({"cls": b"1", "png": b"x"}, r"b.tar: sample 'deep/b0000'"),
     ):
         shard(tmp_path / "b.tar", [sample])

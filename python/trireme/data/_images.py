@@ -140,7 +140,7 @@ class ImagesFragment(FilesFragment):
             image = decode(file.read_raw(), file.shown, self._size, self._mode, place, self._max_pixels)
             if (image.shape, image.dtype) != (place.shape, place.dtype):
                 raise DataError(
-                    f"{file.shown} is {image.dtype}{list(image.shape)}, and the first images are "
+                    f"{file.shown} is {image.dtype}{list(image.shape)}, but the first images are "
                     f"{place.dtype}{list(place.shape)}: read_images(size=(height, width), mode='RGB') makes them equal"
                 )
             if image is not place:
@@ -182,7 +182,7 @@ def check_max_pixels(reader: str, max_pixels: Any) -> None:
 def _unreadable(shown: str, error: Exception) -> DataError:
     if isinstance(error, pillow().UnidentifiedImageError):
         return DataError(f"{shown} is not an image that Pillow can read")
-    return DataError(f"{shown} is not an image that can be read: {error}")
+    return DataError(f"{shown} is not a readable image: {error}")
 
 
 @contextlib.contextmanager
@@ -202,7 +202,7 @@ def _opened(file: Any, max_pixels: int) -> Iterator[Any]:
     with image:
         if image.width * image.height > max_pixels:
             raise ValueError(
-                f"it has {image.width} x {image.height} pixels, and at most {max_pixels} are read: raise max_pixels if "
+                f"it has {image.width} x {image.height} pixels, more than max_pixels = {max_pixels}: raise it if "
                 "that is intended"
             )
         yield image

@@ -38,7 +38,7 @@ class JsonSource(FileSource):
                 if len(sample) == SAMPLE:
                     sample = sample[: sample.rfind(b"\n") + 1] or sample + stream.read()
             if not sample.strip():
-                raise DataError(f"{file.shown} is empty: the first file must tell what the columns are")
+                raise DataError(f"{file.shown} is empty: the first file defines the columns")
             block = pa.json.ReadOptions(block_size=max(len(sample), BLOCK), use_threads=False)
             return string_for_null(pa.json.read_json(pa.BufferReader(sample), block, self._parse).schema)
         except (pa.ArrowInvalid, ValueError) as error:

@@ -77,8 +77,8 @@ class NumpySource(FileSource):
             kind = self._infer(file).field(0).type
             if kind != body.field(0).type:
                 raise DataError(
-                    f"read_numpy: a row of {file.shown} is {header.dtype}{list(header.shape[1:])}, and one of "
-                    f"{first.shown} is {body.field(0).type}: read them apart"
+                    f"read_numpy: a row of {file.shown} is {header.dtype}{list(header.shape[1:])}, but a row of "
+                    f"{first.shown} is {body.field(0).type}: read them separately"
                 )
             rows = header.shape[0]
             step = rows if header.fortran_order else max(1, _FRAGMENT_BYTES // max(header.row_bytes, 1))
@@ -125,7 +125,7 @@ class NumpyFragment(FileFragment):
                     content = handle.read_buffer(count * header.row_bytes)
                     if content.size < count * header.row_bytes:
                         raise DataError(
-                            f"{self._file.shown} is cut off: row {at + count - 1} of {header.shape[0]} is missing"
+                            f"{self._file.shown} is truncated: row {at + count - 1} of {header.shape[0]} is missing"
                         )
                     values = np.frombuffer(content, header.dtype).reshape(count, *header.shape[1:])
                 yield pa.record_batch([array_of(values, "data")], ["data"])
@@ -161,7 +161,7 @@ def _parsed(handle: Any, size: int) -> _Header:
     if math.prod(max(side, 1) for side in shape) * max(dtype.itemsize, 1) > sys.maxsize:
         raise _Unreadable(f"has a shape that is too large: {list(shape)}")
     if size < begin + math.prod(shape) * dtype.itemsize:
-        raise _Unreadable(f"is cut off: it has {count_of(size, 'byte')}, and should have more for {list(shape)}")
+        raise _Unreadable(f"is truncated: it has {count_of(size, 'byte')}, too few for the shape {list(shape)}")
     return _Header(shape, dtype, fortran_order, begin)
 
 
@@ -172,7 +172,7 @@ def _header(file: File) -> _Header:
     except _Unreadable as error:
         raise DataError(f"{file.shown} {error}") from None
     except ValueError as error:
-        raise DataError(f"{file.shown} is not a file of numpy's: {error}") from error
+        raise DataError(f"{file.shown} is not a readable .npy file: {error}") from error
     if not header.shape:
         raise DataError(f"{file.shown} is a single value: expected a dimension for the rows")
     return header

@@ -129,7 +129,7 @@ class Selection:
             if info.type == fs.FileType.NotFound:
                 if self.ignore_missing:
                     return []
-                raise DataError(f"{self.reader}: there is no file or folder {location}")
+                raise DataError(f"{self.reader}: no such file or folder: {location}")
             if info.type == fs.FileType.Directory:
                 return self._of_folder(location, filesystem, location.path)
         except OSError as error:

@@ -216,7 +216,7 @@ def _join(
             new = name + suffix if name in clashes else name
             if new in columns:
                 raise ValueError(
-                    f"join: column {name!r} is in both datasets; give left_suffix or right_suffix, or drop or rename it"
+                    f"join: column {name!r} is in both datasets; set left_suffix or right_suffix, or drop or rename it"
                 )
             columns[new] = rows.column(name)
     return pa.table(columns)

@@ -139,7 +139,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBa
             columns.append(column if column.type == field.type else _cast(column, field.type))
         except (pa.ArrowException, ValueError) as error:
             raise DataError(
-                f"{where}: column {field.name!r} is {column.type}, and {field.type} in the others: {error}"
+                f"{where}: column {field.name!r} is {column.type}, but {field.type} in the others: {error}"
             ) from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

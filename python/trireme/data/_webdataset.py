@@ -82,7 +82,7 @@ class WebDatasetSource(FileSource):
     def _infer(self, file: File) -> pa.Schema:
         samples = list(itertools.islice(_samples(file, self._decoder, self._suffixes), _LOOKED_AT))
         if not samples:
-            raise DataError(f"{file.shown} has no samples: the first file must tell what the columns are")
+            raise DataError(f"{file.shown} has no samples: the first file defines the columns")
         return batch_of_rows(samples).schema
 
     def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
@@ -116,8 +116,8 @@ class WebDatasetFragment(FileFragment):
                 strange = next((name for name in sample if name not in self._body.names), None)
                 if strange is not None and not callable(self._decoder):
                     raise DataError(
-                        f"{self._file.shown}: sample {sample['__key__']!r} has a .{strange}, and the first samples "
-                        f"only {', '.join(self._body.names[1:])}; read_webdataset(suffixes=[...]) says which to read"
+                        f"{self._file.shown}: sample {sample['__key__']!r} has a .{strange}, but the first samples "
+                        f"have only {', '.join(self._body.names[1:])}; read_webdataset(suffixes=[...]) selects which to read"
                     )
             if not columns:
                 yield pa.record_batch([pa.nulls(len(rows))], ["sample"])
@@ -160,13 +160,13 @@ def _members(file: File, suffixes: tuple[str, ...] | None) -> Iterator[tuple[str
                 if suffixes is None or suffix in suffixes:
                     if member.size > _MOST_BYTES:
                         raise DataError(
-                            f"{file.shown}: {member.name} has {member.size} bytes, and at most {_MOST_BYTES} are read"
+                            f"{file.shown}: {member.name} has {member.size} bytes, more than the limit of {_MOST_BYTES}"
                         )
                     content = tar.extractfile(member)
                     assert content is not None
                     yield posixpath.join(folder, stem), suffix, content.read()
     except tarfile.TarError as error:
-        raise DataError(f"{file.shown} is not a tar file that can be read: {error}") from error
+        raise DataError(f"{file.shown} is not a readable tar file: {error}") from error
 
 
 def _decoded(sample: Sample, decoder: Any, file: File) -> Sample:

@@ -112,8 +112,8 @@ class _Folder:
         there = [info.path for info in self.filesystem.get_file_info(selector) if info.type == fs.FileType.File]
         if there and mode == "error":
             raise FileExistsError(
-                f"{self.location} has {count_of(len(there), 'file')}; mode='overwrite' replaces what is there, "
-                "'append' adds"
+                f"{self.location} has {count_of(len(there), 'file')}; mode='overwrite' replaces them, "
+                "'append' adds to them"
             )
         if there and mode == "ignore":
             return False
@@ -196,7 +196,7 @@ class _Csv(_Writer):
         if nested:
             raise ValueError(
                 f"write_csv: column {nested[0].name!r} is {nested[0].type}, which CSV cannot hold; "
-                "drop it, or write_parquet"
+                "drop it, or use write_parquet"
             )
         options = dict(options)
         chosen = options.pop("write_options", None) or csv.WriteOptions(**options)
@@ -349,5 +349,5 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "isoformat"):
         return value.isoformat()
     if isinstance(value, bytes):
-        raise TypeError("JSON holds no bytes; decode or drop the column, or write_parquet")
+        raise TypeError("JSON cannot hold bytes; decode or drop the column, or use write_parquet")
     return str(value)

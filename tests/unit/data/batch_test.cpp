@@ -159,7 +159,7 @@ TEST_CASE("more text or items than offsets can count is an error that names the 
 TEST_CASE("chunks with other columns make no batch") {
   const Chunks chunks = {chunk_of(table_of({int64_column("a", {1})})), chunk_of(table_of({double_column("a", {1})}))};
   CHECK(Batch::gather(chunks, Runs{{0, 0, 1}, {1, 0, 1}}).error().message() ==
-        "column 'a' is double, and int64 in the others");
+        "column 'a' is double, but int64 in the others");
 }
 
 TEST_CASE("runs outside of the chunks are a mistake of ours") {
@@ -220,7 +220,7 @@ TEST_CASE("tensors have the type and the shape of their column") {
 
 TEST_CASE("a column that is no tensor says what it is") {
   CHECK(tensor_error(string_column("x", std::vector<std::string>{"a"})) ==
-        "column 'x' is string, which is no tensor; cast it to numbers, or read it as Arrow");
+        "column 'x' is string, which cannot be converted to a tensor; cast it to numbers, or read it as Arrow");
   CHECK(
       tensor_error(dictionary_column("x", {0}, string_column("", std::vector<std::string>{"a"}))).find(" is string,") !=
       std::string::npos);
@@ -239,7 +239,7 @@ TEST_CASE("a column that is no tensor says what it is") {
 
 TEST_CASE("strings are only of text without nulls") {
   CHECK(whole(int64_column("x", {1})).strings(0).error().message() ==
-        "column 'x' is int64, and not text; cast it to string");
+        "column 'x' is int64, not text; cast it to string");
   CHECK(whole(string_column("x", {{"a", std::nullopt}})).strings(0).error().message() ==
         "column 'x' has 1 null; fill or drop them first");
   CHECK(*whole(string_column("x", std::vector<std::string>{"a", "", "b"}, "U")).strings(0) ==

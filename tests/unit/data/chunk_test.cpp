@@ -63,7 +63,7 @@ TEST_CASE("a chunk that is refused is given back") {
   table.children[0].length = 2;
   const auto buffer = table.children[0].buffers[1];
   const long before = buffer.use_count();
-  CHECK(chunk_of(table).error().message() == "column 'a' has 2 rows where the record batch has 3");
+  CHECK(chunk_of(table).error().message() == "column 'a' has 2 rows, but the record batch has 3");
   CHECK(buffer.use_count() == before);
 }
 
@@ -108,29 +108,27 @@ TEST_CASE("a broken array is refused and not read") {
   const Column texts = string_column("a", std::vector<std::string>{"abc", "", "de"});
   const Column lists = list_column("a", numbers, {1, 2, 3});
   const Column labels = dictionary_column("a", {0, 1, 2}, texts);
-  const std::string front = "column 'a' (int64): its array is broken: ";
+  const std::string front = "column 'a' (int64): invalid array: ";
   CHECK(broken(numbers, [](auto& c) { c.length = -1; }) == front + "length -1, offset 0");
   CHECK(broken(numbers, [](auto& c) { c.offset = -1; }) == front + "length 3, offset -1");
   CHECK(broken(numbers, [](auto& c) { c.offset = std::numeric_limits<std::int64_t>::max() - 1; }).starts_with(front));
   CHECK(broken(numbers, [](auto& c) { c.offset = std::int64_t{1} << 61; }).starts_with(front));
-  CHECK(broken(numbers, [](auto& c) { c.n_buffers = 1; }) == front + "1 buffers where 2 are needed");
-  CHECK(broken(numbers, [](auto& c) { c.buffers = nullptr; }) == front + "2 buffers where 2 are needed");
+  CHECK(broken(numbers, [](auto& c) { c.n_buffers = 1; }) == front + "1 buffers, expected 2");
+  CHECK(broken(numbers, [](auto& c) { c.buffers = nullptr; }) == front + "2 buffers, expected 2");
   CHECK(broken(numbers, [](auto& c) { c.buffers[1] = nullptr; }) == front + "it has no values");
-  CHECK(broken(numbers, [](auto& c) { c.null_count = 2; }) == front + "2 nulls and no bitmap that tells where");
+  CHECK(broken(numbers, [](auto& c) { c.null_count = 2; }) == front + "2 nulls, but no validity bitmap");
   CHECK(broken(numbers, [](auto& c) { c.null_count = 4; }) == front + "4 nulls in 3 rows");
-  CHECK(broken(numbers, [](auto& c) { c.n_children = 1; }) == front + "1 children where 0 are needed");
+  CHECK(broken(numbers, [](auto& c) { c.n_children = 1; }) == front + "1 children, expected 0");
   CHECK(broken(texts, [](auto& c) { c.buffers[1] = nullptr; }).ends_with("it has no offsets"));
-  CHECK(broken(texts, [](auto& c) { c.buffers[2] = nullptr; }).ends_with("it has offsets and no text"));
-  CHECK(broken(lists, [](auto& c) { c.children = nullptr; }).ends_with("1 children where 1 are needed"));
-  CHECK(broken(lists, [](auto& c) { c.children[0]->length = 2; }).ends_with("2 items where 3 are needed"));
-  CHECK(broken(lists, [](auto& c) { c.n_children = 0; }).ends_with("0 children where 1 are needed"));
+  CHECK(broken(texts, [](auto& c) { c.buffers[2] = nullptr; }).ends_with("it has offsets but no text"));
+  CHECK(broken(lists, [](auto& c) { c.children = nullptr; }).ends_with("1 children, expected 1"));
+  CHECK(broken(lists, [](auto& c) { c.children[0]->length = 2; }).ends_with("2 items, expected 3"));
+  CHECK(broken(lists, [](auto& c) { c.n_children = 0; }).ends_with("0 children, expected 1"));
   CHECK(broken(labels, [](auto& c) { c.dictionary->length = 2; }).ends_with("index 2 into a dictionary of 2 values"));
   CHECK(broken(labels, [](auto& c) { c.buffers[1] = nullptr; }).ends_with("it has no indices"));
-  CHECK(broken(labels, [](auto& c) { c.dictionary->n_buffers = 0; }).ends_with("0 buffers where 3 are needed"));
-  CHECK(broken(fixed_list_column("a", numbers, 1), [](auto& c) {
-          c.length = 4;
-        }).ends_with("3 items where 4 are needed"));
-  CHECK(broken(struct_column("a", {numbers}), [](auto& c) { c.offset = 1; }).ends_with("3 items where 4 are needed"));
+  CHECK(broken(labels, [](auto& c) { c.dictionary->n_buffers = 0; }).ends_with("0 buffers, expected 3"));
+  CHECK(broken(fixed_list_column("a", numbers, 1), [](auto& c) { c.length = 4; }).ends_with("3 items, expected 4"));
+  CHECK(broken(struct_column("a", {numbers}), [](auto& c) { c.offset = 1; }).ends_with("3 items, expected 4"));
 }
 
 TEST_CASE("a child or a dictionary that is missing is refused") {
@@ -140,17 +138,17 @@ TEST_CASE("a child or a dictionary that is missing is refused") {
   ArrowArray no_child = export_array(table);
   no_child.children[0]->children[0] = nullptr;
   CHECK(Chunk::take(no_child, schema).error().message() ==
-        "column 'a' (list<int64>): its array is broken: child 0 is missing");
+        "column 'a' (list<int64>): invalid array: child 0 is missing");
   ArrowArray no_dictionary = export_array(table);
   no_dictionary.children[1]->dictionary = nullptr;
   CHECK(Chunk::take(no_dictionary, schema).error().message() ==
-        "column 'b' (dictionary<int64>): its array is broken: it has no dictionary");
+        "column 'b' (dictionary<int64>): invalid array: it has no dictionary");
   CHECK(Chunk::take(no_dictionary, schema).error().message() == "a record batch was released before it was read");
 }
 
 TEST_CASE("offsets and indices must make sense, but not where there is a null") {
   CHECK(chunk_of(table_of({list_column("a", int64_column("item", {1, 2, 3}), {2, 1, 3})})).error().message() ==
-        "column 'a' (list<int64>): its array is broken: its offsets are not in order");
+        "column 'a' (list<int64>): invalid array: its offsets are not in order");
   Column negative = string_column("a", std::vector<std::string>{"x", "y"});
   negative.buffers[1] = buffer_of(std::vector<std::int32_t>{-1, 1, 2});
   CHECK_FALSE(chunk_of(table_of({negative})).ok());
@@ -162,7 +160,7 @@ TEST_CASE("offsets and indices must make sense, but not where there is a null") 
 TEST_CASE("a record batch has no rows that are null as a whole") {
   const Column table = table_of({int64_column("a", {1, 2, 3})});
   CHECK(chunk_of(with_nulls(table, {true, false, true})).error().message() ==
-        "a record batch could not be read: 1 of its 3 rows are null as a whole");
+        "a record batch could not be read: 1 of its 3 rows are null");
   Column unknown = with_nulls(table, {true, true, true});
   unknown.null_count = -1;
   CHECK(chunk_of(unknown).ok());
@@ -172,7 +170,7 @@ TEST_CASE("a record batch has as many columns as its schema") {
   ArrowArray c = export_array(table_of({int64_column("a", {1})}));
   const auto schema = schema_of(table_of({int64_column("a", {1}), int64_column("b", {1})}));
   CHECK(Chunk::take(c, schema).error().message() ==
-        "a record batch could not be read: its array is broken: 1 children where 2 are needed");
+        "a record batch could not be read: invalid array: 1 children, expected 2");
 }
 
 }  // namespace chunk_test

@@ -571,7 +571,7 @@ TEST_CASE("runs that lose, repeat or reorder rows are found") {
     for (auto& each : run.workers) REQUIRE(each.shard->load_state(state));
     run.iterate(kTens);
     run.take(11);
-    CHECK(contains(run.finish(), "continued at row 30, and row 20 was next"));
+    CHECK(contains(run.finish(), "resumed at row 30, but row 20 was next"));
   }
   SUBCASE("all ranks take a batch again") {
     Pair run(0);
@@ -582,7 +582,7 @@ TEST_CASE("runs that lose, repeat or reorder rows are found") {
     for (auto& each : run.workers) REQUIRE(each.shard->load_state(state));
     run.iterate(kTens);
     run.take(11);
-    CHECK(contains(run.finish(), "continued at row 10, and row 20 was next"));
+    CHECK(contains(run.finish(), "resumed at row 10, but row 20 was next"));
   }
   SUBCASE("a restart that skips rows") {
     Pair run(0);
@@ -593,7 +593,7 @@ TEST_CASE("runs that lose, repeat or reorder rows are found") {
     run.restart(1, state);
     run.iterate(kTens);
     run.take(11);
-    CHECK(contains(run.finish(), "attempt 1 continued at row 50, and row 20 was next"));
+    CHECK(contains(run.finish(), "attempt 1 resumed at row 50, but row 20 was next"));
   }
   SUBCASE("a restart that skips an epoch") {
     Pair run(0);
@@ -619,8 +619,8 @@ TEST_CASE("runs that lose, repeat or reorder rows are found") {
       run.iterate({.global_batch_size = 10, .local_shuffle_buffer_size = 100, .local_shuffle_seed = 1});
       run.take(11);
       const std::string problem = run.finish();
-      CHECK(contains(problem, "attempt 1 continued in another order"));
-      CHECK(contains(problem, "taken twice, and as many not at all"));
+      CHECK(contains(problem, "attempt 1 resumed in a different order"));
+      CHECK(contains(problem, "consumed twice, and as many not at all"));
     }
   }
   SUBCASE("a local shuffle that changes with the restart does not") {
@@ -646,7 +646,7 @@ TEST_CASE("runs that lose, repeat or reorder rows are found") {
     }
     run.iterate(kTens);
     run.take(11);
-    CHECK(contains(run.finish(), "rank 0 took other rows than its own, or in another order"));
+    CHECK(contains(run.finish(), "rank 0 consumed the wrong rows, or in the wrong order"));
   }
   SUBCASE("ranks with different orders") {
     Pair run(0);
@@ -656,21 +656,21 @@ TEST_CASE("runs that lose, repeat or reorder rows are found") {
           {.global_batch_size = 10, .local_shuffle_buffer_size = 50, .local_shuffle_seed = rank}));
     }
     run.take(11);
-    CHECK(contains(run.finish(), "has another order"));
+    CHECK(contains(run.finish(), "has a different order"));
   }
   SUBCASE("ranks with batches of different sizes") {
     Pair run(0);
     run.workers[0].pass = Pair::value_of(run.workers[0].shard->iterate(kTens));
     run.workers[1].pass = Pair::value_of(run.workers[1].shard->iterate({.global_batch_size = 20}));
     run.take(11);
-    CHECK(contains(run.finish(), "cut the epoch differently"));
+    CHECK(contains(run.finish(), "split the epoch differently"));
   }
   SUBCASE("a rank that leaves the epoch a batch early") {
     Pair run(0);
     run.iterate(kTens);
     run.take(run.workers[0], 11);
     run.take(run.workers[1], 9);
-    CHECK(contains(run.finish(), "rank 1 left it at row 90 and rank 0 at row 100"));
+    CHECK(contains(run.finish(), "rank 1 stopped at row 90 and rank 0 at row 100"));
   }
   SUBCASE("a rank that takes no part in an epoch") {
     Pair run(0);
@@ -678,7 +678,7 @@ TEST_CASE("runs that lose, repeat or reorder rows are found") {
     run.take(11);
     run.workers[0].pass = Pair::value_of(run.workers[0].shard->iterate(kTens));
     run.take(run.workers[0], 11);
-    CHECK(contains(run.finish(), "rank 1 took no part in it"));
+    CHECK(contains(run.finish(), "rank 1 did not take part"));
   }
 }
 

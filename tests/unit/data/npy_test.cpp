@@ -37,11 +37,11 @@ TEST_CASE("headers of numpy's files") {
 }
 
 TEST_CASE("files that are not read are said to be so") {
-  CHECK(parse_npy("PK\x03\x04").error().message() == "it does not begin as numpy's files do");
+  CHECK(parse_npy("PK\x03\x04").error().message() == "it does not start with the .npy signature");
   CHECK(problem("{'descr': '<U5', 'fortran_order': False, 'shape': (5,), }").find("its values are <U5") == 0);
   CHECK(problem("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (5,)}").find("its rows are records") == 0);
-  CHECK(problem("{'descr': '<f4', 'shape': (5,)}") == "its header is broken");
-  CHECK(problem("{'descr': '<f4', 'fortran_order': False, 'shape': (-5,)}") == "its header is broken");
+  CHECK(problem("{'descr': '<f4', 'shape': (5,)}") == "its header is invalid");
+  CHECK(problem("{'descr': '<f4', 'fortran_order': False, 'shape': (-5,)}") == "its header is invalid");
   CHECK(problem("{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296)}") ==
         "its shape is too large");
 }

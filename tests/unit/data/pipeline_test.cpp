@@ -109,7 +109,7 @@ TEST_CASE("a fragment that does not have the rows that were counted is an error 
   CHECK(drained(*started(longer, options)).error.find("part-0 has more rows than the 10") != std::string::npos);
   auto shorter = std::make_shared<RowSource>(std::vector<std::int64_t>{10, 10}, 4);
   shorter->more = -3;
-  CHECK(drained(*started(shorter, options)).error.find("part-0 ends after 7 rows, and 10 were counted") !=
+  CHECK(drained(*started(shorter, options)).error.find("part-0 ends after 7 rows, but 10 were counted") !=
         std::string::npos);
 }
 
@@ -229,7 +229,7 @@ TEST_CASE("a window that does not fit into the budget is refused with its size")
   options.layout.fragment_rows = {1 << 20};
   auto refused = Pipeline::start(source->fragments(), source, options);
   REQUIRE_FALSE(refused);
-  CHECK(refused.error().message().find("takes about 8 MiB, and the memory budget is 1 MiB") != std::string::npos);
+  CHECK(refused.error().message().find("needs about 8 MiB, but the memory budget is 1 MiB") != std::string::npos);
 }
 
 TEST_CASE("a pipeline that nobody drains ends at once") {
@@ -279,7 +279,7 @@ TEST_CASE("a fragment with other columns is named, with the column and both type
     if (!next) error = next.error().message();
     if (next && next->state == Next::State::kEnd) break;
   }
-  CHECK(error == "could not read b: column 'x' is double, and int64 in the others");
+  CHECK(error == "could not read b: column 'x' is double, but int64 in the others");
 }
 
 }  // namespace pipeline_test

@@ -126,7 +126,7 @@ TEST_CASE("a place of other data is refused in the middle of an epoch, and welco
   auto shard = shard_of(each, 0, 1);
   auto refused = shard->load_state(place(1, 4, 12));
   REQUIRE_FALSE(refused);
-  CHECK(refused.error().message().find("12 rows, and there are 10") != std::string::npos);
+  CHECK(refused.error().message().find("12 rows, but there are 10") != std::string::npos);
   CHECK(shard->load_state(place(1, 0, 12)));
   CHECK_FALSE(shard->load_state(place(1, 11, 10)));
   CHECK_FALSE(shard->load_state(place(-1, 1, 10)));

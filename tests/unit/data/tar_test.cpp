@@ -57,13 +57,13 @@ TEST_CASE("a broken tar is said to be one") {
   std::string flipped = good;
   flipped[3] ^= 1;
   CHECK(read(flipped) == Found{"a header is corrupt"});
-  CHECK(read(good.substr(0, 600)) == Found{"a.txt=hello", "it is cut off"});
-  CHECK(read(good.substr(0, 514)) == Found{"it is cut off"});
-  CHECK(read(good.substr(0, 100)) == Found{"it is cut off"});
+  CHECK(read(good.substr(0, 600)) == Found{"a.txt=hello", "it is truncated"});
+  CHECK(read(good.substr(0, 514)) == Found{"it is truncated"});
+  CHECK(read(good.substr(0, 100)) == Found{"it is truncated"});
   CHECK(read(tar_member("x", "9 path=\n", 'x')) == Found{"a pax header is corrupt"});
   // More than a column holds, whatever a compressed file unpacks to.
   CHECK(read(tar_member("x", "19 size=2147483648\n", 'x') + tar_member("a", "1")) ==
-        Found{"a member has 2147483648 bytes, and at most 2147483647 are read"});
+        Found{"a member has 2147483648 bytes, more than the limit of 2147483647"});
 }
 
 }  // namespace tar_test

@@ -119,19 +119,19 @@ TEST_CASE("what is wrong with a file is said, with the record") {
   flipped[flipped.size() - 6] ^= 1;
   const auto problem = [&](const std::string& file) { return read(file, columns).problem; };
   CHECK(problem(good) == "");
-  CHECK(problem(flipped).find("f, record 1: the checksum is wrong") == 0);
-  CHECK(problem(good.substr(0, good.size() - 3)) == "f is cut off in record 1");
-  CHECK(problem("some text that is no record").find("f, record 0: the checksum is wrong") == 0);
-  CHECK(problem("short") == "f is cut off in record 0");
+  CHECK(problem(flipped).find("f, record 1: wrong checksum") == 0);
+  CHECK(problem(good.substr(0, good.size() - 3)) == "f is truncated in record 1");
+  CHECK(problem("some text that is no record").find("f, record 0: wrong checksum") == 0);
+  CHECK(problem("short") == "f is truncated in record 0");
   // More than a column holds, whatever a compressed file unpacks to.
   const std::string length = little_endian(std::uint64_t{1} << 31);
-  CHECK(problem(length + masked(length)) == "f, record 0: it has 2147483648 bytes, and at most 2147483647 are read");
-  CHECK(problem(framed({"\xff\xff\xff"})).find("f, record 0: this is no tf.train.Example") == 0);
+  CHECK(problem(length + masked(length)) == "f, record 0: it has 2147483648 bytes, more than the limit of 2147483647");
+  CHECK(problem(framed({"\xff\xff\xff"})).find("f, record 0: this is not a tf.train.Example") == 0);
   CHECK(problem(framed({example({{"x", ints({1, 2})}})})).find("f, record 0: feature 'x' has 2 values") == 0);
   CHECK(problem(framed({example({{"x", floats({1})}})})).find("f, record 0: feature 'x' is float, and int64") == 0);
   CHECK(problem(framed({example({{"y", ints({1})}})})).find("f, record 0: feature 'y' is not in the first") == 0);
   const Taken text = read(framed({example({{"x", texts({"\xff"})}})}), {{"x", 'u', false}});
-  CHECK(text.problem.find("f, record 0: feature 'x' is no UTF-8") == 0);
+  CHECK(text.problem.find("f, record 0: feature 'x' is not valid UTF-8") == 0);
 }
 
 }  // namespace tfrecord_test
