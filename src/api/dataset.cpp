@@ -57,7 +57,7 @@ Dataset part_of(const std::shared_ptr<api::Plan>& plan, std::string name, End be
 }
 
 void expect_positive(std::int64_t value, const char* call) {
-  if (value < 1) throw ValueError(fmt::format("{}({}): give a number above 0", call, value));
+  if (value < 1) throw ValueError(fmt::format("{}({}): expected a number of at least 1", call, value));
 }
 
 DataShard driver_shard(const std::shared_ptr<api::Plan>& plan) {
@@ -115,7 +115,7 @@ Dataset Dataset::rename_columns(std::map<std::string, std::string> names) const 
 }
 
 Dataset Dataset::limit(std::int64_t rows) const {
-  if (rows < 0) throw ValueError(fmt::format("limit({}): give a number of rows", rows));
+  if (rows < 0) throw ValueError(fmt::format("limit({}): expected a number of rows, 0 or more", rows));
   return part_of(
       plan_, fmt::format("limit({})", rows), [](std::int64_t) { return 0; },
       [rows](std::int64_t all) { return std::min(rows, all); });
@@ -137,7 +137,7 @@ Dataset Dataset::randomize_block_order(std::optional<std::int64_t> seed) const {
 
 Dataset Dataset::random_sample(double fraction, std::int64_t seed) const {
   if (!(fraction >= 0 && fraction <= 1)) {
-    throw ValueError(fmt::format("random_sample({}): give a part of 1", fraction));
+    throw ValueError(fmt::format("random_sample({}): expected a number from 0 to 1", fraction));
   }
   return Dataset(api::op_plan(plan_, api::sample_op(fraction, static_cast<std::uint64_t>(seed))));
 }
@@ -168,7 +168,7 @@ std::vector<Dataset> Dataset::split(std::int64_t parts) const {
 
 std::vector<Dataset> Dataset::split_at_indices(const std::vector<std::int64_t>& indices) const {
   if (!std::is_sorted(indices.begin(), indices.end()) || (!indices.empty() && indices.front() < 0)) {
-    throw ValueError("split_at_indices(): give indices from 0 on, each at least the one before");
+    throw ValueError("split_at_indices(): expected indices of at least 0, in ascending order");
   }
   const auto settled = api::settled_plan(plan_);
   std::vector<Dataset> made;
@@ -186,7 +186,8 @@ std::vector<Dataset> Dataset::split_at_indices(const std::vector<std::int64_t>& 
 
 std::pair<Dataset, Dataset> Dataset::train_test_split(double test_size, const TrainTestSplitOptions& options) const {
   if (!(test_size > 0) || (test_size >= 1 && test_size != std::floor(test_size))) {
-    throw ValueError(fmt::format("train_test_split({}): give a part of 1, or a number of rows", test_size));
+    throw ValueError(
+        fmt::format("train_test_split({}): expected a fraction between 0 and 1, or a number of rows", test_size));
   }
   const auto mixed = options.shuffle ? random_shuffle({.seed = options.seed.value_or(0)}) : *this;
   const auto settled = api::settled_plan(mixed.plan_);

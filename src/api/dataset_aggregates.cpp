@@ -40,7 +40,7 @@ void scan(const Dataset& dataset, const std::string& verb, const std::string& co
           const std::function<void(const Cells&)>& add) {
   const auto names = dataset.columns();
   if (std::find(names.begin(), names.end(), column) == names.end()) {
-    throw ValueError(fmt::format("{}: there is no column '{}'{} (columns: {})", verb, column,
+    throw ValueError(fmt::format("{}: no column named '{}'{} (columns: {})", verb, column,
                                  base::did_you_mean(column, names), base::join(names, ", ")));
   }
   const Dataset only = dataset.select_columns({column});
@@ -142,7 +142,8 @@ Value extreme(const Dataset& dataset, const std::string& verb, const std::string
       const bool nan = cells.type.kind == CellKind::kReal && std::isnan(cells.reals[row]);
       const bool whole = cells.type.kind == CellKind::kWhole;
       if (whole && cells.wholes[row] > kMost) {
-        throw ValueError(fmt::format("{}({}): a value of the column is beyond 64 bits with a sign", verb, column));
+        throw ValueError(
+            fmt::format("{}({}): a value of the column does not fit into a signed 64-bit integer", verb, column));
       }
       if (best.is_null() || (!nan && (is_nan(best) || is_better(cells, row, best)))) best = cells.value(row);
     }
@@ -206,8 +207,9 @@ Value Dataset::sum(const std::string& on, bool ignore_nulls) const {
   if (!total.has_result(ignore_nulls)) return {};
   if (total.real) return Value(total.reals.value());
   if (total.wholes < kLeast || total.wholes > kMost) {
-    throw ValueError(
-        fmt::format("sum({}): the sum is beyond 64 bits; with_column(..., \"{} * 1.0\") makes real numbers", on, on));
+    throw ValueError(fmt::format(
+        "sum({}): the sum does not fit into 64 bits; with_column(..., \"{} * 1.0\") converts the column to floats", on,
+        on));
   }
   return Value(static_cast<std::int64_t>(total.wholes));
 }

@@ -56,7 +56,7 @@ base::Result<std::size_t> find(const data::Schema& schema, const std::string& na
   if (auto found = schema.find(name)) return *found;
   std::vector<std::string> names;
   for (const auto& field : schema.fields()) names.push_back(field.name);
-  return base::error("there is no column '{}'{} (columns: {})", name, base::did_you_mean(name, names),
+  return base::error("no column named '{}'{} (columns: {})", name, base::did_you_mean(name, names),
                      base::join(names, ", "));
 }
 

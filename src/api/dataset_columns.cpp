@@ -67,7 +67,7 @@ base::Result<ValueType> type_of(const Value& value) {
   if (value.get_if<Bytes>()) type.kind = Kind::kBytes;
   if (const auto* tensor = value.get_if<Tensor>()) {
     if (!format_of(tensor->dtype()))
-      return base::error("tables have no type for tensors of {}", name_of(tensor->dtype()));
+      return base::error("tensors of {} cannot be stored in a table", name_of(tensor->dtype()));
     type = {Kind::kTensor, tensor->dtype(), tensor->shape(), {}};
   }
   if (const auto* list = value.get_if<List>()) {
@@ -272,7 +272,7 @@ base::Result<void> check_row(const Dict& row, std::size_t index, const Columns& 
   }
   std::vector<std::string> names;
   for (const auto& [name, type] : columns) names.push_back(name);
-  return base::error("row {} has the columns {}, and the first one {}", index, base::join(names_of(row), ", "),
+  return base::error("row {} has the columns {}, but the first row has {}", index, base::join(names_of(row), ", "),
                      base::join(names, ", "));
 }
 
@@ -324,7 +324,7 @@ base::Result<Record> record_of_rows(std::span<const Dict> rows, const Columns& e
       if (other != name) continue;
       auto both = merged(type, here);
       if (!both || *both != type) {
-        return base::error("column '{}' is {} here and was {} in the rows before; make it the same in every row", name,
+        return base::error("column '{}' is {} here, but was {} in earlier rows; use one type for all rows", name,
                            here.text(), type.text());
       }
     }
@@ -340,7 +340,7 @@ base::Result<Record> record_of_columns(const Dict& columns) {
   for (const auto& [name, value] : columns) {
     if (const auto* tensor = value.get_if<Tensor>()) {
       if (tensor->shape().empty())
-        return base::error("column '{}' is a tensor without dimensions: its first one counts rows", name);
+        return base::error("column '{}' is a tensor without dimensions: expected a first dimension for the rows", name);
       TRIREME_ASSIGN(auto type, type_of(value), "column '{}'", name);
       const std::vector<std::int64_t> row_shape(type.shape.begin() + 1, type.shape.end());
       schemas.push_back(tensor_schema(type.dtype, row_shape, 0, name));
@@ -350,7 +350,7 @@ base::Result<Record> record_of_columns(const Dict& columns) {
       schemas.push_back(schema_of(type.children.front().second, name));
       arrays.push_back(array_of(type.children.front().second, pointers_to(*list)));
     } else {
-      return base::error("column '{}' is a {}: give a tensor or a list, with a value for each row", name,
+      return base::error("column '{}' is a {}: expected a tensor or a list with a value for each row", name,
                          value.type_name());
     }
     if (arrays.back()->length != arrays.front()->length) {
@@ -358,7 +358,7 @@ base::Result<Record> record_of_columns(const Dict& columns) {
                          base::count_of(arrays.back()->length, "row"), columns.begin()->first, arrays.front()->length);
     }
   }
-  if (arrays.empty()) return base::error("there are no columns");
+  if (arrays.empty()) return base::error("expected at least one column");
   const std::int64_t rows = arrays.front()->length;
   return record_of(std::move(schemas), std::move(arrays), rows);
 }

@@ -168,7 +168,7 @@ class UnionPlan final : public Plan {
     std::vector<DataFragment> all;
     for (std::size_t input = 0; input < inputs_.size(); ++input) {
       TRIREME_ASSIGN(const auto here, inputs_[input]->schema());
-      TRIREME_TRY(here->check_same(*columns), "{} does not fit {}", inputs_[input]->name(), inputs_.front()->name());
+      TRIREME_TRY(here->check_same(*columns), "{} does not match {}", inputs_[input]->name(), inputs_.front()->name());
       // Counted there, and so once for all who use that plan.
       TRIREME_ASSIGN(const auto fragments, inputs_[input]->counted());
       for (std::size_t index = 0; index < fragments.size(); ++index) {

@@ -34,7 +34,7 @@ class ExpressionFilter final : public Selection {
   base::Result<std::vector<bool>> choose(const data::Batch& batch, Where) const override {
     TRIREME_ASSIGN(const auto cells, evaluated(keeps_, batch));
     if (cells.type.kind != CellKind::kBool) {
-      return base::error("the expression is {}, neither true nor false: compare it, x != 0", cells.type.text());
+      return base::error("the expression is {}, not boolean: compare it, for example x != 0", cells.type.text());
     }
     std::vector<bool> chosen(static_cast<std::size_t>(batch.rows()));
     for (std::size_t row = 0; row < chosen.size(); ++row) chosen[row] = cells.is_valid(row) && cells.whole(row) != 0;

@@ -59,7 +59,7 @@ class Range final : public DataSource {
 };
 
 void expect_rows(std::int64_t rows, const char* call) {
-  if (rows < 0) throw ValueError(fmt::format("{}({}): give a number of rows", call, rows));
+  if (rows < 0) throw ValueError(fmt::format("{}({}): expected a number of rows, 0 or more", call, rows));
 }
 
 // In parts that are read one by one.
@@ -88,7 +88,7 @@ Dataset range_tensor(std::int64_t rows, const std::vector<std::int64_t>& shape) 
 }
 
 Dataset from_items(const std::vector<Dict>& rows) {
-  if (rows.empty()) throw ValueError("from_items(): there are no rows, and so no columns");
+  if (rows.empty()) throw ValueError("from_items(): the list is empty, so the columns are unknown");
   const auto columns = value_or_throw(api::columns_of(rows));
   return in_memory("from_items()", value_or_throw(api::record_of_rows(rows, columns)));
 }
@@ -101,7 +101,7 @@ Dataset from_stream(ArrowArrayStream* stream) {
   ArrowSchema c_schema{};
   if (stream->get_schema(stream, &c_schema) != 0) {
     const char* told = stream->get_last_error(stream);
-    const std::string what = told ? told : "the stream tells no columns";
+    const std::string what = told ? told : "the stream has no schema";
     stream->release(stream);
     throw std::runtime_error("from_stream(): " + what);
   }

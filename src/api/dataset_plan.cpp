@@ -243,7 +243,7 @@ Dict Plan::counts() {
 base::Result<void> Plan::take_counts(const Dict& counts) {
   const auto below = inputs();
   const auto& told = counts.at("inputs").as_list();
-  if (told.size() != below.size()) return base::error("{} is made of something else in the driver", name());
+  if (told.size() != below.size()) return base::error("{} has different inputs in the driver", name());
   // Inputs first: a plan that is a cut of others asks them for their rows.
   for (std::size_t i = 0; i < below.size(); ++i) TRIREME_TRY(below[i]->take_counts(told[i].as_dict()));
   if (!counts.contains("rows")) return {};
@@ -256,7 +256,7 @@ base::Result<void> Plan::take_counts(const Dict& counts) {
     names.add("\n");
   }
   if (rows.size() != listed_->size() || names.hex() != counts["names"].as_string()) {
-    return base::error("{} is made of {} here, and in the driver of {}, or of others", name(),
+    return base::error("{} has {} here and {} in the driver, or different ones", name(),
                        base::count_of(listed_->size(), "fragment"), rows.size());
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -121,7 +121,7 @@ std::string Dataset::stats() const {
                   counted ? grouped(rows) + (rows == 1 ? " row" : " rows") : "rows not counted");
   if (const auto shuffle = plan_->shuffle()) {
     text += fmt::format("\nshuffled: {}, seed {}", shuffle->rows ? "rows" : "fragments",
-                        shuffle->seed ? std::to_string(*shuffle->seed) : "not given");
+                        shuffle->seed ? std::to_string(*shuffle->seed) : "not set");
   }
   return text;
 }

@@ -158,7 +158,7 @@ std::size_t column_at(const data::Batch& batch, std::string_view name) {
   if (auto index = batch.schema()->find(name)) return *index;
   std::vector<std::string> names;
   for (const auto& field : batch.schema()->fields()) names.push_back(field.name);
-  throw ValueError(fmt::format("there is no column '{}'{} (columns: {})", name, base::did_you_mean(name, names),
+  throw ValueError(fmt::format("no column named '{}'{} (columns: {})", name, base::did_you_mean(name, names),
                                base::join(names, ", ")));
 }
 

@@ -63,7 +63,7 @@ class ZipProducer final : public ArrayProducer {
     auto its = right_->next(mine->rows());
     may_pass_ = right_->may_pass();
     if (!its) return std::move(its).error();
-    if (its->rows() != mine->rows()) return base::error("zip: the second dataset has ended before the first");
+    if (its->rows() != mine->rows()) return base::error("zip: the second dataset is shorter than the first");
     out = side_by_side(*mine, *its, names_).array.give();
     return {};
   }

@@ -115,7 +115,7 @@ using api::Operation;
 
 Expression made(Operation operation, std::vector<api::ExpressionPointer> inputs, List values = {}) {
   auto node = api::make_node(operation, std::move(inputs), std::move(values));
-  if (!node) throw ValueError("an expression cannot be made: " + node.error().message());
+  if (!node) throw ValueError("invalid expression: " + node.error().message());
   return Expression(*std::move(node));
 }
 
@@ -127,8 +127,8 @@ bool is_plain(const Value& value) { return !value.get_if<List>() && !value.get_i
 
 Value checked(Value value) {
   if (is_plain(value)) return value;
-  throw ValueError(
-      fmt::format("an expression has no values of type {}: give a number, text, bytes or null", value.type_name()));
+  throw ValueError(fmt::format("an expression cannot hold a value of type {}: use a number, text, bytes or null",
+                               value.type_name()));
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ base::Result<CellType> common_type(const Operand& left, const Operand& right) {
   const auto& types = {left.cells.type, right.cells.type};
   for (const auto& type : types) {
     if (type.kind != CellKind::kNull && !type.is_number()) {
-      return base::error("{} is no number", type.text());
+      return base::error("{} is not a number", type.text());
     }
   }
   if (left.cells.type == right.cells.type) return left.cells.type;
@@ -72,7 +72,7 @@ base::Result<CellType> common_type(const Operand& left, const Operand& right) {
 }
 
 base::Result<Whole> whole_power(const CellType& type, Whole base, Whole exponent) {
-  if (exponent < 0) return base::error("whole numbers have no negative powers: write 2.0 ** x, or x * 1.0");
+  if (exponent < 0) return base::error("integers have no negative powers: use 2.0 ** x, or x * 1.0");
   Whole result = 1;
   for (; exponent > 0; exponent >>= 1) {
     if (exponent & 1) result = wrapped(type, result * base);
@@ -88,14 +88,14 @@ base::Result<Whole> whole_result(Operation operation, const CellType& type, Whol
                                                            : left * right;
   if (holds(type, result)) return result;
   const char* sign = operation == Operation::kAdd ? "+" : operation == Operation::kSubtract ? "-" : "*";
-  return base::error("{} {} {} is beyond {}", fmt::format("{}", static_cast<double>(left)), sign,
+  return base::error("{} {} {} does not fit into {}", fmt::format("{}", static_cast<double>(left)), sign,
                      static_cast<double>(right), type.text());
 }
 
 base::Result<double> real_result(Operation operation, double left, double right) {
   const bool divides =
       operation == Operation::kDivide || operation == Operation::kFloorDivide || operation == Operation::kModulo;
-  if (divides && right == 0) return base::error("{} is divided by zero: filter(\"... != 0\") before", left);
+  if (divides && right == 0) return base::error("{} is divided by zero: use filter(\"... != 0\") first", left);
   switch (operation) {
     case Operation::kAdd: return left + right;
     case Operation::kSubtract: return left - right;
@@ -134,7 +134,7 @@ base::Result<Cells> calculated(Operation operation, const Operand& left, const O
 
 base::Result<Cells> negated(const Cells& cells) {
   if (cells.type.kind != CellKind::kNull && !cells.type.is_number())
-    return base::error("{} is no number", cells.type.text());
+    return base::error("{} is not a number", cells.type.text());
   Cells made = cells;
   for (auto& each : made.wholes) each = wrapped(cells.type, -each);
   for (auto& each : made.reals) each = -each;
@@ -143,7 +143,7 @@ base::Result<Cells> negated(const Cells& cells) {
 
 base::Result<Cells> absolute(const Cells& cells) {
   if (cells.type.kind != CellKind::kNull && !cells.type.is_number())
-    return base::error("{} is no number", cells.type.text());
+    return base::error("{} is not a number", cells.type.text());
   Cells made = cells;
   for (auto& each : made.wholes) each = wrapped(cells.type, each < 0 ? -each : each);
   for (auto& each : made.reals) each = std::fabs(each);

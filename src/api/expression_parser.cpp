@@ -17,7 +17,7 @@ using Pointer = ExpressionPointer;
 
 constexpr int kMostNested = 100;
 constexpr std::string_view kHint =
-    "write comparisons, and/or/not, in, is None and arithmetic of columns, or pass a function";
+    "use comparisons, and/or/not, in, is None and arithmetic on columns, or pass a function";
 
 struct Named {
   std::string_view name;
@@ -69,14 +69,14 @@ class Parser {
 
   base::Error wrong(std::string_view what) const { return syntax_error(text_, now().begin, what); }
   base::Error unexpected() const {
-    if (now().kind == TokenKind::kEnd) return wrong("something is missing");
-    return wrong(fmt::format("'{}' is not expected", text_.substr(now().begin, now().end - now().begin)));
+    if (now().kind == TokenKind::kEnd) return wrong("unexpected end");
+    return wrong(fmt::format("unexpected '{}'", text_.substr(now().begin, now().end - now().begin)));
   }
   // What was read from the token on is Python, but nothing that columns can be asked.
   base::Error refused(std::size_t token, std::string_view why = kHint) const {
     const std::size_t begin = tokens_[token].begin;
     const std::size_t end = std::max(tokens_[at_ > token ? at_ - 1 : token].end, begin);
-    return base::error("'{}' in the expression '{}' is not understood: {} (position {})",
+    return base::error("'{}' in the expression '{}' is not supported: {} (position {})",
                        text_.substr(begin, end - begin), text_, why, begin);
   }
 
@@ -165,11 +165,10 @@ class Parser {
       if (compares) {
         TRIREME_ASSIGN(one, compared(token, found->operation, left, right));
       } else if (tokens_[sign].text == "is") {
-        if (!is_none(right)) return refused(other, "`is` is for None: write == to compare");
+        if (!is_none(right)) return refused(other, "`is` works only with None: use == to compare");
         TRIREME_ASSIGN(one, made(token, negated ? Operation::kIsValid : Operation::kIsNull, {left}));
       } else {
-        if (right->operation != Operation::kList)
-          return refused(other, "what follows `in` is a list of values: x in [1, 2]");
+        if (right->operation != Operation::kList) return refused(other, "`in` needs a list of values: x in [1, 2]");
         TRIREME_ASSIGN(one, made(token, Operation::kIn, {left}, right->values));
         if (negated) {
           TRIREME_ASSIGN(one, made(token, Operation::kNot, {std::move(one)}));
@@ -222,7 +221,7 @@ class Parser {
     if (const auto* flag = value.get_if<bool>()) return literal_node(*flag ? -1 : 0);
     if (const auto* real = value.get_if<double>()) return literal_node(-*real);
     const auto* whole = value.get_if<std::int64_t>();
-    if (!whole || *whole == std::numeric_limits<std::int64_t>::min()) return refused(token, "it has no negative");
+    if (!whole || *whole == std::numeric_limits<std::int64_t>::min()) return refused(token, "it cannot be negated");
     return literal_node(-*whole);
   }
 
@@ -269,7 +268,7 @@ class Parser {
     const TokenKind kind = now().kind;
     std::string text;
     while (now().kind == TokenKind::kText || now().kind == TokenKind::kBytes) {
-      if (now().kind != kind) return wrong("text and bytes do not go together");
+      if (now().kind != kind) return wrong("text and bytes cannot be mixed");
       text += tokens_[at_++].text;
     }
     return literal_node(kind == TokenKind::kBytes ? Value(Bytes{std::move(text)}) : Value(std::move(text)));
@@ -320,7 +319,7 @@ class Parser {
 
   base::Result<Value> value_of(const Pointer& node, std::size_t token) const {
     if (node->operation == Operation::kLiteral) return node->literal;
-    return refused(token, "what follows `in` is a list of values: x in [1, 2]");
+    return refused(token, "`in` needs a list of values: x in [1, 2]");
   }
 
   std::string_view text_;

@@ -83,7 +83,7 @@ class Lexer {
     }
     if (kSingle.find(sign) == std::string_view::npos) {
       const auto shown = sign > 0x20 && sign < 0x7f ? std::string(1, sign) : fmt::format("\\x{:02x}", sign & 0xff);
-      return wrong(at_, fmt::format("'{}' means nothing", shown));
+      return wrong(at_, fmt::format("unexpected character '{}'", shown));
     }
     token.text = sign;
     ++at_;
@@ -101,8 +101,7 @@ class Lexer {
                    [](char c) { return c < 'a' && c >= 'A' ? static_cast<char>(c + 32) : c; });
     const bool raw = prefix == "r" || prefix == "br" || prefix == "rb";
     const bool bytes = prefix == "b" || prefix == "br" || prefix == "rb";
-    if (!raw && !bytes && prefix != "u")
-      return wrong(begin, fmt::format("there is no text of the kind {}'...'", token.text));
+    if (!raw && !bytes && prefix != "u") return wrong(begin, fmt::format("invalid string prefix: {}'...'", token.text));
     token.text.clear();
     return read_text(token, raw, bytes);
   }
@@ -129,7 +128,7 @@ class Lexer {
         digits += taken_digits(false);
       }
     }
-    if (begins_name(peek()) || is_digit(peek())) return wrong(begin, "this is no number");
+    if (begins_name(peek()) || is_digit(peek())) return wrong(begin, "invalid number");
     return real ? real_of(token, digits) : whole_of(token, digits, base, begin);
   }
 
@@ -161,7 +160,7 @@ class Lexer {
     const char* end = digits.data() + digits.size();
     const auto read = std::from_chars(digits.data(), end, token.whole, base);
     if (read.ec == std::errc::result_out_of_range) return wrong(begin, "this number is too large for 64 bits");
-    if (read.ec != std::errc() || read.ptr != end) return wrong(begin, "this is no number");
+    if (read.ec != std::errc() || read.ptr != end) return wrong(begin, "invalid number");
     return {};
   }
 
@@ -170,10 +169,10 @@ class Lexer {
     const char quote = text_[at_++];
     token.kind = bytes ? TokenKind::kBytes : TokenKind::kText;
     while (true) {
-      if (at_ >= text_.size() || peek() == '\n') return wrong(begin, "this text has no end");
+      if (at_ >= text_.size() || peek() == '\n') return wrong(begin, "unterminated string");
       const char sign = text_[at_++];
       if (sign == quote) return {};
-      if (bytes && static_cast<unsigned char>(sign) >= 0x80) return wrong(at_ - 1, "bytes are written in ASCII, \\xff");
+      if (bytes && static_cast<unsigned char>(sign) >= 0x80) return wrong(at_ - 1, "bytes must be ASCII: use \\xff");
       if (sign != '\\' || at_ >= text_.size()) token.text += sign;
       else if (raw) (token.text += sign) += text_[at_++];
       else TRIREME_TRY(read_escape(token.text, bytes));
@@ -201,7 +200,7 @@ class Lexer {
     const auto length = static_cast<std::size_t>(read.ptr - rest.data());
     const bool surrogate = code >= 0xd800 && code < 0xe000;
     if (read.ec != std::errc() || (!octal && length != most) || code > 0x10ffff || (surrogate && !bytes)) {
-      return wrong(at_, fmt::format("'\\{}' is followed by no character", sign));
+      return wrong(at_, fmt::format("'\\{}' is not followed by a valid character code", sign));
     }
     at_ += length;
     if (bytes) text += static_cast<char>(code);

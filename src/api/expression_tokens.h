@@ -28,7 +28,7 @@ base::Result<std::vector<Token>> tokens_of(std::string_view text);
 // Whether a column of that name needs no col('...').
 bool is_name(std::string_view name);
 
-// "'x >' is not an expression: something is missing, at position 3. Write for example: ..."
+// "'x >' is not an expression: unexpected end, at position 3. Write for example: ..."
 base::Error syntax_error(std::string_view text, std::size_t position, std::string_view what);
 
 }  // namespace trireme::api

@@ -20,7 +20,7 @@ Cells bools(std::size_t rows, bool constant) {
 
 base::Result<void> expect_bool(const Cells& cells) {
   if (cells.type.kind == CellKind::kBool) return {};
-  return base::error("{} is neither true nor false: compare it, x != 0", cells.type.text());
+  return base::error("{} is not boolean: compare it, for example x != 0", cells.type.text());
 }
 
 // Nulls as Kleene has them: what is false whatever the null is, is false.
@@ -92,7 +92,7 @@ base::Result<Cells> found(const Cells& cells, const List& values) {
     if (value.is_null()) continue;
     const bool moment = cells.type.kind == CellKind::kTime && one.type.kind == CellKind::kWhole;
     if (!moment && !are_alike(cells.type, one.type)) {
-      return base::error("{} is never {}", cells.type.text(), one.type.text());
+      return base::error("{} never equals {}", cells.type.text(), one.type.text());
     }
     wanted.push_back(std::move(one));
   }
@@ -131,7 +131,7 @@ Cells is_there(const Cells& cells, bool there) {
 
 base::Result<Cells> is_nan(const Cells& cells) {
   if (cells.type.kind != CellKind::kNull && !cells.type.is_number())
-    return base::error("{} is no number", cells.type.text());
+    return base::error("{} is not a number", cells.type.text());
   Cells made = bools(cells.size(), cells.constant);
   made.valid = cells.valid;
   for (std::size_t row = 0; row < cells.reals.size(); ++row) made.wholes[row] = std::isnan(cells.reals[row]);
@@ -139,7 +139,7 @@ base::Result<Cells> is_nan(const Cells& cells) {
 }
 
 base::Result<Cells> of_text(Operation operation, const Cells& cells) {
-  if (cells.type.kind != CellKind::kText) return base::error("{} is no text", cells.type.text());
+  if (cells.type.kind != CellKind::kText) return base::error("{} is not text", cells.type.text());
   const bool counts = operation == Operation::kLength;
   Cells made = cells_of_type(counts ? CellType{CellKind::kWhole, 32} : cells.type, cells.size());
   made.constant = cells.constant;
@@ -164,7 +164,7 @@ base::Result<Cells> column_of(const std::string& name, const data::Batch& batch)
   if (const auto column = batch.schema()->find(name)) return cells_of(batch, *column);
   std::vector<std::string> names;
   for (const auto& field : batch.schema()->fields()) names.push_back(field.name);
-  return base::error("there is no column '{}'{}", name, base::did_you_mean(name, names));
+  return base::error("no column named '{}'{}", name, base::did_you_mean(name, names));
 }
 
 base::Result<Cells> applied(const ExpressionNode& node, std::vector<Cells> inputs) {

@@ -47,7 +47,7 @@ base::Result<void> check_names(const TrainerDatasets& datasets) {
   for (const auto& each : list ? *list : List()) {
     const auto& name = each.as_string();
     if (datasets.by_name.contains(name)) continue;
-    return base::error("DataConfig.datasets_to_split: there is no dataset '{}'{} (datasets of the trainer: {})", name,
+    return base::error("DataConfig.datasets_to_split: no dataset named '{}'{} (datasets: {})", name,
                        base::did_you_mean(name, names_of(datasets)),
                        datasets.by_name.empty() ? "none" : base::join(names_of(datasets), ", "));
   }
@@ -68,8 +68,8 @@ base::Result<Dict> plan_one(const TrainerDatasets& datasets, const std::string& 
   if (rows == 0) return base::error("it has no rows");
   if (split && rows < max_workers) {
     return base::error(
-        "it has {} for {}: each needs at least one row; use fewer workers, or leave it out of "
-        "DataConfig.datasets_to_split so that each sees it whole",
+        "it has {} for {}: each needs at least one row; use fewer workers, or remove it from "
+        "DataConfig.datasets_to_split so that each reads all of it",
         base::count_of(rows, "row"), base::count_of(max_workers, "worker"));
   }
   Dict planned{{"split", split}, {"rows", rows}, {"max_workers", max_workers}};
@@ -111,11 +111,10 @@ base::Result<DataShard> WorkerDatasets::get(const std::string& name) {
   const auto dataset = datasets_.by_name.find(name);
   if (dataset == datasets_.by_name.end() || !planned_.contains(name)) {
     if (datasets_.by_name.empty()) {
-      return base::error("there is no dataset '{}': the trainer was given none; add it to TrainerOptions.datasets",
-                         name);
+      return base::error("no dataset named '{}': the trainer has none; add it to TrainerOptions.datasets", name);
     }
-    return base::error("there is no dataset '{}'{} (datasets of the trainer: {})", name,
-                       base::did_you_mean(name, names_of(datasets_)), base::join(names_of(datasets_), ", "));
+    return base::error("no dataset named '{}'{} (datasets: {})", name, base::did_you_mean(name, names_of(datasets_)),
+                       base::join(names_of(datasets_), ", "));
   }
   TRIREME_ASSIGN(auto shard, make(name, dataset->second), "the dataset '{}'", name);
   made_.emplace(name, shard);
@@ -124,8 +123,9 @@ base::Result<DataShard> WorkerDatasets::get(const std::string& name) {
 
 base::Result<DataShard> WorkerDatasets::make(const std::string& name, const Dataset& dataset) {
   const Dict& planned = planned_.at(name).as_dict();
-  TRIREME_TRY(dataset.plan()->take_counts(planned["counts"].as_dict()),
-              "this worker has made another dataset than the driver; main() must make the same one in every process");
+  TRIREME_TRY(
+      dataset.plan()->take_counts(planned["counts"].as_dict()),
+      "this worker created a different dataset than the driver; main() must create the same one in every process");
   const bool split = planned["split"].as_bool();
   data::ShardOptions options;
   options.name = name;
@@ -150,7 +150,7 @@ base::Result<DataShard> WorkerDatasets::make(const std::string& name, const Data
   auto data = std::make_shared<ShardData>(shard);
   data->place.emplace(detail::PositionSource::Named{"data/" + name}, [shard] { return shard->position(); });
   if (const auto& stored = data->place->stored()) {
-    TRIREME_TRY(shard->load_state(*stored), "the checkpoint's place in it");
+    TRIREME_TRY(shard->load_state(*stored), "the checkpoint's position in it");
   }
   return DataShard(std::move(data));
 }

@@ -54,7 +54,7 @@ bool contains(const Names& names, const std::string& name) {
 void expect_columns(const ::arrow::Table& table, const Names& names, const char* what) {
   for (const auto& name : names) {
     if (table.schema()->GetFieldIndex(name) >= 0) continue;
-    throw ValueError("join(" + std::string(what) + "): there is no column '" + name + "'; the columns are " +
+    throw ValueError("join(" + std::string(what) + "): no column named '" + name + "'; the columns are " +
                      listed(table.schema()->field_names()));
   }
 }

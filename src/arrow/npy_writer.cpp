@@ -171,7 +171,7 @@ void write_numpy(const Dataset& dataset, const std::string& folder, const std::s
   if (std::find(names.begin(), names.end(), column) == names.end()) {
     std::string there;
     for (const auto& each : names) there += (there.empty() ? "" : ", ") + each;
-    throw ValueError("write_numpy(column): there is no column '" + column + "'; the columns are " + there);
+    throw ValueError("write_numpy(column): no column named '" + column + "'; the columns are " + there);
   }
   arrow::load_kernels();
   arrow::write_files(

@@ -141,7 +141,7 @@ class FilesSource final : public DataSource {
       if (schema->GetFieldIndex(column) >= 0) continue;
       std::string names;
       for (const auto& name : schema->field_names()) names += (names.empty() ? "" : ", ") + name;
-      throw std::runtime_error("there is no column '" + column + "'; the columns are " + names);
+      throw std::runtime_error("no column named '" + column + "'; the columns are " + names);
     }
     return schema;
   }

@@ -89,7 +89,7 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_no_batch(tmp_path: Path, monke
 @pytest.mark.parametrize("workers", [0, 2])
 def test_split_and_whole_datasets(workers: int) -> None:
     said = checked(PROGRAM, "look", workers)
-    assert "there is no dataset 'tran'; did you mean 'train'? (datasets of the trainer: train, valid)\n" in said
+    assert "no dataset named 'tran'; did you mean 'train'? (datasets: train, valid)\n" in said
     if workers == 0:
         return
     reports = {each["rank"]: each["metrics"] for each in result_of("look").metrics_history()}
@@ -114,7 +114,7 @@ def test_who_waits_for_data_can_be_called_back() -> None:
     [
         ("small", "the dataset 'train': it has 2 rows for 3 workers: each needs at least one row"),
         ("empty", "the dataset 'train': it has no rows"),
-        ("name", "DataConfig.datasets_to_split: there is no dataset 'tran'; did you mean 'train'?"),
+        ("name", "DataConfig.datasets_to_split: no dataset named 'tran'; did you mean 'train'?"),
         ("throws", "the dataset 'train': range(10) from 0: filter(): row 7: no sevens"),
     ],
 )
@@ -129,7 +129,7 @@ def test_a_worker_that_makes_another_dataset_says_so(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TRIREME_TEST_DRIVER", "1")
     done = run(PROGRAM, "refused", "differs")
     assert done.returncode == 3
-    assert "the dataset 'train': this worker has made another dataset than the driver" in done.stdout
+    assert "the dataset 'train': this worker created a different dataset than the driver" in done.stdout
 
 
 def table() -> Any:

@@ -142,10 +142,10 @@ def test_columns_of_expressions_are_the_same(path: Path, tmp_path: Path) -> None
 @needs_arrow
 def test_bad_expressions_are_refused(path: Path) -> None:
     for text, message in {
-        "x >": "'x >' is not an expression: something is missing, at position 3",
-        "idd > 1": "there is no column 'idd'; did you mean 'id'?",
+        "x >": "'x >' is not an expression: unexpected end, at position 3",
+        "idd > 1": "no column named 'idd'; did you mean 'id'?",
         "name > 1": "string and int64 cannot be compared. The columns are id: int64",
-        "small * 2 > 1": "is beyond int8",
+        "small * 2 > 1": "does not fit into int8",
     }.items():
         done = run(PROGRAM, "filter", path, text)
         assert done.returncode == 1
@@ -281,7 +281,7 @@ def test_one_column_as_numpy_files(path: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.concatenate(mine), np.concatenate(its))
     for column, message in {
         "name": "write_numpy: column 'name' is ",
-        "idd": "write_numpy(column): there is no column 'idd'; the columns are id, x",
+        "idd": "write_numpy(column): no column named 'idd'; the columns are id, x",
         "flag": "write_numpy: column 'flag' is bool; .npy files hold numbers of one shape",
     }.items():
         done = run(PROGRAM, "write", "numpy", path, tmp_path / "none", "append", column)

@@ -194,12 +194,12 @@ def test_columns_that_are_not_there(ds):
     late = ds.map(lambda row: row).select_columns("q")
     for dataset in wrong:
         for method in (dataset.take_all, dataset.plan, dataset.count):
-            with pytest.raises(UnknownColumn, match="there is no column 'q'; the columns are x, y, k, n"):
+            with pytest.raises(UnknownColumn, match="no column named 'q'; the columns are x, y, k, n"):
                 method()
     for method in (late.take_all, late.plan):  # count() does not run functions that keep rows
-        with pytest.raises(UnknownColumn, match="there is no column 'q'; the columns are x, y, k, n"):
+        with pytest.raises(UnknownColumn, match="no column named 'q'; the columns are x, y, k, n"):
             method()
-    with pytest.raises(KeyError, match="there is no column 'q'"):
+    with pytest.raises(KeyError, match="no column named 'q'"):
         ds.sum("q")
     with pytest.raises(ValueError, match="3 names for 4 columns"):
         ds.rename_columns(["a", "b", "c"]).schema()
@@ -393,7 +393,7 @@ def test_arguments_of_train_test_split(ds):
             ds.train_test_split(size)
     with pytest.raises(ValueError, match="shuffle and stratify"):
         ds.train_test_split(0.2, shuffle=True, stratify="k")
-    with pytest.raises(ValueError, match="there is no column 'q'"):
+    with pytest.raises(ValueError, match="no column named 'q'"):
         ds.train_test_split(0.2, stratify="q")
 
 
@@ -583,7 +583,7 @@ def test_write_numpy(ds, tmp_path):
     assert sum(len(part) for part in loaded) == 10 and loaded[0].shape[1:] == (2, 3)
     with pytest.raises(ValueError, match="write_numpy: column 'l'"):
         data.from_items([{"l": [1]}, {"l": [1, 2]}]).write_numpy(tmp_path / "l", column="l")
-    with pytest.raises(ValueError, match="there is no column 'q'"):
+    with pytest.raises(ValueError, match="no column named 'q'"):
         ds.write_numpy(tmp_path / "q", column="q")
 
 

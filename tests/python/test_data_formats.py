@@ -145,7 +145,7 @@ def test_tensorflow_batches() -> None:
     assert found["number"].numpy().tolist() == [1, 2, 3]
     assert found["image"].dtype == tf.float16 and found["image"].shape == (3, 2, 2)
     assert found["list"].to_list() == [[1], [], [2, 3]]
-    with pytest.raises(ValueError, match="dtypes: there is no column 'x'"):
+    with pytest.raises(ValueError, match="dtypes: no column named 'x'"):
         to_tf_batch(batch, dtypes={"x": tf.int32})
     with pytest.raises(DataError, match="'number' is int64 and has 1 nulls"):
         to_tf_batch((batch_of({"number": [1, None]}), {}))
@@ -163,7 +163,7 @@ def test_a_tensorflow_dataset() -> None:
     spec = tf.TensorSpec((None,), tf.float32)
     dataset = iterator.to_tf("number", "gap", additional_columns="gap", feature_type_spec=spec)
     assert [part.dtype for part in next(iter(dataset))] == [tf.float32, tf.float64, tf.float64]
-    with pytest.raises(ValueError, match=r"label_columns: there is no column 'y'.*number"):
+    with pytest.raises(ValueError, match=r"label_columns: no column named 'y'.*number"):
         iterator.to_tf("number", "y")
     with pytest.raises(DataError, match="column 'ragged'"):
         iterator.to_tf("ragged", "number")

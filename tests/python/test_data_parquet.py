@@ -128,7 +128,7 @@ def test_the_filter_of_a_dataset_reaches_the_files(tmp_path: Path) -> None:
 
 def test_columns_that_are_not_there(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match="there is no column 'c'; there are a, b"):
+    with pytest.raises(DataError, match="no column named 'c'; the columns are a, b"):
         trireme.data.read_parquet(tmp_path, columns=["a", "c"])
     with pytest.raises(trireme.ConfigError, match="columns = 'a': expected a list"):
         trireme.data.read_parquet(tmp_path, columns="a")

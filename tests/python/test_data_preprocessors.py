@@ -169,7 +169,7 @@ def test_ordinal_and_label_encoders_do_as_scikit_learn_does() -> None:
     back = labels.inverse_transform(numbered.drop_columns(["color"]))
     assert back.to_pandas()["color"].tolist() == data["color"].tolist()
     assert labels.inverse_transform_batch({"number": np.array([3, 0])})["color"].tolist() == ["Äpfel", "blue"]
-    with pytest.raises(ValueError, match="'number' has other values than the numbers 0 to 3"):
+    with pytest.raises(ValueError, match="'number' has values other than the label numbers 0 to 3"):
         labels.inverse_transform_batch({"number": np.array([4])})
 
 
@@ -243,7 +243,7 @@ def test_missing_values_are_filled() -> None:
     assert constant.transform(ds).to_pandas()["s"].tolist() == ["a", "?", "b", "b"]
     half = SimpleImputer(["i"], strategy="constant", fill_value=0.5).transform(ds)
     assert half.schema().field("i").type == pa.float64() and half.to_pandas()["i"].tolist() == [1, 0.5, 1, 4]
-    with pytest.raises(ValueError, match="'s' is string, and 0 is no value for it"):
+    with pytest.raises(ValueError, match="'s' is string, and 0 is not a valid value for it"):
         SimpleImputer(["s"], strategy="constant", fill_value=0).transform(ds)
     with pytest.raises(ValueError, match="'mean', 'most_frequent', 'constant'"):
         SimpleImputer(["x"], strategy="median")
@@ -264,9 +264,9 @@ def test_columns_become_one_tensor() -> None:
     tensors = trireme.data.from_numpy(np.arange(12.0).reshape(3, 2, 2)).add_column("n", lambda batch: np.arange(3))
     flat = Concatenator(["data", "n"], flatten=True).transform(tensors).take_batch(3)["concat_out"]
     assert flat.tolist() == [[0, 1, 2, 3, 0], [4, 5, 6, 7, 1], [8, 9, 10, 11, 2]]
-    with pytest.raises(ValueError, match="'data' holds vectors; flatten=True"):
+    with pytest.raises(ValueError, match="'data' holds vectors; set flatten=True"):
         Concatenator(["data"]).transform(trireme.data.from_numpy(np.ones((3, 2))))
-    with pytest.raises(ValueError, match="'color' is string, and numbers are needed"):
+    with pytest.raises(ValueError, match="'color' is string, expected numbers"):
         Concatenator(["whole", "color"]).transform(ds)
     gap = {"a": pa.array([1, None])}
     with pytest.raises(ValueError, match=r"'a' has nulls.*dtype='float32'"):
@@ -308,7 +308,7 @@ def test_text_becomes_tokens_and_counts() -> None:
     assert hasher.transform_batch(batch)["hashed"].tolist() == [[0, 0, 0, 1, 1, 0, 0, 1], [0, 0, 0, 1, 1, 0, 0, 1]]
     with pytest.raises(ValueError, match="'text' has nulls"):
         HashingVectorizer(["text"], 4).transform_batch({"text": ["a", None]})
-    with pytest.raises(ValueError, match="'n' is int64, and text is needed"):
+    with pytest.raises(ValueError, match="'n' is int64, expected text"):
         Tokenizer(["n"]).transform_batch({"n": [1]})
 
 
@@ -342,7 +342,7 @@ def test_bins_have_names_and_edges_that_make_sense() -> None:
     assert CustomKBinsDiscretizer(["x"], [0, 1, 1], duplicates="drop").transform_batch({"x": [1.0]})["x"].tolist() == [
         0
     ]
-    with pytest.raises(ValueError, match="from low to high"):
+    with pytest.raises(ValueError, match="in ascending order"):
         CustomKBinsDiscretizer(["x"], [1, 0])
     with pytest.raises(ValueError, match="no entry for 'y'"):
         UniformKBinsDiscretizer(["x", "y"], {"x": 3})
@@ -395,7 +395,7 @@ def test_functions_of_the_user() -> None:
     counts = CountVectorizer(["text"], tokenization_fn=upper).fit(dataset(data))
     assert set(counts.stats_["token_counts(text)"]) == {"THE", "CAT", "SAT", "ON", "MAT"}
     for preprocessor in (tokenizer, BatchMapper(shifted, "pandas"), Chain(tokenizer, StandardScaler(["far"]))):
-        with pytest.raises(TypeError, match=r"cannot be written as JSON.*in a module of yours"):
+        with pytest.raises(TypeError, match=r"cannot be written as JSON.*in your own module"):
             preprocessor.serialize()
     with pytest.raises(ValueError, match="batch_format='csv'"):
         BatchMapper(shifted, batch_format="csv")
@@ -495,11 +495,11 @@ def test_categories_of_every_type_survive_json() -> None:
 
 
 def test_json_that_is_not_ours_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"has not been made by Preprocessor\.serialize"):
+    with pytest.raises(ValueError, match=r"was not written by Preprocessor\.serialize"):
         Preprocessor.deserialize("gASVWQ")
-    with pytest.raises(ValueError, match="has not been made by"):
+    with pytest.raises(ValueError, match="was not written by"):
         Preprocessor.deserialize('{"a": 1}')
-    with pytest.raises(ValueError, match=r"no preprocessor 'os\.system'.*import its module"):
+    with pytest.raises(ValueError, match=r"no preprocessor named 'os\.system'.*import its module"):
         Preprocessor.deserialize('{"preprocessor": "os.system", "arguments": {}, "fitted": null}')
     with pytest.raises(FileNotFoundError, match=r"preprocessor\.json does not exist"):
         Preprocessor.load(tmp_path)
@@ -508,18 +508,18 @@ def test_json_that_is_not_ours_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda ds: StandardScaler(["nowhere"]).fit(ds), "StandardScaler: there is no column 'nowhere'; .*far, narrow"),
+        (lambda ds: StandardScaler(["nowhere"]).fit(ds), "StandardScaler: no column named 'nowhere'; .*far, narrow"),
         (
             lambda ds: StandardScaler(["color"]).fit(ds),
-            "StandardScaler: column 'color' is string, and numbers are needed",
+            "StandardScaler: column 'color' is string, expected numbers",
         ),
-        (lambda ds: Concatenator(["nowhere"]).transform(ds), "Concatenator: there is no column 'nowhere'"),
-        (lambda ds: OrdinalEncoder(["nowhere"]).fit(ds), "OrdinalEncoder: there is no column 'nowhere'"),
+        (lambda ds: Concatenator(["nowhere"]).transform(ds), "Concatenator: no column named 'nowhere'"),
+        (lambda ds: OrdinalEncoder(["nowhere"]).fit(ds), "OrdinalEncoder: no column named 'nowhere'"),
         (lambda ds: StandardScaler("far"), "columns='far': expected a list"),
-        (lambda ds: StandardScaler([]), "expected a list with names"),
+        (lambda ds: StandardScaler([]), "expected a list of column names"),
         (lambda ds: StandardScaler(["far", "far"]), "twice"),
         (lambda ds: StandardScaler(["far"], output_columns=["a", "b"]), "2 names for 1 column"),
-        (lambda ds: OneHotEncoder(["color"], max_categories={"far": 2}), "max_categories is given for 'far'"),
+        (lambda ds: OneHotEncoder(["color"], max_categories={"far": 2}), "max_categories names 'far'"),
         (lambda ds: Normalizer(["far"], norm="l3"), "'l1', 'l2', 'max'"),
         (lambda ds: PowerTransformer(["far"], 1, method="log"), "'yeo-johnson', 'box-cox'"),
         (lambda ds: RobustScaler(["far"], (0.9, 0.1)), "the smaller one first"),
@@ -546,7 +546,7 @@ def test_missing_and_infinite_values_are_named_where_they_have_no_place() -> Non
     late = pa.table({"ok": ["a", "b", None]})
     with pytest.raises(DataError, match=r"\S+: OrdinalEncoder: column 'ok' has nulls"):  # what is read, and why not
         encoder.transform(trireme.data.from_arrow(late)).take_all()
-    with pytest.raises(ValueError, match=r"'ok' is int64, and when it was fitted its categories were such as 'a'"):
+    with pytest.raises(ValueError, match=r"'ok' is int64, but it was fitted to categories such as 'a'"):
         encoder.transform_batch({"ok": [1]})
 
 
@@ -588,16 +588,16 @@ def test_fitting_again_warns_and_forgets() -> None:
     assert scaler.fit_status() is Preprocessor.FitStatus.NOT_FITTED
     scaler.fit(trireme.data.from_items([{"x": 1.0}, {"x": 3.0}]))
     assert scaler.stats_ == {"mean(x)": 2.0, "std(x)": 1.0}
-    with pytest.warns(UserWarning, match="has been fitted before"):
+    with pytest.warns(UserWarning, match="was already fitted"):
         scaler.fit(trireme.data.from_items([{"x": 10.0}]))
     assert scaler.stats_ == {"mean(x)": 10.0, "std(x)": 0.0}
     chain = Chain(Chain(scaler, MinMaxScaler(["x"])))
-    with pytest.warns(UserWarning, match="has been fitted before") as warned:
+    with pytest.warns(UserWarning, match="was already fitted") as warned:
         chain.fit(trireme.data.from_items([{"x": 1.0}, {"x": 3.0}]))
     assert len(warned) == 1 and chain.transform_batch({"x": [1.0, 3.0]})["x"].tolist() == [0, 1]
     encoder = OrdinalEncoder(["x"]).fit(trireme.data.from_items([{"x": "b"}]))
     assert encoder.transform_batch({"x": ["b"]})["x"].tolist() == [0]
-    with pytest.warns(UserWarning, match="has been fitted before"):
+    with pytest.warns(UserWarning, match="was already fitted"):
         encoder.fit(trireme.data.from_items([{"x": "a"}, {"x": "b"}]))
     assert encoder.transform_batch({"x": ["b"]})["x"].tolist() == [1]
 

@@ -161,7 +161,7 @@ def test_joins_that_make_no_sense():
     left, right = (dataset(side, 1) for side in sides())
     with pytest.raises(ValueError, match="expected one of inner"):
         left.join(right, "cross", on="id")
-    with pytest.raises(ValueError, match="there is no column 'q'; the columns are id, v, row"):
+    with pytest.raises(ValueError, match="no column named 'q'; the columns are id, v, row"):
         left.join(right, "inner", on="q").take()
     with pytest.raises(ValueError, match="the same number of columns"):
         left.join(right, "inner", on=["id", "v"], right_on=["id"])
@@ -320,7 +320,7 @@ def test_aggregates_that_make_no_sense():
         ds.aggregate("sum")
     with pytest.raises(ValueError, match=r"Sum\(\) needs a column"):
         ds.aggregate(Sum())
-    with pytest.raises(ValueError, match="there is no column 'q'"):
+    with pytest.raises(ValueError, match="no column named 'q'"):
         ds.aggregate(Sum("q"))
     with pytest.raises(ValueError, match="no column is a number"):
         ds.select_columns("k").sum()

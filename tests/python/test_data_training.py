@@ -349,7 +349,7 @@ class TestBadInput:
                 {"train": pa.table({"x": [1, 2]})},
                 DataConfig(datasets_to_split=["valid"]),
                 ConfigError,
-                "there is no dataset 'valid'; the trainer has 'train'",
+                "no dataset named 'valid'; the trainer has 'train'",
             ),
         ],
     )

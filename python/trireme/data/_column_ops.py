@@ -19,7 +19,7 @@ def require_columns(names: Sequence[str], schema: pa.Schema, asked_by: str) -> N
     for name in names:
         if name not in schema.names:
             raise UnknownColumn(
-                f"{asked_by}: there is no column {name!r}; the columns are {', '.join(schema.names) or '(none)'}"
+                f"{asked_by}: no column named {name!r}; the columns are {', '.join(schema.names) or '(none)'}"
             )
 
 

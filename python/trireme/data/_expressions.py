@@ -111,11 +111,11 @@ class _Parser:
     def _comparison(self, left: Any, op: ast.cmpop, right: Any, node: ast.expr) -> pc.Expression:
         if isinstance(op, (ast.Is, ast.IsNot)) or (right is None and isinstance(op, (ast.Eq, ast.NotEq))):
             if right is not None:
-                raise self._refused(node, "`is` is for None: write == to compare")
+                raise self._refused(node, "`is` works only with None: use == to compare")
             return _lifted(left).is_null() if isinstance(op, (ast.Is, ast.Eq)) else _lifted(left).is_valid()
         if isinstance(op, (ast.In, ast.NotIn)):
             if not isinstance(right, list) or any(isinstance(item, pc.Expression) for item in right):
-                raise self._refused(node, "what follows `in` is a list of values: x in [1, 2]")
+                raise self._refused(node, "`in` needs a list of values: x in [1, 2]")
             found = _lifted(left).isin(right)
             return found if isinstance(op, ast.In) else ~found
         return _COMPARE[type(op)](_lifted(left), right)
@@ -152,8 +152,8 @@ class _Parser:
 
     def _refused(self, node: ast.expr, why: str = "") -> ValueError:
         part = ast.get_source_segment(self._text.strip(), node) or self._text
-        hint = why or "write comparisons, and/or/not, in, is None and arithmetic of columns, or pass a function"
-        return ValueError(f"{part!r} in the expression {self._text!r} is not understood: {hint}")
+        hint = why or "use comparisons, and/or/not, in, is None and arithmetic on columns, or pass a function"
+        return ValueError(f"{part!r} in the expression {self._text!r} is not supported: {hint}")
 
 
 def _lifted(value: Any) -> pc.Expression:

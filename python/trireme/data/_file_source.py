@@ -138,7 +138,7 @@ class FileSource(Source):
         there = self._columns or self._whole_schema().names
         for name in columns:
             if name not in there:
-                raise DataError(f"{self.name}: there is no column {name!r}; there are {', '.join(there)}")
+                raise DataError(f"{self.name}: no column named {name!r}; the columns are {', '.join(there)}")
         return self._changed(_columns=list(columns))
 
     def _changed(self, **values: Any) -> Self:

@@ -225,6 +225,7 @@ def _may_be_tensor(kind: pa.DataType) -> bool:
 
 def _no_tensor(name: str, kind: pa.DataType, why: str = "") -> DataError:
     return DataError(
-        f"column {name!r} is {kind}{why}, which cannot be converted to a tensor: drop it (drop_columns([{name!r}])), make numbers of one "
-        "shape of it (map_batches(), trireme.data.preprocessors), or give a collate_fn"
+        f"column {name!r} is {kind}{why}, which cannot be converted to a tensor: drop it "
+        f"(drop_columns([{name!r}])), make numbers of one shape of it (map_batches(), trireme.data.preprocessors), or "
+        "give a collate_fn"
     )

@@ -167,7 +167,7 @@ def _split_names(config: DataConfig, datasets: Mapping[str, Any]) -> set[str]:
     for name in wanted:
         if name not in datasets:
             known = ", ".join(repr(each) for each in datasets)
-            raise ConfigError(f"DataConfig.datasets_to_split: there is no dataset {name!r}; the trainer has {known}")
+            raise ConfigError(f"DataConfig.datasets_to_split: no dataset named {name!r}; the trainer has {known}")
     return set(wanted)
 
 

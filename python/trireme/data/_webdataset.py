@@ -117,7 +117,8 @@ class WebDatasetFragment(FileFragment):
                 if strange is not None and not callable(self._decoder):
                     raise DataError(
                         f"{self._file.shown}: sample {sample['__key__']!r} has a .{strange}, but the first samples "
-                        f"have only {', '.join(self._body.names[1:])}; read_webdataset(suffixes=[...]) selects which to read"
+                        f"have only {', '.join(self._body.names[1:])}; read_webdataset(suffixes=[...]) "
+                        "selects which to read"
                     )
             if not columns:
                 yield pa.record_batch([pa.nulls(len(rows))], ["sample"])

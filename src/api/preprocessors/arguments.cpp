@@ -21,7 +21,7 @@ base::Error wrong(std::string_view name, const Value& value, std::string_view ex
 base::Result<void> Arguments::expect(std::initializer_list<std::string_view> names) const {
   for (const auto& [name, value] : *given_) {
     if (std::find(names.begin(), names.end(), name) == names.end())
-      return base::error("there is no argument '{}'; there are {}", name,
+      return base::error("no argument named '{}'; the arguments are {}", name,
                          base::join({names.begin(), names.end()}, ", "));
   }
   return {};
@@ -36,21 +36,21 @@ const Value& Arguments::get(std::string_view name) const {
 base::Result<std::vector<std::string>> Arguments::names(std::string_view name) const {
   const Value& value = get(name);
   const auto* list = value.get_if<List>();
-  if (!list || list->empty()) return wrong(name, value, "a list with names of columns");
+  if (!list || list->empty()) return wrong(name, value, "a list of column names");
   std::vector<std::string> found;
   for (const auto& each : *list) {
     const auto* text = each.get_if<std::string>();
-    if (!text) return wrong(name, value, "a list with names of columns");
+    if (!text) return wrong(name, value, "a list of column names");
     found.push_back(*text);
   }
   if (std::set<std::string>(found.begin(), found.end()).size() < found.size())
-    return base::error("{} = {}: a name is in it twice", name, shown(value));
+    return base::error("{} = {}: a name appears twice", name, shown(value));
   return found;
 }
 
 base::Result<std::string> Arguments::text(std::string_view name) const {
   const auto* text = get(name).get_if<std::string>();
-  if (!text) return wrong(name, get(name), "a text");
+  if (!text) return wrong(name, get(name), "a string");
   return *text;
 }
 
@@ -77,7 +77,7 @@ base::Result<bool> Arguments::flag(std::string_view name, bool standard) const {
 
 base::Result<std::int64_t> Arguments::whole(std::string_view name) const {
   const auto* whole = get(name).get_if<std::int64_t>();
-  if (!whole) return wrong(name, get(name), "a whole number");
+  if (!whole) return wrong(name, get(name), "an integer");
   return *whole;
 }
 
@@ -94,7 +94,7 @@ base::Result<InOut> InOut::of(const Arguments& arguments) {
     TRIREME_ASSIGN(made.output_columns, arguments.names("output_columns"));
   }
   if (made.output_columns.size() != made.columns.size()) {
-    return base::error("output_columns = {}: {} for {}; give one for each", shown(list_of(made.output_columns)),
+    return base::error("output_columns = {}: {} for {}; pass one for each", shown(list_of(made.output_columns)),
                        base::count_of(std::ssize(made.output_columns), "name"),
                        base::count_of(std::ssize(made.columns), "column"));
   }

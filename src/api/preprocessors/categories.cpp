@@ -129,7 +129,7 @@ base::Result<Categories> Categories::of(std::vector<Value> values) {
     key.clear();
     append_key(key, made.values_[i]);
     if (!made.places_.add(key, static_cast<std::int64_t>(i)))
-      return base::error("the category {} is there twice", shown(made.values_[i]));
+      return base::error("duplicate category {}", shown(made.values_[i]));
   }
   return made;
 }
@@ -139,7 +139,7 @@ base::Result<Categories> Categories::of_numbers(const Value& stats) {
   std::vector<Value> values;
   for (auto& [value, number] : pairs) {
     if (number != Value(values.size()))
-      return base::error("the category {} has the number {} and not {}", shown(value), shown(number), values.size());
+      return base::error("the category {} has the number {}, expected {}", shown(value), shown(number), values.size());
     values.push_back(std::move(value));
   }
   return of(std::move(values));
@@ -162,8 +162,8 @@ base::Result<void> Categories::expect_fit(const ArrowSchema& type, const Column&
   if (is_date(format)) fits = is_date(some) && some.as_dict().begin()->first == date_kind(format);
   if (is_whole(format) || is_floating(format)) fits = some.is_number();
   if (fits) return {};
-  return base::error("{}: column '{}' is {}, and when it was fitted its categories were such as {} ({})", who,
-                     column.name, column.type(), shown(some), type_text(some));
+  return base::error("{}: column '{}' is {}, but it was fitted to categories such as {} ({})", who, column.name,
+                     column.type(), shown(some), type_text(some));
 }
 
 base::Result<std::vector<std::int64_t>> Categories::codes(const Column& column, std::string_view who) const {

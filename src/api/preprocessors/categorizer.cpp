@@ -55,7 +55,7 @@ class Categorizer final : public EachColumnKind {
       const auto found =
           std::find_if(pairs.begin(), pairs.end(), [&](auto& pair) { return pair.first == Value(each); });
       if (found == pairs.end() || !found->second.get_if<List>())
-        return base::error("there is no list of categories for '{}'", each);
+        return base::error("no list of categories for '{}'", each);
       TRIREME_ASSIGN(const auto values, decoded(found->second), "the categories of '{}'", each);
       TRIREME_ASSIGN(auto categories, Categories::of(values.as_list()), "'{}'", each);
       categories_.push_back(std::move(categories));
@@ -89,7 +89,7 @@ Made make_categorizer(const Dict& given) {
     TRIREME_ASSIGN(const auto pairs, decoded_pairs(arguments.get("dtypes")), "dtypes");
     for (const auto& [name, values] : pairs) {
       if (!name.get_if<std::string>() || !values.get_if<List>())
-        return base::error("dtypes: {} has no categories: give a list of them", shown(name));
+        return base::error("dtypes: {} has no categories: pass a list of them", shown(name));
       TRIREME_ASSIGN(const auto list, decoded(values), "dtypes");
       dtypes[name.as_string()] = list.as_list();
     }

@@ -30,7 +30,7 @@ OwnedArray flat_array(const std::vector<double>& values, const Validity& validit
   return flat_array(values.size(), validity, out, owner);
 }
 
-base::Error no_value(const Value& value) { return base::error("{} does not fit", shown(value)); }
+base::Error no_value(const Value& value) { return base::error("{} does not fit the type of the column", shown(value)); }
 
 // A number that the type has, exactly.
 template <typename T>
@@ -160,7 +160,7 @@ base::Result<OwnedArray> array_of(const ArrowSchema& type, const Values& values)
     case 'U': return texts_array<std::int64_t>(values, false);
     case 'z': return texts_array<std::int32_t>(values, true);
     case 'Z': return texts_array<std::int64_t>(values, true);
-    default: return base::error("nothing can be filled into columns of this type");
+    default: return base::error("columns of this type cannot be filled");
   }
 }
 
@@ -220,7 +220,7 @@ base::Result<OwnedSchema> schema_for(const Value& value) {
     return make_schema("+L", "", std::move(children));
   }
   if (is_date(value)) return make_schema(value.as_dict().begin()->first == "$date" ? "tdD" : "tsu:", "");
-  return base::error("{} has no type in a table", shown(value));
+  return base::error("{} cannot be stored in a table", shown(value));
 }
 
 base::Result<Column> filled(std::string name, const Column& column, const Column& filling) {

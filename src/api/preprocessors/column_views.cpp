@@ -115,7 +115,7 @@ base::Result<const Column*> numeric(const Table& table, const std::string& name,
   const bool decimal = is_decimal(format) && std::count(format.begin(), format.end(), ',') == 1;
   if (is_number(format) || format == "n" || decimal) return column;
   return base::error(
-      "{}: column '{}' is {}, and numbers are needed: leave it out of the columns, or make numbers of it first "
+      "{}: column '{}' is {}, expected numbers: remove it from the columns, or convert it to numbers first "
       "(OrdinalEncoder, OneHotEncoder, map_batches)",
       who, name, column->type());
 }

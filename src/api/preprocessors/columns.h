@@ -56,7 +56,7 @@ base::Result<Column> from_tensor(std::string name, Tensor tensor);
 base::Result<Column> from_values(std::string name, const ArrowSchema& type, const std::vector<const Value*>& values);
 // The type that values like this one are stored as; the error says which have none.
 base::Result<OwnedSchema> schema_for(const Value& value);
-// The column, with the only value of `filling` where something is missing.
+// The column, with the only value of `filling` in place of missing values.
 base::Result<Column> filled(std::string name, const Column& column, const Column& filling);
 
 }  // namespace trireme::api::preprocessing

@@ -60,13 +60,13 @@ class EachColumnKind : public ColumnsKind {
 inline base::Result<double> number_in(const Dict& stats, const std::string& name) {
   const Value* found = stats.find(name);
   if (!found || !found->is_number() || !std::isfinite(found->as_double()))
-    return base::error("{} is {}, and a number is needed", name, found ? shown(*found) : "not there");
+    return base::error("{} is {}, expected a number", name, found ? shown(*found) : "missing");
   return found->as_double();
 }
 
 inline base::Result<const Value*> value_in(const Dict& stats, const std::string& name) {
   const Value* found = stats.find(name);
-  if (!found) return base::error("{} is not there", name);
+  if (!found) return base::error("{} is missing", name);
   return found;
 }
 

@@ -98,12 +98,12 @@ class Concatenator final : public PreprocessorImpl {
     TRIREME_ASSIGN(const auto numbers, numbers_in(column), "Concatenator: column '{}'", column.name);
     if (!is_number(numbers.type->format)) {
       return base::error(
-          "Concatenator: column '{}' is {}, and numbers are needed (or vectors of one length): leave it out of the "
-          "columns, or make numbers of it first (OrdinalEncoder, OneHotEncoder, map_batches)",
+          "Concatenator: column '{}' is {}, expected numbers (or vectors of one length): remove it from the "
+          "columns, or convert it to numbers first (OrdinalEncoder, OneHotEncoder, map_batches)",
           column.name, column.type());
     }
     if (numbers.type != &*column.schema && !options_.flatten) {
-      return base::error("Concatenator: column '{}' holds vectors; flatten lays them out side by side", column.name);
+      return base::error("Concatenator: column '{}' holds vectors; set flatten to concatenate them", column.name);
     }
     return numbers;
   }
@@ -114,8 +114,8 @@ class Concatenator final : public PreprocessorImpl {
     const bool vectors = numbers.type != &*column.schema;
     if (!nulls || (floating && !vectors)) return {};
     return base::error(
-        "Concatenator: column '{}' has nulls: fill them first (SimpleImputer), or, if it has numbers, ask for "
-        "dtype 'float32', in which they are NaN",
+        "Concatenator: column '{}' has nulls: fill them first (SimpleImputer), or, if it has numbers, use "
+        "dtype 'float32', which stores them as NaN",
         column.name);
   }
 

@@ -24,7 +24,7 @@ struct BinOptions {
   base::Result<const Value*> of(const std::string& column) const {
     if (!bins.get_if<Dict>()) return &bins;
     const Value* found = bins.as_dict().find(column);
-    if (!found) return base::error("bins has no entry for '{}': give one for each column", column);
+    if (!found) return base::error("bins has no entry for '{}': pass one for each column", column);
     return found;
   }
 };
@@ -109,12 +109,12 @@ class CustomDiscretizer final : public Discretizer {
       const bool rising =
           std::adjacent_find(edges.begin(), edges.end(), [](double a, double b) { return !(a <= b); }) == edges.end();
       if (edges.size() < 2 || !rising) {
-        return base::error("bins = {} for column '{}': expected at least two edges, from low to high", shown(*bins),
+        return base::error("bins = {} for column '{}': expected at least two edges, in ascending order", shown(*bins),
                            each);
       }
       const auto twice = std::unique(edges.begin(), edges.end());
       if (twice != edges.end() && options().duplicates == "raise")
-        return base::error("bins = {}: an edge is there twice; duplicates 'drop' takes it once", shown(*bins));
+        return base::error("bins = {}: an edge appears twice; duplicates 'drop' removes duplicates", shown(*bins));
       edges.erase(twice, edges.end());
       all.push_back(std::move(edges));
     }
@@ -159,10 +159,10 @@ class UniformDiscretizer final : public Discretizer {
     for (const auto& each : columns()) {
       const auto found =
           std::find_if(pairs.begin(), pairs.end(), [&](auto& pair) { return pair.first == Value(each); });
-      if (found == pairs.end()) return base::error("there are no edges for '{}'", each);
+      if (found == pairs.end()) return base::error("no edges for '{}'", each);
       TRIREME_ASSIGN(auto edges, edges_in(found->second));
       if (edges.size() < 2 || !std::is_sorted(edges.begin(), edges.end()))
-        return base::error("the edges for '{}' do not go from low to high", each);
+        return base::error("the edges for '{}' are not in ascending order", each);
       all.push_back(std::move(edges));
     }
     set_edges(std::move(all));

@@ -181,7 +181,7 @@ class LabelEncoder final : public Encoder {
       const double number =
           is_number(numbers->format()) ? number_at(*numbers->schema, *numbers->array, row) : std::nan("");
       if (!(number >= 0 && number < static_cast<double>(labels.size()) && std::trunc(number) == number)) {
-        return base::error("{}: column '{}' has other values than the numbers 0 to {} of its labels", kWho, output(0),
+        return base::error("{}: column '{}' has values other than the label numbers 0 to {}", kWho, output(0),
                            labels.size() - 1);
       }
       chosen.push_back(&labels[static_cast<std::size_t>(number)]);
@@ -208,8 +208,7 @@ base::Result<Most> most_in(const Arguments& arguments, const std::vector<std::st
   for (const auto& [name, number] : pairs) {
     const auto* column = name.get_if<std::string>();
     if (!column || std::find(columns.begin(), columns.end(), *column) == columns.end()) {
-      return base::error("max_categories is given for {}, which is not one of columns = {}", shown(name),
-                         shown(list_of(columns)));
+      return base::error("max_categories names {}, which is not in columns = {}", shown(name), shown(list_of(columns)));
     }
     const auto* whole = number.get_if<std::int64_t>();
     if (!whole || *whole < 1)

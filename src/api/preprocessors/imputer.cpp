@@ -78,8 +78,9 @@ class SimpleImputer final : public EachColumnKind {
   base::Result<Column> with(const Value& value, const Column& column, std::size_t index) const {
     auto filling = filling_of(value, column);
     if (!filling) {
-      return base::error("SimpleImputer: column '{}' is {}, and {} is no value for it: give a fill_value of its type",
-                         this->column(index), column.type(), shown(value));
+      return base::error(
+          "SimpleImputer: column '{}' is {}, and {} is not a valid value for it: pass a fill_value of its type",
+          this->column(index), column.type(), shown(value));
     }
     if (column.format() == "n") {
       std::vector<const Value*> values(static_cast<std::size_t>(column.rows()), &value);

@@ -59,7 +59,7 @@ Dict transformed(const Preprocessor& preprocessor, inner::Table table) {
 
 const inner::PreprocessorImpl& invertible(const Preprocessor& preprocessor, const char* what) {
   if (!preprocessor.data()->impl || preprocessor.name() != "LabelEncoder") {
-    throw ValueError(fmt::format("{} has no {}(); LabelEncoder has", preprocessor.name(), what));
+    throw ValueError(fmt::format("{} has no {}(); only LabelEncoder has one", preprocessor.name(), what));
   }
   require_fitted(preprocessor, what);
   return *preprocessor.data()->impl;
@@ -135,7 +135,7 @@ Preprocessor Preprocessor::fit(const Dataset& dataset) {
   const auto status = fit_status();
   if (status == FitStatus::kNotFittable) return *this;
   if (status != FitStatus::kNotFitted)
-    base::log_warning("{} has been fitted before: what it has learned is replaced", describe());
+    base::log_warning("{} was already fitted: its statistics are replaced", describe());
   forget_all(*this);
   fit_all(*this, dataset);
   return *this;

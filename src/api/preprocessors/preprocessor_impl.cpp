@@ -40,19 +40,20 @@ Made make_preprocessor(const std::string& name, const Dict& arguments) {
   if (found != kKinds.end()) return found->second(arguments);
   std::vector<std::string> names;
   for (const auto& each : kKinds) names.push_back(each.first);
-  return base::error("there is no preprocessor '{}' in C++; there are Chain, {}", name, base::join(names, ", "));
+  return base::error("no preprocessor named '{}' in C++; the preprocessors are Chain, {}", name,
+                     base::join(names, ", "));
 }
 
-base::Result<Dict> PreprocessorImpl::learn(const Dataset&) const { return base::error("{} learns nothing", name()); }
+base::Result<Dict> PreprocessorImpl::learn(const Dataset&) const { return base::error("{} cannot be fitted", name()); }
 
 base::Result<void> PreprocessorImpl::take(Dict stats) {
-  TRIREME_TRY(understand(stats), "what {} has learned is not as it was written", name());
+  TRIREME_TRY(understand(stats), "invalid statistics of {}", name());
   stats_ = std::move(stats);
   return {};
 }
 
 base::Result<Changes> PreprocessorImpl::change_back(const Table&) const {
-  return base::error("{} has no inverse_transform(); LabelEncoder has", name());
+  return base::error("{} has no inverse_transform(); only LabelEncoder has one", name());
 }
 
 Dataset PreprocessorImpl::transform(const Dataset& dataset, std::shared_ptr<const PreprocessorImpl> self) const {

@@ -78,7 +78,7 @@ class PowerTransformer final : public EachColumnKind {
       if (method_ == "box-cox") {
         if (value <= 0) {
           return base::error(
-              "PowerTransformer: column '{}' has {}, and box-cox takes positive values only: use method 'yeo-johnson'",
+              "PowerTransformer: column '{}' has {}, but box-cox needs positive values: use method 'yeo-johnson'",
               column(index), shown(value));
         }
         value = powered(value, power);

@@ -31,8 +31,8 @@ base::Result<Dict> described(const Preprocessor& preprocessor) {
   }
   if (const auto function = data.impl->function_argument(); !function.empty()) {
     return base::error(
-        "{} cannot be written as JSON: {} has a function in it. Keep that in the program, make this preprocessor there "
-        "when you need it, and serialize() others",
+        "{} cannot be written as JSON: {} contains a function. Create this preprocessor in the program when you "
+        "need it, and serialize() the others",
         data.impl->name(), function);
   }
   const auto& stats = data.impl->stats();
@@ -41,7 +41,7 @@ base::Result<Dict> described(const Preprocessor& preprocessor) {
               {"fitted", stats ? Value(Dict{{"stats_", *stats}}) : Value()}};
 }
 
-base::Error not_ours() { return base::error("this JSON has not been made by Preprocessor::serialize()"); }
+base::Error not_ours() { return base::error("this JSON was not written by Preprocessor::serialize()"); }
 
 base::Result<Preprocessor> made_from(const Value& described);
 
@@ -83,7 +83,7 @@ std::string Preprocessor::serialize() const {
 Preprocessor Preprocessor::deserialize(std::string_view serialized) {
   const auto parsed = base::parse_plain_json(serialized);
   if (!parsed) {
-    throw ValueError(fmt::format("'{}' has not been made by Preprocessor::serialize(): {}", serialized.substr(0, 60),
+    throw ValueError(fmt::format("'{}' was not written by Preprocessor::serialize(): {}", serialized.substr(0, 60),
                                  parsed.error().message()));
   }
   auto made = made_from(*parsed);

@@ -49,7 +49,7 @@ base::Result<Value> decoded_float(const Value& content) {
   if (text && *text == "nan") return Value(std::numeric_limits<double>::quiet_NaN());
   if (text && *text == "inf") return Value(std::numeric_limits<double>::infinity());
   if (text && *text == "-inf") return Value(-std::numeric_limits<double>::infinity());
-  return base::error("{} is no number", shown(content));
+  return base::error("{} is not a number", shown(content));
 }
 
 base::Result<Value> decoded_list(const List& list) {
@@ -101,7 +101,7 @@ Value encoded(const Value& value) {
 base::Result<Value> decoded(const Value& value) {
   if (const auto* list = value.get_if<List>()) return decoded_list(*list);
   const auto kind = kind_of(value);
-  if (kind.empty() && value.get_if<Dict>()) return base::error("{} is no value of a column", shown(value));
+  if (kind.empty() && value.get_if<Dict>()) return base::error("{} is not a column value", shown(value));
   if (kind.empty()) return value;
   const Value& content = value.as_dict().begin()->second;
   if (kind == "$float") return decoded_float(content);
@@ -111,7 +111,7 @@ base::Result<Value> decoded(const Value& value) {
     TRIREME_ASSIGN(auto bytes, from_base64(content.as_string()));
     return Value(Bytes{std::move(bytes)});
   }
-  return base::error("a value of the kind '{}', which C++ has no values of", kind.substr(1));
+  return base::error("values of the kind '{}' are not supported in C++", kind.substr(1));
 }
 
 Value encoded_pairs(Pairs pairs) {
@@ -131,7 +131,7 @@ Value encoded_pairs(Pairs pairs) {
 
 base::Result<Pairs> decoded_pairs(const Value& value) {
   const auto* dict = value.get_if<Dict>();
-  if (!dict) return base::error("{} where a dict is needed", shown(value));
+  if (!dict) return base::error("expected a dict, got {}", shown(value));
   Pairs pairs;
   if (kind_of(value).empty()) {
     for (const auto& [key, each] : *dict) pairs.emplace_back(key, each);
@@ -139,10 +139,10 @@ base::Result<Pairs> decoded_pairs(const Value& value) {
   }
   const Value& content = dict->begin()->second;
   if (kind_of(value) != "$pairs" || !content.get_if<List>())
-    return base::error("{} where a dict is needed", shown(value));
+    return base::error("expected a dict, got {}", shown(value));
   for (const auto& each : content.as_list()) {
     const auto* pair = each.get_if<List>();
-    if (!pair || pair->size() != 2) return base::error("{} is no key with its value", shown(each));
+    if (!pair || pair->size() != 2) return base::error("{} is not a pair of key and value", shown(each));
     TRIREME_ASSIGN(auto key, decoded(pair->front()));
     pairs.emplace_back(std::move(key), pair->back());
   }
@@ -162,7 +162,7 @@ base::Result<std::optional<DType>> decoded_dtype(const Value& value) {
   for (const auto& known : kTypes) {
     if (text && *text == known.name) return std::optional(known.dtype);
   }
-  return base::error("dtype = {}: expected a type of numbers up to 64 bits that numpy has", shown(value));
+  return base::error("dtype = {}: expected a NumPy number type of at most 64 bits", shown(value));
 }
 
 }  // namespace trireme::api::preprocessing

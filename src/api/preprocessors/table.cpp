@@ -31,7 +31,7 @@ Table Table::of(const data::Batch& batch) {
 }
 
 base::Error no_column(const std::string& name, std::string_view who, const std::vector<std::string>& columns) {
-  return base::error("{}: there is no column '{}'; the columns are {}", who, name,
+  return base::error("{}: no column named '{}'; the columns are {}", who, name,
                      columns.empty() ? "(none)" : base::join(columns, ", "));
 }
 

@@ -132,7 +132,7 @@ class CountVectorizer final : public Vectorizer {
       for (std::size_t place = 0; place < pairs.size(); ++place) {
         const auto* token = pairs[place].first.get_if<std::string>();
         if (!token || !places_[i].add(*token, static_cast<std::int64_t>(place)))
-          return base::error("{}: {} is no token, or is there twice", stat, shown(pairs[place].first));
+          return base::error("{}: {} is not a token, or appears twice", stat, shown(pairs[place].first));
       }
     }
     return {};

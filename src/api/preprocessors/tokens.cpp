@@ -9,7 +9,7 @@ namespace trireme::api::preprocessing {
 base::Result<const Column*> TextKind::text_column(const Table& table, std::size_t index, bool nulls) const {
   TRIREME_ASSIGN(const Column* found, table.find(column(index), name()));
   if (!is_text(found->format()) && found->format() != "n")
-    return base::error("{}: column '{}' is {}, and text is needed", name(), column(index), found->type());
+    return base::error("{}: column '{}' is {}, expected text", name(), column(index), found->type());
   if (!nulls && has_missing(*found)) {
     return base::error(
         "{0}: column '{1}' has nulls: fill them first (SimpleImputer with strategy 'constant'), or "

@@ -62,7 +62,7 @@ class Counter {
  private:
   base::Error no_category(const ArrowSchema& type) const {
     const auto parsed = data::parse_type(type);
-    return base::error("{}: column '{}' is {}, which is no category", who_, name_,
+    return base::error("{}: column '{}' is {}, which cannot be a category", who_, name_,
                        parsed ? parsed->text() : std::string(type.format));
   }
 

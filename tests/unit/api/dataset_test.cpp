@@ -108,7 +108,9 @@ TEST_CASE("rows that do not fit are refused with row and column") {
   CHECK(error_of([] {
           data::from_items({{{"x", 1}}, {{"x", "a"}}});
         }) == "row 1: column 'x' has values of: int and string");
-  CHECK(error_of([] { data::from_items({{{"x", 1}}, {{"y", 1}}}); }) == "row 1 has the columns y, and the first one x");
+  CHECK(error_of([] {
+          data::from_items({{{"x", 1}}, {{"y", 1}}});
+        }) == "row 1 has the columns y, but the first row has x");
   CHECK(error_of([] {
           data::from_columns({{"x", List{1, 2}}, {"y", List{1}}});
         }) == "column 'y' has 1 row and column 'x' has 2");
@@ -143,7 +145,7 @@ TEST_CASE("functions of rows, batches and columns") {
   CHECK(two.rename_columns({{"half", "x"}}).take(4)[3]["x"].as_double() == 1.5);
   CHECK(error_of([&] {
           two.select_columns({"halb"}).count(), two.select_columns({"halb"}).columns();
-        }).find("there is no column 'halb'; did you mean 'half'?") != std::string::npos);
+        }).find("no column named 'halb'; did you mean 'half'?") != std::string::npos);
 }
 
 TEST_CASE("what a function throws, and rows that it must not make, are told with their place") {

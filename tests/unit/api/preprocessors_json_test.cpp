@@ -82,26 +82,27 @@ TEST_CASE("what is written can be read, in one piece or from a folder") {
 }
 
 TEST_CASE("JSON that is not ours, or was damaged, is refused with a reason") {
-  CHECK(contains(refusal("gASVWQ"), "'gASVWQ' has not been made by Preprocessor::serialize()"));
-  CHECK(contains(refusal("[]"), "has not been made by"));
-  CHECK(contains(refusal(R"({"preprocessor":"Chain","chain":[]})"), "has not been made by"));
-  CHECK(
-      contains(refusal(R"({"preprocessor":"os.system","arguments":{},"fitted":null})"), "no preprocessor 'os.system'"));
+  CHECK(contains(refusal("gASVWQ"), "'gASVWQ' was not written by Preprocessor::serialize()"));
+  CHECK(contains(refusal("[]"), "was not written by"));
+  CHECK(contains(refusal(R"({"preprocessor":"Chain","chain":[]})"), "was not written by"));
+  CHECK(contains(refusal(R"({"preprocessor":"os.system","arguments":{},"fitted":null})"),
+                 "no preprocessor named 'os.system'"));
   CHECK(contains(refusal(R"({"preprocessor":"Tokenizer","arguments":{"columns":["x"],"size":3},"fitted":null})"),
-                 "there is no argument 'size'"));
+                 "no argument named 'size'"));
   const auto encoder = [](const std::string& stats) {
     return R"({"preprocessor":"OrdinalEncoder","arguments":{"columns":["x"]},"fitted":{"stats_":)" + stats + "}}";
   };
   CHECK(refusal(encoder(R"json({"unique_values(x)":{"a":0,"b":1}})json")) == "");
-  CHECK(contains(refusal(encoder("{}")), "unique_values(x) is not there"));
+  CHECK(contains(refusal(encoder("{}")), "unique_values(x) is missing"));
   CHECK(contains(refusal(encoder(R"json({"unique_values(x)":{"a":1}})json")),
-                 "the category 'a' has the number 1 and not 0"));
-  CHECK(contains(refusal(encoder(R"json({"unique_values(x)":{"$pairs":[[1,0],[1.0,1]]}})json")), "is there twice"));
-  CHECK(contains(refusal(encoder(R"json({"unique_values(x)":{"$pairs":[[1]]}})json")), "is no key with its value"));
+                 "the category 'a' has the number 1, expected 0"));
+  CHECK(contains(refusal(encoder(R"json({"unique_values(x)":{"$pairs":[[1,0],[1.0,1]]}})json")), "duplicate category"));
+  CHECK(
+      contains(refusal(encoder(R"json({"unique_values(x)":{"$pairs":[[1]]}})json")), "is not a pair of key and value"));
   CHECK(contains(
       refusal(
           R"json({"preprocessor":"MinMaxScaler","arguments":{"columns":["x"]},"fitted":{"stats_":{"min(x)":0}}})json"),
-      "what MinMaxScaler has learned is not as it was written: max(x) is not there"));
+      "invalid statistics of MinMaxScaler: max(x) is missing"));
 }
 
 TEST_CASE("numbers find the type that numpy gives them") {

@@ -130,7 +130,7 @@ TEST_CASE("categories of every kind are told apart, also where a batch has none 
   CHECK(contains(error_of([&] {
                    strict.transform(data::from_columns({{"c", List{1}}}));
                  }),
-                 "column 'c' is int64, and when it was fitted its categories were such as 'a' (string)"));
+                 "column 'c' is int64, but it was fitted to categories such as 'a' (string)"));
   CHECK(contains(error_of([&] { strict.transform_batch(Dict{{"c", List{"a", nullptr}}}); }), "column 'c' has nulls"));
 }
 
@@ -140,9 +140,12 @@ TEST_CASE("labels come back through a dataset") {
   CHECK(column(numbered.take_all(), "number") == List{1, 0, 1, 2});
   const auto back = labels.inverse_transform(numbered.drop_columns({"town"}));
   CHECK(column(back.take_all(), "town") == List{"Rome", "Athens", "Rome", "Tyre"});
-  CHECK(contains(error_of([&] { labels.inverse_transform_batch(Dict{{"number", List{3}}}); }), "the numbers 0 to 2"));
+  CHECK(contains(error_of([&] {
+                   labels.inverse_transform_batch(Dict{{"number", List{3}}});
+                 }),
+                 "the label numbers 0 to 2"));
   CHECK(error_of([] { StandardScaler({"x"}).inverse_transform(people()); }) ==
-        "StandardScaler has no inverse_transform(); LabelEncoder has");
+        "StandardScaler has no inverse_transform(); only LabelEncoder has one");
 }
 
 TEST_CASE("columns become one tensor") {
@@ -159,10 +162,11 @@ TEST_CASE("columns become one tensor") {
   CHECK(together(Concatenator({"v", "a"}, {.output_column_name = "f", .flatten = true}), "f") ==
         Tensor::of(std::vector<float>{3, 4, 2}));
   CHECK(std::isnan(together(Concatenator({"gap"}, {.dtype = DType::kF32})).values<float>()[0]));
-  CHECK(contains(error_of([&] { together(Concatenator({"gap"})); }), "ask for dtype 'float32'"));
-  CHECK(contains(error_of([&] { together(Concatenator({"v"})); }), "flatten lays them out"));
-  CHECK(contains(error_of([&] { Concatenator({"town"}).transform(people()); }), "numbers are needed"));
-  CHECK(contains(error_of([] { Concatenator({"a"}, {.dtype = DType::kBF16}); }), "a type of numbers up to 64 bits"));
+  CHECK(contains(error_of([&] { together(Concatenator({"gap"})); }), "use dtype 'float32'"));
+  CHECK(contains(error_of([&] { together(Concatenator({"v"})); }), "set flatten"));
+  CHECK(contains(error_of([&] { Concatenator({"town"}).transform(people()); }), "expected numbers"));
+  CHECK(contains(error_of([] { Concatenator({"a"}, {.dtype = DType::kBF16}); }),
+                 "a NumPy number type of at most 64 bits"));
 }
 
 TEST_CASE("functions have a part, and no place in JSON") {
@@ -189,8 +193,8 @@ TEST_CASE("functions have a part, and no place in JSON") {
 }
 
 TEST_CASE("arguments that make no sense are named at once") {
-  CHECK(contains(error_of([] { StandardScaler({}); }), "columns = []: expected a list with names of columns"));
-  CHECK(contains(error_of([] { StandardScaler({"a", "a"}); }), "a name is in it twice"));
+  CHECK(contains(error_of([] { StandardScaler({}); }), "columns = []: expected a list of column names"));
+  CHECK(contains(error_of([] { StandardScaler({"a", "a"}); }), "a name appears twice"));
   CHECK(contains(error_of([] { StandardScaler({"a"}, {.output_columns = {"x", "y"}}); }), "2 names for 1 column"));
   CHECK(contains(error_of([] { RobustScaler({"a"}, {.quantile_range = {0.9, 0.1}}); }), "the smaller one first"));
   CHECK(
@@ -198,12 +202,12 @@ TEST_CASE("arguments that make no sense are named at once") {
   CHECK(contains(error_of([] { SimpleImputer({"a"}, {.strategy = "constant"}); }), "needs a fill_value"));
   CHECK(contains(error_of([] { OneHotEncoder({"a"}, {.max_categories = {{"b", 2}}}); }), "given for 'b'"));
   CHECK(contains(error_of([] { HashingVectorizer({"a"}, 0); }), "num_features = 0"));
-  CHECK(contains(error_of([] { CustomKBinsDiscretizer({"a"}, std::vector<double>{1, 0}); }), "from low to high"));
+  CHECK(contains(error_of([] { CustomKBinsDiscretizer({"a"}, std::vector<double>{1, 0}); }), "in ascending order"));
   CHECK(
       contains(error_of([] { SimpleImputer({"town"}, {.strategy = "constant", .fill_value = 0}).transform(people()); }),
-               "column 'town' is large_string, and 0 is no value for it"));
+               "column 'town' is large_string, and 0 is not a valid value for it"));
   CHECK(contains(error_of([] { StandardScaler({"nowhere"}).fit(people()); }),
-                 "StandardScaler: there is no column 'nowhere'; the columns are age, town, id"));
+                 "StandardScaler: no column named 'nowhere'; the columns are age, town, id"));
   CHECK(contains(error_of([] { Chain(std::vector<Preprocessor>{}); }), "expected preprocessors"));
 }
 

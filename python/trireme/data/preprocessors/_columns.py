@@ -28,7 +28,7 @@ def numeric(batch: pa.RecordBatch, name: str, who: str) -> pa.Array:
     if pa.types.is_decimal(kind) or pa.types.is_null(kind):
         return column.cast(pa.float64())
     raise ValueError(
-        f"{who}: column {name!r} is {kind}, and numbers are needed: leave it out of the columns, or make numbers of it "
+        f"{who}: column {name!r} is {kind}, expected numbers: remove it from the columns, or convert it to numbers "
         "first (OrdinalEncoder, OneHotEncoder, map_batches)"
     )
 

@@ -56,7 +56,7 @@ class Concatenator(Preprocessor):
             if column.null_count and (dtype.kind != "f" or widths[name] > 1):
                 raise ValueError(
                     f"Concatenator: column {name!r} has nulls: fill them first (SimpleImputer), or, if it has numbers, "
-                    "ask for dtype='float32', in which they are NaN"
+                    "use dtype='float32', which stores them as NaN"
                 )
             if column.null_count and is_number(column.type):
                 column = column.cast(pa.float64(), safe=False)
@@ -70,11 +70,11 @@ class Concatenator(Preprocessor):
         shape = tensor_shape(kind)
         if shape is None:
             raise ValueError(
-                f"Concatenator: column {name!r} is {kind}, and numbers are needed (or vectors of one length): leave it "
-                "out of the columns, or make numbers of it first (OrdinalEncoder, OneHotEncoder, map_batches)"
+                f"Concatenator: column {name!r} is {kind}, expected numbers (or vectors of one length): remove it "
+                "from the columns, or convert it to numbers first (OrdinalEncoder, OneHotEncoder, map_batches)"
             )
         if not self.flatten:
-            raise ValueError(f"Concatenator: column {name!r} holds vectors; flatten=True lays them out side by side")
+            raise ValueError(f"Concatenator: column {name!r} holds vectors; set flatten=True to concatenate them")
         return int(np.prod(shape, dtype=np.int64))
 
 

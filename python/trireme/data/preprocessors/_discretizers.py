@@ -42,7 +42,7 @@ class _Discretizer(ColumnsPreprocessor):
         if isinstance(bins, Mapping):
             missing = [name for name in self.columns if name not in bins]
             if missing:
-                raise ValueError(f"bins has no entry for {', '.join(map(repr, missing))}: give one for each column")
+                raise ValueError(f"bins has no entry for {', '.join(map(repr, missing))}: pass one for each column")
         self.bins = bins
         self.right = right
         self.include_lowest = include_lowest
@@ -106,11 +106,11 @@ class CustomKBinsDiscretizer(_Discretizer):
         steps = np.diff(edges)
         if len(edges) < 2 or (steps < 0).any():
             raise ValueError(
-                f"bins={edges.tolist()} for column {name!r}: expected at least two edges, from low to high"
+                f"bins={edges.tolist()} for column {name!r}: expected at least two edges, in ascending order"
             )
         if (steps == 0).any():
             if self.duplicates == "raise":
-                raise ValueError(f"bins={edges.tolist()}: an edge is there twice; duplicates='drop' takes it once")
+                raise ValueError(f"bins={edges.tolist()}: an edge appears twice; duplicates='drop' removes duplicates")
             edges = np.unique(edges)
         return edges
 

@@ -82,7 +82,7 @@ class _HotEncoder(_Encoder):
         self.max_categories = dict(max_categories or {})
         for name, most in self.max_categories.items():
             if name not in self.columns:
-                raise ValueError(f"max_categories is given for {name!r}, which is not one of columns={self.columns}")
+                raise ValueError(f"max_categories names {name!r}, which is not in columns={self.columns}")
             if most < 1:
                 raise ValueError(f"max_categories={self.max_categories}: {name!r} needs at least 1")
 
@@ -176,8 +176,8 @@ class _LabelDecoder(Preprocessor):
             column = labels.take(numbers.cast(pa.int64()))
         except pa.ArrowException as error:
             raise ValueError(
-                f"{who}: column {encoder.output_column!r} has other values than the numbers 0 to {len(labels) - 1} of "
-                f"its labels: {error}"
+                f"{who}: column {encoder.output_column!r} has values other than the label numbers 0 to "
+                f"{len(labels) - 1}: {error}"
             ) from error
         return replaced(batch, {encoder.label_column: column})
 
@@ -228,7 +228,7 @@ def values_in(categories: Iterable[Any], kind: pa.DataType, who: str, name: str)
     except (pa.ArrowException, TypeError, ValueError) as error:
         some = next(iter(categories))
         raise ValueError(
-            f"{who}: column {name!r} is {kind}, and when it was fitted its categories were such as {some!r} "
+            f"{who}: column {name!r} is {kind}, but it was fitted to categories such as {some!r} "
             f"({type(some).__name__})"
         ) from error
 
@@ -237,7 +237,7 @@ def listed(dtype: Any) -> list[Any]:
     """The categories of a pandas CategoricalDtype, or of a list of them."""
     values: Iterable[Any] = getattr(dtype, "categories", dtype)
     if values is None or isinstance(values, str):
-        raise ValueError(f"{dtype!r} has no categories: give a list of them")
+        raise ValueError(f"{dtype!r} has no categories: pass a list of them")
     return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 

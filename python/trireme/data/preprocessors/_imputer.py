@@ -78,8 +78,8 @@ def _filled(column: pa.Array, value: Any, name: str) -> pa.Array:
         filling = pa.scalar(value, kind)
     except (pa.ArrowException, TypeError, ValueError):
         raise ValueError(
-            f"SimpleImputer: column {name!r} is {column.type}, and {value!r} is no value for it: give a fill_value of "
-            "its type"
+            f"SimpleImputer: column {name!r} is {column.type}, and {value!r} is not a valid value for it: pass "
+            "a fill_value of its type"
         ) from None
     column = column.cast(kind, safe=False)
     if not column.null_count and not pa.types.is_floating(kind):

@@ -58,7 +58,7 @@ def decoded(value: Any) -> Any:
     if name == "$pairs":
         return {decoded(key): decoded(item) for key, item in content}
     if name[1:] not in _KINDS:
-        raise ValueError(f"a value of the kind {name[1:]!r}, which this version of Trireme does not know")
+        raise ValueError(f"values of the kind {name[1:]!r} are not supported by this version of Trireme")
     return _KINDS[name[1:]][2](content)
 
 

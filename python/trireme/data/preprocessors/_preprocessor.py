@@ -77,7 +77,7 @@ class Preprocessor:
         if status is Preprocessor.FitStatus.NOT_FITTABLE:
             return self
         if status is not Preprocessor.FitStatus.NOT_FITTED:
-            warnings.warn(f"{self!r} has been fitted before: what it has learned is replaced", stacklevel=2)
+            warnings.warn(f"{self!r} was already fitted: its statistics are replaced", stacklevel=2)
         _require_dataset(ds, "fit")
         self._forget()
         self._fit(ds)
@@ -144,7 +144,7 @@ class Preprocessor:
             described = json.loads(serialized)
         except ValueError as error:
             raise ValueError(
-                f"{str(serialized)[:60]!r} has not been made by Preprocessor.serialize(): {error}"
+                f"{str(serialized)[:60]!r} was not written by Preprocessor.serialize(): {error}"
             ) from None
         return Preprocessor._made(described)
 
@@ -240,19 +240,19 @@ class Preprocessor:
                     content[part][name] = encoded(value)
                 except NotJson as error:
                     raise TypeError(
-                        f"{type(self).__name__} cannot be written as JSON: {name} has {error.value!r} in it. Keep that "
-                        "in a module of yours, make this preprocessor there when you need it, and serialize() others"
+                        f"{type(self).__name__} cannot be written as JSON: {name} contains {error.value!r}. Create "
+                        "this preprocessor in your own module when you need it, and serialize() the others"
                     ) from None
         return content
 
     @staticmethod
     def _made(described: Any) -> Preprocessor:
         if not isinstance(described, dict) or "preprocessor" not in described:
-            raise ValueError("this JSON has not been made by Preprocessor.serialize()")
+            raise ValueError("this JSON was not written by Preprocessor.serialize()")
         name = described["preprocessor"]
         found = Preprocessor._classes.get(name)
         if found is None:
-            raise ValueError(f"there is no preprocessor {name!r}: if it is one of yours, import its module first")
+            raise ValueError(f"no preprocessor named {name!r}: if it is your own, import its module first")
         return found._remade(described)
 
     @classmethod
@@ -279,7 +279,7 @@ class ColumnsPreprocessor(Preprocessor):
         if len(self.output_columns) != len(self.columns):
             raise ValueError(
                 f"output_columns={self.output_columns}: {count_of(len(self.output_columns), 'name')} for "
-                f"{count_of(len(self.columns), 'column')}; give one for each"
+                f"{count_of(len(self.columns), 'column')}; pass one for each"
             )
 
     def get_input_columns(self) -> list[str]:
@@ -308,9 +308,9 @@ class PreprocessorOp(ColumnOp):
 
 def checked_names(argument: str, names: Sequence[str]) -> list[str]:
     if isinstance(names, str) or not all(isinstance(name, str) for name in names) or not names:
-        raise ValueError(f"{argument}={names!r}: expected a list with names of columns")
+        raise ValueError(f"{argument}={names!r}: expected a list of column names")
     if len(set(names)) < len(names):
-        raise ValueError(f"{argument}={names!r}: a name is in it twice")
+        raise ValueError(f"{argument}={names!r}: a name appears twice")
     return list(names)
 
 

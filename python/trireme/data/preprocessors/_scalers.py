@@ -171,8 +171,8 @@ class PowerTransformer(ColumnsPreprocessor):
             if self.method == "box-cox":
                 if (values <= 0).any():
                     raise ValueError(
-                        f"PowerTransformer: column {name!r} has {values[values <= 0][0]}, and box-cox takes positive "
-                        "values only: use method='yeo-johnson'"
+                        f"PowerTransformer: column {name!r} has {values[values <= 0][0]}, but box-cox needs positive "
+                        "values: use method='yeo-johnson'"
                     )
                 result = _power(values, self.power)
             else:

@@ -169,7 +169,9 @@ class _Counts:
         try:
             counts = column.value_counts()
         except pa.ArrowException as error:
-            raise ValueError(f"{self._who}: column {self._name!r} is {column.type}, which is no category") from error
+            raise ValueError(
+                f"{self._who}: column {self._name!r} is {column.type}, which cannot be a category"
+            ) from error
         self._tables.append(pa.table({"value": counts.field("values"), "count": counts.field("counts")}))
         self._pending += len(counts)
         if self._pending > _PENDING_VALUES:

@@ -35,7 +35,7 @@ class _TextPreprocessor(ColumnsPreprocessor):
         who = type(self).__name__
         column = plain(batch, name, who)
         if not is_text(column.type) and not pa.types.is_null(column.type):
-            raise ValueError(f"{who}: column {name!r} is {column.type}, and text is needed")
+            raise ValueError(f"{who}: column {name!r} is {column.type}, expected text")
         if not nulls and has_nulls(column):
             raise ValueError(
                 f"{who}: column {name!r} has nulls: fill them first "
