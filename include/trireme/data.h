@@ -21,15 +21,15 @@ struct ArrowArray;        // the Arrow C data interface
 struct ArrowSchema;       //
 struct ArrowArrayStream;  // the Arrow C stream interface
 
-// Datasets: tables that are read while they are used, in an order that no failure and no change of size can change.
-// What is in memory is made here; files are read by trireme::arrow (arrow/data.h).
+// Datasets: tables that are streamed while they are used. Failures and changes of the number of workers do not change
+// the order of the rows. This header has datasets in memory; trireme::arrow (arrow/data.h) reads files.
 //
 //   auto points = trireme::data::range(1000).map([](const Dict& row) -> Dict {
 //     return {{"x", row["id"].as_double() / 1000}};
 //   });
 //   DataParallelTrainer(train, {.datasets = {{"train", points}}}).fit();
 //
-// Where data is not as it must be, these throw std::runtime_error that names file, row and column.
+// Invalid data throws a std::runtime_error that names the file, row and column.
 
 namespace trireme {
 
@@ -40,22 +40,22 @@ struct BatchStream;
 struct ShardData;
 }  // namespace api
 
-// Rows of some columns, in memory. A handle: copies share the memory.
+// Rows of one or more columns, in memory. A handle: copies share the memory.
 class TRIREME_API Batch {
  public:
   explicit Batch(std::shared_ptr<const api::BatchData> data) : data_(std::move(data)) {}
 
   std::int64_t rows() const;
   std::vector<std::string> columns() const;
-  // Numbers of shape [rows], or [rows, ...] where every row has a list of the same size or a tensor. Not copied
-  // (booleans are). Throws ValueError for a column that is not there, is no numbers or has nulls.
+  // Numbers of shape [rows], or [rows, ...] if every row has a tensor or a list of the same size. Not copied, except
+  // for booleans. Throws ValueError if the column does not exist, is not numeric or has nulls.
   Tensor operator[](std::string_view column) const;
-  // Nothing where that would throw.
+  // Like operator[], but returns nothing instead of throwing.
   std::optional<Tensor> find_tensor(std::string_view column) const;
-  // The text of a column of strings or bytes, which lives as long as the batch. Throws ValueError as well.
+  // A column of strings or bytes. The views are valid while the batch lives. Throws ValueError for other columns.
   std::vector<std::string_view> strings(std::string_view column) const;
   std::vector<Dict> to_rows() const;
-  // A record batch that shares the memory, to be released by whoever gets it.
+  // A record batch that shares the memory. The caller releases it.
   void export_to(ArrowArray* array, ArrowSchema* schema) const;
 
  private:
@@ -64,13 +64,13 @@ class TRIREME_API Batch {
 
 struct IterBatchesOptions {
   std::int64_t batch_size = 256;  // of one rank
-  // Of all ranks together, whatever their number, in place of batch_size.
+  // Rows of all ranks together, independent of their number; replaces batch_size.
   std::optional<std::int64_t> global_batch_size = {};
-  // Without the last batch of an epoch where it is smaller, or with that one filled up with rows of its own.
+  // Drop the last batch of an epoch if it is smaller, or pad it by repeating its rows.
   bool drop_last = false;
   bool pad_last = false;
   int prefetch_batches = 1;
-  // Rows that are mixed once more on their way; 0: none.
+  // Number of rows in the buffer of the local shuffle; 0: no local shuffle.
   std::int64_t local_shuffle_buffer_size = 0;
   std::optional<std::int64_t> local_shuffle_seed = {};
 };
@@ -96,10 +96,10 @@ class TRIREME_API Batches {
     bool operator==(std::default_sentinel_t) const;
 
    private:
-    std::shared_ptr<api::BatchStream> stream_;  // shared with the range: when both are gone, the epoch was left
+    std::shared_ptr<api::BatchStream> stream_;  // shared with the range: the epoch is abandoned when both are destroyed
   };
 
-  // Begins the epoch. In a training function it throws Interrupted where that is to be left.
+  // Starts the epoch. In a training function it throws Interrupted if the function must return.
   Iterator begin();
   std::default_sentinel_t end() const { return {}; }
 
@@ -107,7 +107,7 @@ class TRIREME_API Batches {
   std::shared_ptr<api::BatchStream> stream_;  // shared with iterators
 };
 
-// Row by row, for small data and for a look at it.
+// Iterates row by row, for small data and for inspection.
 class TRIREME_API Rows {
  public:
   explicit Rows(Batches batches) : batches_(std::move(batches)) {}
@@ -138,7 +138,7 @@ class TRIREME_API Rows {
       if (batch_ != std::default_sentinel) rows_ = batch_->to_rows();
     }
 
-    Batches::Iterator batch_;  // of one row, or of a few at the end: the place in the data is after them
+    Batches::Iterator batch_;  // one row, or a few at the end: the position is after them
     std::vector<Dict> rows_;
     std::size_t at_ = 0;
   };
@@ -151,17 +151,17 @@ class TRIREME_API Rows {
 };
 
 struct DataStats {
-  std::int64_t rows = 0;  // given out
+  std::int64_t rows = 0;  // delivered
   std::int64_t bytes = 0;
   std::int64_t batches = 0;
-  double wait_s = 0;  // how long a batch was waited for, in sum
+  double wait_s = 0;  // total time spent waiting for batches
   std::int64_t peak_bytes = 0;
   std::int64_t retries = 0;
 };
 
-// A rank's part of a dataset, in one epoch after the other: what get_dataset_shard() gives. Its place is stored with
-// every checkpoint that is reported, and a restarted worker goes on from it, whatever the number of workers. A handle,
-// for one thread; one iteration at a time: the next begins the next epoch.
+// A rank's part of a dataset, epoch after epoch, as returned by get_dataset_shard(). Its position is stored with every
+// reported checkpoint, and a restarted worker resumes from it with any number of workers. A handle, for one thread.
+// Only one iteration runs at a time: the next one starts the next epoch.
 class TRIREME_API DataShard {
  public:
   explicit DataShard(std::shared_ptr<api::ShardData> data) : data_(std::move(data)) {}
@@ -169,11 +169,11 @@ class TRIREME_API DataShard {
   Batches iter_batches(const IterBatchesOptions& options = {}) const;
   Rows iter_rows() const;
 
-  std::int64_t epoch() const;  // the one that runs, or else the one that is next
-  std::int64_t rows() const;   // of the whole dataset
-  // Everything before and with the batch that was given out last is done. Equal on all ranks.
+  std::int64_t epoch() const;  // the current epoch, or the next one if none is running
+  std::int64_t rows() const;   // of the complete dataset
+  // The position: everything up to and including the last delivered batch is done. Equal on all ranks.
   Dict state() const;
-  // The next iteration goes on from there, and not from where the checkpoint was.
+  // The next iteration resumes from this position instead of the checkpoint's.
   void load_state(const Dict& state) const;
   DataStats stats() const;
 
@@ -181,19 +181,21 @@ class TRIREME_API DataShard {
   std::shared_ptr<api::ShardData> data_;  // shared by the copies of the handle
 };
 
-// Of a training function: its part of the dataset that the trainer was given under that name, or all of it where
-// DataConfig says so. The same one at every call.
+// For training functions: the rank's part of the trainer's dataset of that name, or all of it if DataConfig does not
+// split the dataset. Every call returns the same shard.
 TRIREME_API DataShard get_dataset_shard(const std::string& name = "train");
 
 struct MapBatchesOptions {
-  std::int64_t batch_size = 1024;  // at most: a batch does not go over the end of a fragment
-  // As many rows come out as go in, each in its place, unless this is set. Then rows are counted by running it once.
+  std::int64_t batch_size = 1024;  // at most: a batch does not cross the end of a fragment
+  // Set this if the function returns a different number of rows, or rows in a different order. The rows are then
+  // counted by running the function once.
   bool changes_row_count = false;
 };
 
 struct ShuffleOptions {
   std::optional<std::int64_t> seed = {};
-  // Rows are mixed among so many; more is a better mix and takes more memory. By the size of the rows when not given.
+  // Number of rows that are shuffled together. More rows mix better and take more memory. Default: by the size of a
+  // row.
   std::optional<std::int64_t> window_rows = {};
 };
 
@@ -202,29 +204,29 @@ struct TrainTestSplitOptions {
   std::optional<std::int64_t> seed = {};
 };
 
-// A table that is not there yet: how to read it, and what to do with its rows. A handle, never changed: operations give
-// new ones, and nothing is read before rows are asked for. Functions are called on several threads at once. Workers go
-// through main() again and make their own functions there.
+// A lazy table: how to read it, and what to do with its rows. An immutable handle: operations return new datasets, and
+// nothing is read until rows are requested. Functions are called concurrently on several threads. Workers run main()
+// again and create their own functions there.
 class TRIREME_API Dataset {
  public:
   explicit Dataset(std::shared_ptr<api::Plan> plan) : plan_(std::move(plan)) {}
 
-  // One row of plain values and tensors to another.
+  // Maps one row of plain values and tensors to another.
   Dataset map(std::function<Dict(const Dict& row)> function) const;
-  // Whole columns at once, much faster: the result has a Tensor or a List for each column.
+  // Maps a batch at a time, which is much faster: the result has a Tensor or a List for each column.
   Dataset map_batches(std::function<Dict(const Batch& batch)> function, const MapBatchesOptions& options = {}) const;
   Dataset flat_map(std::function<std::vector<Dict>(const Dict& row)> function) const;
   Dataset filter(std::function<bool(const Dict& row)> keeps) const;
-  // The rows for which an expression is true: "x > 3 and y == 'a'", or col("x") > 3. Columns that are not there, or of
-  // the wrong type, are told before rows are read.
+  // The rows for which an expression is true: "x > 3 and y == 'a'", or col("x") > 3. Missing columns and columns of the
+  // wrong type are reported before rows are read.
   Dataset filter(const data::Expression& expression) const;
   Dataset filter(const char* expression) const { return filter(data::Expression::parse(expression)); }
   Dataset filter(const std::string& expression) const { return filter(data::Expression::parse(expression)); }
 
-  // One more column, or another in the place of one: a Tensor or a List with a value for each row of the batch, or one
-  // value for all of them.
+  // Adds or replaces a column. The function returns a Tensor or a List with a value for each row of the batch, or one
+  // value for all rows.
   Dataset add_column(const std::string& column, std::function<Value(const Batch& batch)> function) const;
-  // A column that an expression gives: "a * b".
+  // Adds or replaces a column computed by an expression: "a * b".
   Dataset with_column(const std::string& column, const data::Expression& expression) const;
   Dataset with_column(const std::string& column, const char* expression) const {
     return with_column(column, data::Expression::parse(expression));
@@ -238,58 +240,58 @@ class TRIREME_API Dataset {
 
   Dataset limit(std::int64_t rows) const;
   Dataset union_with(const Dataset& other) const;
-  // The columns of both side by side, row by row; both need the same number of rows. A name that is there already gets
-  // _1, _2, ...
+  // The columns of both datasets, row by row. Both need the same number of rows. Duplicate names get a suffix: _1, _2,
+  // ...
   Dataset zip(const Dataset& other) const;
-  // Another order every epoch: fragments first, then rows inside of windows.
+  // A different order in every epoch: first the fragments are shuffled, then the rows within windows.
   Dataset random_shuffle(const ShuffleOptions& options = {}) const;
-  // Only the fragments, which costs nothing.
+  // Shuffles only the fragments, which costs nothing.
   Dataset randomize_block_order(std::optional<std::int64_t> seed = {}) const;
-  // Each row with this probability, the same ones every time.
+  // Keeps each row with this probability, always the same rows.
   Dataset random_sample(double fraction, std::int64_t seed = 0) const;
-  // The same rows in so many fragments of about equal size.
+  // The same rows in this number of fragments of about equal size.
   Dataset repartition(std::int64_t fragments) const;
 
   std::vector<Dataset> split(std::int64_t parts) const;
   std::vector<Dataset> split_at_indices(const std::vector<std::int64_t>& indices) const;
-  // `test_size`: a part of 1, or a number of rows.
+  // `test_size`: a fraction between 0 and 1, or a number of rows.
   std::pair<Dataset, Dataset> train_test_split(double test_size, const TrainTestSplitOptions& options = {}) const;
-  // Shards without a trainer: each is one of `parts` ranks.
+  // Shards without a trainer: one for each of `parts` ranks.
   std::vector<DataShard> streaming_split(int parts) const;
-  // Reads it, now, into memory.
+  // Reads the dataset into memory now.
   Dataset materialize() const;
 
   std::int64_t count() const;
   std::vector<std::string> columns() const;
-  // "id: int64", one column a line.
+  // One column per line: "id: int64".
   std::string schema() const;
   std::size_t num_fragments() const;
   std::vector<Dict> take(std::int64_t rows = 20) const;
   std::vector<Dict> take_all() const;
-  // The first rows as one batch. Throws ValueError where there are none.
+  // The first rows as one batch. Throws ValueError if the dataset is empty.
   Batch take_batch(std::int64_t batch_size = 20) const;
-  // The different values of a column, in the order in which they first come.
+  // The distinct values of a column, in order of first appearance.
   List unique(const std::string& column, bool ignore_nulls = false) const;
-  // Of a column, read once, a batch at a time. Null where there are no values, and where there are nulls that are not
-  // ignored.
+  // Aggregates of a column, which is read once, a batch at a time. Null if there are no values, or if there are nulls
+  // that are not ignored.
   Value sum(const std::string& on, bool ignore_nulls = true) const;
   Value min(const std::string& on, bool ignore_nulls = true) const;
   Value max(const std::string& on, bool ignore_nulls = true) const;
   Value mean(const std::string& on, bool ignore_nulls = true) const;
-  // The standard deviation, of a sample: ddof = 1. Of fewer values than that it is NaN.
+  // The standard deviation; ddof = 1: of a sample. NaN if there are no more than ddof values.
   Value std(const std::string& on, int ddof = 1, bool ignore_nulls = true) const;
-  // What it is made of, and what is known of it.
+  // A summary: the operations, fragments, rows and shuffle.
   std::string stats() const;
   void show(std::int64_t rows = 20) const;
   Batches iter_batches(const IterBatchesOptions& options = {}) const;
   Rows iter_rows() const;
-  // All rows, to be released by whoever gets the stream.
+  // All rows. The caller releases the stream.
   void export_to(ArrowArrayStream* stream) const;
 
   const std::shared_ptr<api::Plan>& plan() const { return plan_; }
 
  private:
-  std::shared_ptr<api::Plan> plan_;  // shared by what was made from it; it remembers what was counted
+  std::shared_ptr<api::Plan> plan_;  // shared with derived datasets; caches row counts
 };
 
 namespace data {
@@ -298,13 +300,13 @@ using trireme::Dataset;
 
 // A column "id" with 0, 1, ..., rows - 1.
 TRIREME_API Dataset range(std::int64_t rows);
-// A column "data" with a tensor in each row, filled with the row's number.
+// A column "data" with a tensor in each row, filled with the row's index.
 TRIREME_API Dataset range_tensor(std::int64_t rows, const std::vector<std::int64_t>& shape = {1});
 // Rows with the same columns.
 TRIREME_API Dataset from_items(const std::vector<Dict>& rows);
 // Columns of the same length: tensors of shape [rows, ...], or lists.
 TRIREME_API Dataset from_columns(const Dict& columns);
-// Reads the stream to its end, and releases it.
+// Reads the stream to its end and releases it.
 TRIREME_API Dataset from_stream(ArrowArrayStream* stream);
 
 }  // namespace data

@@ -17,15 +17,15 @@
 #include "trireme/export.h"
 #include "trireme/value.h"
 
-// What a model needs to know about its data before it sees any: means, categories, words. Found out by fit(), applied
-// by transform(), and written as JSON that trireme.data.preprocessors of Python reads and writes as well.
+// Preprocessors learn statistics of a dataset (means, categories, words) in fit() and apply them in transform(). Their
+// JSON can be exchanged with Python's trireme.data.preprocessors.
 //
 //   using namespace trireme::data::preprocessors;
 //   Chain prepare(SimpleImputer({"age"}), StandardScaler({"age"}), OrdinalEncoder({"town"}));
 //   auto people = prepare.fit_transform(rows);
 //   prepare.save(folder);  // of a checkpoint
 //
-// Arguments that make no sense, and columns that do not fit, throw ValueError.
+// Invalid arguments and columns of the wrong type throw ValueError.
 
 namespace trireme {
 
@@ -38,45 +38,45 @@ namespace data::preprocessors {
 
 enum class FitStatus { kNotFittable, kNotFitted, kPartiallyFitted, kFitted };
 
-// transform() before fit().
+// Thrown by transform() before fit().
 class TRIREME_API PreprocessorNotFittedException : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Any of those below. A handle: copies share what was learned.
+// Base class of the preprocessors below. A handle: copies share the statistics.
 class TRIREME_API Preprocessor {
  public:
   explicit Preprocessor(std::shared_ptr<api::preprocessing::Data> data) : data_(std::move(data)) {}
 
-  // "StandardScaler".
+  // For example "StandardScaler".
   std::string name() const;
-  // "StandardScaler(columns=['age'], output_columns=['age'])".
+  // For example "StandardScaler(columns=['age'], output_columns=['age'])".
   std::string describe() const;
   std::vector<std::string> get_input_columns() const;
   std::vector<std::string> get_output_columns() const;
 
   FitStatus fit_status() const;
-  // Reads the columns that it is about once. What it knew before is forgotten. Returns itself.
+  // Reads the input columns once and replaces earlier statistics. Returns itself.
   Preprocessor fit(const Dataset& dataset);
-  // The dataset with this done to its batches while they are read.
+  // A dataset whose batches are transformed while they are read.
   Dataset transform(const Dataset& dataset) const;
   Dataset fit_transform(const Dataset& dataset) { return fit(dataset).transform(dataset); }
-  // Columns: tensors of shape [rows, ...], or lists where there are nulls or no numbers.
+  // Columns are tensors of shape [rows, ...], or lists if they have nulls or are not numeric.
   Dict transform_batch(const trireme::Batch& batch) const;
   Dict transform_batch(const Dict& columns) const;
-  // LabelEncoder's: the labels again, in label_column, from the numbers in output_column.
+  // LabelEncoder only: restores the labels in label_column from the numbers in output_column.
   Dataset inverse_transform(const Dataset& dataset) const;
   Dict inverse_transform_batch(const trireme::Batch& batch) const;
   Dict inverse_transform_batch(const Dict& columns) const;
 
-  // What fit() has found out, as the JSON has it; empty before.
+  // The statistics that fit() learned, as in the JSON; empty before fit().
   Dict stats() const;
-  // JSON, with what fit() has found out: a part of the state of a checkpoint, or metadata of a trainer, which goes into
-  // every checkpoint that is a folder. A function has no place in it.
+  // JSON with the statistics. Store it in the state of a checkpoint, or in the metadata of a trainer, which is written
+  // to every checkpoint folder. Preprocessors with a function cannot be serialized.
   std::string serialize() const;
   static Preprocessor deserialize(std::string_view serialized);
-  // preprocessor.json in a folder, as that of a checkpoint.
+  // preprocessor.json in a folder, for example a checkpoint's.
   void save(const std::string& folder) const;
   static Preprocessor load(const std::string& folder);
 
@@ -88,24 +88,24 @@ class TRIREME_API Preprocessor {
 
 using Names = std::vector<std::string>;
 
-// Where results go; in the place of the columns when not given.
+// The columns for the results. Default: the input columns are replaced.
 struct OutputOptions {
   Names output_columns = {};
 };
 
-// Mean 0 and standard deviation 1. Null and NaN stay, as with all scalers; float32 stays float32.
+// Scales to mean 0 and standard deviation 1. Like all scalers it keeps null and NaN, and float32 stays float32.
 class TRIREME_API StandardScaler : public Preprocessor {
  public:
   explicit StandardScaler(const Names& columns, const OutputOptions& options = {});
 };
 
-// The smallest value becomes 0 and the largest 1.
+// Scales the smallest value to 0 and the largest to 1.
 class TRIREME_API MinMaxScaler : public Preprocessor {
  public:
   explicit MinMaxScaler(const Names& columns, const OutputOptions& options = {});
 };
 
-// The value that is furthest from 0 becomes 1 or -1; 0 stays 0.
+// Divides by the largest absolute value: the result is between -1 and 1, and 0 stays 0.
 class TRIREME_API MaxAbsScaler : public Preprocessor {
  public:
   explicit MaxAbsScaler(const Names& columns, const OutputOptions& options = {});
@@ -114,11 +114,11 @@ class TRIREME_API MaxAbsScaler : public Preprocessor {
 struct RobustScalerOptions {
   std::pair<double, double> quantile_range = {0.25, 0.75};
   Names output_columns = {};
-  // Values that are kept to find quantiles by. Below 131072 values they are exact in any case.
+  // Number of values kept to estimate quantiles. Below 131072 values the quantiles are always exact.
   std::int64_t quantile_precision = 800;
 };
 
-// The median becomes 0, the distance between two quantiles 1: outliers do not matter.
+// Scales the median to 0 and the distance between two quantiles to 1, so outliers do not matter.
 class TRIREME_API RobustScaler : public Preprocessor {
  public:
   explicit RobustScaler(const Names& columns, const RobustScalerOptions& options = {});
@@ -129,7 +129,7 @@ struct NormalizerOptions {
   Names output_columns = {};
 };
 
-// Rows of length 1: each value is divided by the norm of its row. A row of zeros stays.
+// Scales rows to length 1: each value is divided by the norm of its row. Rows of zeros stay unchanged.
 class TRIREME_API Normalizer : public Preprocessor {
  public:
   explicit Normalizer(const Names& columns, const NormalizerOptions& options = {});
@@ -140,7 +140,7 @@ struct PowerTransformerOptions {
   Names output_columns = {};
 };
 
-// Values nearer to a normal distribution.
+// Makes values more normally distributed.
 class TRIREME_API PowerTransformer : public Preprocessor {
  public:
   PowerTransformer(const Names& columns, double power, const PowerTransformerOptions& options = {});
@@ -148,42 +148,42 @@ class TRIREME_API PowerTransformer : public Preprocessor {
 
 struct SimpleImputerOptions {
   std::string strategy = "mean";  // or "most_frequent", "constant"
-  Value fill_value = {};          // of "constant"
+  Value fill_value = {};          // for "constant"
   Names output_columns = {};
 };
 
-// Nulls and NaN become the mean of the column, its most frequent value, or a constant. With "mean" columns of integers
-// become float64.
+// Replaces null and NaN with the mean of the column, its most frequent value, or a constant. With "mean", integer
+// columns become float64.
 class TRIREME_API SimpleImputer : public Preprocessor {
  public:
   explicit SimpleImputer(const Names& columns, const SimpleImputerOptions& options = {});
 };
 
 struct OrdinalEncoderOptions {
-  // Number what lists have in them; else each list is one category.
+  // Encode the elements of lists; if false, each list is one category.
   bool encode_lists = true;
   Names output_columns = {};
 };
 
-// Each category becomes its number (int64), one that fit() has not seen null. 0 is the smallest.
+// Replaces each category with its number (int64) in sorted order, from 0. Unknown categories become null.
 class TRIREME_API OrdinalEncoder : public Preprocessor {
  public:
   explicit OrdinalEncoder(const Names& columns, const OrdinalEncoderOptions& options = {});
 };
 
 struct HotEncoderOptions {
-  // By column, how many are told apart, the most frequent ones.
+  // Maximum number of categories by column; the most frequent ones are kept.
   std::map<std::string, std::int64_t> max_categories = {};
   Names output_columns = {};
 };
 
-// A vector (uint8) with 1 in the place of the category; all 0 for one that is not known.
+// A vector (uint8) with 1 at the index of the category; all 0 for unknown categories.
 class TRIREME_API OneHotEncoder : public Preprocessor {
  public:
   explicit OneHotEncoder(const Names& columns, const HotEncoderOptions& options = {});
 };
 
-// A vector (uint8) with 1 in the places of all the categories that a list has in it.
+// A vector (uint8) with 1 at the indices of all categories in a list.
 class TRIREME_API MultiHotEncoder : public Preprocessor {
  public:
   explicit MultiHotEncoder(const Names& columns, const HotEncoderOptions& options = {});
@@ -193,19 +193,19 @@ struct LabelEncoderOptions {
   std::optional<std::string> output_column = {};
 };
 
-// The labels of one column as numbers (int64); one that fit() has not seen becomes null.
+// Replaces the labels of one column with numbers (int64). Unknown labels become null.
 class TRIREME_API LabelEncoder : public Preprocessor {
  public:
   explicit LabelEncoder(const std::string& label_column, const LabelEncoderOptions& options = {});
 };
 
 struct CategorizerOptions {
-  // The categories of a column, where they need not be looked for.
+  // The categories of a column, if they are known; fit() finds the others.
   std::map<std::string, List> dtypes = {};
   Names output_columns = {};
 };
 
-// What fit() has not seen becomes null. (In Python also: columns of pandas categories.)
+// Replaces values that fit() has not seen with null. (Python also creates pandas categorical columns.)
 class TRIREME_API Categorizer : public Preprocessor {
  public:
   explicit Categorizer(const Names& columns, const CategorizerOptions& options = {});
@@ -213,29 +213,29 @@ class TRIREME_API Categorizer : public Preprocessor {
 
 struct ConcatenatorOptions {
   std::string output_column_name = "concat_out";
-  // Of the vectors; when not given the smallest that holds all columns.
+  // Type of the vectors. Default: the smallest type that holds all columns.
   std::optional<DType> dtype = {};
-  // Ray's; a column that is not there is an error in any case.
+  // For compatibility with Ray; a missing column is always an error.
   bool raise_if_missing = false;
-  // Vectors and tensors among the columns are laid out side by side.
+  // Concatenate vectors and tensors among the columns, too.
   bool flatten = false;
 };
 
-// Columns of numbers become one column of vectors, in the order given, and are dropped.
+// Combines columns of numbers into one column of vectors, in the given order, and drops them.
 class TRIREME_API Concatenator : public Preprocessor {
  public:
   explicit Concatenator(const Names& columns, const ConcatenatorOptions& options = {});
 };
 
-// Called on several threads at once.
+// Called concurrently on several threads.
 using TokenizationFunction = std::function<std::vector<std::string>(std::string_view text)>;
 
 struct TokenizerOptions {
-  TokenizationFunction tokenization_fn = {};  // split at each space when not given
+  TokenizationFunction tokenization_fn = {};  // default: split at each space
   Names output_columns = {};
 };
 
-// Texts become lists of tokens.
+// Splits texts into lists of tokens.
 class TRIREME_API Tokenizer : public Preprocessor {
  public:
   explicit Tokenizer(const Names& columns, const TokenizerOptions& options = {});
@@ -243,24 +243,24 @@ class TRIREME_API Tokenizer : public Preprocessor {
 
 struct CountVectorizerOptions {
   TokenizationFunction tokenization_fn = {};
-  std::optional<std::int64_t> max_features = {};  // only so many tokens, the most frequent ones
+  std::optional<std::int64_t> max_features = {};  // keep only the N most frequent tokens
   Names output_columns = {};
 };
 
-// A vector (int64) with how often a text has each token, the most frequent token of the dataset first.
+// A vector (int64) with the count of each token in a text, the most frequent token of the dataset first.
 class TRIREME_API CountVectorizer : public Preprocessor {
  public:
   explicit CountVectorizer(const Names& columns, const CountVectorizerOptions& options = {});
 };
 
-// A vector (int64) of num_features counts: a token is counted in the place that its hash gives.
+// A vector (int64) of num_features counts: the hash of a token selects the element that counts it.
 class TRIREME_API HashingVectorizer : public Preprocessor {
  public:
   HashingVectorizer(const Names& columns, std::int64_t num_features, const TokenizerOptions& options = {});
 };
 
-// Columns that count tokens, each named as its token, become one vector of num_features sums: a column is added in the
-// place that the hash of its name gives. They are kept.
+// Combines columns of token counts, each named after its token, into one vector of num_features sums: the hash of a
+// column's name selects the element that it is added to. The columns are kept.
 class TRIREME_API FeatureHasher : public Preprocessor {
  public:
   FeatureHasher(const Names& columns, std::int64_t num_features, const std::string& output_column);
@@ -268,21 +268,21 @@ class TRIREME_API FeatureHasher : public Preprocessor {
 
 struct DiscretizerOptions {
   bool right = true;                        // bins are (a, b], else [a, b)
-  bool include_lowest = false;              // the first one has its lower edge too
-  std::string duplicates = "raise";         // or "drop": edges that are there twice are taken once
-  std::map<std::string, List> dtypes = {};  // by column, names of the bins
+  bool include_lowest = false;              // the first bin includes its lower edge
+  std::string duplicates = "raise";         // or "drop": remove duplicate edges
+  std::map<std::string, List> dtypes = {};  // names of the bins by column
   Names output_columns = {};
 };
 
-// So many bins of equal width between the smallest and the largest value that fit() finds. A number becomes that of its
-// bin (int64); one that is in none, null.
+// Bins of equal width between the smallest and the largest value that fit() finds; `bins` is their number. Replaces a
+// number with the index of its bin (int64), or null if it is in no bin.
 class TRIREME_API UniformKBinsDiscretizer : public Preprocessor {
  public:
   using Bins = std::variant<std::int64_t, std::map<std::string, std::int64_t>>;
   UniformKBinsDiscretizer(const Names& columns, const Bins& bins, const DiscretizerOptions& options = {});
 };
 
-// Bins with edges that are given: one list, or one for each column.
+// Bins with the given edges: one list, or one for each column.
 class TRIREME_API CustomKBinsDiscretizer : public Preprocessor {
  public:
   using Edges = std::vector<double>;
@@ -290,13 +290,13 @@ class TRIREME_API CustomKBinsDiscretizer : public Preprocessor {
   CustomKBinsDiscretizer(const Names& columns, const Bins& bins, const DiscretizerOptions& options = {});
 };
 
-// A function of a batch: map_batches() as a part of a Chain. serialize() throws.
+// Calls a function on batches: map_batches() as a part of a Chain. serialize() throws.
 class TRIREME_API BatchMapper : public Preprocessor {
  public:
   explicit BatchMapper(std::function<Dict(const trireme::Batch&)> fn, const MapBatchesOptions& options = {});
 };
 
-// One after the other; each is fitted to what those before it make of the dataset.
+// Applies preprocessors in order. Each is fitted to the output of the previous ones.
 class TRIREME_API Chain : public Preprocessor {
  public:
   explicit Chain(std::vector<Preprocessor> preprocessors);
