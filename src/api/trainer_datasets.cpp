@@ -111,7 +111,7 @@ base::Result<DataShard> WorkerDatasets::get(const std::string& name) {
   const auto dataset = datasets_.by_name.find(name);
   if (dataset == datasets_.by_name.end() || !planned_.contains(name)) {
     if (datasets_.by_name.empty()) {
-      return base::error("no dataset named '{}': the trainer has none; add it to TrainerOptions.datasets", name);
+      return base::error("no dataset named '{}': the trainer has no datasets; add it to TrainerOptions.datasets", name);
     }
     return base::error("no dataset named '{}'{} (datasets: {})", name, base::did_you_mean(name, names_of(datasets_)),
                        base::join(names_of(datasets_), ", "));

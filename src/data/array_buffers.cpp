@@ -57,7 +57,7 @@ Buffer Buffer::of(std::int64_t bytes) {
   if (padded >= kLarge) {
     void* memory = ::mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    // Rows are taken from it in random order. Where there are no large pages, small ones do.
+    // Rows are read from it in random order. Falls back to small pages if there are no large ones.
     (void)::madvise(memory, padded, MADV_HUGEPAGE);
     made.memory_ = {static_cast<std::byte*>(memory), FreeBuffer{padded}};
   } else {

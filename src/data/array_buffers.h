@@ -10,14 +10,14 @@
 
 namespace trireme::data {
 
-// Large buffers come from the kernel and go back to it: the heap of the C library keeps gaps of their size for good.
+// Large buffers are mapped from the kernel and returned to it: the C library's heap would keep gaps of their size.
 struct FreeBuffer {
-  std::size_t mapped = 0;  // 0: it is of the C library
+  std::size_t mapped = 0;  // 0: allocated by the C library
   void operator()(std::byte* memory) const;
 };
 
-// Memory of a batch: aligned to 64 bytes and padded with zeros to a multiple of them. There is some even for 0 bytes,
-// since readers of Arrow's arrays take a null pointer for a missing buffer.
+// Memory of a batch: aligned to 64 bytes and zero-padded to a multiple of 64. Allocates even for 0 bytes, since Arrow
+// readers treat a null pointer as a missing buffer.
 class Buffer {
  public:
   Buffer() = default;
@@ -34,19 +34,19 @@ class Buffer {
   std::int64_t bytes_ = 0;
 };
 
-// A column of a batch, or of what lies inside one. Without an offset, and without dictionaries.
+// A column of a batch, or a nested child of one. Has no offset and no dictionaries.
 struct Array {
   std::int64_t length = 0;
   std::int64_t null_count = 0;
-  Buffer validity;  // only where there are nulls
-  Buffer values;    // the offsets of text and lists
+  Buffer validity;  // only if there are nulls
+  Buffer values;    // for text and lists: the offsets
   Buffer text;
   std::vector<Array> children;
 
   std::int64_t bytes() const;
 };
 
-// Every array that is made shares `owner`: a reader may keep a child and release the rest.
+// Every exported array shares `owner`: a reader may keep a child and release the rest.
 ArrowArray export_array(const Type& type, const Array& array, const std::shared_ptr<const void>& owner);
 ArrowArray export_struct(std::int64_t rows, std::vector<ArrowArray> columns, const std::shared_ptr<const void>& owner);
 

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-// The Arrow C data and stream interfaces: how tables come from pyarrow, Arrow, polars or DuckDB without linking any of
-// them. The structs are an ABI; the guards are those that everybody who defines them uses.
+// The Arrow C data and stream interfaces: exchange tables with pyarrow, Arrow, polars or DuckDB without linking any of
+// them. The structs are an ABI; the include guards are the standard ones.
 
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE

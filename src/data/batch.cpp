@@ -26,8 +26,8 @@ base::Error has_nulls(const Field& field, std::int64_t nulls) {
   return base::error("column '{}' has {}; fill or drop them first", field.name, base::count_of(nulls, "null"));
 }
 
-// What is gathered: the chunks that rows are taken from, and the runs with rows in them, counted in the columns and not
-// in the record batches.
+// The input of a gather: the chunks, and the runs that have rows. Row numbers are relative to the columns, not to the
+// record batches.
 struct Plan {
   std::vector<const Chunk*> chunks;
   std::vector<Run> runs;
@@ -57,7 +57,7 @@ base::Result<Plan> plan_of(std::span<const std::shared_ptr<const Chunk>> chunks,
   return plan;
 }
 
-// Of chunks that are kept row by row, all of them in the same layout.
+// For chunks stored row by row, all in the same layout.
 std::vector<Array> unpack_runs(const Plan& plan) {
   std::vector<const std::byte*> rows;
   rows.reserve(static_cast<std::size_t>(plan.rows));

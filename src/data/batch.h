@@ -13,30 +13,30 @@
 
 namespace trireme::data {
 
-// Rows of a chunk that follow one another.
+// Consecutive rows of a chunk.
 struct Run {
   std::uint32_t chunk = 0;
   std::int64_t row = 0;
   std::int64_t count = 0;
 };
 
-// A table in memory of its own, made from rows of chunks. A handle: copies share the memory.
+// A table that owns its memory, gathered from rows of chunks. A handle: copies share the memory.
 class Batch {
  public:
-  // The rows of the runs, one after the other, straight from the chunks into the batch's buffers (64-byte aligned).
-  // The chunks have the same schema. No interpreter lock, no allocation per row.
+  // Gathers the rows of the runs, in order, directly into the batch's buffers (64-byte aligned). The chunks must have
+  // the same schema. Takes no interpreter lock and makes no allocation per row.
   static base::Result<Batch> gather(std::span<const std::shared_ptr<const Chunk>> chunks, std::span<const Run> runs);
-  // Without rows.
+  // A batch without rows.
   static Batch empty(std::shared_ptr<const Schema> schema);
 
   const std::shared_ptr<const Schema>& schema() const;
   std::int64_t rows() const;
   std::int64_t bytes() const;
 
-  // A column without a copy (booleans: one byte each, copied): shape [rows], or [rows, ...] for lists of a fixed size.
-  // The error names the column and what it is: text, lists of different lengths, or how many nulls it has.
+  // A column without a copy (booleans are copied, one byte each): shape [rows], or [rows, ...] for lists of a fixed
+  // size. The error names the column and the reason: text, lists of different lengths, or the number of nulls.
   base::Result<Tensor> tensor(std::size_t column) const;
-  // The text of a column of strings; it lives as long as the batch.
+  // The text of a column of strings. The views are valid while the batch lives.
   base::Result<std::vector<std::string_view>> strings(std::size_t column) const;
   // A record batch (a struct array) that shares the memory, and its schema.
   void export_to(ArrowArray& array, ArrowSchema& schema) const;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-// Bitmaps as Arrow has them: the least bit of a byte comes first.
+// Arrow bitmaps: the least significant bit of a byte comes first.
 
 namespace trireme::data {
 
@@ -17,7 +17,7 @@ inline void or_bit(std::byte* bits, std::int64_t index, bool value) {
   bits[index >> 3] |= static_cast<std::byte>(static_cast<unsigned>(value) << (index & 7));
 }
 
-// Into bits that are zero so far.
+// The target bits must be zero.
 inline void copy_bits(const std::byte* from, std::int64_t from_index, std::byte* to, std::int64_t to_index,
                       std::int64_t count) {
   for (; count > 0 && (to_index & 7) != 0; --count) or_bit(to, to_index++, bit_at(from, from_index++));
@@ -32,7 +32,7 @@ inline void copy_bits(const std::byte* from, std::int64_t from_index, std::byte*
   for (std::int64_t i = whole << 3; i < count; ++i) or_bit(to, to_index + i, bit_at(from, from_index + i));
 }
 
-// Into bits that are zero so far.
+// The target bits must be zero.
 inline void set_bits(std::byte* to, std::int64_t index, std::int64_t count) {
   for (; count > 0 && (index & 7) != 0; --count) or_bit(to, index++, true);
   if (count >= 8) std::memset(to + (index >> 3), 0xFF, static_cast<std::size_t>(count >> 3));

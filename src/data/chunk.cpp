@@ -54,11 +54,11 @@ base::Result<void> check_children(const ArrowArray& array, std::size_t expected)
   return {};
 }
 
-// The items in front of the last row's end.
+// The number of items up to the end of the last row.
 template <typename Offset>
 base::Result<std::int64_t> check_offsets(const ArrowArray& array) {
   const std::byte* offsets = buffer(array, 1);
-  // An array without rows may have no offsets at all.
+  // An array without rows may have no offsets.
   if (end_of(array) == 0) return 0;
   if (!offsets) return broken("it has no offsets");
   Offset last = load<Offset>(offsets, array.offset);
@@ -80,7 +80,7 @@ base::Result<void> check_indices(const ArrowArray& array) {
   const auto values = static_cast<std::uint64_t>(array.dictionary->length);
   for (std::int64_t i = array.offset; i < end_of(array); ++i) {
     const auto index = load<Index>(indices, i);
-    // A negative one becomes larger than every length.
+    // As unsigned, a negative index is larger than every length.
     if (static_cast<std::uint64_t>(index) >= values && (!validity || bit_at(validity, i))) {
       return broken(fmt::format("index {} into a dictionary of {}", index, base::count_of(values, "value")));
     }
@@ -153,7 +153,7 @@ base::Result<void> check(const Type& type, const ArrowArray& array) {
 
 std::int64_t bytes_of(const Type& type, const ArrowArray& array, std::int64_t row, std::int64_t rows, bool values);
 
-// Of offsets and what they point to.
+// The offsets and the data they point to.
 template <typename Offset>
 std::int64_t bytes_of_items(const Type& type, const ArrowArray& array, std::int64_t row, std::int64_t rows) {
   if (rows == 0) return 0;
@@ -165,7 +165,7 @@ std::int64_t bytes_of_items(const Type& type, const ArrowArray& array, std::int6
   return items + (rows + 1) * static_cast<std::int64_t>(sizeof(Offset));
 }
 
-// `values`: the array is a dictionary itself.
+// `values`: the array itself is a dictionary.
 std::int64_t bytes_of(const Type& type, const ArrowArray& array, std::int64_t row, std::int64_t rows, bool values) {
   std::int64_t sum = array.n_buffers > 0 && array.buffers[0] ? (rows + 7) / 8 : 0;
   if (type.dictionary && !values) {

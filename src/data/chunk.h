@@ -11,12 +11,12 @@ namespace trireme::data {
 
 class PackedRows;
 
-// A record batch that a source has given: read only, shared, released with its last owner, on whatever thread that is.
+// A record batch from a source: read-only and shared. The last owner releases it, on any thread.
 class Chunk {
  public:
-  // Takes the array over. Buffers that are missing where the schema needs them are an error.
+  // Takes ownership of the array. Missing buffers that the schema requires are an error.
   static base::Result<std::shared_ptr<const Chunk>> take(ArrowArray& array, std::shared_ptr<const Schema> schema);
-  // The same rows, kept row by row; they have no columns to look into.
+  // The same rows, stored row by row; such a chunk has no columns.
   static std::shared_ptr<const Chunk> of(PackedRows packed, std::shared_ptr<const Schema> schema);
   ~Chunk();
   Chunk(const Chunk&) = delete;
@@ -24,12 +24,12 @@ class Chunk {
 
   const std::shared_ptr<const Schema>& schema() const { return schema_; }
   std::int64_t rows() const { return array_.length; }
-  // The struct's own offset is not in its columns' ones: add row_offset() to a row before looking into a column.
+  // The struct's offset is not part of its columns' offsets: add row_offset() to a row before accessing a column.
   std::int64_t row_offset() const { return array_.offset; }
   const ArrowArray& column(std::size_t index) const { return *array_.children[index]; }
-  // What its rows take in memory, not counting rows that the array does not show.
+  // Memory of the visible rows.
   std::int64_t bytes() const { return bytes_; }
-  // nullptr where it has columns.
+  // nullptr if the chunk has columns.
   const PackedRows* packed() const { return packed_.get(); }
 
  private:

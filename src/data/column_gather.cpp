@@ -11,7 +11,7 @@
 namespace trireme::data {
 namespace {
 
-// A run that is from nowhere: what a dictionary has for a null index.
+// A run without a source: the value of a null dictionary index.
 constexpr std::int64_t kNullRow = -1;
 
 using Sources = std::span<const ArrowArray* const>;
@@ -19,7 +19,7 @@ using Runs = std::span<const Run>;
 
 base::Result<Array> gather_values(const Type& type, Sources sources, Runs runs, std::int64_t rows);
 
-// The start of each source's buffer, `width` bytes a row.
+// The start of each source's buffer, `width` bytes per row.
 std::vector<const std::byte*> starts(Sources sources, std::size_t index, std::int64_t width) {
   std::vector<const std::byte*> made;
   made.reserve(sources.size());
@@ -30,7 +30,7 @@ std::vector<const std::byte*> starts(Sources sources, std::size_t index, std::in
   return made;
 }
 
-// Null where a source has no nulls.
+// Null if a source has no nulls.
 std::vector<const std::byte*> validities(Sources sources) {
   std::vector<const std::byte*> made;
   made.reserve(sources.size());
@@ -75,7 +75,7 @@ Buffer gather_bits(Sources sources, Runs runs, std::int64_t rows) {
   return bits;
 }
 
-// A width that is known lets the compiler make a load and a store of rows that come one by one.
+// With a constant width the compiler emits one load and one store for single rows.
 template <std::size_t kWidth>
 void copy_rows(std::span<const std::byte* const> from, Runs runs, std::byte* to) {
   for (const Run& run : runs) {
@@ -121,7 +121,7 @@ base::Result<Buffer> gather_fixed(std::int64_t width, Sources sources, Runs runs
   return made;
 }
 
-// What rows of text or lists consist of: runs of bytes or items, and how many those are.
+// The contents of text or list rows: runs of bytes or items, and their total number.
 struct Items {
   std::vector<Run> runs;
   std::int64_t count = 0;
@@ -181,12 +181,12 @@ base::Result<void> gather_items(const Type& type, Sources sources, Runs runs, Ar
     return {};
   }
   out.text = Buffer::of(items.count);
-  // Offsets into text count from its start, whatever the array's own offset is.
+  // Offsets into text count from its start, independent of the array's own offset.
   copy_rows<1>(starts(sources, 2, 0), items.runs, out.text.data());
   return {};
 }
 
-// The runs of the rows' items, `length` a row, from children that do not share the sources' offsets.
+// The runs of the rows' items, `length` per row, for children that do not share the sources' offsets.
 std::vector<Run> runs_of_items(Sources sources, Runs runs, std::int64_t length) {
   std::vector<Run> made;
   made.reserve(runs.size());
@@ -218,7 +218,7 @@ base::Result<void> gather_struct(const Type& type, Sources sources, Runs runs, A
   return {};
 }
 
-// The runs of a dictionary's values that the indices mean.
+// The runs of dictionary values that the indices refer to.
 template <typename Index>
 std::vector<Run> look_up(Sources sources, Runs runs, std::int64_t rows) {
   const auto bitmaps = validities(sources);

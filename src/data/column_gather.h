@@ -11,9 +11,9 @@
 
 namespace trireme::data {
 
-// The rows of the runs (`rows` in all), one after the other. A run's `chunk` says which of the sources it is from, its
-// `row` counts from the source's own offset. The sources are arrays of that type that Chunk::take has checked, and have
-// the rows.
+// Gathers the rows of the runs (`rows` in total), in order. A run's `chunk` is the index of its source; its `row`
+// counts from the source's own offset. The sources are arrays of that type, checked by Chunk::take, and contain all
+// rows of the runs.
 base::Result<Array> gather_column(const Type& type, std::span<const ArrowArray* const> sources,
                                   std::span<const Run> runs, std::int64_t rows);
 

@@ -12,7 +12,7 @@ constexpr std::size_t kWord = sizeof(std::uint64_t);
 
 using Tables = std::array<std::array<std::uint32_t, 256>, kWord>;
 
-// Table t has what a byte does to the state when t bytes follow it.
+// Table t has the effect of a byte on the state when t bytes follow it.
 constexpr Tables make_tables() {
   Tables tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {

@@ -5,7 +5,7 @@
 
 namespace trireme::data {
 
-// Castagnoli's CRC-32 (RFC 3720), with the processor's own instruction where it has one.
+// Castagnoli's CRC-32 (RFC 3720), with the processor's instruction if available.
 std::uint32_t crc32c(std::string_view bytes);
 
 }  // namespace trireme::data

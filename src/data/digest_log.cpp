@@ -25,7 +25,7 @@ base::Result<std::unique_ptr<DigestLog>> DigestLog::open(const std::string& fold
   TRIREME_TRY(storage::make_folder(folder));
   std::string fragments = fragments_id(layout);
   const std::string laid_out = fmt::format("{}/{}.{}.json", folder, context.dataset, fragments);
-  if (!std::filesystem::exists(laid_out)) {  // ranks that write it at the same time write the same
+  if (!std::filesystem::exists(laid_out)) {  // ranks that write it concurrently write the same content
     List rows;
     for (std::int64_t each : layout.fragment_rows) rows.emplace_back(each);
     TRIREME_TRY(
@@ -122,14 +122,14 @@ void DigestLog::finish(std::int64_t epoch, std::int64_t row) {
 }
 
 void DigestLog::write(const Dict& line) {
-  if (::getpid() != process_) return;  // a child that was forked has a copy of what its parent will write
+  if (::getpid() != process_) return;  // a forked child has a copy of the lines that its parent will write
   const std::string text = base::to_json(line) + "\n";
-  // One call: a line is there as a whole or not at all, whenever the process is killed.
+  // One call: if the process is killed, the line is complete or missing.
   const off_t before = ::lseek(file_, 0, SEEK_END);
   const ssize_t written = ::write(file_, text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size())) return;
   const int why = written < 0 ? errno : ENOSPC;
-  const bool whole = written <= 0 || ::ftruncate(file_, before) == 0;  // half a line would spoil those after it
+  const bool whole = written <= 0 || ::ftruncate(file_, before) == 0;  // a partial line would corrupt the next ones
   if (failed_ && whole) return;
   failed_ = true;
   std::fprintf(stderr, "trireme: could not write %s: %s; `trireme data verify` will miss rows\n", path_.c_str(),

@@ -9,12 +9,12 @@
 #include "data/steps.h"
 #include "trireme/value.h"
 
-// What a rank logs about the rows that it has taken, so that `trireme data verify` can prove that each was seen once:
-// a JSON line where a pass over an epoch begins, one for each stretch between two reports, and one where the pass ends.
+// A rank's log of the rows it consumed. `trireme data verify` uses it to prove that each row was consumed once. The log
+// has a JSON line at the start of a pass over an epoch, one per stretch between two reports, and one at its end.
 
 namespace trireme::data {
 
-// What all lines of a log have in common.
+// Fields common to all lines of a log.
 struct DigestContext {
   std::string dataset;
   int rank = 0;
@@ -23,41 +23,41 @@ struct DigestContext {
   bool whole = false;  // every rank sees all rows
 };
 
-// All that the rows of a pass follow from.
+// Everything that determines the rows of a pass.
 struct PassStart {
   std::int64_t epoch = 0;
-  std::int64_t begin = 0;  // the epoch's row
-  bool loaded = false;     // the position was given to load_state()
+  std::int64_t begin = 0;  // the first row, in the epoch
+  bool loaded = false;     // the position was passed to load_state()
   Layout layout;
   Cutting cutting;
 };
 
-// Names the layout's fragments: the same in every process that has the same ones.
+// Identifies the layout's fragments: equal in every process with the same fragments.
 std::string fragments_id(const Layout& layout);
 
 class DigestLog {
  public:
-  // Appends to folder/<dataset>.<rank>.jsonl, and writes folder/<dataset>.<fragments_id>.json where it is absent.
+  // Appends to folder/<dataset>.<rank>.jsonl, and writes folder/<dataset>.<fragments_id>.json if it does not exist.
   static base::Result<std::unique_ptr<DigestLog>> open(const std::string& folder, const DigestContext& context,
                                                        const Layout& layout);
-  // For a dataset that the training function has not asked for: it has finished with the data at its old position.
+  // For a dataset that the training function did not request: records that it finished at its old position.
   static base::Result<void> finish_unused(const std::string& folder, const DigestContext& context, std::int64_t epoch,
                                           std::int64_t row);
   ~DigestLog();
   DigestLog(const DigestLog&) = delete;
   DigestLog& operator=(const DigestLog&) = delete;
 
-  // Disk errors are reported once, on stderr: they must not end a training.
+  // Disk errors are reported once, on stderr: they must not end a run.
 
-  // A pass begins; the one before has ended.
+  // Starts a pass; the previous one has ended.
   void begin(const PassStart& start);
-  // Rows of a global batch that this rank has given to its user.
+  // Rows of a global batch that this rank delivered to the user.
   void add(Span span, std::int64_t rows, std::uint64_t digest);
-  // Writes the stretch so far.
+  // Writes the current stretch.
   void cut();
-  // The pass ends: after its last step (`over`), or where the user has left it. Once for each pass; more do nothing.
+  // Ends the pass: after its last step (`over`), or where the user left it. Repeated calls have no effect.
   void end(bool over);
-  // The training function has returned, with the next pass to begin there: no more will come.
+  // The training function has returned, and the next pass would start here: this is the last line.
   void finish(std::int64_t epoch, std::int64_t row);
 
  private:
@@ -70,12 +70,12 @@ class DigestLog {
   int file_;
   std::string path_;
   DigestContext context_;
-  std::string fragments_;  // their id
+  std::string fragments_;  // ID of the fragments
   int process_;
   bool failed_ = false;
-  std::int64_t pass_ = -1;  // counts them
+  std::int64_t pass_ = -1;  // number of the current pass
   bool in_pass_ = false;
-  // The stretch that is not written yet.
+  // The stretch that is not yet written.
   Span span_;
   std::int64_t rows_ = 0;
   std::uint64_t digest_ = 0;

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Files may be damaged; sums and products must not overflow.
+// Files may be damaged: sums and products must not overflow.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 40;
 constexpr std::int64_t kMostWorkers = std::int64_t{1} << 20;
 
@@ -75,7 +75,7 @@ base::Result<LoggedEnd> parse_end(const Dict& line) {
   return end;
 }
 
-// Lines whose pass is not the one that is open: some between are missing, or they come in another order.
+// Lines that do not belong to the open pass: lines are missing or out of order.
 void misplaced(RankLog& log, int rank, int attempt, const std::string& kind, std::int64_t pass) {
   if (log.problem.empty()) {
     log.problem = fmt::format("rank {}, attempt {}: unexpected line \"{}\" in pass {}", rank, attempt, kind, pass);
@@ -133,7 +133,7 @@ base::Result<std::vector<std::int64_t>> read_fragment_rows(const fs::path& path)
   return counts;
 }
 
-// "train" and 3 of "train.3.jsonl".
+// Splits "train.3.jsonl" into "train" and 3.
 std::optional<std::pair<std::string, int>> dataset_and_rank(const std::string& file) {
   if (!file.ends_with(".jsonl")) return {};
   const std::string stem = file.substr(0, file.size() - 6);
@@ -166,7 +166,7 @@ base::Result<std::map<std::string, DatasetLog>> read_digest_logs(const std::stri
       for (const auto& [rank, log] : ranks) {
         for (const auto& pass : log.passes) {
           if (dataset.fragment_rows.contains(pass.fragments)) continue;
-          const std::string id = fs::path(pass.fragments).filename();  // whatever a damaged line says: in this folder
+          const std::string id = fs::path(pass.fragments).filename();  // a damaged line must not leave this folder
           const fs::path path = fs::path(folder) / fmt::format("{}.{}.json", name, id);
           TRIREME_ASSIGN(auto rows, read_fragment_rows(path));
           if (fragments_id({.fragment_rows = rows}) != pass.fragments) {

@@ -11,7 +11,7 @@
 #include "data/digest_log.h"
 #include "data/steps.h"
 
-// The digest logs of a run as values: what each rank says that it has done, in each attempt.
+// The parsed digest logs of a run: what each rank reports about each attempt.
 
 namespace trireme::data {
 
@@ -28,18 +28,18 @@ struct LoggedEnd {
 
 struct LoggedPass {
   DigestContext context;
-  PassStart start;  // its layout has no fragment_rows
+  PassStart start;  // without the layout's fragment_rows
   std::string fragments;
-  std::vector<LoggedStretch> stretches;  // in the order of the file
+  std::vector<LoggedStretch> stretches;  // in file order
   std::optional<LoggedEnd> end;
 };
 
 // One rank in one attempt.
 struct RankLog {
   std::vector<LoggedPass> passes;
-  // Its function has returned, with the next pass to begin at this epoch and row.
+  // Its function has returned; the next pass would start at this epoch and row.
   std::optional<std::pair<std::int64_t, std::int64_t>> finished;
-  std::string problem;  // lines that do not belong together
+  std::string problem;  // if lines do not belong together
 };
 
 struct DatasetLog {
@@ -47,7 +47,7 @@ struct DatasetLog {
   std::map<int, std::map<int, RankLog>> attempts;                  // by attempt and rank
 };
 
-// By the dataset's name. A line that is none is an error that names file and line.
+// By dataset name. An invalid line is an error that names the file and line.
 base::Result<std::map<std::string, DatasetLog>> read_digest_logs(const std::string& folder);
 
 }  // namespace trireme::data

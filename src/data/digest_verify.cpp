@@ -12,14 +12,14 @@
 namespace trireme::data {
 namespace {
 
-// What all ranks of an attempt have done in one pass.
+// One pass of an attempt, over all ranks.
 struct Segment {
   int attempt = 0;
-  PassStart start;     // its layout with fragment_rows
-  Span rows;           // of the epoch, that all ranks have taken
+  PassStart start;     // with the layout's fragment_rows
+  Span rows;           // of the epoch, consumed by all ranks
   bool ended = false;  // on every rank
   bool over = false;   // after its last step, on every rank
-  std::string open;    // which rank has not ended it, or elsewhere than the others
+  std::string open;    // the rank that has not ended it, or ended it at a different row
 
   std::int64_t epoch() const { return start.epoch; }
   std::int64_t size() const {
@@ -29,7 +29,7 @@ struct Segment {
 
 using Ranks = std::map<int, RankLog>;
 
-// The order of the rows; where nothing is shuffled, the seed is nobody's concern.
+// Compares the order of rows; the seed only matters if something is shuffled.
 bool same_order(Layout a, Layout b) {
   const auto shuffles = [](const Layout& each) { return each.shuffle_fragments || each.window_rows > 1; };
   if (!shuffles(a) && !shuffles(b)) a.seed = b.seed = 0;
@@ -41,7 +41,7 @@ std::string order_text(const Layout& layout) {
                      layout.virtual_shards, layout.window_rows, layout.shuffle_fragments ? "" : "not ");
 }
 
-// One rank's lines of a pass against what they must be. `end` is set to where they end.
+// Checks one rank's lines of a pass. Sets `end` to the row after its last line.
 std::string check_pass(const LoggedPass& pass, const PassStart& start, const Steps& steps, SampleOrder& order,
                        std::int64_t& end) {
   const int rank = pass.context.whole ? 0 : pass.context.rank;
@@ -60,7 +60,7 @@ std::string check_pass(const LoggedPass& pass, const PassStart& start, const Ste
       for (const auto& part :
            share(batch, order.virtual_shards(), rank, start.cutting.world, start.cutting.pad_to(batch))) {
         order.each(part, [&](std::int64_t sample) {
-          if (slots.begin == slots.end) return;  // what pads the batch
+          if (slots.begin == slots.end) return;  // padding of the batch
           digest += row_digest(batch.begin + slots.begin++, sample);
         });
       }
@@ -90,7 +90,7 @@ std::string check_pass(const LoggedPass& pass, const PassStart& start, const Ste
   return "";
 }
 
-// Empty: ranks that began a pass alike.
+// Empty if both ranks started the pass in the same way.
 std::string different_start(const LoggedPass& a, const LoggedPass& b) {
   const auto differ = [&](const char* what, auto first, auto second) {
     return fmt::format("rank {} began at {} {} and rank {} at {} {}", a.context.rank, what, first, b.context.rank, what,
@@ -112,14 +112,14 @@ std::string different_start(const LoggedPass& a, const LoggedPass& b) {
   return "";
 }
 
-// The history of a dataset, attempt by attempt: of all ranks together, or of one that sees it whole.
+// The history of a dataset, attempt by attempt, for all ranks together or for one rank that reads all rows.
 class History {
  public:
   History(std::string name, const DatasetLog& log, const RunFacts& facts)
       : name_(std::move(name)), log_(log), facts_(facts) {}
 
-  // `alone`: a rank that sees the dataset whole. Positions are those of the lowest rank: one that has not taken part
-  // before, or takes nothing, may stand anywhere.
+  // `alone`: a rank that reads all rows. Positions are those of the lowest rank: a rank that did not take part before,
+  // or consumes nothing, may have any position.
   void add_attempt(int attempt, const Ranks& ranks, bool alone = false) {
     anywhere_ = alone && segments_.empty();
     std::vector<int> expected = expected_ranks(ranks);
@@ -149,7 +149,7 @@ class History {
     }
   }
 
-  // For a rank that comes back after attempts without it: what it did before is a story of its own.
+  // For a rank that returns after attempts without it: its earlier lines are a separate history.
   void break_off(std::vector<EpochVerdict>& verdicts) {
     finished_ = false;
     tell(verdicts);
@@ -183,10 +183,10 @@ class History {
   }
 
  private:
-  // The first one explains the others.
+  // The first problem explains the others.
   void add_problem(std::int64_t epoch, std::string problem) { problems_.try_emplace(epoch, std::move(problem)); }
 
-  // One that found nothing left to do, at a position that the attempts before must have come to.
+  // A pass with nothing left to do, at a position that earlier attempts must have reached.
   void add_idle_attempt(int attempt, const Ranks& ranks) {
     finished_ = false;
     for (const auto& [rank, log] : ranks) {
@@ -216,7 +216,7 @@ class History {
     return {};
   }
 
-  // Nothing where some ranks have not come to this pass.
+  // Nothing if some ranks did not reach this pass.
   std::optional<Segment> check_together(int attempt, const Ranks& ranks, const std::vector<int>& expected,
                                         std::size_t number) {
     std::vector<const LoggedPass*> members;
@@ -229,7 +229,7 @@ class History {
         missing.push_back(rank);
       }
     }
-    if (members.empty()) return {};  // but of ranks that there are not
+    if (members.empty()) return {};  // only ranks that do not exist
     const LoggedPass& leader = *members.front();
     Segment segment{attempt, leader.start, {leader.start.begin, leader.start.begin}, missing.empty(), true, ""};
     segment.start.layout.fragment_rows = log_.fragment_rows.at(leader.fragments);
@@ -262,10 +262,10 @@ class History {
     return segment;
   }
 
-  // Where each rank's lines end.
+  // The end of each rank's lines.
   std::vector<std::int64_t> check_members(const std::vector<const LoggedPass*>& members, const Segment& segment) {
     std::vector<std::int64_t> ends;
-    std::optional<SampleOrder> order;  // of the rank before, as a rule that of all
+    std::optional<SampleOrder> order;  // of the previous rank; usually the same for all
     std::optional<Layout> order_layout;
     for (const auto* each : members) {
       ends.push_back(each->start.begin);
@@ -303,7 +303,7 @@ class History {
     check_same_order();
   }
 
-  // What an attempt took after the position that a later one begins at.
+  // Removes rows that an attempt consumed after the position at which a later attempt starts.
   void drop_repeated(const Segment& next) {
     const std::pair place{next.epoch(), next.rows.begin};
     while (!segments_.empty() && std::pair(segments_.back().epoch(), segments_.back().rows.begin) >= place) {
@@ -313,7 +313,7 @@ class History {
     Segment& last = segments_.back();
     if (last.epoch() != next.epoch() || last.rows.end <= next.rows.begin) return;
     const auto steps = Steps::cut(last.size(), last.start.begin, last.start.cutting);
-    bool between = false;  // two batches
+    bool between = false;  // whether the position is between two batches
     for (std::int64_t low = 0, high = steps ? steps->count() : 0; low < high && !between;) {
       const std::int64_t middle = (low + high) / 2;
       const std::int64_t end = (*steps)[middle].end;
@@ -354,7 +354,7 @@ class History {
                                           next.attempt, next.rows.begin, next.epoch(), last.rows.end, last.epoch()));
   }
 
-  // Before the next epoch begins, or a training ends.
+  // Before the next epoch starts, or the run ends.
   void require_ended(const Segment& segment) {
     if (!segment.open.empty()) add_problem(segment.epoch(), segment.open);
     if (segment.open.empty() && !segment.ended) {
@@ -362,7 +362,7 @@ class History {
     }
   }
 
-  // Of the segments of the epoch that the last one belongs to.
+  // For the segments of the last segment's epoch.
   void check_same_order() {
     const Segment& last = segments_.back();
     auto first = segments_.end() - 1;
@@ -378,9 +378,9 @@ class History {
     add_problem(last.epoch(), std::move(text));
   }
 
-  // How many samples the segments of an epoch have more than once.
+  // The number of samples that occur more than once in the segments of an epoch.
   static std::optional<std::int64_t> repeated_rows(const std::vector<Segment>& segments) {
-    constexpr std::int64_t kMost = std::int64_t{1} << 33;  // a bit for each
+    constexpr std::int64_t kMost = std::int64_t{1} << 33;  // one bit per sample
     const std::int64_t size = segments.front().size();
     if (size > kMost) return {};
     std::vector<bool> taken(static_cast<std::size_t>(size));
@@ -405,10 +405,10 @@ class History {
   std::string name_;
   const DatasetLog& log_;
   const RunFacts& facts_;
-  std::vector<Segment> segments_;                 // without what was done again
-  std::map<std::int64_t, std::string> problems_;  // by epoch, also of what was done again
+  std::vector<Segment> segments_;                 // without rows that were repeated
+  std::map<std::int64_t, std::string> problems_;  // by epoch, also for rows that were repeated
   bool finished_ = false;                         // the last attempt, on all ranks
-  bool anywhere_ = false;                         // where the current attempt may begin
+  bool anywhere_ = false;                         // the current attempt may start at any position
 };
 
 int world_of(const Ranks& ranks) {
@@ -418,7 +418,7 @@ int world_of(const Ranks& ranks) {
   return 0;
 }
 
-// In attempts that took nothing, too: they do not say.
+// Includes attempts that consumed nothing: they do not log it.
 bool is_whole(const DatasetLog& log) {
   for (const auto& [attempt, ranks] : log.attempts) {
     for (const auto& [rank, mine] : ranks) {
@@ -437,12 +437,12 @@ void verify_dataset(const std::string& name, const DatasetLog& log, const RunFac
     return;
   }
   std::map<int, History> alone;
-  int world = 0;  // of the attempt before
+  int world = 0;  // of the previous attempt
   for (const auto& [attempt, ranks] : log.attempts) {
     for (const auto& [rank, mine] : ranks) {
       auto [found, added] = alone.try_emplace(rank, fmt::format("{} (rank {})", name, rank), log, facts);
       History& history = found->second;
-      // The others went on while there was no such rank.
+      // The other ranks continued while this rank did not exist.
       if (world > 0 && world <= rank) history.break_off(verdicts);
       history.add_attempt(attempt, {{rank, mine}}, true);
     }
@@ -451,7 +451,7 @@ void verify_dataset(const std::string& name, const DatasetLog& log, const RunFac
   for (auto& [rank, history] : alone) history.tell(verdicts);
 }
 
-// Workers that have finished, and whose log does not say so.
+// Workers that have finished although their log does not end with that.
 void verify_ends(const std::string& name, const DatasetLog& log, const RunFacts& facts,
                  std::vector<EpochVerdict>& verdicts) {
   for (const auto& [attempt, rank] : facts.finished) {

@@ -20,10 +20,10 @@ bool FragmentReader::open(std::optional<Failure>& failure) {
   return true;
 }
 
-// A fragment with more rows than were counted would lose them in silence.
+// Rows beyond the counted ones would be lost silently.
 void FragmentReader::check_end(std::optional<Failure>& failure) {
   if (piece_.row != fragment().rows || !stream_) return;
-  std::optional<Stream::Failure> why;  // of no interest: all rows are here
+  std::optional<Stream::Failure> why;  // ignored: all rows are here
   if (stream_row_ > piece_.row || stream_->next(why)) {
     failure =
         Failure{base::error("{} has more rows than the {} counted before: if it has changed, recreate the dataset",
@@ -56,7 +56,7 @@ std::optional<Stretch> FragmentReader::next(std::optional<Failure>& failure) {
     begin_ += count;
     if (piece_.count == 0) {
       check_end(failure);
-      stream_.reset();  // with all that its decoder holds; pieces before this one may take a while yet
+      stream_.reset();  // frees the decoder's memory; pieces before this one may take a while
     }
     if (failure) return {};
     return stretch;

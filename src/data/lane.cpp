@@ -13,7 +13,7 @@ Lane::Lane(Reading& reading, const Order& order, std::int64_t shard, std::int64_
 void Lane::want(Span rows) { wanted_to_ = std::max(wanted_to_, window_.needs(rows).end); }
 
 std::int64_t Lane::missing_rows() const {
-  std::int64_t ahead = 0;  // read, and not in the window yet
+  std::int64_t ahead = 0;  // rows that are read but not yet in the window
   for (const auto& task : tasks_) {
     for (const auto& stretch : task->read) ahead += stretch.count;
   }

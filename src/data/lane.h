@@ -10,32 +10,32 @@
 
 namespace trireme::data {
 
-// A virtual shard on its way into memory. Several of its pieces may be read at the same time; their rows come into the
-// window in order.
+// A virtual shard that is being read. Several of its pieces may be read concurrently; their rows enter the window in
+// order.
 class Lane {
  public:
   // A piece that is being read.
   struct Task {
-    FragmentReader reader;  // of the thread that has set `busy`
+    FragmentReader reader;  // owned by the thread that set `busy`
     bool busy = false;
     int retries = 0;
     bool over = false;
-    std::int64_t row;  // that is read next
+    std::int64_t row;  // the next row to read
     std::deque<Stretch> read;
   };
 
-  // From a row of the shard on.
+  // Starts at a row of the shard.
   Lane(Reading& reading, const Order& order, std::int64_t shard, std::int64_t row);
 
-  // These rows will be asked for.
+  // Marks rows that will be requested.
   void want(Span rows);
-  // Wanted, and not read.
+  // Rows that are wanted but not read.
   std::int64_t missing_rows() const;
-  // Pieces that are being read.
+  // Number of pieces that are being read.
   std::int64_t open_pieces() const;
-  // A piece with wanted rows that nobody reads. Begins a new one where fewer than `most` are open.
+  // A piece with wanted rows that no thread reads. Opens a new one if fewer than `most` are open.
   Task* next_task(std::size_t most);
-  // Rows that were read in a task; what follows in order goes into the window.
+  // Adds rows that a task has read. Rows that are next in order move into the window.
   void take(Task& task, Stretch stretch);
   void settle();
 
@@ -45,9 +45,9 @@ class Lane {
  private:
   Reading& reading_;
   Window window_;
-  std::int64_t wanted_to_ = 0;               // as it is read
-  std::deque<FragmentSlice> pieces_;         // that nobody has begun
-  std::int64_t begin_;                       // of the first of those
+  std::int64_t wanted_to_ = 0;               // in reading order
+  std::deque<FragmentSlice> pieces_;         // not started
+  std::int64_t begin_;                       // start of the first of those
   std::deque<std::unique_ptr<Task>> tasks_;  // in order
 };
 

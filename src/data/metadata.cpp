@@ -6,7 +6,7 @@
 namespace trireme::data {
 namespace {
 
-// Arrow's encoding: the number of pairs, and for each the key's and the value's length before their bytes.
+// Arrow's encoding: the number of pairs, then the length and bytes of each key and value.
 class Reader {
  public:
   explicit Reader(const char* at) : at_(at) {}

@@ -3,11 +3,11 @@
 #include <optional>
 #include <string_view>
 
-// The keys and values that an ArrowSchema carries: "ARROW:extension:name" and whatever users put there.
+// The key-value metadata of an ArrowSchema: "ARROW:extension:name" and user entries.
 
 namespace trireme::data {
 
-// All of it, to be copied. Empty where there is none, or it is broken.
+// The encoded metadata, to be copied. Empty if there is none or it is invalid.
 std::string_view metadata_bytes(const char* metadata);
 
 std::optional<std::string_view> find_metadata(const char* metadata, std::string_view key);

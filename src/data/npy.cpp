@@ -27,7 +27,7 @@ constexpr std::array<Described, 12> kTypes = {{{"b1", DType::kBool},
                                                {"f4", DType::kF32},
                                                {"f8", DType::kF64}}};
 
-// The literal of a Python dict that numpy writes: strings, booleans and a tuple of numbers.
+// Parses the Python dict literal that NumPy writes: strings, booleans and a tuple of numbers.
 class Literal {
  public:
   explicit Literal(std::string_view text) : rest_(text) {}
@@ -65,7 +65,7 @@ class Literal {
       const auto [end, failed] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), number);
       if (failed != std::errc() || number < 0) return std::nullopt;
       rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
-      (void)is('L');  // Python 2's
+      (void)is('L');  // suffix of Python 2 integers
       found.push_back(number);
       if (!is(',') && !rest_.starts_with(')')) return std::nullopt;
     }
@@ -123,7 +123,7 @@ base::Result<NpyHeader> parse_dict(std::string_view text) {
   if (!typed || !ordered || !shaped) return base::error("its header is invalid");
   auto bytes = static_cast<std::int64_t>(size_of(header.dtype));
   for (const auto size : header.shape) {
-    // Sizes after a 0 count too, so that those of one row are known to fit.
+    // Multiply sizes after a 0 too, so that the size of one row is known to fit.
     if (__builtin_mul_overflow(bytes, std::max<std::int64_t>(size, 1), &bytes)) {
       return base::error("its shape is too large");
     }

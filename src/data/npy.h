@@ -12,19 +12,19 @@
 
 namespace trireme::data {
 
-// What a .npy file of numbers or booleans says of itself.
+// The header of a .npy file of numbers or booleans.
 struct NpyHeader {
   DType dtype = DType::kF32;
-  bool swapped = false;  // the highest byte comes first
+  bool swapped = false;  // big-endian
   bool fortran_order = false;
   std::vector<std::int64_t> shape;
-  std::int64_t begin = 0;  // of the values
+  std::int64_t begin = 0;  // offset of the values
 
-  // Of the values in all; fits into 64 bits.
+  // Total bytes of the values; fits into 64 bits.
   TRIREME_API std::int64_t value_bytes() const;
 };
 
-// From the first bytes of a file, versions 1 to 3. The size that it takes when they are not enough.
+// Parses the first bytes of a file, versions 1 to 3. If they are too few, returns the number of bytes needed.
 struct NpyPrefix {
   std::optional<NpyHeader> header;
   std::int64_t needed = 0;

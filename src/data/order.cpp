@@ -10,21 +10,21 @@
 namespace trireme::data {
 namespace {
 
-// Numbers with many divisors: gangs of most sizes get whole virtual shards.
+// Numbers with many divisors: gangs of most sizes get complete virtual shards.
 constexpr std::array<std::int64_t, 9> kShardCounts{60, 24, 12, 8, 6, 4, 3, 2, 1};
-// A dataset that every worker can as well read whole.
+// Below this size every worker can read the complete dataset.
 constexpr std::int64_t kSmallBytes = std::int64_t{256} << 20;
-// What an open fragment takes at most: pages that are decoded, and a chunk of rows.
+// Maximum memory of an open fragment: decoded pages and a chunk of rows.
 constexpr std::int64_t kOpenBytes = std::int64_t{32} << 20;
-// A single worker has a fragment of each virtual shard open. Large datasets have more workers, as a rule.
+// A single worker has one fragment per virtual shard open. Large datasets usually have more workers.
 constexpr std::int64_t kLeastRoom = std::int64_t{256} << 20;
 constexpr std::int64_t kMostRoom = std::int64_t{1} << 30;
 constexpr std::int64_t kRoomShare = 64;   // of a dataset
-constexpr std::int64_t kBudgetShare = 3;  // of what the user allows: we hold rows beside
-// Below this, cutting saves nobody any reading to speak of, unless rows are costly.
+constexpr std::int64_t kBudgetShare = 3;  // of the user's budget: rows take memory, too
+// Below this, splitting saves little reading, unless rows are expensive.
 constexpr std::int64_t kLeastRows = 4096;
 constexpr std::int64_t kLeastCostlyRows = 32;
-// How far fragments are cut where that pays.
+// Maximum number of parts of a fragment if splitting pays.
 constexpr std::int64_t kMostParts = 12;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -67,7 +67,7 @@ Layout lay_out(std::span<const Fragment> fragments, const Ordering& ordering) {
         std::max<std::int64_t>(ceil_div(size.bytes, std::max<std::int64_t>(size.rows, 1)), 1);
     window = ordering.window_rows.value_or(kWindowBytes / row_bytes);
   }
-  const bool whole = window >= size.rows && window > 0;  // then cutting it would only make it less random
+  const bool whole = window >= size.rows && window > 0;  // splitting it would only make it less random
   layout.virtual_shards = ordering.virtual_shards.value_or(whole ? 1 : choose_virtual_shards(size, ordering));
   layout.virtual_shards = std::clamp<std::int64_t>(layout.virtual_shards, 1, std::max<std::int64_t>(size.rows, 1));
   if (window > 0) layout.window_rows = ceil_div(std::min(window, size.rows), layout.virtual_shards);
@@ -103,7 +103,7 @@ std::vector<FragmentSlice> Order::pieces(std::int64_t shard, std::int64_t row) c
   std::vector<FragmentSlice> pieces;
   const std::int64_t end = begin_of(shard + 1);
   std::int64_t at = begin_of(shard) + row;
-  // The last fragment that begins at or before; empty ones begin where the next does.
+  // The last fragment that begins at or before the row; empty fragments begin where the next one does.
   auto index = static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end() - 1, at) - begins_.begin());
   for (index = index == 0 ? 0 : index - 1; at < end; ++index) {
     const std::int64_t count = std::min(begins_[index + 1], end) - at;

@@ -11,9 +11,9 @@ namespace {
 using Mask = std::uint64_t;
 
 constexpr std::size_t kMostColumns = 64;
-// Larger rows are visits to several lines of memory in any order.
+// Larger rows span several cache lines in any layout.
 constexpr std::int64_t kMostRowBytes = 512;
-// So many rows are worked on at a time: they stay in the nearest cache while one column follows the other.
+// Number of rows per block: they stay in the L1 cache while the columns are processed one after the other.
 constexpr std::int64_t kPacked = 256;
 constexpr std::size_t kUnpacked = 64;
 constexpr std::int64_t kCacheLine = 64;
@@ -36,7 +36,7 @@ void store(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-// So that they are there when they are read.
+// Prefetch.
 void bring_near(std::span<const std::byte* const> rows, std::int64_t row_bytes) {
   for (const std::byte* row : rows) {
     for (std::int64_t at = 0; at < row_bytes; at += kCacheLine) __builtin_prefetch(row + at);

@@ -12,20 +12,20 @@
 
 namespace trireme::data {
 
-// Where the columns are in a row of a table that is kept row by row. A row begins with a word that has a bit for each
-// column: whether it is there (not null).
+// The layout of a table stored row by row. A row starts with a word that has one validity bit per column (1: not
+// null).
 struct RowLayout {
   std::vector<std::int64_t> offsets;
   std::int64_t row_bytes = 0;
 
-  // For tables of few numbers a row; nothing where row by row would not pay, or not work.
+  // For tables of few numbers per row. Nothing if storing row by row does not pay or is not supported.
   static std::optional<RowLayout> of(const Schema& schema);
 };
 
-// Rows that will be taken in random order: kept together, each costs one visit to memory and not one for every column.
+// Rows that will be read in random order: stored together, each row costs one memory access instead of one per column.
 class PackedRows {
  public:
-  // Rows of a chunk with that layout.
+  // Packs rows of a chunk with that layout.
   PackedRows(const Chunk& chunk, std::int64_t row, std::int64_t count, RowLayout layout);
 
   std::int64_t rows() const { return rows_; }
@@ -39,7 +39,7 @@ class PackedRows {
   Buffer memory_;
 };
 
-// The columns of these rows.
+// Unpacks the columns of these rows.
 std::vector<Array> unpack(const Schema& schema, const RowLayout& layout, std::span<const std::byte* const> rows);
 
 }  // namespace trireme::data

@@ -21,15 +21,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of the budget, what is not left to allocators, which keep a part of what was given back.
+// Share of the budget that is not reserved for allocators, which keep part of the freed memory.
 constexpr double kUsable = 3.0 / 5;
-// Of that, what is for rows: at least, whatever decoders take, and at most, for nobody knows all that they take.
+// Share of that for rows: the minimum, however much decoders take, and the maximum, as decoders may take more than
+// known.
 constexpr double kLeastForRows = 1.0 / 6;
 constexpr double kMostForRows = 5.0 / 6;
-// So many rows at a time are asked for ahead, however small the batches are.
+// Minimum number of rows to request ahead, however small the batches are.
 constexpr std::int64_t kStrideRows = 16384;
 
-// A step whose rows are all here.
+// A step whose rows are all in memory.
 struct Job {
   std::int64_t step = 0;
   Span span;
@@ -104,7 +105,7 @@ class ThreadedPipeline final : public Pipeline {
   void run() {
     try {
       work();
-    } catch (const std::exception& error) {  // the top of a thread: no memory, or a mistake of ours
+    } catch (const std::exception& error) {  // top of a thread: out of memory, or a bug
       std::lock_guard lock(mutex_);
       if (!error_) error_ = base::error("reading data failed: {}", error.what());
       broken_ = true;
@@ -125,7 +126,7 @@ class ThreadedPipeline final : public Pipeline {
     }
   }
 
-  // The next step, where all its rows are here and there is room for one more batch.
+  // The next step, if all its rows are in memory and there is room for another batch.
   std::optional<Job> next_job() {
     if (error_ || next_step_ == steps_.count()) return {};
     if (next_step_ >= next_out_ + options_.prefetch_batches + options_.threads) return {};
@@ -133,13 +134,13 @@ class ThreadedPipeline final : public Pipeline {
     const auto parts = share_of(span);
     bool here = true;
     for (const auto& part : parts) {
-      want(part);  // whatever it takes: without it nothing goes on
+      want(part);  // regardless of memory: without these rows nothing continues
       here = here && lanes_.at(part.shard)->window().has(part.rows);
     }
     if (!here) return {};
     Job job{next_step_++, span, {}};
     for (const auto& part : parts) job.parts.push_back(lanes_.at(part.shard)->window().view(part.rows));
-    // Only after all views are made: padding goes around the same rows again.
+    // Only after all views exist: padding repeats the same rows.
     for (const auto& part : parts) held_ -= lanes_.at(part.shard)->window().release_before(part.rows.end);
     return job;
   }
@@ -182,7 +183,7 @@ class ThreadedPipeline final : public Pipeline {
     std::uint64_t digest = 0;
     for (const auto& part : job.parts) {
       part.each_sample([&](std::int64_t sample) {
-        if (slots.begin == slots.end) return;  // what pads the batch
+        if (slots.begin == slots.end) return;  // padding of the batch
         digest += row_digest(job.span.begin + slots.begin++, sample);
       });
     }
@@ -195,7 +196,7 @@ class ThreadedPipeline final : public Pipeline {
     return share(span, order_.virtual_shards(), options_.rank, options_.cutting.world, pad_to(span));
   }
 
-  // What is read next: of the lane that is furthest behind, since lanes are used up side by side.
+  // The next piece to read: from the lane that is furthest behind, since lanes are consumed in parallel.
   std::pair<Lane*, Lane::Task*> next_task() {
     if (error_) return {};
     look_ahead();
@@ -208,7 +209,7 @@ class ThreadedPipeline final : public Pipeline {
     return found;
   }
 
-  // Wants what later steps need, while there is room for it.
+  // Requests rows for later steps while there is room.
   void look_ahead() {
     const std::int64_t room = room_for_rows();
     const auto most_rows = static_cast<std::int64_t>(static_cast<double>(room) / std::max(row_bytes_, 1.0) / 4);
@@ -222,7 +223,7 @@ class ThreadedPipeline final : public Pipeline {
 
   double usable() const { return static_cast<double>(options_.memory_budget) * kUsable; }
 
-  // Between two pieces too: the next one is there in a moment.
+  // Also true between two pieces: the next one starts in a moment.
   double bytes_of_decoders() const {
     std::int64_t open = 0;
     for (const auto& [shard, lane] : lanes_) open += std::max<std::int64_t>(lane->open_pieces(), 1);
@@ -242,7 +243,7 @@ class ThreadedPipeline final : public Pipeline {
   void want(const ShardRows& part) {
     auto& lane = lanes_[part.shard];
     if (!lane) {
-      // From the place that everybody begins at: an earlier step may need rows before these.
+      // From the common start of all lanes: an earlier step may need rows before these.
       const std::int64_t shards = order_.virtual_shards();
       const std::int64_t first = std::max<std::int64_t>(options_.begin - part.shard + shards - 1, 0) / shards;
       lane = std::make_unique<Lane>(reading_, order_, part.shard, first);
@@ -250,15 +251,15 @@ class ThreadedPipeline final : public Pipeline {
     lane->want(part.rows);
   }
 
-  // About what will be held when all that was asked for is read.
+  // Estimate of the memory held when all requested rows are read.
   std::int64_t bytes_on_their_way() const {
     std::int64_t rows = 0;
     for (const auto& [shard, lane] : lanes_) rows += lane->missing_rows();
     return static_cast<std::int64_t>(static_cast<double>(rows) * row_bytes_);
   }
 
-  // Pieces of one virtual shard that are read at the same time: all threads where there are few shards, and one where
-  // there is no memory for another decoder.
+  // Number of pieces of one virtual shard that are read concurrently: all threads if there are few shards, one if there
+  // is no memory for another decoder.
   std::size_t pieces_at_once() const {
     if (options_.decoding_bytes > 0 && !room_for_decoder()) return 1;
     return std::max<std::size_t>(static_cast<std::size_t>(options_.threads) / std::max<std::size_t>(lanes_.size(), 1),
@@ -292,7 +293,7 @@ class ThreadedPipeline final : public Pipeline {
     work_.notify_all();
   }
 
-  // For rows that will be taken in random order.
+  // For rows that will be read in random order.
   static void pack(Stretch& stretch) {
     const auto& schema = stretch.chunk->schema();
     auto layout = RowLayout::of(*schema);
@@ -315,15 +316,15 @@ class ThreadedPipeline final : public Pipeline {
   std::condition_variable work_;
   std::condition_variable done_;
   std::map<std::int64_t, std::unique_ptr<Lane>> lanes_;
-  std::int64_t next_step_ = 0;    // to be put together
-  std::int64_t next_demand_ = 0;  // whose rows nobody has asked for yet
+  std::int64_t next_step_ = 0;    // the next step to assemble
+  std::int64_t next_demand_ = 0;  // the next step whose rows are not requested yet
   std::int64_t next_out_ = 0;
   std::map<std::int64_t, Next> finished_;
   int assembling_ = 0;
   std::int64_t held_ = 0;
-  double row_bytes_ = 0;  // of what was read last; before that as the fragments say
+  double row_bytes_ = 0;  // of the latest rows; before that an estimate from the fragments
   std::optional<base::Error> error_;
-  bool broken_ = false;  // a thread has ended with its work half done
+  bool broken_ = false;  // a thread has failed in the middle of its work
   PipelineStats stats_;
   bool stop_ = false;
   std::vector<std::jthread> threads_;

@@ -4,11 +4,11 @@
 #include <span>
 #include <utility>
 
-// Random numbers that are the same on every machine and with every standard library: orders of data depend on them.
+// Random numbers that are equal on every machine and with every standard library: the order of data depends on them.
 
 namespace trireme::data {
 
-// A good hash of one number (the finaliser of SplitMix64).
+// A hash of one number (the finalizer of SplitMix64).
 inline std::uint64_t mixed(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -27,9 +27,9 @@ class Random {
     return drawn;
   }
 
-  // Below `bound`, each equally likely.
+  // Uniform below `bound`.
   std::uint64_t below(std::uint64_t bound) {
-    // Lemire's method: the high half of a product, drawn again in the few cases that would favour small numbers.
+    // Lemire's method: the high half of a product, redrawn in the few cases that would favor small numbers.
     __extension__ using Wide = unsigned __int128;
     Wide product = static_cast<Wide>(next()) * bound;
     if (static_cast<std::uint64_t>(product) < bound) {

@@ -24,10 +24,10 @@ using Sum = std::conditional_t<sizeof(T) == 1, std::int32_t, std::int64_t>;
 
 template <typename T>
 T rounded(Sum<T> sum) {
-  return static_cast<T>(std::min<Sum<T>>(sum >> kWeightBits, std::numeric_limits<T>::max()));  // no weight is below 0
+  return static_cast<T>(std::min<Sum<T>>(sum >> kWeightBits, std::numeric_limits<T>::max()));  // weights are >= 0
 }
 
-// Lines of pixels, to pixels that are `made` values apart.
+// Resamples lines of pixels; output pixels are `made` values apart.
 template <typename T>
 void across(const T* from, std::int64_t lines, std::int64_t line_values, std::int64_t step, const Weights& weights,
             std::int64_t made, T* to) {
@@ -44,7 +44,7 @@ void across(const T* from, std::int64_t lines, std::int64_t line_values, std::in
   }
 }
 
-// Values of a line, from `begin` on, of the lines above and below it.
+// Resamples values of a line, from `begin` on, from the lines above and below it.
 template <typename T>
 void down(const T* line, std::int64_t line_values, const Weights::Span& span, std::int64_t begin, T* to) {
   for (std::int64_t at = begin; at < line_values; ++at) {
@@ -55,14 +55,14 @@ void down(const T* line, std::int64_t line_values, const Weights::Span& span, st
   }
 }
 
-// Only what a pixel has.
+// Only the channels of a pixel.
 void pack(const std::uint8_t* from, std::int64_t pixels, std::int64_t step, std::int64_t channels, std::uint8_t* to) {
   for (std::int64_t i = 0; i < pixels; ++i, from += step, to += channels) {
     for (std::int64_t channel = 0; channel < channels; ++channel) to[channel] = from[channel];
   }
 }
 
-// The same with eight numbers at a time, where the processor can. Compilers do not find it in the loops above.
+// The same with eight numbers at a time, if the processor can. Compilers do not vectorize the loops above.
 #if defined(__x86_64__)
 #define TRIREME_AVX2 __attribute__((target("avx2")))
 
@@ -72,7 +72,7 @@ TRIREME_AVX2 inline __m256i part_of(const Weights::Span& span, std::int64_t i) {
   return _mm256_set1_epi32(span.parts[i]);
 }
 
-// Eight sums to the bytes 0 to 3 of both halves.
+// Packs eight sums into the bytes 0 to 3 of both halves.
 TRIREME_AVX2 inline __m256i bytes_of(__m256i sums) {
   const __m256i values = _mm256_srai_epi32(sums, kWeightBits);
   return _mm256_packus_epi16(_mm256_packs_epi32(values, values), _mm256_setzero_si256());
@@ -86,7 +86,7 @@ TRIREME_AVX2 inline __m256i eight_bytes(const std::uint8_t* from) {
   return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
 }
 
-// Four lines of pixels of four bytes. Reads up to two bytes behind the last pixel where `step` is less.
+// Four lines of four-byte pixels. Reads up to two bytes past the last pixel if `step` is smaller.
 TRIREME_AVX2 void across_four(const std::uint8_t* from, std::int64_t line_bytes, std::int64_t step,
                               const Weights& weights, std::uint8_t* to) {
   const auto line_made = static_cast<std::int64_t>(weights.spans.size()) * 4;
@@ -109,7 +109,7 @@ TRIREME_AVX2 void across_four(const std::uint8_t* from, std::int64_t line_bytes,
   }
 }
 
-// Returns where it has stopped: what is left does not fill a register.
+// Returns the position where it stopped: the rest does not fill a register.
 TRIREME_AVX2 std::int64_t down_wide(const std::uint8_t* line, std::int64_t line_bytes, const Weights::Span& span,
                                     std::uint8_t* to) {
   std::int64_t at = 0;
@@ -132,7 +132,7 @@ TRIREME_AVX2 std::int64_t down_wide(const std::uint8_t* line, std::int64_t line_
   return at;
 }
 
-// Three bytes of each four. Returns where it has stopped: it writes four bytes more than it packs.
+// Three bytes of each four. Returns the position where it stopped: it writes four bytes more than it packs.
 TRIREME_AVX2 std::int64_t pack_wide(const std::uint8_t* from, std::int64_t pixels, std::uint8_t* to) {
   const __m128i places = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
   std::int64_t at = 0;
@@ -155,14 +155,14 @@ Memory memory_of(std::int64_t bytes) {
   return std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(bytes));
 }
 
-// To pixels of one byte or four.
+// Pixels of one or four bytes.
 Memory with_width(const Pixels& pixels, std::int64_t width, std::int64_t made) {
   const Weights weights = weights_of(pixels.width, width);
   const std::int64_t line_bytes = pixels.width * pixels.step;
   Memory memory = memory_of(pixels.height * width * made);
   std::int64_t done = 0;
   if (made == 4 && wide()) {
-    // Not the last line, which has nothing behind it that could be read.
+    // Not for the last line: reading past it is invalid.
     const std::int64_t end = pixels.height - 1;
     while (done < end && end >= 4) {
       const std::int64_t line = std::min(done, end - 4);

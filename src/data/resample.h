@@ -5,14 +5,14 @@
 
 #include "trireme/export.h"
 
-// Images brought to a size, with Pillow's arithmetic and to its last bit: triangles as wide as what becomes one pixel,
-// in fixed point, along the rows first. (Pillow 13 takes the columns first where that is less work, and rounds
-// otherwise then; what is read must not depend on the version of a library.)
+// Resizes images with Pillow's arithmetic, bit for bit: a triangle filter in fixed point, rows first. (Pillow 13 starts
+// with the columns if that is less work, and then rounds differently; the result must not depend on the version of a
+// library.)
 
 namespace trireme::data {
 
-// Pixels of bytes, row by row. They may be further apart than they have channels: Pillow keeps red, green and blue in
-// four bytes.
+// Pixels of bytes, row by row. The distance between pixels may exceed the number of channels: Pillow keeps RGB in four
+// bytes.
 struct Pixels {
   const std::uint8_t* data = nullptr;
   std::int64_t height = 0;
@@ -23,7 +23,7 @@ struct Pixels {
   std::int64_t bytes() const { return height * width * step; }
 };
 
-// 16 bits of grey, to height * width values.
+// 16-bit grayscale, to height * width values.
 TRIREME_API void resample_grey16(const std::uint16_t* values, std::int64_t from_height, std::int64_t from_width,
                                  std::uint16_t* out, std::int64_t height, std::int64_t width);
 

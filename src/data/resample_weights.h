@@ -9,7 +9,7 @@ namespace trireme::data {
 
 constexpr int kWeightBits = 32 - 8 - 2;
 
-// For each place of a line that is brought to another length: the first pixel that it is made of, and how much of each.
+// For each output pixel of a line: the first input pixel, and the weights of the input pixels.
 struct Weights {
   struct Span {
     std::int64_t first = 0;
@@ -20,7 +20,7 @@ struct Weights {
   std::vector<std::int32_t> parts;  // of all spans
 };
 
-// A triangle as wide as what becomes one pixel, to the last bit as Pillow has it.
+// A triangle filter that matches Pillow's bit for bit.
 inline Weights weights_of(std::int64_t from, std::int64_t to) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   const double support = std::max(scale, 1.0);

@@ -9,8 +9,8 @@
 
 namespace trireme::data {
 
-// Which samples (rows of a dataset, numbered through all its fragments) the virtual shards of an epoch have, in their
-// order. Holds one window of each shard that was asked for.
+// The samples (rows of a dataset, numbered across all fragments) of the virtual shards of an epoch, in order. Holds one
+// window of each requested shard.
 class SampleOrder {
  public:
   SampleOrder(const Layout& layout, std::int64_t epoch);
@@ -31,7 +31,7 @@ class SampleOrder {
  private:
   struct Shard {
     std::vector<FragmentSlice> pieces;
-    std::vector<std::int64_t> begins;  // of the pieces, in the shard
+    std::vector<std::int64_t> begins;  // start of each piece in the shard
     std::int64_t block = -1;
     std::vector<std::int64_t> samples;  // of the block
   };
@@ -40,7 +40,7 @@ class SampleOrder {
   const std::vector<std::int64_t>& block_of(std::int64_t shard, std::int64_t block);
 
   Order order_;
-  std::vector<std::int64_t> firsts_;  // of the fragments
+  std::vector<std::int64_t> firsts_;  // first sample of each fragment
   std::map<std::int64_t, Shard> shards_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 std::string_view name_of_field(const ArrowSchema& schema) { return schema.name ? schema.name : ""; }
 
-// Of nested lists of fixed size with numbers inside; empty for everything else.
+// Shape of nested lists of fixed size with numbers inside; empty for everything else.
 std::vector<std::int64_t> list_shape(const Type& type) {
   std::vector<std::int64_t> shape;
   const Type* inner = &type;
@@ -20,7 +20,7 @@ std::vector<std::int64_t> list_shape(const Type& type) {
   return element_type(*inner) ? shape : std::vector<std::int64_t>{};
 }
 
-// The whole numbers, not negative, of a list in the metadata of a tensor.
+// The non-negative integers of a list in the metadata of a tensor.
 std::optional<std::vector<std::int64_t>> numbers(const Value* value) {
   const List* list = value ? value->get_if<List>() : nullptr;
   if (!list) return std::nullopt;
@@ -59,7 +59,7 @@ std::vector<std::int64_t> shape_of(const ArrowSchema& schema, const Type& type) 
   return *shape;
 }
 
-// A struct is told apart by the names of its fields as well, a list not by the name of its items.
+// The field names are part of a struct's type; the name of a list's items is not part of the list's type.
 base::Result<void> check_same_fields(const ArrowSchema& a, const ArrowSchema& b, const Type& type) {
   if (type.dictionary) {
     Type values = type;

@@ -12,13 +12,13 @@
 
 namespace trireme::data {
 
-// What a column's memory looks like.
+// The memory layout of a column.
 enum class Kind {
   kNull,
-  kBool,       // one bit a value
-  kFixed,      // `width` bytes a value: numbers, dates and times, decimals, binary of a fixed size
+  kBool,       // one bit per value
+  kFixed,      // `width` bytes per value: numbers, dates and times, decimals, binary of a fixed size
   kText,       // strings and binary: offsets (32 or 64 bits, `width` bytes) and bytes
-  kFixedList,  // `length` values of one child a row
+  kFixedList,  // `length` values of one child per row
   kList,       // offsets (`width` bytes) into one child
   kStruct,
 };
@@ -29,26 +29,26 @@ struct Type {
   std::int64_t width = 0;
   std::int64_t length = 0;
   std::vector<Type> children;
-  // The values of a dictionary: batches that we make have them in place of the indices.
+  // The values of a dictionary. Our batches have them instead of the indices.
   bool dictionary = false;
   std::string index_format;
 
   bool operator==(const Type&) const = default;
-  // "float", "list<string>", "fixed_size_list<float>[10]".
+  // For example "float", "list<string>", "fixed_size_list<float>[10]".
   std::string text() const;
 };
 
 struct Field {
   std::string name;
   Type type;
-  // Of one row, where it is known to be a tensor (Arrow's fixed_shape_tensor, or nested lists of fixed size).
+  // Shape of one row if the column holds tensors (Arrow's fixed_shape_tensor, or nested lists of fixed size).
   std::vector<std::int64_t> tensor_shape;
 };
 
-// The columns of a table. Shared by all its chunks and batches, never written again.
+// The columns of a table. Immutable and shared by all its chunks and batches.
 class Schema {
  public:
-  // Takes it over, whether it can be used or not. The error names the column with a type that we do not read.
+  // Takes ownership, even on failure. The error names the column with an unsupported type.
   static base::Result<std::shared_ptr<const Schema>> take(ArrowSchema& schema);
   ~Schema();
   Schema(const Schema&) = delete;
@@ -56,9 +56,9 @@ class Schema {
 
   const std::vector<Field>& fields() const { return fields_; }
   std::optional<std::size_t> find(std::string_view name) const;
-  // "column 'x' is string, and double in the others" for the first column that differs in name, type or order.
+  // "column 'x' is string, but double in the others" for the first column that differs in name, type or order.
   base::Result<void> check_same(const Schema& other) const;
-  // A copy for somebody else, of what our batches have: dictionaries are resolved, metadata is kept.
+  // An exported copy of the schema of our batches: dictionaries are resolved, metadata is kept.
   void export_to(ArrowSchema& out) const;
 
  private:

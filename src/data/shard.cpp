@@ -11,7 +11,7 @@
 namespace trireme::data {
 namespace {
 
-// Seeds are written into manifests, whose numbers have a sign.
+// Manifests store seeds as signed numbers.
 constexpr std::uint64_t kSeedBits = (std::uint64_t{1} << 63) - 1;
 
 base::Error no_position(const Dict& state) {
@@ -26,7 +26,7 @@ base::Result<std::int64_t> number_in(const Dict& state, const char* key) {
   return *number;
 }
 
-// What the order of one epoch follows from, beside its number and the sizes of the fragments.
+// Everything that determines the order of one epoch, besides its number and the sizes of the fragments.
 struct EpochOrder {
   std::uint64_t seed = 0;
   std::int64_t virtual_shards = 1;
@@ -45,16 +45,16 @@ struct EpochOrder {
   bool operator==(const EpochOrder&) const = default;
 };
 
-// Where a shard is; what its passes and report() share.
+// The position of a shard, shared by its passes and report().
 struct Place {
   std::int64_t epoch = 0;
-  std::int64_t rows = 0;                 // of this epoch, by all ranks
-  bool begun = false;                    // by a pass of this process
-  bool left = false;                     // before its end: the next pass begins the next epoch
-  bool over = false;                     // the last batch was given out
-  std::int64_t pass = 0;                 // counts them: one that somebody has kept from before does not move the place
-  bool loaded = false;                   // by load_state(), and not begun yet
-  std::optional<EpochOrder> order = {};  // of this epoch, once a row of it was given out
+  std::int64_t rows = 0;  // consumed in this epoch, by all ranks
+  bool begun = false;     // started by a pass of this process
+  bool left = false;      // left before its end: the next pass starts the next epoch
+  bool over = false;      // the last batch was delivered
+  std::int64_t pass = 0;  // number of the pass: an older pass that the user kept does not move the position
+  bool loaded = false;    // set by load_state(), and not started yet
+  std::optional<EpochOrder> order = {};  // of this epoch, once a row was delivered
 };
 
 void add(PipelineStats& sum, const PipelineStats& each) {
@@ -124,8 +124,8 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
     place_ = {epoch, rows, false, false, false, place_.pass + 1, true};
     table_.layout.seed = static_cast<std::uint64_t>(dataset_seed);
     if (rows == 0) return {};
-    // The order that the epoch was begun in, whatever another configuration, call or version would choose: in another
-    // one, rows that were taken would come again and others never.
+    // Keep the order in which the epoch started, even if the configuration, call or version would choose another one:
+    // otherwise rows would repeat and others would be skipped.
     place_.order = {static_cast<std::uint64_t>(seed), std::max<std::int64_t>(virtual_shards, 1), window_rows,
                     shuffle_fragments};
     return {};
@@ -176,7 +176,7 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
   Table table_;
   const ShardOptions options_;
   std::int64_t rows_ = 0;
-  mutable std::mutex mutex_;  // all below, and the layout's seed
+  mutable std::mutex mutex_;  // guards everything below, and the layout's seed
   Place place_;
   std::unique_ptr<DigestLog> log_;
   const Pipeline* running_ = nullptr;  // the current pass's
@@ -234,7 +234,7 @@ class EpochPass final : public Pass {
 
   bool current() const { return shard_->place_.pass == number_; }
 
-  // The user has the next batch.
+  // The user receives the next batch.
   void give_one() {
     const Taken& given = taken_.front();
     shard_->place_.rows = given.span.end;
@@ -251,7 +251,7 @@ class EpochPass final : public Pass {
   std::int64_t epoch_;
   std::int64_t number_;
   std::size_t ahead_;
-  std::deque<Taken> taken_;  // and not given yet
+  std::deque<Taken> taken_;  // consumed but not yet delivered
   std::int64_t given_ = 0;
   bool ended_ = false;
 };
@@ -293,7 +293,7 @@ base::Result<PipelineOptions> EpochShard::pipeline_options(const IterOptions& op
 base::Result<std::unique_ptr<Pass>> EpochShard::iterate(const IterOptions& options) {
   std::unique_lock lock(mutex_);
   TRIREME_ASSIGN(PipelineOptions made, pipeline_options(options), "dataset '{}'", options_.name);
-  // A place that is kept from before: nothing has begun, so that an error leaves it as it was.
+  // Uses a copy of the position: an error leaves the original unchanged.
   Place place = place_;
   if (place.begun || place.left) place = {place.epoch + 1, 0, false, false, false, place.pass};
   made.epoch = place.epoch;

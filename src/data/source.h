@@ -9,36 +9,36 @@
 
 namespace trireme::data {
 
-// A part of a dataset that is read as a whole or not at all: a row group, a file, a slice of a table.
+// A part of a dataset that is read as a unit: a row group, a file, a slice of a table.
 struct Fragment {
-  std::string name;        // for people: "part-0.parquet, row group 3"
-  std::int64_t rows = 0;   // exactly
-  std::int64_t bytes = 0;  // about what they take in memory
+  std::string name;        // for messages: "part-0.parquet, row group 3"
+  std::int64_t rows = 0;   // exact
+  std::int64_t bytes = 0;  // estimated memory of the rows
 };
 
 struct DatasetSize {
   std::int64_t rows = 0;
   std::int64_t bytes = 0;
-  std::int64_t fragments = 0;  // with rows
+  std::int64_t fragments = 0;  // number of fragments with rows
 
   double row_bytes() const { return static_cast<double>(bytes) / static_cast<double>(rows > 0 ? rows : 1); }
 };
 DatasetSize size_of(std::span<const Fragment> fragments);
 
 struct Opened {
-  ArrowArrayStream stream{};  // owned by whoever gets it
-  // The fragment's row that the stream begins with: the asked one, or one before it where that is cheaper.
+  ArrowArrayStream stream{};  // owned by the caller
+  // The row of the fragment at which the stream starts: the requested one, or an earlier one if that is cheaper.
   std::int64_t first_row = 0;
 };
 
-// Where the rows come from. Fragments are the same whenever they are read.
+// The source of rows. Fragments are the same at every read.
 class Source {
  public:
   virtual ~Source() = default;
-  // Called on any thread, also at the same time for different fragments. Where PipelineOptions::read_retries allows it,
-  // what fails here or with EIO in the stream is tried again.
+  // Called on any thread, also concurrently for different fragments. Failures here and EIO in the stream are retried if
+  // PipelineOptions::read_retries allows it.
   virtual base::Result<Opened> open(std::size_t fragment, std::int64_t row) = 0;
-  // For whoever takes no row from `end` on, which is before the fragment's end: none of those has to be made.
+  // For callers that need no rows from `end` on, which is before the fragment's end: those need not be computed.
   virtual base::Result<Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t) {
     return open(fragment, row);
   }

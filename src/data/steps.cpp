@@ -7,12 +7,12 @@
 namespace trireme::data {
 namespace {
 
-// Of what is at least -shards.
+// For values of at least -shards.
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
-// A slice of the batch's rows sorted by virtual shard.
+// A slice of the batch's rows, sorted by virtual shard.
 void append_slice(std::vector<ShardRows>& taken, Span batch, std::int64_t shards, Span slice) {
-  std::int64_t before = 0;  // rows of the shards so far
+  std::int64_t before = 0;  // rows of the previous shards
   for (std::int64_t shard = 0; shard < shards && before < slice.end; ++shard) {
     const Span rows{ceil_div(batch.begin - shard, shards), ceil_div(batch.end - shard, shards)};
     const std::int64_t from = std::max(slice.begin - before, std::int64_t{0});
@@ -68,12 +68,12 @@ base::Result<Steps> Steps::cut(std::int64_t epoch_rows, std::int64_t begin, cons
   if (full == 0 || rest >= most || cutting.pad) {
     steps.count_ = full + 1;
   } else if (batch >= 2 * most) {
-    // Too few for everybody: the last two batches share what there is, so that nobody is left out and no batch is
-    // larger than asked for.
+    // Too few rows for all ranks: the last two batches share the rest, so that every rank gets rows and no batch is
+    // larger than requested.
     steps.count_ = full + 1;
     steps.before_last_ = (batch + rest + 1) / 2;
     if (cutting.equal) steps.before_last_ = (steps.before_last_ + cutting.world - 1) / cutting.world * cutting.world;
-  }  // else the last batch takes them along: with one row each there is nothing to share
+  }  // else the last batch includes them: with one row per rank there is nothing to share
   return steps;
 }
 
@@ -92,7 +92,7 @@ std::vector<ShardRows> share(Span batch, std::int64_t virtual_shards, int rank, 
     append_slice(taken, batch, virtual_shards, own_slots(batch, rank, world));
     return taken;
   }
-  // Around and around the rows that there are.
+  // Repeats the rows of the batch.
   std::int64_t at = pad_to * rank / world;
   const std::int64_t end = pad_to * (rank + 1) / world;
   while (at < end) {

@@ -12,10 +12,10 @@
 
 namespace trireme::data {
 
-// The schema that all fragments of a dataset must have: that of the one which is opened first.
+// The schema that all fragments of a dataset must have: that of the first one opened.
 class CommonSchema {
  public:
-  // The one object for all, so that chunks are known to fit together by a look at a pointer.
+  // One shared object, so that chunks can be compared by pointer.
   base::Result<std::shared_ptr<const Schema>> agree(std::shared_ptr<const Schema> schema);
 
  private:
@@ -23,10 +23,10 @@ class CommonSchema {
   std::shared_ptr<const Schema> first_;
 };
 
-// Chunks of a stream, one after the other.
+// The chunks of a stream, in order.
 class Stream {
  public:
-  // Takes the C stream over.
+  // Takes ownership of the C stream.
   Stream(ArrowArrayStream stream, CommonSchema& common) : stream_(stream), common_(common) {}
   ~Stream();
   Stream(const Stream&) = delete;
@@ -34,7 +34,7 @@ class Stream {
 
   struct Failure {
     base::Error error;
-    bool may_pass = false;  // EIO: trying again may help
+    bool may_pass = false;  // EIO: a retry may help
   };
   // nullptr at the end.
   std::shared_ptr<const Chunk> next(std::optional<Failure>& failure);

@@ -12,14 +12,14 @@ namespace {
 
 constexpr std::size_t kBlock = 512;
 constexpr std::uint64_t kPart = std::uint64_t{1} << 20;
-// Values of more bytes fit into no column; and a compressed file may unpack to any size.
+// Larger values do not fit into a column, and a compressed file may unpack to any size.
 constexpr std::uint64_t kLargestContent = (std::uint64_t{1} << 31) - 1;
-constexpr std::uint64_t kLongestName = std::uint64_t{1} << 20;  // of what pax and GNU put in front of a member
+constexpr std::uint64_t kLongestName = std::uint64_t{1} << 20;  // of pax and GNU headers before a member
 
 std::string_view text_in(std::string_view field) { return field.substr(0, field.find('\0')); }
 
 std::optional<std::uint64_t> number_in(std::string_view field) {
-  // What does not fit into octal digits: the first bit is set, the rest is the number, the highest byte first.
+  // Values that do not fit into octal digits: the first bit is set, the rest is a big-endian number.
   if ((static_cast<unsigned char>(field[0]) & 0x80) != 0) {
     std::uint64_t value = static_cast<unsigned char>(field[0]) & 0x7F;
     for (const char byte : field.substr(1)) {
@@ -43,7 +43,7 @@ bool checksum_matches(std::string_view block) {
   constexpr std::size_t kSize = 8;
   const auto stored = number_in(block.substr(kAt, kSize));
   std::uint64_t sum = kSize * ' ';
-  std::int64_t signed_sum = kSize * ' ';  // some old writers took bytes for signed
+  std::int64_t signed_sum = kSize * ' ';  // some old writers summed signed bytes
   for (std::size_t i = 0; i < kBlock; ++i) {
     if (i >= kAt && i < kAt + kSize) continue;
     sum += static_cast<unsigned char>(block[i]);
@@ -57,7 +57,8 @@ struct Extended {
   std::optional<std::uint64_t> size;
 };
 
-// "27 path=some/long/name\n", one after the other.
+// Records such as "27 path=some/long/name
+// ".
 bool parse_pax(std::string_view records, Extended& extended) {
   while (!records.empty() && records.front() != '\0') {
     std::size_t length = 0;
@@ -93,7 +94,7 @@ struct TarReader::Header {
 
 base::Result<std::string> TarReader::take(std::uint64_t bytes) {
   std::string taken;
-  // A bit at a time: a broken length must not ask for more memory than there are bytes.
+  // In small parts: an invalid length must not allocate more memory than there are bytes.
   while (taken.size() < bytes) {
     const std::size_t before = taken.size();
     const auto part = static_cast<std::size_t>(std::min(bytes - before, kPart));
@@ -115,7 +116,7 @@ base::Result<void> TarReader::skip(std::uint64_t bytes) {
   return {};
 }
 
-// False at the end: blocks of zeros, or no more bytes.
+// False at the end: zero blocks, or end of file.
 base::Result<bool> TarReader::read_header(Header& header) {
   std::array<char, kBlock> block;
   TRIREME_ASSIGN(const auto count, read_(block.data(), kBlock));
@@ -153,7 +154,7 @@ base::Result<std::optional<TarReader::Member>> TarReader::next() {
       if (header.type == 'x' && !parse_pax(before, extended)) return base::error("a pax header is corrupt");
       continue;
     }
-    if (header.type == 'g' || header.type == 'K') continue;  // of all members; where a link leads to
+    if (header.type == 'g' || header.type == 'K') continue;  // global headers; long link targets
     if (header.type == 'S') return base::error("{} is a sparse file, which is not supported", header.name);
     Member member{std::move(header.name), header.size, header.type == '0' || header.type == '\0' || header.type == '7'};
     if (extended.name) member.name = *std::move(extended.name);
@@ -162,7 +163,7 @@ base::Result<std::optional<TarReader::Member>> TarReader::next() {
       member.size = left_ = *extended.size;
       padding_ = (kBlock - member.size % kBlock) % kBlock;
     }
-    // Links and folders have no content, whatever size they tell.
+    // Links and folders have no content, even if their header has a size.
     if (header.type >= '1' && header.type <= '6') member.size = left_ = padding_ = 0;
     if (member.name.ends_with('/')) member.file = false;
     return std::optional(std::move(member));

@@ -10,21 +10,21 @@
 
 namespace trireme::data {
 
-// The members of a tar file, one after the other: ustar, with the long names of pax and of GNU.
+// Iterates over the members of a tar file: ustar, with the long names of pax and GNU.
 class TRIREME_API TarReader {
  public:
-  // Fills the memory as far as there are bytes: fewer than asked for are the last ones.
+  // Fills the memory; fewer bytes than requested are the last ones.
   using Read = std::function<base::Result<std::size_t>(char* out, std::size_t size)>;
   explicit TarReader(Read read) : read_(std::move(read)) {}
 
   struct Member {
     std::string name;
     std::uint64_t size = 0;
-    bool file = true;  // or a folder, a link, ...
+    bool file = true;  // false: a folder, a link, ...
   };
-  // Nothing at the end. What was not read of the one before is left out.
+  // Nothing at the end. Skips the unread rest of the previous member.
   base::Result<std::optional<Member>> next();
-  // Of the member that next() has given, once.
+  // The content of the current member. Call it once.
   base::Result<std::string> content();
 
  private:
@@ -35,7 +35,7 @@ class TRIREME_API TarReader {
   base::Result<std::string> take(std::uint64_t bytes);
 
   Read read_;
-  std::uint64_t left_ = 0;  // of the content
+  std::uint64_t left_ = 0;  // unread bytes of the content
   std::uint64_t padding_ = 0;
 };
 

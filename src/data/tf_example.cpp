@@ -131,7 +131,7 @@ base::Result<FeatureColumn> FeatureColumn::of(std::string name, std::string_view
 }
 
 base::Result<void> FeatureTypes::look(std::string_view example) {
-  std::map<std::string_view, std::pair<FeatureKind, std::string_view>> features;  // of two with one name, the last
+  std::map<std::string_view, std::pair<FeatureKind, std::string_view>> features;  // the last one of each name
   const auto keep = [&](std::string_view name, FeatureKind kind, std::string_view content) -> base::Result<void> {
     features[name] = {kind, content};
     return {};

@@ -12,8 +12,8 @@
 #include "data/arrow_c.h"
 #include "trireme/export.h"
 
-// tf.train.Example, a protocol buffer with named features, as columns. Without protobuf: three messages are read by
-// hand.
+// Converts tf.train.Example, a protocol buffer with named features, to columns. Does not need protobuf: three messages
+// are parsed by hand.
 
 namespace trireme::data {
 
@@ -21,23 +21,23 @@ enum class FeatureKind : std::uint8_t { kNone, kBytes, kFloat, kInt };
 
 struct FeatureColumn {
   std::string name;
-  char format = 'z';  // Arrow's: 'z', 'Z' and 'u' for bytes, 'f' for floats, 'l' for whole numbers
+  char format = 'z';  // Arrow's: 'z', 'Z' and 'u' for bytes, 'f' for floats, 'l' for integers
   bool list = false;
 
   bool operator==(const FeatureColumn&) const = default;
   FeatureKind kind() const;
-  // "int64", "list<string>".
+  // For example "int64", "list<string>".
   std::string type() const;
-  // The other way round. The error names what there is.
+  // The inverse. The error lists the valid types.
   TRIREME_API static base::Result<FeatureColumn> of(std::string name, std::string_view type);
 };
 
-// What the columns are, from the first examples: a feature that has one value in each of them is a value, others a
-// list.
+// Infers the columns from the first examples: a feature with one value in each of them is a single value, others are
+// lists.
 class TRIREME_API FeatureTypes {
  public:
   base::Result<void> look(std::string_view example);
-  // By name; empty where there were no features.
+  // By name; empty if there were no features.
   std::vector<FeatureColumn> columns() const;
 
  private:
@@ -48,15 +48,15 @@ class TRIREME_API FeatureTypes {
   std::map<std::string, Seen, std::less<>> seen_;
 };
 
-// Puts examples together into record batches.
+// Combines examples into record batches.
 class TRIREME_API ExampleColumns {
  public:
-  // `known`: names that an example may have, beside those that become columns. No columns: examples are only counted.
+  // `known`: names that an example may have in addition to the columns. Without columns, examples are only counted.
   ExampleColumns(std::vector<FeatureColumn> columns, const std::vector<std::string>& known);
 
   base::Result<void> add(std::string_view example);
   std::int64_t rows() const { return rows_; }
-  // The rows so far, and begins anew.
+  // Returns the rows so far, and starts over.
   ArrowArray take();
   ArrowSchema schema() const;
 
@@ -67,11 +67,11 @@ class TRIREME_API ExampleColumns {
   };
   struct Column {
     FeatureColumn what;
-    std::vector<std::uint8_t> valid;         // a byte a row
-    std::vector<std::int32_t> list_offsets;  // of lists
-    std::vector<std::int64_t> offsets;       // of text
+    std::vector<std::uint8_t> valid;         // one byte per row
+    std::vector<std::int32_t> list_offsets;  // for lists
+    std::vector<std::int64_t> offsets;       // for text
     std::string values;
-    Slot slot;  // of the example that is being added
+    Slot slot;  // of the current example
   };
 
   base::Result<void> append(Column& column);

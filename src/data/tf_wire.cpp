@@ -16,7 +16,7 @@ bool is_utf8(std::string_view text) {
     }
     const std::size_t more = lead >= 0xC2 && lead < 0xE0 ? 1 : lead >= 0xE0 && lead < 0xF0 ? 2 : lead < 0xF5 ? 3 : 0;
     if (lead < 0xC2 || more == 0 || text.size() - i <= more) return false;
-    // The shortest way to write a character only, no halves of pairs, none after the last.
+    // Rejects overlong encodings, surrogates and code points above the last one.
     const unsigned second = byte(i + 1);
     if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) || (lead == 0xF0 && second < 0x90) ||
         (lead == 0xF4 && second > 0x8F)) {

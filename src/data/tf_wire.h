@@ -6,14 +6,14 @@
 #include "base/result.h"
 #include "data/tf_example.h"
 
-// The bytes of tf.train.Example: fields of a number and a value, inside of each other.
+// The wire format of tf.train.Example: nested fields of a number and a value.
 
 namespace trireme::data::tf_wire {
 
 bool is_utf8(std::string_view text);
 base::Error broken(std::string_view why);
 
-// The fields of a message, one after the other.
+// Iterates over the fields of a message.
 class Fields {
  public:
   explicit Fields(std::string_view message) : rest_(message) {}
@@ -25,7 +25,7 @@ class Fields {
     std::string_view bytes;
   };
 
-  // False at the end, and where it is broken: why() tells.
+  // False at the end, or if the message is invalid: see why().
   bool next(Field& field) {
     if (rest_.empty()) return false;
     std::uint64_t key = 0;
@@ -77,7 +77,7 @@ class Fields {
   std::string_view why_;
 };
 
-// Calls visit(name, kind, content of the list) for each feature; visit gives a Result.
+// Calls visit(name, kind, content of the list) for each feature; visit returns a Result.
 template <typename Visit>
 base::Result<void> for_each_feature(std::string_view example, Visit visit) {
   Fields outer(example);
@@ -119,7 +119,7 @@ base::Result<void> for_each_feature(std::string_view example, Visit visit) {
   return outer.ended();
 }
 
-// Calls take(bytes) for each part of a list: a value, several packed ones, or for a single number its 8 bytes.
+// Calls take(bytes) for each part of a list: a value, several packed values, or the 8 bytes of a single number.
 template <typename Take>
 base::Result<std::int64_t> for_each_value(FeatureKind kind, std::string_view list, Take take) {
   Fields fields(list);

@@ -7,9 +7,9 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::size_t kHead = 12;  // the length, and its checksum
+constexpr std::size_t kHead = 12;  // the length and its checksum
 constexpr std::size_t kTail = 4;
-// Values of more bytes fit into no column; and a compressed file may unpack to any size.
+// Larger values do not fit into a column, and a compressed file may unpack to any size.
 constexpr std::uint64_t kLargestRecord = (std::uint64_t{1} << 31) - 1;
 constexpr std::int64_t kBatchRecords = 1024;
 constexpr std::size_t kBatchBytes = std::size_t{8} << 20;
@@ -22,7 +22,7 @@ T little_endian(std::string_view bytes) {
   return value;
 }
 
-// A checksum of data that holds checksums would be a weak one; TFRecord turns and moves it.
+// TFRecord rotates and offsets the checksum, since the checksum of data that contains checksums is weak.
 bool matches(std::string_view bytes, std::string_view stored) {
   const std::uint32_t crc = crc32c(bytes);
   return (crc >> 15 | crc << 17) + 0xA282EAD8U == little_endian<std::uint32_t>(stored);

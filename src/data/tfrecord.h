@@ -14,13 +14,13 @@
 
 namespace trireme::data {
 
-// Cuts the bytes of a file, which come in parts of any size, into records.
+// Splits the bytes of a file, which arrive in parts of any size, into records.
 class TRIREME_API RecordCutter {
  public:
   explicit RecordCutter(std::string file) : file_(std::move(file)) {}
 
   void add(std::string_view bytes);
-  // Valid until add(). Nothing where more bytes are needed. Checksums are checked.
+  // Valid until add(). Nothing if more bytes are needed. Verifies checksums.
   base::Result<std::optional<std::string_view>> next();
   // Whether the file may end here.
   base::Result<void> end() const;
@@ -37,14 +37,14 @@ class TRIREME_API RecordCutter {
   std::int64_t records_ = 0;
 };
 
-// The columns, from the beginning of a file.
+// Infers the columns from the start of a file.
 class TRIREME_API TfRecordTypes {
  public:
   explicit TfRecordTypes(std::string file) : records_(std::move(file)) {}
 
-  // False when it has seen enough.
+  // False when it has seen enough records.
   base::Result<bool> add(std::string_view bytes);
-  // At the end of the file, or after enough of it. By name, and at least one.
+  // Call it at the end of the file, or after enough records. By name, at least one.
   base::Result<std::vector<FeatureColumn>> columns() const;
 
  private:
@@ -53,17 +53,17 @@ class TRIREME_API TfRecordTypes {
   bool enough_ = false;
 };
 
-// Record batches of tf.train.Example records, each of about a thousand.
+// Record batches of tf.train.Example records, about a thousand each.
 class TRIREME_API TfRecordReader {
  public:
-  // `known`: the features that may be there, columns or not. `skip`: records that are left out at the beginning.
+  // `known`: the features that may occur, whether they are columns or not. `skip`: number of records to skip.
   TfRecordReader(std::string file, std::vector<FeatureColumn> columns, const std::vector<std::string>& known,
                  std::int64_t skip);
 
   void add(std::string_view bytes) { records_.add(bytes); }
-  // After this there are no more bytes: next() gives what is left, and then nothing.
+  // Marks the end of the bytes: next() returns the rest, and then nothing.
   void end() { ended_ = true; }
-  // Nothing where more bytes are needed, or at the end.
+  // Nothing if more bytes are needed, or at the end.
   base::Result<std::optional<ArrowArray>> next();
   ArrowSchema schema() const { return columns_.schema(); }
 

@@ -48,7 +48,7 @@ constexpr auto kFixedFormats = std::to_array<FixedFormat>({
     {"tin", "month_day_nano_interval", 16, std::nullopt},
 });
 
-// Their formats go on with the time zone.
+// These formats end with the time zone.
 constexpr auto kTimestamps = std::to_array<FixedFormat>({
     {"tss:", "s", 8, DType::kI64},
     {"tsm:", "ms", 8, DType::kI64},
@@ -104,7 +104,7 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return value;
 }
 
-// "10,2" and "10,2,256".
+// "10,2" or "10,2,256".
 std::optional<std::int64_t> decimal_width(std::string_view text) {
   const auto parts = base::split(text, ',');
   if (parts.size() == 2) return 16;

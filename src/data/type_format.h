@@ -9,16 +9,16 @@
 
 namespace trireme::data {
 
-// The type that a schema's format, children and dictionary make. The error says what is not read, and the way out.
+// The type of a schema's format, children and dictionary. The error names an unsupported type and an alternative.
 base::Result<Type> parse_type(const ArrowSchema& schema);
 
-// How a tensor has the values of a column; dates and times are whole numbers. None for what is no single number.
+// The tensor type of a column's values; dates and times are integers. Nothing if a value is not a single number.
 std::optional<DType> element_type(const Type& type);
 
-// Of the format of a dictionary's indices.
+// Format of a dictionary's indices.
 std::int64_t index_width(const std::string& index_format);
 
-// How many buffers Arrow's array of that kind has; the first is the validity, where there is one.
+// The number of buffers of an Arrow array of that kind; the first is the validity, if any.
 std::int64_t buffer_count(Kind kind);
 
 }  // namespace trireme::data

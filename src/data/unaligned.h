@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "data/schema.h"
 
-// Offsets and indices in buffers of others, which need not be aligned.
+// Offsets and indices in foreign buffers, which may be unaligned.
 
 namespace trireme::data {
 
@@ -18,13 +18,13 @@ T load(const void* buffer, std::int64_t index) {
   return value;
 }
 
-// Calls `function` with a value of the type that text and lists of that type have offsets of.
+// Calls `function` with a value of the offset type of text and lists of that type.
 template <typename Function>
 auto with_offset_type(const Type& type, Function function) {
   return type.width == 4 ? function(std::int32_t{}) : function(std::int64_t{});
 }
 
-// Calls `function` with a value of the type that the dictionary's indices have.
+// Calls `function` with a value of the dictionary's index type.
 template <typename Function>
 auto with_index_type(const Type& type, Function function) {
   switch (type.index_format[0]) {

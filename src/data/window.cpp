@@ -5,7 +5,7 @@
 namespace trireme::data {
 
 std::size_t View::Rows::stretch_of(std::int64_t read_row) const {
-  // Stretches are of about the same size: the first guess is nearly always right.
+  // Stretches have about the same size: the first guess is nearly always right.
   const std::int64_t first = stretches.front().begin;
   const std::int64_t all = stretches.back().end() - first;
   auto guess = static_cast<std::size_t>(static_cast<double>(read_row - first) / static_cast<double>(all) *
@@ -17,7 +17,7 @@ std::size_t View::Rows::stretch_of(std::int64_t read_row) const {
 }
 
 void View::append_runs(std::vector<std::shared_ptr<const Chunk>>& chunks, std::vector<Run>& runs) const {
-  std::vector<std::uint32_t> numbers;  // of the current window's chunks, plus one; 0: not added yet
+  std::vector<std::uint32_t> numbers;  // indices of the current window's chunks, plus one; 0: not added yet
   const Rows* window = nullptr;
   each_place([&](const Rows& rows, std::size_t stretch, std::int64_t read_row, std::int64_t count) {
     if (window != &rows) {

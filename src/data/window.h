@@ -13,12 +13,12 @@
 
 namespace trireme::data {
 
-// Rows of a virtual shard that are here, with the order in which they come. Never written again: batches are put
-// together from it while more is read.
+// Rows of a virtual shard that are in memory, with their order. Immutable: batches are assembled from it while more
+// rows are read.
 class View {
  public:
-  // What it looks at: the stretches, and where the shard's rows from `begin` on are among what was read from `begin`
-  // on; no permutation: in their places.
+  // The stretches, and the positions of the shard's rows from `begin` on among the rows read from `begin` on; without a
+  // permutation they are in reading order.
   struct Rows {
     std::vector<Stretch> stretches;
     std::int64_t begin = 0;
@@ -30,7 +30,7 @@ class View {
   View(std::vector<std::shared_ptr<const Rows>> windows, Span rows) : windows_(std::move(windows)), rows_(rows) {}
 
   Span rows() const { return rows_; }
-  // Adds the chunks it needs, and the rows.
+  // Adds the chunks that it needs, and the rows.
   void append_runs(std::vector<std::shared_ptr<const Chunk>>& chunks, std::vector<Run>& runs) const;
 
   template <typename F>
@@ -42,7 +42,7 @@ class View {
   }
 
  private:
-  // Calls visit(window, stretch, read row, count) for rows that follow one another.
+  // Calls visit(window, stretch, read row, count) for consecutive rows.
   template <typename F>
   void each_place(F&& visit) const {
     for (std::size_t i = 0; i < windows_.size(); ++i) {
@@ -65,20 +65,20 @@ class View {
   Span rows_;
 };
 
-// What of a virtual shard is in memory.
+// The part of a virtual shard that is in memory.
 class Window {
  public:
-  // From the window that has the row on.
+  // Starts with the window that has the row.
   Window(const Order& order, std::int64_t shard, std::int64_t row);
 
-  // What must be read before these rows can be given: the same, or whole windows of shuffled rows.
+  // The rows that must be read before these rows can be delivered: the same rows, or complete windows if shuffled.
   Span needs(Span rows) const;
   std::int64_t read_to() const { return read_to_; }
   bool has(Span rows) const { return needs(rows).end <= read_to_; }
   void append(Stretch stretch);
-  // Of rows that are here.
+  // For rows that are in memory.
   View view(Span rows);
-  // Nobody will ask for rows before this one again. Returns the bytes that were given up.
+  // Rows before this one are no longer needed. Returns the number of freed bytes.
   std::int64_t release_before(std::int64_t row);
 
  private:
@@ -87,7 +87,7 @@ class Window {
   const Order* order_;
   std::int64_t shard_;
   std::int64_t rows_;   // of the shard
-  std::int64_t width_;  // of a window; 0: rows stay in their places
+  std::int64_t width_;  // of a window; 0: rows keep their order
   std::int64_t read_to_;
   std::deque<Stretch> stretches_;
   std::deque<std::pair<std::int64_t, std::shared_ptr<const View::Rows>>> shuffled_;  // windows in use, by number
