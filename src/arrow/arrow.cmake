@@ -1,4 +1,4 @@
-# trireme::arrow, against the Arrow that cmake/arrow.cmake has found.
+# trireme::arrow, linked to the Arrow that cmake/arrow.cmake found.
 if(TARGET trireme_arrow_library)
   add_library(trireme_arrow SHARED arrow/conditions.cpp arrow/file_source.cpp arrow/file_streams.cpp arrow/filesystem.cpp
     arrow/found_files.cpp arrow/image.cpp arrow/image_jpeg.cpp arrow/image_others.cpp arrow/image_pixels.cpp
@@ -8,17 +8,17 @@ if(TARGET trireme_arrow_library)
     arrow/tensor_columns.cpp arrow/texts.cpp arrow/tfrecords.cpp arrow/value_columns.cpp arrow/webdataset.cpp
     arrow/writers.cpp arrow/written_files.cpp)
   add_library(trireme::arrow ALIAS trireme_arrow)
-  # Arrow stays inside: whoever uses the library needs its headers only for wrap().
+  # Arrow is private: users of the library need its headers only for wrap().
   target_link_libraries(trireme_arrow PUBLIC trireme PRIVATE "$<BUILD_INTERFACE:trireme_arrow_library>")
-  # The core's parsers of formats, which libtrireme.so shows to this library. Looked for last: this folder is named as
-  # Arrow's own is.
+  # The core's format parsers, which libtrireme.so exports to this library. Searched last: this folder has the same name
+  # as Arrow's own.
   target_compile_options(trireme_arrow PRIVATE "SHELL:-idirafter ${CMAKE_CURRENT_SOURCE_DIR}")
   target_compile_definitions(trireme_arrow PRIVATE FMT_HEADER_ONLY)
   set_target_properties(trireme_arrow PROPERTIES
     EXPORT_NAME arrow VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
     INSTALL_RPATH_USE_LINK_PATH ON)
 
-  # Each may be missing: what needs it says so when it is called.
+  # Optional: functions that need a missing library report it when they are called.
   find_package(JPEG QUIET)
   find_package(PNG QUIET)
   find_package(SQLite3 QUIET)

@@ -12,7 +12,7 @@ using Kind = DataCondition::Kind;
 using ScalarPointer = std::shared_ptr<::arrow::Scalar>;
 
 ScalarPointer whole_scalar(std::int64_t value, const std::shared_ptr<::arrow::DataType>& type) {
-  // Refuses what the type is too small for.
+  // Fails if the type is too small for the value.
   auto scalar = ::arrow::MakeScalar(value)->CastTo(type);
   return scalar.ok() ? *scalar : nullptr;
 }
@@ -24,7 +24,8 @@ ScalarPointer real_scalar(double value, const ::arrow::DataType& type) {
   return static_cast<double>(single) == value ? ::arrow::MakeScalar(single) : nullptr;
 }
 
-// The value as the column has it, if it can have it: a comparison after rounding would leave out what belongs in.
+// The value in the column's type, if it can be represented exactly: a comparison after rounding could drop matching
+// rows.
 ScalarPointer scalar_of(const Value& value, const std::shared_ptr<::arrow::DataType>& type) {
   const auto* whole = value.get_if<std::int64_t>();
   if (::arrow::is_integer(type->id())) return whole ? whole_scalar(*whole, type) : nullptr;

@@ -10,8 +10,8 @@
 
 namespace trireme::arrow {
 
-// For Arrow to compare with what files say of their row groups: nothing where none of the conditions is about a column
-// whose type holds its values exactly.
+// A filter that Arrow compares with the statistics of row groups. Nothing if no condition is on a column whose type
+// represents the value exactly.
 std::optional<::arrow::compute::Expression> expression_of(const std::vector<DataCondition>& conditions,
                                                           const ::arrow::Schema& schema);
 

@@ -20,7 +20,7 @@ constexpr const char* kPath = "path";
 
 }  // namespace
 
-// A border: decoders and Arrow's own code may throw for want of memory, and C carries no exception.
+// The boundary to C: decoders and Arrow may throw std::bad_alloc, and C cannot propagate exceptions.
 ::arrow::Status MadeBatches::ReadNext(BatchPointer* out) {
   try {
     return make_().Value(out);
@@ -95,7 +95,7 @@ std::vector<::arrow::fs::FileInfo> FileSource::good_files() {
   std::vector<::arrow::Status> problems(found_.files.size());
   check(in_threads(problems.size(), [&](std::size_t i) {
     problems[i] = try_file(found_.files[i]);
-    // Fails where it is not the file, but the store that does not answer.
+    // Fails if the store does not answer, as opposed to a bad file.
     return problems[i].IsIOError() ? filesystem()->GetFileInfo(found_.files[i].path()).status() : ::arrow::Status::OK();
   }));
   std::vector<::arrow::fs::FileInfo> good;

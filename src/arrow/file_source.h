@@ -17,21 +17,21 @@
 
 namespace trireme::arrow {
 
-// How many bytes are read, or made, at once; a fragment has some of them.
+// Bytes that are read or produced at a time; a fragment has several of these blocks.
 constexpr std::int64_t kBatchBytes = std::int64_t{16} << 20;
 constexpr std::int64_t kFragmentBytes = 4 * kBatchBytes;
 
 using SchemaPointer = std::shared_ptr<::arrow::Schema>;
 using BatchPointer = std::shared_ptr<::arrow::RecordBatch>;
 
-// What a core function says, as Arrow says it.
+// Converts an error of the core to an Arrow status.
 template <typename T>
 ::arrow::Result<T> as_arrow(base::Result<T> result) {
   if (!result) return ::arrow::Status::Invalid(result.error().message());
   return *std::move(result);
 }
 
-// Batches that a function makes; nullptr is the end.
+// Batches produced by a function; nullptr marks the end.
 class MadeBatches final : public ::arrow::RecordBatchReader {
  public:
   using Make = std::function<::arrow::Result<BatchPointer>()>;
@@ -45,13 +45,13 @@ class MadeBatches final : public ::arrow::RecordBatchReader {
   Make make_;
 };
 
-// A part of a dataset: some rows of a file, or some files with one row each.
+// A part of a dataset: rows of one file, or several files with one row each.
 struct FilePart {
   std::vector<::arrow::fs::FileInfo> files;
-  std::string what = {};  // "rows 0 to 9", behind the name of the file
+  std::string what = {};  // "rows 0 to 9", appended to the name of the file
   std::optional<std::int64_t> rows = {};
   std::int64_t bytes = 0;
-  std::int64_t start = 0;  // the first row, in the file
+  std::int64_t start = 0;  // first row, in the file
 };
 
 struct FileSourceOptions {
@@ -60,8 +60,8 @@ struct FileSourceOptions {
   bool skip_bad_files = false;
 };
 
-// What readers of files that Arrow does not read have in common: files that are found, bad ones among them, the column
-// "path". Columns are those of the first file, or the first good one.
+// Base class for readers of files that Arrow does not read: finds files, skips bad ones and adds the column "path". The
+// first file, or the first good one, defines the columns.
 class FileSource : public DataSource {
  public:
   FileSource(std::string call, std::vector<std::string> paths, FileSourceOptions options)
@@ -76,15 +76,15 @@ class FileSource : public DataSource {
   const std::shared_ptr<::arrow::fs::FileSystem>& filesystem() const { return found_.filesystem; }
   const std::vector<::arrow::fs::FileInfo>& files() const { return found_.files; }
   bool skips_bad_files() const { return options_.skip_bad_files; }
-  // Of what is in the files, without the path.
+  // The columns in the files, without the path.
   const SchemaPointer& body() const { return body_; }
 
  private:
-  // The columns of a file, from as little of it as possible.
+  // The columns of a file, read from as little of it as possible.
   virtual ::arrow::Result<SchemaPointer> infer(const ::arrow::fs::FileInfo& file) = 0;
-  // Fails for a file whose columns are others than body().
+  // Fails if the columns of a file differ from body().
   virtual ::arrow::Result<std::vector<FilePart>> plan(const std::vector<::arrow::fs::FileInfo>& files) = 0;
-  // From `row` of the part on, with the columns of body(). Called on any thread.
+  // Reads from `row` of the part on, with the columns of body(). Called on any thread.
   virtual ::arrow::Result<std::shared_ptr<::arrow::RecordBatchReader>> read(const FilePart& part, std::int64_t row) = 0;
 
   ::arrow::Result<SchemaPointer> infer_first();
@@ -101,7 +101,7 @@ class FileSource : public DataSource {
   std::vector<FilePart> parts_;
 };
 
-// Calls it for 0 ... count - 1, on some threads. The first failure, in the order of the numbers, is the result.
+// Calls it for 0 ... count - 1, on several threads. Returns the failure with the lowest number.
 ::arrow::Status in_threads(std::size_t count, const std::function<::arrow::Status(std::size_t)>& work);
 
 }  // namespace trireme::arrow

@@ -8,11 +8,11 @@
 
 namespace trireme::arrow {
 
-// From its beginning, decompressed where its name says that it is compressed.
+// Starts at the beginning, decompressed if the name has the extension of a compressed file.
 ::arrow::Result<std::shared_ptr<::arrow::io::InputStream>> open_stream(::arrow::fs::FileSystem& filesystem,
                                                                        const ::arrow::fs::FileInfo& file);
 
-// All of it, as it is.
+// The complete file, not decompressed.
 ::arrow::Result<std::shared_ptr<::arrow::Buffer>> read_whole(::arrow::fs::FileSystem& filesystem,
                                                              const ::arrow::fs::FileInfo& file);
 

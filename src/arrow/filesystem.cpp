@@ -47,7 +47,7 @@ class ArrowFileSystem final : public FileSystem {
     check(stream->Close());
   }
 
-  // The stream sends parts as they fill; the object appears when it is closed.
+  // The stream uploads parts as they fill; the object appears when it is closed.
   void upload(const std::string& local_file, const std::string& path) override {
     auto source = check(::arrow::io::ReadableFile::Open(local_file));
     auto stream = check(filesystem_->OpenOutputStream(path));
@@ -79,7 +79,7 @@ class ArrowFileSystem final : public FileSystem {
     return names;
   }
 
-  // Where folders are real they must be there; where they are only parts of names, an empty object would be left.
+  // Real folders must exist; in object stores, where they are only parts of names, this would leave an empty object.
   void make_folder(const std::string& path) override {
     const std::string type = type_name();
     if (type != "s3" && type != "gcs") check(filesystem_->CreateDir(path, true));
@@ -110,11 +110,11 @@ class ArrowFileSystem final : public FileSystem {
     return check(filesystem_->GetFileInfo(selector));
   }
 
-  std::shared_ptr<fs::FileSystem> filesystem_;  // shared with whoever made it
+  std::shared_ptr<fs::FileSystem> filesystem_;  // shared with its creator
 };
 
 #ifdef ARROW_S3
-// Arrow's S3 has threads of its own, which must end before the process does.
+// Arrow's S3 has its own threads, which must end before the process does.
 void end_s3() {
   if (!fs::IsS3Initialized()) return;
   const auto ended = fs::FinalizeS3();
@@ -132,7 +132,7 @@ std::shared_ptr<FileSystem> open(const std::string& uri) {
 std::shared_ptr<fs::FileSystem> open_uri(const std::string& uri, std::string& path) {
   auto opened = check(fs::FileSystemFromUri(uri, &path));
 #ifdef ARROW_S3
-  // After it has begun: exit handlers run in reverse order.
+  // After it has started: exit handlers run in reverse order.
   static const int ended_at_exit = std::atexit(end_s3);
   if (ended_at_exit != 0) throw std::runtime_error("cannot register another exit handler");
 #endif

@@ -19,7 +19,7 @@ namespace fs = ::arrow::fs;
 
 bool is_pattern(const std::string& path) { return path.find_first_of("*?[") != std::string::npos; }
 
-// Whether a part of the path below the folder says that the file is no data.
+// Whether a component of the path below the folder marks the file as hidden ('.' or '_').
 bool hidden(const std::string& path, const std::string& folder) {
   std::size_t at = folder.size();
   while (at < path.size()) {
@@ -52,7 +52,7 @@ std::vector<fs::FileInfo> matching(fs::FileSystem& filesystem, const std::string
   return files;
 }
 
-// Compressed ones have another ending behind it.
+// Compressed files have a second extension.
 bool ends_with_one_of(std::string path, const std::vector<std::string>& endings) {
   if (endings.empty()) return true;
   for (auto& letter : path) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
@@ -80,12 +80,12 @@ struct Place {
 Place place_of(const std::string& path) {
   const std::size_t scheme = path.find("://");
   if (scheme == std::string::npos) {
-    // Absolute: a worker may be in another folder, and what is found there has the same names.
+    // Absolute: workers may have a different working directory.
     std::string absolute = std::filesystem::absolute(path).lexically_normal();
     while (absolute.size() > 1 && absolute.ends_with('/')) absolute.pop_back();
     return {std::make_shared<fs::LocalFileSystem>(), std::move(absolute)};
   }
-  // Signs of a pattern have no place in a URI: only the folders before them go through it, with the store's options.
+  // A URI cannot contain wildcards: only the folders before them are resolved, with the store's options.
   const std::size_t query = std::min(path.find('?'), path.size());
   const std::size_t wild = path.find_first_of("*[", scheme);
   const std::size_t end = wild < query ? path.rfind('/', wild) : query;
@@ -112,7 +112,7 @@ FoundFiles find_files(const std::vector<std::string>& paths, const std::vector<s
     const auto unwanted = [&](const fs::FileInfo& info) { return !ends_with_one_of(info.path(), endings); };
     if (is_pattern(place.path)) {
       here = matching(*place.filesystem, place.path);
-      // *.pgm says itself which ones.
+      // A pattern such as *.pgm selects the files itself.
       if (place.path.find('.', place.path.rfind('/') + 1) == std::string::npos) std::erase_if(here, unwanted);
       if (here.empty()) throw std::runtime_error("no file matches " + given);
     } else {

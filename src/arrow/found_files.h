@@ -9,14 +9,15 @@
 namespace trireme::arrow {
 
 struct FoundFiles {
-  std::shared_ptr<::arrow::fs::FileSystem> filesystem;  // shared with whoever reads them
-  std::vector<::arrow::fs::FileInfo> files;             // by name
-  std::string folder;                                   // the one that was given, where names of folders are columns
+  std::shared_ptr<::arrow::fs::FileSystem> filesystem;  // shared with the readers
+  std::vector<::arrow::fs::FileInfo> files;             // sorted by name
+  std::string folder;                                   // the given folder, if folder names are columns
   bool remote = false;
 };
 
-// Files, folders and patterns, here or as URIs of one store. Throws std::runtime_error that names what matches nothing.
-// `endings` (".png"): which files of a folder are meant, and of a pattern without one; all where there are none.
+// Finds files, folders and patterns, local or as URIs of one store. Throws std::runtime_error with the path that
+// matches nothing. `endings` (".png"): selects files of a folder, and of a pattern without an extension; empty: all
+// files.
 FoundFiles find_files(const std::vector<std::string>& paths, const std::vector<std::string>& endings = {});
 
 // "a.parquet, b.parquet and 3 more".

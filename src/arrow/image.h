@@ -12,7 +12,7 @@
 #include "trireme/arrow/data.h"
 #include "trireme/tensor.h"
 
-// Images as Pillow has them, so that both languages read the same pixels.
+// Images in Pillow's representation, so that both languages read the same pixels.
 
 namespace trireme::arrow {
 
@@ -22,15 +22,15 @@ struct Image {
   ImageMode mode = ImageMode::kRgb;
   std::int64_t height = 0;
   std::int64_t width = 0;
-  std::vector<std::uint8_t> pixels;                       // row by row, channels side by side
-  std::vector<std::array<std::uint8_t, 4>> palette = {};  // of kPalette: red, green, blue, alpha
+  std::vector<std::uint8_t> pixels;                       // row by row, channels interleaved
+  std::vector<std::array<std::uint8_t, 4>> palette = {};  // for kPalette: red, green, blue, alpha
 
   std::int64_t channels() const;
 };
 
-// "RGB" and the like; nothing for what images are not brought to.
+// The mode named "RGB" etc.; nothing for modes that images cannot be converted to.
 std::optional<ImageMode> find_image_mode(std::string_view name);
-// All of those names.
+// All valid names.
 std::string image_modes();
 
 struct ImageRequest {
@@ -39,16 +39,16 @@ struct ImageRequest {
   std::int64_t max_pixels = data::kMaxPixels;
 };
 
-// A whole file to an image of that mode and size. The error says what is wrong, not where.
+// Decodes a file to an image of that mode and size. The error has the reason, not the path.
 ::arrow::Result<Image> decode_image(std::string_view content, const ImageRequest& request);
-// Its shape, from its first bytes where that is possible.
+// The shape of the image, from its first bytes if possible.
 ::arrow::Result<std::vector<std::int64_t>> image_shape(std::string_view content, const ImageRequest& request);
 
-// [height, width, channels], without the last where it is 1.
+// [height, width, channels], without channels if it is 1.
 std::vector<std::int64_t> shape_of(const Image& image);
 Tensor tensor_of(Image image);
 
-// The parts of it.
+// Parts of decode_image().
 ::arrow::Result<Image> decode_jpeg(std::string_view content, const ImageRequest& request, bool only_header);
 ::arrow::Result<Image> decode_png(std::string_view content, const ImageRequest& request, bool only_header);
 ::arrow::Result<Image> decode_others(std::string_view content, const ImageRequest& request);

@@ -6,8 +6,8 @@
 
 namespace trireme::arrow {
 
-// An image must not take all of the memory. Height and width as the file has them: decoders may need all pixels even
-// where few of them are asked for.
+// An image must not use up the memory. Height and width are those of the file: decoders may need all pixels even if few
+// of them are requested.
 ::arrow::Status check_pixels(std::int64_t height, std::int64_t width, std::int64_t most);
 
 }  // namespace trireme::arrow

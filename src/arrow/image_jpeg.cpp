@@ -16,7 +16,7 @@ namespace trireme::arrow {
 #ifdef TRIREME_HAS_JPEG
 namespace {
 
-// libjpeg tells of an error by a call that must not return.
+// libjpeg reports errors through a callback that must not return.
 struct Failure {
   jpeg_error_mgr manager;
   std::jmp_buf jump;
@@ -29,12 +29,12 @@ struct Failure {
   std::longjmp(failure->jump, 1);
 }
 
-// Warnings pass, as they do in Pillow; but an image that ends early is none.
+// Ignores warnings, like Pillow, but a truncated image is an error.
 void warn(j_common_ptr info, int level) {
   if (level < 0 && info->err->msg_code == JWRN_JPEG_EOF) fail(info);
 }
 
-// A large one need not be decoded in full to become a small image.
+// A large image can be decoded at a lower resolution if the result is small.
 unsigned reduction(const jpeg_decompress_struct& info, const ImageRequest& request) {
   if (!request.size) return 1;
   const std::int64_t fits = std::min(static_cast<std::int64_t>(info.image_width) / (2 * (*request.size)[1]),
@@ -63,14 +63,14 @@ void choose_output(jpeg_decompress_struct& info, const ImageRequest& request, Im
   image.width = static_cast<std::int64_t>(info.output_width);
 }
 
-// Nothing with a destructor lives here: errors jump over it.
+// No objects with destructors here: errors longjmp over it.
 bool decode_into(jpeg_decompress_struct& info, Failure& failure, std::string_view content, const ImageRequest& request,
                  bool only_header, Image& image, bool& too_large) {
   if (setjmp(failure.jump) != 0) return false;
   jpeg_create_decompress(&info);
   jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(content.data()), content.size());
   jpeg_read_header(&info, TRUE);
-  // A progressive one is held in full, whatever size it is decoded to.
+  // A progressive image is held at full size, whatever size it is decoded to.
   too_large = !check_pixels(info.image_height, info.image_width, request.max_pixels).ok();
   if (too_large) return true;
   choose_output(info, request, image);
@@ -103,7 +103,7 @@ bool decode_into(jpeg_decompress_struct& info, Failure& failure, std::string_vie
   if (!decoded) return ::arrow::Status::Invalid(failure.message);
   if (too_large) return check_pixels(height, width, request.max_pixels);
   if (image.mode == ImageMode::kCmyk) {
-    for (auto& value : image.pixels) value = static_cast<std::uint8_t>(255 - value);  // Adobe writes it upside down
+    for (auto& value : image.pixels) value = static_cast<std::uint8_t>(255 - value);  // Adobe writes inverted values
   }
   return image;
 }

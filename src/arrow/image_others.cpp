@@ -19,7 +19,7 @@
 #include "image.h"
 #include "image_formats.h"
 
-// BMP, GIF (its first picture) and PNM.
+// BMP, GIF (first frame) and PNM.
 
 namespace trireme::arrow {
 
@@ -37,7 +37,7 @@ namespace trireme::arrow {
     return ::arrow::Status::Invalid("it is not a JPEG, PNG, BMP, GIF or PNM image");
   }
   ARROW_RETURN_NOT_OK(check_pixels(height, width, request.max_pixels));
-  // Without transparency, which only few of them have, and Pillow leaves out of GIF and BMP too.
+  // Without transparency, which is rare in these formats; Pillow also drops it from GIF and BMP.
   const int wanted = channels < 3 ? 1 : 3;
   const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
       stbi_load_from_memory(bytes, size, &width, &height, &channels, wanted), stbi_image_free);

@@ -4,7 +4,7 @@
 #include "data/resample.h"
 #include "image.h"
 
-// Colours and sizes, with Pillow's arithmetic.
+// Conversion of modes and sizes, with Pillow's arithmetic.
 
 namespace trireme::arrow {
 namespace {
@@ -36,7 +36,7 @@ std::array<std::uint8_t, 4> rgba_of(const Image& image, std::size_t pixel) {
     }
     case ImageMode::kGrey16: break;
   }
-  const std::uint8_t grey = at[1] != 0 ? 255 : at[0];  // as Pillow: what is brighter is cut off
+  const std::uint8_t grey = at[1] != 0 ? 255 : at[0];  // clipped, as in Pillow
   return {grey, grey, grey, 255};
 }
 
@@ -60,7 +60,7 @@ void resample_bytes(Image& image, std::int64_t height, std::int64_t width) {
   image.pixels = std::move(made);
 }
 
-// Indices cannot be mixed.
+// Palette indices cannot be interpolated.
 void nearest(Image& image, std::int64_t height, std::int64_t width) {
   std::vector<std::uint8_t> made;
   made.reserve(static_cast<std::size_t>(height * width));
@@ -77,7 +77,7 @@ void nearest(Image& image, std::int64_t height, std::int64_t width) {
   image.pixels = std::move(made);
 }
 
-// Colours count as much as they are seen.
+// Luma weights.
 void weigh_by_alpha(Image& image) {
   const auto channels = static_cast<std::size_t>(image.channels());
   for (std::size_t at = 0; at < image.pixels.size(); at += channels) {

@@ -43,14 +43,14 @@ void read_palette(png_structp png, png_infop info, Image& image) {
   for (int i = 0; i < std::min(transparent, count); ++i) image.palette[static_cast<std::size_t>(i)][3] = alphas[i];
 }
 
-// The mode that Pillow gives it, and what libpng must do for that.
+// The mode in Pillow, and the libpng transformations for it.
 void choose_output(png_structp png, png_infop info, Image& image) {
   const int depth = png_get_bit_depth(png, info);
   switch (png_get_color_type(png, info)) {
     case PNG_COLOR_TYPE_GRAY:
       image.mode = depth == 1 ? ImageMode::kBit : depth == 16 ? ImageMode::kGrey16 : ImageMode::kGrey;
       if (depth < 8) png_set_expand_gray_1_2_4_to_8(png);
-      if (depth == 16) png_set_swap(png);  // the lowest byte first
+      if (depth == 16) png_set_swap(png);  // to little-endian
       return;
     case PNG_COLOR_TYPE_PALETTE:
       image.mode = ImageMode::kPalette;
@@ -67,7 +67,7 @@ void choose_output(png_structp png, png_infop info, Image& image) {
   if (depth == 16) png_set_strip_16(png);
 }
 
-// Nothing with a destructor begins to live here: errors jump over it.
+// No objects with destructors are created here: errors longjmp over it.
 bool decode_into(png_structp png, png_infop info, std::int64_t most, bool only_header, Image& image,
                  std::vector<png_bytep>& rows) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;

@@ -19,13 +19,13 @@ using arrow::FilePart;
 using arrow::SchemaPointer;
 using ::arrow::fs::FileInfo;
 
-// Images that are looked at to find out whether all have the same shape.
+// Number of images that are inspected to find out whether all have the same shape.
 constexpr std::size_t kLookedAt = 64;
-// Where the shape of nearly every image is told.
+// Bytes that contain the shape of nearly every image.
 constexpr std::int64_t kHeaderBytes = 65536;
-// What an image takes in memory, compared to its file, where only reading it would tell.
+// Estimated ratio of memory to file size, if only decoding would tell.
 constexpr std::int64_t kUnpacked = 10;
-// So many files, or so many bytes, are read one after another by one thread; and so many make a batch.
+// Limits of files and bytes that one thread reads in sequence, and of a batch.
 constexpr std::size_t kFragmentFiles = 32;
 constexpr std::int64_t kBatchFiles = 8;
 
@@ -138,7 +138,7 @@ class ImageSource final : public arrow::FileSource {
   }
 
   arrow::ImageRequest request_;
-  std::int64_t row_bytes_ = 0;  // 0: they differ
+  std::int64_t row_bytes_ = 0;  // 0: shapes differ
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ using acero::JoinType;
 using Names = std::vector<std::string>;
 using TablePointer = std::shared_ptr<::arrow::Table>;
 
-// Ours and Ray's names.
+// Our names and Ray's.
 const std::map<std::string, JoinType>& join_types() {
   static const std::map<std::string, JoinType> types{{"inner", JoinType::INNER},
                                                      {"left", JoinType::LEFT_OUTER},
@@ -72,7 +72,7 @@ Names key_names(std::size_t count) {
   return names;
 }
 
-// The keys, and the number of each row.
+// The keys and the index of each row.
 TablePointer numbered(const ::arrow::Table& table, const Names& on, const std::string& name) {
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(table.num_rows()));
   std::iota(numbers.begin(), numbers.end(), 0);
@@ -92,7 +92,7 @@ TablePointer numbered(const ::arrow::Table& table, const Names& on, const std::s
 
 std::vector<::arrow::FieldRef> refs_of(const Names& names) { return {names.begin(), names.end()}; }
 
-// Which row of the left goes with which of the right, in the order of the left.
+// The matching rows of left and right, in the order of the left.
 TablePointer pairs_of(const Join& join, const ::arrow::Table& left, const ::arrow::Table& right) {
   const JoinType type = join_types().at(join.how);
   const bool only_left = type == JoinType::LEFT_SEMI || type == JoinType::LEFT_ANTI;

@@ -16,7 +16,7 @@ struct Join {
   std::string right_suffix;
 };
 
-// Throws what is wrong with it before any table is read.
+// Throws if the options are invalid, before any table is read.
 void check_join(const Join& join);
 
 std::shared_ptr<::arrow::Table> joined(const Join& join, const std::shared_ptr<::arrow::Table>& left,

@@ -12,7 +12,7 @@
 #include "trireme/arrow/data.h"
 #include "written_files.h"
 
-// write_json(): an object a line, as Python's json writes it.
+// write_json(): one object per line, in the format of Python's json.
 
 namespace trireme::data {
 namespace {
@@ -39,7 +39,7 @@ void write_text(std::string& out, std::string_view text) {
   out += '"';
 }
 
-// The shortest that reads back as the same, and always as a real number. JSON has neither NaN nor infinity.
+// The shortest text that parses to the same float. JSON has neither NaN nor infinity.
 void write_real(std::string& out, double value) {
   if (!std::isfinite(value)) {
     out += "null";
@@ -47,7 +47,7 @@ void write_real(std::string& out, double value) {
   }
   char digits[64];
   const double size = std::fabs(value);
-  const bool plain = value == 0 || (size >= 1e-4 && size < 1e16);  // as Python writes them
+  const bool plain = value == 0 || (size >= 1e-4 && size < 1e16);  // as Python formats them
   const auto format = plain ? std::chars_format::fixed : std::chars_format::scientific;
   const auto end = std::to_chars(digits, digits + sizeof digits, value, format).ptr;
   const std::string_view text(digits, static_cast<std::size_t>(end - digits));
@@ -119,7 +119,7 @@ void write_value(std::string& out, const Value& value) {
   else out += "null";
 }
 
-// "1970-01-01 00:00:00.000000" as Python's isoformat() has it.
+// "1970-01-01 00:00:00.000000", as Python's isoformat() formats it.
 std::string in_iso_format(std::string_view text) {
   std::string moment(text);
   if (const auto space = moment.find(' '); space != std::string::npos) moment[space] = 'T';
@@ -130,7 +130,7 @@ std::string in_iso_format(std::string_view text) {
   if (end == std::string::npos) end = moment.size();
   const std::string fraction = moment.substr(dot + 1, end - dot - 1);
   const bool none = fraction.find_first_not_of('0') == std::string::npos;
-  // In millionths, however many digits the unit has.
+  // In microseconds, however many digits the unit has.
   const std::string shown =
       none ? "" : "." + (fraction + "000000").substr(0, std::max<std::size_t>(fraction.size(), 6));
   return moment.substr(0, dot) + shown + moment.substr(end);

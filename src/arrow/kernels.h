@@ -2,7 +2,8 @@
 
 namespace trireme::arrow {
 
-// Newer Arrows have the functions that casts, sorts and aggregates need in a library that must be asked to bring them.
+// Newer versions of Arrow have the functions for casts, sorts and aggregates in a separate library that must be
+// initialized.
 void load_kernels();
 
 }  // namespace trireme::arrow

@@ -9,7 +9,7 @@
 
 namespace trireme::arrow {
 
-// The values of a .npy file in the order and with the bytes that this machine likes; only moved where they are not.
+// The values of a .npy file in row-major order and native byte order. Rearranged only if needed.
 ::arrow::Result<std::shared_ptr<::arrow::Buffer>> in_row_order(const data::NpyHeader& header,
                                                                std::shared_ptr<::arrow::Buffer> values);
 

@@ -23,7 +23,7 @@ using arrow::check;
 using arrow::Output;
 using ArrayPointer = std::shared_ptr<::arrow::Array>;
 
-// A column's values, one after the other, and their shape.
+// A column's values, contiguous, and their shape.
 struct Values {
   ArrayPointer flat;
   std::vector<std::int64_t> shape;
@@ -75,7 +75,7 @@ class NpyFile final : public arrow::FileWriter {
     }
   }
 
-  // "<i8"; nothing for what numpy has no numbers for.
+  // For example "<i8"; nothing for types that NumPy has no numbers for.
   static std::string descr(const ::arrow::DataType& type) {
     if (type.id() == ::arrow::Type::BOOL) return "|b1";
     const char kind = ::arrow::is_signed_integer(type.id())     ? 'i'
@@ -120,7 +120,7 @@ class NpyFile final : public arrow::FileWriter {
     return static_cast<const Lists&>(array).value_length(row);
   }
 
-  // Of all lists.
+  // For all kinds of lists.
   std::int64_t common_length(const ArrayPointer& array) const {
     const bool large = array->type_id() == ::arrow::Type::LARGE_LIST;
     if ((!large && array->type_id() != ::arrow::Type::LIST) || array->null_count() > 0) throw unfit();
@@ -136,7 +136,7 @@ class NpyFile final : public arrow::FileWriter {
   ArrayPointer without_nulls(const ArrayPointer& array, bool nested) const {
     if (array->null_count() == 0) return array;
     if (nested || array->type_id() == ::arrow::Type::BOOL) throw unfit();
-    // numpy has no nulls: as in its own tools, whole numbers with some become real ones.
+    // NumPy has no nulls: integers with nulls become floats, as in NumPy's own tools.
     const auto type = ::arrow::is_floating(array->type_id()) ? array->type() : ::arrow::float64();
     const auto reals = check(::arrow::compute::Cast(*array, type, ::arrow::compute::CastOptions::Unsafe()));
     const auto nan = check(::arrow::MakeScalar(std::numeric_limits<double>::quiet_NaN())->CastTo(type));

@@ -22,7 +22,7 @@ using arrow::SchemaPointer;
 using ::arrow::fs::FileInfo;
 
 constexpr std::int64_t kBatchRows = 65536;
-constexpr std::int64_t kFirstRead = 256;  // enough for the header of nearly every file
+constexpr std::int64_t kFirstRead = 256;  // large enough for nearly every header
 
 std::vector<std::int64_t> row_shape(const NpyHeader& header) { return {header.shape.begin() + 1, header.shape.end()}; }
 
@@ -127,12 +127,12 @@ class NumpySource final : public arrow::FileSource {
     return std::make_shared<arrow::MadeBatches>(body(), std::move(make));
   }
 
-  // nullptr where the file is too short.
+  // nullptr if the file is too short.
   static ::arrow::Result<std::shared_ptr<::arrow::Array>> values_of(::arrow::io::RandomAccessFile& file,
                                                                     const NpyHeader& header, std::int64_t row,
                                                                     std::int64_t count) {
     const std::int64_t size = row_bytes(header);
-    // Columns first: a row is all over the file.
+    // Fortran order: a row is spread over the file.
     const std::int64_t first = header.fortran_order ? 0 : row * size;
     const std::int64_t bytes = header.fortran_order ? header.value_bytes() : count * size;
     ARROW_ASSIGN_OR_RAISE(auto content, file.ReadAt(header.begin + first, bytes));

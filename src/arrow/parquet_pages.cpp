@@ -12,12 +12,12 @@
 namespace trireme::arrow {
 namespace {
 
-// A dictionary, a page as it is stored and as it is decoded, of a megabyte each as writers make them, and what the
-// stream reads ahead: about that for every leaf that is as large.
+// Memory per leaf column of at least that size: a dictionary, a stored page and a decoded page, about 1 MB each, and
+// the stream's read-ahead.
 constexpr std::int64_t kLeafBytes = 5 << 19;
 constexpr std::int64_t kStreamBytes = 256 << 10;
 
-// Keeps the file's reader, which those of its row groups need.
+// Keeps the file's reader alive, which the readers of its row groups need.
 class PageReader final : public ::arrow::RecordBatchReader {
  public:
   PageReader(std::unique_ptr<::parquet::arrow::FileReader> file, std::unique_ptr<::arrow::RecordBatchReader> batches)

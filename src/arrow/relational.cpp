@@ -14,7 +14,7 @@
 #include "trireme/arrow/data.h"
 #include "trireme/data_source.h"
 
-// Work on whole tables, done by Arrow: sort_by(), group_by() and join().
+// Operations on complete tables, done by Arrow: sort_by(), group_by() and join().
 
 namespace trireme::data {
 namespace {
@@ -30,7 +30,7 @@ TablePointer table_of(const Dataset& dataset) {
   return check(check(::arrow::ImportRecordBatchReader(&stream))->ToTable());
 }
 
-// A table that is computed when somebody asks what is in it.
+// A table that is computed on first use.
 class Computed final : public DataSource {
  public:
   Computed(std::string name, std::function<TablePointer()> compute)
@@ -62,7 +62,7 @@ class Computed final : public DataSource {
  private:
   std::string name_;
   std::function<TablePointer()> compute_;
-  TablePointer table_;  // shared with what is being read
+  TablePointer table_;  // shared with readers
 };
 
 std::vector<::arrow::FieldRef> refs_of(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
@@ -101,7 +101,7 @@ Dataset group_by(const Dataset& dataset, const std::vector<std::string>& keys,
       const auto name = each.name.empty() ? each.function + "(" + each.column + ")" : each.name;
       const bool sample = each.function == "std";
       const auto options = sample ? std::make_shared<::arrow::compute::VarianceOptions>(/*ddof=*/1) : nullptr;
-      // Arrow has two of each: over groups, and over everything.
+      // Arrow has two variants of each: per group, and over everything.
       wanted.emplace_back((keys.empty() ? "" : "hash_") + (sample ? "stddev" : each.function), options, each.column,
                           name);
     }

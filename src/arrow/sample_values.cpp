@@ -44,7 +44,7 @@ bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> ki
   return Value(number);
 }
 
-// Values are taken apart by calls within calls: a file of brackets must not use up the stack.
+// The conversion is recursive: a file of brackets must not overflow the stack.
 constexpr int kMostNested = 200;
 
 ::arrow::Result<Value> value_of(const nlohmann::ordered_json& json, int depth = 0) {

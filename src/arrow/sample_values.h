@@ -9,7 +9,7 @@
 
 namespace trireme::arrow {
 
-// A file of a WebDataset sample: text, a number, what JSON has, an array or an image, by its suffix; bytes otherwise.
+// A file of a WebDataset sample as text, number, JSON, array or image, depending on its suffix; otherwise as bytes.
 ::arrow::Result<Value> sample_value(const std::string& suffix, std::string content, bool decode,
                                     std::int64_t max_pixels);
 

@@ -9,7 +9,7 @@
 #include "trireme/arrow/data.h"
 #include "trireme/data_source.h"
 
-// read_sql(): the result is kept as a table, in slices.
+// read_sql(): the result is kept as a table and split into slices.
 
 namespace trireme::data {
 namespace {
@@ -18,7 +18,7 @@ using arrow::check;
 
 constexpr std::int64_t kFragmentRows = 131'072;
 constexpr std::int64_t kFragmentBytes = std::int64_t{16} << 20;
-// Small results are cut too, for functions may take long over each row.
+// Small results are split too, since functions may take long per row.
 constexpr std::int64_t kFewFragments = 12;
 constexpr std::int64_t kFewRows = 32;
 

@@ -12,7 +12,8 @@
 #include "trireme/arrow/data.h"
 #include "value_columns.h"
 
-// A connection for read_sql() to a file of SQLite's. A column has the type of its values: SQLite asks for none.
+// A connection for read_sql() to a SQLite file. A column has the type of its values, since SQLite does not enforce
+// types.
 
 namespace trireme::data {
 
@@ -39,7 +40,7 @@ Database open_database(const std::string& file) {
   if (code != SQLITE_OK) {
     throw std::runtime_error(file + ": " + (database ? sqlite3_errmsg(database.get()) : sqlite3_errstr(code)));
   }
-  sqlite3_busy_timeout(database.get(), 5000);  // as Python waits
+  sqlite3_busy_timeout(database.get(), 5000);  // as in Python
   return database;
 }
 

@@ -92,7 +92,7 @@ class FilesSource final : public DataSource {
     ds::ScannerBuilder builder(schema_, fragments_[fragment], options);
     if (!options_.columns.empty()) check(builder.Project(options_.columns));
     check(builder.BatchSize(kBatchRows));
-    // The pipeline has threads of its own, and knows how much memory it may take.
+    // The pipeline has its own threads and memory limit.
     check(builder.UseThreads(false));
     check(builder.BatchReadahead(1));
     check(builder.FragmentReadahead(1));
@@ -102,7 +102,7 @@ class FilesSource final : public DataSource {
   }
 
   std::shared_ptr<DataSource> with_columns(const std::vector<std::string>& columns) override {
-    // Where some were chosen already, another choice is among those.
+    // A second selection chooses from the first one.
     if (!options_.columns.empty()) return nullptr;
     return std::make_shared<FilesSource>(call_, format_, paths_, ReadFilesOptions{columns, options_.skip_bad_files},
                                          conditions_);
@@ -123,7 +123,7 @@ class FilesSource final : public DataSource {
     return std::make_shared<ds::ParquetFileFormat>();
   }
 
-  // The first file's columns, and those that are in the names of folders.
+  // The first file's columns, and those in the names of folders.
   std::shared_ptr<::arrow::Schema> schema_of(const FoundFiles& found) {
     ds::FileSystemFactoryOptions options;
     options.partitioning = ds::HivePartitioning::MakeFactory();
@@ -146,8 +146,8 @@ class FilesSource final : public DataSource {
     return schema;
   }
 
-  // What each file says of itself is read by several threads at once: a store elsewhere answers slowly. The fragments
-  // keep it; what goes wrong is told by whoever asks next.
+  // Reads the metadata of all files on several threads: remote stores answer slowly. The fragments keep it; the next
+  // user of a file reports its errors.
   void load_footers() {
     std::vector<ds::FileFragment*> files;
     for (const auto& [path, file] : files_) files.push_back(file.get());
@@ -179,14 +179,14 @@ class FilesSource final : public DataSource {
       const std::int64_t bytes = bytes_of(*about);
       const bool large = leaves && bytes > kScannedBytes;
       if (large) large_.emplace(fragments_.size(), LargeGroup{metadata, group, *leaves});
-      // Decoded at once, the row group is there as a whole, whatever is left of it to be taken.
+      // A row group that is decoded at once is in memory as a whole, however little of it is left to read.
       decoding_bytes_ = std::max(decoding_bytes_, large ? arrow::page_bytes(*about, *leaves) : 2 * bytes);
       listed.push_back({info.path() + ", row group " + std::to_string(group), about->num_rows(), bytes});
       fragments_.push_back(check(parquet->Subset(std::vector<int>{group})));
     }
   }
 
-  // One row group, although no row of it is wanted: without any there would be no columns.
+  // Keep one row group even if none of its rows match: without any there would be no columns.
   void keep_columns(const FoundFiles& found, std::vector<DataFragment>& listed) {
     conditions_.clear();
     for (const auto& file : found.files) {
@@ -197,7 +197,7 @@ class FilesSource final : public DataSource {
     fragments_.resize(1);
   }
 
-  // Those that may have rows which meet the conditions.
+  // The row groups that may have rows that meet the conditions.
   std::vector<int> groups_of(ds::ParquetFileFragment& file) const {
     const auto expression = arrow::expression_of(conditions_, *schema_);
     if (!expression) {
@@ -224,7 +224,7 @@ class FilesSource final : public DataSource {
            std::find(options_.columns.begin(), options_.columns.end(), column) != options_.columns.end();
   }
 
-  // Columns may be more in another file; one that is missing or of another type would make other rows of it.
+  // Other files may have more columns; a missing column, or one of another type, would change the rows.
   void check_columns(const std::string& path, const ::arrow::Schema& here) {
     if (!first_) {
       first_ = std::make_shared<::arrow::Schema>(here.fields());
@@ -244,7 +244,7 @@ class FilesSource final : public DataSource {
   Format format_;
   std::vector<std::string> paths_;
   ReadFilesOptions options_;
-  std::vector<DataCondition> conditions_;  // of the rows that are wanted
+  std::vector<DataCondition> conditions_;  // of the requested rows
   bool remote_ = false;
   std::shared_ptr<ds::Dataset> dataset_;  // shared with its fragments
   std::shared_ptr<::arrow::Schema> schema_;

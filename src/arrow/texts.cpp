@@ -14,7 +14,7 @@
 #include "trireme/arrow/data.h"
 #include "trireme/data_source.h"
 
-// Files that are no tables: read_text() and read_binary_files().
+// Files that are not tables: read_text() and read_binary_files().
 
 namespace trireme::data {
 namespace {
@@ -24,7 +24,7 @@ using arrow::FoundFiles;
 
 constexpr std::int64_t kBlock = std::int64_t{1} << 20;
 
-// The lines of a file, about as many at once as fit into a block.
+// The lines of a file, about one block at a time.
 class LineReader final : public ::arrow::RecordBatchReader {
  public:
   explicit LineReader(std::shared_ptr<::arrow::io::InputStream> stream) : stream_(std::move(stream)) {}
@@ -65,7 +65,7 @@ class LineReader final : public ::arrow::RecordBatchReader {
   }
 
   std::shared_ptr<::arrow::io::InputStream> stream_;  // shared for its deleter
-  std::string begun_;                                 // a line whose end is not read yet
+  std::string begun_;                                 // start of a line whose end is not read yet
   bool ended_ = false;
   std::shared_ptr<::arrow::Schema> schema_ = ::arrow::schema({::arrow::field("text", ::arrow::large_utf8())});
 };

@@ -8,7 +8,7 @@
 #include "trireme/arrow/data.h"
 #include "trireme/value.h"
 
-// read_tfrecords(): the core parses them.
+// read_tfrecords(): the core parses the records.
 
 namespace trireme::data {
 namespace {
@@ -19,7 +19,7 @@ using arrow::SchemaPointer;
 using ::arrow::fs::FileInfo;
 
 constexpr std::int64_t kBlock = std::int64_t{1} << 20;
-// How much larger compressed files are, about, when they are not.
+// Estimated compression ratio.
 constexpr std::int64_t kUnpacked = 4;
 
 std::string_view view(const std::shared_ptr<::arrow::Buffer>& buffer) { return std::string_view(*buffer); }

@@ -10,7 +10,7 @@
 #include "trireme/arrow/data.h"
 #include "value_columns.h"
 
-// read_webdataset(): tar files in which the files of a sample share a name and differ in what follows it.
+// read_webdataset(): tar files in which the files of a sample share a name and differ in their suffix.
 
 namespace trireme::data {
 namespace {
@@ -20,14 +20,14 @@ using arrow::FilePart;
 using arrow::SchemaPointer;
 using ::arrow::fs::FileInfo;
 
-// Samples of the first file that tell what the columns are.
+// Number of samples of the first file that define the columns.
 constexpr std::size_t kLookedAt = 64;
 constexpr std::size_t kBatchRows = 64;
 constexpr std::size_t kBatchBytes = std::size_t{8} << 20;
 constexpr std::int64_t kUnpacked = 4;
 constexpr const char* kKey = "__key__";
 
-// The samples of one file, one after the other.
+// The samples of one file, in order.
 class Samples {
  public:
   Samples(std::shared_ptr<::arrow::io::InputStream> stream, std::string path, const ReadWebdatasetOptions& options)
@@ -84,7 +84,7 @@ class Samples {
     return done;
   }
 
-  // What the stream has said, or else that the file is broken.
+  // The error of the stream, or else that the file is invalid.
   ::arrow::Status told(const base::Error& error) const {
     if (stream_status_.IsIOError()) return stream_status_.WithMessage(path_, ": ", stream_status_.message());
     return ::arrow::Status::Invalid(path_, " is not a readable tar file: ", error.message());
@@ -119,7 +119,7 @@ class Samples {
   ReadWebdatasetOptions options_;
   ::arrow::Status stream_status_;
   TarReader tar_;
-  std::optional<Member> member_;  // read, and not in a sample yet
+  std::optional<Member> member_;  // read, but not yet in a sample
 };
 
 std::size_t size_of(const Dict& sample) {

@@ -19,7 +19,7 @@ constexpr std::int64_t kRowGroupRows = 131'072;
 class ParquetFile final : public arrow::FileWriter {
  public:
   ParquetFile(const ::arrow::Schema& schema, const Output& file) {
-    // With Arrow's types, or lists of a fixed size would come back as lists.
+    // Store the Arrow schema: otherwise lists of a fixed size would be read back as lists.
     const auto types = ::parquet::ArrowWriterProperties::Builder().store_schema()->build();
     const auto groups = ::parquet::WriterProperties::Builder().max_row_group_length(kRowGroupRows)->build();
     writer_ = check(::parquet::arrow::FileWriter::Open(schema, ::arrow::default_memory_pool(), file, groups, types));

@@ -19,7 +19,7 @@
 namespace trireme::arrow {
 namespace {
 
-// A file is closed when it is this large in memory; min_rows_per_file says it in rows.
+// Size in memory at which a file is closed; min_rows_per_file is the same limit in rows.
 constexpr std::int64_t kFileBytes = std::int64_t{512} << 20;
 
 using BatchPointer = std::shared_ptr<::arrow::RecordBatch>;
@@ -83,7 +83,7 @@ class Folder {
     std::snprintf(number.data(), number.size(), "-%06d", index);
     const std::string name = prefix_ + number.data() + ending_;
     final_ = path_ + "/" + name;
-    // A store elsewhere shows a file only when it is complete, and cannot move it.
+    // An object store shows a file only when it is complete, and cannot rename it.
     written_ = local_ ? path_ + "/." + name : final_;
     return check(files_->OpenOutputStream(written_));
   }
@@ -94,7 +94,7 @@ class Folder {
 
   void discard() const { (void)files_->DeleteFile(written_); }
 
-  // Last: the rows may have come from these files.
+  // Last: the dataset may read these files.
   void remove_replaced() const {
     for (const auto& path : replaced_) check(files_->DeleteFile(path));
   }
@@ -111,13 +111,13 @@ class Folder {
   std::vector<std::string> replaced_;
 };
 
-// Up to the rows or bytes of one file; `batch` is then the next one's first.
+// Writes up to the rows or bytes of one file; `batch` is then the first one of the next file.
 void fill(FileWriter& writer, ::arrow::RecordBatchReader& reader, BatchPointer& batch,
           const std::optional<std::int64_t>& min_rows) {
   std::int64_t rows = 0;
   std::int64_t bytes = 0;
   while (batch && (min_rows ? rows < *min_rows : bytes < kFileBytes)) {
-    // Batches may be much larger than a file is to be.
+    // Batches may be much larger than the size of a file.
     const std::int64_t count = min_rows ? std::min(*min_rows - rows, batch->num_rows()) : batch->num_rows();
     rows += count;
     bytes += bytes_of(*batch);
@@ -142,7 +142,7 @@ void write_files(const Dataset& dataset, const std::string& folder, const std::s
   const auto reader = check(::arrow::ImportRecordBatchReader(&stream));
   BatchPointer batch = check(reader->Next());
   int part = 0;
-  do {  // one file also where there are no rows: it has the columns
+  do {  // write one file even without rows: it has the columns
     const auto file = files.create(part++);
     try {
       const auto writer = make(reader->schema(), file);

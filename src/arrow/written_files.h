@@ -13,17 +13,18 @@ namespace trireme::arrow {
 
 using Output = std::shared_ptr<::arrow::io::OutputStream>;
 
-// What is in one file.
+// The writer of one file.
 class FileWriter {
  public:
   virtual ~FileWriter() = default;
   virtual void add(const ::arrow::RecordBatch& batch) = 0;
-  // Writes what is still held.
+  // Writes buffered rows.
   virtual void close() {}
 };
 using MakeWriter = std::function<std::unique_ptr<FileWriter>(const std::shared_ptr<::arrow::Schema>&, const Output&)>;
 
-// The dataset's rows as files in a folder, in the order of their names, which they get when they are complete.
+// Writes the dataset's rows to files in a folder, in the order of their names. Files get their names when they are
+// complete.
 void write_files(const Dataset& dataset, const std::string& folder, const std::string& ending,
                  const data::WriteFilesOptions& options, const MakeWriter& make);
 
