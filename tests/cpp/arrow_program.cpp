@@ -1,4 +1,4 @@
-// arrow_program URI [steps]: trains with its run folder in a store elsewhere; tests/python/test_cpp_storage.py runs it.
+// arrow_program URI [steps]: trains with its run folder in an object store. tests/python/test_cpp_storage.py runs it.
 
 #include <cstdio>
 #include <cstdlib>

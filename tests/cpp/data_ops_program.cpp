@@ -10,7 +10,7 @@
 #include <trireme/arrow/data.h>
 #endif
 
-// What C++ programs do to datasets: tests/python/test_cpp_data_ops.py does the same in Python and compares.
+// Dataset operations in C++: tests/python/test_cpp_data_ops.py does the same in Python and compares.
 
 namespace {
 
@@ -23,7 +23,7 @@ namespace data = trireme::data;
 
 using Arguments = std::vector<std::string>;
 
-// Takes a few batches, or all that is left of the epoch, and says which rows.
+// Consumes a few batches, or the rest of the epoch, and prints the rows.
 Value takes(const Config& config) {
   const auto shard = trireme::get_dataset_shard("train");
   List ids;
@@ -38,7 +38,7 @@ Value takes(const Config& config) {
 }
 TRIREME_TRAIN_FUNCTION(takes);
 
-// A run of two workers leaves in the middle of an epoch; local mode goes on from its checkpoint.
+// A run of two workers stops in the middle of an epoch; local mode resumes from its checkpoint.
 int local(const Arguments&) {
   trireme::TrainerOptions options;
   options.config = {{"steps", 5}};
@@ -121,7 +121,7 @@ int group(const Arguments& arguments) {
   return 0;
 }
 
-// "format", the file, the folder, the mode, and the column for numpy.
+// Arguments: "format", the file, the folder, the mode, and the column for numpy.
 int write(const Arguments& arguments) {
   const auto rows = data::read_parquet(arguments[1]);
   const data::WriteFilesOptions options{.min_rows_per_file = 64, .mode = arguments[3]};

@@ -15,7 +15,7 @@
 #include <trireme/arrow/data.h>
 #endif
 
-// Datasets in a C++ program: tests/python/test_cpp_data.py names a way to run and looks at what comes of it.
+// Datasets in a C++ program: tests/python/test_cpp_data.py passes the name of a scenario and checks the result.
 
 namespace {
 
@@ -32,7 +32,7 @@ List numbers(const trireme::Batch& batch, const char* column) {
   return list;
 }
 
-// Reports every batch, with a checkpoint on rank 0 every so many. Rank 1 is killed on the way where `kill` says so.
+// Reports every batch, on rank 0 with a checkpoint at regular steps. Kills rank 1 if `kill` is set.
 void train(const Config& config) {
   const auto& context = trireme::context();
   const auto shard = trireme::get_dataset_shard("train");
@@ -41,7 +41,7 @@ void train(const Config& config) {
   while (shard.epoch() < config["epochs"].as_int()) {
     for (auto& batch : shard.iter_batches({.global_batch_size = 8})) {
       ++step;
-      trireme::collective::barrier();  // what was reported before is of all ranks, also where one is killed
+      trireme::collective::barrier();  // earlier reports are from all ranks, even if one is killed
       if (step == config["kill"].as_int() && context.attempt == 0 && context.world_rank == 1) std::raise(SIGKILL);
       std::optional<trireme::Checkpoint> checkpoint;
       if (step % 5 == 0) checkpoint = trireme::Checkpoint::from_state({{"step", step}});
@@ -56,7 +56,7 @@ Dict state_of(const trireme::DataShard& shard) {
   return {{"state", shard.state()}, {"rows", shard.rows()}, {"given", stats.rows}, {"batches", stats.batches}};
 }
 
-// A part of "train", all of "valid", and the places of both.
+// A part of "train", all of "valid", and the positions of both.
 trireme::Value looks() {
   const auto train = trireme::get_dataset_shard("train");
   const auto valid = trireme::get_dataset_shard("valid");
@@ -75,7 +75,8 @@ trireme::Value looks() {
   return nullptr;
 }
 
-// "8" or "8,3": the step at which a worker is killed, and how many there are; the run may fail once where they are two.
+// "8" or "8,3": the step at which a worker is killed, and the number of workers; with two numbers the run may fail
+// once.
 int fit(const std::string& arguments) {
   const auto comma = arguments.find(',');
   const int workers = comma == std::string::npos ? 2 : std::stoi(arguments.substr(comma + 1));
@@ -107,7 +108,7 @@ int look(const std::string& workers) {
   return 0;
 }
 
-// A reader that would take minutes for its first batch; the other worker fails, and this one must leave all the same.
+// The reader would take minutes for its first batch. The other worker fails, and this one must still exit.
 void waits() {
   const auto shard = trireme::get_dataset_shard("train");
   if (trireme::context().world_rank == 1) {
@@ -190,7 +191,7 @@ int skip(const std::string& path) {
   return 0;
 }
 
-// A file that is gone in the second epoch.
+// A file is removed before the second epoch.
 int vanish(const std::string& folder) {
   const auto shard = data::read_parquet(folder).streaming_split(1).front();
   for (int epoch = 0; epoch < 2; ++epoch) {
@@ -200,7 +201,7 @@ int vanish(const std::string& folder) {
   return 0;
 }
 
-// The same through a trainer: two workers, each takes what is its own.
+// The same through a trainer: two workers, each with its part.
 void copies(const Config& config) {
   const auto shard = trireme::get_dataset_shard("train");
   List ids;
@@ -231,12 +232,12 @@ std::int64_t kilobytes(const std::string& what) {
   throw std::runtime_error("no " + what + " in /proc/self/status");
 }
 
-// By how much the worker grows over a pass, once it has everything that a first batch loads.
+// The memory growth of the worker during a pass, after the first batch has loaded everything.
 void grows() {
   for (auto& batch : trireme::get_dataset_shard("warm").iter_batches({.batch_size = 512})) (void)batch;
   const auto shard = trireme::get_dataset_shard("train");
   const std::int64_t before = kilobytes("VmRSS");
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins here
+  std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
   std::int64_t rows = 0;
   for (auto& batch : shard.iter_batches({.batch_size = 512})) rows += batch.rows();
   trireme::report({{"rows", rows}, {"grown_kb", kilobytes("VmHWM") - before}});

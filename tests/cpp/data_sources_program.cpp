@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
-// Datasets of files that Arrow does not read: tests/python/test_cpp_data_sources.py says which, and compares what is
-// written with what Python reads from the same files.
+// Datasets from files that Arrow does not read. tests/python/test_cpp_data_sources.py selects the files and compares
+// the output with the rows that Python reads from them.
 //
 //   data_sources_program read_images out=FOLDER path=... [size=8,6] [mode=RGB] [max_pixels=9] [include_paths=1] ...
 
@@ -80,7 +80,7 @@ Dataset sql(const Arguments& arguments) {
   return data::read_sql(arguments.text("query"), data::sqlite(arguments.text("file"), parameters));
 }
 
-// A connection of the program's own: any function that gives an Arrow stream.
+// A custom connection: any function that returns an Arrow stream.
 Dataset own_connection(const Arguments& arguments) {
   return data::read_sql(arguments.text("query"), [](const std::string& query, ArrowArrayStream* rows) {
     if (query.empty()) throw std::runtime_error("there is no query");
@@ -88,7 +88,7 @@ Dataset own_connection(const Arguments& arguments) {
   });
 }
 
-// What its rows are to a program: shapes of tensors, and text.
+// Prints the rows: shapes of tensors, and text.
 void show(const Dataset& rows) {
   for (auto& row : rows.iter_rows()) {
     for (const auto& [name, value] : row) {

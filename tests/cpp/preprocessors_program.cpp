@@ -10,8 +10,8 @@
 #include <string>
 #include <type_traits>
 
-// Preprocessors in a C++ program: tests/python/test_cpp_preprocessors.py gives it rows and a preprocessor.json, and
-// compares what comes out with what Python makes of the same.
+// Preprocessors in a C++ program: tests/python/test_cpp_preprocessors.py passes rows and a preprocessor.json, and
+// compares the output with Python's.
 
 namespace {
 
@@ -27,7 +27,7 @@ trireme::Value parsed(const std::string& kind, const std::string& text) {
   if (kind == "int") return std::stoll(text);
   if (kind == "bool") return text == "1";
   if (kind == "text") return text;
-  List list;  // of texts
+  List list;  // for text lists
   std::string::size_type begin = 0;
   while (begin < text.size()) {
     const auto end = text.find(',', begin);
@@ -89,7 +89,7 @@ void print_tensor(const trireme::Tensor& tensor) {
   }
 }
 
-// As JSON; the texts of the test have nothing to escape. Tensors are flat.
+// As JSON; the test's texts need no escaping. Tensors are flattened.
 void print(const trireme::Value& value) {
   if (value.is_null()) std::cout << "null";
   else if (const auto* text = value.get_if<std::string>()) std::cout << '"' << *text << '"';
@@ -110,7 +110,7 @@ void print_line(const Dict& values) {
   std::cout << "}\n";
 }
 
-// Reads the folder's preprocessor, fits it if that was not done, and writes what it has then.
+// Loads the folder's preprocessor, fits it if needed, and writes its state.
 int fit(const std::string& folder) {
   auto preprocessor = Preprocessor::load(folder);
   preprocessor.fit(data::from_columns(columns_in(folder + "/rows.txt")).repartition(3));
@@ -118,7 +118,7 @@ int fit(const std::string& folder) {
   return 0;
 }
 
-// Row by row out of a dataset of several parts, and then all columns at once.
+// Row by row from a dataset of several fragments, and then all columns at once.
 int transform(const std::string& folder) {
   const auto preprocessor = Preprocessor::load(folder);
   const auto columns = columns_in(folder + "/rows.txt");

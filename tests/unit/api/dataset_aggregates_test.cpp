@@ -34,7 +34,7 @@ Dataset table() {
 
 }  // namespace
 
-TEST_CASE("aggregates leave nulls out, or are null with them") {
+TEST_CASE("aggregates ignore nulls, or are null if there are any") {
   const auto rows = table();
   CHECK(rows.sum("i") == Value(4));
   CHECK(rows.min("i") == Value(1));
@@ -74,7 +74,7 @@ TEST_CASE("aggregates are exact over many batches") {
   CHECK(many.mean("id") == Value(99'999.5));
   CHECK(many.max("id") == Value(199'999));
   CHECK(many.std("id").as_double() == doctest::Approx(std::sqrt(200'000.0 * 200'001.0 / 12)));
-  // Far from zero, where a sum of squares would have lost everything.
+  // Far from zero, where a naive sum of squares loses all precision.
   const auto far = many.with_column("far", "id % 2 + 1000000000.5").limit(1000);
   CHECK(far.std("far").as_double() == doctest::Approx(std::sqrt(0.25 * 1000 / 999)));
   CHECK(many.random_shuffle({.seed = 1}).sum("id") == many.sum("id"));
@@ -84,7 +84,7 @@ TEST_CASE("aggregates are exact over many batches") {
   CHECK(large.mean("x") == Value(std::ldexp(1.0, 62)));
 }
 
-TEST_CASE("unique gives values in the order in which they come") {
+TEST_CASE("unique returns values in order of first appearance") {
   CHECK(table().unique("i") == List{3, nullptr, 1});
   CHECK(table().unique("i", true) == List{3, 1});
   CHECK(table().unique("s") == List{"b", nullptr, "a"});
@@ -94,7 +94,7 @@ TEST_CASE("unique gives values in the order in which they come") {
   CHECK(data::range(0).unique("id").empty());
 }
 
-TEST_CASE("columns without an aggregate are named") {
+TEST_CASE("errors name columns that cannot be aggregated") {
   CHECK(error_of<trireme::ValueError>([] { table().sum("ii"); }) ==
         "sum: no column named 'ii' (columns: i, f, s, b, by, n, l)");
   CHECK(error_of<trireme::ValueError>([] { table().sum("s"); }) == "sum(s): column 's' is string, which has no sum");

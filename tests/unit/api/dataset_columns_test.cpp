@@ -22,7 +22,7 @@ Dataset squares(std::int64_t rows) { return data::range(rows).with_column("squar
 
 }  // namespace
 
-TEST_CASE("datasets are put side by side, whatever their fragments") {
+TEST_CASE("zip works for any fragments") {
   const auto both = data::range(150'000).zip(squares(150'000).repartition(7));
   CHECK(both.columns() == std::vector<std::string>{"id", "square"});
   CHECK(both.count() == 150'000);
@@ -36,12 +36,12 @@ TEST_CASE("datasets are put side by side, whatever their fragments") {
     }
   }
   CHECK(next == 150'000);
-  // From the middle, as a worker of several reads it.
+  // From the middle, as one of several workers reads it.
   CHECK(both.split(3)[1].take(1)[0]["square"].as_int() == std::int64_t{50'000} * 50'000);
   CHECK(data::range(0).zip(data::range(0)).count() == 0);
 }
 
-TEST_CASE("names that are there already get a number, and a shuffle is carried out first") {
+TEST_CASE("zip numbers duplicate names, and a shuffle is applied first") {
   const auto three = data::range(3).zip(data::range(3)).zip(data::range(3));
   CHECK(three.columns() == std::vector<std::string>{"id", "id_1", "id_2"});
   CHECK(three.take_all()[2] == Dict{{"id", 2}, {"id_1", 2}, {"id_2", 2}});
@@ -57,7 +57,7 @@ TEST_CASE("names that are there already get a number, and a shuffle is carried o
         "zip: one dataset has 3 rows and the other 4; limit() makes them equal");
 }
 
-TEST_CASE("columns that functions add") {
+TEST_CASE("functions add columns") {
   const auto ids = data::range(3000);
   const auto doubled = ids.add_column("twice", [](const Batch& batch) -> Value {
     List values;
@@ -67,7 +67,7 @@ TEST_CASE("columns that functions add") {
   CHECK(doubled.columns() == std::vector<std::string>{"id", "twice"});
   CHECK(doubled.count() == 3000);
   CHECK(doubled.take_all()[2999] == Dict{{"id", 2999}, {"twice", 5998}});
-  // One value for all rows, and another column in the place of one.
+  // One value for all rows, and a replaced column.
   CHECK(ids.add_column("kind", [](const Batch&) { return "a"; }).take(1)[0] == Dict{{"id", 0}, {"kind", "a"}});
   const auto replaced = doubled.add_column("id", [](const Batch& batch) -> Value { return batch["twice"]; });
   CHECK(replaced.columns() == std::vector<std::string>{"id", "twice"});
@@ -81,7 +81,7 @@ TEST_CASE("columns that functions add") {
         }).find("add_column(x): range(3000) from 0: row 0: no") == 0);
 }
 
-TEST_CASE("the first rows as one batch") {
+TEST_CASE("take_batch returns the first rows") {
   CHECK(data::range(100).take_batch().rows() == 20);
   const auto across = data::range(70'000).repartition(7000).take_batch(25);
   CHECK(across.rows() == 25);
@@ -95,7 +95,7 @@ TEST_CASE("the first rows as one batch") {
   CHECK(error_of([] { data::range(9).take_batch(0); }).find("take_batch(0): expected a number of rows") == 0);
 }
 
-TEST_CASE("what is known of a dataset") {
+TEST_CASE("stats describes a dataset") {
   CHECK(data::range(1'000'000).select_columns({"id"}).random_shuffle({.seed = 3}).stats() ==
         "range(1000000) -> select_columns(id)\n16 fragments, 1,000,000 rows\nshuffled: rows, seed 3");
   CHECK(data::range(10).filter("id > 3").stats() == "range(10) -> filter(id > (3))\n1 fragment, rows not counted");

@@ -65,7 +65,7 @@ std::string type_of(const std::string& expression) {
 
 }  // namespace
 
-TEST_CASE("a filter keeps the rows for which an expression is true, and none for which it is null") {
+TEST_CASE("a filter keeps rows for which an expression is true, but not null") {
   CHECK(kept("id > 1") == Ids{2, 3});
   CHECK(kept("x > -3") == Ids{0, 2});
   CHECK(kept("not x > 0") == Ids{2, 3});
@@ -91,7 +91,7 @@ TEST_CASE("a filter keeps the rows for which an expression is true, and none for
   CHECK(kept(" \tid\n== 2 ") == Ids{2});
 }
 
-TEST_CASE("is None and in look at nulls") {
+TEST_CASE("is None and in handle nulls") {
   CHECK(kept("x is None") == Ids{1});
   CHECK(kept("x == None") == Ids{1});
   CHECK(kept("list is not None") == Ids{0, 2, 3});
@@ -136,7 +136,7 @@ TEST_CASE("arithmetic and functions") {
   CHECK(values_of("list").at(3) == Value(List{2, 3}));
 }
 
-TEST_CASE("types are those of Arrow") {
+TEST_CASE("result types match Arrow's") {
   CHECK(type_of("id + 1") == "int64");
   CHECK(type_of("small * 1") == "int8");
   CHECK(type_of("small - 1000") == "int16");
@@ -153,7 +153,7 @@ TEST_CASE("types are those of Arrow") {
   CHECK(error_of([] { values_of("id ** -1"); }).find("no negative powers") != std::string::npos);
 }
 
-TEST_CASE("expressions that are built are those that are written") {
+TEST_CASE("built expressions equal parsed ones") {
   CHECK(kept(col("id") > 1) == Ids{2, 3});
   CHECK(kept(col("s") == "a" || col("n") == 4) == Ids{0, 3});
   CHECK(kept(!(col("x") > 0) && col("id") < 3) == Ids{2});
@@ -170,7 +170,7 @@ TEST_CASE("expressions that are built are those that are written") {
   CHECK(error_of([] { lit(Value(List{1})); }).find("cannot hold a value of type list") != std::string::npos);
 }
 
-TEST_CASE("text that is no expression is refused with its place") {
+TEST_CASE("invalid expressions are rejected with their position") {
   const auto refusal = [](const std::string& text) { return error_of([&] { (void)Expression::parse(text); }); };
   CHECK(refusal("x >") ==
         "'x >' is not an expression: unexpected end, at position 3. Write for example: "
@@ -187,7 +187,7 @@ TEST_CASE("text that is no expression is refused with its place") {
   CHECK(refusal("x == 'a' b'b'").find("text and bytes cannot be mixed") != std::string::npos);
   CHECK(refusal("x == f'a'").find("invalid string prefix: f'...'") != std::string::npos);
   CHECK(refusal("x == '\\xz1'").find("is not followed by a valid character code") != std::string::npos);
-  // What Python can do and columns cannot.
+  // Python syntax that expressions do not support.
   CHECK(refusal("y > 1 and f(x)") ==
         "'f(x)' in the expression 'y > 1 and f(x)' is not supported: the functions are col, abs, is_null, is_valid, "
         "is_nan, length, lower, upper (position 10)");
@@ -206,7 +206,7 @@ TEST_CASE("text that is no expression is refused with its place") {
   CHECK(refusal(std::string(5000, '-') + "x").find("nested more than") != std::string::npos);
 }
 
-TEST_CASE("long expressions are fine, deep ones are not") {
+TEST_CASE("long expressions work, deeply nested ones are rejected") {
   std::string any = "id == 1";
   for (int i = 2; i < 3000; ++i) any += " or id == " + std::to_string(i);
   CHECK(kept(any) == Ids{1, 2, 3});
@@ -215,7 +215,7 @@ TEST_CASE("long expressions are fine, deep ones are not") {
   CHECK(error_of([&] { (void)Expression::parse(sum); }).find("nested more than 100 deep") != std::string::npos);
 }
 
-TEST_CASE("columns that an expression cannot be asked of are told before rows are read") {
+TEST_CASE("unsuitable columns are reported before rows are read") {
   int calls = 0;
   const auto counted = data::range(10).map([&](const Dict& row) {
     ++calls;
@@ -237,7 +237,7 @@ TEST_CASE("columns that an expression cannot be asked of are told before rows ar
         }).find("no column named 'name'") != std::string::npos);
 }
 
-TEST_CASE("a filter by an expression goes through workers and counts as any other") {
+TEST_CASE("a filter by expression works on workers and counts its rows") {
   const auto chosen = data::range(100'000).filter("id % 1000 == 7");
   CHECK(chosen.count() == 100);
   std::int64_t rows = 0;

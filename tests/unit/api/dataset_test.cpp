@@ -29,7 +29,7 @@ std::vector<std::int64_t> ids_of(const std::vector<Dict>& rows) {
 
 std::vector<std::int64_t> ids_of(const Dataset& dataset) { return ids_of(dataset.take_all()); }
 
-// As the pipeline gives them.
+// As the pipeline returns them.
 std::vector<std::int64_t> iterated(const Dataset& dataset, std::int64_t batch_size = 7) {
   std::vector<std::int64_t> ids;
   for (const auto& batch : dataset.iter_batches({.batch_size = batch_size})) {
@@ -51,7 +51,7 @@ std::vector<std::int64_t> sorted(std::vector<std::int64_t> ids) {
 
 }  // namespace
 
-TEST_CASE("values of every kind come back from a table as they were") {
+TEST_CASE("values of every kind survive a round trip through a table") {
   const std::vector<Dict> rows = {
       {{"flag", true},
        {"whole", 1},
@@ -79,13 +79,13 @@ TEST_CASE("values of every kind come back from a table as they were") {
   CHECK(dataset.count() == 2);
   CHECK(dataset.columns().size() == 9);
   CHECK(dataset.schema().find("number: double\n") != std::string::npos);
-  // Through the pipeline too.
+  // Through the pipeline, too.
   std::vector<Dict> through;
   for (auto& row : dataset.iter_rows()) through.push_back(row);
   CHECK(through == expected);
 }
 
-TEST_CASE("columns of a batch are tensors without a copy, and what cannot be one says why") {
+TEST_CASE("columns of a batch are tensors without a copy, or an error with the reason") {
   const auto dataset = data::from_columns({{"x", Tensor::of(std::vector<float>{1, 2, 3, 4}, {2, 2})},
                                            {"flag", Tensor::of(std::vector<std::uint8_t>{0, 1})},
                                            {"name", List{"a", "bc"}},
@@ -104,7 +104,7 @@ TEST_CASE("columns of a batch are tensors without a copy, and what cannot be one
   CHECK(batches == 1);
 }
 
-TEST_CASE("rows that do not fit are refused with row and column") {
+TEST_CASE("mismatching rows are rejected with row and column") {
   CHECK(error_of([] {
           data::from_items({{{"x", 1}}, {{"x", "a"}}});
         }) == "row 1: column 'x' has values of: int and string");
@@ -117,7 +117,7 @@ TEST_CASE("rows that do not fit are refused with row and column") {
   CHECK(error_of([] { data::from_columns({{"x", 5}}); }).find("column 'x' is a int") != std::string::npos);
 }
 
-TEST_CASE("functions of rows, batches and columns") {
+TEST_CASE("functions map rows, batches and columns") {
   const auto ids = data::range(2500);
   CHECK(ids.map([](const Dict& row) -> Dict {
              return {{"id", row["id"].as_int() * 2}};
@@ -148,7 +148,7 @@ TEST_CASE("functions of rows, batches and columns") {
         }).find("no column named 'halb'; did you mean 'half'?") != std::string::npos);
 }
 
-TEST_CASE("what a function throws, and rows that it must not make, are told with their place") {
+TEST_CASE("exceptions and invalid rows of a function are reported with their position") {
   const auto fails = data::range(10).map([](const Dict& row) -> Dict {
     if (row["id"].as_int() == 7) throw std::runtime_error("no sevens");
     return row;
@@ -163,7 +163,7 @@ TEST_CASE("what a function throws, and rows that it must not make, are told with
   CHECK(error_of([&] { changes.take_all(); }).find("column 'x'") != std::string::npos);
 }
 
-TEST_CASE("cuts keep the order, and every row is in one part") {
+TEST_CASE("splits keep the order, and every row is in one part") {
   const auto ids = data::range(200'000);  // several fragments
   CHECK(ids_of(ids.limit(70'000)) == up_to(70'000));
   CHECK(iterated(ids.limit(70'001), 5000) == up_to(70'001));
@@ -188,7 +188,7 @@ TEST_CASE("cuts keep the order, and every row is in one part") {
         std::string::npos);
 }
 
-TEST_CASE("a shuffle is seeded, complete, and carried out before a cut") {
+TEST_CASE("a shuffle is seeded, complete, and applied before a split") {
   const auto ids = data::range(1000).random_shuffle({.seed = 3});
   const auto first = iterated(ids);
   CHECK(first != up_to(1000));
@@ -207,7 +207,7 @@ TEST_CASE("a shuffle is seeded, complete, and carried out before a cut") {
   CHECK(sorted(all) == up_to(100));
 }
 
-TEST_CASE("a sample is the same every time and known without reading") {
+TEST_CASE("a sample is reproducible and known without reading") {
   const auto sample = data::range(100'000).random_sample(0.1, 5);
   const auto ids = ids_of(sample);
   CHECK(static_cast<std::int64_t>(ids.size()) == sample.count());
@@ -218,7 +218,7 @@ TEST_CASE("a sample is the same every time and known without reading") {
   CHECK(data::range(10).random_sample(0.0).count() == 0);
 }
 
-TEST_CASE("shards of a dataset share it out, and a place fits any number of them") {
+TEST_CASE("shards partition a dataset, and a position fits any number of them") {
   const auto ids = data::range(100).random_shuffle({.seed = 1});
   std::vector<std::int64_t> taken;
   for (const auto& shard : ids.streaming_split(3)) {
@@ -237,7 +237,7 @@ TEST_CASE("shards of a dataset share it out, and a place fits any number of them
       if (--steps == 0) break;
     }
   };
-  // A loop that is left has given up its epoch, so the places are asked for while it runs.
+  // Leaving a loop ends its epoch, so the positions are read while it runs.
   Dict place;
   for (const auto& shard : begun) {
     int steps = 3;
@@ -257,7 +257,7 @@ TEST_CASE("shards of a dataset share it out, and a place fits any number of them
   CHECK(error_of([&] { begun[0].load_state({{"epoch", 0}}); }) != "");
 }
 
-TEST_CASE("a stream of Arrow goes out and comes in again") {
+TEST_CASE("an Arrow stream survives a round trip") {
   ArrowArrayStream stream;
   data::range(70'000).export_to(&stream);
   const auto back = data::from_stream(&stream);

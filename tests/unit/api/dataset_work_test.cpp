@@ -18,7 +18,7 @@ namespace data = trireme::data;
 
 namespace {
 
-// Global batches have as many rows of each of the 12 virtual shards, and so each shard one rank that reads it.
+// Global batches have equally many rows of each of the 12 virtual shards, so that one rank reads each shard.
 std::vector<std::int64_t> taken(const trireme::Dataset& dataset, int ranks) {
   std::vector<std::int64_t> ids;
   for (const auto& shard : dataset.streaming_split(ranks)) {
@@ -38,7 +38,7 @@ std::vector<std::int64_t> up_to(std::int64_t end) {
 
 }  // namespace
 
-TEST_CASE("ranks divide the rows that a function makes among them") {
+TEST_CASE("ranks split the work of a function") {
   std::atomic<std::int64_t> calls = 0;
   const auto made = data::range(1200).map([&](const Dict& row) {
     ++calls;
@@ -46,12 +46,12 @@ TEST_CASE("ranks divide the rows that a function makes among them") {
   });
   CHECK(made.num_fragments() == 1);
   CHECK(made.columns().size() == 1);
-  CHECK(calls.exchange(0) == 128);  // to see what it gives, the same in every process
+  CHECK(calls.exchange(0) == 128);  // to find the columns, the same in every process
   CHECK(taken(made, 4) == up_to(1200));
   CHECK(calls == 1200);
 }
 
-TEST_CASE("functions of batches see the same batches, however the rows are divided") {
+TEST_CASE("functions see the same batches for any number of ranks") {
   std::atomic<std::int64_t> calls = 0;
   const auto made = data::range(1200).map_batches(
       [&](const Batch& batch) -> Dict {
@@ -67,7 +67,7 @@ TEST_CASE("functions of batches see the same batches, however the rows are divid
   CHECK(calls == 24);
 }
 
-TEST_CASE("a cut of what a function makes does not make the rest") {
+TEST_CASE("a slice of a function's output does not compute the rest") {
   std::atomic<std::int64_t> calls = 0;
   const auto made = data::range(5000).map([&](const Dict& row) {
     ++calls;
@@ -95,7 +95,7 @@ class Decoded final : public trireme::DataSource {
 
 }  // namespace
 
-TEST_CASE("of datasets one after another the largest decoder counts, of those side by side both") {
+TEST_CASE("a union needs the memory of its largest decoder, a zip that of both") {
   const auto small = data::from_source(std::make_shared<Decoded>(3));
   const auto large = data::from_source(std::make_shared<Decoded>(5));
   CHECK(small.union_with(large).union_with(small).plan()->decoding_bytes() == 5);

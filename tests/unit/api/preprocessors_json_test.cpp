@@ -45,7 +45,7 @@ bool contains(const std::string& text, const char* part) { return text.find(part
 
 }  // namespace
 
-TEST_CASE("values that JSON does not have are written as Python writes them") {
+TEST_CASE("values without a JSON type are written as in Python") {
   CHECK(to_json(inner::encoded(Bytes{"\xff"})) == R"({"$bytes":"/w=="})");
   CHECK(to_json(inner::encoded(List{1, "a"})) == R"({"$tuple":[1,"a"]})");
   CHECK(to_json(inner::encoded_pairs({{"a", 0}})) == R"({"a":0})");
@@ -64,7 +64,7 @@ TEST_CASE("values that JSON does not have are written as Python writes them") {
   CHECK_FALSE(inner::decoded_dtype(Dict{{"$dtype", ">f4"}}));
 }
 
-TEST_CASE("what is written can be read, in one piece or from a folder") {
+TEST_CASE("serialized preprocessors can be read, from text or from a folder") {
   const trireme::tests::TempDir folder;
   const std::string path = folder / "deep/checkpoint";
   Chain prepare(SimpleImputer({"x"}), OneHotEncoder({"c"}));
@@ -81,7 +81,7 @@ TEST_CASE("what is written can be read, in one piece or from a folder") {
   CHECK(contains(StandardScaler({"x"}).serialize(), R"("fitted":null)"));
 }
 
-TEST_CASE("JSON that is not ours, or was damaged, is refused with a reason") {
+TEST_CASE("foreign or damaged JSON is rejected with a reason") {
   CHECK(contains(refusal("gASVWQ"), "'gASVWQ' was not written by Preprocessor::serialize()"));
   CHECK(contains(refusal("[]"), "was not written by"));
   CHECK(contains(refusal(R"({"preprocessor":"Chain","chain":[]})"), "was not written by"));
@@ -105,7 +105,7 @@ TEST_CASE("JSON that is not ours, or was damaged, is refused with a reason") {
       "invalid statistics of MinMaxScaler: max(x) is missing"));
 }
 
-TEST_CASE("numbers find the type that numpy gives them") {
+TEST_CASE("numbers get the type that NumPy gives them") {
   using inner::common_type;
   CHECK(common_type(DType::kBool, DType::kI8) == DType::kI8);
   CHECK(common_type(DType::kI8, DType::kU8) == DType::kI16);
@@ -122,7 +122,7 @@ TEST_CASE("numbers find the type that numpy gives them") {
   CHECK(inner::half_of(0.1) == 0x2e66);
 }
 
-TEST_CASE("dates are the same categories as in Python, and come back") {
+TEST_CASE("dates are the same categories as in Python, and survive a round trip") {
   using trireme::api::make_array;
   using trireme::api::make_schema;
   const std::vector<std::int32_t> days = {20455, -1, 20455};

@@ -41,7 +41,7 @@ bool contains(const std::string& text, const char* part) { return text.find(part
 
 }  // namespace
 
-TEST_CASE("a chain fits each to what comes before, and leaves the other columns as they are") {
+TEST_CASE("a chain fits each to the output of the previous ones, and keeps the other columns") {
   Chain prepare(SimpleImputer({"age"}), StandardScaler({"age"}, {.output_columns = {"scaled"}}),
                 OrdinalEncoder({"town"}));
   CHECK(prepare.fit_status() == FitStatus::kNotFitted);
@@ -56,7 +56,7 @@ TEST_CASE("a chain fits each to what comes before, and leaves the other columns 
   CHECK(column(rows, "town") == List{1, 0, 1, 2});
   CHECK(rows[0]["scaled"].as_double() == doctest::Approx(-std::sqrt(2.0)));
 
-  // A batch as it comes from elsewhere, with a town that was never seen.
+  // A new batch with an unknown town.
   const Dict asked = prepare.transform_batch(Dict{{"age", List{nullptr}}, {"town", List{"Carthage"}}});
   CHECK(asked["age"].as_tensor() == Tensor::of(std::vector<double>{30}));
   CHECK(asked["town"] == Value(List{nullptr}));
@@ -64,7 +64,7 @@ TEST_CASE("a chain fits each to what comes before, and leaves the other columns 
     CHECK(prepare.transform_batch(batch)["scaled"].as_tensor().values<double>()[3] == doctest::Approx(std::sqrt(2.0)));
 }
 
-TEST_CASE("what is found does not depend on a shuffle, and a later fit changes no dataset that was made before") {
+TEST_CASE("statistics do not depend on a shuffle, and a later fit does not change existing datasets") {
   auto far = data::range(49998).map_batches([](const Batch& batch) -> Dict {
     std::vector<double> values;
     for (const auto id : batch["id"].values<std::int64_t>()) values.push_back(1e9 + static_cast<double>(id % 3));
@@ -86,7 +86,7 @@ TEST_CASE("what is found does not depend on a shuffle, and a later fit changes n
   CHECK(copy.fit_status() == FitStatus::kNotFitted);
 }
 
-TEST_CASE("scalers leave what is missing, and survive constants") {
+TEST_CASE("scalers keep missing values, and handle constants") {
   const auto rows = data::from_columns({{"x", List{1.0, nullptr, kNaN, 3.0}},
                                         {"same", List{5, 5, 5, 5}},
                                         {"f", Tensor::of(std::vector<float>{0, 1, 2, 4})}});
@@ -100,7 +100,7 @@ TEST_CASE("scalers leave what is missing, and survive constants") {
   CHECK(column(narrow.take_all(), "f") == List{0.0, 0.25, 0.5, 1.0});
 }
 
-TEST_CASE("quantiles are nearly right when values do not fit") {
+TEST_CASE("quantiles are approximate when values do not fit") {
   const auto numbers = data::range(400000);
   const auto stats = RobustScaler({"id"}).fit(numbers).stats();
   CHECK(stats["median(id)"].as_double() == doctest::Approx(200000).epsilon(1e-3));
@@ -109,7 +109,7 @@ TEST_CASE("quantiles are nearly right when values do not fit") {
   CHECK(exact == Dict{{"low_quantile(id)", 0.4}, {"median(id)", 2.0}, {"high_quantile(id)", 4.0}});
 }
 
-TEST_CASE("categories of every kind are told apart, also where a batch has none of them") {
+TEST_CASE("categories of all types are distinguished, even if a batch has none of them") {
   const auto rows = data::from_items({{{"c", "b"}, {"n", 2.5}, {"l", List{"x", "y"}}, {"b", trireme::Bytes{"\xff"}}},
                                       {{"c", "a"}, {"n", 1.0}, {"l", List{}}, {"b", trireme::Bytes{"a"}}},
                                       {{"c", "b"}, {"n", 2.5}, {"l", List{"y"}}, {"b", trireme::Bytes{"a"}}}});
@@ -134,7 +134,7 @@ TEST_CASE("categories of every kind are told apart, also where a batch has none 
   CHECK(contains(error_of([&] { strict.transform_batch(Dict{{"c", List{"a", nullptr}}}); }), "column 'c' has nulls"));
 }
 
-TEST_CASE("labels come back through a dataset") {
+TEST_CASE("labels are restored through a dataset") {
   LabelEncoder labels("town", {.output_column = "number"});
   const auto numbered = labels.fit_transform(people());
   CHECK(column(numbered.take_all(), "number") == List{1, 0, 1, 2});
@@ -148,7 +148,7 @@ TEST_CASE("labels come back through a dataset") {
         "StandardScaler has no inverse_transform(); only LabelEncoder has one");
 }
 
-TEST_CASE("columns become one tensor") {
+TEST_CASE("columns are combined into one tensor") {
   const auto rows = data::from_columns({{"a", Tensor::of(std::vector<std::uint8_t>{1, 2})},
                                         {"b", Tensor::of(std::vector<std::int8_t>{-1, 3})},
                                         {"v", Tensor::of(std::vector<float>{1, 2, 3, 4}, {2, 2})},
@@ -169,7 +169,7 @@ TEST_CASE("columns become one tensor") {
                  "a NumPy number type of at most 64 bits"));
 }
 
-TEST_CASE("functions have a part, and no place in JSON") {
+TEST_CASE("functions are supported, but not in JSON") {
   const auto upper = [](std::string_view text) -> std::vector<std::string> {
     if (text == "bad") throw std::runtime_error("no such text");
     return {std::string(text) + "!"};
@@ -192,7 +192,7 @@ TEST_CASE("functions have a part, and no place in JSON") {
     CHECK(contains(error_of([&] { (void)each.serialize(); }), "cannot be written as JSON"));
 }
 
-TEST_CASE("arguments that make no sense are named at once") {
+TEST_CASE("invalid arguments are reported at once") {
   CHECK(contains(error_of([] { StandardScaler({}); }), "columns = []: expected a list of column names"));
   CHECK(contains(error_of([] { StandardScaler({"a", "a"}); }), "a name appears twice"));
   CHECK(contains(error_of([] { StandardScaler({"a"}, {.output_columns = {"x", "y"}}); }), "2 names for 1 column"));

@@ -23,7 +23,7 @@ std::int64_t resident_bytes() {
 
 }  // namespace
 
-TEST_CASE("buffers are aligned and padded with zeros, small and large") {
+TEST_CASE("buffers are aligned and zero-padded, small and large") {
   for (const std::int64_t bytes : {0L, 1L, 63L, 64L, 1000L, (1L << 20) - 1, (1L << 20) + 1, (5L << 20) + 7}) {
     CAPTURE(bytes);
     const Buffer buffer = Buffer::of(bytes);
@@ -38,7 +38,7 @@ TEST_CASE("buffers are aligned and padded with zeros, small and large") {
   }
 }
 
-TEST_CASE("what large buffers took goes back to the kernel, whatever was allocated in between") {
+TEST_CASE("memory of large buffers is returned to the kernel, whatever is allocated in between") {
   constexpr std::int64_t kEach = 3 << 20;
   std::vector<Buffer> large, small;
   for (int i = 0; i < 40; ++i) {

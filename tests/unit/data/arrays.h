@@ -14,11 +14,11 @@
 
 #include "data/arrow_c.h"
 
-// Tables for tests: columns as values, and what Arrow's C interfaces make of them.
+// Tables for tests: columns as values, exported through Arrow's C interfaces.
 
 namespace trireme::tests {
 
-// Shared by the arrays made of it: its use_count() tells whether they were released.
+// Shared by its arrays: its use_count() shows whether they were released.
 using ArrowBuffer = std::shared_ptr<std::vector<std::byte>>;
 
 struct Column {
@@ -60,7 +60,7 @@ inline Column with_nulls(Column column, const std::vector<bool>& valid) {
   return column;
 }
 
-// {"ARROW:extension:name": "..."} and such.
+// For example {"ARROW:extension:name": "..."}.
 inline std::string metadata_of(const std::vector<std::pair<std::string, std::string>>& pairs) {
   std::string made;
   const auto number = [&](std::size_t value) {
@@ -98,14 +98,14 @@ inline Column bool_column(std::string name, const std::vector<bool>& values) {
   return {std::move(name), "b", static_cast<std::int64_t>(values.size()), {nullptr, bits_of(values)}};
 }
 
-// begin, begin + 1, ...: for tests that follow rows around.
+// begin, begin + 1, ...: for tests that track rows.
 inline Column row_numbers(std::string name, std::int64_t begin, std::int64_t rows) {
   std::vector<std::int64_t> values;
   for (std::int64_t i = 0; i < rows; ++i) values.push_back(begin + i);
   return int64_column(std::move(name), values);
 }
 
-// "u" and "z" have offsets of 32 bits, "U" and "Z" of 64.
+// "u" and "z" have 32-bit offsets, "U" and "Z" 64-bit offsets.
 inline Column string_column(std::string name, const std::vector<std::string>& values, std::string format = "u") {
   std::string bytes;
   std::vector<std::int64_t> ends = {0};
@@ -152,7 +152,7 @@ inline Column dictionary_column(std::string name, const std::vector<std::int32_t
   return made;
 }
 
-// Shares the buffers, as slices of Arrow arrays do.
+// Shares the buffers, like slices of Arrow arrays.
 inline Column slice(Column column, std::int64_t begin, std::int64_t rows) {
   column.offset += begin;
   column.length = rows;
@@ -239,8 +239,8 @@ struct StreamFault {
   std::string message = "the store does not answer";
 };
 
-// The columns in chunks of `rows_per_chunk`, and a last one of what is left. Chunks share the columns' buffers. With a
-// fault, get_next() fails from there on.
+// The columns in chunks of `rows_per_chunk`, and a last one with the rest. Chunks share the columns' buffers. With a
+// fault, get_next() fails from that point on.
 inline ArrowArrayStream make_stream(std::vector<Column> columns, std::int64_t rows_per_chunk, StreamFault fault = {}) {
   struct Held {
     Column table;

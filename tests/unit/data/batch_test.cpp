@@ -32,7 +32,7 @@ std::shared_ptr<const Chunk> chunk_of(const Column& table) {
   return *taken;
 }
 
-// What a reader of Arrow gets of a batch.
+// A batch as an Arrow reader sees it.
 struct Exported {
   ArrowArray array{};
   ArrowSchema schema{};
@@ -78,7 +78,7 @@ using Cells = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("rows of several chunks come in the order of the runs") {
+TEST_CASE("rows of several chunks are in the order of the runs") {
   const Chunks chunks = {
       chunk_of(
           table_of({row_numbers("id", 0, 5), string_column("t", std::vector<std::string>{"a", "b", "c", "d", "e"})})),
@@ -92,7 +92,7 @@ TEST_CASE("rows of several chunks come in the order of the runs") {
   CHECK(batch.schema() == chunks[0]->schema());
 }
 
-TEST_CASE("the offset of a record batch counts for its columns") {
+TEST_CASE("the offset of a record batch applies to its columns") {
   Column table = table_of({row_numbers("id", 0, 6), fixed_list_column("l", row_numbers("item", 0, 12), 2)});
   table.offset = 2;
   table.length = 3;
@@ -102,7 +102,7 @@ TEST_CASE("the offset of a record batch counts for its columns") {
   CHECK(*batch.tensor(1) == Tensor::of(std::vector<std::int64_t>{8, 9, 4, 5, 6, 7}, {3, 2}));
 }
 
-TEST_CASE("nulls stay nulls, and a batch without them has no bitmap") {
+TEST_CASE("nulls stay nulls, and a batch without nulls has no bitmap") {
   const Column numbers = with_nulls(fixed_column<std::int8_t>("a", "c", {1, 2, 3, 4}), {true, false, true, true});
   const Column plain = fixed_column<std::int8_t>("a", "c", {5, 6});
   CHECK(gathered({numbers, plain}, {{1, 0, 2}, {0, 1, 2}}) == Cells{"05", "06", "null", "03"});
@@ -114,12 +114,12 @@ TEST_CASE("nulls stay nulls, and a batch without them has no bitmap") {
   CHECK(none.array.children[0]->buffers[0] == nullptr);
 }
 
-TEST_CASE("dictionaries are resolved, each chunk's by its own") {
+TEST_CASE("dictionaries are resolved, each chunk by its own") {
   const Column a =
       with_nulls(dictionary_column("d", {1, 9, 0}, string_column("", {{"x", std::nullopt}})), {true, false, true});
   const Column b = dictionary_column("d", {0, 0, 1}, string_column("", std::vector<std::string>{"p", "q"}));
   CHECK(gathered({a, b}, {{0, 0, 3}, {1, 1, 2}}) == Cells{"null", "null", "'x'", "'p'", "'q'"});
-  // What a null index leaves in lists, structs and lists of fixed size.
+  // Null indices in lists, structs and lists of fixed size.
   const auto nulled = [](Column values) {
     return with_nulls(dictionary_column("d", {0, 7, 1}, std::move(values)), {true, false, true});
   };
@@ -128,7 +128,7 @@ TEST_CASE("dictionaries are resolved, each chunk's by its own") {
   CHECK(gathered({nulled(fixed_list_column("", bytes, 2))}, {{0, 0, 3}}) == Cells{"[01, 02, ]", "null", "[03, 04, ]"});
   CHECK(gathered({nulled(struct_column("", {bytes, bool_column("b", {true, false, true, true})}))}, {{0, 0, 3}}) ==
         Cells{"{01, true, }", "null", "{02, false, }"});
-  // There may be no value at all.
+  // The dictionary may have no value at all.
   for (const Column& values :
        {struct_column("", {int64_column("a", {})}), fixed_list_column("", int64_column("a", {}), 2),
         string_column("", std::vector<std::string>{}), bool_column("", {})}) {
@@ -140,8 +140,8 @@ TEST_CASE("dictionaries are resolved, each chunk's by its own") {
   }
 }
 
-TEST_CASE("more text or items than offsets can count is an error that names the column") {
-  // Nothing is read before the sum is known, so no such text is needed.
+TEST_CASE("too much text or too many items for offsets is an error that names the column") {
+  // Nothing is read before the sum is known, so the test needs no such text.
   Column text = string_column("essay", std::vector<std::string>{"x"});
   text.buffers[1] = buffer_of(std::vector<std::int32_t>{0, 1 << 30});
   const Chunks chunks = {chunk_of(table_of({text}))};
@@ -156,13 +156,13 @@ TEST_CASE("more text or items than offsets can count is an error that names the 
         "large_list");
 }
 
-TEST_CASE("chunks with other columns make no batch") {
+TEST_CASE("chunks with different columns cannot be combined") {
   const Chunks chunks = {chunk_of(table_of({int64_column("a", {1})})), chunk_of(table_of({double_column("a", {1})}))};
   CHECK(Batch::gather(chunks, Runs{{0, 0, 1}, {1, 0, 1}}).error().message() ==
         "column 'a' is double, but int64 in the others");
 }
 
-TEST_CASE("runs outside of the chunks are a mistake of ours") {
+TEST_CASE("runs outside of the chunks are an internal error") {
   const Chunks chunks = {chunk_of(table_of({int64_column("a", {1, 2})}))};
   for (const Run& run : Runs{{1, 0, 1}, {0, 1, 2}, {0, -1, 1}, {0, 0, -1}, {0, INT64_MAX, INT64_MAX}}) {
     CHECK_THROWS_AS((void)Batch::gather(chunks, Runs{run}), base::BrokenInvariant);
@@ -183,14 +183,14 @@ TEST_CASE("an empty batch has its columns") {
   const Exported exported(batch);
   CHECK(exported.array.n_children == 5);
   CHECK(value_at<std::int32_t>(exported.array.children[3]->buffers[1], 0) == 0);
-  // What an empty batch shows to others can be read again.
+  // An exported empty batch can be imported again.
   ArrowArray array{};
   ArrowSchema schema{};
   batch.export_to(array, schema);
   CHECK(Chunk::take(array, *Schema::take(schema)).ok());
 }
 
-TEST_CASE("a tensor is the memory of its column and keeps it") {
+TEST_CASE("a tensor shares the memory of its column and keeps it alive") {
   std::optional<Batch> batch = whole(float_column("x", {1, 2, 3}));
   const Tensor tensor = *batch->tensor(0);
   CHECK(tensor.data() == batch->tensor(0)->data());
@@ -199,7 +199,7 @@ TEST_CASE("a tensor is the memory of its column and keeps it") {
   CHECK(tensor == Tensor::of(std::vector<float>{1, 2, 3}));
 }
 
-TEST_CASE("tensors have the type and the shape of their column") {
+TEST_CASE("tensors have the type and shape of their column") {
   const auto described = [](const Column& column) { return whole(column).tensor(0)->describe(); };
   CHECK(described(fixed_column<std::uint16_t>("x", "e", {0, 0})) == "F16[2]");
   CHECK(described(fixed_column<std::uint8_t>("x", "C", {0, 0})) == "U8[2]");
@@ -218,7 +218,7 @@ TEST_CASE("tensors have the type and the shape of their column") {
         Tensor::of(std::vector<bool>{true, false, false, true}, {2, 2}));
 }
 
-TEST_CASE("a column that is no tensor says what it is") {
+TEST_CASE("a column that cannot be a tensor is an error with its type") {
   CHECK(tensor_error(string_column("x", std::vector<std::string>{"a"})) ==
         "column 'x' is string, which cannot be converted to a tensor; cast it to numbers, or read it as Arrow");
   CHECK(
@@ -237,7 +237,7 @@ TEST_CASE("a column that is no tensor says what it is") {
   CHECK(tensor_error(turned).find("permuted") != std::string::npos);
 }
 
-TEST_CASE("strings are only of text without nulls") {
+TEST_CASE("strings are only available for text without nulls") {
   CHECK(whole(int64_column("x", {1})).strings(0).error().message() ==
         "column 'x' is int64, not text; cast it to string");
   CHECK(whole(string_column("x", {{"a", std::nullopt}})).strings(0).error().message() ==

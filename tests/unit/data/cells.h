@@ -10,7 +10,7 @@
 
 #include "data/arrow_c.h"
 
-// Arrow arrays read row by row, in the simplest way: what tests compare with.
+// Reads Arrow arrays row by row, in the simplest way: the reference for tests.
 
 namespace trireme::tests {
 
@@ -43,7 +43,7 @@ inline std::int64_t whole_at(char format, const void* buffer, std::int64_t index
   }
 }
 
-// "null", "true", the bytes of a number, 'text', [1, 2], {1, 2}. A dictionary is read through.
+// "null", "true", the bytes of a number, 'text', [1, 2], {1, 2}. Dictionaries are resolved.
 inline std::string cell(const ArrowSchema& schema, const ArrowArray& array, std::int64_t row) {
   const std::string_view format = schema.format;
   const std::int64_t at = array.offset + row;

@@ -41,7 +41,7 @@ std::int64_t bytes_of(const Column& column) { return (*chunk_of(table_of({column
 
 }  // namespace
 
-TEST_CASE("a chunk shows its columns and gives them back with its last owner") {
+TEST_CASE("a chunk exposes its columns, and its last owner releases them") {
   const Column table = table_of({int64_column("a", {1, 2, 3}), string_column("b", {{"x", std::nullopt, "yz"}})});
   const auto buffer = table.children[0].buffers[1];
   const long before = buffer.use_count();
@@ -58,7 +58,7 @@ TEST_CASE("a chunk shows its columns and gives them back with its last owner") {
   CHECK(buffer.use_count() == before);
 }
 
-TEST_CASE("a chunk that is refused is given back") {
+TEST_CASE("a rejected chunk is released") {
   Column table = table_of({int64_column("a", {1, 2, 3})});
   table.children[0].length = 2;
   const auto buffer = table.children[0].buffers[1];
@@ -103,7 +103,7 @@ TEST_CASE("an empty array needs no buffers") {
   CHECK(chunk_of(table_of({blank_texts})).ok());
 }
 
-TEST_CASE("a broken array is refused and not read") {
+TEST_CASE("an invalid array is rejected and not read") {
   const Column numbers = int64_column("a", {1, 2, 3});
   const Column texts = string_column("a", std::vector<std::string>{"abc", "", "de"});
   const Column lists = list_column("a", numbers, {1, 2, 3});
@@ -131,7 +131,7 @@ TEST_CASE("a broken array is refused and not read") {
   CHECK(broken(struct_column("a", {numbers}), [](auto& c) { c.offset = 1; }).ends_with("3 items, expected 4"));
 }
 
-TEST_CASE("a child or a dictionary that is missing is refused") {
+TEST_CASE("a missing child or dictionary is rejected") {
   const Column table = table_of(
       {list_column("a", int64_column("item", {1}), {1}), dictionary_column("b", {0}, int64_column("values", {1}))});
   const auto schema = schema_of(table);
@@ -146,7 +146,7 @@ TEST_CASE("a child or a dictionary that is missing is refused") {
   CHECK(Chunk::take(no_dictionary, schema).error().message() == "a record batch was released before it was read");
 }
 
-TEST_CASE("offsets and indices must make sense, but not where there is a null") {
+TEST_CASE("offsets and indices must be valid, except under a null") {
   CHECK(chunk_of(table_of({list_column("a", int64_column("item", {1, 2, 3}), {2, 1, 3})})).error().message() ==
         "column 'a' (list<int64>): invalid array: its offsets are not in order");
   Column negative = string_column("a", std::vector<std::string>{"x", "y"});
@@ -157,7 +157,7 @@ TEST_CASE("offsets and indices must make sense, but not where there is a null") 
   CHECK(chunk_of(table_of({with_nulls(odd, {true, false, false})})).ok());
 }
 
-TEST_CASE("a record batch has no rows that are null as a whole") {
+TEST_CASE("a record batch cannot have null rows") {
   const Column table = table_of({int64_column("a", {1, 2, 3})});
   CHECK(chunk_of(with_nulls(table, {true, false, true})).error().message() ==
         "a record batch could not be read: 1 of its 3 rows are null");

@@ -34,12 +34,12 @@ std::string read_text(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A run with restarts, resizes, reports, epochs that are left, and an end; all on the real pipeline.
+// A run with restarts, resizes, reports, abandoned epochs, and an end; all on the real pipeline.
 class LoggedRun {
  public:
   LoggedRun(const Case& each, std::mt19937& random, bool equal) : case_(each), random_(random), equal_(equal) {}
 
-  // Ends after some epochs. What the attempts do is drawn.
+  // Ends after some epochs. The actions of the attempts are random.
   void run() {
     for (int attempt = 0;; ++attempt) {
       REQUIRE(attempt < 60);
@@ -108,11 +108,11 @@ class LoggedRun {
     }
   }
 
-  // Ranks come to different places before they are gone; a process that is killed writes nothing more.
+  // Ranks reach different positions before they exit; a killed process writes nothing more.
   void end_attempt(bool killed) {
     for (auto& each : workers_) {
       for (std::int64_t more = random_() % 3; more > 0; --more) (void)take_one(each);
-      if (random_() % 2) (void)each.shard->position();  // a report of this rank alone
+      if (random_() % 2) (void)each.shard->position();  // a report of this rank only
     }
     std::map<std::string, std::uintmax_t> sizes;
     for (const auto& entry : fs::directory_iterator(folder.path())) sizes[entry.path()] = entry.file_size();
@@ -148,7 +148,7 @@ using Place = std::pair<std::int64_t, std::int64_t>;
 struct Line {
   int attempt = 0;
   std::string kind;
-  Place place;  // where it begins
+  Place place;  // where it starts
   Dict fields;
 };
 
@@ -194,7 +194,7 @@ class Logs {
     }
   }
 
-  // A later attempt began before it: a worker that is killed at any moment has less of these.
+  // A later attempt started before it: a worker that is killed at any moment has fewer of these lines.
   bool done_again(const Line& line) const {
     return std::any_of(starts_.upper_bound(line.attempt), starts_.end(),
                        [&](const auto& later) { return line.place >= later.second; });
@@ -207,7 +207,7 @@ class Logs {
   std::map<std::string, std::string> others_;
 };
 
-// Damages the logs. Returns what was done; empty where it would change nothing that counts.
+// Damages the logs. Returns a description; empty if the damage would have no effect.
 using Attack = std::function<std::string(Logs&, std::mt19937&)>;
 
 std::pair<int, std::size_t> drawn_line(const Logs& logs, std::mt19937& random) {
@@ -280,7 +280,7 @@ std::string shift_line(Logs& logs, std::mt19937& random) {
   return "shifted a line " + line.kind;
 }
 
-// On all ranks alike, as a mistake of the sampler would.
+// On all ranks in the same way, like a bug of the sampler.
 std::string shift_all(Logs& logs, std::mt19937& random) {
   const std::int64_t by = random() % 7 + 1;
   const int attempt = logs.files.begin()->second[random() % logs.files.begin()->second.size()].attempt;
@@ -306,7 +306,7 @@ std::string change_number(Logs& logs, std::mt19937& random) {
   return std::string("changed ") + key;
 }
 
-// The same stretch of both ranks with each other's digests: every row once, on other ranks.
+// Swaps the digests of the same stretch of both ranks: every row occurs once, on the wrong rank.
 std::string swap_digests(Logs& logs, std::mt19937& random) {
   const auto [rank, at] = drawn_line(logs, random);
   Line& line = logs.files[rank][at];
@@ -339,7 +339,7 @@ std::string drop_attempt(Logs& logs, std::mt19937& random) {
   for (auto& [each, lines] : logs.files) {
     for (const auto& line : lines) counts = counts || (line.attempt == attempt && !logs.done_again(line));
   }
-  // Nothing is lost with an attempt that took nothing.
+  // An attempt that consumed nothing has nothing to lose.
   bool took = false;
   for (auto& [each, lines] : logs.files) {
     for (const auto& line : lines) {
@@ -369,7 +369,7 @@ std::string other_parameters(Logs& logs, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("runs with restarts, resizes and epochs that are left are right, and every damage to their logs is found") {
+TEST_CASE("runs with restarts, resizes and abandoned epochs are valid, and every damage to their logs is found") {
   const std::vector<std::pair<std::string, Attack>> attacks{
       {"drop_line", drop_line},   {"duplicate_line", duplicate_line}, {"reorder_lines", reorder_lines},
       {"swap_ranks", swap_ranks}, {"truncate", truncate_log},         {"shift_line", shift_line},
@@ -423,13 +423,13 @@ TEST_CASE("runs with restarts, resizes and epochs that are left are right, and e
   }
 }
 
-TEST_CASE("parameters that a line cannot have are found, whatever follows from them") {
+TEST_CASE("invalid parameters of a line are found") {
   std::mt19937 random(5);
   int tried = 0;
   for (int trial = 0; trial < 30; ++trial) {
     bool equal = false;
     Case each = random_run(random, equal);
-    each.ordering.shuffle_rows = true;  // so that another order is another one
+    each.ordering.shuffle_rows = true;  // so that a different order is visible
     each.ordering.window_rows.reset();
     for (auto& rows : each.fragment_rows) rows += 30;
     LoggedRun run(each, random, equal);
@@ -449,7 +449,7 @@ TEST_CASE("parameters that a line cannot have are found, whatever follows from t
   CHECK(tried > 50);
 }
 
-TEST_CASE("a line that is cut in the middle, or is none, is named with its file") {
+TEST_CASE("a truncated or invalid line is reported with its file") {
   const Case each{.fragment_rows = {40}, .ordering = {}, .iterating = {.batch_size = 8}};
   TempDir folder;
   (void)tests::batches_of(**shard_of(each, 0, 1, {.digest_folder = folder.path()})->iterate(each.iterating));
@@ -480,7 +480,7 @@ TEST_CASE("a line that is cut in the middle, or is none, is named with its file"
 
 namespace {
 
-// Two ranks over 100 rows; what they do follows.
+// Two ranks over 100 rows; the subcases define their actions.
 struct Pair {
   explicit Pair(int attempt, const Dict& position = {}) { begin(attempt, position); }
 
@@ -544,8 +544,8 @@ constexpr IterOptions kTens{.global_batch_size = 10};
 
 }  // namespace
 
-TEST_CASE("runs that lose, repeat or reorder rows are found") {
-  SUBCASE("an untouched one is right") {
+TEST_CASE("lost, repeated and reordered rows are found") {
+  SUBCASE("an unchanged run is valid") {
     Pair run(0);
     run.iterate(kTens);
     run.take(11);
@@ -573,7 +573,7 @@ TEST_CASE("runs that lose, repeat or reorder rows are found") {
     run.take(11);
     CHECK(contains(run.finish(), "resumed at row 30, but row 20 was next"));
   }
-  SUBCASE("all ranks take a batch again") {
+  SUBCASE("all ranks repeat a batch") {
     Pair run(0);
     run.iterate(kTens);
     run.take(1);
@@ -607,7 +607,7 @@ TEST_CASE("runs that lose, repeat or reorder rows are found") {
     run.take(11);
     CHECK(contains(run.finish(), "of epoch 2 after row 20 of epoch 0"));
   }
-  SUBCASE("a restart in another order") {
+  SUBCASE("a restart in a different order") {
     for (const char* key : {"seed", "window_rows", "virtual_shards"}) {
       CAPTURE(key);
       Pair run(0);
@@ -623,7 +623,7 @@ TEST_CASE("runs that lose, repeat or reorder rows are found") {
       CHECK(contains(problem, "consumed twice, and as many not at all"));
     }
   }
-  SUBCASE("a local shuffle that changes with the restart does not") {
+  SUBCASE("a local shuffle that changes with the restart has no effect") {
     Pair run(0);
     run.iterate({.global_batch_size = 10, .local_shuffle_buffer_size = 100, .local_shuffle_seed = 1});
     run.take(5);
@@ -672,7 +672,7 @@ TEST_CASE("runs that lose, repeat or reorder rows are found") {
     run.take(run.workers[1], 9);
     CHECK(contains(run.finish(), "rank 1 stopped at row 90 and rank 0 at row 100"));
   }
-  SUBCASE("a rank that takes no part in an epoch") {
+  SUBCASE("a rank that does not take part in an epoch") {
     Pair run(0);
     run.iterate(kTens);
     run.take(11);

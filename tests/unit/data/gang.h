@@ -11,7 +11,7 @@
 #include "data/shard.h"
 #include "rows.h"
 
-// Gangs of ranks in one process, over datasets whose rows say which they are.
+// Gangs of ranks in one process, over datasets whose rows contain their own index.
 
 namespace trireme::tests {
 
@@ -60,7 +60,7 @@ inline Case random_case(std::mt19937& random) {
   return made;
 }
 
-// The global batches of an epoch, with the ranks of a gang taking turns; sorted, since a batch is a set of rows that
+// The global batches of an epoch, with the ranks of a gang taking turns. Sorted, since a batch is a set of rows that
 // each rank has in its own order.
 class Gang {
  public:
@@ -76,7 +76,7 @@ class Gang {
     }
   }
 
-  // Up to so many; fewer at the end of the epoch.
+  // Up to this number; fewer at the end of the epoch.
   Batches take(std::int64_t most) {
     Batches taken;
     for (std::int64_t i = 0; i < most; ++i) {

@@ -20,7 +20,7 @@ class Draw {
  public:
   explicit Draw(std::uint64_t seed) : random_(seed) {}
 
-  // Both ends included.
+  // Inclusive.
   std::int64_t number(std::int64_t from, std::int64_t to) {
     return std::uniform_int_distribution<std::int64_t>(from, to)(random_);
   }
@@ -49,7 +49,7 @@ struct Fixed {
 constexpr Fixed kFixed[] = {{"c", 1},       {"S", 2},   {"e", 2},   {"f", 4},    {"I", 4},       {"l", 8},
                             {"tsn:UTC", 8}, {"w:3", 3}, {"w:0", 0}, {"tin", 16}, {"d:38,4", 16}, {"w:40", 40}};
 
-// A type: a column without rows.
+// A type, as a column without rows.
 Column draw_type(Draw& draw, int depth) {
   Column type;
   type.name = "x";
@@ -82,7 +82,7 @@ std::int64_t width_of(const std::string& format) {
   return std::int64_t{1} << (place / 2);
 }
 
-// Ends of `rows` rows of text or items, from somewhere in front on.
+// Ends of `rows` rows of text or items, starting at some offset.
 std::vector<std::int64_t> draw_offsets(Draw& draw, std::int64_t rows) {
   std::vector<std::int64_t> offsets = {draw.number(0, 5)};
   for (std::int64_t i = 0; i < rows; ++i) offsets.push_back(offsets.back() + (draw.chance(30) ? 0 : draw.number(1, 5)));
@@ -93,7 +93,7 @@ ArrowBuffer store_offsets(const std::vector<std::int64_t>& offsets, bool wide) {
   return wide ? buffer_of(offsets) : buffer_of(std::vector<std::int32_t>(offsets.begin(), offsets.end()));
 }
 
-// Rows for a type, in an array that begins before and ends after them. What is under a null is garbage.
+// Rows of a type, in an array that begins before and ends after them. Values under a null are garbage.
 Column draw_rows(Draw& draw, const Column& type, std::int64_t rows) {
   const std::int64_t before = draw.chance(50) ? draw.number(0, 19) : 0;
   const std::int64_t all = before + rows + (draw.chance(50) ? draw.number(0, 9) : 0);
@@ -170,7 +170,7 @@ std::vector<Run> draw_runs(Draw& draw, const std::vector<Source>& sources) {
   return runs;
 }
 
-// Bitmaps only where there are nulls, and as many nulls as said, at every level.
+// Bitmaps exist only if there are nulls, and null counts are correct, at every level.
 void check_nulls(const ArrowSchema& schema, const ArrowArray& array) {
   if (std::string_view(schema.format) == "n") {
     CHECK(array.null_count == array.length);
@@ -182,7 +182,7 @@ void check_nulls(const ArrowSchema& schema, const ArrowArray& array) {
   for (std::int64_t i = 0; i < array.n_children; ++i) check_nulls(*schema.children[i], *array.children[i]);
 }
 
-// The naive way.
+// The naive implementation.
 void check_batch(const Batch& batch, const std::vector<Source>& sources, const std::vector<Run>& runs) {
   ArrowSchema from = export_schema(sources[0].table);
   std::vector<ArrowArray> arrays;
@@ -206,7 +206,7 @@ void check_batch(const Batch& batch, const std::vector<Source>& sources, const s
   CHECK(batch.rows() == array.length);
   for (auto& each : arrays) each.release(&each);
   from.release(&from);
-  // A batch is a source as good as any.
+  // A batch is also a valid source.
   auto again = Schema::take(schema);
   REQUIRE(again.ok());
   auto chunk = Chunk::take(array, *again);
@@ -215,7 +215,7 @@ void check_batch(const Batch& batch, const std::vector<Source>& sources, const s
 
 }  // namespace
 
-TEST_CASE("batches are what a reader that goes row by row would make") {
+TEST_CASE("batches equal those of a reader that works row by row") {
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     CAPTURE(seed);
     Draw draw(seed);

@@ -20,7 +20,7 @@ std::string problem(std::string_view dict) {
 
 }  // namespace
 
-TEST_CASE("headers of numpy's files") {
+TEST_CASE("headers of .npy files") {
   const std::string bytes = file("{'descr': '>f8', 'fortran_order': True, 'shape': (2, 3), }      \n");
   const auto header = parse_npy(bytes + "rest").value().header;
   REQUIRE(header);
@@ -36,7 +36,7 @@ TEST_CASE("headers of numpy's files") {
         std::vector<std::int64_t>{5});
 }
 
-TEST_CASE("files that are not read are said to be so") {
+TEST_CASE("unsupported files are rejected with a reason") {
   CHECK(parse_npy("PK\x03\x04").error().message() == "it does not start with the .npy signature");
   CHECK(problem("{'descr': '<U5', 'fortran_order': False, 'shape': (5,), }").find("its values are <U5") == 0);
   CHECK(problem("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (5,)}").find("its rows are records") == 0);

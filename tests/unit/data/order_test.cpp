@@ -53,7 +53,7 @@ std::vector<std::int64_t> rows_in(const Layout& layout, std::int64_t epoch) {
 
 }  // namespace
 
-TEST_CASE("every epoch has every row once, whatever the layout") {
+TEST_CASE("every epoch has every row once, with any layout") {
   std::mt19937 random(7);
   for (int trial = 0; trial < 200; ++trial) {
     std::vector<std::int64_t> rows(random() % 8 + 1);
@@ -83,7 +83,7 @@ TEST_CASE("without shuffling and with one virtual shard the order is the dataset
   CHECK(rows_in(layout, 1) == expected);
 }
 
-TEST_CASE("a shuffled dataset that fits into a window is permuted as a whole, anew in every epoch") {
+TEST_CASE("a shuffled dataset that fits into a window is fully permuted, differently in every epoch") {
   const Layout layout = lay_out(fragments_of({500, 500}), {.shuffle_rows = true, .seed = 3});
   CHECK(layout.virtual_shards == 1);
   CHECK(layout.window_rows == 1000);
@@ -92,7 +92,7 @@ TEST_CASE("a shuffled dataset that fits into a window is permuted as a whole, an
   Layout other = layout;
   other.seed = 4;
   CHECK(first != rows_in(other, 0));
-  // Not only inside of the fragments: about half of the first half comes from each.
+  // Across fragments: about half of the first half is from each.
   const auto from_first = std::count_if(first.begin(), first.begin() + 500, [](std::int64_t row) { return row < 500; });
   CHECK(from_first > 150);
   CHECK(from_first < 350);
@@ -100,32 +100,32 @@ TEST_CASE("a shuffled dataset that fits into a window is permuted as a whole, an
 
 TEST_CASE("the layout follows from the dataset") {
   const std::vector<std::int64_t> many(100, 100'000);
-  // Of 3 MB each: a virtual shard for each of the first 60.
+  // 3 MB each: one virtual shard for each of the first 60.
   CHECK(lay_out(fragments_of(many, 30), {}).virtual_shards == 60);
-  // Of 100 MB each: as many as fit side by side.
+  // 100 MB each: as many as fit in memory together.
   CHECK(lay_out(fragments_of(many, 1000), {}).virtual_shards == 8);
   CHECK(lay_out(fragments_of(std::vector<std::int64_t>(1000, 100'000), 1000), {}).virtual_shards == 24);
   CHECK(lay_out(fragments_of(many, 1000), {.memory_budget = 200'000'000}).virtual_shards == 1);
-  // Small ones are not cut, nor is what has too few fragments.
+  // Small datasets, and datasets with few fragments, are not split.
   CHECK(lay_out(fragments_of(many, 2), {}).virtual_shards == 1);
   CHECK(lay_out(fragments_of({10'000'000}, 100), {}).virtual_shards == 1);
   CHECK(lay_out(fragments_of(std::vector<std::int64_t>(5, 1'000'000), 100), {}).virtual_shards == 4);
   CHECK(lay_out(fragments_of(many), {.virtual_shards = 7}).virtual_shards == 7);
-  // A shuffle of more than a window: as many rows as take the same memory, over all virtual shards together.
+  // A shuffle of more than a window: the rows of all virtual shards together take the same memory.
   const Layout large = lay_out(fragments_of(many, 40), {.shuffle_rows = true});
   CHECK(large.virtual_shards == 60);
   CHECK(large.window_rows == (kWindowBytes / 40 + 59) / 60);
   CHECK(lay_out(fragments_of({}), {}).virtual_shards == 1);
-  // One fragment is cut where its rows cost more than reading them again.
+  // A single fragment is split if its rows cost more than reading them again.
   CHECK(lay_out(fragments_of({100'000}), {}).virtual_shards == 1);
   CHECK(lay_out(fragments_of({1000}), {.costly_rows = true}).virtual_shards == 12);
   CHECK(lay_out(fragments_of({100}), {.costly_rows = true}).virtual_shards == 3);
-  // A part that is smaller than what is made together saves nobody anything.
+  // Parts smaller than the rows that are computed together save no work.
   CHECK(lay_out(fragments_of({1000}), {.costly_rows = true, .made_together = 300}).virtual_shards == 3);
   CHECK(lay_out(fragments_of({1000}), {.costly_rows = true, .made_together = 1024}).virtual_shards == 1);
 }
 
-TEST_CASE("pieces begin anywhere") {
+TEST_CASE("pieces can begin at any row") {
   Layout layout;
   layout.fragment_rows = {4, 0, 6};
   const Order order(layout, 0);
@@ -140,7 +140,7 @@ TEST_CASE("pieces begin anywhere") {
   CHECK(cut.pieces(2, 0) == std::vector<FragmentSlice>{{2, 3, 3}});
 }
 
-TEST_CASE("random numbers are the same everywhere, and evenly spread") {
+TEST_CASE("random numbers are reproducible and uniform") {
   Random random(1);
   CHECK(random.next() == 0x910a2dec89025cc1ULL);
   CHECK(random.next() == 0xbeeb8da1658eec67ULL);

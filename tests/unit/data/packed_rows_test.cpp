@@ -36,7 +36,7 @@ std::shared_ptr<const Chunk> chunk_of(const Column& table, std::shared_ptr<const
   return Chunk::take(array, schema).value();
 }
 
-// Values and nulls of a batch, as Arrow has them.
+// Values and nulls of a batch, in Arrow's layout.
 std::vector<std::string> cells_of(const Batch& batch) {
   ArrowArray array{};
   ArrowSchema schema{};
@@ -61,7 +61,7 @@ std::vector<std::string> cells_of(const Batch& batch) {
 
 }  // namespace
 
-TEST_CASE("rows that are kept together come out as those that are kept in columns") {
+TEST_CASE("rows stored row by row equal those stored in columns") {
   std::mt19937 random(5);
   for (int trial = 0; trial < 100; ++trial) {
     std::shared_ptr<const Schema> schema;
@@ -94,7 +94,7 @@ TEST_CASE("rows that are kept together come out as those that are kept in column
   }
 }
 
-TEST_CASE("only tables of a few numbers are kept row by row") {
+TEST_CASE("only tables of a few numbers are stored row by row") {
   const auto layout = [](std::vector<Column> columns) {
     ArrowSchema exported = export_schema(table_of(std::move(columns)));
     return RowLayout::of(*Schema::take(exported).value());

@@ -52,7 +52,7 @@ Ended drained(Pipeline& pipeline) {
 
 }  // namespace
 
-TEST_CASE("rows come in order, in exact batches, over edges of chunks and fragments") {
+TEST_CASE("rows arrive in order, in exact batches, across chunks and fragments") {
   auto source = std::make_shared<RowSource>(std::vector<std::int64_t>{10, 1, 0, 17}, 4);
   auto pipeline = started(source, batches_of(6));
   CHECK(pipeline->steps() == 5);
@@ -71,7 +71,7 @@ TEST_CASE("rows come in order, in exact batches, over edges of chunks and fragme
   CHECK(pipeline->stats().batches == 5);
 }
 
-TEST_CASE("what passes is tried again where it failed; what does not is named") {
+TEST_CASE("temporary failures are retried where they occurred; permanent ones are reported") {
   auto source = std::make_shared<RowSource>(std::vector<std::int64_t>{30, 30}, 5);
   std::mutex mutex;
   std::set<std::size_t> failed;
@@ -101,9 +101,9 @@ TEST_CASE("what passes is tried again where it failed; what does not is named") 
   CHECK(drained(*started(source, options)).error.find("part-1") != std::string::npos);
 }
 
-TEST_CASE("a fragment that does not have the rows that were counted is an error that names it") {
+TEST_CASE("a fragment with the wrong number of rows is an error that names it") {
   PipelineOptions options = batches_of(4);
-  options.threads = 1;  // or the second fragment, which is as wrong, may be found out first
+  options.threads = 1;  // otherwise the second fragment, which is wrong too, may be found first
   auto longer = std::make_shared<RowSource>(std::vector<std::int64_t>{10, 10}, 4);
   longer->more = 3;
   CHECK(drained(*started(longer, options)).error.find("part-0 has more rows than the 10") != std::string::npos);
@@ -113,7 +113,7 @@ TEST_CASE("a fragment that does not have the rows that were counted is an error 
         std::string::npos);
 }
 
-TEST_CASE("going on reads what is left, and not what was before") {
+TEST_CASE("resuming reads only the rest") {
   auto source = std::make_shared<RowSource>(std::vector<std::int64_t>(100, 10), 10);
   PipelineOptions options = batches_of(15);
   options.begin = 955;
@@ -124,7 +124,7 @@ TEST_CASE("going on reads what is left, and not what was before") {
   CHECK(source->opened == 5);
 }
 
-TEST_CASE("no more is held than the budget allows") {
+TEST_CASE("memory stays within the budget") {
   auto source = std::make_shared<RowSource>(std::vector<std::int64_t>(200, 1000), 100);  // chunks of 800 bytes
   PipelineOptions options = batches_of(50);
   options.threads = 3;
@@ -139,7 +139,7 @@ TEST_CASE("no more is held than the budget allows") {
 
 namespace {
 
-// Counts the streams that are open at the same time.
+// Counts concurrently open streams.
 class CountingSource final : public Source {
  public:
   explicit CountingSource(std::shared_ptr<RowSource> rows) : rows_(std::move(rows)) {}
@@ -186,7 +186,7 @@ class CountingSource final : public Source {
 
 }  // namespace
 
-TEST_CASE("decoders count: no second one is opened where there is no memory for it, and rows get what they leave") {
+TEST_CASE("decoders count: without memory no second one is opened, and rows get the rest") {
   auto rows = std::make_shared<RowSource>(std::vector<std::int64_t>(100, 1000), 100);  // chunks of 800 bytes
   PipelineOptions options = batches_of(50);
   options.threads = 3;
@@ -204,13 +204,13 @@ TEST_CASE("decoders count: no second one is opened where there is no memory for 
   const auto [few, little] = run(45'000);
   CHECK(few == 1);
   CHECK(little <= 20'000);
-  const auto [alone, least] = run(10'000'000);  // goes on all the same
+  const auto [alone, least] = run(10'000'000);  // continues nevertheless
   CHECK(alone == 1);
   CHECK(least <= 20'000);
 }
 
-TEST_CASE("small batches of a large dataset take no longer than they must") {
-  // As many steps as there are rows: looking at each of them ahead of time would take minutes.
+TEST_CASE("small batches of a large dataset start quickly") {
+  // As many steps as rows: visiting each of them in advance would take minutes.
   auto source = std::make_shared<RowSource>(std::vector<std::int64_t>(3, 1'000'000), 65536);
   auto pipeline = started(source, batches_of(1));
   CHECK(pipeline->steps() == 3'000'000);
@@ -221,7 +221,7 @@ TEST_CASE("small batches of a large dataset take no longer than they must") {
   }
 }
 
-TEST_CASE("a window that does not fit into the budget is refused with its size") {
+TEST_CASE("a window that exceeds the budget is rejected with its size") {
   auto source = std::make_shared<RowSource>(std::vector<std::int64_t>{1 << 20}, 1 << 16);
   PipelineOptions options = batches_of(50);
   options.memory_budget = 1 << 20;
@@ -232,7 +232,7 @@ TEST_CASE("a window that does not fit into the budget is refused with its size")
   CHECK(refused.error().message().find("needs about 8 MiB, but the memory budget is 1 MiB") != std::string::npos);
 }
 
-TEST_CASE("a pipeline that nobody drains ends at once") {
+TEST_CASE("a pipeline that is not drained stops at once") {
   auto source = std::make_shared<RowSource>(std::vector<std::int64_t>(50, 1000), 10);
   for (int i = 0; i < 20; ++i) {
     auto pipeline = started(source, batches_of(64));
@@ -242,7 +242,7 @@ TEST_CASE("a pipeline that nobody drains ends at once") {
 
 namespace {
 
-// Fragment 1 has another type.
+// Fragment 1 has a different type.
 class MixedSource final : public Source {
  public:
   base::Result<Opened> open(std::size_t fragment, std::int64_t) override {
@@ -253,7 +253,7 @@ class MixedSource final : public Source {
 
 }  // namespace
 
-TEST_CASE("what a source throws ends the reading with an error, and nothing hangs") {
+TEST_CASE("an exception of a source is reported as an error, and nothing hangs") {
   class ThrowingSource final : public Source {
    public:
     base::Result<Opened> open(std::size_t, std::int64_t) override { throw std::bad_alloc(); }
@@ -267,9 +267,9 @@ TEST_CASE("what a source throws ends the reading with an error, and nothing hang
   CHECK(next.error().message().find("reading data failed") != std::string::npos);
 }
 
-TEST_CASE("a fragment with other columns is named, with the column and both types") {
+TEST_CASE("a fragment with different columns is reported with the column and both types") {
   PipelineOptions options = batches_of(1);
-  options.threads = 1;  // or either of them may be the first, and the other one the odd one
+  options.threads = 1;  // otherwise either of them may be the first
   options.layout.fragment_rows = {2, 2};
   auto pipeline = Pipeline::start({{"a", 2, 16}, {"b", 2, 16}}, std::make_shared<MixedSource>(), options);
   REQUIRE(pipeline);

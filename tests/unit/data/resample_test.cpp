@@ -27,7 +27,7 @@ std::vector<std::uint8_t> noise(std::size_t bytes, std::uint64_t seed) {
   return made;
 }
 
-// One line of values brought to another length, as the documents of Pillow say, in real numbers.
+// Resizes one line of values by Pillow's documented formula, in floating point.
 std::vector<double> line(const std::vector<double>& from, std::int64_t to) {
   const double scale = static_cast<double>(from.size()) / static_cast<double>(to);
   const double wide = std::max(scale, 1.0);
@@ -40,7 +40,7 @@ std::vector<double> line(const std::vector<double>& from, std::int64_t to) {
       sum += weight * from[i];
       weights += weight;
     }
-    made.push_back(std::floor(sum / weights + 0.5));  // bytes in between, too
+    made.push_back(std::floor(sum / weights + 0.5));  // the intermediate result is bytes, too
   }
   return made;
 }
@@ -71,7 +71,7 @@ std::vector<std::uint8_t> expected(const std::vector<std::uint8_t>& from, const 
 
 }  // namespace
 
-TEST_CASE("images of all shapes become what the formula says") {
+TEST_CASE("images of all shapes match the formula") {
   const std::vector<Case> cases = {
       {37, 53, 22, 31, 3, 3}, {37, 53, 22, 31, 3, 4}, {37, 53, 22, 31, 4, 4},  {37, 53, 22, 31, 1, 1},
       {5, 9, 31, 40, 3, 3},   {5, 9, 31, 40, 2, 2},   {4, 7, 4, 3, 3, 3},      {3, 7, 9, 7, 3, 4},
@@ -86,21 +86,21 @@ TEST_CASE("images of all shapes become what the formula says") {
     data::resample({from.data(), each.from_height, each.from_width, each.channels, each.step}, made.data(), each.height,
                    each.width);
     const auto wanted = expected(from, each);
-    // Fixed point may round a half the other way; after two passes that is one.
+    // Fixed point may round a half the other way; after two passes the difference is at most one.
     int most = 0;
     for (std::size_t at = 0; at < made.size(); ++at) most = std::max(most, std::abs(made[at] - wanted[at]));
     CHECK(most <= 1);
   }
 }
 
-TEST_CASE("what is as bright as can be stays so") {
+TEST_CASE("maximum brightness is preserved") {
   const std::vector<std::uint8_t> white(50 * 70 * 3, 255);
   std::vector<std::uint8_t> made(33 * 91 * 3);
   data::resample({white.data(), 50, 70, 3, 3}, made.data(), 33, 91);
   CHECK(std::all_of(made.begin(), made.end(), [](std::uint8_t value) { return value == 255; }));
 }
 
-TEST_CASE("16 bits of grey become what 8 of them do") {
+TEST_CASE("16-bit grayscale matches 8-bit grayscale") {
   const auto from = noise(37 * 53, 7);
   const std::vector<std::uint16_t> wide(from.begin(), from.end());
   for (const auto& [height, width] : {std::pair{22L, 31L}, std::pair{37L, 90L}, std::pair{50L, 53L}}) {

@@ -12,7 +12,7 @@
 #include "arrays.h"
 #include "data/shard.h"
 
-// Datasets whose rows say which they are.
+// Datasets whose rows contain their own index.
 
 namespace trireme::tests {
 
@@ -26,7 +26,7 @@ class RowSource final : public data::Source {
     ++opened;
     std::int64_t first = 0;
     for (std::size_t i = 0; i < fragment; ++i) first += rows_[i];
-    // Sometimes from before the row, as files are.
+    // Sometimes starts before the row, like files do.
     const std::int64_t from = row / 3 * 2;
     StreamFault fault;
     if (fault_of) fault = fault_of(fragment);
@@ -43,7 +43,7 @@ class RowSource final : public data::Source {
   }
 
   std::function<StreamFault(std::size_t)> fault_of;
-  std::int64_t more = 0;  // rows that fragment 0 has beyond those that were counted
+  std::int64_t more = 0;  // extra rows of fragment 0 that were not counted
   std::atomic<int> opened = 0;
 
  private:
@@ -59,7 +59,7 @@ inline std::vector<std::int64_t> rows_in(const data::Batch& batch) {
   return {values.begin(), values.end()};
 }
 
-// What a rank gets in one run through an epoch, batch by batch.
+// A rank's batches of one pass through an epoch.
 inline std::vector<std::vector<std::int64_t>> batches_of(data::Pass& pass) {
   std::vector<std::vector<std::int64_t>> batches;
   while (true) {

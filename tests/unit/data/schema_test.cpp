@@ -52,7 +52,7 @@ Column dictionary_of(std::string index_format, Column values) {
 
 }  // namespace
 
-TEST_CASE("a type is named as people know it") {
+TEST_CASE("types have readable names") {
   const std::vector<std::pair<std::string, std::string>> names = {
       {"n", "null"},
       {"b", "bool"},
@@ -91,7 +91,7 @@ TEST_CASE("a schema has its columns' types and finds them by name") {
   CHECK_FALSE(schema->find("labels"));
 }
 
-TEST_CASE("a schema knows the shape of tensors") {
+TEST_CASE("a schema has the shape of tensors") {
   CHECK(shape_of(of_format("f")) == Shape{});
   CHECK(shape_of(of_format("+w:3", {of_format("f")})) == Shape{3});
   CHECK(shape_of(of_format("+w:3", {of_format("+w:4", {of_format("b")})})) == Shape{3, 4});
@@ -101,7 +101,7 @@ TEST_CASE("a schema knows the shape of tensors") {
   CHECK(shape_of(tensor_column(R"({"shape": [2, 3], "permutation": [0, 1], "dim_names": ["H", "W"]})", 6)) ==
         Shape{2, 3});
   CHECK(shape_of(tensor_column(R"({"shape": [2, 3], "permutation": [1, 0]})", 6)) == Shape{});
-  SUBCASE("metadata that does not fit is not believed") {
+  SUBCASE("inconsistent metadata is ignored") {
     for (const char* metadata : {"", "[]", "{", R"({"shape": 6})", R"({"shape": [2, 4]})", R"({"shape": [-2, -3]})",
                                  R"({"shape": [2.0, 3]})", R"({"shape": [4294967296, 4294967296]})"}) {
       CAPTURE(metadata);
@@ -110,7 +110,7 @@ TEST_CASE("a schema knows the shape of tensors") {
   }
 }
 
-TEST_CASE("a type that is not read is refused with its column and the way out") {
+TEST_CASE("an unsupported type is rejected with its column and an alternative") {
   CHECK(error_of({int64_column("id", {}), of_format("vu")}) ==
         "column 'x': string_view is not supported; cast it to string");
   CHECK(error_of({of_format("+ud:0,1", {of_format("i"), of_format("u")})}) ==
@@ -127,7 +127,7 @@ TEST_CASE("a type that is not read is refused with its column and the way out") 
   CHECK(error_of({dictionary_of("g", of_format("u"))}).find("'g'") != std::string::npos);
 }
 
-TEST_CASE("a schema that is broken is refused") {
+TEST_CASE("an invalid schema is rejected") {
   for (const char* format : {"", "q", "w:", "w:x", "+w:", "+w:99999999999", "d:1", "d:1,2,77", "l ", "tsx:", "+s:"}) {
     CAPTURE(format);
     CHECK_FALSE(schema_of({of_format(format)}).ok());
@@ -155,7 +155,7 @@ TEST_CASE("a schema that is broken is refused") {
   CHECK(Schema::take(no_format).error().message() == "column '': invalid schema: it has no format");
 }
 
-TEST_CASE("schemas that differ are told apart by the first column that does") {
+TEST_CASE("the difference of two schemas is the first column that differs") {
   const auto schema = *schema_of({int64_column("a", {}), string_column("b", std::vector<std::string>{})});
   const auto difference = [&](std::vector<Column> columns) {
     auto same = (*schema_of(std::move(columns)))->check_same(*schema);
@@ -171,7 +171,7 @@ TEST_CASE("schemas that differ are told apart by the first column that does") {
   CHECK(difference({a, int64_column("c", {})}) == "column 'b' is only in the others");
 }
 
-TEST_CASE("schemas with the same memory and another meaning differ") {
+TEST_CASE("schemas with the same memory layout and a different meaning differ") {
   const auto difference = [](Column ours, Column theirs) {
     auto same = (*schema_of({std::move(ours)}))->check_same(**schema_of({std::move(theirs)}));
     return same ? std::string() : same.error().message();
@@ -189,7 +189,7 @@ TEST_CASE("schemas with the same memory and another meaning differ") {
             .empty());
 }
 
-TEST_CASE("a schema is given on with metadata and without dictionaries") {
+TEST_CASE("a schema is exported with metadata and without dictionaries") {
   Column label = dictionary_of("i", string_column("values", std::vector<std::string>{}));
   label.flags = ARROW_FLAG_DICTIONARY_ORDERED;
   Column table = table_of({tensor_column(R"({"shape": [2, 3]})", 6), label});
@@ -217,7 +217,7 @@ TEST_CASE("a schema is given on with metadata and without dictionaries") {
   moved.release(&moved);
 }
 
-TEST_CASE("broken metadata is left out") {
+TEST_CASE("invalid metadata is ignored") {
   Column table = table_of({int64_column("x", {})});
   const std::vector<std::int32_t> numbers = {1, -5};
   table.metadata = std::string(reinterpret_cast<const char*>(numbers.data()), 8);

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t kAll = 1'000'000;
 
-// In a dataset that is neither shuffled nor cut.
+// For a dataset that is neither shuffled nor split.
 Dict place(std::int64_t epoch, std::int64_t rows, std::int64_t size) {
   return {{"epoch", epoch},
           {"rows", rows},
@@ -74,7 +74,7 @@ TEST_CASE("global batches are the same for every world size, over kills and resi
   }
 }
 
-TEST_CASE("a shuffled dataset has another order in every epoch, and the same again with the same seed") {
+TEST_CASE("a shuffled dataset has a different order in every epoch, reproducible with the seed") {
   const Case each{
       .fragment_rows = {40, 40}, .ordering = {.shuffle_rows = true, .seed = 9}, .iterating = {.batch_size = 8}};
   auto shard = shard_of(each, 0, 1);
@@ -86,7 +86,7 @@ TEST_CASE("a shuffled dataset has another order in every epoch, and the same aga
   CHECK(batches_of(**again->iterate(each.iterating)) == first);
 }
 
-TEST_CASE("an iterator that is left begins a new epoch the next time, also after a restart") {
+TEST_CASE("after an abandoned iteration a new epoch starts, also after a restart") {
   const Case each{.fragment_rows = {40}, .ordering = {}, .iterating = {.batch_size = 8}};
   auto shard = shard_of(each, 0, 1);
   {
@@ -101,7 +101,7 @@ TEST_CASE("an iterator that is left begins a new epoch the next time, also after
   CHECK(batches_of(**pass).size() == 5);
 }
 
-TEST_CASE("after the last batch the place is the next epoch's beginning, before anybody has asked for one more") {
+TEST_CASE("after the last batch the position is the start of the next epoch") {
   const Case each{.fragment_rows = {10}, .ordering = {}, .iterating = {.batch_size = 4, .drop_last = true}};
   auto shard = shard_of(each, 0, 1);
   auto pass = shard->iterate(each.iterating);
@@ -109,7 +109,7 @@ TEST_CASE("after the last batch the place is the next epoch's beginning, before 
   CHECK(shard->position() == place(1, 0, 10));
 }
 
-TEST_CASE("the place is that of the batch which the user has, whoever takes batches ahead of him") {
+TEST_CASE("the position is that of the delivered batch, not of prefetched ones") {
   const Case each{.fragment_rows = {10}, .ordering = {}, .iterating = {.batch_size = 4, .ahead = 1}};
   auto shard = shard_of(each, 0, 1);
   auto pass = shard->iterate(each.iterating);
@@ -121,7 +121,7 @@ TEST_CASE("the place is that of the batch which the user has, whoever takes batc
   CHECK(shard->position() == place(1, 0, 10));
 }
 
-TEST_CASE("a place of other data is refused in the middle of an epoch, and welcome between two") {
+TEST_CASE("a position in other data is rejected within an epoch, and accepted between two") {
   const Case each{.fragment_rows = {10}, .ordering = {}, .iterating = {.batch_size = 4}};
   auto shard = shard_of(each, 0, 1);
   auto refused = shard->load_state(place(1, 4, 12));
@@ -133,7 +133,7 @@ TEST_CASE("a place of other data is refused in the middle of an epoch, and welco
   CHECK_FALSE(shard->load_state({{"steps", 1}}));
 }
 
-TEST_CASE("a place keeps the order that its epoch was begun in, whatever would be chosen now") {
+TEST_CASE("a position keeps the order of its epoch") {
   const Case each{
       .fragment_rows = {40, 40}, .ordering = {.virtual_shards = 2, .seed = 3}, .iterating = {.batch_size = 8}};
   auto shard = shard_of(each, 0, 1);
@@ -147,7 +147,7 @@ TEST_CASE("a place keeps the order that its epoch was begun in, whatever would b
   CHECK(batches_of(**later->iterate(each.iterating)) == batches_of(**pass));
 }
 
-TEST_CASE("an epoch keeps the local shuffle that it was begun with, and the next one has that of its own call") {
+TEST_CASE("an epoch keeps its local shuffle, and the next one uses that of its own call") {
   const Case each{.fragment_rows = {40, 60}, .ordering = {.virtual_shards = 2, .seed = 3}, .iterating = {}};
   const IterOptions begun{.batch_size = 8, .local_shuffle_buffer_size = 50, .local_shuffle_seed = 1};
   for (const IterOptions& other :
@@ -162,13 +162,13 @@ TEST_CASE("an epoch keeps the local shuffle that it was begun with, and the next
     REQUIRE(later->load_state(state));
     CHECK(later->position() == state);
     CHECK(batches_of(**later->iterate(other)) == batches_of(**pass));
-    // As in a process that was never interrupted.
+    // As in a process that was not interrupted.
     CHECK(later->position() == shard->position());
     CHECK(batches_of(**later->iterate(other)) == batches_of(**shard->iterate(other)));
   }
 }
 
-TEST_CASE("an epoch keeps its order when the dataset is shuffled otherwise from now on") {
+TEST_CASE("an epoch keeps its order when the shuffle of the dataset changes") {
   const Case each{.fragment_rows = {40, 60, 10}, .ordering = {.seed = 3}, .iterating = {.batch_size = 8}};
   auto shard = shard_of(each, 0, 1);
   auto pass = shard->iterate(each.iterating);
@@ -181,7 +181,7 @@ TEST_CASE("an epoch keeps its order when the dataset is shuffled otherwise from 
   CHECK(batches_of(**later->iterate(each.iterating)) != batches_of(**shard->iterate(each.iterating)));
 }
 
-TEST_CASE("a position of an older version, without the dataset's seed, is one without a local shuffle") {
+TEST_CASE("a position of an older version, without the dataset's seed, has no local shuffle") {
   const Case each{.fragment_rows = {40}, .ordering = {.shuffle_rows = true, .seed = 3}, .iterating = {.batch_size = 8}};
   auto shard = shard_of(each, 0, 1);
   auto pass = shard->iterate(each.iterating);
@@ -198,7 +198,7 @@ TEST_CASE("a position of an older version, without the dataset's seed, is one wi
   CHECK_FALSE(later->load_state(state));
 }
 
-TEST_CASE("batches of whole rows are padded, and every rank gets as many as asked for") {
+TEST_CASE("batches are padded with complete rows, and every rank gets the requested number") {
   const Case each{
       .fragment_rows = {11}, .ordering = {}, .iterating = {.batch_size = 4, .pad_last = true}, .max_world = 2};
   std::vector<std::int64_t> seen;
@@ -213,7 +213,7 @@ TEST_CASE("batches of whole rows are padded, and every rank gets as many as aske
   CHECK(seen.size() == 11);
 }
 
-TEST_CASE("bad options are named") {
+TEST_CASE("invalid options are named") {
   const Case each{.fragment_rows = {10}, .ordering = {}, .iterating = {}};
   auto shard = shard_of(each, 0, 1);
   CHECK_FALSE(shard->iterate({.batch_size = 0}));

@@ -24,7 +24,7 @@ using Sizes = std::vector<std::int64_t>;
 
 }  // namespace
 
-TEST_CASE("an epoch is cut into batches of the size that was asked for") {
+TEST_CASE("an epoch is split into batches of the requested size") {
   CHECK(sizes(10, {.batch_rows = 4}) == Sizes{4, 4, 2});
   CHECK(sizes(9, {.batch_rows = 4}) == Sizes{4, 4, 1});
   CHECK(sizes(8, {.batch_rows = 4}) == Sizes{4, 4});
@@ -32,17 +32,17 @@ TEST_CASE("an epoch is cut into batches of the size that was asked for") {
   CHECK(sizes(10, {.batch_rows = 4, .drop_last = true}) == Sizes{4, 4});
 }
 
-TEST_CASE("a rest that is too small for everybody is shared with the batch before") {
+TEST_CASE("a remainder that is too small for all ranks is shared with the previous batch") {
   CHECK(sizes(18, {.batch_rows = 8, .world = 4, .max_world = 4}) == Sizes{8, 5, 5});
   CHECK(sizes(20, {.batch_rows = 8, .world = 4, .max_world = 4}) == Sizes{8, 8, 4});
-  // With one row each there is nothing to share.
+  // With one row per rank there is nothing to share.
   CHECK(sizes(9, {.batch_rows = 4, .world = 4, .max_world = 4}) == Sizes{4, 5});
-  // The cut is that of the largest gang, so that it is the same for all.
+  // The split is that of the largest gang, so that it is the same for all.
   CHECK(sizes(18, {.batch_rows = 8, .world = 1, .max_world = 4}) == Sizes{8, 5, 5});
   CHECK(sizes(3, {.batch_rows = 8, .world = 2, .max_world = 4}) == Sizes{3});
 }
 
-TEST_CASE("what leaves a rank without rows is refused, with the way out") {
+TEST_CASE("a split that leaves a rank without rows is rejected with advice") {
   auto few = Steps::cut(3, 0, {.batch_rows = 8, .world = 4, .max_world = 4});
   REQUIRE_FALSE(few);
   CHECK(few.error().message().find("3 rows for 4 workers: too few") != std::string::npos);
@@ -52,14 +52,14 @@ TEST_CASE("what leaves a rank without rows is refused, with the way out") {
   REQUIRE_FALSE(dropped);
   CHECK(dropped.error().message().find("drop_last") != std::string::npos);
   CHECK_FALSE(Steps::cut(100, 0, {.batch_rows = 3, .world = 4, .max_world = 4}));
-  // At the end of an epoch there is nothing left, and nothing wrong.
+  // At the end of an epoch nothing is left, which is valid.
   CHECK(sizes(8, {.batch_rows = 4}, 8).empty());
   CHECK(sizes(10, {.batch_rows = 4, .drop_last = true}, 8).empty());
 }
 
-TEST_CASE("equal shares leave out what does not divide; padding fills up") {
+TEST_CASE("equal shares drop the remainder; padding fills up") {
   CHECK(sizes(10, {.batch_rows = 4, .world = 4, .max_world = 4, .equal = true}) == Sizes{4, 4});
-  // Also where the last two batches share what is left.
+  // Also if the last two batches share the rest.
   CHECK(sizes(10, {.batch_rows = 8, .world = 2, .max_world = 4, .equal = true}) == Sizes{6, 4});
   CHECK_FALSE(Steps::cut(20, 0, {.batch_rows = 5, .world = 2, .max_world = 2, .equal = true}));
   CHECK(sizes(3, {.batch_rows = 8, .world = 4, .max_world = 4, .pad = true}) == Sizes{3});
@@ -70,7 +70,7 @@ TEST_CASE("equal shares leave out what does not divide; padding fills up") {
   }
 }
 
-TEST_CASE("going on in the middle gives the rest of the same cut") {
+TEST_CASE("resuming in the middle gives the rest of the same split") {
   std::mt19937 random(3);
   for (int trial = 0; trial < 2000; ++trial) {
     const int max_world = static_cast<int>(random() % 6 + 1);
@@ -92,7 +92,7 @@ TEST_CASE("going on in the middle gives the rest of the same cut") {
   }
 }
 
-TEST_CASE("the ranks' shares are a batch: nothing twice, nothing left, evenly, each of few virtual shards") {
+TEST_CASE("the ranks' shares partition a batch evenly, each with few virtual shards") {
   std::mt19937 random(5);
   for (int trial = 0; trial < 1000; ++trial) {
     const std::int64_t shards = random() % 12 + 1;
@@ -125,7 +125,7 @@ TEST_CASE("the ranks' shares are a batch: nothing twice, nothing left, evenly, e
   }
 }
 
-TEST_CASE("a rank stays with its virtual shards") {
+TEST_CASE("a rank keeps its virtual shards") {
   for (int rank = 0; rank < 3; ++rank) {
     for (std::int64_t step = 0; step < 50; ++step) {
       for (const auto& part : share({step * 96, (step + 1) * 96}, 12, rank, 3)) {

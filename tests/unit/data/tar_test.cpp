@@ -14,7 +14,7 @@ using trireme::test::tar_member;
 
 namespace {
 
-// "name=content" of the files, or what is wrong.
+// "name=content" of the files, or the error.
 std::vector<std::string> read(std::string_view bytes) {
   TarReader tar([&](char* out, std::size_t size) -> base::Result<std::size_t> {
     const std::size_t count = std::min(size, bytes.size());
@@ -52,7 +52,7 @@ TEST_CASE("files of a tar, with long names") {
   CHECK(read("") == Found{});
 }
 
-TEST_CASE("a broken tar is said to be one") {
+TEST_CASE("an invalid tar file is an error") {
   const std::string good = tar_member("a.txt", "hello");
   std::string flipped = good;
   flipped[3] ^= 1;
@@ -61,7 +61,7 @@ TEST_CASE("a broken tar is said to be one") {
   CHECK(read(good.substr(0, 514)) == Found{"it is truncated"});
   CHECK(read(good.substr(0, 100)) == Found{"it is truncated"});
   CHECK(read(tar_member("x", "9 path=\n", 'x')) == Found{"a pax header is corrupt"});
-  // More than a column holds, whatever a compressed file unpacks to.
+  // More than a column holds, however large a compressed file unpacks.
   CHECK(read(tar_member("x", "19 size=2147483648\n", 'x') + tar_member("a", "1")) ==
         Found{"a member has 2147483648 bytes, more than the limit of 2147483647"});
 }

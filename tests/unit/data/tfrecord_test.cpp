@@ -63,7 +63,7 @@ std::vector<T> values(const ArrowArray& array, int buffer, std::int64_t count) {
 
 }  // namespace
 
-TEST_CASE("crc32c is the one of RFC 3720") {
+TEST_CASE("crc32c matches RFC 3720") {
   CHECK(crc32c(std::string(32, '\0')) == 0x8A9136AA);
   CHECK(crc32c(std::string(32, '\xff')) == 0x62A8AB43);
   CHECK(crc32c("123456789") == 0xE3069283);
@@ -71,7 +71,7 @@ TEST_CASE("crc32c is the one of RFC 3720") {
   CHECK(crc32c("") == 0);
 }
 
-TEST_CASE("examples become columns, however their bytes come") {
+TEST_CASE("examples become columns, however their bytes are split") {
   std::vector<std::string> records;
   for (int i = 0; i < 3000; ++i) {
     records.push_back(example({{"id", ints({i - 3})},
@@ -99,7 +99,7 @@ TEST_CASE("examples become columns, however their bytes come") {
   CHECK(values<std::int64_t>(*rest.arrays[0].children[0], 1, 1) == std::vector<std::int64_t>{2996});
 }
 
-TEST_CASE("the first examples tell the columns") {
+TEST_CASE("the first examples define the columns") {
   TfRecordTypes types("f");
   const std::string file = framed({example({{"b", ints({1})}, {"a", ""}, {"c", texts({"x"})}}),
                                    example({{"a", floats({1, 2})}, {"b", ints({2})}, {"d", ""}})});
@@ -112,7 +112,7 @@ TEST_CASE("the first examples tell the columns") {
   CHECK(FeatureColumn::of("a", "int32").error().message().find("column 'a' is int32") == 0);
 }
 
-TEST_CASE("what is wrong with a file is said, with the record") {
+TEST_CASE("errors name the file and the record") {
   const std::string good = framed({example({{"x", ints({1})}}), example({{"x", ints({2})}})});
   const std::vector<FeatureColumn> columns = {{"x", 'l', false}};
   std::string flipped = good;
@@ -123,7 +123,7 @@ TEST_CASE("what is wrong with a file is said, with the record") {
   CHECK(problem(good.substr(0, good.size() - 3)) == "f is truncated in record 1");
   CHECK(problem("some text that is no record").find("f, record 0: wrong checksum") == 0);
   CHECK(problem("short") == "f is truncated in record 0");
-  // More than a column holds, whatever a compressed file unpacks to.
+  // More than a column holds, however large a compressed file unpacks.
   const std::string length = little_endian(std::uint64_t{1} << 31);
   CHECK(problem(length + masked(length)) == "f, record 0: it has 2147483648 bytes, more than the limit of 2147483647");
   CHECK(problem(framed({"\xff\xff\xff"})).find("f, record 0: this is not a tf.train.Example") == 0);
