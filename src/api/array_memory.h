@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-// Buffers of arrays that are made here.
+// Owned buffers for arrays.
 
 namespace trireme::api {
 
-// Memory for an array: it goes with the array.
+// Memory of an array, released with it.
 template <typename T>
 std::pair<std::shared_ptr<std::vector<T>>, T*> memory(std::size_t count) {
   auto values = std::make_shared<std::vector<T>>(std::max<std::size_t>(count, 1));
@@ -20,7 +20,7 @@ std::pair<std::shared_ptr<std::vector<T>>, T*> memory(std::size_t count) {
 
 struct Validity {
   std::shared_ptr<const void> owner;
-  const void* bits = nullptr;  // where there are nulls
+  const void* bits = nullptr;  // only if there are nulls
   std::int64_t nulls = 0;
 };
 

@@ -11,11 +11,11 @@
 #include "data/arrow_c.h"
 #include "trireme/tensor.h"
 
-// Single values of Arrow's arrays. Rows count from the beginning of the buffers.
+// Single values of Arrow arrays. Rows count from the start of the buffers.
 
 namespace trireme::api {
 
-// Of a column of plain numbers or booleans; nothing for any other.
+// For a column of plain numbers or booleans; nothing for others.
 inline std::optional<DType> dtype_of_format(std::string_view format) {
   if (format.size() != 1) return std::nullopt;
   switch (format.front()) {

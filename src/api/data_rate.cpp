@@ -9,7 +9,7 @@
 namespace trireme::api {
 namespace {
 
-// Reports may come by the thousand; rates of so short a time would only flicker.
+// There may be thousands of reports; rates over such short times would only flicker.
 constexpr double kLeastSeconds = 0.5;
 
 std::string short_number(double number) {
@@ -30,7 +30,7 @@ void DataRate::count(const Dict& event) {
   const double wait_s = control::number_of(*data, "wait_s", 0);
   const double seconds = time - time_;
   const std::int64_t attempt = control::int_of(event, "attempt");
-  const bool another_attempt = attempt != attempt_;  // it counts from 0 again
+  const bool another_attempt = attempt != attempt_;  // counts from 0 again
   if (time_ > 0 && !another_attempt && seconds < kLeastSeconds) return;
   if (time_ > 0 && !another_attempt) {
     text_ = fmt::format("{} rows/s  {:.3g} MB/s  waited {:.0f} %", short_number((rows - rows_) / seconds),

@@ -7,11 +7,11 @@
 
 namespace trireme::api {
 
-// How fast rank 0 gets its data, from what its reports say it has read.
+// How fast rank 0 receives its data, from its reports.
 class DataRate {
  public:
   void count(const Dict& event);
-  // "1.2M rows/s  48 MB/s  waited 3 %"; empty where nothing was read.
+  // "1.2M rows/s  48 MB/s  waited 3 %"; empty if nothing was read.
   const std::string& text() const { return text_; }
 
  private:

@@ -10,7 +10,7 @@ namespace trireme {
 namespace api {
 namespace {
 
-// How soon a function that waits for data notices that it is to be left.
+// How often a function that waits for data checks for an interrupt.
 constexpr std::chrono::duration<double> kLook{0.1};
 constexpr std::chrono::duration<double> kLong{3600};
 constexpr int kRemoteRetries = 5;
@@ -25,7 +25,7 @@ data::IterOptions iter_options(const IterBatchesOptions& options) {
           .local_shuffle_seed = options.local_shuffle_seed};
 }
 
-// Batches of a pass, for readers of streams.
+// Batches of a pass, as a stream.
 class PassProducer final : public ArrayProducer {
  public:
   PassProducer(std::shared_ptr<const data::Schema> columns, std::shared_ptr<data::Shard> shard,
@@ -49,14 +49,14 @@ class PassProducer final : public ArrayProducer {
  private:
   std::shared_ptr<const data::Schema> columns_;
   std::shared_ptr<data::Shard> shard_;  // shared with the pass
-  std::unique_ptr<data::Pass> pass_;    // none where there are no rows
+  std::unique_ptr<data::Pass> pass_;    // null if there are no rows
 };
 
 }  // namespace
 
 void BatchStream::begin() {
   batch.reset();
-  if (data->shard->rows() == 0) return;  // trainers refuse such a dataset; to look at one is fine
+  if (data->shard->rows() == 0) return;  // allowed for inspection; trainers reject empty datasets
   pass = value_or_throw(data->shard->iterate(options));
   advance();
 }
@@ -81,7 +81,7 @@ data::Ordering ordering_of(const Plan& plan, std::uint64_t standard_seed) {
   data::Ordering ordering;
   ordering.seed = standard_seed;
   const Work work = plan.work();
-  // What adds or drops rows must see all of a fragment's rows before the one that is wanted.
+  // Operations that change the number of rows must see all previous rows of the fragment.
   ordering.costly_rows = work.costly && work.keeps_rows;
   ordering.made_together = work.made_together;
   const auto shuffle = plan.shuffle();

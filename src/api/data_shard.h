@@ -12,7 +12,7 @@
 
 namespace trireme::api {
 
-// What is behind the handles of data.h.
+// The implementation of the handles in data.h.
 struct ShardData {
   explicit ShardData(std::shared_ptr<data::Shard> given) : shard(std::move(given)) {}
 
@@ -27,22 +27,22 @@ struct BatchStream {
   std::optional<Batch> batch = {};
 
   void begin();
-  // Waits; throws Interrupted where the training function is to be left.
+  // Waits; throws Interrupted if the training function must return.
   void advance();
 };
 
-// What the plan's shuffle asks for.
+// The layout options of the plan's shuffle.
 data::Ordering ordering_of(const Plan& plan, std::uint64_t standard_seed);
 
 base::Result<std::shared_ptr<data::Shard>> make_shard(const std::shared_ptr<Plan>& plan, const data::Ordering& ordering,
                                                       data::ShardOptions options);
-// In this process, without a trainer: the rows in the dataset's own order, or mixed as it says.
+// In this process, without a trainer: the rows in the dataset's own order, or shuffled if it says so.
 base::Result<std::shared_ptr<data::Shard>> whole_shard(const std::shared_ptr<Plan>& plan);
 
 inline constexpr std::int64_t kRowsInMemory = 65536;
-// All rows, in batches of so many.
+// All rows, in batches of this size.
 base::Result<std::vector<data::Batch>> read_all(const std::shared_ptr<Plan>& plan, std::int64_t batch_rows);
-// The same, read while it is used.
+// The same, read lazily.
 base::Result<ArrowArrayStream> whole_stream(const std::shared_ptr<Plan>& plan);
 
 }  // namespace trireme::api

@@ -24,7 +24,7 @@ std::int64_t rows_in(const std::vector<data::Fragment>& fragments) {
   return rows;
 }
 
-// The fragments' rows from begin up to end.
+// The fragments' rows in [begin, end).
 std::vector<FragmentSlice> pieces_between(const std::vector<data::Fragment>& fragments, std::int64_t begin,
                                           std::int64_t end) {
   std::vector<FragmentSlice> pieces;
@@ -38,14 +38,14 @@ std::vector<FragmentSlice> pieces_between(const std::vector<data::Fragment>& fra
   return pieces;
 }
 
-// Rows from begin up to end, in the fragments that there are.
+// Rows in [begin, end), in the existing fragments.
 Pieces range_of(const std::vector<data::Fragment>& fragments, std::int64_t begin, std::int64_t end) {
   Pieces made;
   for (auto& piece : pieces_between(fragments, begin, end)) made.push_back({piece});
   return made;
 }
 
-// Where each part ends is asked for when the rows are known.
+// The ends of the parts are computed when the rows are known.
 using End = std::function<std::int64_t(std::int64_t rows)>;
 
 Dataset part_of(const std::shared_ptr<api::Plan>& plan, std::string name, End begin, End end) {
@@ -156,7 +156,7 @@ Dataset Dataset::repartition(std::int64_t fragments) const {
 
 std::vector<Dataset> Dataset::split(std::int64_t parts) const {
   expect_positive(parts, "split");
-  const auto settled = api::settled_plan(plan_);  // once for all of them
+  const auto settled = api::settled_plan(plan_);  // once for all parts
   std::vector<Dataset> made;
   for (std::int64_t i = 0; i < parts; ++i) {
     made.push_back(part_of(

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "trireme/data.h"
 
-// Aggregates of a column over all rows, batch by batch; no batch is kept.
+// Aggregates of a column over all rows, batch by batch; batches are not kept.
 
 namespace trireme {
 namespace {
@@ -26,7 +26,7 @@ using api::Whole;
 constexpr Whole kLeast = std::numeric_limits<std::int64_t>::min();
 constexpr Whole kMost = std::numeric_limits<std::int64_t>::max();
 
-// What a column must be.
+// The required type of a column.
 enum class Fit { kNumber, kNumberOrBool, kOrdered, kPlain };
 
 bool fits(const CellType& type, Fit fit) {
@@ -61,7 +61,7 @@ void scan(const Dataset& dataset, const std::string& verb, const std::string& co
   }
 }
 
-// A sum of real numbers that does not lose what is small beside it (Neumaier).
+// A compensated sum of floats (Neumaier).
 class RealSum {
  public:
   void add(double value) {
@@ -77,7 +77,7 @@ class RealSum {
 };
 
 struct Total {
-  std::int64_t rows = 0;  // that are not null
+  std::int64_t rows = 0;  // not null
   bool null = false;
   bool real = false;
   Whole wholes = 0;
@@ -103,7 +103,7 @@ Total total_of(const Dataset& dataset, const std::string& verb, const std::strin
   return total;
 }
 
-// Values in the column's own order: numbers by size (NaN only where there is nothing else), text by its bytes.
+// The order of values: numbers by size (NaN only if there is nothing else), text by bytes.
 bool is_before(const Cells& cells, std::size_t row, const Value& best) {
   switch (cells.type.kind) {
     case CellKind::kReal: return !(cells.reals[row] >= best.as_double());
@@ -151,13 +151,13 @@ Value extreme(const Dataset& dataset, const std::string& verb, const std::string
   return null && !ignore_nulls ? Value() : best;
 }
 
-// Number, mean and sum of squares around it of some values.
+// Count, mean and sum of squared deviations.
 struct Spread {
   double rows = 0;
   double mean = 0;
   double squares = 0;
 
-  // Chan et al.: exact also where the mean is far from zero.
+  // Chan et al.: accurate even if the mean is far from zero.
   void add(const Spread& other) {
     if (other.rows == 0) return;
     const double all = rows + other.rows;
@@ -186,7 +186,7 @@ Spread spread_of(const Cells& cells) {
   return spread;
 }
 
-// The same for values that are equal.
+// The same for equal values.
 std::string key_of(const Cells& cells, std::size_t row) {
   std::string key;
   const auto put = [&](const auto& value) {

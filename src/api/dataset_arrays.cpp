@@ -5,7 +5,7 @@
 namespace trireme::api {
 namespace {
 
-// What a schema or an array of ours points to; it goes with its release.
+// Owner of the memory of our schema or array; destroyed by its release callback.
 struct SchemaParts {
   std::string format;
   std::string name;

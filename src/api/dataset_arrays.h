@@ -8,11 +8,11 @@
 #include "data/arrow_c.h"
 #include "data/batch.h"
 
-// The Arrow C interfaces from the producer's side: arrays, schemas and streams that are ours.
+// The Arrow C interfaces from the producer's side: our own arrays, schemas and streams.
 
 namespace trireme::api {
 
-// A schema or an array that is released when it goes, unless somebody has moved it out.
+// A schema or an array that is released on destruction, unless it was moved out.
 template <typename C>
 class Owned {
  public:
@@ -52,32 +52,32 @@ struct Record {
 };
 
 OwnedSchema make_schema(std::string format, std::string name, std::vector<OwnedSchema> children = {});
-// The same under another name; what it had stays its own.
+// The same under another name; the original is unchanged.
 OwnedSchema renamed(OwnedSchema schema, std::string name);
 
-// `owners` hold what the buffers point to.
+// `owners` keep the buffers' memory alive.
 OwnedArray make_array(std::int64_t length, std::int64_t null_count, std::vector<const void*> buffers,
                       std::vector<std::shared_ptr<const void>> owners, std::vector<OwnedArray> children = {});
 
 Record record_of(std::vector<OwnedSchema> schemas, std::vector<OwnedArray> arrays, std::int64_t rows);
 
-// A copy in memory of our own.
+// A copy that owns its memory.
 base::Result<data::Batch> batch_of(Record record);
 
-// What a C stream of ours does.
+// The implementation of our C streams.
 class ArrayProducer {
  public:
   virtual ~ArrayProducer() = default;
   virtual base::Result<void> schema(ArrowSchema& out) = 0;
   // Leaves `out` released at the end.
   virtual base::Result<void> next(ArrowArray& out) = 0;
-  // Whether the error that was returned may pass: the reader tries again.
+  // Whether the returned error may be temporary: the reader retries.
   virtual bool may_pass() const { return false; }
 };
 
 ArrowArrayStream make_stream(std::unique_ptr<ArrayProducer> producer);
 
-// The batches one after the other; at least one of them.
+// Concatenates the batches; at least one.
 ArrowArrayStream stream_of(std::vector<data::Batch> batches);
 
 }  // namespace trireme::api

@@ -82,7 +82,7 @@ void read(Cells& cells, std::size_t row, std::string_view format, const ArrowArr
   }
 }
 
-// Memory for an array: it goes with the array.
+// Memory of an array, released with it.
 template <typename T, typename Get>
 OwnedArray array_of(std::size_t rows, std::int64_t nulls, const std::shared_ptr<std::vector<std::byte>>& validity,
                     Get get) {
@@ -221,7 +221,7 @@ void to_arrow(const Cells& cells, std::size_t rows, const std::string& name, Own
       return;
     }
     case CellKind::kWhole:
-      // Two's complement: signed and not are the same bits.
+      // Two's complement: signed and unsigned have the same bits.
       if (type.bits == 8) array = array_of<std::uint8_t>(rows, nulls, validity, whole);
       else if (type.bits == 16) array = array_of<std::uint16_t>(rows, nulls, validity, whole);
       else if (type.bits == 32) array = array_of<std::uint32_t>(rows, nulls, validity, whole);

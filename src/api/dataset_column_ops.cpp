@@ -7,7 +7,7 @@
 namespace trireme::api {
 namespace {
 
-// A column that stays, and what it is called then.
+// A column that is kept, and its new name.
 struct Kept {
   std::size_t column = 0;
   std::string name;
@@ -30,7 +30,7 @@ class ColumnOp final : public Op {
   base::Result<Record> apply(const data::Batch& batch, Where) override { return kept_of(batch); }
 
  private:
-  // Children are moved out of what the batch exports; the rest of it is released.
+  // Children are moved out of the exported batch; the rest is released.
   Record kept_of(const data::Batch& batch) const {
     Record whole;
     batch.export_to(*whole.array, *whole.schema);
@@ -49,7 +49,7 @@ class ColumnOp final : public Op {
 
   std::string name_;
   Choose choose_;
-  std::vector<Kept> kept_;  // written by learn(), before anything is applied
+  std::vector<Kept> kept_;  // written by learn(), before the first apply()
 };
 
 base::Result<std::size_t> find(const data::Schema& schema, const std::string& name) {

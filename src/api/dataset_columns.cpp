@@ -132,7 +132,7 @@ OwnedArray text_array(const Values& values) {
 
 std::string list_format(std::int64_t length) { return fmt::format("+w:{}", length); }
 
-// A tensor of shape [rows, a, b] as lists of a lists of b: the values of the innermost, wrapped from the inside out.
+// A tensor of shape [rows, a, b] as lists of a lists of b: the innermost values, wrapped from the inside out.
 OwnedSchema tensor_schema(DType dtype, const std::vector<std::int64_t>& row_shape, std::size_t dimension,
                           const std::string& name) {
   if (dimension == row_shape.size()) return make_schema(format_of(dtype), name);
@@ -150,7 +150,7 @@ OwnedArray tensor_values(const Tensor& tensor) {
   return make_array(tensor.num_elements(), 0, {nullptr, tensor.data()}, {held});
 }
 
-// `rows` of that shape, whose values are in `array` already.
+// `rows` rows of that shape, whose values are already in `array`.
 OwnedArray in_lists(OwnedArray array, std::int64_t rows, const std::vector<std::int64_t>& row_shape,
                     const Validity& validity) {
   for (std::size_t left = row_shape.size(); left > 0; --left) {

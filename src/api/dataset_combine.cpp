@@ -5,7 +5,7 @@
 #include "api/dataset_arrays.h"
 #include "api/dataset_plan.h"
 
-// Plans that are made of other plans, or of what is in memory.
+// Plans that combine other plans or data in memory.
 
 namespace trireme::api {
 namespace {
@@ -35,7 +35,7 @@ class MemoryPlan final : public Plan {
   std::vector<data::Batch> batches_;
 };
 
-// The rows of pieces, one after the other.
+// The rows of pieces, in order.
 class PiecesProducer final : public ArrayProducer {
  public:
   PiecesProducer(std::shared_ptr<Plan> input, std::vector<data::FragmentSlice> pieces)
@@ -80,7 +80,7 @@ class PiecesProducer final : public ArrayProducer {
     return {};
   }
 
-  std::shared_ptr<Plan> plan_;  // shared with the plan of the cut
+  std::shared_ptr<Plan> plan_;  // shared with the plan of the slice
   std::vector<data::FragmentSlice> pieces_;
   std::size_t piece_ = 0;
   std::int64_t taken_ = 0;  // of the piece
@@ -103,7 +103,7 @@ class CutPlan final : public Plan {
 
   base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
     std::vector<data::FragmentSlice> pieces;
-    std::int64_t first = 0;  // of the piece, among all
+    std::int64_t first = 0;  // of the piece, in the complete plan
     for (const auto& piece : pieces_[fragment]) {
       const std::int64_t begins = std::max(row - first, std::int64_t{0});
       const std::int64_t ends = std::min(end - first, piece.count);
@@ -139,10 +139,10 @@ class CutPlan final : public Plan {
   }
 
  private:
-  std::shared_ptr<Plan> input_;  // shared with the dataset that was cut
+  std::shared_ptr<Plan> input_;  // shared with the sliced dataset
   std::string name_;
   Cut cut_;
-  std::vector<std::vector<data::FragmentSlice>> pieces_;  // of each fragment, once listed
+  std::vector<std::vector<data::FragmentSlice>> pieces_;  // by fragment, once listed
   std::vector<std::int64_t> rows_;
 };
 
@@ -169,7 +169,7 @@ class UnionPlan final : public Plan {
     for (std::size_t input = 0; input < inputs_.size(); ++input) {
       TRIREME_ASSIGN(const auto here, inputs_[input]->schema());
       TRIREME_TRY(here->check_same(*columns), "{} does not match {}", inputs_[input]->name(), inputs_.front()->name());
-      // Counted there, and so once for all who use that plan.
+      // Counted there, so only once for all users of that plan.
       TRIREME_ASSIGN(const auto fragments, inputs_[input]->counted());
       for (std::size_t index = 0; index < fragments.size(); ++index) {
         all.push_back({fragments[index].name, fragments[index].rows, fragments[index].bytes});
@@ -180,7 +180,7 @@ class UnionPlan final : public Plan {
   }
 
  private:
-  std::vector<std::shared_ptr<Plan>> inputs_;  // shared with the datasets that were put together
+  std::vector<std::shared_ptr<Plan>> inputs_;  // shared with the combined datasets
   std::vector<std::pair<std::size_t, std::size_t>> origin_;
 };
 
@@ -205,7 +205,7 @@ class ShufflePlan final : public Plan {
   base::Result<std::vector<DataFragment>> list() override { return input_->fragments(); }
 
  private:
-  std::shared_ptr<Plan> input_;  // shared with the dataset that was shuffled
+  std::shared_ptr<Plan> input_;  // shared with the shuffled dataset
   Shuffle shuffle_;
 };
 
@@ -213,7 +213,7 @@ class SettledPlan final : public Plan {
  public:
   explicit SettledPlan(std::shared_ptr<Plan> input) : input_(std::move(input)) {}
 
-  Work work() const override { return {}; }  // it is done then
+  Work work() const override { return {}; }  // already done
   std::string name() const override { return input_->name(); }
   std::vector<std::shared_ptr<Plan>> inputs() const override { return {input_}; }
   base::Result<std::shared_ptr<const data::Schema>> schema() override { return input_->schema(); }
@@ -233,7 +233,7 @@ class SettledPlan final : public Plan {
   }
 
  private:
-  std::shared_ptr<Plan> input_;  // shared with the dataset that was settled
+  std::shared_ptr<Plan> input_;  // shared with the materialized dataset
   std::vector<data::Batch> batches_;
 };
 

@@ -24,7 +24,7 @@ class ExpressionFilter final : public Selection {
   explicit ExpressionFilter(data::Expression keeps) : keeps_(std::move(keeps)) {}
   std::string name() const override { return fmt::format("filter({})", keeps_.text()); }
 
-  // Without rows it tells what is wrong with the columns, before any is read.
+  // Evaluated without rows to report errors of the columns before any row is read.
   base::Result<std::shared_ptr<const data::Schema>> learn(const data::Batch& example) override {
     TRIREME_TRY(choose(data::Batch::empty(example.schema()), {}));
     return example.schema();
@@ -62,7 +62,7 @@ class WithColumn final : public Op {
     std::vector<OwnedArray> arrays(1);
     TRIREME_ASSIGN(const auto cells, evaluated(value_, batch));
     const auto& node = *value_.node();
-    if (node.operation == Operation::kColumn) {  // of any type, as it is
+    if (node.operation == Operation::kColumn) {  // of any type, unchanged
       Record whole = exported(batch);
       const std::size_t column = *batch.schema()->find(node.column);
       schemas[0] = renamed(OwnedSchema(*whole.schema->children[column]), column_);

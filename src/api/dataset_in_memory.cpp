@@ -8,17 +8,17 @@
 #include "data/stream.h"
 #include "trireme/data.h"
 
-// Datasets that are made, not read.
+// Datasets that are created in memory.
 
 namespace trireme {
 namespace {
 
 using api::value_or_throw;
 
-// Small enough for a few to be open at once, large enough to be worth opening.
+// Small enough for several open fragments, large enough to be worth opening.
 constexpr std::int64_t kFragmentRows = 65536;
 
-// Numbers that are made when they are asked for.
+// Numbers that are generated on demand.
 class Range final : public DataSource {
  public:
   // Without a shape: one column of numbers.
@@ -62,7 +62,7 @@ void expect_rows(std::int64_t rows, const char* call) {
   if (rows < 0) throw ValueError(fmt::format("{}({}): expected a number of rows, 0 or more", call, rows));
 }
 
-// In parts that are read one by one.
+// Split into fragments.
 Dataset in_memory(const std::string& name, api::Record record) {
   auto whole = value_or_throw(api::batch_of(std::move(record)));
   auto plan = api::memory_plan(name, {std::move(whole)});

@@ -7,7 +7,7 @@
 namespace trireme::api {
 namespace {
 
-// What comes out of an op for one fragment.
+// The output of an op for one fragment.
 class OpProducer final : public ArrayProducer {
  public:
   OpProducer(std::shared_ptr<Op> op, std::shared_ptr<const data::Schema> columns, std::unique_ptr<Input> input,
@@ -41,7 +41,7 @@ class OpProducer final : public ArrayProducer {
   std::shared_ptr<const data::Schema> columns_;
   std::unique_ptr<Input> input_;
   Where where_;
-  std::int64_t end_;  // rows from here on are not wanted
+  std::int64_t end_;  // rows from here on are not needed
   bool may_pass_ = false;
 };
 
@@ -51,7 +51,7 @@ class OpPlan final : public Plan {
 
   std::string name() const override { return input_->name() + "." + op_->name(); }
   std::vector<std::shared_ptr<Plan>> inputs() const override { return {input_}; }
-  // Mixing what comes out is as good as mixing what goes in.
+  // Shuffling the output is as good as shuffling the input.
   std::optional<Shuffle> shuffle() const override { return input_->shuffle(); }
 
   base::Result<std::shared_ptr<const data::Schema>> schema() override {
@@ -89,7 +89,7 @@ class OpPlan final : public Plan {
     return fragments;
   }
 
-  // Where nothing is added or left out, the input's number is ours, and others may need it too.
+  // If no rows are added or dropped, the input's count is ours, and other plans may need it too.
   base::Result<std::int64_t> count(std::size_t fragment, WaitingNote& note) override {
     if (!op_->keeps_rows()) return Plan::count(fragment, note);
     TRIREME_ASSIGN(const auto fragments, input_->counted());
@@ -129,7 +129,7 @@ class OpPlan final : public Plan {
     return data::Schema::take(none);
   }
 
-  std::shared_ptr<Plan> input_;  // shared with the dataset that it was applied to
+  std::shared_ptr<Plan> input_;  // shared with the input dataset
   std::shared_ptr<Op> op_;       // shared with the streams
   std::mutex mutex_;
   std::shared_ptr<const data::Schema> columns_;

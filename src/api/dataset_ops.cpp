@@ -14,11 +14,11 @@ namespace {
 
 using SchemaPointer = std::shared_ptr<const data::Schema>;
 
-// Functions of rows get this many at once: enough to make the way there cheap, few enough to begin soon.
+// Number of rows per call of row functions: enough to make the overhead small, few enough to start quickly.
 constexpr std::int64_t kRowsAtOnce = 1024;
 constexpr std::size_t kTriedRows = 128;
 
-// A border: whatever the program's function throws is an error of the row.
+// Exception boundary: anything the user's function throws is an error of the row.
 template <typename F>
 auto called(std::int64_t row, F call) -> base::Result<decltype(call())> {
   try {
@@ -45,7 +45,7 @@ class RowFunction final : public Op {
 
   bool is_function() const override { return true; }
 
-  // Every worker tries the same rows, whatever the time that takes: they must agree on the columns.
+  // Every worker tries the same rows, however long that takes: all must agree on the columns.
   base::Result<SchemaPointer> learn(const data::Batch& example) override {
     TRIREME_ASSIGN(const auto given, rows_of(example));
     std::vector<Dict> rows;
@@ -78,7 +78,7 @@ class RowFunction final : public Op {
   std::string name_;
   bool keeps_rows_;
   Function function_;
-  Columns columns_;  // written by learn(), before anything is applied
+  Columns columns_;  // written by learn(), before the first apply()
 };
 
 class BatchFunction final : public Op {
@@ -123,7 +123,7 @@ class BatchFunction final : public Op {
 
   std::function<Dict(const Batch&)> function_;
   MapBatchesOptions options_;
-  SchemaPointer columns_;  // written by learn(), before anything is applied
+  SchemaPointer columns_;  // written by learn(), before the first apply()
 };
 
 class AddColumn final : public Op {
@@ -170,7 +170,7 @@ class AddColumn final : public Op {
 
   std::string column_;
   std::function<Value(const Batch&)> function_;
-  SchemaPointer columns_;  // written by learn(), before anything is applied
+  SchemaPointer columns_;  // written by learn(), before the first apply()
 };
 
 class Filter final : public Selection {

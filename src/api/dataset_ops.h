@@ -15,31 +15,31 @@
 
 namespace trireme::api {
 
-// The rows of a batch among those of its plan, for errors and for what depends on them.
+// The position of a batch in its plan, for errors and for functions that depend on it.
 struct Where {
   std::size_t fragment = 0;
-  std::int64_t row = 0;  // the first one's, in the fragment
+  std::int64_t row = 0;  // first row, in the fragment
 };
 
-// Something that is done to every batch on its way. Called on any thread.
+// An operation on every batch. Called on any thread.
 class Op {
  public:
   virtual ~Op() = default;
 
   virtual std::string name() const = 0;
-  // One row comes out for each that goes in, in its place.
+  // One row of output per row of input, in the same order.
   virtual bool keeps_rows() const { return true; }
-  // How many rows it wants at once; 0: as they come.
+  // The number of rows per call; 0: any.
   virtual std::int64_t batch_rows() const { return 0; }
-  // What it makes of a row depends on the others of its batch: batches are always cut from the fragment's first row on.
+  // The output of a row depends on the other rows of its batch: batches always start at the fragment's first row.
   virtual bool is_aligned() const { return false; }
-  // The program's own, which may take long.
+  // A user's function, which may be slow.
   virtual bool is_function() const { return false; }
-  // The columns of what comes out, from rows as an example; nullptr where these do not tell.
+  // The output columns, from sample rows; nullptr if these do not determine them.
   virtual base::Result<std::shared_ptr<const data::Schema>> learn(const data::Batch& example) = 0;
-  // After learn() has told.
+  // After learn() has determined the columns.
   virtual base::Result<Record> apply(const data::Batch& batch, Where where) = 0;
-  // Rows that come out of a fragment of so many; -1 where only reading tells.
+  // The number of output rows of a fragment with this number of rows; -1 if only reading tells.
   virtual std::int64_t count(std::size_t fragment, std::int64_t rows) const;
 };
 

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kCountingThreads = 4;
 
-// A border: sources are the program's or a library's.
+// Exception boundary: sources belong to the program or a library.
 template <typename F>
 auto called(const std::string& what, F call) -> base::Result<decltype(call())> {
   try {
@@ -88,7 +88,7 @@ class StreamInput final : public Input {
   data::CommonSchema common_;
   data::Stream stream_;
   std::shared_ptr<const data::Schema> schema_;
-  std::int64_t skip_;  // rows that come before the asked one
+  std::int64_t skip_;  // rows before the requested one
   std::shared_ptr<const data::Chunk> chunk_;
   std::int64_t row_ = 0;
   bool may_pass_ = false;
@@ -127,7 +127,7 @@ bool Plan::remote() const {
 }
 
 std::int64_t Plan::decoding_bytes() const {
-  std::int64_t most = 0;  // a fragment is one of an input's
+  std::int64_t most = 0;  // a fragment is from one of the inputs
   for (const auto& each : inputs()) most = std::max(most, each->decoding_bytes());
   return most;
 }
@@ -244,7 +244,7 @@ base::Result<void> Plan::take_counts(const Dict& counts) {
   const auto below = inputs();
   const auto& told = counts.at("inputs").as_list();
   if (told.size() != below.size()) return base::error("{} has different inputs in the driver", name());
-  // Inputs first: a plan that is a cut of others asks them for their rows.
+  // Inputs first: a slice of other plans needs their row counts.
   for (std::size_t i = 0; i < below.size(); ++i) TRIREME_TRY(below[i]->take_counts(told[i].as_dict()));
   if (!counts.contains("rows")) return {};
   std::lock_guard lock(mutex_);
@@ -295,7 +295,7 @@ class SourcePlan final : public Plan {
   }
 
  private:
-  std::shared_ptr<DataSource> source_;  // shared with whoever made it
+  std::shared_ptr<DataSource> source_;  // shared with its creator
 };
 
 }  // namespace

@@ -17,55 +17,55 @@
 
 namespace trireme::api {
 
-// How the rows are to be mixed; carried out by whoever reads them.
+// How to shuffle the rows; applied by the reader.
 struct Shuffle {
   std::optional<std::int64_t> seed;
-  bool rows = false;  // or only fragments
+  bool rows = false;  // false: only fragments
   std::optional<std::int64_t> window_rows;
 };
 
-// What it takes to make a row.
+// The cost of computing a row.
 struct Work {
-  bool costly = false;             // functions of the program, or a source that says so
-  bool keeps_rows = true;          // the row of a fragment is found without making those before it
-  std::int64_t made_together = 1;  // functions see so many rows at once
+  bool costly = false;             // the program's functions, or a source that declares it
+  bool keeps_rows = true;          // a row of a fragment can be computed without the rows before it
+  std::int64_t made_together = 1;  // number of rows per function call
 };
 
-// How to come by a table: a source, or something done to other plans. Safe on any thread.
+// How to produce a table: a source, or an operation on other plans. Thread-safe.
 class Plan {
  public:
   virtual ~Plan() = default;
 
-  // "read_csv(x.csv).filter()": for messages.
+  // For messages, for example "read_csv(x.csv).filter()".
   virtual std::string name() const = 0;
   virtual std::vector<std::shared_ptr<Plan>> inputs() const { return {}; }
   virtual std::optional<Shuffle> shuffle() const { return std::nullopt; }
   virtual base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) = 0;
-  // For whoever takes no row from `end` on: none of those has to be made.
+  // For callers that need no rows from `end` on: those need not be computed.
   virtual base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t) {
     return open(fragment, row);
   }
   virtual Work work() const;
-  // Whether reading may fail for a while and work again.
+  // Whether reading may fail temporarily.
   virtual bool remote() const;
-  // What a fragment takes while it is read, beside its rows.
+  // Memory of a fragment while it is read, in addition to its rows.
   virtual std::int64_t decoding_bytes() const;
-  // Of the rows as they come from open().
+  // Cost of the rows from open().
   virtual base::Result<std::shared_ptr<const data::Schema>> schema();
 
   // Listed once.
   base::Result<std::vector<DataFragment>> fragments();
-  // With their rows: those that nobody knows are counted by reading, once.
+  // With their row counts: unknown ones are counted by reading, once.
   base::Result<std::vector<data::Fragment>> counted();
 
-  // What was counted here and in the inputs, and the same in another process that has made the same plan: nothing is
-  // counted there. Refuses a plan that has other fragments.
+  // Row counts of this plan and its inputs, to be sent to another process that created the same plan and then need not
+  // count. take_counts() rejects a plan with different fragments.
   Dict counts();
   base::Result<void> take_counts(const Dict& counts);
 
  protected:
   virtual base::Result<std::vector<DataFragment>> list() = 0;
-  // Whoever reads for it ticks the note: a plan that only asks its input says nothing beside that.
+  // The plan that reads updates the note: a plan that only forwards to its input shows nothing itself.
   virtual base::Result<std::int64_t> count(std::size_t fragment, WaitingNote& note);
 
  private:
@@ -77,25 +77,25 @@ class Plan {
   bool counted_ = false;  // all rows of listed_ are known
 };
 
-// The plan's fragments as the pipeline reads them.
+// The plan's fragments, as the pipeline's source.
 std::shared_ptr<data::Source> source_of(std::shared_ptr<Plan> plan);
 
 // A fragment's batches from a row on.
 class Input {
  public:
-  // `end`: of the rows that will be taken, where that is known.
+  // `end`: of the rows that will be requested, if known.
   static base::Result<std::unique_ptr<Input>> open(Plan& plan, std::size_t fragment, std::int64_t row,
                                                    std::optional<std::int64_t> end = {});
   virtual ~Input() = default;
 
   virtual const std::shared_ptr<const data::Schema>& schema() const = 0;
-  // So many rows, fewer at the end and none after it; as many as the source gives at once with 0.
+  // This number of rows, fewer at the end and none after it; 0: as many as the source returns at once.
   virtual base::Result<data::Batch> next(std::int64_t rows) = 0;
-  // Whether the error that was returned may pass.
+  // Whether the returned error may be temporary.
   virtual bool may_pass() const = 0;
 };
 
-// Ranges of rows of the input, each list one fragment. Called once, with the input's fragments.
+// Ranges of input rows, one list per fragment. Called once, with the input's fragments.
 using Cut =
     std::function<base::Result<std::vector<std::vector<data::FragmentSlice>>>(const std::vector<data::Fragment>&)>;
 
@@ -105,10 +105,10 @@ std::shared_ptr<Plan> cut_plan(std::shared_ptr<Plan> input, std::string name, Cu
 std::shared_ptr<Plan> union_plan(std::vector<std::shared_ptr<Plan>> inputs);
 std::shared_ptr<Plan> zip_plan(std::shared_ptr<Plan> left, std::shared_ptr<Plan> right);
 std::shared_ptr<Plan> shuffle_plan(std::shared_ptr<Plan> input, Shuffle shuffle);
-// Read into memory when it is needed first, in the order that its shuffle asks for.
+// Read into memory on first use, in the order of its shuffle.
 std::shared_ptr<Plan> settled_plan(std::shared_ptr<Plan> input);
 
-// The source that the plan only reads; nullptr for others.
+// The source, if the plan only reads it; otherwise nullptr.
 DataSource* source_behind(const Plan& plan);
 
 }  // namespace trireme::api

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "trireme/data.h"
 
-// A look at a dataset: its first rows, and what it is made of.
+// Previews of a dataset: its first rows and a summary.
 
 namespace trireme {
 namespace {
@@ -31,8 +31,8 @@ std::string line_of(const Dict& row) {
   return base::to_json(shown);
 }
 
-// The first rows, in batches. Those that are not asked for are not counted: without a shuffle, the first fragments are
-// enough.
+// The first rows, in batches. Other rows are not counted: without a shuffle, the first fragments are
+// sufficient.
 std::vector<data::Batch> head_of(const std::shared_ptr<api::Plan>& plan, std::int64_t rows) {
   std::vector<data::Batch> head;
   if (rows <= 0) return head;
@@ -72,14 +72,14 @@ std::string grouped(std::int64_t number) {
   return digits;
 }
 
-// From the source on, what follows each other.
+// The chain of operations, from the source on.
 std::vector<std::string> steps_of(const api::Plan& plan) {
   const auto inputs = plan.inputs();
   const std::string name = plan.name();
   if (inputs.empty()) return {name};
   auto steps = steps_of(*inputs.front());
   const std::string before = inputs.front()->name() + ".";
-  const bool shuffles = plan.shuffle() && !inputs.front()->shuffle();  // told in a line of its own
+  const bool shuffles = plan.shuffle() && !inputs.front()->shuffle();  // shown in a separate line
   if (name.starts_with(before) && !shuffles) steps.push_back(name.substr(before.size()));
   return steps;
 }

@@ -33,7 +33,7 @@ base::Result<Value> list_of(const ArrowSchema& schema, const ArrowArray& array, 
   return Value(std::move(list));
 }
 
-// Values that lie one after the other; nothing where they are no numbers or some are null.
+// Contiguous values; nothing if they are not numbers or have nulls.
 std::optional<Tensor> copied_tensor(const ArrowSchema& type, const ArrowArray& values, std::int64_t first,
                                     std::int64_t count, std::vector<std::int64_t> shape) {
   const auto dtype = dtype_of_format(type.format);
@@ -55,7 +55,7 @@ std::optional<Tensor> copied_tensor(const ArrowSchema& type, const ArrowArray& v
   return tensor;
 }
 
-// The row of nested lists of fixed size as one tensor.
+// A row of nested lists of fixed size as one tensor.
 std::optional<Tensor> tensor_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t index) {
   std::vector<std::int64_t> shape;
   const ArrowSchema* type = &schema;
@@ -73,7 +73,7 @@ std::optional<Tensor> tensor_at(const ArrowSchema& schema, const ArrowArray& arr
   return copied_tensor(*type, *values, first, count, std::move(shape));
 }
 
-// A tensor whose shape is another in every row: a struct of its values and its shape.
+// A tensor with a different shape in every row: a struct of values and shape.
 std::optional<Tensor> ragged_tensor_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t row) {
   if (data::find_metadata(schema.metadata, "ARROW:extension:name") != "trireme.ragged_tensor") return std::nullopt;
   const auto is_list = [&](std::int64_t child) { return std::string_view(schema.children[child]->format) == "+l"; };
@@ -182,7 +182,7 @@ base::Result<std::vector<Dict>> rows_of(const data::Batch& batch) {
     const auto& shape = batch.schema()->fields()[static_cast<std::size_t>(column)].tensor_shape;
     for (std::int64_t row = 0; row < batch.rows(); ++row) {
       TRIREME_ASSIGN(auto value, value_at(schema, array, row + record.array->offset), "column '{}'", schema.name);
-      // Arrow's own type for tensors has its shape beside the values.
+      // Arrow's tensor type has the shape in its metadata.
       if (const auto* tensor = value.get_if<Tensor>(); tensor && !shape.empty() && tensor->shape() != shape) {
         value = Tensor::view(tensor->dtype(), shape, tensor->data(), std::make_shared<Tensor>(*tensor));
       }

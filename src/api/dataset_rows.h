@@ -9,15 +9,15 @@
 
 namespace trireme::api {
 
-// What is behind the handle of data.h.
+// The implementation of the handle in data.h.
 struct BatchData {
   data::Batch batch;
 };
 
 Batch public_batch(data::Batch batch);
 
-// Numbers as such, dates and times as the numbers that they are stored as, lists of a fixed size as tensors. The error
-// names the column with a type that plain values do not have.
+// Numbers as numbers, dates and times as the stored numbers, lists of a fixed size as tensors. The error names the
+// column with a type that has no plain value.
 base::Result<std::vector<Dict>> rows_of(const data::Batch& batch);
 
 }  // namespace trireme::api

@@ -6,7 +6,7 @@
 namespace trireme::api {
 namespace {
 
-// Not the batch's own columns, which may have been dictionaries where it was read.
+// Not the batch's own columns, which may have been dictionaries when they were read.
 base::Result<std::shared_ptr<const data::Schema>> schema_of(const data::Batch& batch) {
   return taken_schema(exported(batch));
 }

@@ -7,7 +7,7 @@
 
 namespace trireme::api {
 
-// Some of the rows, as they are.
+// Selects rows of a batch, unchanged.
 class Selection : public Op {
  public:
   bool keeps_rows() const override { return false; }
@@ -22,9 +22,9 @@ class Selection : public Op {
 
 Record exported(const data::Batch& batch);
 base::Result<std::shared_ptr<const data::Schema>> taken_schema(Record record);
-// The batch and these columns; those that it has already are replaced where they are.
+// The batch with these columns; columns of the same name are replaced in place.
 Record with_columns(const data::Batch& batch, Record columns);
-// One batch of the rows of all, which have the same columns; at least one of them.
+// Concatenates batches with the same columns; at least one.
 base::Result<data::Batch> joined(const std::vector<data::Batch>& batches);
 base::Result<data::Batch> first_rows(const data::Batch& batch, std::int64_t rows);
 

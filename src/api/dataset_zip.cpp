@@ -5,14 +5,14 @@
 #include "api/dataset_plan.h"
 #include "base/text.h"
 
-// Datasets side by side.
+// zip().
 
 namespace trireme::api {
 namespace {
 
 using Names = std::vector<std::string>;
 
-// What the columns of the right are called beside those of the left.
+// The names of the right columns next to the left ones.
 Names new_names(const data::Schema& left, const data::Schema& right) {
   std::set<std::string> taken;
   for (const auto& field : left.fields()) taken.insert(field.name);
@@ -77,14 +77,14 @@ class ZipProducer final : public ArrayProducer {
   bool may_pass_ = false;
 };
 
-// Each fragment of the left with the rows of the right that stand beside it.
+// Each fragment of the left with the matching rows of the right.
 class ZipPlan final : public Plan {
  public:
   ZipPlan(std::shared_ptr<Plan> left, std::shared_ptr<Plan> right) : left_(std::move(left)), right_(std::move(right)) {}
 
   std::string name() const override { return left_->name() + ".zip(...)"; }
   std::vector<std::shared_ptr<Plan>> inputs() const override { return {left_, right_}; }
-  // Both are read side by side.
+  // Both are read in parallel.
   std::int64_t decoding_bytes() const override { return left_->decoding_bytes() + right_->decoding_bytes(); }
 
   base::Result<std::shared_ptr<const data::Schema>> schema() override {
@@ -122,7 +122,7 @@ class ZipPlan final : public Plan {
   }
 
  private:
-  // Pieces of the fragments with as many rows as each of `edges` has.
+  // Pieces of the fragments with the row counts of `edges`.
   static base::Result<std::vector<std::vector<data::FragmentSlice>>> cut_at(
       const std::vector<data::Fragment>& edges, const std::vector<data::Fragment>& fragments) {
     std::vector<std::vector<data::FragmentSlice>> made;
@@ -152,9 +152,9 @@ class ZipPlan final : public Plan {
                         row};
   }
 
-  std::shared_ptr<Plan> left_;  // shared with the datasets that were put together
+  std::shared_ptr<Plan> left_;  // shared with the zipped datasets
   std::shared_ptr<Plan> right_;
-  std::shared_ptr<Plan> beside_;  // the right one cut as the left one is, once listed; shared with streams
+  std::shared_ptr<Plan> beside_;  // the right plan, split like the left one, once listed; shared with streams
 };
 
 }  // namespace

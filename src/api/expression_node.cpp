@@ -65,7 +65,7 @@ base::Result<ExpressionPointer> make_node(Operation operation, std::vector<Expre
   int depth = 0;
   std::vector<ExpressionPointer> flat;
   for (auto& input : inputs) {
-    // `a or b or c ...` may be long; a list of them is not deep.
+    // `a or b or c ...` may be long; as a list it is not deep.
     const bool joined = operation == Operation::kAnd || operation == Operation::kOr;
     if (joined && flat.empty() && input->operation == operation) {
       flat = input->inputs;
@@ -162,7 +162,7 @@ Expression Expression::is_in(List values) const {
   return made(Operation::kIn, {node_}, std::move(values));
 }
 
-// As in the text: == None asks whether there is a value.
+// As in the text: == None tests for null.
 Expression operator==(const Expression& left, const Expression& right) {
   return is_none(right) ? left.is_null() : made(Operation::kEqual, {left.node(), right.node()});
 }

@@ -13,7 +13,7 @@ namespace trireme::api {
 enum class Operation {
   kColumn,
   kLiteral,
-  kList,  // only what follows `in`
+  kList,  // only after `in`
   kAnd,   // two or more
   kOr,
   kNot,
@@ -44,23 +44,23 @@ enum class Operation {
 struct ExpressionNode;
 using ExpressionPointer = std::shared_ptr<const ExpressionNode>;
 
-// Never written once it is made.
+// Immutable.
 struct ExpressionNode {
   Operation operation = Operation::kLiteral;
   std::string column = {};
   Value literal = {};
-  List values = {};  // of kList and kIn
+  List values = {};  // for kList and kIn
   std::vector<ExpressionPointer> inputs = {};
-  int depth = 1;  // so that whoever goes through it knows that the stack is enough
+  int depth = 1;  // limits the recursion of visitors
 };
 
-// Refuses one that is nested too deep.
+// Rejects nodes that are nested too deep.
 base::Result<ExpressionPointer> make_node(Operation operation, std::vector<ExpressionPointer> inputs, List values = {});
 ExpressionPointer column_node(std::string name);
 ExpressionPointer literal_node(Value value);
 
 base::Result<ExpressionPointer> parse_expression(std::string_view text);
-// What parse_expression() makes the same of.
+// Text that parse_expression() converts to the same expression.
 std::string text_of(const ExpressionNode& node);
 
 }  // namespace trireme::api

@@ -13,7 +13,7 @@ Whole least_of(const CellType& type) { return type.is_signed ? -(Whole{1} << (ty
 Whole most_of(const CellType& type) { return (Whole{1} << (type.is_signed ? type.bits - 1 : type.bits)) - 1; }
 bool holds(const CellType& type, Whole value) { return value >= least_of(type) && value <= most_of(type); }
 
-// What is left of it in that many bits.
+// Truncated to this number of bits.
 Whole wrapped(const CellType& type, Whole value) {
   const Whole range = Whole{1} << type.bits;
   Whole rest = value % range;
@@ -50,7 +50,7 @@ CellType real_type(const Operand& left, const Operand& right, const CellType& a,
   for (const auto* each : {&a, &b}) {
     if (each->kind == CellKind::kReal && each->bits == 64) type.bits = 64;
   }
-  // A column of whole numbers with one that is written: a float would lose digits, or refuse to.
+  // A column of integers with a literal: a float would lose digits.
   const auto is_wide = [](const CellType& each) { return each.kind == CellKind::kWhole && each.bits >= 32; };
   if ((left.written && is_wide(b)) || (right.written && is_wide(a))) type.bits = 64;
   return type;
@@ -111,7 +111,7 @@ base::Result<double> real_result(Operation operation, double left, double right)
 
 base::Result<Cells> calculated(Operation operation, const Operand& left, const Operand& right) {
   TRIREME_ASSIGN(CellType type, common_type(left, right));
-  // As in Python, also among whole numbers.
+  // As in Python, also for integers.
   const bool divides =
       operation == Operation::kDivide || operation == Operation::kFloorDivide || operation == Operation::kModulo;
   if (divides && type.kind != CellKind::kNull) type = {CellKind::kReal, 64};

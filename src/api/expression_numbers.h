@@ -4,14 +4,14 @@
 #include "api/expression_node.h"
 #include "base/result.h"
 
-// Arithmetic with Arrow's types: of the same width where both are alike, the larger one otherwise, and numbers that are
-// written in the expression take the smallest type that holds them.
+// Arithmetic with Arrow's types: the common type of both operands, and literals have the smallest type that
+// holds them.
 
 namespace trireme::api {
 
 struct Operand {
   const Cells& cells;
-  bool written;  // a value of the expression's text
+  bool written;  // a literal of the expression's text
 };
 
 base::Result<Cells> calculated(Operation operation, const Operand& left, const Operand& right);

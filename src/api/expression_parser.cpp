@@ -8,7 +8,7 @@
 #include "api/expression_node.h"
 #include "api/expression_tokens.h"
 
-// Python's grammar of expressions, as much of it as columns can be asked. Nothing is ever evaluated.
+// The part of Python's expression grammar that columns support. Nothing is ever evaluated.
 
 namespace trireme::api {
 namespace {
@@ -72,7 +72,7 @@ class Parser {
     if (now().kind == TokenKind::kEnd) return wrong("unexpected end");
     return wrong(fmt::format("unexpected '{}'", text_.substr(now().begin, now().end - now().begin)));
   }
-  // What was read from the token on is Python, but nothing that columns can be asked.
+  // The text from the token on is valid Python, but not supported for columns.
   base::Error refused(std::size_t token, std::string_view why = kHint) const {
     const std::size_t begin = tokens_[token].begin;
     const std::size_t end = std::max(tokens_[at_ > token ? at_ - 1 : token].end, begin);
@@ -200,7 +200,7 @@ class Parser {
       return made(token, Operation::kNot, {std::move(node)});
     }
     if (!takes("-")) return power();
-    // The least number has no positive counterpart that could be negated.
+    // The smallest integer has no positive counterpart that could be negated.
     if (now().kind == TokenKind::kWhole && now().whole == std::uint64_t{1} << 63 && tokens_[at_ + 1].text != "**") {
       ++at_;
       return literal_node(std::numeric_limits<std::int64_t>::min());
@@ -263,7 +263,7 @@ class Parser {
     return unexpected();
   }
 
-  // Pieces of text that follow one another are one.
+  // Adjacent string literals are concatenated.
   base::Result<Pointer> literal_text() {
     const TokenKind kind = now().kind;
     std::string text;

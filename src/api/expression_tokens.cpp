@@ -11,7 +11,7 @@
 namespace trireme::api {
 namespace {
 
-// Python's words that mean something else than a column.
+// Python keywords, which are not columns.
 constexpr std::array<std::string_view, 35> kWords{
     "and", "or",     "not",     "in",    "is",     "None",   "True",   "False",    "if",   "else",  "elif",    "lambda",
     "for", "while",  "def",     "class", "return", "import", "from",   "as",       "with", "yield", "await",   "async",
@@ -132,7 +132,7 @@ class Lexer {
     return real ? real_of(token, digits) : whole_of(token, digits, base, begin);
   }
 
-  // With '_' between them left out.
+  // Without '_' between digits.
   std::string taken_digits(bool hexadecimal) {
     std::string digits;
     const auto fits = [&](char sign) {
@@ -189,7 +189,7 @@ class Lexer {
     }
     const bool octal = sign >= '0' && sign <= '7';
     const std::size_t most = octal ? 3 : sign == 'x' ? 2 : sign == 'u' && !bytes ? 4 : sign == 'U' && !bytes ? 8 : 0;
-    if (most == 0) {  // as Python has it: a backslash before anything else is one
+    if (most == 0) {  // as in Python, a backslash before anything else is literal
       (text += '\\') += sign;
       return {};
     }

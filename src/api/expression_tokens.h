@@ -12,17 +12,17 @@ namespace trireme::api {
 
 enum class TokenKind { kName, kWhole, kReal, kText, kBytes, kSign, kEnd };
 
-// A piece of the text of an expression, as Python has them.
+// A token of the text of an expression, as in Python.
 struct Token {
   TokenKind kind = TokenKind::kEnd;
   std::size_t begin = 0;  // in the text
   std::size_t end = 0;
-  std::string text = {};    // of a name, of signs, and of text without its quotes
+  std::string text = {};    // of names and operators, and of strings without quotes
   std::uint64_t whole = 0;  // kWhole
   double real = 0;          // kReal
 };
 
-// With one of kEnd at the end.
+// The last token is kEnd.
 base::Result<std::vector<Token>> tokens_of(std::string_view text);
 
 // Whether a column of that name needs no col('...').

@@ -23,7 +23,7 @@ base::Result<void> expect_bool(const Cells& cells) {
   return base::error("{} is not boolean: compare it, for example x != 0", cells.type.text());
 }
 
-// Nulls as Kleene has them: what is false whatever the null is, is false.
+// Kleene logic for nulls: a result that does not depend on the null is not null.
 Cells joined(bool is_and, const Cells& left, const Cells& right) {
   const bool constant = left.constant && right.constant;
   Cells made = bools(left.constant ? right.size() : left.size(), constant);
@@ -104,7 +104,7 @@ base::Result<Cells> found(const Cells& cells, const List& values) {
   for (const auto& each : wanted) {
     if (each.type.is_text()) texts.push_back(each.text(0));
     else if (!real) wholes.push_back(each.whole(0));
-    // As the column has it: 0.1 is in a column of floats.
+    // In the column's precision: 0.1 is in a column of floats.
     else if (!std::isnan(each.real(0)))
       reals.push_back(cells.type.kind == CellKind::kReal && cells.type.bits < 64 ? static_cast<float>(each.real(0))
                                                                                  : each.real(0));
@@ -149,7 +149,7 @@ base::Result<Cells> of_text(Operation operation, const Cells& cells) {
   for (std::size_t row = 0; row < cells.size(); ++row) {
     if (!cells.valid[row]) continue;
     if (counts) {
-      // Bytes that begin a character.
+      // Bytes that start a character.
       made.wholes[row] = std::count_if(cells.texts[row].begin(), cells.texts[row].end(),
                                        [](char sign) { return (sign & 0xc0) != 0x80; });
     } else {

@@ -7,8 +7,8 @@
 
 namespace trireme::api {
 
-// The expression for every row of the batch. What is wrong with the types of the columns is told whatever the rows are,
-// and so for a batch that has none.
+// Evaluates the expression for every row of the batch. Type errors do not depend on the rows, so an empty batch reports
+// them too.
 base::Result<Cells> evaluate(const ExpressionNode& node, const data::Batch& batch);
 
 }  // namespace trireme::api

@@ -7,7 +7,7 @@
 
 namespace trireme::api {
 
-// Small and capital letters of any script, one character for one. Bytes that are no UTF-8 stay as they are.
+// Lower and upper case for any script, one character for one. Invalid UTF-8 stays unchanged.
 class LetterCase {
  public:
   LetterCase();
@@ -18,7 +18,7 @@ class LetterCase {
   std::string changed(std::string_view text, bool capital) const;
 
  private:
-  locale_t letters_;  // of the C library; without it only those of ASCII are changed
+  locale_t letters_;  // of the C library; without it only ASCII letters change
 };
 
 }  // namespace trireme::api

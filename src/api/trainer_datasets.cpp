@@ -36,7 +36,7 @@ bool is_split(const TrainerDatasets& datasets, const std::string& name) {
   return std::any_of(list->begin(), list->end(), [&](const Value& each) { return each.as_string() == name; });
 }
 
-// Names of datasets become names of files.
+// Names of datasets become file names.
 base::Result<void> check_names(const TrainerDatasets& datasets) {
   for (const auto& [name, dataset] : datasets.by_name) {
     if (!name.empty() && name.find_first_not_of(kNameSigns) == std::string::npos && !std::strchr("-.", name[0]))
@@ -142,7 +142,7 @@ base::Result<DataShard> WorkerDatasets::make(const std::string& name, const Data
   options.attempt = context_.attempt;
 
   auto ordering = ordering_of(*dataset.plan(), static_cast<std::uint64_t>(planned["seed"].as_int()));
-  // Whoever sees a dataset whole reads all of it anyway: in its own order.
+  // A rank that reads all rows does so in the dataset's own order.
   ordering.virtual_shards = split ? datasets_.config.virtual_shards : 1;
   if (const auto asked = base::memory_budget_of(datasets_.config)) ordering.memory_budget = *asked;
   TRIREME_ASSIGN(auto shard, make_shard(dataset.plan(), ordering, options));

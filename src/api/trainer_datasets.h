@@ -16,25 +16,25 @@ class Shard;
 
 namespace trireme::api {
 
-// The datasets that a trainer was given.
+// The datasets of a trainer.
 struct TrainerDatasets {
   std::map<std::string, Dataset> by_name;
   DataConfig config;
 };
 
-// In the driver, before anything starts: finds the fragments, counts what must be counted, draws seeds. The result is
-// what every worker must have alike. Refuses a dataset that is too small for that many workers.
+// In the driver, before anything starts: lists the fragments, counts rows if needed, draws seeds. The result must be
+// equal on all workers. Rejects a dataset that is too small for the number of workers.
 base::Result<Dict> plan_datasets(const TrainerDatasets& datasets, int max_workers);
 
-// In a worker, while a training function runs: its parts of the datasets. They are made when they are asked for.
+// In a worker, while a training function runs: its shards of the datasets, created on demand.
 class WorkerDatasets {
  public:
-  // `planned`: of plan_datasets().
+  // `planned`: from plan_datasets().
   WorkerDatasets(const TrainerDatasets& datasets, Dict planned, const Context& context);
   base::Result<DataShard> get(const std::string& name);
-  // What was read so far: rows, bytes, wait_s; empty where nothing was asked for.
+  // Totals so far: rows, bytes, wait_s; empty if no dataset was requested.
   Dict totals() const;
-  // The training function has returned. `positions`: of the checkpoint that it began with.
+  // The training function has returned. `positions`: of the checkpoint that it started with.
   base::Result<void> finish(const Dict& positions);
 
  private:
