@@ -10,20 +10,20 @@
 
 namespace trireme::api::preprocessing {
 
-// Arguments by name, of a program or from a file; each error says which one, and what it has.
+// Named arguments, from a program or a file; errors name the argument and its value.
 class Arguments {
  public:
   explicit Arguments(const Dict& given) : given_(&given) {}
 
-  // Nothing else may be given.
+  // Rejects all other names.
   base::Result<void> expect(std::initializer_list<std::string_view> names) const;
-  // Null where it is not given.
+  // Null if it is not set.
   const Value& get(std::string_view name) const;
-  // At least one, and none twice.
+  // At least one name, without duplicates.
   base::Result<std::vector<std::string>> names(std::string_view name) const;
   base::Result<std::string> text(std::string_view name) const;
   base::Result<std::string> text(std::string_view name, std::string_view standard) const;
-  // One of those.
+  // One of the given values.
   base::Result<std::string> choice(std::string_view name, std::initializer_list<std::string_view> choices) const;
   base::Result<bool> flag(std::string_view name, bool standard) const;
   base::Result<std::int64_t> whole(std::string_view name) const;
@@ -33,7 +33,7 @@ class Arguments {
   const Dict* given_;
 };
 
-// Columns, and where the results go.
+// Input columns and output columns.
 struct InOut {
   std::vector<std::string> columns;
   std::vector<std::string> output_columns;
@@ -42,7 +42,7 @@ struct InOut {
 };
 
 List list_of(const std::vector<std::string>& names);
-// An argument of a preprocessor; also null for none.
+// An argument of a preprocessor; null if not set.
 Value list_or_null(const std::vector<std::string>& names);
 
 }  // namespace trireme::api::preprocessing

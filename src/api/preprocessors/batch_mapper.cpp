@@ -6,7 +6,7 @@
 namespace trireme::api::preprocessing {
 namespace {
 
-// A function of the program as a part of a chain.
+// The program's function as a part of a chain.
 class BatchMapper final : public PreprocessorImpl {
  public:
   BatchMapper(std::function<Dict(const Batch&)> function, const MapBatchesOptions& options)
@@ -38,7 +38,7 @@ class BatchMapper final : public PreprocessorImpl {
  private:
   base::Result<void> understand(const Dict&) override { return {}; }
 
-  // A border: whatever the program's function throws is an error of the batch.
+  // Exception boundary: anything the user's function throws is an error of the batch.
   base::Result<Dict> called(const Batch& batch) const {
     try {
       return function_(batch);

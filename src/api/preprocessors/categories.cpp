@@ -26,7 +26,7 @@ void append_text(std::string& key, char kind, std::string_view text) {
 }
 
 void append_number(std::string& key, double value) {
-  // Whole numbers look alike, whatever they are stored as.
+  // Integers of all types compare equal.
   if (std::trunc(value) == value && std::abs(value) < 0x1p63) append_bytes(key, 'i', static_cast<std::int64_t>(value));
   else append_bytes(key, 'r', value);
 }

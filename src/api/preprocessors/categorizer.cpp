@@ -16,8 +16,8 @@ List encoded_list(const std::vector<Value>& values) {
   return list;
 }
 
-// The categories of a column are known, and nothing else is in it. Batches have the values of dictionaries in the place
-// of their indices, so that this is all there is to see.
+// Restricts a column to known categories. Batches have the values of dictionaries instead of their indices, so nothing
+// else is visible.
 class Categorizer final : public EachColumnKind {
  public:
   Categorizer(InOut names, Given given) : EachColumnKind(std::move(names)), given_(std::move(given)) {}

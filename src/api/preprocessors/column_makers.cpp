@@ -32,7 +32,7 @@ OwnedArray flat_array(const std::vector<double>& values, const Validity& validit
 
 base::Error no_value(const Value& value) { return base::error("{} does not fit the type of the column", shown(value)); }
 
-// A number that the type has, exactly.
+// The number in that type, if it is exact.
 template <typename T>
 base::Result<T> number_as(const Value& value) {
   const auto* whole = value.get_if<std::int64_t>();

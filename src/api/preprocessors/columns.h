@@ -9,11 +9,11 @@
 #include "base/result.h"
 #include "trireme/value.h"
 
-// Looking into columns, and making new ones.
+// Reading columns, and creating new ones.
 
 namespace trireme::api::preprocessing {
 
-// By Arrow's format. Booleans are numbers too.
+// By Arrow format. Booleans are numbers, too.
 bool is_number(std::string_view format);
 bool is_whole(std::string_view format);
 bool is_floating(std::string_view format);
@@ -22,15 +22,15 @@ bool is_bytes(std::string_view format);
 bool is_list(std::string_view format);
 
 bool null_at(const ArrowArray& array, std::int64_t index);
-// NaN is one too.
+// NaN counts as missing.
 bool missing_at(const ArrowSchema& type, const ArrowArray& array, std::int64_t index);
 bool has_missing(const Column& column);
 double number_at(const ArrowSchema& type, const ArrowArray& array, std::int64_t index);
 std::int64_t whole_at(const ArrowSchema& type, const ArrowArray& array, std::int64_t index);
-// Of text and bytes.
+// For text and bytes.
 std::string_view text_at(const ArrowSchema& type, const ArrowArray& array, std::int64_t index);
 
-// What a list has in it: values from first on.
+// The elements of a list: values from first on.
 struct Inside {
   const ArrowSchema* type = nullptr;
   const ArrowArray* values = nullptr;
@@ -39,22 +39,22 @@ struct Inside {
 };
 Inside list_at(const ArrowSchema& type, const ArrowArray& array, std::int64_t index);
 
-// The error names the column that is no numbers.
+// The error names the column that is not numeric.
 base::Result<const Column*> numeric(const Table& table, const std::string& name, std::string_view who);
-// Its numbers to compute with; NaN for null.
+// The numbers of a column; NaN for null.
 std::vector<double> floats_of(const Column& column);
 base::Result<const Column*> without_nulls(const Table& table, const std::string& name, std::string_view who);
 base::Error nulls_in(const std::string& name, std::string_view who);
 
-// What was computed from the column `like`: null where that is. float32 stays float32.
+// A column computed from the column `like`: null where that is null. float32 stays float32.
 Column from_floats(std::string name, const std::vector<double>& values, const Column& like);
 // Negative: null.
 Column from_numbers(std::string name, const std::vector<std::int64_t>& values);
 // Shape [rows, ...].
 base::Result<Column> from_tensor(std::string name, Tensor tensor);
-// Null where there is none. The error says which value does not fit the type.
+// Null for missing values. The error names the value that does not fit the type.
 base::Result<Column> from_values(std::string name, const ArrowSchema& type, const std::vector<const Value*>& values);
-// The type that values like this one are stored as; the error says which have none.
+// The type in which values like this one are stored; the error names values without a type.
 base::Result<OwnedSchema> schema_for(const Value& value);
 // The column, with the only value of `filling` in place of missing values.
 base::Result<Column> filled(std::string name, const Column& column, const Column& filling);

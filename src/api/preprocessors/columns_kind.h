@@ -11,7 +11,7 @@
 
 namespace trireme::api::preprocessing {
 
-// One that has an output column for each of its columns.
+// A preprocessor with one output column per input column.
 class ColumnsKind : public PreprocessorImpl {
  public:
   explicit ColumnsKind(InOut names) : names_(std::move(names)) {}
@@ -28,7 +28,7 @@ class ColumnsKind : public PreprocessorImpl {
   List column_list() const { return list_of(names_.columns); }
   List output_list() const { return list_of(names_.output_columns); }
 
-  // "mean(age)".
+  // For example "mean(age)".
   static std::string stat_name(std::string_view what, const std::string& column) {
     return std::string(what) + "(" + column + ")";
   }
@@ -37,7 +37,7 @@ class ColumnsKind : public PreprocessorImpl {
   InOut names_;
 };
 
-// One that makes each output column from its column alone.
+// A preprocessor that computes each output column only from its input column.
 class EachColumnKind : public ColumnsKind {
  public:
   using ColumnsKind::ColumnsKind;
@@ -52,11 +52,11 @@ class EachColumnKind : public ColumnsKind {
   }
 
  protected:
-  // The column with that number.
+  // The column with that index.
   virtual base::Result<Column> changed(const Table& table, std::size_t index) const = 0;
 };
 
-// Of statistics from a file, which may have anything in them. Infinity and NaN are none that fit() finds.
+// For statistics from a file, which may contain anything. fit() never finds infinity or NaN.
 inline base::Result<double> number_in(const Dict& stats, const std::string& name) {
   const Value* found = stats.find(name);
   if (!found || !found->is_number() || !std::isfinite(found->as_double()))

@@ -10,12 +10,12 @@
 #include "api/preprocessors/state_json.h"
 #include "data/type_format.h"
 
-// Many columns as one tensor.
+// Combines columns into one tensor.
 
 namespace trireme::api::preprocessing {
 namespace {
 
-// The numbers of a column, in lists of lists or not.
+// The numbers of a column, nested in lists or not.
 struct Numbers {
   const ArrowSchema* type = nullptr;
   const ArrowArray* values = nullptr;
@@ -31,7 +31,7 @@ struct Options {
   bool flatten = false;
 };
 
-// Of nested lists of fixed size, as one; the type is none of numbers where they are no tensors.
+// Flattens nested lists of fixed size; the type is not a number type if they are not tensors.
 base::Result<Numbers> numbers_in(const Column& column) {
   Numbers numbers{&*column.schema, &*column.array, 0, 1};
   while (std::string_view(numbers.type->format).starts_with("+w:")) {
@@ -72,7 +72,7 @@ class Concatenator final : public PreprocessorImpl {
       parts.push_back(numbers);
       width += numbers.width;
     }
-    // By type, not by what a batch has: a null in it must not make another type of it.
+    // By type, not by the content of a batch: a null must not change the type.
     DType dtype = options_.dtype.value_or(number_type(parts.front().type->format));
     for (const auto& part : parts) {
       if (!options_.dtype) dtype = common_type(dtype, number_type(part.type->format));

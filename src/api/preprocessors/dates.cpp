@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kDay = 86400;
 constexpr std::int64_t kMicros = 1000000;
 
-// Of what is stored, in a second.
+// Stored units per second.
 std::int64_t units(std::string_view format) {
   if (format == "tdm" || format == "tsm:") return 1000;
   return format == "tsu:" ? kMicros : 1;
@@ -27,7 +27,7 @@ std::string day_text(std::int64_t days) {
                      static_cast<unsigned>(day.day()));
 }
 
-// So many digits, and then `after`.
+// This number of digits, followed by `after`.
 std::optional<int> digits(std::string_view& text, std::size_t count, std::string_view after = "") {
   int value = 0;
   if (text.size() < count + after.size() || text.substr(count, after.size()) != after) return std::nullopt;

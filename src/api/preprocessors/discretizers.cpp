@@ -7,7 +7,7 @@
 #include "api/preprocessors/state_json.h"
 #include "api/preprocessors/statistics.h"
 
-// Numbers in bins.
+// Sorts numbers into bins.
 
 namespace trireme::api::preprocessing {
 namespace {
@@ -29,7 +29,7 @@ struct BinOptions {
   }
 };
 
-// A number becomes that of its bin, as pandas.cut(labels=False) has it; one that is in none, null.
+// Replaces a number with the index of its bin, like pandas.cut(labels=False), or null if it is in no bin.
 class Discretizer : public EachColumnKind {
  public:
   Discretizer(InOut names, BinOptions options) : EachColumnKind(std::move(names)), options_(std::move(options)) {}
@@ -169,7 +169,7 @@ class UniformDiscretizer final : public Discretizer {
     return {};
   }
 
-  // As pandas.cut does it: wider by a thousandth on the open side, so that the outermost value is in.
+  // Like pandas.cut: extended by a thousandth on the open side, so that the outermost value is included.
   Edges uniform(double low, double high, std::int64_t bins) const {
     const bool same = low == high;
     if (same) {

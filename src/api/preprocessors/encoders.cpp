@@ -5,7 +5,7 @@
 #include "api/preprocessors/columns_kind.h"
 #include "api/preprocessors/state_json.h"
 
-// Categories as numbers. They are numbered in their order: 0 is the smallest.
+// Categories as numbers, in sorted order: 0 is the smallest.
 
 namespace trireme::api::preprocessing {
 namespace {

@@ -6,7 +6,7 @@
 #include "api/preprocessors/state_json.h"
 #include "api/preprocessors/statistics.h"
 
-// Something in the place of nothing.
+// Fills in missing values.
 
 namespace trireme::api::preprocessing {
 namespace {

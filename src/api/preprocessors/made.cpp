@@ -3,7 +3,7 @@
 #include "api/preprocessors/state_json.h"
 #include "trireme/preprocessors.h"
 
-// What a program gives, as the arguments that the JSON has: both are checked in one place.
+// Converts options of a program to the arguments of the JSON, so that both are checked in one place.
 
 namespace trireme::data::preprocessors {
 namespace {

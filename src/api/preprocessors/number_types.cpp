@@ -47,14 +47,14 @@ DType common_type(DType a, DType b) {
   const auto [kind, bytes] = traits_of(b);
   if (small_kind == Class::kBool) return b;
   if (small_kind == kind) return small > bytes ? a : b;
-  // A float holds whole numbers of half its size.
+  // A float holds integers of half its size.
   if (kind == Class::kFloat) return float_of(std::max(bytes, std::min(small * 2, 8)));
-  // Unsigned and signed: one size more than the unsigned one.
+  // Unsigned and signed: one size larger than the unsigned type.
   if (small < bytes) return b;
   return small == 8 ? DType::kF64 : signed_of(small * 2);
 }
 
-// To the nearest, of two the even one.
+// Rounds to nearest, ties to even.
 std::uint16_t half_of(double value) {
   const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double size = std::abs(value);

@@ -9,17 +9,17 @@
 #include "api/preprocessors/columns.h"
 #include "trireme/tensor.h"
 
-// Types of numbers, and what becomes of a number in another one: as numpy has it.
+// Number types and conversions between them, as in NumPy.
 
 namespace trireme::api::preprocessing {
 
-// Of a column of numbers.
+// The type of a column of numbers.
 DType number_type(std::string_view format);
-// The smallest that holds both.
+// The smallest type that holds both.
 DType common_type(DType a, DType b);
 std::uint16_t half_of(double value);
 
-// A number of a column, as T; NaN for null.
+// A number of a column as T; NaN for null.
 template <typename T>
 struct AsNumber {
   using Stored = T;
@@ -28,7 +28,7 @@ struct AsNumber {
     if (!is_floating(type.format)) return static_cast<T>(whole_at(type, array, index));
     const double value = number_at(type, array, index);
     if constexpr (std::is_same_v<T, bool>) return value != 0;
-    // What lies outside has no place there: 0, rather than anything.
+    // Values out of range become 0, so that the result is defined.
     constexpr double kEnd = 2.0 * static_cast<double>(std::uint64_t{1} << (std::numeric_limits<T>::digits - 1));
     return value < kEnd && value >= (std::is_signed_v<T> ? -kEnd : 0) ? static_cast<T>(value) : T();
   }
@@ -50,7 +50,7 @@ struct AsHalf {
   }
 };
 
-// Calls `function` with one of those above.
+// Calls `function` with one of the types above.
 template <typename Function>
 void with_number_type(DType dtype, Function function) {
   switch (dtype) {

@@ -23,7 +23,7 @@ T or_value_error(base::Result<T> result) {
   if constexpr (!std::is_void_v<T>) return std::move(result).value();
 }
 
-// The impls of a chain and of those in it, in their order.
+// The implementations of a chain and its parts, in order.
 void collect(const Preprocessor& preprocessor, std::vector<std::shared_ptr<const inner::PreprocessorImpl>>& impls) {
   const auto& data = *preprocessor.data();
   if (data.impl) impls.push_back(data.impl);
@@ -145,7 +145,7 @@ Dataset Preprocessor::transform(const Dataset& dataset) const {
   require_fitted(*this, "transform");
   Dataset made = dataset;
   for (const auto& impl : impls_of(*this)) made = impl->transform(made, impl);
-  // What is wrong with the columns is told here, where that needs no function to be tried.
+  // Reports column errors here if that does not need a call of a function.
   if (!made.plan()->work().costly) or_value_error(made.plan()->schema());
   return made;
 }

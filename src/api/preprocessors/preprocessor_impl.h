@@ -15,7 +15,7 @@
 
 namespace trireme::api::preprocessing {
 
-// One preprocessor: what it was asked for, and what it has learned. Fitted once, then never changed; used by any
+// One preprocessor: its arguments and statistics. Fitted once, then immutable; used by any
 // thread.
 class PreprocessorImpl {
  public:
@@ -23,17 +23,17 @@ class PreprocessorImpl {
   virtual std::unique_ptr<PreprocessorImpl> clone() const = 0;
 
   virtual std::string_view name() const = 0;
-  // As the JSON has them, without functions.
+  // As in the JSON, without functions.
   virtual Dict arguments() const = 0;
-  // The argument that is a function, if one is given.
+  // The name of the argument that is a function, if one is set.
   virtual std::string_view function_argument() const { return ""; }
   virtual std::vector<std::string> inputs() const { return {}; }
   virtual std::vector<std::string> outputs() const { return {}; }
 
   virtual bool fittable() const { return true; }
-  // What it finds out, as the JSON has it.
+  // The statistics, as in the JSON.
   virtual base::Result<Dict> learn(const Dataset& dataset) const;
-  // Checks what learn() has found, or a file says.
+  // Checks the statistics from learn() or a file.
   base::Result<void> take(Dict stats);
   void forget() { stats_.reset(); }
   const std::optional<Dict>& stats() const { return stats_; }
@@ -50,7 +50,7 @@ class PreprocessorImpl {
 };
 
 using Made = base::Result<std::unique_ptr<PreprocessorImpl>>;
-// By the name that Python knows it by, from arguments as the JSON has them.
+// By its Python name, with arguments as in the JSON.
 Made make_preprocessor(const std::string& name, const Dict& arguments);
 
 Made make_standard_scaler(const Dict& arguments);
@@ -78,10 +78,10 @@ Made make_hashing_vectorizer(const Dict& arguments, TokenizationFunction functio
 std::unique_ptr<PreprocessorImpl> make_batch_mapper(std::function<Dict(const Batch&)> function,
                                                     const MapBatchesOptions& options);
 
-// What is behind the handle of preprocessors.h.
+// The implementation of the handle in preprocessors.h.
 struct Data {
-  std::shared_ptr<const PreprocessorImpl> impl;               // shared with the datasets that it is applied to
-  std::vector<data::preprocessors::Preprocessor> chain = {};  // or these, one after the other
+  std::shared_ptr<const PreprocessorImpl> impl;               // shared with the transformed datasets
+  std::vector<data::preprocessors::Preprocessor> chain = {};  // or these, in order
 };
 
 }  // namespace trireme::api::preprocessing

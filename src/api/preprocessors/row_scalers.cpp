@@ -4,7 +4,7 @@
 #include "api/preprocessors/columns.h"
 #include "api/preprocessors/columns_kind.h"
 
-// Numbers brought to a scale without a look at the others: by row, or each on its own.
+// Scalers that need no statistics: by row, or value by value.
 
 namespace trireme::api::preprocessing {
 namespace {

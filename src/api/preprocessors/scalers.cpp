@@ -5,12 +5,12 @@
 #include "api/preprocessors/state_json.h"
 #include "api/preprocessors/statistics.h"
 
-// Numbers brought to a scale: (value - what fit() has found) / (what fit() has found).
+// Scalers that compute (value - statistic) / statistic.
 
 namespace trireme::api::preprocessing {
 namespace {
 
-// A deviation below this is that of a constant column, which is only moved.
+// A smaller deviation means a constant column, which is only shifted.
 constexpr double kEpsilon = 1e-8;
 
 class Scaler : public EachColumnKind {
@@ -20,7 +20,7 @@ class Scaler : public EachColumnKind {
   Dict arguments() const override { return {{"columns", column_list()}, {"output_columns", output_list()}}; }
 
  protected:
-  // What is subtracted from a column, and what it is then divided by.
+  // The offset and divisor of a column.
   struct Scale {
     double moved = 0;
     double divided = 1;

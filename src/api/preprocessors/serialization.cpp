@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "trireme/preprocessors.h"
 
-// Preprocessors as JSON, the same that Python writes and reads: {"preprocessor": name, "arguments": {...}, "fitted":
+// Preprocessors as JSON, compatible with Python: {"preprocessor": name, "arguments": {...}, "fitted":
 // null or {"stats_": {...}}}, and {"preprocessor": "Chain", "chain": [...]}.
 
 namespace trireme::data::preprocessors {

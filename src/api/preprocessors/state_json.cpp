@@ -62,7 +62,7 @@ base::Result<Value> decoded_list(const List& list) {
   return Value(std::move(items));
 }
 
-// The first key, as Python looks at it; "" where it is no "$".
+// The first key, as in Python; "" if it does not start with "$".
 std::string_view kind_of(const Value& value) {
   const auto* dict = value.get_if<Dict>();
   if (!dict || dict->empty() || !dict->begin()->first.starts_with('$')) return "";
@@ -73,7 +73,7 @@ struct NamedType {
   std::string_view name;
   DType dtype;
 };
-// numpy's.
+// NumPy's.
 constexpr auto kTypes = std::to_array<NamedType>({{"|b1", DType::kBool},
                                                   {"|u1", DType::kU8},
                                                   {"|i1", DType::kI8},

@@ -8,21 +8,21 @@
 #include "base/result.h"
 #include "trireme/value.h"
 
-// Arguments and statistics as Python writes them: what JSON does not have is a dict with one key, "$" and the kind.
-// Whoever reads it trusts nothing that is in it.
+// Arguments and statistics as Python writes them: values without a JSON type are a dict with one key, "$" and the kind.
+// The content is not trusted.
 
 namespace trireme::api::preprocessing {
 
-// A list is a tuple there: lists as such are no categories.
+// Lists become tuples in Python: lists cannot be categories.
 Value encoded(const Value& value);
 base::Result<Value> decoded(const Value& value);
 
-// A dict with keys of any kind.
+// A dict with keys of any type.
 using Pairs = std::vector<std::pair<Value, Value>>;
 Value encoded_pairs(Pairs pairs);
 base::Result<Pairs> decoded_pairs(const Value& value);
 
-// {"$dtype": "<f4"}, and null for none.
+// {"$dtype": "<f4"}, or null.
 Value encoded_dtype(std::optional<DType> dtype);
 base::Result<std::optional<DType>> decoded_dtype(const Value& value);
 

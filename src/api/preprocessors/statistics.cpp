@@ -11,7 +11,7 @@ namespace trireme::api::preprocessing {
 namespace {
 
 constexpr std::int64_t kRowsAtOnce = 16384;
-// Quantiles are exact for so many values; of more, every level of the sketch keeps so many.
+// Quantiles are exact up to this number of values; beyond, every level of the sketch keeps this number.
 constexpr std::int64_t kSketchValues = 1 << 17;
 
 base::Result<void> for_each_numbers(
@@ -122,7 +122,7 @@ std::vector<double> Quantiles::at(const std::vector<double>& fractions) const {
     for (const double value : levels_[depth]) values.push_back({value, std::ldexp(1.0, static_cast<int>(depth))});
   }
   std::stable_sort(values.begin(), values.end(), [](const Weighed& a, const Weighed& b) { return a.value < b.value; });
-  // The middle of the ranks that a value stands for.
+  // The middle of the ranks that a value represents.
   std::vector<double> ranks;
   double end = 0;
   for (const auto& each : values) {

@@ -11,12 +11,12 @@
 #include "base/result.h"
 #include "trireme/data.h"
 
-// What preprocessors learn from a dataset: one pass for all columns, and no more memory than the result takes. Nulls
-// and NaN are not counted among the numbers.
+// Statistics of a dataset: one pass for all columns, with no more memory than the result. Numbers exclude nulls and
+// NaN.
 
 namespace trireme::api::preprocessing {
 
-// The columns in the order of the dataset before any shuffle: what is found does not depend on it.
+// The columns in the dataset's order before any shuffle: the result does not depend on a shuffle.
 base::Result<void> for_each_table(const Dataset& dataset, const std::vector<std::string>& columns, std::string_view who,
                                   const std::function<base::Result<void>(const Table&)>& see);
 
@@ -25,18 +25,18 @@ base::Error nothing_to_learn_from(const std::string& column, std::string_view wh
 struct Moments {
   std::int64_t count = 0;
   double mean = 0;
-  double squares = 0;  // of the distances from the mean, their sum
+  double squares = 0;  // sum of squared deviations from the mean
   double low = std::numeric_limits<double>::infinity();
   double high = -std::numeric_limits<double>::infinity();
 
-  // Chan's way to join two sets: nothing is lost where the mean is large and the deviation small.
+  // Chan's method to merge two sets: stays accurate if the mean is large and the deviation small.
   void add(const std::vector<double>& values);
-  // Of the values that there are, not estimated from a sample.
+  // Population, not sample.
   double deviation() const;
 };
 
-// Exact while the values fit into one level; beyond, half of a full one stands for twice as many each. The error in
-// rank is below (number of levels) / (2 * size): 0.004 % for 10^9 values.
+// Exact while the values fit into one level; beyond, half of a full level represents twice as many values each. The
+// error in rank is below (number of levels) / (2 * size): 0.004 % for 10^9 values.
 class Quantiles {
  public:
   explicit Quantiles(std::size_t size) : size_(size) {}

@@ -15,7 +15,7 @@ std::string Column::type() const {
 
 Table::Table(Record record) : rows_(record.array->length) {
   for (std::int64_t i = 0; i < record.schema->n_children; ++i) {
-    // A child is moved out by taking its struct; what is left counts as released.
+    // Moving the struct moves the child out; the original counts as released.
     ArrowSchema& schema = *record.schema->children[i];
     ArrowArray& array = *record.array->children[i];
     columns_.push_back({schema.name ? schema.name : "", OwnedSchema(schema), OwnedArray(array)});

@@ -12,25 +12,25 @@
 
 namespace trireme::api::preprocessing {
 
-// One column of a record batch, on its own.
+// A single column of a record batch.
 struct Column {
   std::string name;
   OwnedSchema schema;
   OwnedArray array;
 
   std::string_view format() const { return schema->format; }
-  // "large_string", "list<int64>".
+  // For example "large_string", "list<int64>".
   std::string type() const;
   std::int64_t rows() const { return array->length; }
 };
 
-// What a preprocessor makes of a table: columns that take the place of those with their names or are put at the end.
+// The output of a preprocessor: columns that replace those of the same name or are appended.
 struct Changes {
   std::vector<Column> columns;
   std::vector<std::string> dropped;
 };
 
-// A record batch, taken apart. Columns that nobody changes keep their memory and their type.
+// A record batch, split into columns. Unchanged columns keep their memory and type.
 class Table {
  public:
   explicit Table(Record record);
@@ -38,12 +38,12 @@ class Table {
 
   std::int64_t rows() const { return rows_; }
   const std::vector<Column>& columns() const { return columns_; }
-  // The error names the columns that there are.
+  // The error lists the columns.
   base::Result<const Column*> find(const std::string& name, std::string_view who) const;
   // The columns have as many rows as the table, unless all of them are replaced.
   void apply(Changes changes);
   Record record() &&;
-  // The same for a while: the table stays the owner.
+  // A temporary view: the table stays the owner.
   Record lent() const;
   std::vector<Column> taken() && { return std::move(columns_); }
 
@@ -52,14 +52,14 @@ class Table {
   std::vector<Column> columns_;
 };
 
-// The array for somebody who reads it while its owner has it.
+// The array for readers, while its owner keeps it.
 OwnedArray lent(const OwnedArray& array);
-// The same type for somebody else, without metadata.
+// A copy of the type, without metadata.
 OwnedSchema copied(const ArrowSchema& schema);
 
 base::Error no_column(const std::string& name, std::string_view who, const std::vector<std::string>& columns);
 
-// A tensor for each column of numbers, and a list for each that has nulls or other things.
+// A tensor for each column of numbers, and a list for columns with nulls or other types.
 base::Result<Dict> columns_as_values(Table table);
 
 }  // namespace trireme::api::preprocessing

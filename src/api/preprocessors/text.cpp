@@ -7,7 +7,7 @@
 #include "api/preprocessors/statistics.h"
 #include "api/preprocessors/tokens.h"
 
-// Text as tokens, and tokens as numbers.
+// Splits text into tokens, and counts tokens.
 
 namespace trireme::api::preprocessing {
 namespace {
@@ -39,7 +39,7 @@ class Tokenizer final : public TextKind {
   }
 };
 
-// A vector of int64 that counts tokens by their place.
+// A vector of int64 that counts tokens by index.
 class Vectorizer : public TextKind {
  public:
   using TextKind::TextKind;
@@ -99,7 +99,7 @@ class CountVectorizer final : public Vectorizer {
  private:
   struct Seen {
     Places places;
-    std::vector<std::string> tokens;  // in the order in which they first appear
+    std::vector<std::string> tokens;  // in order of first appearance
     std::vector<std::int64_t> counts;
 
     void add(const std::string& token) {
@@ -163,7 +163,7 @@ class HashingVectorizer final : public Vectorizer {
 
  private:
   base::Result<Column> changed(const Table& table, std::size_t index) const override {
-    // A token is hashed once a batch.
+    // A token is hashed once per batch.
     std::unordered_map<std::string, std::int64_t> known;
     return counted(table, index, features_, [&](const std::string& token) {
       const auto [place, added] = known.try_emplace(token, 0);

@@ -21,7 +21,7 @@ base::Result<const Column*> TextKind::text_column(const Table& table, std::size_
 
 base::Result<std::vector<std::string>> TextKind::tokens(std::string_view text) const {
   if (!function_) return base::split(text, ' ');
-  // A border: whatever the program's function throws is an error of the text.
+  // Exception boundary: anything the user's function throws is an error of the text.
   try {
     return function_(text);
   } catch (const std::exception& thrown) {

@@ -8,7 +8,7 @@
 
 namespace trireme::api::preprocessing {
 
-// One that makes tokens of texts first.
+// A preprocessor that splits texts into tokens first.
 class TextKind : public EachColumnKind {
  public:
   TextKind(InOut names, TokenizationFunction function)
@@ -25,11 +25,11 @@ class TextKind : public EachColumnKind {
   TokenizationFunction function_;
 };
 
-// The place of a token among so many; the same on every machine and in every process, and in Python.
+// The index of a token among this number; the same on every machine, in every process and in Python.
 std::int64_t hashed(std::string_view token, std::int64_t places);
 // The error names the argument.
 base::Result<std::int64_t> checked_features(const Arguments& arguments);
-// Zeros; the error says where there would be more of them than memory.
+// Zeros; an error if they do not fit into memory.
 base::Result<Tensor> zeros_of(DType dtype, std::int64_t rows, std::int64_t width);
 
 }  // namespace trireme::api::preprocessing

@@ -13,7 +13,7 @@ class TransformOp final : public Op {
 
   bool is_function() const override { return !impl_->function_argument().empty(); }
 
-  // A batch without rows tells: what comes out depends on types alone.
+  // An empty batch is enough: the output columns depend only on the types.
   base::Result<std::shared_ptr<const data::Schema>> learn(const data::Batch& example) override {
     TRIREME_ASSIGN(auto record, changed(example));
     ArrowSchema c_schema = record.schema.give();

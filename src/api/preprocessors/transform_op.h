@@ -7,7 +7,7 @@
 
 namespace trireme::api::preprocessing {
 
-// What a preprocessor does to batches while they are read. `back`: inverse_transform().
+// Applies a preprocessor to batches while they are read. `back`: inverse_transform().
 std::unique_ptr<Op> transform_op(std::shared_ptr<const PreprocessorImpl> impl, bool back);
 
 }  // namespace trireme::api::preprocessing
