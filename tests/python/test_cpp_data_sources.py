@@ -326,9 +326,7 @@ def test_webdatasets_that_cannot_be_read(tmp_path: Path) -> None:
     bad.write_bytes(good[:700])
     assert f"{bad} is not a readable tar file: it is truncated" in refused("read_webdataset", f"path={tmp_path}")
     bad.write_bytes(b"x" * 2000)
-    assert f"{bad} is not a readable tar file: a header is corrupt" in refused(
-        "read_webdataset", f"path={tmp_path}"
-    )
+    assert f"{bad} is not a readable tar file: a header is corrupt" in refused("read_webdataset", f"path={tmp_path}")
     done = run(PROGRAM, "read_webdataset", f"path={tmp_path}", "skip_bad_files=1")
     assert done.stdout == "1 1 __key__ cls txt\n"
     assert f"1 of 2 files cannot be read and are skipped: {bad}" in done.stderr

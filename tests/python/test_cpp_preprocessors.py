@@ -205,9 +205,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     )
     message = "StandardScaler: no column named 'x'; the columns are y, z\n"
     assert said(tmp_path, scaler.serialize(), "y\tint\t1\nz\tint\t1\n", "fit") == message
-    assert "column 'x' is large_string, expected numbers" in said(
-        tmp_path, scaler.serialize(), "x\ttext\ta\n", "fit"
-    )
+    assert "column 'x' is large_string, expected numbers" in said(tmp_path, scaler.serialize(), "x\ttext\ta\n", "fit")
     assert "has no values to learn from" in said(tmp_path, scaler.serialize(), "x\tfloat\tnan\n", "fit")
     assert "'x' has infinite values" in said(tmp_path, scaler.serialize(), "x\tfloat\tinf\n", "fit")
     assert "OneHotEncoder: column 'x' has nulls: fill them first" in said(

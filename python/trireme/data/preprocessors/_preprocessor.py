@@ -143,9 +143,7 @@ class Preprocessor:
         try:
             described = json.loads(serialized)
         except ValueError as error:
-            raise ValueError(
-                f"{str(serialized)[:60]!r} was not written by Preprocessor.serialize(): {error}"
-            ) from None
+            raise ValueError(f"{str(serialized)[:60]!r} was not written by Preprocessor.serialize(): {error}") from None
         return Preprocessor._made(described)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
