@@ -43,7 +43,7 @@ _explain_missing_adapters()
 
 
 def __getattr__(name: str) -> object:
-    """trireme.data without an import of its own; pyarrow is not imported before somebody says it."""
+    """Import trireme.data, and with it pyarrow, on first use."""
     if name == "data":
         import importlib
 

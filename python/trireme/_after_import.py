@@ -1,4 +1,4 @@
-"""Something to do as soon as a module is imported, by whomever, without importing it now."""
+"""Run an action as soon as any code imports a module, without importing it now."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from types import ModuleType
 
 
 def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
-    """At once where the module is there. A later call for the same module takes the place of an earlier one."""
+    """Runs the action immediately if the module is already imported. A later call for the same module replaces an
+    earlier one."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if getattr(finder, "waits_for", None) != name]
     if name in sys.modules:
         action(sys.modules[name])
@@ -33,7 +34,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """The module's own loader, and then the action."""
+    """Runs the module's own loader, then the action."""
 
     def __init__(self, loader: Loader, action: Callable[[ModuleType], None]) -> None:
         self._loader = loader

@@ -20,13 +20,13 @@ _METADATA_FILE = ".metadata.json"
 
 
 class Checkpoint:
-    """A directory with whatever the training function put there, on this machine or in a pyarrow filesystem."""
+    """A directory of files written by the training function, on this machine or in a pyarrow filesystem."""
 
     def __init__(self, path: str | os.PathLike[str], filesystem: Any = None) -> None:
         self._location: Location | None = resolve(path, filesystem, "Checkpoint path")
         self._state: dict[Any, Any] | None = None
         self._allow_pickle = True
-        # Files of it that are in this machine's memory too: name in the directory -> path to open.
+        # Files that are also in this machine's memory: name in the directory -> path to open.
         self._memory: Mapping[str, str] = {}
 
     @classmethod
@@ -41,13 +41,14 @@ class Checkpoint:
 
     @classmethod
     def from_dict(cls, state: dict[Any, Any], *, allow_pickle: bool = True) -> Checkpoint:
-        """A checkpoint of values: numbers, text, tensors and arrays in dicts, lists and tuples go into the format that
-        save_state() writes; what it does not know is pickled piece by piece, or refused where not `allow_pickle`.
+        """Create a checkpoint from a dict of values.
 
-        Nothing is written before report(), or before somebody asks for the path.
+        Numbers, text, tensors and arrays in dicts, lists and tuples are stored in the format of save_state(). Each
+        value of another type is pickled, or refused if `allow_pickle` is False. Nothing is written before report() or
+        the first access to `path`.
         """
         if not isinstance(state, dict):
-            raise TypeError(f"Checkpoint.from_dict() takes a dict, got {type(state).__name__}")
+            raise TypeError(f"Checkpoint.from_dict() expects a dict, got {type(state).__name__}")
         made = cls.__new__(cls)
         made._location, made._state, made._allow_pickle, made._memory = None, state, allow_pickle, {}
         return made
@@ -58,13 +59,13 @@ class Checkpoint:
 
     @property
     def filesystem(self) -> Any:
-        """The pyarrow filesystem that `path` is a path in."""
+        """The pyarrow filesystem that contains `path`."""
         return self._where().filesystem or local_filesystem()
 
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Copy the checkpoint into a directory, a new temporary one when none is given, and return its path.
+        """Copy the checkpoint into a directory, by default a new temporary one, and return its path.
 
-        Files that differ from what the checkpoint was committed with are an error.
+        Raises an error if a file differs from the committed checkpoint.
         """
         where = self._where()
         self._check_present(where)
@@ -74,9 +75,9 @@ class Checkpoint:
 
     @contextmanager
     def as_directory(self) -> Iterator[str]:
-        """The checkpoint as a local directory to read from; it may be the stored one itself, so do not write there.
+        """Open the checkpoint as a local, read-only directory. It may be the stored checkpoint itself.
 
-        Remote ones are downloaded once per machine, however many of its workers ask at the same time.
+        A remote checkpoint is downloaded once per machine and shared by the machine's workers.
         """
         where = self._where()
         self._check_present(where)
@@ -90,9 +91,9 @@ class Checkpoint:
             shared.release()
 
     def to_dict(self, *, allow_pickle: bool = True) -> dict[Any, Any]:
-        """The values of a checkpoint that from_dict(), save_state() or a C++ program has made.
+        """Return the values of a checkpoint written by from_dict(), save_state() or a C++ program.
 
-        Pass allow_pickle=False for a checkpoint that you do not trust: unpickling runs what its author wrote.
+        Pass allow_pickle=False for an untrusted checkpoint: unpickling can run arbitrary code.
         """
         if self._state is not None:
             return dict(self._state)
@@ -106,7 +107,7 @@ class Checkpoint:
             if self._has_state(where):
                 raise
             raise FileNotFoundError(
-                f"{where} holds no state (state.json): it was not made by from_dict(), save_state() or a C++ program; "
+                f"{where} has no state (state.json): it was not written by from_dict(), save_state() or a C++ program; "
                 "read its files with as_directory()"
             ) from error
         if not isinstance(state, dict):
@@ -167,7 +168,7 @@ class Checkpoint:
         return _at, (type(self), self._location)
 
     def _where(self) -> Location:
-        """A state is written when its path is asked for; from then on this is a directory like any other."""
+        """Writes the state to a temporary directory on first access."""
         if self._location is None:
             from trireme._state import save_state
 
@@ -178,7 +179,7 @@ class Checkpoint:
         return self._location
 
     def _has_state(self, where: Location) -> bool:
-        """Of any rank: others than 0 have a folder of their own."""
+        """Whether any rank has stored a state: ranks other than 0 use subfolders."""
         files = where.files()
         if files is None:
             return any(Path(where.path).glob("**/state.json"))
@@ -187,7 +188,7 @@ class Checkpoint:
     def _check_present(self, where: Location) -> None:
         files = where.files()
         if not (os.path.isdir(where.path) if files is None else files.exists(where.path)):
-            raise FileNotFoundError(f"the checkpoint {where} does not exist: was it, or its run folder, deleted?")
+            raise FileNotFoundError(f"checkpoint {where} does not exist: it or its run folder may have been deleted")
 
 
 def _at(cls: type[Checkpoint], location: Location) -> Checkpoint:

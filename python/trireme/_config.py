@@ -1,4 +1,4 @@
-"""The configuration classes. Their fields, defaults, types and checks come from the core's own tables."""
+"""The configuration classes. Their fields, defaults, types and checks are defined in the core."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _SCHEMA: dict[str, list[dict[str, Any]]] = _core.config_schema()
 
 
 class _ConfigBase:
-    """Fields are given by position or name, checked when given and when assigned.
+    """Fields are set by position or name and checked on construction and on assignment.
 
-    Dataclasses as far as `dataclasses` can tell: fields(), asdict(), replace() and subclasses with @dataclass work.
-    Subclasses may add attributes and an __init__ of their own; what they add is theirs, neither checked nor recorded.
+    Works with `dataclasses`: fields(), asdict(), replace() and @dataclass subclasses. Subclasses may define their own
+    attributes and __init__; added attributes are neither checked nor recorded.
     """
 
-    _removed: ClassVar[dict[str, str]] = {}  # fields that Ray Train has, and what to use here
-    _table: ClassVar[str]  # the configuration whose fields these are; subclasses of users have another name
+    _removed: ClassVar[dict[str, str]] = {}  # Ray Train fields that Trireme lacks, and their replacements
+    _table: ClassVar[str]  # name of the built-in configuration; a user's subclass has its own name
     _fields: ClassVar[dict[str, dict[str, Any]]]
 
     def __init_subclass__(cls) -> None:
         if _ConfigBase not in cls.__bases__:
-            return  # a user's
+            return  # a user's subclass
         fields = _SCHEMA[cls.__name__]
         cls._table = cls.__name__
         cls._fields = {field["name"]: field for field in fields}
@@ -44,19 +44,19 @@ class _ConfigBase:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
-        made.__dict__.update(cls._checked({}))  # an __init__ that does not call ours finds the defaults
+        made.__dict__.update(cls._checked({}))  # defaults for an __init__ that does not call ours
         return made
 
     @classmethod
     def _checked(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """All fields with their final values; raises ConfigError where one cannot work."""
+        """All fields with their final values; raises ConfigError if one is invalid."""
         for field in given:
             if field in cls._removed:
-                raise ConfigError(f"{cls._table}({field}=...): Trireme does not have it; {cls._removed[field]}")
+                raise ConfigError(f"{cls._table}({field}=...) is not supported by Trireme; {cls._removed[field]}")
         given = cls._prepare(given)
         python_only = {name for name, field in cls._fields.items() if field["python_only"]}
         plain = {name: _plain(value) for name, value in given.items() if name not in python_only}
-        # None for a whole part (failure_config=None) means its default, as in Ray Train.
+        # None for a nested configuration (failure_config=None) means its default, as in Ray Train.
         plain = {name: value for name, value in plain.items() if value is not None or not cls._has_parts(name)}
         checked = _core.check_config(cls._table, plain)
         values = {name: checked.get(name, given.get(name)) for name in cls._fields}
@@ -77,15 +77,15 @@ class _ConfigBase:
 
     @classmethod
     def _prepare(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Checks of what only Python can hold, before the core sees the rest."""
+        """Checks values that only Python can hold, before the core checks the rest."""
         return given
 
     @classmethod
     def _finish(cls, values: dict[str, Any]) -> None:
-        """Python's own types for what the core has checked."""
+        """Converts checked values to Python types."""
 
     def _held(self) -> dict[str, Any]:
-        """The fields, without what a subclass has added."""
+        """The fields, without attributes added by a subclass."""
         return {name: self.__dict__[name] for name in self._fields}
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -98,7 +98,7 @@ class _ConfigBase:
         return {name: _plain(getattr(self, name)) for name in self._fields}
 
     def replace(self, **changes: Any) -> Any:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         made = copy.copy(self)
         made.__dict__.update(self._checked(self._held() | changes))
         return made
@@ -126,12 +126,12 @@ def _init_of(fields: list[dict[str, Any]]) -> Callable[..., None]:
         table = self._table
         if len(args) > len(names):
             raise ConfigError(
-                f"{table} takes at most {len(names)} values, got {len(args)} (fields: {', '.join(names)})"
+                f"{table} expects at most {len(names)} values, got {len(args)} (fields: {', '.join(names)})"
             )
         given = dict(zip(names, args, strict=False))
         for field in kwargs:
             if field in given:
-                raise ConfigError(f"{table} got {field!r} twice, by position and by name")
+                raise ConfigError(f"{table} got {field!r} twice: by position and by name")
         self.__dict__.update(self._checked(given | kwargs))
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -145,17 +145,17 @@ def _default(cls: type[_ConfigBase], name: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What the core can take: configurations as dicts, paths as text."""
+    """Converts to a type that the core accepts: configurations to dicts, paths to text."""
     if isinstance(value, _ConfigBase):
         return value.to_dict()
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 class ScalingConfig(_ConfigBase):
-    """How many workers, with which resources."""
+    """The number of workers and their resources."""
 
     _removed: ClassVar[dict[str, str]] = {
-        "label_selector": "use resources_per_worker with a custom resource of the nodes that you mean",
+        "label_selector": "use resources_per_worker with a custom resource of the target nodes",
         "use_tpu": "TPUs are not supported; use_gpu=True gives every worker a GPU",
         "topology": "TPU slices are not supported",
     }
@@ -199,12 +199,12 @@ class ScalingConfig(_ConfigBase):
 
     @property
     def total_resources(self) -> dict[str, float]:
-        """Of all workers, the most an elastic run may have; without the trainer's own."""
+        """The resources of all workers, at the maximum size of an elastic run, without trainer_resources."""
         return {name: amount * self.max_workers for name, amount in self._bundle.items()}
 
 
 class FailureConfig(_ConfigBase):
-    """What to do when something breaks."""
+    """How a run handles failures and preemptions."""
 
     _removed: ClassVar[dict[str, str]] = {
         "fail_fast": "use max_failures=0, the default, which ends the run at the first failure"
@@ -215,12 +215,12 @@ class CheckpointConfig(_ConfigBase):
     """Which checkpoints to keep."""
 
     def is_due(self, round: int, last: bool = False) -> bool:
-        """Whether a trainer that owns its loop makes a checkpoint after this round, counted from 1."""
+        """Whether a trainer with its own training loop creates a checkpoint after this round, counted from 1."""
         return _core.checkpoint_due(self.to_dict(), round, last)
 
 
 class LoggingConfig(_ConfigBase):
-    """What is logged and shown."""
+    """What a run logs and shows."""
 
     @classmethod
     def _prepare(cls, given: dict[str, Any]) -> dict[str, Any]:
@@ -233,14 +233,14 @@ class DataConfig(_ConfigBase):
 
 
 class RunConfig(_ConfigBase):
-    """A run's name, its storage, and what surrounds it."""
+    """The name, storage and other settings of a run."""
 
     _removed: ClassVar[dict[str, str]] = {
-        "sync_config": "checkpoints are stored by report() itself",
+        "sync_config": "report() stores checkpoints itself",
         "verbose": "use logging_config=LoggingConfig(log_level=...)",
-        "stop": "return from the training function when it is time",
+        "stop": "return from the training function instead",
         "progress_reporter": "use callbacks=[...] with a UserCallback",
-        "log_to_file": "every worker's output is in the logs folder of the run anyway",
+        "log_to_file": "every worker's output is always stored in the logs folder of the run",
         "local_dir": "use storage_path",
     }
 

@@ -1,4 +1,4 @@
-"""Who this worker is: ranks, sizes, names, folders."""
+"""The ranks, sizes, names and folders of a worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trireme._storage import Location, local_filesystem
 
 @dataclass(frozen=True)
 class StorageContext:
-    """Where this run keeps its files."""
+    """The storage location of a run."""
 
     storage_fs_path: str
     experiment_dir_name: str
@@ -20,7 +20,7 @@ class StorageContext:
 
     @property
     def storage_filesystem(self) -> Any:
-        """The pyarrow filesystem that these paths are in."""
+        """The pyarrow filesystem that contains these paths."""
         return self._filesystem or local_filesystem()
 
     @property
@@ -40,7 +40,7 @@ class StorageContext:
 
 @dataclass(frozen=True)
 class TrainContext:
-    """What `trireme.get_context()` returns inside a training function."""
+    """The ranks, sizes, names and folders of this worker, as returned by `trireme.get_context()`."""
 
     _experiment_name: str
     _world_size: int = 1
@@ -76,7 +76,7 @@ class TrainContext:
         return self._node_rank
 
     def get_metadata(self) -> dict[str, Any]:
-        """The `metadata` that the trainer was given."""
+        """The trainer's `metadata`."""
         return dict(self._metadata)
 
     def get_trial_name(self) -> str:
@@ -86,15 +86,15 @@ class TrainContext:
         return self._run_id
 
     def get_trial_resources(self) -> dict[str, float]:
-        """What this worker may use, by resource name."""
+        """This worker's resources, by name."""
         return dict(self._resources)
 
     def get_trial_dir(self) -> str | None:
-        """The run folder on the driver's machine; None in local mode, which writes nothing."""
+        """The run folder on the driver's machine; None in local mode."""
         return self._path
 
     def get_storage(self) -> StorageContext:
         if self._storage is None:
-            raise NotImplementedError("local mode (num_workers=0) has no storage; use num_workers=1 or more to get one")
+            raise NotImplementedError("local mode (num_workers=0) has no storage; use num_workers=1 or more")
         folder, name = self._storage.parent_and_name()
         return StorageContext(folder.path, name, folder.filesystem)

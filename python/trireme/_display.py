@@ -1,4 +1,4 @@
-"""What a person sees of a run: lines as things happen, one live line below them in a terminal, a table at the end."""
+"""The output of a run: a line per event, a live progress line in a terminal, and a table at the end."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from trireme import _core
 
 _ALWAYS = ("output", "worker_failed", "attempt_failed", "stop_requested")
 _WARNINGS = ("warning", "hang_detected", "preemption_announced")
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # between two lines of progress where there is no live one
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # between progress lines without a terminal
 _LEVELS = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 
 
 class Display:
-    """Prints to stdout. Rich, and the live line, only where stdout is a terminal."""
+    """Prints to stdout. Uses Rich and the live line only if stdout is a terminal."""
 
     def __init__(self, log_level: str) -> None:
         self._level = _LEVELS[log_level]
@@ -29,7 +29,7 @@ class Display:
         self._plain_pause = _FIRST_PAUSE_S
 
     def __enter__(self) -> Display:
-        # A second live line would fight with the first: runs in other threads print lines only.
+        # Only one live line can be active: runs in other threads print plain lines.
         if self._level <= _LEVELS["INFO"] and _is_terminal() and threading.current_thread() is threading.main_thread():
             from rich.live import Live
 
@@ -48,7 +48,7 @@ class Display:
     def show(self, events: list[dict[str, Any]]) -> None:
         for event in events:
             self._progress.count(event)
-            # The live line tells of reports; there may be thousands in a second.
+            # Only the live line shows reports: there may be thousands per second.
             if event["event"] == "report" or not self._wanted(event["event"]):
                 continue
             if (line := _core.describe_event(event)) is not None:
@@ -76,7 +76,7 @@ class Display:
             self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _plain_line_due(self) -> bool:
-        """A line of progress where there is no live one: when there is news, and ever more rarely."""
+        """Whether to print a progress line without a terminal: after new reports, at increasing intervals."""
         now = time.monotonic()
         reports = self._progress.reports
         if self._level > _LEVELS["INFO"] or reports == self._reports_shown or now < self._next_plain_line:

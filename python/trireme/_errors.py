@@ -1,4 +1,4 @@
-"""What fit() raises, built from what the workers told before they died."""
+"""The errors that fit() raises, built from the failures that workers report."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from trireme._preemption import PreemptionInfo
 
 
 class TrainingFailedError(RuntimeError):
-    """A run did not finish. `__cause__` is the first worker's own exception."""
+    """The run did not finish. `__cause__` is the exception of the first worker that failed."""
 
 
 class WorkerError(RuntimeError):
-    """Stands for a worker's end that has no exception object: a signal, an exit, or an exception that cannot travel."""
+    """A worker failure without an exception object: a signal, an exit, or an exception that cannot be pickled."""
 
 
 class WorkerGroupError(TrainingFailedError):
-    """Workers failed, more often than `FailureConfig(max_failures=...)` allows."""
+    """Workers failed more often than `FailureConfig(max_failures=...)` allows."""
 
     def __init__(self, error_message: str, worker_failures: dict[int, Exception]) -> None:
         super().__init__(f"Training failed due to worker errors:\n{error_message}")
@@ -29,7 +29,7 @@ class WorkerGroupError(TrainingFailedError):
 
 
 class ControllerError(TrainingFailedError):
-    """The run was ended by something other than a worker: a callback that raised, resources that went away."""
+    """The run failed for a reason other than a worker: a callback raised, or resources were lost."""
 
     def __init__(self, controller_failure: Exception) -> None:
         super().__init__(f"Training failed due to controller error:\n{controller_failure}")
@@ -42,7 +42,7 @@ class ControllerError(TrainingFailedError):
 class PreemptionError(TrainingFailedError):
     """Workers were preempted more often than `FailureConfig(max_preemption_failures=...)` allows.
 
-    drain_timed_out: their time was over before a last checkpoint was there.
+    drain_timed_out: the deadline passed before the last checkpoint was committed.
     """
 
     def __init__(self, preemption_info: PreemptionInfo, drain_timed_out: bool = False) -> None:
@@ -51,8 +51,8 @@ class PreemptionError(TrainingFailedError):
         )
         super().__init__(
             f"Training failed due to preemption:\n{lost} preempted"
-            f"{', without a last checkpoint in time' if drain_timed_out else ''}; "
-            "FailureConfig.max_preemption_failures is used up; fit() with the same name and storage_path continues it"
+            f"{' before a last checkpoint was committed' if drain_timed_out else ''}; "
+            "FailureConfig.max_preemption_failures is exhausted; fit() with the same name and storage_path continues it"
         )
         self.preemption_info = preemption_info
         self.drain_timed_out = drain_timed_out
@@ -62,7 +62,7 @@ class PreemptionError(TrainingFailedError):
 
 
 def one_line(error: BaseException) -> str:
-    """For tables and tags: the first line that says something of its own."""
+    """The first informative line, for tables and tags."""
     lines = str(error).splitlines()
     if isinstance(error, (WorkerGroupError, ControllerError, PreemptionError)):
         lines = lines[1:]
@@ -70,7 +70,7 @@ def one_line(error: BaseException) -> str:
 
 
 def worker_exception(failure: dict[str, Any]) -> Exception:
-    """The exception object that the worker raised, or a WorkerError with its words."""
+    """The exception object that the worker raised, or a WorkerError with its message."""
     if failure.get("exception"):
         import cloudpickle
 
@@ -84,7 +84,7 @@ def worker_exception(failure: dict[str, Any]) -> Exception:
 
 
 def failure_error(outcome: dict[str, Any]) -> TrainingFailedError:
-    """Of a run that failed: by the cause of its first failure."""
+    """The error of a failed run, by the cause of its first failure."""
     failures = outcome["failures"]
     if not failures:
         return ControllerError(RuntimeError(outcome["error"]))
@@ -105,7 +105,7 @@ def _preemption_error(failures: Sequence[dict[str, Any]]) -> PreemptionError:
 
 
 def worker_group_error(failures: Sequence[dict[str, Any]], path: str, note: str = "") -> WorkerGroupError:
-    """The first failure in full; those that only follow from it grouped by their text."""
+    """The first failure in full, and the failures that follow from it grouped by text."""
     ordered = sorted(failures, key=lambda failure: bool(failure["collateral"]))
     first, others = ordered[0], ordered[1:]
     lines = [f"rank {first['rank']}{_where(first)} failed: {_what(first)}"]
@@ -120,7 +120,7 @@ def worker_group_error(failures: Sequence[dict[str, Any]], path: str, note: str 
     if alike := groups.pop(_first_line(first), None):
         lines += ["", f"{rank_list(alike)} failed with the same error"]
     if groups:
-        lines += ["", "other workers, most likely because of it:"]
+        lines += ["", "other workers failed, most likely as a result:"]
         lines += [f"  {rank_list(ranks)}: {text}" for text, ranks in groups.items()]
     error = WorkerGroupError("\n".join(lines), {f["rank"]: worker_exception(f) for f in ordered})
     error.__cause__ = error.worker_failures[first["rank"]]
@@ -128,25 +128,25 @@ def worker_group_error(failures: Sequence[dict[str, Any]], path: str, note: str 
 
 
 def _where(failure: dict[str, Any]) -> str:
-    """Nothing for a worker that never came to be."""
+    """Empty for a worker that never started."""
     return f" (pid {failure['pid']} on {failure['host']})" if failure.get("pid") else ""
 
 
 def _what(failure: dict[str, Any]) -> str:
-    # An exception without text (`assert x`) is named by its class alone, as Python does.
+    # An exception without text (`assert x`) shows only its class, as in Python.
     parts = [str(part) for part in (failure.get("error_type"), failure.get("message")) if part]
     return ": ".join(parts) or str(failure["cause"])
 
 
 def _log_tail(failure: dict[str, Any]) -> list[str]:
-    """Without the traceback, which every worker also writes to its log."""
+    """Omits the traceback, which every worker also writes to its log."""
     tail = [str(line).rstrip() for line in failure.get("log_tail") or []]
     trace = {line.rstrip() for line in (failure.get("traceback") or "").splitlines()}
     return [line for line in tail if line and line not in trace]
 
 
 def _trace(failure: dict[str, Any]) -> str:
-    """Without the exception at its end, which the line above has said."""
+    """Omits the exception at the end, which the line above already shows."""
     trace = str(failure.get("traceback") or "").rstrip()
     return trace.removesuffix(_what(failure).rstrip()).rstrip()
 
@@ -156,7 +156,7 @@ def _first_line(failure: dict[str, Any]) -> str:
 
 
 def _grouped(failures: Sequence[dict[str, Any]]) -> dict[str, list[int]]:
-    """Ranks by the text of their failure."""
+    """Ranks by failure text."""
     groups: dict[str, list[int]] = {}
     for failure in failures:
         groups.setdefault(_first_line(failure), []).append(failure["rank"])

@@ -1,4 +1,4 @@
-"""Processes that a training function forks: they have the worker's memory, but they are not the worker."""
+"""Processes forked by a training function: they share the worker's memory but not its connection to the run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class ForkedSession:
-    """What such a process finds in place of the worker's session: its values. The connection is the worker's."""
+    """Replaces the worker's session in a forked process: provides its values, refuses calls to the controller."""
 
     def __init__(self, of: TrainSession, worker: int) -> None:
-        self._of = of  # also keeps the connection's object alive: destroying it here would end the worker's
+        self._of = of  # keeps the connection object alive: destroying it here would close the worker's connection
         self._worker = worker
         self.context = of.context
         self.positions = of.positions
@@ -32,7 +32,7 @@ class ForkedSession:
         self._refuse("get_dataset_shard", "read the shard in the worker; DataConfig(num_threads=...) reads in parallel")
 
     def report(self, report: Report) -> NoReturn:
-        self._refuse("report", "send the values to the worker, and report them there")
+        self._refuse("report", "send the values to the worker and report them there")
 
     def reported_checkpoints(self, validated: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:
         self._refuse("get_all_reported_checkpoints", "call it in the worker")
@@ -48,13 +48,13 @@ class ForkedSession:
 
     def _refuse(self, call: str, advice: str) -> NoReturn:
         raise RuntimeError(
-            f"{call}() in process {os.getpid()}, which was forked from the worker (pid {self._worker}): only the "
-            f"worker is connected to the run; {advice}"
+            f"{call}() was called in process {os.getpid()}, which was forked from the worker (pid {self._worker}): "
+            f"only the worker is connected to the run; {advice}"
         )
 
 
 def prepare_forks() -> None:
-    """Once in a worker."""
+    """Called once in a worker."""
     worker = os.getpid()
 
     def enter_fork() -> None:
@@ -66,7 +66,7 @@ def prepare_forks() -> None:
 
 
 def call_ending_forks(function: Callable[..., T], *arguments: Any) -> T:
-    """A child that comes out of the user's function ends here: whoever waits for this process hears of it only."""
+    """Calls the function. A forked child that returns from it exits here and never runs the worker's code."""
     process = os.getpid()
     try:
         value = function(*arguments)
@@ -80,7 +80,7 @@ def call_ending_forks(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def _end(error: BaseException | None) -> NoReturn:
-    """With the exit code that a script would end with; what the parent has registered for its own end is not run."""
+    """Exits with a script's exit code and skips the exit handlers inherited from the worker."""
     code = 0
     try:
         if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):

@@ -1,4 +1,4 @@
-"""The process that a worker's function processes are forked from, itself forked while the worker has one thread."""
+"""The host that a worker's function processes are forked from. It is forked while the worker has one thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 import sys
 from typing import NamedTuple
 
-# Set for workers whose datasets have functions: how many processes those are to have, if they do not say it.
+# Set for workers whose datasets have functions: the default number of processes per function.
 VARIABLE = "TRIREME_FUNCTION_HOST"
 
 
@@ -22,12 +22,12 @@ _forked: Forked | None = None
 
 
 def fork_host() -> None:
-    """Once in a worker, before anything starts a thread."""
+    """Called once in a worker, before anything starts a thread."""
     global _forked
     from trireme._zygote import flush, thread_count
 
     if thread_count() != 1:
-        return  # one is started from the beginning when it is needed
+        return  # a new host process is started when it is needed
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     flush()
     worker = os.getpid()
@@ -35,7 +35,7 @@ def fork_host() -> None:
     if pid == 0:
         try:
             _close_all_but(theirs.fileno())
-            # Arrow's allocator starts a thread on import otherwise.
+            # Otherwise Arrow's allocator starts a thread on import.
             os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
             from trireme.data._function_host import serve_for
 
@@ -50,7 +50,7 @@ def fork_host() -> None:
 
 
 def take_host() -> Forked | None:
-    """For the one who speaks to it from now on."""
+    """Passes ownership of the host to the caller."""
     global _forked
     taken, _forked = _forked, None
     return taken
@@ -66,5 +66,5 @@ def _end_unused() -> None:
 def _close_all_but(kept: int) -> None:
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) != kept:
-            with contextlib.suppress(OSError):  # that of the listing itself
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself
                 os.close(int(name))

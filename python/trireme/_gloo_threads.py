@@ -1,8 +1,7 @@
-"""The threads of gloo's process groups, which must be idle before a group ends.
+"""The threads of gloo's process groups, which must be idle before a group is destroyed.
 
-Torch joins them while it holds the interpreter, and a thread that lets go of its last collective may wait for just
-that: the process hangs for good (torch 2.13). A function that is over right after a collective meets with it on a busy
-machine.
+Torch 2.13 joins them while it holds the GIL, and a thread that releases its last collective may wait for the GIL: the
+process deadlocks. This happens under load when a function returns right after a collective.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ _PATIENCE_S = 1.0
 
 
 def wait_for_gloo_threads() -> None:
-    """Until they wait for work. Not long: one that is in a collective with a rank that is gone never does."""
+    """Waits until the threads are idle, for a limited time: a collective with a rank that has exited never ends."""
     deadline = time.monotonic() + _PATIENCE_S
     while not all(map(_is_idle, _gloo_threads())) and time.monotonic() < deadline:
-        time.sleep(0.0005)  # without the interpreter, so that they get it
+        time.sleep(0.0005)  # releases the GIL
 
 
 def guard_destroy(dist: Any) -> None:
-    """For scripts that end their process group themselves."""
+    """For scripts that destroy their process group themselves."""
     original = getattr(dist, "destroy_process_group", None)
-    if original is None or hasattr(original, "waits_for_gloo"):  # torch without it; guarded by an earlier attempt
+    if original is None or hasattr(original, "waits_for_gloo"):  # not in this torch; or guarded by an earlier attempt
         return
 
     @functools.wraps(original)
@@ -44,15 +43,15 @@ def _gloo_threads() -> list[Path]:
         try:
             if (task / "comm").read_text().strip() == _NAME:
                 found.append(task)
-        except OSError:  # it has ended meanwhile
+        except OSError:  # it has ended
             continue
     return found
 
 
 def _is_idle(task: Path) -> bool:
-    """In a futex without an end. Who waits for the interpreter looks up every few milliseconds."""
+    """Whether it waits in a futex without a timeout. A wait for the GIL has a timeout of a few milliseconds."""
     try:
         call = (task / "syscall").read_text().split()
     except OSError:
-        return True  # gone; or the kernel does not tell
+        return True  # it has ended, or the kernel does not show it
     return len(call) > 4 and call[4] == "0x0"

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a run goes on: the first one ends it cleanly, the second at once."""
+"""Ctrl-C and SIGTERM during a run: the first signal ends it cleanly, the second immediately."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 
 class InterruptGuard:
-    """Turns SIGINT into a stop of the run, and SIGTERM, with which schedulers announce the end, into a preemption: the
-    workers may still make a last checkpoint. Only the main thread may; elsewhere this does nothing.
+    """Turns SIGINT into a stop of the run and SIGTERM, sent by schedulers, into a preemption: the workers can still
+    create a last checkpoint. Does nothing outside of the main thread.
     """
 
     def __init__(self, run: Any) -> None:
@@ -22,13 +22,13 @@ class InterruptGuard:
     def __enter__(self) -> InterruptGuard:
         if threading.current_thread() is threading.main_thread():
             self._replace(signal.SIGINT, self._on_interrupt)
-            # A handler of the user's own stays.
+            # Keep a handler that the user has set.
             if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
                 self._replace(signal.SIGTERM, self._on_terminate)
         return self
 
     def raise_if_ended(self) -> None:
-        """As the signal would have ended the script without a run."""
+        """Ends the script as the signal would have without a run."""
         if self.interrupted:
             raise KeyboardInterrupt
         if self.terminated:
@@ -42,7 +42,7 @@ class InterruptGuard:
 
     def _replace(self, number: signal.Signals, handler: Any) -> None:
         before = signal.getsignal(number)
-        # None: a handler that Python did not set. SIG_IGN: a background job, which Ctrl-C is not for.
+        # None: the handler was not set by Python. SIG_IGN: a background job, which ignores Ctrl-C.
         if before not in (None, signal.SIG_IGN):
             self._before[number] = before
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""How a worker's thread gets out of the training function, so that the process can run it again."""
+"""Interrupts the training function so that the process can run it again."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import signal
 from types import FrameType, TracebackType
 from typing import Any
 
-# Of the signals that programs choose themselves; those of the C library and of Python's own tools are lower or named.
+# A real-time signal that neither the C library nor Python's tools use.
 _SIGNAL = signal.SIGRTMIN + 5
 
 
 class Cancelled(BaseException):
-    """The gang is started again or resized: the training function is to be left, and will be called again.
+    """The gang is restarted or resized: the training function must return, and is then called again.
 
-    No Exception, so that it passes by those who handle errors. Whoever catches everything should raise it on; it comes
-    again until the function is left.
+    Not an Exception, so that error handlers do not catch it. Code that catches BaseException should re-raise it; it is
+    raised repeatedly until the function returns.
     """
 
 
 class InterruptGuard:
-    """Inside of it (`with guard:`) the training function runs, and a cancel raises Cancelled there.
+    """Runs the training function inside `with guard:`, where a cancel raises Cancelled.
 
-    A signal does it: it also ends time.sleep(), reads and locks. In the midst of native code it has to wait.
+    It uses a signal, which also interrupts time.sleep(), reads and locks. Native code delays it.
     """
 
     def __init__(self, core: Any) -> None:
@@ -40,4 +40,4 @@ class InterruptGuard:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._inside and self._core.cancelled:
-            raise Cancelled("the training function is left for the next attempt")
+            raise Cancelled("the training function is interrupted for the next attempt")

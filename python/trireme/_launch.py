@@ -1,6 +1,6 @@
-"""`python -m trireme._launch OPTIONS script.py args...`: what `trireme launch` starts. OPTIONS is JSON.
+"""`python -m trireme._launch OPTIONS script.py args...`, started by `trireme launch`. OPTIONS is JSON.
 
-The command line has checked the options; what only Python and the machine can tell is looked at here, before anything
+The command line has already checked the options. This module checks what needs Python and the machine, before anything
 starts.
 """
 
@@ -42,7 +42,7 @@ class Options:
 
 def main(options: Options, script: str, arguments: list[str]) -> int:
     if not sys.flags.safe_path:
-        # As `python script.py` and `python -m module` have it.
+        # As `python script.py` and `python -m module` set it.
         sys.path[0] = os.getcwd() if options.module else os.path.dirname(os.path.realpath(script))
     try:
         source = _source_of_module(script) if options.module else _source(script)
@@ -100,7 +100,7 @@ def _trainer(options: Options, script: str, arguments: list[str], frameworks: li
 
 
 def _workers_per_machine(asked: str) -> str | None:
-    """The resource that is counted, where no number was given."""
+    """The resource to count if -n is not a number."""
     if asked == "auto":
         return "GPU" if _total("GPU") else "CPU"
     return {"cpu": "CPU", "gpu": "GPU"}.get(asked)
@@ -111,8 +111,8 @@ def _capacity(resource: str, options: Options) -> int:
     count = int(_total(resource) // (each or 1))
     if count < 1:
         raise _core.ConfigError(
-            f"-n {options.num_workers}: this machine has {_total(resource):g} {resource}s and a worker takes {each:g}; "
-            "give the number of workers, for example -n 2"
+            f"-n {options.num_workers}: this machine has {_total(resource):g} {resource}s and a worker needs {each:g}; "
+            "set the number of workers, for example -n 2"
         )
     return count
 
@@ -122,7 +122,7 @@ def _total(resource: str) -> float:
 
 
 def _source(path: str) -> str:
-    """Of the script; SyntaxError where every worker would find one."""
+    """The script's source; raises SyntaxError, as every worker would."""
     with open(path, "rb") as file:
         text = file.read()
     compile(text, os.path.abspath(path), "exec", dont_inherit=True)
@@ -130,22 +130,22 @@ def _source(path: str) -> str:
 
 
 def _source_of_module(name: str) -> str:
-    """Empty where it is no Python file, or where only importing the packages around it would tell."""
+    """Empty if the module is not a Python file, or cannot be found without importing its parent packages."""
     try:
         spec = _find_module(name)
-    except KeyError:  # folders without an __init__.py, inside of others
+    except KeyError:  # nested namespace packages
         return ""
     return _source(spec.origin) if spec.origin and spec.origin.endswith(".py") else ""
 
 
 def _find_module(name: str) -> ModuleSpec:
-    """As importlib.util.find_spec(), which would import the packages around it in this process too."""
+    """Like importlib.util.find_spec(), but does not import the parent packages in this process."""
     spec, path = None, None
     parts = name.split(".")
     for end in range(1, len(parts) + 1):
         spec = _find(".".join(parts[:end]), path)
         if spec is None:
-            raise _core.ConfigError(f"there is no module '{name}' (looked in {os.getcwd()} and where Python looks)")
+            raise _core.ConfigError(f"no module named '{name}' in {os.getcwd()} or on sys.path")
         path = list(spec.submodule_search_locations or [])
     if path:
         spec = _find(f"{name}.__main__", path)
