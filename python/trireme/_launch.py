@@ -150,7 +150,7 @@ def _find_module(name: str) -> ModuleSpec:
     if path:
         spec = _find(f"{name}.__main__", path)
     if spec is None:
-        raise _core.ConfigError(f"'{name}' is a package without a __main__ module; name the module to run")
+        raise _core.ConfigError(f"'{name}' is a package without a __main__ module; specify the module to run")
     return spec
 
 

@@ -1,4 +1,4 @@
-"""What a torchrun script finds in its environment."""
+"""The environment of a script written for torchrun."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trireme._process_group import end_process_group
 from trireme._rank_variables import master_variables, one_host, rank_variables
 from trireme.backend import Backend, BackendConfig
 
-_TIMEOUT_S = 1800.0  # as torch's own
+_TIMEOUT_S = 1800.0  # torch's default
 
 
 @dataclass
@@ -26,7 +26,7 @@ class LaunchConfig(BackendConfig):
 
 
 class LaunchBackend(Backend):
-    """Needs no torch. Where the script has it, its `env://` goes over the run's own connection."""
+    """Does not need torch. If the script imports it, its `env://` rendezvous uses the run's own connection."""
 
     def on_start(self, context: TrainContext, session: Any) -> None:
         prefix = f"launch/{context._attempt}/"
@@ -39,7 +39,7 @@ class LaunchBackend(Backend):
             variables["CUDA_VISIBLE_DEVICES"] = _visible_gpus(context, session, prefix)
         os.environ.update(variables)
         if one_host(context):
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's own name may resolve to nowhere
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's own name may not resolve
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
 
         def take_over(module: Any) -> None:
@@ -55,7 +55,7 @@ class LaunchBackend(Backend):
         end_process_group()
 
     def holds(self, context: TrainContext) -> str:
-        return ""  # a script that was written for torchrun begins every attempt in a new process
+        return ""  # scripts written for torchrun expect every attempt to start in a new process
 
     def on_interrupt(self, context: TrainContext, session: Any) -> None:
         end_process_group()
@@ -76,7 +76,8 @@ def _torchelastic_variables(context: TrainContext, max_restarts: int) -> dict[st
 
 
 def _visible_gpus(context: TrainContext, session: Any, prefix: str) -> str:
-    """Those of all workers of this machine: scripts take `cuda:LOCAL_RANK`, so the first of each come first."""
+    """The GPUs of all workers on this machine. Scripts use `cuda:LOCAL_RANK`, so each worker's first GPU is listed
+    first."""
     here = f"{prefix}gpus/{context.get_node_rank()}/"
     session.store_set(f"{here}{context.get_local_rank()}", ",".join(map(str, context._gpus)).encode())
     ranks = range(context.get_local_world_size())

@@ -1,4 +1,4 @@
-"""Local mode (num_workers=0): the training function in this very process and thread, so that breakpoints work."""
+"""Local mode (num_workers=0): runs the training function in this process and thread, so that breakpoints work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LocalSession:
-    """A TrainSession that keeps the last metrics and the checkpoints, and writes nothing."""
+    """A TrainSession that keeps the last metrics and the checkpoints in memory and writes no files."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class LocalSession:
         return data
 
     def _validate(self, report: Report) -> dict[str, Any]:
-        """Here and now. Its exceptions pass straight through, as those of the training function."""
+        """Validates synchronously. Exceptions propagate, as those of the training function do."""
         task = ValidationConfig.task_for(self._validation, report.validation)
         assert self._validation is not None
         return checked_metrics(self._validation.fn(report.checkpoint, **task["fn_kwargs"]))
 
 
 def _positions_of(checkpoint: Checkpoint | None) -> dict[str, Any]:
-    """Of one that a run has stored."""
+    """The positions in a checkpoint that a run has stored."""
     if checkpoint is None or checkpoint._state is not None:
         return {}
     where = checkpoint._where()
@@ -87,7 +87,7 @@ def run_here(
     validation: ValidationConfig | None = None,
     datasets: DatasetPlans | None = None,
 ) -> Result:
-    """Exceptions of the function pass straight through."""
+    """Exceptions of the function propagate."""
     session = LocalSession(context, checkpoint, validation, datasets)
     before = set_session(session)
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""A script, or a module, run in a worker as `python script.py` or `python -m module` would run it."""
+"""Runs a script or module in a worker as `python script.py` or `python -m module` does."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from typing import Any
 
 
 def run_as_main(config: dict[str, Any]) -> None:
-    """The training function of `trireme launch`. Also runs again in the same process: nothing of `__main__` stays.
+    """The training function of `trireme launch`. Can run again in the same process: `__main__` is replaced.
 
-    script: its path, or the name of a module where is_module; arguments: its own; folder: where the user was.
+    script: the path, or the module name if is_module; arguments: the script's arguments; folder: the user's working
+    directory.
     """
     os.chdir(config["folder"])
     main = types.ModuleType("__main__")
     vars(main)["__builtins__"] = builtins
-    # Pickle, multiprocessing and inspect look for the user's classes there.
+    # pickle, multiprocessing and inspect look up the user's classes there.
     sys.modules["__main__"] = main
     code = _load_module(config["script"], main) if config["is_module"] else _load_script(config["script"], main)
     assert main.__file__ is not None
@@ -30,7 +31,7 @@ def run_as_main(config: dict[str, Any]) -> None:
     except SystemExit as end:
         if end.code is None or end.code == 0:
             return
-        what = f"the script ended with exit code {end.code}" if isinstance(end.code, int) else str(end.code)
+        what = f"the script exited with code {end.code}" if isinstance(end.code, int) else str(end.code)
         raise SystemExit(what).with_traceback(end.__traceback__) from None
 
 
@@ -46,7 +47,7 @@ def _load_module(name: str, main: types.ModuleType) -> types.CodeType:
         spec = importlib.util.find_spec(f"{name}.__main__")
     code: types.CodeType | None = _code_of(spec) if spec else None
     if spec is None or code is None:
-        raise ModuleNotFoundError(f"there is no module '{name}' that could be run", name=name)
+        raise ModuleNotFoundError(f"no module named '{name}' that can be run", name=name)
     main.__spec__, main.__loader__, main.__package__ = spec, spec.loader, spec.parent
     main.__file__ = spec.origin
     return code

@@ -1,4 +1,4 @@
-"""Adapters that Ray Train has and this version does not have yet: importing one says that, and what to do instead."""
+"""Ray Train adapters that Trireme does not have yet: importing one raises an error that names an alternative."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FRAMEWORKS = {
 
 
 class _Finder(MetaPathFinder):
-    """Asked last, for what nobody else has found."""
+    """The last finder: sees only modules that no other finder has found."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         package, _, module = name.rpartition(".")
@@ -29,10 +29,10 @@ class _Finder(MetaPathFinder):
             return
         from trireme._core import version
 
-        # Without a `name`: the import system hides an absent submodule behind "cannot import name" otherwise.
+        # Without `name`: otherwise the import system replaces the message with "cannot import name".
         raise ModuleNotFoundError(
-            f"{name} does not exist in Trireme {version}: there is no adapter for {_FRAMEWORKS[module]} yet; run the "
-            "framework inside trireme.DataParallelTrainer, or inside trireme.torch.TorchTrainer if it uses torch"
+            f"{name} does not exist: Trireme {version} has no adapter for {_FRAMEWORKS[module]}; run the framework in "
+            "trireme.DataParallelTrainer, or in trireme.torch.TorchTrainer if it uses torch"
         )
 
 

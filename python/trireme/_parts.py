@@ -1,4 +1,4 @@
-"""A state that several ranks have written: rank 0's part is at the top, that of rank r in rank_<r>/."""
+"""A state written by several ranks: the part of rank 0 is at the top level, that of rank r in rank_<r>/."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FILES = ("state.json", "state.safetensors")
 
 
 def ranks_in(folder: str, memory: Mapping[str, str]) -> list[int]:
-    """Those that have stored a state. memory: files that are in this machine's memory, name -> path to open."""
+    """The ranks that have stored a state. memory: files in this machine's memory, name -> path to open."""
     names = [*memory, *(os.listdir(folder) if os.path.isdir(folder) else ())]
     found = (re.match(r"rank_(\d+)(/|$)", name) for name in names)
     return sorted({0} | {int(match[1]) for match in found if match})
@@ -28,11 +28,11 @@ def _in_memory(rank: int, memory: Mapping[str, str]) -> dict[str, str]:
 def load_part(
     folder: str, rank: int, memory: Mapping[str, str], *, allow_pickle: bool, mmap: bool = True, verify: bool = True
 ) -> dict[Any, Any]:
-    """What one rank has stored. Where not `verify`, only what is looked at is read, and not compared with checksums."""
+    """Loads the part of one rank. Without `verify`, tensors are read on access and checksums are not compared."""
     inside = os.path.join(folder, f"rank_{rank}") if rank else folder
     elsewhere = _in_memory(rank, memory)
     if not elsewhere and not os.path.exists(inside):
-        raise FileNotFoundError(f"there is no state in {inside}: no such file or directory")
+        raise FileNotFoundError(f"no state in {inside}: no such file or directory")
     state = _core.load_state(inside, allow_pickle, mmap, os.path.isfile(inside), elsewhere, verify)
     for shards in each_sharded_tensor(state):
         shards.parts[:] = [part._replace(rank=rank) for part in shards.parts]

@@ -1,4 +1,4 @@
-"""Places in the data that travel with checkpoints by themselves."""
+"""Positions in the data, stored with checkpoints automatically."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ Position = dict[str, Any]
 
 
 class Positions:
-    """Of everything in this worker that has a place in its data and lives; named "loader/0", "loader/1" and so on.
+    """The positions of all live data sources in this worker, named "loader/0", "loader/1" and so on.
 
-    stored: those of the checkpoint that the worker begins with. They belong to the first attempt at the data: once
-    somebody has begun to take it, what is made later is something else, whatever its number. Until it is taken up, a
-    stored one stays in every checkpoint.
+    stored: the positions of the checkpoint that the worker starts from. Only sources created before iteration begins
+    restore them: a source created later has the same number but may read other data. A stored position that no source
+    has claimed stays in every checkpoint.
     """
 
     def __init__(self, stored: Mapping[str, Position]) -> None:
         self._stored = dict(stored)
         self._made: Counter[str] = Counter()
-        # Weak: a loader that is made anew for every epoch goes when the training function drops it.
+        # Weak: a loader that is created for every epoch is freed when the training function drops it.
         self._sources: dict[str, WeakMethod[Callable[[], Position]]] = {}
         self._begun = False
 
     def add(self, kind: str, now: Callable[[], Position]) -> Position | None:
-        """The place to begin at, where there is one. now: a bound method that tells it, as plain values."""
+        """Returns the stored position, if any. now: a bound method that returns the current one as plain values."""
         name = f"{kind}/{self._made[kind]}"
         self._made[kind] += 1
         self._sources[name] = WeakMethod(now)
@@ -35,27 +35,27 @@ class Positions:
         if stored is None or not self._begun:
             return stored
         warnings.warn(
-            f"the checkpoint has a position of {name}, but data was taken before it was prepared: it starts from the "
-            "beginning; prepare all loaders, once, before the first is iterated",
+            f"the checkpoint has a position of {name}, but a loader was iterated before {name} was prepared: it starts "
+            "from the beginning; prepare all loaders once, before iterating any of them",
             stacklevel=4,
         )
         return None
 
     def add_named(self, name: str, now: Callable[[], Position]) -> Position | None:
-        """As add(), for what has a name of its own: it is the same whenever it is made."""
+        """Like add(), for a named source: it restores its position whenever it is created."""
         self._sources[name] = WeakMethod(now)
         return self._stored.pop(name, None)
 
     def unclaimed(self, name: str) -> Position | None:
-        """That of something which nobody has made in this attempt."""
+        """The stored position of a source that was not created in this attempt."""
         return self._stored.get(name)
 
     def begin(self) -> None:
-        """Somebody takes data."""
+        """Iteration of a source has begun."""
         self._begun = True
 
     def now(self) -> dict[str, Position | None]:
-        """None: nobody has taken up the stored one yet."""
+        """None for a stored position that no source has claimed."""
         found = {name: source() for name, source in self._sources.items()}
         self._sources = {name: self._sources[name] for name, now in found.items() if now is not None}
         untouched: dict[str, Position | None] = dict.fromkeys(self._stored)

@@ -1,4 +1,4 @@
-"""Workers that will be lost, as somebody has announced."""
+"""Announced preemptions of workers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PreemptionInfo:
-    """What `trireme.get_preemption_info()` returns once a reclaim was announced.
+    """An announced preemption, as returned by `trireme.get_preemption_info()`.
 
-    deadline_ms: when they will be gone, in milliseconds since 1970.
+    deadline_ms: when the workers are terminated, in milliseconds since 1970.
     """
 
     deadline_ms: int | None

@@ -1,4 +1,4 @@
-"""The end of torch's process group, also of one that was never finished. Needs no torch where the script has none."""
+"""Destroys torch's process group, even if its initialisation did not finish. Does not import torch."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import sys
 
 
 def end_process_group() -> None:
-    """Connections to ranks that are gone go; those who still wait for this one in a collective notice."""
+    """Closes the connections to other ranks: a rank that waits for this one in a collective gets an error."""
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available():
         return
     if dist.is_initialized():
         dist.destroy_process_group()
         return
-    # An init_process_group() that was left halfway has taken a number, which is part of the keys of the rendezvous, and
-    # only the end of a whole group gives it back: the next group of this process would wait for other keys than its new
-    # peers set. (Where torch has no such counter, the error makes a process that was to be kept end, and a new one take
-    # its place.)
+    # An interrupted init_process_group() has incremented a counter that is part of the rendezvous keys, and only
+    # destroying a complete group resets it: the next group of this process would wait for other keys than its peers
+    # set. (If torch has no such counter, the error ends this process and a new one replaces it.)
     dist.distributed_c10d._world.group_count = 0

@@ -1,4 +1,4 @@
-"""The environment variables that tell a process its place among the others, as torchrun sets them."""
+"""The environment variables for the ranks and sizes of a process, as torchrun sets them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rank_variables(context: TrainContext) -> dict[str, str]:
 
 
 def master_variables(context: TrainContext, session: Any, prefix: str, timeout_s: float) -> dict[str, str]:
-    """For libraries that open a connection of their own: a port of rank 0's machine that was free just now."""
+    """For libraries that open their own connection: a port on rank 0's machine that is free at the time of the call."""
     key = prefix + "master"
     if context.get_world_rank() == 0:
         host = "127.0.0.1" if one_host(context) else context._hosts[0]

@@ -1,4 +1,4 @@
-"""The words of report(): modes, statuses, and the checks of its arguments."""
+"""The modes and statuses of report(), and the checks of its arguments."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class CheckpointUploadMode(enum.Enum):
     """When report() returns."""
 
     ASYNC = (
-        "ASYNC"  # as soon as the files may change again: a state is copied, a directory must stay until it is stored
+        "ASYNC"  # before the upload: a state is copied first, a directory must not change until it is stored
     )
     SYNC = "SYNC"  # when this worker's files are stored
-    NO_UPLOAD = "NO_UPLOAD"  # at once: the files are in the run folder already
+    NO_UPLOAD = "NO_UPLOAD"  # immediately: the files are already in the run folder
 
     def default_delete_local_checkpoint_after_upload(self) -> bool:
         return self is CheckpointUploadMode.ASYNC
@@ -29,8 +29,8 @@ class CheckpointUploadMode(enum.Enum):
 class CheckpointConsistencyMode(enum.Enum):
     """What get_all_reported_checkpoints() waits for."""
 
-    COMMITTED = "COMMITTED"  # that every checkpoint this worker has reported is committed
-    VALIDATED = "VALIDATED"  # and that every validation of one is over
+    COMMITTED = "COMMITTED"  # all checkpoints reported by this worker are committed
+    VALIDATED = "VALIDATED"  # and all their validations have ended
 
 
 class ReportedCheckpointStatus(enum.Enum):
@@ -53,7 +53,7 @@ UploadFunction = Callable[[Checkpoint, str], Checkpoint]
 
 @dataclass(frozen=True)
 class Report:
-    """One call of report(), with defaults filled in and checked as far as it can be without knowing the run."""
+    """One call of report(), with defaults filled in and all checks that do not depend on the run."""
 
     metrics: dict[str, Any]
     checkpoint: Checkpoint | None
@@ -69,7 +69,7 @@ class Report:
         if self.checkpoint is not None and not isinstance(self.checkpoint, Checkpoint):
             raise TypeError(
                 f"report(checkpoint=...) must be a trireme.Checkpoint, got {type(self.checkpoint).__name__}; "
-                "make one with Checkpoint.from_directory(path)"
+                "create one with Checkpoint.from_directory(path)"
             )
         if not isinstance(self.mode, CheckpointUploadMode):
             modes = ", ".join(f"CheckpointUploadMode.{mode.name}" for mode in CheckpointUploadMode)
@@ -82,11 +82,11 @@ class Report:
                 f"{type(self.validation).__name__}"
             )
         if self.validation and self.checkpoint is None:
-            raise ValueError("report(validation=...) without a checkpoint: there is nothing to validate")
+            raise ValueError("report(validation=...) needs a checkpoint to validate; pass report(checkpoint=...)")
 
 
 def check_within_run(checkpoint: Checkpoint, run: Location, what: str) -> None:
-    """That a checkpoint which report() does not copy is where it belongs."""
+    """Checks that a checkpoint which report() does not copy is in the run folder."""
     where = checkpoint._where()
     if where.filesystem == run.filesystem:
         paths = (where.path, run.path)
@@ -94,13 +94,13 @@ def check_within_run(checkpoint: Checkpoint, run: Location, what: str) -> None:
         if os.path.dirname(mine) == folder:
             return
     raise ValueError(
-        f"{what} must be a folder of its own directly inside of the run folder {run}, got {where}; "
-        "get_context().get_storage().build_checkpoint_path_from_name(name) gives such a path"
+        f"{what} must be a folder directly inside the run folder {run}, got {where}; "
+        "get_context().get_storage().build_checkpoint_path_from_name(name) returns such a path"
     )
 
 
 def deletes_local(report: Report, run: Location) -> bool:
-    """Whether report() removes the directory afterwards. Raises where that would take the run folder, or part of it."""
+    """Whether report() deletes the directory afterwards. Raises if that would delete the run folder or part of it."""
     assert report.checkpoint is not None
     where = report.checkpoint._where()
     asked = report.delete_local
@@ -112,12 +112,13 @@ def deletes_local(report: Report, run: Location) -> bool:
     if os.path.commonpath([mine, folder]) == mine:
         raise ValueError(
             f"report(delete_local_checkpoint_after_upload=True) would delete the run folder {folder}, which "
-            f"lies in the checkpoint's directory {mine}"
+            f"is inside the checkpoint's directory {mine}"
         )
     if os.path.commonpath([mine, folder]) == folder:
         if report.delete_local is None:
             return False
         raise ValueError(
-            f"report(delete_local_checkpoint_after_upload=True) would delete {mine}, a part of the run folder {folder}"
+            f"report(delete_local_checkpoint_after_upload=True) would delete {mine}, which is part of the run folder "
+            f"{folder}"
         )
     return True

@@ -1,4 +1,4 @@
-"""The trainer of a run, kept in its folder for Trainer.restore()."""
+"""The trainer of a run, stored in the run folder for Trainer.restore()."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ if TYPE_CHECKING:
     from trireme._validation import ValidationConfig
 
 FILE = "trainer.pkl"
-# Names of environment variables whose values were left out, by the configuration that has them.
+# Names of environment variables whose values are not stored, by configuration.
 _VARIABLES = "_variables"
-# Where resume_from_checkpoint is, in place of its filesystem.
+# The location of resume_from_checkpoint, stored in place of its filesystem.
 _RESUME = "_resume"
 
 
 def store(trainer: DataParallelTrainer, path: str, storage: Location) -> str | None:
-    """Into the run folder, and the one in the storage. Says why where that cannot be; the run goes on then."""
+    """Stores the trainer in the run folder, locally and in the storage. Returns the problem if that fails; the run
+    continues."""
     try:
         content = _dump(trainer)
-        # For this user's eyes only: configurations may hold secrets.
+        # Readable only by this user: configurations may hold secrets.
         write_whole(os.path.join(path, FILE), content, 0o600)
         if (files := storage.files()) is not None:
             files.write(storage.join(FILE).path, content)
     except Exception as error:
         return (
-            f"the trainer cannot be stored, so {type(trainer).__name__}.restore() will not work for this run: {error}"
+            f"the trainer cannot be stored, so {type(trainer).__name__}.restore() does not work for this run: {error}"
         )
     return None
 
@@ -43,16 +44,16 @@ def stored(folder: Location) -> bool:
 
 
 def load(folder: Location, cls: type[DataParallelTrainer]) -> tuple[type[DataParallelTrainer], dict[str, Any]]:
-    """The trainer's class and attributes; without those that it was not possible to store."""
+    """The trainer's class and attributes, without those that could not be stored."""
     import cloudpickle
 
     place = folder.join(FILE)
     way_out = (
-        f"Build the trainer again, with RunConfig(name={os.path.basename(folder.path)!r}, storage_path=...) of that "
-        "folder: fit() then continues the run all the same"
+        f"Create the trainer again with RunConfig(name={os.path.basename(folder.path)!r}, storage_path=...) of that "
+        "folder: fit() then continues the run"
     )
     if not stored(folder):
-        raise ValueError(f"{folder} has no {FILE}, so there is no trainer to restore. {way_out}")
+        raise ValueError(f"{folder} has no {FILE}, so the trainer cannot be restored. {way_out}")
     try:
         files = place.files()
         if files is not None:
@@ -75,13 +76,13 @@ def _dump(trainer: DataParallelTrainer) -> bytes:
     validation_config, validation_variables = _without_validation_values(trainer.validation_config)
     resume = trainer.resume_from_checkpoint._where() if trainer.resume_from_checkpoint else None
     foreign = resume is not None and not resume.local
-    # The path that restore() is given tells where the run is; a filesystem may hold keys.
+    # restore() gets the location from its path argument; a filesystem may hold keys.
     attributes = {
         **vars(trainer),
         "run_config": run_config.replace(storage_filesystem=None, storage_path=None),
         "validation_config": validation_config,
         "resume_from_checkpoint": None if foreign else trainer.resume_from_checkpoint,
-        # Their names only: they are given again.
+        # Only the names: the caller passes the datasets to restore().
         "datasets": dict.fromkeys(trainer.datasets),
         _VARIABLES: {"run_config": variables, "validation_config": validation_variables},
         _RESUME: (resume.uri, resume.path) if foreign and resume else None,
@@ -89,7 +90,7 @@ def _dump(trainer: DataParallelTrainer) -> bytes:
     try:
         content: bytes = cloudpickle.dumps((type(trainer), attributes))
     except Exception:
-        # Callbacks stay in the driver and may hold what cannot be pickled; the rest has gone to the workers.
+        # Callbacks stay in the driver and may not be picklable; everything else was already sent to the workers.
         attributes["run_config"] = attributes["run_config"].replace(callbacks=[])
         attributes["_callbacks_lost"] = True
         content = cloudpickle.dumps((type(trainer), attributes))
@@ -97,7 +98,7 @@ def _dump(trainer: DataParallelTrainer) -> bytes:
 
 
 def _without_values(config: RunConfig) -> tuple[RunConfig, list[str]]:
-    """Values of variables may be secrets, and the folder may be in a bucket that others read."""
+    """Values of variables may be secrets, and the folder may be in a shared bucket."""
     env = dict(config.worker_runtime_env)
     names = sorted(env.pop("env_vars", {}))
     return config.replace(worker_runtime_env=env), names
@@ -124,8 +125,8 @@ def give_back(
     validation_config: ValidationConfig | None,
     filesystem: Any,
 ) -> None:
-    """Puts back what was not stored: values of variables, from this process's own environment, and the filesystem of
-    `resume_from_checkpoint`. What restore() is given replaces it."""
+    """Restores what was not stored: values of variables, from this process's environment, and the filesystem of
+    `resume_from_checkpoint`. Arguments of restore() take precedence."""
     names = attributes.pop(_VARIABLES, {})
     if run_config is None and (variables := names.get("run_config")):
         config = attributes["run_config"]
@@ -143,8 +144,8 @@ def _values(what: str, names: list[str], way_out: str) -> dict[str, str]:
     missing = [name for name in names if name not in os.environ]
     if missing:
         raise ValueError(
-            f"this run was made with {what}, whose values are not stored: set {', '.join(missing)} in the environment, "
-            f"or give restore() {way_out}"
+            f"this run used {what}, whose values are not stored: set {', '.join(missing)} in the environment, "
+            f"or pass restore() {way_out}"
         )
     return {name: os.environ[name] for name in names}
 
@@ -155,12 +156,12 @@ def _reopened(uri: str, path: str, filesystem: Any) -> Checkpoint | None:
     try:
         if filesystem is not None or uri:
             return Checkpoint(uri if filesystem is None else path, filesystem)
-        why = "its filesystem is not stored: give restore() storage_filesystem"
-    except Exception as error:  # the storage is away, or lets nobody in without the keys that were given then
+        why = "its filesystem is not stored: pass restore() storage_filesystem"
+    except Exception as error:  # the storage is not available, or needs the original keys
         why = f"{type(error).__name__}: {error}"
     print(
-        f"warning: resume_from_checkpoint of this run, {uri or path}, cannot be opened ({why}); it is needed while "
-        "the run has no checkpoint of its own, and not after that",
+        f"warning: resume_from_checkpoint of this run, {uri or path}, cannot be opened ({why}); it is needed only "
+        "until the run has its own checkpoint",
         flush=True,
     )
     return None

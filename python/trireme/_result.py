@@ -1,4 +1,4 @@
-"""What a run left behind."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -22,54 +22,54 @@ Ranks = str | int | Collection[int]  # "all", one, or some
 
 @dataclass
 class Result:
-    """The outcome of `fit()`, or what `Result.from_path()` finds in a run folder."""
+    """The result of a run, from `fit()` or from `Result.from_path()`."""
 
-    metrics: dict[str, Any] | None  # rank 0's last report, with what the validation of its checkpoint has found
+    metrics: dict[str, Any] | None  # rank 0's last report, merged with the validation metrics of its checkpoint
     checkpoint: Checkpoint | None  # the newest committed one
     error: Exception | None
     path: str | None  # the run folder in its storage; None in local mode
-    best_checkpoints: list[tuple[Checkpoint, dict[str, Any]]] | None = None  # those kept, the best one last
-    return_value: Any = None  # of the training function on rank 0
+    best_checkpoints: list[tuple[Checkpoint, dict[str, Any]]] | None = None  # the retained checkpoints, best last
+    return_value: Any = None  # return value of the training function on rank 0
     state: str = "finished"  # or "running", "failed", "stopped", "lost" (its driver died)
     _folder: Location | None = field(default=None, repr=False, compare=False)
     _source: Location | None = field(default=None, repr=False, compare=False)  # where its history is read from
 
     @property
     def filesystem(self) -> Any:
-        """The pyarrow filesystem that `path` is a path in."""
+        """The pyarrow filesystem that contains `path`."""
         remote = self._folder.filesystem if self._folder else None
         return remote or local_filesystem()
 
     @cached_property
     def metrics_dataframe(self) -> pandas.DataFrame | None:
-        """One row per report of rank 0, without those that a restart has repeated; None in local mode. Needs pandas."""
+        """One row per report of rank 0, without reports that a restart repeated; None in local mode. Needs pandas."""
         pandas = _tables.import_pandas("Result.metrics_dataframe")
         if self._source is None:
             return None
         return pandas.DataFrame(_read(self._source)["metrics_history"])
 
     def metrics_history(self, ranks: Ranks = "all") -> list[dict[str, Any]]:
-        """Every report: `rank`, `index`, `attempt`, `time` (seconds since 1970) and `metrics`, in order of their
-        numbers; repeats of a restart are left out. Empty in local mode."""
+        """Return every report as a dict of `rank`, `index`, `attempt`, `time` (seconds since 1970) and `metrics`, in
+        order of `index`. Reports that a restart repeated are omitted. Empty in local mode."""
         if self._source is None:
             return []
         chosen = _tables.rank_filter(ranks)
         return [report for report in _read(self._source)["metrics_of_all_ranks"] if chosen(report["rank"])]
 
     def to_pandas(self, ranks: Ranks = "all") -> pandas.DataFrame:
-        """metrics_history() as a table: rank, step, time, attempt, and one column per metric, 'a/b' for nested ones."""
+        """Return metrics_history() as a table: rank, step, time, attempt and one column per metric, 'a/b' if nested."""
         return _tables.to_pandas(self.metrics_history(ranks))
 
     def to_arrow(self, ranks: Ranks = "all") -> Any:
-        """The same as a pyarrow.Table."""
+        """Return the table of to_pandas() as a pyarrow.Table."""
         return _tables.to_arrow(self.metrics_history(ranks))
 
     def to_csv(self, path: str | os.PathLike[str], ranks: Ranks = "all") -> None:
-        """The same as a file; needs no other package."""
+        """Write the table of to_pandas() to a CSV file. Does not need pandas."""
         _tables.to_csv(self.metrics_history(ranks), path)
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:
-        """The retained checkpoint with the highest ('max') or lowest ('min') metric; 'a/b' reaches into nested ones."""
+        """Return the retained checkpoint with the highest ('max') or lowest ('min') metric; 'a/b' if nested."""
         if mode not in ("max", "min"):
             raise ValueError(f"mode must be 'max' or 'min', got {mode!r}")
         if not self.best_checkpoints:
@@ -79,7 +79,7 @@ class Result:
         if not ranked:
             known = sorted({key for _, metrics in self.best_checkpoints for key in _tables.flatten(metrics)})
             raise RuntimeError(
-                f"Invalid metric name {metric!r}: no checkpoint has a number there; there are {', '.join(known)}"
+                f"Invalid metric name {metric!r}: no checkpoint has a number for it; known metrics: {', '.join(known)}"
             )
         best = max if mode == "max" else min
         return best(ranked, key=lambda pair: pair[0])[1]
@@ -88,9 +88,9 @@ class Result:
     def from_path(
         cls, path: str | os.PathLike[str], storage_filesystem: Any = None, *, allow_pickle: bool = False
     ) -> Result:
-        """Read the result of a run, finished or not, from its folder. Writes nothing.
+        """Read the result of a run, finished or not, from its folder. Writes no files.
 
-        allow_pickle: whether to load a return value that is no plain value; unpickling runs what its author wrote.
+        allow_pickle: whether to load a pickled return value; unpickling can run arbitrary code.
         """
         folder = resolve(path, storage_filesystem)
         _check_run_folder(folder)
@@ -113,7 +113,7 @@ class Result:
 def result_of(
     outcome: dict[str, Any], filesystem: Any, resumed_from: Checkpoint | None, num_to_keep: int | None
 ) -> Result:
-    """Of a run that has just ended well."""
+    """The result of a run that has just finished."""
     folder = Location(outcome["storage_path"], filesystem)
     newest: Checkpoint | None = None
     if outcome["checkpoint"]:
@@ -154,7 +154,7 @@ def _error(record: dict[str, Any]) -> Exception | None:
 def _best(
     folder: Location, retained: list[dict[str, Any]], num_to_keep: int | None
 ) -> list[tuple[Checkpoint, dict[str, Any]]]:
-    """The newest one is spared, so there may be one more in the folder than are to be kept."""
+    """The newest checkpoint is never deleted, so the folder may hold one more than num_to_keep."""
     best = retained[-num_to_keep:] if num_to_keep else retained
     return [(_checkpoint(folder, known), known["metrics"]) for known in best]
 
@@ -172,8 +172,8 @@ def _return_value(record: dict[str, Any], allow_pickle: bool, where: str) -> Any
         return value
     if not allow_pickle:
         warnings.warn(
-            f"the return value of the run in {where} is a pickle, which is not loaded: return_value is None. "
-            "Result.from_path(path, allow_pickle=True) loads it; do so only where you trust who has written it",
+            f"the return value of the run in {where} is a pickle and is not loaded: return_value is None. "
+            "Result.from_path(path, allow_pickle=True) loads it; use it only if you trust the author of the run",
             stacklevel=3,
         )
         return None

@@ -1,6 +1,6 @@
-"""`python -m trireme._run_script script.py args...`: what `trireme run` starts.
+"""`python -m trireme._run_script script.py args...`, started by `trireme run`.
 
-The warm process begins to import the script's frameworks at once, while the script itself still does so too.
+The warm process starts to import the script's frameworks immediately, in parallel with the script itself.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import re
 import runpy
 import sys
 
-# Those that import single-threaded, so that workers can be forked after them.
+# Frameworks whose import starts no thread, so that workers can be forked afterwards.
 _WORTH_WARMING = ("torch", "numpy")
 _IMPORT = re.compile(r"^\s*(?:from|import)\s+((?:trireme\.)?\w+)", re.MULTILINE)
 
 
 def frameworks_of(source: str) -> list[str]:
-    """A cheap look at the text. A wrong guess costs a little warmth, nothing else."""
+    """Scans the text for imports. A wrong guess only costs start time."""
     imported = {name.removeprefix("trireme.") for name in _IMPORT.findall(source)}
     return [name for name in _WORTH_WARMING if name in imported]
 

@@ -15,7 +15,7 @@ _abandoned: list[_core.Runtime] = []
 
 
 def runtime() -> _core.Runtime:
-    """Made when first needed; what was not declared in init() is looked for in the environment."""
+    """Creates the runtime on first use. Capacity that init() does not set is read from the environment."""
     with _lock:
         if _runtime is None:
             init()
@@ -29,9 +29,9 @@ def init(
     resources: dict[str, float] | None = None,
     engine: str = "local",
 ) -> None:
-    """Declare what this machine offers; TRIREME_NUM_CPUS, TRIREME_NUM_GPUS and TRIREME_RESOURCES do the same.
+    """Declare the capacity of this machine; TRIREME_NUM_CPUS, TRIREME_NUM_GPUS and TRIREME_RESOURCES do the same.
 
-    What is declared is a hard limit. CPUs that are not declared are time-shared.
+    Declared capacity is a hard limit. Undeclared CPUs are time-shared.
     """
     global _runtime
     with _lock:
@@ -49,18 +49,18 @@ def set_capacity(
     num_gpus: float | None = None,
     resources: dict[str, float] | None = None,
 ) -> None:
-    """Change how much of this machine runs may use while they go on, from a callback or another thread; what is not
-    given stays. Elastic runs grow and shrink with it, at their next checkpoint.
+    """Change the capacity of this machine during runs, from a callback or another thread. Omitted values do not change.
+    Elastic runs grow and shrink with it at their next checkpoint.
 
-    ConfigError, and nothing changes, where runs need more. `trireme capacity` does the same from outside.
+    Raises ConfigError and changes nothing if the active runs need more. The command `trireme capacity` does the same.
     """
     if os.environ.get("TRIREME_WORKER") == "1":
-        raise _core.ConfigError("set_capacity() in a worker: call it in the driver, whose machine it speaks of")
+        raise _core.ConfigError("set_capacity() was called in a worker; call it in the driver")
     runtime().set_capacity(num_cpus, num_gpus, resources)
 
 
 def shutdown() -> None:
-    """End the warm process and forget what was declared. Called by itself when the driver ends."""
+    """End the warm process and reset the declared capacity. Called automatically when the driver exits."""
     global _runtime
     with _lock:
         if _runtime is not None:
@@ -70,7 +70,7 @@ def shutdown() -> None:
 
 
 def warm_up(preload: list[str]) -> None:
-    """Start the warm process in the background, unless this is one of ours or the user does not want it."""
+    """Start the warm process in the background, unless this is a worker or TRIREME_NO_WARM_UP is set."""
     if os.environ.get("TRIREME_WORKER") == "1" or os.environ.get("TRIREME_NO_WARM_UP") == "1":
         return
     runtime().warm_up(preload)
@@ -84,7 +84,7 @@ def _python_command() -> list[str]:
 
 
 def _forget_after_fork() -> None:
-    """A forked child has none of the runtime's threads: it must neither use nor destroy the parent's."""
+    """A forked child has none of the runtime's threads: it must neither use nor destroy the parent's runtime."""
     global _runtime, _lock
     _lock = threading.RLock()
     if _runtime is not None:

@@ -1,4 +1,4 @@
-"""What workers start with beside the driver's own environment, folder and sys.path."""
+"""The environment, working directory and sys.path of workers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class WorkerStart:
 
 
 def check_runtime_env(asked: dict[str, Any]) -> dict[str, Any]:
-    """The same with absolute paths; ConfigError where something is wrong or missing."""
+    """Returns it with absolute paths; raises ConfigError if something is invalid or missing."""
     checked: dict[str, Any] = {}
     for key, value in asked.items():
         if key not in _KEYS:
             raise _core.ConfigError(
                 f"RunConfig.worker_runtime_env has no key {key!r} (keys: {', '.join(_KEYS)}); workers run in the "
-                "driver's own Python environment, so install packages there"
+                "driver's Python environment; install packages there"
             )
         if value is None:
             continue
@@ -43,10 +43,10 @@ def check_runtime_env(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def worker_start(asked: dict[str, Any]) -> WorkerStart:
-    """The driver's environment, folder and sys.path, with what was asked for laid over."""
+    """The driver's environment, working directory and sys.path, overridden by the runtime environment."""
     env = {**os.environ, **asked.get("env_vars", {})}
     front = [asked["working_dir"]] if "working_dir" in asked else []
-    # A folder is a package and a file is a module: `import its_name` works with the folder around it.
+    # A folder is a package and a file is a module: `import name` needs its parent folder on sys.path.
     front += [os.path.dirname(module) for module in asked.get("py_modules", [])]
     return WorkerStart(
         env={name: text for name, text in env.items() if _is_text(name + text)},
@@ -56,7 +56,7 @@ def worker_start(asked: dict[str, Any]) -> WorkerStart:
 
 
 def for_the_record(asked: dict[str, Any]) -> dict[str, Any]:
-    """The run folder tells what was asked for; values of variables may be secrets."""
+    """The version that is stored in the run folder, without values of variables, which may be secrets."""
     return {key: sorted(value) if key == "env_vars" else value for key, value in asked.items()}
 
 
@@ -78,5 +78,5 @@ def _existing(key: str, value: Any, exists: Any) -> str:
 
 
 def _is_text(text: str) -> bool:
-    """Bytes that are not UTF-8 reach os.environ as surrogates, which no JSON can carry."""
+    """Bytes that are not UTF-8 are surrogates in os.environ, which JSON cannot encode."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,4 +1,4 @@
-"""The functions that a training function calls, and what stands behind them in this process."""
+"""The functions that a training function calls, and the session behind them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TrainSession(Protocol):
-    """A worker's connection, or the stand-in of local mode."""
+    """A worker's connection to the run, or its replacement in local mode."""
 
     context: TrainContext
     positions: Positions
@@ -44,12 +44,12 @@ class TrainSession(Protocol):
     def preemption(self) -> dict[str, Any] | None: ...
 
 
-# One training function runs per process; threads that it starts report for it too.
+# One training function runs per process; threads that it starts share its session.
 _current: TrainSession | None = None
 
 
 def set_session(session: TrainSession | None) -> TrainSession | None:
-    """Returns the one that was set before."""
+    """Returns the previous session."""
     global _current
     before, _current = _current, session
     return before
@@ -59,7 +59,7 @@ def current_session(caller: str) -> TrainSession:
     if _current is None:
         raise RuntimeError(
             f"`{caller}` cannot be used outside of a training function: call it in the function that you pass to a "
-            "trainer, which runs it on the workers when you call fit()"
+            "trainer; fit() runs that function on the workers"
         )
     return _current
 
@@ -73,12 +73,12 @@ def report(
     checkpoint_upload_fn: UploadFunction | None = None,
     validation: bool | ValidationTaskConfig = False,
 ) -> None:
-    """Record metrics, and with them a checkpoint, of this worker. Never waits for other workers.
+    """Record metrics and, optionally, a checkpoint of this worker. Never waits for other workers.
 
-    checkpoint_dir_name: its folder in the run folder; 'checkpoint_' and the number of the report when not given.
-    delete_local_checkpoint_after_upload: whether its directory is removed then; True for ASYNC when not given.
-    checkpoint_upload_fn: stores the checkpoint under the name that it is called with and returns it from there.
-    validation: True, or a ValidationTaskConfig, to have the trainer's ValidationConfig look at it.
+    checkpoint_dir_name: its folder in the run folder; by default 'checkpoint_' and the number of the report.
+    delete_local_checkpoint_after_upload: whether to delete its directory after the upload; by default True for ASYNC.
+    checkpoint_upload_fn: stores the checkpoint under the name that it receives and returns the stored checkpoint.
+    validation: True or a ValidationTaskConfig to validate the checkpoint with the trainer's ValidationConfig.
     """
     session = current_session("report")
     session.report(
@@ -95,7 +95,7 @@ def report(
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """The newest checkpoint that this worker knows of: the one to continue from, or the last that it has stored."""
+    """Return the newest checkpoint of this worker: the one to resume from, or the last one that it stored."""
     return current_session("get_checkpoint").get_checkpoint()
 
 
@@ -103,9 +103,10 @@ def get_all_reported_checkpoints(
     consistency_mode: CheckpointConsistencyMode = CheckpointConsistencyMode.VALIDATED,
     timeout_s: float | None = None,
 ) -> list[ReportedCheckpoint]:
-    """The retained checkpoints, worst first, once all that this worker has reported are among them (and validated).
+    """Return the retained checkpoints, worst first.
 
-    After `timeout_s` those that are known by then.
+    Waits until all checkpoints reported by this worker are committed (and validated, see `consistency_mode`), or until
+    `timeout_s` has passed.
     """
     session = current_session("get_all_reported_checkpoints")
     if not isinstance(consistency_mode, CheckpointConsistencyMode):
@@ -115,23 +116,23 @@ def get_all_reported_checkpoints(
 
 
 def get_preemption_info() -> PreemptionInfo | None:
-    """Which workers will be lost, and when, once somebody has announced it: a scheduler's SIGTERM, an engine, or
-    `trireme preempt`. Until then there is time to report a last checkpoint.
+    """Return the preempted workers and their deadline, or None if no preemption is announced. A preemption is announced
+    by a scheduler's SIGTERM, an engine or `trireme preempt`. Workers can report a last checkpoint before the deadline.
 
-    Every rank must call it, and gets what rank 0 knows, so that all of them do the same.
+    Every rank must call it, and every rank gets the answer of rank 0, so that all ranks act the same way.
     """
     return preemption_info(current_session("get_preemption_info").preemption())
 
 
 def get_context() -> TrainContext:
-    """Ranks, sizes, names and folders of this worker."""
+    """Return the ranks, sizes, names and folders of this worker."""
     return current_session("get_context").context
 
 
 def get_dataset_shard(dataset_name: str | None = None) -> DataIterator:
-    """This worker's part of a dataset that was given to the trainer: the same object whenever it is asked for."""
+    """Return this worker's shard of one of the trainer's datasets. Every call returns the same object."""
     shards = current_session("get_dataset_shard").datasets
     if shards is None:
-        way_out = f"give it datasets={{{dataset_name or 'train'!r}: ...}}"
-        raise KeyError(f"no dataset {dataset_name!r}: the trainer was given none; {way_out}")
+        way_out = f"pass it datasets={{{dataset_name or 'train'!r}: ...}}"
+        raise KeyError(f"no dataset {dataset_name!r}: the trainer has no datasets; {way_out}")
     return shards.get(dataset_name)
