@@ -1,4 +1,4 @@
-"""Tensors of which every rank holds a part: boxes of the whole, wherever they were cut."""
+"""Tensors of which every rank holds a part, as boxes of the full tensor."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 
 
 class Box(NamedTuple):
-    """Which elements of a tensor: from where, and how many in each dimension."""
+    """A range of elements of a tensor: the offset and the size in each dimension."""
 
     offset: tuple[int, ...]
     shape: tuple[int, ...]
 
     def overlap(self, other: Box) -> Box | None:
-        """None where there is nothing in common. A tensor without dimensions is one element."""
+        """None if the boxes do not overlap. A tensor without dimensions has one element."""
         starts = tuple(map(max, self.offset, other.offset))
         ends = map(min, _ends(self), _ends(other))
         sizes = tuple(end - start for start, end in zip(starts, ends, strict=True))
         return Box(starts, sizes) if all(size > 0 for size in sizes) else None
 
     def without(self, other: Box) -> Iterator[Box]:
-        """What is left of this one, in boxes."""
+        """The rest of this box without the other one, as boxes."""
         common = self.overlap(other)
         if common is None:
             yield self
@@ -38,7 +38,7 @@ class Box(NamedTuple):
             offset[dim], shape[dim] = common.offset[dim], common.shape[dim]
 
     def within(self, outer: Box) -> tuple[slice, ...]:
-        """Its place in a tensor that has just the elements of the outer one."""
+        """The slices of this box in a tensor that has the elements of the outer box."""
         starts = [mine - its for mine, its in zip(self.offset, outer.offset, strict=True)]
         return tuple(slice(start, start + size) for start, size in zip(starts, self.shape, strict=True))
 
@@ -54,12 +54,12 @@ def _ends(box: Box) -> list[int]:
 class Part(NamedTuple):
     box: Box
     tensor: Any
-    rank: int | None = None  # who has stored it
+    rank: int | None = None  # the rank that stored it
 
 
 @dataclass(frozen=True)
 class ShardedTensor:
-    """A tensor, and those parts of it that are here. dtype: as docs/state_format.md calls it."""
+    """A tensor and its available parts. dtype: a name from docs/state_format.md."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -74,7 +74,7 @@ class ShardedTensor:
         return [(common, part) for common, part in found if common is not None]
 
     def gap_in(self, wanted: Box) -> Box | None:
-        """What no part has."""
+        """A box that no part covers, or None."""
         missing = [wanted] if 0 not in wanted.shape else []
         for _, part in self.overlaps(wanted):
             missing = [rest for box in missing for rest in box.without(part.box)]
@@ -83,7 +83,7 @@ class ShardedTensor:
         return missing[0] if missing else None
 
     def copy_to(self, target: Any, place: Box) -> None:
-        """Into a tensor that has the elements of `place`."""
+        """Copies the parts into a tensor that has the elements of `place`."""
         for common, part in self.overlaps(place):
             target[common.within(place)] = part.tensor[common.within(part.box)]
 
@@ -104,7 +104,7 @@ def each_sharded_tensor(tree: Any) -> Iterator[ShardedTensor]:
 
 
 def merged(trees: list[Any], place: str = "") -> Any:
-    """What several ranks have stored as one: parts come together; of anything else the first one's counts."""
+    """Merges the states of several ranks: parts are combined, any other value is taken from the first rank."""
     first = trees[0]
     if all(isinstance(tree, dict) for tree in trees):
         keys = {key: None for tree in trees for key in tree}
@@ -123,7 +123,7 @@ def merged(trees: list[Any], place: str = "") -> Any:
 
 
 def assembled(tree: Any, make: Callable[[ShardedTensor], Any], place: str = "") -> Any:
-    """With whole tensors in place of parts."""
+    """Replaces parts with full tensors."""
     if isinstance(tree, dict):
         return {key: assembled(value, make, below(place, key)) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
@@ -142,10 +142,10 @@ def assembled(tree: Any, make: Callable[[ShardedTensor], Any], place: str = "") 
 
 def describe_gap(place: str, shards: ShardedTensor, gap: Box) -> str:
     ranks = sorted({part.rank for part in shards.parts if part.rank is not None})
-    stored = f"there are only parts of ranks {', '.join(map(str, ranks))}" if ranks else "there is no part of it"
+    stored = f"only ranks {', '.join(map(str, ranks))} have stored parts" if ranks else "no rank has stored a part"
     return (
-        f"'{place}' {kind_of(shards)} is not complete: nobody has stored {gap}, {stored}; every rank has to report() "
-        "its checkpoint: load one that has all parts"
+        f"'{place}' {kind_of(shards)} is incomplete: {gap} is missing, {stored}; load a checkpoint that every rank has "
+        "reported with report()"
     )
 
 

@@ -1,4 +1,4 @@
-"""How the training function gets to the workers: by cloudpickle, with errors that name what cannot travel."""
+"""Sends the training function to the workers with cloudpickle; errors name the object that cannot be pickled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 _MAX_SOURCES = 1 << 20  # characters; the latest cells first
 
-Argument = tuple[str, Any]  # what a person calls it, and the object
+Argument = tuple[str, Any]  # user-visible name, object
 
 
 def describe(function: Callable[..., Any]) -> str:
@@ -24,11 +24,11 @@ def describe(function: Callable[..., Any]) -> str:
 
 
 def call_arguments(function: Callable[..., Any], config: dict[str, Any] | None) -> tuple[Any, ...]:
-    """What the function is called with: the configuration where it takes a parameter, nothing otherwise."""
+    """The arguments of the function: the configuration if it has a parameter, else none."""
     if not callable(function):
         raise TypeError(f"train_loop_per_worker must be a function, got {type(function).__name__}: {function!r}")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-        raise ValueError(f"{describe(function)}() is a coroutine or generator; a training function is a plain one")
+        raise ValueError(f"{describe(function)}() is a coroutine or generator; use a plain function")
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except ValueError:  # some C functions have no signature
@@ -38,7 +38,7 @@ def call_arguments(function: Callable[..., Any], config: dict[str, Any] | None) 
     if len(required) > 1 or any(p.kind is p.KEYWORD_ONLY for p in required):
         raise ValueError(
             f"{describe(function)}({', '.join(str(p) for p in parameters)}) has {len(required)} required parameters: "
-            f"{', '.join(p.name for p in required)}. A training function takes none, or one: the train_loop_config "
+            f"{', '.join(p.name for p in required)}. A training function has at most one: the train_loop_config "
             "dict. Put the values into train_loop_config, or give the other parameters defaults"
         )
     if required:
@@ -50,7 +50,7 @@ def call_arguments(function: Callable[..., Any], config: dict[str, Any] | None) 
 def pack(
     function: Callable[..., Any], arguments: tuple[Any, ...], extras: dict[str, Any], sys_path: list[str]
 ) -> bytes:
-    """extras: what the receiver needs beside the call, by the names that a person knows them by."""
+    """extras: further objects that the receiver needs, by user-visible name."""
     import cloudpickle
 
     try:
@@ -58,24 +58,24 @@ def pack(
     except Exception as error:
         named = [(describe(function), function), ("train_loop_config", arguments), *extras.items()]
         raise TypeError(_explain(named, error)) from error
-    # In a pickle of its own: loading the inner one imports modules from these folders.
+    # In a separate pickle: loading the inner one imports modules from these folders.
     return pickle.dumps((sys_path, sys.argv, _typed_sources(), shipped))
 
 
 def unpack(payload: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     sys.path[:], sys.argv[:], sources, shipped = pickle.loads(payload)
     linecache.cache.update(sources)
-    importlib.invalidate_caches()  # a warm process may have listed these folders before the user added a file
+    importlib.invalidate_caches()  # the warm process may have cached these folders before the user added a file
     function, arguments, extras = pickle.loads(shipped)
     return function, arguments, extras
 
 
 def _typed_sources() -> dict[str, Any]:
-    """Source lines that no file has, those of a notebook's cells: tracebacks of workers show them."""
+    """Source lines that are not in a file, such as notebook cells, for the tracebacks of workers."""
     sources: dict[str, Any] = {}
     room = _MAX_SOURCES
     for name, entry in reversed(linecache.cache.items()):
-        if len(entry) != 4 or entry[1] is not None:  # of a file, or not read yet
+        if len(entry) != 4 or entry[1] is not None:  # from a file, or not read yet
             continue
         if int(entry[0]) <= room:
             room -= int(entry[0])
@@ -84,7 +84,7 @@ def _typed_sources() -> dict[str, Any]:
 
 
 def absolute_sys_path() -> list[str]:
-    """The driver's, as a process elsewhere must write it: '' and relative entries mean the current folder."""
+    """The driver's sys.path for a process in another folder: '' and relative entries depend on the current folder."""
     return list(dict.fromkeys(os.path.abspath(entry) for entry in sys.path))
 
 
@@ -96,8 +96,8 @@ def _explain(candidates: list[Argument], error: Exception) -> str:
             what = f"{rest[-1]} of {first}" if rest else first
             return (
                 f"cannot send {candidates[0][0]} to the workers: {what}, a {type(culprit).__name__}, cannot be "
-                f"pickled{trail}: {reason}. Create it inside the training function, or send what it is made from "
-                "(a path, a URL, a number) in train_loop_config"
+                f"pickled{trail}: {reason}. Create it inside the training function, or send the values to create it "
+                "from (a path, a URL, a number) in train_loop_config"
             )
     return f"cannot send {candidates[0][0]} to the workers: {error}"
 
@@ -171,7 +171,7 @@ def _parts_of_function(function: types.FunctionType) -> Iterator[Argument]:
 
 
 def _global_names(code: types.CodeType) -> list[str]:
-    """Names that the function may look up, nested functions included."""
+    """Names that the function may look up, including nested functions."""
     names = list(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -1,4 +1,4 @@
-"""Makes a worker able to tell where it is, whatever it hangs in: Python's frames by faulthandler, without its lock."""
+"""Lets a worker report its stacks even when it hangs: faulthandler dumps Python frames without the GIL."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import sysconfig
 
 from trireme import _core
 
-# The core asks threads for their native frames with the signal before this one.
+# The core uses the signal before this one to dump native frames.
 DUMP_SIGNAL = signal.SIGRTMIN + 7
 
 
 def prepare() -> None:
-    """Once in a worker, on its main thread, before the user's code. The file stays open for as long as the process."""
-    faulthandler.enable(2)  # a crash in native code shows the Python lines that led to it, in the worker's log
+    """Called once in a worker, on its main thread, before user code. The file stays open until the process exits."""
+    faulthandler.enable(2)  # a crash in native code writes the Python stack to the worker's log
     dump = os.memfd_create("trireme_stacks")
     faulthandler.register(DUMP_SIGNAL, file=dump, all_threads=True, chain=False)
     _core.prepare_stacks()

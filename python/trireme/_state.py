@@ -1,7 +1,7 @@
-"""States of a training as files that Python and C++ read: trireme.save_state() and trireme.load_state().
+"""Training states as files that Python and C++ can read: trireme.save_state() and trireme.load_state().
 
-The core walks the tree and writes the files; here is what it does not know, torch and numpy above all. Neither is
-imported before it is needed.
+The core walks the tree and writes the files. This module converts types that the core does not know, mainly those of
+torch and numpy. Neither is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from trireme._sharded_tensors import Box, Part, ShardedTensor, assembled, has_sh
 
 
 def save_state(path: str | os.PathLike[str], state: dict[Any, Any], *, allow_pickle: bool = False) -> None:
-    """Write a state into a directory, durably; a state that is there is replaced.
+    """Write a state into a directory, durably. Replaces an existing state.
 
-    A state is a dict of dicts, lists, tuples, numbers, text, bytes, tensors and arrays: what state_dict() of models,
-    optimizers and schedulers return, and the states of random number generators. Anything else is refused with its
-    place, or pickled where you `allow_pickle`. Tensors on other devices are copied to this machine's memory.
+    A state is a dict of dicts, lists, tuples, numbers, text, bytes, tensors and arrays, such as the state_dict() of
+    models, optimizers and schedulers, and the states of random number generators. Any other value is pickled if
+    `allow_pickle` is True; otherwise an error names its place in the state. Tensors on other devices are copied to host
+    memory.
     """
     _core.save_state(os.path.expanduser(os.fspath(path)), state, allow_pickle)
 
@@ -32,13 +33,14 @@ def save_state(path: str | os.PathLike[str], state: dict[Any, Any], *, allow_pic
 def load_state(
     path: str | os.PathLike[str] | Checkpoint, *, allow_pickle: bool = False, mmap: bool = True, rank: int | None = None
 ) -> dict[Any, Any]:
-    """Read what save_state(), Checkpoint.from_dict() or a C++ program has written, or any .safetensors file.
+    """Read a state written by save_state(), Checkpoint.from_dict() or a C++ program, or any .safetensors file.
 
-    In a checkpoint the files are compared with its checksums; a damaged one is an error that names it.
-    allow_pickle: only for files that you trust; unpickling runs what their author wrote.
-    mmap: tensors are read when they are looked at; writing to them never changes the file.
-    rank: whose part of a checkpoint that several ranks have written; a worker's own when not given.
-    Tensors that ranks have written parts of (trireme.torch.save_sharded) come back whole.
+    Files of a checkpoint are compared with its checksums; a damaged file raises an error that names it. Tensors stored
+    in parts (trireme.torch.save_sharded) are returned complete.
+
+    allow_pickle: only for files that you trust; unpickling can run arbitrary code.
+    mmap: tensors are read on first access; writing to them never changes the file.
+    rank: the rank whose part is loaded if several ranks wrote the checkpoint; by default this worker's rank.
     """
     if isinstance(path, Checkpoint):
         if path._state is not None:
@@ -54,7 +56,7 @@ def load_state(
 
 
 def encode(state: dict[Any, Any], allow_pickle: bool = False) -> _core.State:
-    """A state as the core takes it; its tensors are views, not copies."""
+    """The state in the core's representation; its tensors are views, not copies."""
     return _core.encode_state(state, allow_pickle)
 
 
@@ -80,7 +82,8 @@ def _load_own(
 
 
 def _rank_of(folder: str, rank: int | None, memory: Mapping[str, str]) -> int:
-    """Whose part: rank 0's is at the top. Who says nothing means his own, else the lowest rank's that there is."""
+    """The rank whose part is loaded. By default this worker's, or else the lowest rank's in the checkpoint. The part of
+    rank 0 is at the top level."""
     wanted = _own_rank() if rank is None else rank
     part = f"rank_{wanted}"
     if wanted > 0 and (f"{part}/state.json" in memory or os.path.isdir(os.path.join(folder, part))):
@@ -90,7 +93,7 @@ def _rank_of(folder: str, rank: int | None, memory: Mapping[str, str]) -> int:
     others = [other for other in ranks_in(folder, memory) if other > 0]
     if not others or "state.json" in memory or os.path.exists(os.path.join(folder, "state.json")):
         return 0
-    # A checkpoint that was committed without rank 0, which was about to be taken away.
+    # A checkpoint that was committed without rank 0 because rank 0 was preempted.
     if rank == 0:
         raise FileNotFoundError(f"{folder} has no state of rank 0")
     return others[0]
@@ -103,10 +106,10 @@ def _own_rank() -> int:
 
 
 class Refused(Exception):
-    """Why something cannot be stored or loaded; the core puts the place in front and raises a TypeError."""
+    """The reason why a value cannot be stored or loaded. The core prepends the place and raises a TypeError."""
 
 
-# safetensors' names of types, as torch and numpy call them; where numpy has none, only torch can hold the tensor.
+# Type names of safetensors -> torch and numpy. Types that numpy lacks need torch.
 _TORCH = {
     "BOOL": "bool",
     "U8": "uint8",
@@ -133,12 +136,12 @@ _FROM_NUMPY = {theirs: ours for ours, theirs in _TORCH.items() if theirs != "bfl
 
 
 def encode_object(value: Any, allow_pickle: bool) -> Any:
-    """A _core.Tensor; or (mark, content); or (None, what stands for it)."""
+    """Returns a _core.Tensor, (mark, content), or (None, replacement)."""
     if isinstance(value, ShardedTensor):
         offsets, tensors = [list(part.box.offset) for part in value.parts], [part.tensor for part in value.parts]
         return "$shard", {"shape": list(value.shape), "dtype": value.dtype, "offsets": offsets, "parts": tensors}
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
-    # A Parameter's class is a class of classes: isinstance() with it is slow, and it is a Tensor anyway.
+    # Not Parameter: its metaclass makes isinstance() slow, and a Parameter is a Tensor anyway.
     if torch is not None and isinstance(value, torch.Tensor):
         return _encode_torch(torch, value)
     if numpy is not None and isinstance(value, numpy.ndarray):
@@ -160,7 +163,7 @@ def encode_object(value: Any, allow_pickle: bool) -> Any:
 def _encode_python(value: Any, allow_pickle: bool) -> Any:
     if not isinstance(value, enum.Enum):
         if isinstance(value, int):
-            # In hex beyond 4,000 digits, where Python refuses to write decimals.
+            # Hexadecimal beyond about 4,000 digits, where Python refuses to convert to decimal.
             return (
                 ("$int", str(value) if value.bit_length() < 13_000 else hex(value))
                 if _is_long(value)
@@ -181,8 +184,8 @@ def _encode_python(value: Any, allow_pickle: bool) -> Any:
     if allow_pickle:
         return "$pickle", _encode_bytes(_pickled(value))
     raise Refused(
-        f"is of type {_name_of(type(value))}, which cannot be stored without pickle: store its state_dict() or the "
-        "numbers and text that it is made of, or pass allow_pickle=True"
+        f"is of type {_name_of(type(value))}, which cannot be stored without pickle: store its state_dict() or its "
+        "numbers and text, or pass allow_pickle=True"
     )
 
 
@@ -193,7 +196,7 @@ def _is_long(value: int) -> bool:
 def _pickled(value: Any) -> bytes:
     try:
         return pickle.dumps(value)
-    except Exception as error:  # whatever the value's own code raises
+    except Exception as error:  # the value's own code may raise anything
         raise Refused(f"is of type {_name_of(type(value))}, which cannot be pickled: {error}") from error
 
 
@@ -202,7 +205,7 @@ def _name_of(kind: type) -> str:
 
 
 def _encode_bytes(data: bytes) -> _core.Tensor:
-    # A bytes object shows its address to ctypes alone; an array of numpy's might not be there.
+    # Only ctypes gives the address of a bytes object; numpy may not be installed.
     import ctypes
 
     address = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value
@@ -213,7 +216,7 @@ def _encode_bytes(data: bytes) -> _core.Tensor:
 def _encode_torch(torch: Any, tensor: Any) -> Any:
     if tensor.layout is not torch.strided:
         raise Refused(
-            f"is a tensor of layout {tensor.layout}, which has no dense bytes: store to_dense(), or its parts"
+            f"is a tensor of layout {tensor.layout}, which is not dense: store to_dense(), or its components"
         )
     if tensor.is_quantized:
         raise Refused("is a quantized tensor: store int_repr(), q_scale() and q_zero_point()")
@@ -221,8 +224,8 @@ def _encode_torch(torch: Any, tensor: Any) -> Any:
         raise Refused("is a tensor on the meta device, which has no data: materialize the model first")
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) and _is_wrapper(torch, tensor):
         raise Refused(
-            f"is of type {_name_of(type(tensor))}, whose bytes lie elsewhere: store the plain tensors in it "
-            "(of a DTensor: trireme.torch.save_sharded() on every rank, or full_tensor())"
+            f"is of type {_name_of(type(tensor))}, which wraps other tensors: store the plain tensors in it "
+            "(for a DTensor: trireme.torch.save_sharded() on every rank, or full_tensor())"
         )
     if not tensor.is_cpu or tensor.is_conj() or tensor.is_neg() or not tensor.is_contiguous():
         tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
@@ -244,7 +247,7 @@ def _torch_view(tensor: Any, name: str) -> _core.Tensor:
 def _encode_numpy(numpy: Any, array: Any, mark: str) -> Any:
     if array.dtype.kind not in "biufcmMSU" or isinstance(array, numpy.ma.MaskedArray):
         kind = "a masked array" if isinstance(array, numpy.ma.MaskedArray) else f"an array of dtype {array.dtype}"
-        raise Refused(f"is {kind}, which cannot be stored: store arrays of numbers, one by one")
+        raise Refused(f"is {kind}, which cannot be stored: store arrays of numbers instead")
     if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and sys.byteorder == "big"):
         array = array.astype(array.dtype.newbyteorder("<"))
     plain = numpy.asarray(array, order="C")
@@ -262,14 +265,14 @@ def _numpy_view(array: Any, name: str) -> _core.Tensor:
 
 
 def decode_tensor(tensor: _core.Tensor) -> Any:
-    """A torch tensor, or a numpy array where there is no torch."""
+    """A torch tensor, or a numpy array if torch is not installed."""
     torch = _import("torch")
     if torch is not None:
         return _to_torch(torch, tensor)
     if _TORCH[tensor.dtype] not in _FROM_NUMPY:
         raise Refused(f"is a tensor of type {tensor.dtype}, which only torch has: pip install trireme[torch]")
     if _import("numpy") is None:
-        raise Refused("is a tensor, and there is neither torch nor numpy here: pip install trireme[torch]")
+        raise Refused("is a tensor, and neither torch nor numpy is installed: pip install trireme[torch]")
     return _to_numpy(tensor)
 
 
@@ -297,11 +300,11 @@ def decode_mark(mark: str, content: Any, allow_pickle: bool) -> Any:
     if mark == "$pickle":
         if not allow_pickle:
             raise Refused(
-                "is a pickle, which runs what its author wrote when it is loaded: pass allow_pickle=True where you "
-                "trust the file"
+                "is a pickle, which can run arbitrary code when it is loaded: pass allow_pickle=True if you trust "
+                "the file"
             )
         return pickle.loads(content)
-    raise Refused(f"is marked {mark}, which this version of trireme does not know: use a newer one")
+    raise Refused(f"is marked {mark}, which this version of trireme does not support: use a newer version")
 
 
 def _decode_shards(content: Any) -> ShardedTensor:
@@ -309,7 +312,7 @@ def _decode_shards(content: Any) -> ShardedTensor:
     parts = [Part(Box(tuple(offset), tuple(tensor.shape)), tensor) for offset, tensor in pairs]
     shape = tuple(content["shape"])
     if any(len(part.box.offset) != len(shape) or len(part.box.shape) != len(shape) for part in parts):
-        raise ValueError(f"a part with another number of dimensions than {shape}")
+        raise ValueError(f"a part does not have the number of dimensions of {shape}")
     return ShardedTensor(shape, content["dtype"], parts)
 
 
@@ -357,17 +360,17 @@ def _to_numpy(tensor: _core.Tensor) -> Any:
 
 
 def dtype_name(dtype: Any) -> str:
-    """Of a torch.dtype, as files have it; torch's own name where safetensors has none."""
+    """The safetensors name of a torch.dtype, or torch's name if safetensors has none."""
     return _FROM_TORCH.get(str(dtype), str(dtype))
 
 
 def plain_dtype(name: str) -> str:
-    """As torch and numpy call it."""
+    """The name in torch and numpy."""
     return _TORCH.get(name, name).removeprefix("torch.")
 
 
 def _empty(shards: ShardedTensor) -> Any:
-    """What the parts are copied into."""
+    """The tensor that the parts are copied into."""
     torch = _import("torch")
     if torch is not None:
         return torch.empty(shards.shape, dtype=_torch_dtype(torch, plain_dtype(shards.dtype)))
@@ -384,5 +387,5 @@ def _import(name: str) -> Any:
 def _needed(name: str, what: str) -> Any:
     module = _import(name)
     if module is None:
-        raise Refused(f"is {what}, and {name} is not installed here: pip install trireme[torch]")
+        raise Refused(f"is {what}, and {name} is not installed: pip install trireme[torch]")
     return module

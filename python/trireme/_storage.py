@@ -1,4 +1,4 @@
-"""Where a path of the user's leads: a folder of this machine, or a place in a pyarrow filesystem."""
+"""Resolves a user's path to a local folder or a location in a pyarrow filesystem."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from typing import Any
 from trireme import _core
 
 _CHUNK = 16 << 20
-# pyarrow sends parts in the background and holds all of them in memory; waiting now and then bounds that.
+# pyarrow uploads parts in the background and holds them in memory; flushing regularly bounds that.
 _CHUNKS_IN_FLIGHT = 8
 # S3 allows 10,000 parts.
 _MAX_CHUNKS = 5_000
-# One lost request is no reason to refuse a run.
+# A single failed request must not refuse a run.
 _PROBE_PAUSES_S = (0.1, 0.5)
 _SCHEMES = "s3://, gs://, abfs://, hdfs://, file://"
 
 
 @dataclass(frozen=True)
 class Location:
-    """A path in a filesystem; `filesystem` is None for this machine's own."""
+    """A path in a filesystem; `filesystem` is None for the local one."""
 
     path: str
     filesystem: Any = None
-    uri: str = ""  # without credentials and options; empty for this machine and for filesystems of the user's
+    uri: str = ""  # without credentials and options; empty for local paths and for a storage_filesystem
 
     @property
     def local(self) -> bool:
@@ -44,7 +44,7 @@ class Location:
         return Location(folder, self.filesystem, posixpath.dirname(self.uri)), name
 
     def files(self) -> ArrowFiles | None:
-        """What the core takes for a filesystem."""
+        """The filesystem in the form that the core expects."""
         return None if self.filesystem is None else ArrowFiles(self.filesystem)
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ class Location:
 
 
 def resolve(path: str | os.PathLike[str], filesystem: Any = None, what: str = "path") -> Location:
-    """Understands local paths (also relative ones and ~), URIs, and paths inside of a given filesystem."""
+    """Accepts local paths (including relative ones and ~), URIs, and paths inside a given filesystem."""
     text = os.fspath(path)
     if not isinstance(text, str) or not text:
         raise _core.ConfigError(f"{what} = {path!r}: expected a path or a URI ({_SCHEMES})")
@@ -68,8 +68,8 @@ def resolve(path: str | os.PathLike[str], filesystem: Any = None, what: str = "p
 
 
 def write_whole(path: str, content: bytes, mode: int = 0o666) -> None:
-    """Replaces a local file: readers see the old content or the new one. The name in between is random and new, so that
-    nobody else who may write to the folder can put a link in its place."""
+    """Replaces a local file atomically. The temporary name is random and must be new, so that another user with write
+    access to the folder cannot place a link there."""
     place = os.path.join(os.path.dirname(path), f".trireme_tmp_{os.urandom(8).hex()}")
     descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
@@ -95,7 +95,7 @@ def import_arrow(what: str) -> Any:
 
 
 def as_arrow(filesystem: Any) -> Any:
-    """A pyarrow filesystem for one of pyarrow's or of fsspec's."""
+    """Converts a pyarrow or fsspec filesystem to a pyarrow one."""
     fs = import_arrow("storage_filesystem")
     if isinstance(filesystem, fs.FileSystem):
         return filesystem
@@ -109,11 +109,11 @@ def as_arrow(filesystem: Any) -> Any:
 
 
 def check_usable(location: Location, what: str) -> None:
-    """Makes sure, before anything starts, that files can be written there; ConfigError where they cannot."""
+    """Checks before anything starts that files can be written there; raises ConfigError otherwise."""
     files = location.files()
     if files is None:
         return
-    # Clients of object stores try again by themselves.
+    # Clients of object stores retry by themselves.
     pauses = [] if files.is_object_store else list(_PROBE_PAUSES_S)
     while True:
         try:
@@ -124,7 +124,7 @@ def check_usable(location: Location, what: str) -> None:
             if not pauses or isinstance(error, PermissionError):
                 raise _core.ConfigError(
                     f"{what} = {location} cannot be used: {error}. Check the address, the network, and that the "
-                    "credentials of this machine (environment or configuration files) may read and write there"
+                    "credentials of this machine (environment or configuration files) allow reading and writing there"
                 ) from error
         time.sleep(pauses.pop(0))
 
@@ -134,32 +134,32 @@ def _probe(location: Location, files: ArrowFiles, what: str) -> None:
         bucket = location.path.partition("/")[0]
         if not files.exists(bucket):
             raise _core.ConfigError(
-                f"{what} = {location}: there is no bucket {bucket!r}; create it, or correct the name"
+                f"{what} = {location}: no bucket named {bucket!r}; create it or correct the name"
             )
     probe = posixpath.join(location.path, ".trireme_probe")
     files.make_folder(location.path)
     files.write(probe, b"")
-    with suppress(OSError):  # a store that never forgets will do too
+    with suppress(OSError):  # the store may not allow deletion
         files.remove_file(probe)
 
 
 def _inside(path: str, filesystem: Any, what: str) -> Location:
     if "://" in path:
         raise _core.ConfigError(
-            f"{what} = {path!r} together with storage_filesystem: give the path inside of that filesystem, "
-            f"{path.partition('://')[2].partition('?')[0]!r}, or the URI alone"
+            f"{what} = {path!r} is a URI, which cannot be combined with storage_filesystem: use the path inside that "
+            f"filesystem, {path.partition('://')[2].partition('?')[0]!r}, or the URI alone"
         )
     fs = import_arrow("storage_filesystem")
     base, inner = _unwrapped(filesystem)
     if isinstance(base, fs.LocalFileSystem):
         if not inner and not os.path.isabs(os.path.expanduser(path)):
             raise _core.ConfigError(
-                f"{what} = {path!r} is relative, which means nothing in a filesystem; give {os.path.abspath(path)!r}"
+                f"{what} = {path!r} is relative; use an absolute path: {os.path.abspath(path)!r}"
             )
         below = path.lstrip("/") if inner else os.path.expanduser(path)
         return Location(os.path.abspath(os.path.join(inner or "/", below)))
     if ".." in path.split("/"):
-        raise _core.ConfigError(f"{what} = {path!r}: '..' means nothing in {filesystem.type_name}; leave it out")
+        raise _core.ConfigError(f"{what} = {path!r}: '..' is not supported in {filesystem.type_name}; remove it")
     if _is_object_store(filesystem):
         path = path.lstrip("/")
     if not path.strip("/"):
@@ -171,13 +171,13 @@ def _from_uri(uri: str, scheme: str, what: str) -> Location:
     fs = import_arrow(f"{what} = {_without_secrets(uri)}")
     import pyarrow
 
-    # Small files in one request instead of three.
+    # Writes a small file with one request instead of three.
     quick = f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true" if scheme == "s3" else uri
     label = _without_secrets(uri)
     try:
         try:
             filesystem, path = fs.FileSystem.from_uri(quick)
-        except pyarrow.ArrowInvalid:  # an older pyarrow without that option, or a scheme that only fsspec has
+        except pyarrow.ArrowInvalid:  # an older pyarrow without that option, or a scheme that only fsspec supports
             known = scheme in ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
             filesystem, path = fs.FileSystem.from_uri(uri) if known else _from_fsspec(fs, uri, scheme, what)
     except _core.ConfigError:
@@ -194,8 +194,8 @@ def _from_fsspec(fs: Any, uri: str, scheme: str, what: str) -> tuple[Any, str]:
         filesystem, path = importlib.import_module("fsspec").core.url_to_fs(uri)
     except (ImportError, ValueError) as error:
         raise _core.ConfigError(
-            f"{what} = {_without_secrets(uri)}: there is no filesystem for {scheme}:// ({error}); use one of "
-            f"{_SCHEMES}, install the fsspec package that brings it, or pass storage_filesystem"
+            f"{what} = {_without_secrets(uri)}: no filesystem for {scheme}:// ({error}); use one of "
+            f"{_SCHEMES}, install the fsspec package that provides it, or pass storage_filesystem"
         ) from error
     return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), path
 
@@ -207,7 +207,7 @@ def _path_of(uri: str) -> str:
 
 
 def _without_secrets(uri: str) -> str:
-    """Keys and passwords may be in a URI; it is shown and stored."""
+    """Removes keys and passwords from a URI, which is shown and stored."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(uri)
@@ -217,7 +217,7 @@ def _without_secrets(uri: str) -> str:
 
 
 def _unwrapped(filesystem: Any) -> tuple[Any, str]:
-    """The innermost filesystem, and the folder of it that the outer ones show as their root."""
+    """The innermost filesystem, and its folder that the outer ones use as root."""
     fs = import_arrow("storage_filesystem")
     inner = ""
     while isinstance(filesystem, fs.SubTreeFileSystem):
@@ -227,12 +227,12 @@ def _unwrapped(filesystem: Any) -> tuple[Any, str]:
 
 
 def _is_object_store(filesystem: Any) -> bool:
-    """Stores without folders, where a file appears when it is complete."""
+    """Whether it is a store without folders, in which a file appears only when it is complete."""
     return _unwrapped(filesystem)[0].type_name in ("s3", "gcs", "abfs")
 
 
 class ArrowFiles:
-    """A pyarrow filesystem as the core wants it (trireme::FileSystem). The core tries again where a method raises."""
+    """Adapts a pyarrow filesystem to trireme::FileSystem. The core retries a method that raises."""
 
     def __init__(self, filesystem: Any) -> None:
         self.filesystem = filesystem
@@ -289,7 +289,7 @@ class ArrowFiles:
         return sorted(posixpath.basename(info.path) for info in found if info.type.name == "Directory")
 
     def make_folder(self, path: str) -> None:
-        # There it would be an empty object that stays behind when the folder's files go.
+        # In an object store it would create an empty object that stays when the folder's files are deleted.
         if not self.is_object_store:
             with self._explained("create", path):
                 self.filesystem.create_dir(path, recursive=True)
@@ -336,7 +336,7 @@ class ArrowFiles:
             return self.filesystem.open_output_stream(path)
 
     def _finish(self, stream: Any, path: str, fill: Any) -> None:
-        """A stream that is closed after a failure leaves what it had so far: that goes too."""
+        """Closing the stream after a failure leaves a partial file, which is deleted."""
         try:
             fill()
         except BaseException:
@@ -349,7 +349,7 @@ class ArrowFiles:
 
     @contextmanager
     def _appearing_whole(self, path: str) -> Iterator[str]:
-        """Where to write a file so that nobody sees it unfinished."""
+        """The path to write a file to so that readers never see a partial one."""
         if self.is_object_store:
             yield path
             return
@@ -358,7 +358,7 @@ class ArrowFiles:
         try:
             self.filesystem.move(place, path)
         except Exception:
-            # Some (HDFS) do not rename onto a file that is there.
+            # Some filesystems (HDFS) do not rename onto an existing file.
             if self._info(path).type.name == "NotFound" or self._info(place).type.name == "NotFound":
                 raise
             self.filesystem.delete_file(path)
@@ -387,7 +387,7 @@ def _copy(source: Any, stream: Any, chunk_size: int) -> None:
 
 
 def _below(path: str, prefix: str) -> str:
-    # Some filesystems put a slash in front of what they list.
+    # Some filesystems list paths with a leading slash.
     return path.removeprefix(prefix) if path.startswith(prefix) else path.lstrip("/").removeprefix(prefix.lstrip("/"))
 
 

@@ -33,7 +33,7 @@ def flatten(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def columns_of(history: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """All columns have one value per report, None where it has none."""
+    """Every column has one value per report, None if the report has none."""
     columns: dict[str, list[Any]] = {
         "rank": [report["rank"] for report in history],
         "step": [report["index"] for report in history],
@@ -42,7 +42,7 @@ def columns_of(history: list[dict[str, Any]]) -> dict[str, list[Any]]:
     }
     for row, report in enumerate(history):
         for key, value in flatten(report["metrics"]).items():
-            # A metric may be called as a column of ours.
+            # A metric may have the name of a built-in column.
             name = f"metrics/{key}" if key in _OWN else key
             columns.setdefault(name, [None] * len(history))[row] = value
     return columns
@@ -70,7 +70,7 @@ def to_arrow(history: list[dict[str, Any]]) -> Any:
         try:
             return pyarrow.array(values)
         except (pyarrow.ArrowException, OverflowError):
-            # Numbers and text in one metric: what a person would read.
+            # A metric with both numbers and text is stored as text.
             return pyarrow.array([_text(value) for value in values], pyarrow.string())
 
     return pyarrow.table({name: column(values) for name, values in columns_of(history).items()})

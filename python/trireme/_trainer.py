@@ -1,4 +1,4 @@
-"""The trainer: checks everything first, then runs the training function on the workers and waits for the result."""
+"""The trainer: checks its arguments, runs the training function on the workers and waits for the result."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from trireme.callbacks import CallbackCaller, RunContext
 if TYPE_CHECKING:
     from trireme.data._trainer_datasets import DatasetPlans
 
-_PUMP_S = 0.1  # how long Ctrl-C and the live line may wait
+_PUMP_S = 0.1  # longest delay of Ctrl-C and the live line
 
 
 class DataParallelTrainer:
-    """Runs one function on many workers. Frameworks' trainers derive from this one."""
+    """Runs a training function on many workers. The base class of the trainers for frameworks."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class DataParallelTrainer:
         _check_json("metadata", self.metadata)
         self.validation_config = _checked("validation_config", validation_config, ValidationConfig)
         if self.scaling_config.max_workers > 0:
-            # Modules of the user wait for the run, which knows the folders that they are in.
+            # User modules are imported later: only the run knows their folders.
             warm_up([*self.backend_config.preload, *(["trireme.data._trainer_datasets"] if self.datasets else [])])
 
     def fit(self) -> Result:
-        """Run to the end. Raises TrainingFailedError where the run did not finish."""
+        """Run the training and return its result. Raises TrainingFailedError if the run does not finish."""
         arguments = _ship.call_arguments(self.train_loop_per_worker, self.train_loop_config)
         if self.scaling_config.max_workers == 0:
             context = TrainContext(self.run_config.name or type(self).__name__, _metadata=self.metadata)
@@ -73,7 +73,7 @@ class DataParallelTrainer:
             return run_here(self.train_loop_per_worker, arguments, context, resume, validation, self._plans())
         storage = self._storage()
         start = worker_start(self.run_config.worker_runtime_env)
-        plans = self._plans()  # kept here: workers map what its tables share
+        plans = self._plans()  # kept alive during the run: workers map the shared memory of its tables
         run = _core.Run(runtime(), self._spec(arguments, storage, start, plans), storage.files())
         try:
             outcome = self._follow(run, storage, start)
@@ -84,7 +84,7 @@ class DataParallelTrainer:
 
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
-        """Whether restore() has something to begin with: a run folder with the trainer in it."""
+        """Whether restore() can restore a trainer from this run folder."""
         return _restore.stored(resolve(path, storage_filesystem))
 
     @classmethod
@@ -100,10 +100,10 @@ class DataParallelTrainer:
         validation_config: ValidationConfig | None = None,
         storage_filesystem: Any = None,
     ) -> Self:
-        """The trainer of an earlier run, from its folder: fit() continues that run. What is given here replaces what
-        was stored; of `run_config` all but name and storage.
+        """Load the trainer of an earlier run from its folder; fit() then continues that run. Arguments replace the
+        stored values, except for the name and storage in `run_config`.
 
-        The trainer is a pickle, and reading it runs what its author wrote: restore only folders that you trust.
+        The trainer is stored as a pickle, and loading it can run arbitrary code: restore only folders that you trust.
         """
         folder = resolve(path, storage_filesystem)
         made_by, attributes = _restore.load(folder, cls)
@@ -133,24 +133,24 @@ class DataParallelTrainer:
         return cast(Self, trainer)
 
     def _datasets_for_restore(self, given: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Datasets are not stored with a run: their rows may have been in the memory of a driver that is gone."""
+        """Datasets are not stored with a run: their rows may have been in the memory of the earlier driver."""
         names = self.datasets
         if given is None and names:
             known = ", ".join(names)
             raise ValueError(
-                f"this run was made with datasets ({known}): give them again, restore(path, datasets={{...}})"
+                f"this run used datasets ({known}), which are not stored: pass them to restore(path, datasets={{...}})"
             )
         return given
 
     def _follow(self, run: _core.Run, storage: Location, start: WorkerStart) -> dict[str, Any]:
-        """Shows what happens until the run is over and returns how it ended, or raises."""
+        """Shows the events of the run until it ends. Returns the outcome, or raises."""
         folder = Location(run.storage_path, storage.filesystem)
         caller = CallbackCaller(self.run_config.callbacks, self._run_context(run), folder)
         validations = ValidationRunner(self.validation_config, run.path, folder, start, run.finish_validation)
         error: BaseException | None = None
         try:
             run.start()
-            # While workers start, which takes longer.
+            # In parallel with the start of the workers, which takes longer.
             if problem := _restore.store(self, run.path, folder):
                 print(f"warning: {problem}", flush=True)
             outcome = self._pump(run, caller, validations)
@@ -161,7 +161,7 @@ class DataParallelTrainer:
             raise
         finally:
             validations.close()
-            run.close()  # nothing of the run is left when callbacks are told of its end
+            run.close()  # the run's resources are released before callbacks see its end
             caller.end(error)
 
     def _pump(self, run: _core.Run, caller: CallbackCaller, validations: ValidationRunner) -> dict[str, Any]:
@@ -180,20 +180,20 @@ class DataParallelTrainer:
         return outcome
 
     def _storage(self) -> Location:
-        """Where the run's storage is; refuses what cannot be written."""
+        """The location of the run's storage; raises ConfigError if it is not writable."""
         path, filesystem = self.run_config.storage_path, self.run_config.storage_filesystem
         if path is None and filesystem is not None:
-            raise _core.ConfigError("RunConfig.storage_filesystem without storage_path: give a path in that filesystem")
+            raise _core.ConfigError("RunConfig.storage_filesystem needs storage_path: set a path in that filesystem")
         if path is None:
             path = os.environ.get("TRIREME_RESULTS", "")
             if "://" not in path:
-                return Location("")  # the core knows where
+                return Location("")  # the core chooses the default
         location = resolve(path, filesystem, "RunConfig.storage_path")
         check_usable(location, "RunConfig.storage_path")
         return location
 
     def _plans(self) -> DatasetPlans | None:
-        """Lists and counts what has to be known of the datasets; refuses what cannot work."""
+        """Plans the datasets: lists their files, counts their rows and rejects invalid ones."""
         if not self.datasets:
             return None
         from trireme.data._trainer_datasets import DatasetPlans
@@ -220,7 +220,7 @@ class DataParallelTrainer:
     def _spec(
         self, arguments: tuple[Any, ...], storage: Location, start: WorkerStart, plans: DatasetPlans | None
     ) -> dict[str, Any]:
-        """What the core needs to know; everything that can be refused in Python is refused here."""
+        """The run's specification for the core. All checks that Python can do happen here."""
         run_config = self.run_config.to_dict()
         del run_config["storage_filesystem"], run_config["callbacks"]
         run_config["storage_path"] = str(storage) or None
@@ -234,7 +234,7 @@ class DataParallelTrainer:
             "validation_config": self.validation_config.task_config if self.validation_config else None,
             "datasets": plans,
         }
-        # So that functions of the datasets have a process to run in from the worker's first moment on.
+        # The worker forks the host of dataset functions at its start, while it has a single thread.
         host = {"TRIREME_FUNCTION_HOST": "1"} if plans is not None and plans.has_functions else {}
         return {
             "trainer": type(self).__name__,
@@ -274,7 +274,7 @@ def _check_json(name: str, value: dict[str, Any]) -> None:
 
 
 def _scaled_by_command_line(config: ScalingConfig) -> ScalingConfig:
-    """`trireme run --num-workers` speaks to every trainer of the script."""
+    """`trireme run --num-workers` applies to every trainer of the script."""
     asked = os.environ.get("TRIREME_RUN_NUM_WORKERS")
     if not asked or os.environ.get("TRIREME_WORKER") == "1":
         return config
@@ -283,7 +283,7 @@ def _scaled_by_command_line(config: ScalingConfig) -> ScalingConfig:
     except ValueError:
         raise _core.ConfigError(f"TRIREME_RUN_NUM_WORKERS={asked!r}: expected a number, or MIN,MAX") from None
     scaled = config.replace(num_workers=numbers[0] if len(numbers) == 1 else tuple(numbers))
-    print(f"num_workers={scaled.num_workers} from the command line, in place of {config.num_workers}", flush=True)
+    print(f"num_workers={scaled.num_workers} from the command line, instead of {config.num_workers}", flush=True)
     return scaled
 
 
@@ -297,7 +297,7 @@ def _call_back(caller: CallbackCaller, run: _core.Run, event: dict[str, Any]) ->
         caller.handle(event)
     except Exception as error:
         run.stop(f"{type(error).__name__} in a callback: {error}", hard=True)
-        run.outcome()  # nothing of the run is left when the user sees the error
+        run.outcome()  # waits until the run has ended
         raise ControllerError(error) from error
 
 

@@ -1,4 +1,4 @@
-"""An exception of the user's code on its way to another process."""
+"""Sends exceptions of user code to another process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
 def dump_exception(error: BaseException) -> bytes | None:
-    """None where the other side could not load it: one whose __init__ wants more than its args, for example."""
+    """None if the other process could not load it, for example if its __init__ needs more than its args."""
     try:
         dumped: bytes = cloudpickle.dumps(error)
         cloudpickle.loads(dumped)
@@ -22,7 +22,7 @@ def dump_exception(error: BaseException) -> bytes | None:
 
 
 def format_exception(error: BaseException) -> str:
-    """The traceback from the user's function on; the frames that lead to it are ours and say nothing."""
+    """The traceback starting at the user's function, without Trireme's own frames above it."""
     trace: types.TracebackType | None = error.__traceback__
     while trace and trace.tb_next and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         trace = trace.tb_next

@@ -27,17 +27,17 @@ def main(task: int, answer: int) -> int:
     with open(task, "rb") as file:
         driver, function, arguments = pickle.load(file)
     if os.getppid() != driver:
-        return 1  # it died before it could be watched
+        return 1  # the driver exited before prctl() took effect
     sys.modules["__main__"] = types.ModuleType("__main__")  # as in workers
     metrics, error, may_retry = {}, None, False
     retried: tuple[type[BaseException], ...] = ()
-    # A border to the user's code: whatever comes out of it is this validation's failure.
+    # The boundary to user code: any exception is a failure of this validation.
     try:
         fn, _, _ = _ship.unpack(function)
         checkpoint, kwargs, retried = pickle.loads(arguments)
         metrics = checked_metrics(call_ending_forks(partial(fn, checkpoint, **kwargs)))
     except BaseException as failure:
-        with contextlib.suppress(OSError):  # a full disk must not hide what is wrong
+        with contextlib.suppress(OSError):  # a full disk must not hide the error
             traceback.print_exc()
         error = f"{type(failure).__name__}: {one_line(failure)}"
         may_retry = isinstance(failure, retried)

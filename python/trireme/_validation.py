@@ -1,4 +1,4 @@
-"""Validation of checkpoints beside training: what the user configures, and the processes that do it."""
+"""Validation of checkpoints in parallel with training: its configuration and its processes."""
 
 from __future__ import annotations
 
@@ -25,27 +25,30 @@ if TYPE_CHECKING:
 
 
 class ValidationFn(Protocol):
-    """Takes a checkpoint and the fn_kwargs, returns metrics, which are merged over the reported ones."""
+    """Receives a checkpoint and the fn_kwargs. Returns metrics, which are merged into the reported ones."""
 
     def __call__(self, checkpoint: Checkpoint, /, **kwargs: Any) -> dict[str, Any]: ...
 
 
 class ValidationTaskConfig:
-    """How one checkpoint is validated: keyword arguments for the function, JSON only because they outlive the process,
-    and how long it may take."""
+    """Options for the validation of one checkpoint.
+
+    fn_kwargs: keyword arguments of the function. They are stored with the run and must be JSON.
+    timeout_s: time limit in seconds; None: unlimited.
+    """
 
     def __init__(self, fn_kwargs: dict[str, Any] | None = None, timeout_s: float | None = None) -> None:
         if fn_kwargs is not None and not isinstance(fn_kwargs, dict):
             raise TypeError(f"ValidationTaskConfig.fn_kwargs must be a dict, got {type(fn_kwargs).__name__}")
         for key, value in (fn_kwargs or {}).items():
             if not isinstance(key, str):
-                raise TypeError(f"ValidationTaskConfig.fn_kwargs: keys are names of arguments, got {key!r}")
+                raise TypeError(f"ValidationTaskConfig.fn_kwargs: keys must be argument names, got {key!r}")
             try:
                 json.dumps(value)
             except (TypeError, ValueError) as error:
                 raise ValueError(
                     f"ValidationTaskConfig.fn_kwargs[{key!r}] must be JSON, because a continued run reads it again "
-                    f"({error}); put other values into the function, with functools.partial for example"
+                    f"({error}); bind other values to the function, for example with functools.partial"
                 ) from error
         if timeout_s is not None and not timeout_s > 0:
             raise ValueError(f"ValidationTaskConfig.timeout_s = {timeout_s}: must be above 0, or None for no limit")
@@ -62,11 +65,11 @@ class ValidationTaskConfig:
 
 
 class ValidationConfig:
-    """What `report(..., validation=True)` calls, with defaults for every call.
+    """The function that `report(..., validation=True)` calls, and defaults for every call.
 
-    ray_remote_kwargs is taken for compatibility; of it these have an effect: runtime_env["env_vars"]; max_retries (3,
-    -1: unlimited), how often a validation whose process died is started again; retry_exceptions (False), True or a list
-    of exception classes that are a reason too.
+    ray_remote_kwargs is accepted for compatibility. Only these keys have an effect: runtime_env["env_vars"];
+    max_retries (default 3, -1: unlimited), the number of retries after the validation process dies; retry_exceptions
+    (default False), True or a list of exception classes that also cause a retry.
     """
 
     def __init__(
@@ -102,7 +105,7 @@ class ValidationConfig:
 
     @property
     def retry_exceptions(self) -> tuple[type[BaseException], ...]:
-        """Those after which the function is called again."""
+        """The exceptions after which the function is called again."""
         asked = self.ray_remote_kwargs.get("retry_exceptions", False)
         if isinstance(asked, bool):
             return (Exception,) if asked else ()
@@ -114,10 +117,10 @@ class ValidationConfig:
 
     @staticmethod
     def task_for(config: ValidationConfig | None, asked: bool | ValidationTaskConfig) -> dict[str, Any]:
-        """What one report asks for, laid over the defaults."""
+        """The options of one report, merged with the defaults."""
         if config is None:
             raise ValueError(
-                "report(validation=...) needs a function: give the trainer validation_config=ValidationConfig(fn)"
+                "report(validation=...) needs a function: pass the trainer validation_config=ValidationConfig(fn)"
             )
         return merged_task(config.task_config, asked)
 
@@ -137,7 +140,7 @@ def checked_metrics(returned: Any) -> dict[str, Any]:
 
 @dataclass
 class _Task:
-    """One validation, however often its process is started."""
+    """One validation, including its retries."""
 
     name: str
     checkpoint: Checkpoint
@@ -152,7 +155,7 @@ class _Task:
 class _Running:
     task: _Task
     process: subprocess.Popen[bytes]
-    answer: int  # a file in memory that the process writes
+    answer: int  # an in-memory file that the process writes
 
 
 @dataclass
@@ -163,7 +166,7 @@ class _Answer:
     may_retry: bool = False
 
 
-# A look that comes so late says that this process was paused, and the validation with it.
+# A longer gap between two polls means that this process was paused, and the validation with it.
 _PAUSED_S = 5.0
 
 
@@ -171,9 +174,9 @@ Finish = Callable[[str, str, dict[str, Any], str], None]
 
 
 class ValidationRunner:
-    """Validates one checkpoint after the other, each in a process of its own. Driven by fit()'s loop; starts no thread.
+    """Validates checkpoints one at a time, each in a separate process. Driven by fit()'s loop; starts no thread.
 
-    `finish` is told name, status, metrics and message of each.
+    `finish` receives the name, status, metrics and message of each validation.
     """
 
     def __init__(
@@ -187,16 +190,16 @@ class ValidationRunner:
         self._waiting: deque[dict[str, Any]] = deque()
         self._running: _Running | None = None
         self._polled = time.monotonic()
-        # Now, so that a function which cannot be sent is refused before anything starts.
+        # Pickled now, so that a function which cannot be sent is rejected before anything starts.
         self._function = b"" if config is None else _ship.pack(config.fn, (), {}, start.sys_path)
 
     def request(self, event: dict[str, Any]) -> None:
-        """A `validation_requested` event."""
+        """Handles a `validation_requested` event."""
         self._waiting.append(event)
         self.poll()
 
     def poll(self) -> None:
-        """Takes what is finished, ends what is late, begins what is next. Never waits."""
+        """Collects a finished validation, kills a late one, starts the next. Never waits."""
         self._forgive_own_pause()
         if self._running is not None and not self._take():
             return
@@ -210,7 +213,8 @@ class ValidationRunner:
             self._running.task.deadline += paused
 
     def close(self) -> None:
-        """Ends what runs; those that are not answered stay pending, and a continued run asks for them again."""
+        """Kills the running validation. Unfinished validations stay pending and are requested again by a continued
+        run."""
         self._waiting.clear()
         if self._running is not None:
             self._kill(self._running)
@@ -236,7 +240,7 @@ class ValidationRunner:
     def _start_process(self, task: _Task) -> None:
         try:
             self._running = self._spawn(task)
-        except Exception as error:  # no processes left, no space for the log, ...
+        except Exception as error:  # process limit, no space for the log, ...
             self._finish(task.name, "VALIDATION_FAILED", {}, f"its process cannot be started: {error}")
 
     def _spawn(self, task: _Task) -> _Running:
@@ -254,7 +258,7 @@ class ValidationRunner:
                 pickle.dump((os.getpid(), self._function, arguments), file)
             os.lseek(given, 0, os.SEEK_SET)
             env = {**self._start.env, **self._config.env_vars}
-            env.pop("TRIREME_RUN_NUM_WORKERS", None)  # meant for the script's trainers, not for those of the function
+            env.pop("TRIREME_RUN_NUM_WORKERS", None)  # applies to the script's trainers, not to the function's
             with open(task.log, "ab") as output:
                 process = subprocess.Popen(
                     [sys.executable, "-m", "trireme._validate", str(given), str(answer)],
@@ -274,7 +278,7 @@ class ValidationRunner:
         return _Running(task, process, answer)
 
     def _take(self) -> bool:
-        """Whether the one that runs is over."""
+        """Whether the running validation has ended."""
         running = self._running
         assert running is not None
         task = running.task
@@ -284,7 +288,7 @@ class ValidationRunner:
             self._kill(running)
             answer = _Answer("VALIDATION_TIMEOUT", {}, f"not done within {task.timeout_s:g} s (timeout_s)")
         else:
-            _kill_group(running.process.pid)  # what it has left behind
+            _kill_group(running.process.pid)  # child processes that it left running
             answer = _read_answer(running)
         os.close(running.answer)
         self._running = None
@@ -325,7 +329,7 @@ def _read_answer(running: _Running) -> _Answer:
             metrics, error, may_retry = pickle.load(file)
         except Exception:
             code = running.process.returncode
-            how = f"was killed with signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
             message = f"its process {how} before the function returned; see {log}"
             return _Answer("VALIDATION_FAILED", {}, message, may_retry=True)
     if error is not None:
