@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(task: int, answer: int) -> int:
-    faulthandler.enable()  # as in workers
+    faulthandler.enable()  # same as in workers
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     with open(task, "rb") as file:
         driver, function, arguments = pickle.load(file)

@@ -1,4 +1,4 @@
-"""A worker process, from its ticket to its end: `python -m trireme._worker`, or called in a process just forked."""
+"""A worker process: `python -m trireme._worker`, or called in a process forked from the warm process."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _PLAIN = (type(None), bool, float, str, bytes)
 class WorkerSession:
     """A TrainSession over the connection to the controller.
 
-    extras: what the driver sent beside the function: the storage's filesystem, the checkpoint to begin with where it is
-    the user's own, the defaults of validations.
+    extras: sent by the driver with the function: the storage filesystem, resume_from_checkpoint if it is in another
+    filesystem, the defaults of validations, the datasets.
     """
 
     def __init__(self, core: Any, start: dict[str, Any], extras: dict[str, Any]) -> None:
@@ -125,12 +125,12 @@ class WorkerSession:
 
     @contextmanager
     def _leaving(self) -> Iterator[None]:
-        """What waits ends with an error when the function is to be left; that error is not the user's to handle."""
+        """Turns the error of an interrupted wait into Cancelled, which user code does not handle."""
         try:
             yield
         except RuntimeError:
             if self._core.cancelled:
-                raise Cancelled("the training function is left for the next attempt") from None
+                raise Cancelled("the training function is interrupted for the next attempt") from None
             raise
 
     def _first_checkpoint(self, start: dict[str, Any], extras: dict[str, Any]) -> Checkpoint | None:
@@ -144,12 +144,12 @@ class WorkerSession:
     def _task(self, report: Report) -> dict[str, Any]:
         if self._validation is None:
             raise ValueError(
-                "report(validation=...) needs a function: give the trainer validation_config=ValidationConfig(fn)"
+                "report(validation=...) needs a function: pass the trainer validation_config=ValidationConfig(fn)"
             )
         return merged_task(self._validation, report.validation)
 
     def _prepare(self, report: Report) -> dict[str, Any]:
-        """What the core is told about the checkpoint: a state, a function that stores it, or a local folder."""
+        """The checkpoint's options for the core: a state, a function that stores it, or a local folder."""
         checkpoint = report.checkpoint
         assert checkpoint is not None
         if checkpoint._state is not None and self._takes_state(report):
@@ -157,7 +157,7 @@ class WorkerSession:
 
             return {"state": encode(checkpoint._state, checkpoint._allow_pickle)}
         where = checkpoint._where()
-        if self._stores_by_function(report):  # which may be what makes the files
+        if self._stores_by_function(report):  # the function may create the files
             return {
                 "checkpoint": where.path if where.local else None,
                 "delete_local": deletes_local(report, self._run),
@@ -169,12 +169,12 @@ class WorkerSession:
         if report.mode is CheckpointUploadMode.NO_UPLOAD:
             check_within_run(checkpoint, self._run, "report(checkpoint_upload_mode=NO_UPLOAD): the checkpoint")
             return {"checkpoint": where.path}
-        if not where.local:  # from another storage: by way of this machine
+        if not where.local:  # from another storage: copied through this machine
             return {"checkpoint": checkpoint.to_directory(), "delete_local": True}
         return {"checkpoint": where.path, "delete_local": deletes_local(report, self._run)}
 
     def _takes_state(self, report: Report) -> bool:
-        """Straight from memory, unless somebody is to see the files first."""
+        """Whether the state is stored directly from memory: nothing needs its files first."""
         needs_files = self._stores_by_function(report) or report.mode is CheckpointUploadMode.NO_UPLOAD
         return not needs_files and not self.context.get_metadata()
 
@@ -183,7 +183,7 @@ class WorkerSession:
 
 
 class _Upload:
-    """A checkpoint_upload_fn, called with a checkpoint's name: returns where the files are. Keeps what it raises."""
+    """Calls checkpoint_upload_fn with a checkpoint's name and returns the path of the files. Keeps its exception."""
 
     def __init__(self, core: Any, run: Location, metadata: dict[str, Any], report: Report) -> None:
         self._core = core
@@ -197,7 +197,7 @@ class _Upload:
             return self._call(name)
         except BaseException as error:
             self.error = error
-            if self._report.mode is CheckpointUploadMode.ASYNC:  # nobody waits for it: report() has returned
+            if self._report.mode is CheckpointUploadMode.ASYNC:  # report() has already returned
                 text = format_exception(error)
                 print(text, file=sys.stderr, end="", flush=True)
                 self._core.fail(type(error).__name__, str(error), text, dump_exception(error))
@@ -210,9 +210,9 @@ class _Upload:
         if not isinstance(stored, Checkpoint):
             raise ValueError(
                 f"checkpoint_upload_fn must return a trireme.Checkpoint, got {type(stored).__name__}; return "
-                "Checkpoint(path, filesystem) of where it has stored the files"
+                "Checkpoint(path, filesystem) of the stored files"
             )
-        check_within_run(stored, self._run, "what checkpoint_upload_fn returns")
+        check_within_run(stored, self._run, "the checkpoint returned by checkpoint_upload_fn")
         if self._metadata:
             stored._check_present(stored._where())
             stored.set_metadata({**self._metadata, **stored.get_metadata()})
@@ -221,7 +221,7 @@ class _Upload:
 
 @contextmanager
 def _own_exception(upload: _Upload | None) -> Iterator[None]:
-    """What the user's function raised, and not what the core makes of it."""
+    """Raises the exception of the user's function instead of the core's error."""
     try:
         yield
     except RuntimeError:
@@ -231,9 +231,9 @@ def _own_exception(upload: _Upload | None) -> Iterator[None]:
 
 
 def main(ticket: str) -> int:
-    """Runs the training function, again for every attempt that this process is part of.
+    """Runs the training function for every attempt that this process is part of.
 
-    The exit code is for people only: success is what finish() has told.
+    The exit code is informational: finish() reports success.
     """
     if os.environ.get(_function_fork.VARIABLE):
         _function_fork.fork_host()
@@ -252,16 +252,16 @@ def main(ticket: str) -> int:
             _end_process(f"this process is replaced for the next attempt: {objection}")
         attempt.clear()
         core.become_ready()
-        gc.collect()  # while those who are gone are replaced
+        gc.collect()  # while other workers are replaced
         start = core.wait_start()
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError):  # no space for the rest of the log
+            with contextlib.suppress(OSError):  # the disk may be full
                 stream.flush()
         _core.redirect_output(start["log_path"])
 
 
 class _Attempt:
-    """One call of the training function, with what its framework needs around it."""
+    """One call of the training function, with the setup of its framework."""
 
     def __init__(self, core: Any, start: dict[str, Any]) -> None:
         self._core = core
@@ -270,8 +270,8 @@ class _Attempt:
         self._backend: Backend | None = None
 
     def run(self, guard: InterruptGuard) -> bool:
-        """Whether the function did not fail. What comes out of one that was cancelled is nobody's business any more."""
-        # The one border between Trireme and the user's code: whatever comes out of it is this worker's failure.
+        """Whether the function did not fail. The outcome of a cancelled function is ignored."""
+        # The only boundary between Trireme and user code: any exception is a failure of this worker.
         try:
             with guard:
                 value = self._call()
@@ -283,14 +283,14 @@ class _Attempt:
             if isinstance(error, Cancelled) or self._core.cancelled:
                 return True
             text = format_exception(error)
-            with contextlib.suppress(OSError):  # a full disk must not hide what is wrong
+            with contextlib.suppress(OSError):  # a full disk must not hide the error
                 print(text, file=sys.stderr, end="", flush=True)
             self._core.fail(type(error).__name__, str(error), text, dump_exception(error))
             return False
         return True
 
     def clear(self) -> None:
-        """Nothing of the function may reach into the next attempt: connections to ranks that are gone least of all."""
+        """Releases everything that belongs to this attempt, such as connections to ranks that have exited."""
         set_session(None)
         if self._backend is not None and self._session is not None:
             self._backend.on_interrupt(self._session.context, self._core)
@@ -318,7 +318,7 @@ class _Attempt:
 
 
 def _end_process(why: str) -> NoReturn:
-    """At once: libraries that want to say goodbye to other ranks would wait for those that are gone."""
+    """Exits without cleanup: exit handlers of libraries would wait for ranks that have exited."""
     print(f"trireme: {why}", file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -326,7 +326,7 @@ def _end_process(why: str) -> NoReturn:
 
 
 def _close_functions() -> None:
-    """Processes of the datasets' functions, where there are any."""
+    """Closes the processes of dataset functions, if any."""
     if pool := sys.modules.get("trireme.data._function_pool"):
         pool.close()
 
@@ -340,13 +340,13 @@ def _finish(core: Any, value: Any) -> None:
     except Exception as error:
         raise TypeError(
             f"the return value of the training function, a {type(value).__name__}, cannot be pickled ({error}); return "
-            "plain values, or report() a checkpoint"
+            "plain values, or store it in a checkpoint with report()"
         ) from error
     core.finish(dumped, True)
 
 
 def is_plain(value: Any) -> bool:
-    """Whether C++ programs, and those who do not unpickle, can read it."""
+    """Whether it can be read without unpickling, for example by C++ programs."""
     kind = type(value)
     if kind is list:
         return all(map(is_plain, value))
@@ -362,5 +362,5 @@ def _read_ticket() -> str:
 
 if __name__ == "__main__":
     os.environ["TRIREME_WORKER"] = "1"
-    sys.modules["__main__"] = types.ModuleType("__main__")  # as the forked ones have it
+    sys.modules["__main__"] = types.ModuleType("__main__")  # as in forked workers
     sys.exit(main(_read_ticket()))

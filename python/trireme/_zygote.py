@@ -1,10 +1,10 @@
 """The warm process that Python workers are forked from: `python -m trireme._zygote`, started by the driver.
 
-It imports frameworks, runs none of their operations and stays single-threaded, because a fork copies one thread only:
-a lock that another thread held would stay locked in the worker for ever. It forks between imports, never inside one,
-and starts over in a new interpreter after an import that failed midway: what that leaves behind would be in every
-worker. Frames in both directions are a 4-byte big-endian length and a JSON object; descriptors ride on the first byte
-of a frame.
+It imports frameworks, runs none of their operations and stays single-threaded, because a fork copies only one thread:
+a lock held by another thread would stay locked in the worker forever. It forks between imports, never during one. After
+an import that failed midway it restarts in a new interpreter: otherwise every worker would inherit the partial import.
+Frames in both directions are a 4-byte big-endian length and a JSON object; file descriptors are attached to the first
+byte of a frame.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from typing import Any, NoReturn
 _PR_SET_PDEATHSIG = 1
 _MAX_FRAME = 256 << 20
 _IDLE_MS = 500
-# Where others want the processors, what nobody waits for has one for the first in turn with the second.
+# Background imports under load alternate between working for _WORK_S and yielding for _WAY_MS.
 _WORK_S = 0.01
 _WAY_MS = 50
 
-# What nearly every training function comes to import with a framework, in pieces: a worker may be wanted in between.
-# torch's optimizers need torch._dynamo, which needs the rest.
+# Modules that nearly every training function imports with a framework. They are imported one by one, so that workers
+# can be forked in between. torch's optimizers need torch._dynamo, which needs the rest.
 _LATER = {
     "torch": (
         "sympy",
@@ -47,7 +47,7 @@ _LATER = {
         "trireme.torch._loader",
     )
 }
-# Their settings: variables that are read once, on import.
+# Prefixes of environment variables that these modules read once, on import.
 _SETTINGS = ("TORCH", "INDUCTOR_", "AOT", "PARTITIONER_", "SYMPY_")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -74,7 +74,7 @@ class Channel:
         header, fds = self._take(4, with_fds=True)
         (length,) = struct.unpack(">I", header)
         if length > _MAX_FRAME:
-            raise DriverGone(f"a frame of {length} bytes is no message of the driver")
+            raise DriverGone(f"invalid frame of {length} bytes from the driver")
         body, _ = self._take(length)
         return json.loads(body), fds
 
@@ -97,7 +97,7 @@ class Channel:
 
 class Zygote:
     def __init__(self, channel: Channel, driver_pidfd: int, kept: dict[str, Any] | None = None) -> None:
-        """kept: what an earlier interpreter of this process has left to this one; see _start_over()."""
+        """kept: the state from an earlier interpreter of this process; see _start_over()."""
         self._channel = channel
         self._driver_pidfd = driver_pidfd
         self._started_with = dict(os.environ)
@@ -105,7 +105,7 @@ class Zygote:
         self._imported: list[str] = []
         self._failed: dict[str, str] = {}
         self._later: list[str] = []
-        self._settings: dict[str, str] | None = None  # of the workers so far, or what was imported later has read
+        self._settings: dict[str, str] | None = None  # of the workers so far, or those that _later modules have read
         self._deeper = False
         self._poll = select.poll()
         self._poll.register(channel.sock, select.POLLIN)
@@ -113,7 +113,7 @@ class Zygote:
         self._kept = kept
 
     def serve(self) -> None:
-        """Returns when the driver is gone; no child outlives it."""
+        """Returns when the driver has exited, after killing all children."""
         try:
             if self._kept is not None:
                 self._resume(self._kept)
@@ -170,7 +170,7 @@ class Zygote:
             self._channel.send(told)
 
     def _import_one_more(self) -> None:
-        """Nobody waits: workers that replace others later find this done."""
+        """Imports in the background, so that replacement workers start faster."""
         if not self._deeper:
             self._deeper = True
             for name in _settings_of(os.environ):
@@ -183,10 +183,10 @@ class Zygote:
             self._start_over(name, [], answer=False)
 
     def _import(self, name: str, listed: bool = True) -> bool:
-        """False where it failed midway. A module that does not exist has left nothing behind: that is no harm."""
+        """False if the import failed midway. A module that does not exist leaves nothing behind and returns True."""
         try:
             importlib.import_module(name)
-        except BaseException as error:  # SystemExit too: a module that cannot be warm is imported by its worker
+        except BaseException as error:  # including SystemExit: the worker then imports the module itself
             self._failed[name] = f"{type(error).__name__}: {error}"
             return _is_absent(name, error)
         if listed:
@@ -194,10 +194,10 @@ class Zygote:
         return True
 
     def _start_over(self, broken: str, more: list[str], answer: bool) -> NoReturn:
-        """A new interpreter in this process, which stays the parent of its workers, imports the rest again.
+        """Restarts the interpreter in this process, which stays the parent of its workers, and imports the rest again.
 
-        The half-imported package is out of `sys.modules`, its submodules are still there: whoever imports it again gets
-        a new package without them.
+        The partially imported package is removed from `sys.modules` but its submodules are still there: importing it
+        again would give a new package without them.
         """
         self._channel.send({"op": "replacing", "module": broken, "why": self._failed[broken]})
         kept = {
@@ -225,7 +225,7 @@ class Zygote:
         settings = _settings_of(request["env"])
         if not self._deeper:
             self._settings = settings
-        gc.freeze()  # the collector never writes into pages that parent and children share
+        gc.freeze()  # the collector must not write to pages shared by parent and children
         flush()
         zygote_pid = os.getpid()
         pid = os.fork()
@@ -235,7 +235,7 @@ class Zygote:
         self._channel.send({"op": "forked", "id": request["id"], "pid": pid}, (self._watch(pid),))
 
     def _watch(self, pid: int) -> int:
-        pidfd = os.pidfd_open(pid)  # nobody but this process reaps the child, so the pid is still its own
+        pidfd = os.pidfd_open(pid)  # only this process reaps the child, so the pid is still valid
         self._children[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)
         return pidfd
@@ -251,8 +251,8 @@ class Zygote:
         os.close(pidfd)
         left = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         if left is None or left.si_status != 0:
-            # It may have ended because the driver is gone, before this process has noticed: then nobody else would end
-            # what it has started. Until it is reaped its number is its own.
+            # It may have exited because the driver did, before this process noticed: then no other process would kill
+            # its children. Its pid is valid until it is reaped.
             self._kill_with_children({pid})
         _, status = os.waitpid(pid, 0)
         self._channel.send({"op": "exit", "pid": pid, "status": status})
@@ -262,18 +262,18 @@ class Zygote:
 
     def _kill_with_children(self, workers: set[int]) -> None:
         for pid in workers:
-            # The group takes the worker's own children along; the pid alone is there before setsid() was reached.
+            # The group includes the worker's children; before the worker calls setsid() only the pid exists.
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     kill(pid, signal.SIGKILL)
-        # Those that have left the group, with the terminal's job control for example.
+        # Processes that have left the group, for example by job control.
         for pid in _in_sessions(workers):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 
 
 def _is_absent(name: str, error: BaseException) -> bool:
-    """Whether the module, or the package that it would be in, was looked for and not found, and nothing of it ran."""
+    """Whether the module or its parent package was not found, so that none of its code ran."""
     if not isinstance(error, ModuleNotFoundError) or not error.name or not f"{name}.".startswith(f"{error.name}."):
         return False
     package = error.name.rpartition(".")[0]
@@ -281,7 +281,7 @@ def _is_absent(name: str, error: BaseException) -> bool:
 
 
 def _write_memory(name: str, text: str) -> int:
-    """A descriptor that a program executed in this process inherits and reads from its beginning."""
+    """A descriptor of an in-memory file that a program executed in this process inherits."""
     fd = os.memfd_create(name, 0)
     with open(fd, "w", encoding="utf-8", closefd=False) as file:
         file.write(text)
@@ -302,12 +302,13 @@ def _in_sessions(leaders: set[int]) -> list[int]:
 
 @contextlib.contextmanager
 def giving_way(poll: select.poll) -> Iterator[None]:
-    """Whoever trains goes first, until `poll` has something to tell. A lower priority would stay with all children."""
+    """Yields the CPU to training processes until `poll` has an event. A lower priority would be inherited by all
+    children."""
     looking = False
 
     def look(*_: object) -> None:
-        # The next signal may come while this one waits, and poll() raises when it is called inside itself. Nothing may
-        # be raised here: it would come out of whatever import is going on, and leave half of it.
+        # The next signal may arrive while this one waits, and a nested poll() raises. An exception here would interrupt
+        # the current import.
         nonlocal looking
         if looking:
             return
@@ -317,7 +318,7 @@ def giving_way(poll: select.poll) -> Iterator[None]:
         looking = False
 
     before = signal.signal(signal.SIGPROF, look)
-    signal.siginterrupt(signal.SIGPROF, False)  # native code of a module need not know about interrupted calls
+    signal.siginterrupt(signal.SIGPROF, False)  # native code may not handle interrupted system calls
     signal.setitimer(signal.ITIMER_PROF, _WORK_S, _WORK_S)
     try:
         yield
@@ -327,7 +328,7 @@ def giving_way(poll: select.poll) -> Iterator[None]:
 
 
 def _runnable() -> int:
-    """Threads of the machine that run or could, the one that asks among them."""
+    """The number of runnable threads on this machine, including the current one."""
     with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/loadavg") as file:
         return int(file.read().split()[3].partition("/")[0])
     return 0
@@ -362,7 +363,7 @@ def _become_worker(request: dict[str, Any], log_fd: int, zygote_pid: int, fits: 
         os.chdir(request["cwd"])
         if not fits:
             _start_afresh(request["ticket"])
-        sys.modules["__main__"] = types.ModuleType("__main__")  # the user's own travels by value
+        sys.modules["__main__"] = types.ModuleType("__main__")  # the user's __main__ is pickled by value
         _reseed()
         _set_thread_counts()
         from trireme import _worker
@@ -375,7 +376,7 @@ def _become_worker(request: dict[str, Any], log_fd: int, zygote_pid: int, fits: 
 
 
 def _start_afresh(ticket: str) -> NoReturn:
-    """What is imported here has read other settings than this worker's: a new interpreter in the same process."""
+    """Restarts the interpreter, because the imported modules have read other settings than this worker's."""
     from trireme._runtime import _python_command
 
     os.environ["TRIREME_TICKET_FD"] = str(_write_memory("trireme_ticket", ticket))
@@ -400,14 +401,14 @@ def _stream(fd: int, mode: str) -> Any:
 
 
 def _reseed() -> None:
-    """Generators that a fresh process would seed by itself; torch's starts from a constant in every process."""
+    """Reseeds the generators that a new process seeds itself; torch starts with a constant in every process."""
     random.seed()
     if numpy_random := sys.modules.get("numpy.random"):
         numpy_random.seed()
 
 
 def _set_thread_counts() -> None:
-    """Libraries read these variables once, when loaded, which was in the zygote and under its environment."""
+    """Libraries read these variables once on load, which happened in the zygote with its environment."""
     threads = _number("OMP_NUM_THREADS")
     if threads and (torch := sys.modules.get("torch")):
         torch.set_num_threads(threads)
@@ -422,7 +423,7 @@ def _number(variable: str) -> int | None:
 
 
 def _set_openblas_threads(threads: int) -> None:
-    """NumPy and SciPy bring copies of their own, under names of their own, and no function to say this."""
+    """NumPy and SciPy bundle their own copies with their own symbol names and no Python API for this."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         paths = {line.split(maxsplit=5)[-1].rstrip("\n") for line in maps if "openblas" in line}
     for path in paths:
@@ -434,7 +435,7 @@ def _set_openblas_threads(threads: int) -> None:
 
 
 def _exit(code: int) -> NoReturn:
-    """What the interpreter does at its end, without tearing down modules whose pages are still shared."""
+    """Runs the interpreter's exit steps without tearing down modules whose pages are still shared."""
     import atexit
     import threading
 
@@ -449,7 +450,7 @@ def _exit(code: int) -> NoReturn:
 
 
 def _driver_pid(sock: socket.socket) -> int:
-    """Whoever made the socket pair: unlike getppid() this is right even when the driver has just died."""
+    """The process that created the socket pair: unlike getppid() it is correct even if the driver has just died."""
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid: int = struct.unpack("3i", credentials)[0]
     return pid or os.getppid()
@@ -465,7 +466,7 @@ def _read_kept() -> dict[str, Any] | None:
 
 
 def main() -> None:
-    # Modules that user code imports ask this, so as to start nothing of their own here.
+    # Modules imported by user code check this and start nothing here.
     os.environ["TRIREME_WORKER"] = "1"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal belongs to the driver
     sock = socket.socket(fileno=int(os.environ.pop("TRIREME_ZYGOTE_FD")))
@@ -476,12 +477,12 @@ def main() -> None:
         return
     from trireme import _worker  # noqa: F401  so that no worker has to
 
-    # `-m` has put the current folder first; what a worker may import is said with each request.
+    # `-m` has put the current folder first; each request has its own sys.path.
     if not getattr(sys.flags, "safe_path", False) and sys.path and sys.path[0] in ("", os.getcwd()):
         del sys.path[0]
     with contextlib.suppress(DriverGone):
         Zygote(Channel(sock), driver_pidfd, _read_kept()).serve()
-    # No finalizers: frameworks may take long over theirs, and nothing here is worth saving.
+    # Skip finalizers: those of frameworks may be slow, and there is nothing to save.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""What a framework needs around the training function, on every worker."""
+"""Setup and cleanup of a framework around the training function, on every worker."""
 
 from __future__ import annotations
 
@@ -15,35 +15,36 @@ class Backend:
         self.config = config
 
     def on_start(self, context: TrainContext, session: Any) -> None:
-        """Before the function. `session` is the worker's connection, with the key-value store of this attempt."""
+        """Called before the function. `session` is the worker's connection, including this attempt's key-value store."""
 
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
-        """After the function has returned."""
+        """Called after the function has returned."""
 
     def holds(self, context: TrainContext) -> str:
-        """What this process has that is expensive to make again, asked after on_start(); empty: nothing.
+        """A description of what this process holds that is expensive to recreate; empty: nothing. Called after
+        on_start().
 
-        FailureConfig(warm_restart="auto") keeps a healthy process for the next attempt only for that.
+        FailureConfig(warm_restart="auto") keeps a healthy process for the next attempt only if this is not empty.
         """
         return "a CUDA context" if context._gpus else ""
 
     def objection(self) -> str:
-        """Why this process must not run another attempt although it holds something; empty: it may.
+        """The reason why this process must not run another attempt; empty: it may. An example is a library that keeps
+        the state of an attempt in globals.
 
-        Asked with FailureConfig(warm_restart="auto") after the function was left. Libraries that keep what belongs to
-        an attempt in globals are such a reason.
+        Called after an interrupted function if FailureConfig(warm_restart="auto").
         """
         return ""
 
     def on_interrupt(self, context: TrainContext, session: Any) -> None:
-        """After the function was left for another attempt, which begins with on_start() in this same process.
+        """Called after the function was interrupted for another attempt, which calls on_start() in the same process.
 
-        Must not wait for other ranks: some are gone. Raising has the process replaced.
+        Must not wait for other ranks: some have exited. If it raises, the process is replaced.
         """
 
 
 class BackendConfig:
-    """Travels to the workers; subclasses say which Backend to run and what to import before workers are forked."""
+    """Sent to the workers. Subclasses define the Backend, and the modules to import before workers are forked."""
 
     preload: ClassVar[tuple[str, ...]] = ()
 

@@ -1,4 +1,4 @@
-"""Code of the user that runs in the driver while a run goes on."""
+"""User code that runs in the driver during a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunContext:
-    """Which run a callback is called for."""
+    """The run that a callback is called for."""
 
     run_id: str
     run_config: RunConfig
@@ -28,8 +28,8 @@ class RunContext:
     backend_config: BackendConfig
     dataset_config: DataConfig | None
     path: str = ""  # the run folder on this machine
-    storage_path: str = ""  # the run folder in its storage; the same where that is this machine
-    resumed: bool = False  # whether the run goes on with what an earlier start has left
+    storage_path: str = ""  # the run folder in its storage; equals `path` if the storage is local
+    resumed: bool = False  # whether this start continues an earlier one
     first_run_id: str = ""  # the run_id of its first start
     report_index: int | None = None  # in after_report: the number of the report
     report_time: float = 0.0  # in after_report: seconds since 1970
@@ -39,21 +39,21 @@ class UserCallback:
     """Subclass and pass to `RunConfig(callbacks=[...])`. An exception in a callback stops the run."""
 
     def before_run(self, run_context: RunContext) -> None:
-        """fit() has begun; workers are on their way."""
+        """fit() has begun and the workers are starting."""
 
     def after_report(
         self, run_context: RunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None
     ) -> None:
-        """Every worker has made its next report, or has finished: their metrics in rank order."""
+        """Every worker has made its next report or has finished. `metrics` is in rank order."""
 
     def after_exception(self, run_context: RunContext, worker_exceptions: dict[int, Exception]) -> None:
-        """An attempt has failed; called before it is known whether another one follows."""
+        """An attempt has failed. Called before the decision whether another attempt follows."""
 
     def after_run(self, run_context: RunContext, error: BaseException | None) -> None:
         """fit() is about to return, or to raise `error`."""
 
 
-_PATIENCE_S = 5.0  # how long reports wait for a rank that has never made one
+_PATIENCE_S = 5.0  # how long a report waits for a rank that has never reported
 
 
 class _Complete(NamedTuple):
@@ -150,7 +150,7 @@ class CallbackCaller:
                     callback.after_report(context, report.metrics, report.checkpoint)
 
     def end(self, error: BaseException | None) -> None:
-        """For every callback whose before_run() was called, once; what one of them raises does not keep the others."""
+        """Calls after_run() once for every callback whose before_run() was called, even if one of them raises."""
         problem: Exception | None = None
         while self._begun:
             try:

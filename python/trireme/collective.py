@@ -1,4 +1,4 @@
-"""Small exchanges between the workers of a run, through the run's own connection. Tensors go through the framework."""
+"""Small exchanges between the workers of a run, over the run's own connection. For tensors use the framework."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 def barrier() -> None:
-    """Wait until every worker is here."""
+    """Wait until every worker has called barrier()."""
     current_session("barrier").barrier()
 
 
 def broadcast_from_rank_zero(data: T) -> T:
-    """What rank 0 passed, on every worker; waits until every worker is here."""
+    """Return the data of rank 0 on every worker. Waits until every worker has called it."""
     result: T = current_session("broadcast_from_rank_zero").broadcast_from_rank_zero(data)
     return result

@@ -1,4 +1,5 @@
-"""What all trackers share: steps in order and once, and a thread, so that a slow server never holds the run up."""
+"""The base class of trackers: logs each step once and in order, in a thread, so that a slow server never delays the
+run."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from trireme._tables import flatten
 from trireme.callbacks import RunContext, UserCallback
 
 _MAX_WAITING = 10_000
-_CLOSE_S = 60.0  # how long the end of a run waits for what is still to be sent
+_CLOSE_S = 60.0  # how long the end of a run waits for unsent entries
 
 
 class Entry(NamedTuple):
@@ -27,11 +28,11 @@ class Entry(NamedTuple):
 
 
 class Tracker(UserCallback):
-    """Subclasses implement open(), log() and close(). open() may raise, which ends the run: a wrong address or key
-    should be seen at once. What fails later is told once, and training goes on."""
+    """Subclasses implement open(), log() and close(). An exception in open() ends the run, so that a wrong address or
+    key is noticed immediately. Later failures are shown once, and training continues."""
 
     name = "tracker"
-    # Whether a step that a restart repeats replaces the first one; otherwise the first one stands.
+    # Whether a step repeated by a restart replaces the first one; otherwise the first one is kept.
     replaces_steps = False
 
     def __init__(self) -> None:
@@ -41,15 +42,15 @@ class Tracker(UserCallback):
         self._told: set[str] = set()
 
     def open(self, run_context: RunContext) -> int:
-        """Begin, or continue where `run_context.resumed`; returns the first step that is still missing."""
+        """Begin, or continue if `run_context.resumed`. Returns the first step that is not logged yet."""
         raise NotImplementedError
 
     def log(self, entries: list[Entry]) -> None:
-        """Called in a thread of its own, with steps in ascending order unless `replaces_steps`."""
+        """Called in a separate thread, with steps in ascending order unless `replaces_steps`."""
         raise NotImplementedError
 
     def close(self, error: BaseException | None) -> None:
-        """The end of the run; called in that thread too."""
+        """The run has ended. Called in the same thread as log()."""
         raise NotImplementedError
 
     def before_run(self, run_context: RunContext) -> None:
@@ -70,7 +71,7 @@ class Tracker(UserCallback):
         try:
             self._entries.put_nowait(entry)
         except queue.Full:
-            self._tell(f"{self.name} is slower than the reports: some steps are left out there (not in metrics.jsonl)")
+            self._tell(f"{self.name} is slower than the reports: it misses some steps (metrics.jsonl has all of them)")
 
     def after_run(self, run_context: RunContext, error: BaseException | None) -> None:
         if self._thread is None:
@@ -79,11 +80,11 @@ class Tracker(UserCallback):
         self._entries.put(None)
         self._thread.join(_CLOSE_S)
         if self._thread.is_alive():
-            self._tell(f"{self.name} does not take the last reports within {_CLOSE_S:.0f} s; going on without it")
+            self._tell(f"{self.name} did not accept the last reports within {_CLOSE_S:.0f} s; continuing without it")
         self._thread = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """A trainer is stored with its callbacks; what belongs to a run under way is not."""
+        """A trainer is stored with its callbacks, but without the state of an active run."""
         return {key: value for key, value in self.__dict__.items() if key not in ("_entries", "_thread", "_told")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -107,7 +108,7 @@ class Tracker(UserCallback):
     def _try(self, what: str, argument: Any) -> None:
         try:
             getattr(self, what)(argument)
-        except Exception as error:  # a thread's top
+        except Exception as error:  # top level of the thread
             self._tell(
                 f"{self.name}: {type(error).__name__}: {error}; training continues, metrics are in metrics.jsonl"
             )
@@ -119,7 +120,7 @@ class Tracker(UserCallback):
 
 
 def numbers(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """What can be drawn."""
+    """The metrics that can be plotted."""
     for key, value in metrics.items():
         if isinstance(value, (bool, int, float)):
             try:
@@ -129,7 +130,7 @@ def numbers(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 class Nothing:
-    """Takes every call and attribute, and does nothing."""
+    """Accepts every call and attribute access and does nothing."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

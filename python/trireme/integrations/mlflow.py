@@ -24,8 +24,8 @@ def _mlflow() -> Any:
 
 
 class MLflowCallback(Tracker):
-    """One MLflow run per run, which a continued run goes on with. Rank 0's metrics by report number,
-    `train_loop_config` as parameters, checkpoints as artifacts where `save_artifact`."""
+    """Logs each run to one MLflow run, which a continued run appends to: rank 0's metrics by report number,
+    `train_loop_config` as parameters, and checkpoints as artifacts if `save_artifact`."""
 
     name = "MLflow"
 
@@ -97,7 +97,7 @@ class MLflowCallback(Tracker):
         return runs[0] if runs else None
 
     def _log_params(self, run: Any, config: dict[str, Any]) -> None:
-        """MLflow refuses another value for a parameter that it has: those of the first start stand."""
+        """MLflow refuses to change a parameter: the values of the first start are kept."""
         Param = _mlflow().entities.Param
         params = {_valid(key): str(value)[:_MAX_PARAM] for key, value in flatten(config).items()}
         missing = [Param(key, value) for key, value in params.items() if key not in run.data.params]
@@ -124,7 +124,8 @@ def setup_mlflow(
     tags: dict[str, Any] | None = None,
     rank_zero_only: bool = True,
 ) -> Any:
-    """In a training function: the mlflow module, with a run begun, on rank 0; elsewhere one that does nothing."""
+    """Call in a training function. Starts an MLflow run on rank 0 and returns the mlflow module; other ranks get an
+    object that does nothing."""
     from trireme._session import get_context
 
     context = get_context()
@@ -154,7 +155,7 @@ def _experiment_id(client: Any, name: str, create: bool = True, artifact_locatio
     if found is not None:
         return str(found.experiment_id)
     if not create:
-        raise ValueError(f"there is no MLflow experiment {name!r}; create it, or create_experiment_if_not_exists=True")
+        raise ValueError(f"no MLflow experiment named {name!r}; create it or set create_experiment_if_not_exists=True")
     return str(client.create_experiment(name, artifact_location))
 
 

@@ -21,7 +21,7 @@ def _writer_class() -> Any:
 
 
 class TensorBoardCallback(Tracker):
-    """Writes rank 0's metrics to `log_dir`, or to the folder `tensorboard` of the run."""
+    """Writes rank 0's metrics to `log_dir`, by default to the folder `tensorboard` in the run folder."""
 
     name = "TensorBoard"
     replaces_steps = True
@@ -57,11 +57,11 @@ class TensorBoardCallback(Tracker):
             self._writer = None
 
     def _writer_at(self, step: int) -> Any:
-        """After a restart the same steps come again: TensorBoard then forgets the first ones (purge_step)."""
+        """A restart repeats steps: purge_step makes TensorBoard discard the first ones."""
         if self._writer is not None and step > self._written:
             return self._writer
         self.close(None)
-        # Names have a resolution of one second, and a file of the same name would be replaced.
+        # File names have a resolution of one second, and a file of the same name would be overwritten.
         suffix = f".{time.time_ns()}"
         self._writer = _writer_class()(self._folder, purge_step=step, filename_suffix=suffix)
         if self._config:

@@ -19,7 +19,7 @@ def _wandb() -> Any:
 
 def _use_key(api_key: str | None, api_key_file: str | os.PathLike[str] | None) -> None:
     if api_key and api_key_file:
-        raise ValueError("give api_key or api_key_file, not both")
+        raise ValueError("api_key and api_key_file are mutually exclusive; set one of them")
     if api_key_file:
         with open(os.path.expanduser(api_key_file), encoding="utf-8") as file:
             api_key = file.readline().strip()
@@ -28,8 +28,9 @@ def _use_key(api_key: str | None, api_key_file: str | os.PathLike[str] | None) -
 
 
 class WandbCallback(Tracker):
-    """One W&B run per run, which a continued run goes on with. Rank 0's metrics by report number, `train_loop_config`
-    as the configuration, checkpoints as artifacts where `upload_checkpoints`. Other arguments go to wandb.init()."""
+    """Logs each run to one W&B run, which a continued run appends to: rank 0's metrics by report number,
+    `train_loop_config` as the configuration, and checkpoints as artifacts if `upload_checkpoints`. Other arguments are
+    passed to wandb.init()."""
 
     name = "Weights & Biases"
 
@@ -59,7 +60,7 @@ class WandbCallback(Tracker):
             "resume": "allow",
             "dir": run_context.path,
             "config": run_context.train_loop_config or {},
-            # Two runs of one process, one after the other, and no catching of the driver's own output.
+            # Allow several runs in one process, and do not capture the driver's output.
             "reinit": "create_new",
             "settings": wandb.Settings(console="off", silent=True),
             **{key: value for key, value in self._options.items() if value is not None},
@@ -99,8 +100,8 @@ def setup_wandb(
     rank_zero_only: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """In a training function: wandb.init() on rank 0; on other ranks something that does nothing. Other arguments go to
-    wandb.init()."""
+    """Call in a training function. Calls wandb.init() on rank 0; other ranks get an object that does nothing. Other
+    arguments are passed to wandb.init()."""
     from trireme._session import get_context
 
     context = get_context()
