@@ -15,7 +15,7 @@ class Backend:
         self.config = config
 
     def on_start(self, context: TrainContext, session: Any) -> None:
-        """Called before the function. `session` is the worker's connection, including this attempt's key-value store."""
+        """Called before the function. `session` is the worker's connection, with this attempt's key-value store."""
 
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
         """Called after the function has returned."""

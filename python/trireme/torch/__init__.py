@@ -1,6 +1,6 @@
-"""PyTorch: a trainer whose workers find their process group ready, and what prepares models and data for them.
+"""PyTorch: a trainer that sets up the process group, and functions that prepare models and data.
 
-Importing this does not import torch; asking for one of the functions that need it does.
+Importing this module does not import torch. Accessing a function that needs torch does.
 """
 
 from importlib import import_module
@@ -37,7 +37,7 @@ __all__ = [
     "save_sharded",
 ]
 
-# Where those are that import torch.
+# Modules of the names that import torch.
 _LATER = {
     "TorchCheckpoint": "_checkpoint",
     "accelerate": "_precision",
@@ -62,5 +62,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LATER})
 
 
-# The warm process imports torch while the user's script still sets up.
+# The warm process imports torch in parallel with the setup of the user's script.
 warm_up(list(TorchConfig.preload))

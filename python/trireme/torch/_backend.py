@@ -1,4 +1,4 @@
-"""torch.distributed on a worker, ready before the training function runs."""
+"""Sets up torch.distributed on a worker before the training function runs."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from trireme.backend import Backend
 from trireme.torch._device import devices_of
 from trireme.torch._store import ControlStore
 
-# Libraries whose globals still name the process groups of an attempt that is over.
+# Libraries that keep the process groups of an attempt in globals.
 _STATEFUL = ("accelerate", "deepspeed", "lightning", "pytorch_lightning", "megatron")
 
 
 class TorchBackend(Backend):
-    # torch holds the C++ half of the store only; the Python half must live as long as the process group.
+    # torch references only the C++ half of the store; the Python half must live as long as the process group.
     _store: ControlStore | None = None
 
     def on_start(self, context: TrainContext, session: Any) -> None:
         if not dist.is_available():
-            raise RuntimeError("this torch was built without torch.distributed; install one that has it")
+            raise RuntimeError("this torch was built without torch.distributed; install a build that includes it")
         timeout = timedelta(seconds=self.config.timeout_s)
         prefix = f"torch/{context._attempt}/"
         self._store = ControlStore(session, prefix, timeout)
@@ -45,7 +45,7 @@ class TorchBackend(Backend):
             world_size=context.get_world_size(),
             timeout=timeout,
         )
-        # A short function may be over, and its connections closed, while another rank is still connecting.
+        # A short function may return and close its connections while another rank is still connecting.
         session.barrier()
 
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
@@ -62,18 +62,18 @@ class TorchBackend(Backend):
 
 
 def _standard_backend(context: TrainContext, device: torch.device) -> str:
-    # NCCL refuses two ranks on one device, which is what a part of a GPU means.
+    # NCCL does not allow two ranks on one device, which a fractional GPU implies.
     whole = context._resources.get("GPU", 0) >= 1
     return "nccl" if device.type == "cuda" and whole and dist.is_nccl_available() else "gloo"
 
 
 def _set_defaults(context: TrainContext, device: torch.device) -> None:
-    """What the user has set stays."""
+    """Keeps values that the user has set."""
     defaults = {"ACCELERATE_TORCH_DEVICE": str(device), "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
     if device.type == "cpu":
-        # Without it accelerate and transformers ignore RANK and train alone on every worker.
+        # Without it accelerate and transformers ignore RANK and train independently on every worker.
         defaults["ACCELERATE_USE_CPU"] = "true"
     if one_host(context):
-        defaults["GLOO_SOCKET_IFNAME"] = "lo"  # the host's own name may resolve to nowhere
+        defaults["GLOO_SOCKET_IFNAME"] = "lo"  # the host's own name may not resolve
     for name, value in defaults.items():
         os.environ.setdefault(name, value)

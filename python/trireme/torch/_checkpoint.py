@@ -1,4 +1,4 @@
-"""TorchCheckpoint: a model in a checkpoint of its own."""
+"""TorchCheckpoint: a checkpoint with a model."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _SHOWN = 8
 
 
 class TorchCheckpoint(Checkpoint):
-    """A directory with `model.pt`: the state of a model, or the whole of it."""
+    """A checkpoint directory with `model.pt`: the state dict of a model, or the complete model."""
 
     @classmethod
     def from_state_dict(cls, state_dict: Mapping[str, Any], *, preprocessor: Any = None) -> Self:
-        """Names as they are without DistributedDataParallel."""
+        """Create a checkpoint from a state dict. Removes the name prefix of DistributedDataParallel."""
         return cls._with({_plain_name(name): value for name, value in state_dict.items()}, preprocessor)
 
     @classmethod
     def from_model(cls, model: torch.nn.Module, *, preprocessor: Any = None) -> Self:
-        """The whole model, pickled: who loads it needs its class."""
+        """Create a checkpoint from a complete, pickled model. Loading it needs the model's class."""
         return cls._with(model.module if isinstance(model, DistributedDataParallel) else model, preprocessor)
 
     def get_model(self, model: torch.nn.Module | None = None, *, allow_pickle: bool = True) -> torch.nn.Module:
-        """The stored model; or `model` with the stored weights, which have to fit exactly.
+        """Return the stored model, or load the stored weights into `model`, which must match exactly.
 
-        Pass allow_pickle=False for a checkpoint that you do not trust; then only a state can be loaded.
+        Pass allow_pickle=False for an untrusted checkpoint: then only a state dict can be loaded.
         """
         stored = self._load(allow_pickle)
         if isinstance(stored, torch.nn.Module):
@@ -41,23 +41,23 @@ class TorchCheckpoint(Checkpoint):
                 return stored
             stored = stored.state_dict()
         if model is None:
-            raise ValueError(f"{self.path} holds a state dict: pass the model that it is loaded into, get_model(model)")
+            raise ValueError(f"{self.path} holds a state dict: pass the model to load it into, get_model(model)")
         target = model.module if isinstance(model, DistributedDataParallel) else model
         wanted = target.state_dict()
-        # Also where a model has a part that is called "module" itself.
+        # Also correct for a model with a submodule named "module".
         names = {_plain_name(name): name for name in wanted}
         state = {names.get(_plain_name(name), name): value for name, value in stored.items()}
         if problems := _differences(state, wanted):
             more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
             raise ValueError(
-                f"{self.path} is the checkpoint of another model than this {type(target).__name__}:\n  "
+                f"{self.path} does not match this {type(target).__name__}:\n  "
                 + "\n  ".join(problems[:_SHOWN] + more)
             )
         target.load_state_dict(state)
         return model
 
     def get_preprocessor(self) -> Any:
-        """What set_preprocessor() was given, or None. It is unpickled, which runs what its author wrote."""
+        """Return the preprocessor set by set_preprocessor(), or None. Unpickling it can run arbitrary code."""
         dumped = self.get_metadata().get(_PREPROCESSOR)
         return None if dumped is None else pickle.loads(bytes.fromhex(dumped))
 
@@ -80,14 +80,14 @@ class TorchCheckpoint(Checkpoint):
             path = os.path.join(folder, _MODEL_FILE)
             if not os.path.exists(path):
                 raise RuntimeError(
-                    f"{self.path} has no {_MODEL_FILE}: it was not made by TorchCheckpoint.from_state_dict() or "
+                    f"{self.path} has no {_MODEL_FILE}: it was not created by TorchCheckpoint.from_state_dict() or "
                     "from_model(); read it with to_dict() or as_directory()"
                 )
             try:
                 return torch.load(path, map_location="cpu", weights_only=True)
             except pickle.UnpicklingError as error:
                 if not allow_pickle:
-                    raise ValueError(f"{path} is a pickle, not only weights, and allow_pickle=False") from error
+                    raise ValueError(f"{path} is a pickle and not only weights, but allow_pickle=False") from error
                 return torch.load(path, map_location="cpu", weights_only=False)
 
 

@@ -1,4 +1,4 @@
-"""Whether all ranks hold the same module, and the same data, found out before collectives hang or corrupt."""
+"""Checks that all ranks have the same module and the same data, before collectives hang or corrupt results."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import torch
 import torch.distributed as dist
 
 _SHOWN = 5
-# Of loaders. Who prepares one per epoch would fill the store.
+# Number of loaders to compare. Scripts that prepare one per epoch would fill the store.
 _COMPARED = 64
 
-# Name -> what must be equal, in words.
+# Name -> description that must be equal on all ranks.
 Signature = dict[str, str]
 
 
 def check_same_module(model: torch.nn.Module, group: dist.ProcessGroup) -> None:
-    """Names, order, shapes and types of parameters and buffers, on all ranks of the group."""
+    """Compares names, order, shapes and types of parameters and buffers on all ranks of the group."""
     mine = _signature(model)
-    # Almost always equal: a digest is enough to know that, however many parameters there are.
+    # Almost always equal: exchange a digest first, independent of the number of parameters.
     digest = hashlib.sha256(repr(list(mine.items())).encode()).hexdigest()
     if len(set(_gather(digest, group))) == 1:
         return
@@ -32,22 +32,23 @@ def check_same_module(model: torch.nn.Module, group: dist.ProcessGroup) -> None:
     ]
     more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     raise ValueError(
-        "prepare_model(): the ranks have different modules; build the same one everywhere:\n  "
+        "prepare_model(): the ranks have different modules; build the same module on every rank:\n  "
         + "\n  ".join(lines[:_SHOWN] + more)
     )
 
 
 def check_same_data(number: int, rank: int, mine: str) -> None:
-    """Of a loader by its number. Nobody waits: the first to come says what it has, and the others compare."""
+    """Compares the data of the loader with this number. Does not wait: the first rank publishes its data and the other
+    ranks compare."""
     if number > _COMPARED or not (dist.is_available() and dist.is_initialized()):
         return
     store = dist.distributed_c10d._get_default_store()
     first = store.compare_set(f"trireme/loader/{number}", "", f"rank {rank} has {mine}").decode()
     if first.partition(" has ")[2] != mine:
         raise ValueError(
-            f"prepare_data_loader(): the ranks have different data: {first}, and rank {rank} has {mine}; give all of "
-            "them the same datasets and options, in the same order, and one that only some ranks have "
-            "add_dist_sampler=False"
+            f"prepare_data_loader(): the ranks have different data: {first}, and rank {rank} has {mine}; prepare the "
+            "same datasets with the same options in the same order on all ranks; for a loader that only some ranks "
+            "have, set add_dist_sampler=False"
         )
 
 
@@ -80,5 +81,5 @@ def _differences(first_rank: int, first: Signature, rank: int, other: Signature)
     if not lines and list(first) != list(other):
         place = next(index for index, (a, b) in enumerate(zip(first, other, strict=True)) if a != b)
         names = list(first)[place], list(other)[place]
-        lines.append(f"number {place} in order is {names[0]} on rank {first_rank} but {names[1]} on rank {rank}")
+        lines.append(f"item {place} is {names[0]} on rank {first_rank} but {names[1]} on rank {rank}")
     return lines

@@ -11,11 +11,11 @@ _INIT_METHODS = ("env", "tcp")
 
 @dataclass
 class TorchConfig(BackendConfig):
-    """How torch.distributed is set up.
+    """The setup of torch.distributed.
 
-    backend: any that torch knows; when not given, "nccl" where workers have whole GPUs and "gloo" otherwise.
-    init_method: "env" or "tcp"; the rendezvous goes through the run's own connection either way.
-    timeout_s: how long a collective operation may take.
+    backend: any backend of torch; by default "nccl" if every worker has at least one GPU, otherwise "gloo".
+    init_method: "env" or "tcp"; the rendezvous uses the run's own connection in both cases.
+    timeout_s: time limit of a collective operation, in seconds.
     """
 
     backend: str | None = None

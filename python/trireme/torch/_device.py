@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def get_device() -> torch.device:
-    """The first device of this worker, or the CPU."""
+    """Return the first device of this worker, or the CPU."""
     return devices_of(current_session("get_device").context)[0]
 
 
 def get_devices() -> list[torch.device]:
-    """All devices of this worker; just the CPU where it has no GPU."""
+    """Return all devices of this worker, or the CPU if it has no GPU."""
     return devices_of(current_session("get_devices").context)
 
 
@@ -28,6 +28,6 @@ def devices_of(context: TrainContext) -> list[torch.device]:
     if context._path is None:  # local mode: nothing was assigned
         return [torch.device("cuda", torch.cuda.current_device())]
     visible = [entry.strip() for entry in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry.strip()]
-    # torch counts devices by their place in CUDA_VISIBLE_DEVICES.
+    # torch numbers devices by their position in CUDA_VISIBLE_DEVICES.
     places = [visible.index(str(gpu)) if str(gpu) in visible else gpu for gpu in context._gpus]
     return [torch.device("cuda", place) for place in places] or [torch.device("cpu")]

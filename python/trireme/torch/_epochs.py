@@ -1,4 +1,4 @@
-"""Samplers that scripts may call as they call torch's own: `loader.sampler.set_epoch(epoch)`."""
+"""Samplers with the interface of torch's DistributedSampler: `loader.sampler.set_epoch(epoch)`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch.utils.data import DistributedSampler
 
 
 class EpochSampler(DistributedSampler[Any]):  # type: ignore[misc]
-    """A DistributedSampler to whoever looks at it. Its loader counts the epochs by itself; set_epoch() overrules that.
+    """A DistributedSampler for isinstance(). Its loader counts the epochs; set_epoch() overrides the count.
 
-    It has no use for the parent's constructor, which counts the samples of a dataset in its own way.
+    It does not call the parent's constructor, which counts the samples of the dataset differently.
     """
 
     def __init__(self, dataset: Any, rank: int, num_replicas: int, drop_last: bool) -> None:
@@ -25,22 +25,22 @@ class EpochSampler(DistributedSampler[Any]):  # type: ignore[misc]
         self._asked: int | None = None
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iteration is one of this epoch: the rest of it where the loader stands in it, else all of it."""
+        """Set the epoch of the next iteration: the rest of it if the loader is in this epoch, otherwise all of it."""
         if isinstance(epoch, bool) or not isinstance(epoch, int):
             raise TypeError(f"set_epoch({epoch!r}): expected an integer")
         self.epoch = self._asked = epoch
 
     def take_asked(self) -> int | None:
-        """The epoch that was set since the last iteration; None: nobody has."""
+        """The epoch that was set since the last iteration, or None."""
         asked, self._asked = self._asked, None
         return asked
 
 
 class StreamSampler(EpochSampler):
-    """Of a dataset that is iterated: there is nothing to choose from."""
+    """The sampler of an IterableDataset, which has no samples to choose from."""
 
     def __len__(self) -> int:
-        raise TypeError("the sampler of an IterableDataset has no len(): only the dataset knows how much it gives")
+        raise TypeError("the sampler of an IterableDataset has no len(): the number of samples is unknown")
 
     def __iter__(self) -> Iterator[Any]:
         return repeat(None)

@@ -1,4 +1,4 @@
-"""Streams of unknown length, ended on all ranks at the same step."""
+"""Ends streams of unknown length at the same step on all ranks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import torch.distributed as dist
 
 
 class EvenSteps:
-    """Ends where the first rank has no more batches: a rank with one more would wait for the others' gradients forever.
+    """Ends when the first rank has no more batches: a rank with one more batch would wait forever for the gradients of
+    the others.
 
-    Every rank has to iterate. The question for a batch travels while the one before is worked on.
+    Every rank must iterate. The exchange for a batch overlaps with the processing of the previous one.
     """
 
     def __init__(self) -> None:
-        # Of its own, so that its exchanges do not mix with those of the training, and on the CPU.
+        # A separate CPU group, so that its exchanges do not mix with those of the training.
         self._group = dist.new_group(backend="gloo")
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:

@@ -21,13 +21,13 @@ def is_sharded(model: torch.nn.Module) -> bool:
 def sharding_options() -> set[str]:
     if fully_shard is None:
         raise RuntimeError(
-            f"parallel_strategy='fsdp' needs torch 2.6 or newer, and this is {torch.__version__}; use 'ddp' with it"
+            f"parallel_strategy='fsdp' needs torch 2.6 or newer, and this is {torch.__version__}; use 'ddp'"
         )
     return set(inspect.signature(fully_shard).parameters) - {"module"} | {"layers"}
 
 
 def shard(model: torch.nn.Module, device: torch.device, options: dict[str, Any]) -> torch.nn.Module:
-    """fully_shard moves what it shards to the mesh's device itself, piece by piece."""
+    """fully_shard itself moves the modules to the mesh's device, one at a time."""
     from torch.distributed.device_mesh import init_device_mesh
 
     options = dict(options)
@@ -43,12 +43,13 @@ def shard(model: torch.nn.Module, device: torch.device, options: dict[str, Any])
 
 
 def _start_equal(model: torch.nn.Module, device: torch.device, group: dist.ProcessGroup) -> None:
-    """The first rank's weights everywhere, as data parallel does; otherwise the parts would be of different models."""
+    """Broadcasts the first rank's weights, as DistributedDataParallel does; otherwise the ranks would hold shards of
+    different models."""
     from torch.distributed.tensor import DTensor
 
     source = dist.get_process_group_ranks(group)[0]
     for tensor in [*model.parameters(), *model.buffers()]:
-        if isinstance(tensor, DTensor) or tensor.is_meta:  # sharded by somebody before, or without values yet
+        if isinstance(tensor, DTensor) or tensor.is_meta:  # already sharded, or without values
             continue
         there = tensor.detach().to(device)
         dist.broadcast(there, source, group)

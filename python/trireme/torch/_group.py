@@ -6,6 +6,6 @@ import torch.distributed as dist
 def process_group_ready(caller: str) -> None:
     if not (dist.is_available() and dist.is_initialized()):
         raise RuntimeError(
-            f"{caller}() needs torch.distributed, which is not initialised here: use trireme.torch.TorchTrainer with "
+            f"{caller}() needs torch.distributed, which is not initialised: use trireme.torch.TorchTrainer with "
             "num_workers of at least 1, or call torch.distributed.init_process_group() first"
         )

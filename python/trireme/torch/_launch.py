@@ -1,4 +1,4 @@
-"""`init_process_group()` in a script that `trireme launch` runs: over the run's own connection, without a port."""
+"""`init_process_group()` in scripts started by `trireme launch`: uses the run's own connection instead of a port."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _of_torch: Any = None
 
 
 def take_env_rendezvous(module: Any, session: Any, prefix: str) -> None:
-    """module: torch.distributed.rendezvous. torch's own way stays for groups that are not those of all workers."""
+    """module: torch.distributed.rendezvous. Groups that do not span all workers still use torch's own rendezvous."""
     global _of_torch
     handlers = getattr(module, "_rendezvous_handlers", {})
     if "env" not in handlers:
@@ -31,7 +31,7 @@ class _EnvRendezvous:
         self._session = session
         self._prefix = prefix
         self._place = {name: os.environ[name] for name in _PLACE}
-        # torch holds the C++ half of a store only; the Python half must live as long as the process group.
+        # torch references only the C++ half of a store; the Python half must live as long as the process group.
         self._stores: list[ControlStore] = []
 
     def __call__(self, url: str, timeout: timedelta = _STANDARD_TIMEOUT, **options: Any) -> Iterator[Any]:
@@ -42,7 +42,7 @@ class _EnvRendezvous:
             return standard
         from trireme.torch._store import ControlStore
 
-        # A group that is made again must not find the addresses of the one before.
+        # A group that is created again must not see the addresses of the previous one.
         store = ControlStore(self._session, f"{self._prefix}torch/{len(self._stores)}/", timeout)
         self._stores.append(store)
         return iter([(store, int(self._place["RANK"]), int(self._place["WORLD_SIZE"]))])

@@ -1,4 +1,4 @@
-"""Where the elements of a DTensor lie: which boxes of the whole tensor this rank holds, and who writes them."""
+"""The layout of a DTensor: the boxes of the full tensor that this rank holds, and the rank that writes them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ try:
 except ImportError:  # before torch 2.5
     DTensor = ()
 
-# A run of neighbours in one dimension: where it begins, how long it is.
+# A contiguous range in one dimension: start, length.
 Run = tuple[int, int]
-# A mesh dimension that cuts this one: into how many, which one is ours, after how many cuts that count as made before.
+# A mesh dimension that splits this one: number of parts, index of this rank's part, number of earlier splits.
 Cut = tuple[int, int, int]
 
 
@@ -29,26 +29,26 @@ def is_dtensor(value: Any) -> bool:
 
 
 def local_of(value: Any) -> torch.Tensor:
-    """The tensor that this rank holds; of a plain one, itself."""
+    """The local tensor of this rank; for a plain tensor, the tensor itself."""
     tensor: torch.Tensor = value.detach()
     return tensor.to_local() if is_dtensor(tensor) else tensor
 
 
 def boxes_of(value: Any, place: str) -> list[tuple[Box, tuple[slice, ...]]]:
-    """This rank's part as boxes of the whole, each with its place in the local tensor."""
+    """This rank's part as boxes of the full tensor, each with its slices in the local tensor."""
     shape = tuple(value.shape)
     if not is_dtensor(value):
         return [(Box((0,) * len(shape), shape), tuple(slice(0, size) for size in shape))]
     coordinate = value.device_mesh.get_coordinate()
-    if coordinate is None:  # of another part of the workers
+    if coordinate is None:  # this rank is not in the mesh
         return []
     runs = [_runs(size, _cuts(value, dim, coordinate, place)) for dim, size in enumerate(shape)]
     held = tuple(sum(length for _, length in each) for each in runs)
     local = tuple(local_of(value).shape)
     if held != local and 0 not in (math.prod(held), math.prod(local)):
         raise ValueError(
-            f"'{place}': this rank holds {local} of {shape}, and by its placements {value.placements} it would hold "
-            f"{held}; store full_tensor() of it"
+            f"'{place}': this rank holds {local} of {shape}, but the placements {value.placements} imply {held}; store "
+            "its full_tensor()"
         )
     if 0 in held:
         return []
@@ -60,7 +60,7 @@ def boxes_of(value: Any, place: str) -> list[tuple[Box, tuple[slice, ...]]]:
 
 
 def writes(value: Any, place: str) -> bool:
-    """Whether this rank is the one of those with the same part that stores it: another one for each tensor."""
+    """Whether this rank stores its part, of all ranks that hold the same part. The choice varies by tensor."""
     mesh, coordinate = value.device_mesh, value.device_mesh.get_coordinate()
     if coordinate is None:
         return False
@@ -72,7 +72,7 @@ def writes(value: Any, place: str) -> bool:
 
 
 def turn(place: str, count: int) -> int:
-    """Which of `count` that could; the same answer on every rank."""
+    """Chooses one of `count` candidates; the same on every rank."""
     return zlib.crc32(place.encode()) % count
 
 
@@ -81,7 +81,7 @@ def _cuts(value: Any, dim: int, coordinate: Sequence[int], place: str) -> tuple[
     for mesh_dim, placement in enumerate(value.placements):
         if placement.is_partial():
             raise ValueError(
-                f"'{place}' is a DTensor of partial results ({placement}): redistribute() it to Replicate() or Shard()"
+                f"'{place}' has partial results ({placement}): redistribute() it to Replicate() or Shard()"
             )
         if placement.is_replicate() or placement.dim % value.ndim != dim:
             continue
@@ -99,7 +99,7 @@ def _runs(size: int, cuts: tuple[Cut, ...]) -> list[Run]:
 
 
 def _in_order(cuts: tuple[Cut, ...]) -> list[Cut]:
-    """fully_shard over tensor parallel counts the cuts that stand later as made before; so they come first."""
+    """With fully_shard over tensor parallelism, later splits are applied first."""
     order: list[Cut] = []
     for place, (count, index, before) in reversed(list(enumerate(cuts))):
         later = math.prod(count for count, _, _ in cuts[place + 1 :])
@@ -109,7 +109,7 @@ def _in_order(cuts: tuple[Cut, ...]) -> list[Cut]:
 
 
 def _chunk(runs: list[Run], count: int, index: int) -> list[Run]:
-    """As torch.chunk cuts: all equal but the last ones, which may be smaller or empty."""
+    """Splits like torch.chunk: all parts are equal except the last ones, which may be smaller or empty."""
     total = sum(length for _, length in runs)
     each = -(-total // count)
     first, last = min(index * each, total), min((index + 1) * each, total)

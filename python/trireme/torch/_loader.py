@@ -25,21 +25,21 @@ from trireme.torch._transfer import transferred
 
 
 class PreparedDataLoader(DataLoader):  # type: ignore[misc]
-    """What prepare_data_loader() returns: a DataLoader with a position that can be stored.
+    """A DataLoader with a position that can be stored, returned by prepare_data_loader().
 
-    epoch: the one that is being iterated, or that the next iteration begins (or goes on with).
-    sampler: a DistributedSampler. Scripts that call its set_epoch() get that epoch: the rest of it where a restart has
-    put the loader in its middle, and else all of it.
+    epoch: the current epoch, or the epoch of the next iteration.
+    sampler: a DistributedSampler. set_epoch() selects the epoch of the next iteration: the rest of it if a restart has
+        put the loader in the middle of that epoch, otherwise all of it.
     """
 
     epoch: int
-    _done: int  # of this epoch, by all ranks: samples, batches or steps
+    _done: int  # samples, batches or steps of this epoch done by all ranks
     _begun: bool  # by an iterator of this process
-    _pass: int  # counts the iterators: one that somebody has kept from before does not move the position
-    _left: bool  # before its end: who comes back begins the next epoch
+    _pass: int  # counts the iterators: an older iterator does not move the position
+    _left: bool  # the epoch was abandoned: the next iteration begins the next epoch
     _positions: Positions
     _shard: RankSampler | None
-    _epochs: EpochSampler  # the shard, where there is one
+    _epochs: EpochSampler  # the shard, if there is one
     _unit: str
     _per_step: int
     _device: torch.device | None
@@ -51,7 +51,7 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
         asked = self._epochs.take_asked()
         if asked is not None and (self._begun or asked != self.epoch):
             self.epoch, self._done = asked, 0
-        elif self._begun:  # and left before its end
+        elif self._begun:  # and abandoned
             self.epoch, self._done = self.epoch + 1, 0
         self._begun, self._left, self._pass = True, False, self._pass + 1
         if self._shard is not None:
@@ -63,36 +63,36 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
         return self._counted(self._batches(), self._pass, self._done)
 
     def state_dict(self) -> dict[str, Any]:
-        """The place after the batch that was given out last, as plain numbers and equal on all ranks."""
+        """Return the position after the last batch, as plain numbers. It is equal on all ranks."""
         state: dict[str, Any] = {"epoch": self.epoch, self._unit: self._done}
         if self._shard is not None:
             state |= {"seed": self._shard.order.seed, "size": self._shard.order.size}
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next iteration goes on from there, also with another number of workers."""
+        """Restore a position. The next iteration resumes from it, even with another number of workers."""
         expected = self.state_dict()
         if not isinstance(state, dict) or state.keys() != expected.keys():
             raise ValueError(
-                f"load_state_dict({state!r}): this is no state of such a loader, which has {', '.join(expected)}"
+                f"load_state_dict({state!r}): not a state of this loader; expected the keys {', '.join(expected)}"
             )
         if self._shard is not None:
             if state["size"] != self._shard.order.size:
                 raise ValueError(
                     f"load_state_dict(): the state is of a loader over {state['size']} {self._unit}, and this one has "
-                    f"{self._shard.order.size}; go on with the same data, or begin a new epoch without the state"
+                    f"{self._shard.order.size}; continue with the same data, or begin a new epoch without the state"
                 )
             self._shard.order.seed = state["seed"]
         self.epoch, self._done, self._begun, self._left = state["epoch"], state[self._unit], False, False
         self._pass += 1
 
     def _position(self) -> dict[str, Any]:
-        """What a checkpoint of this moment has: the place where somebody who starts now has to go on."""
+        """The position to store in a checkpoint: where a restart resumes."""
         place = self.state_dict()
         batch = self.batch_size or 1 if self._unit == "samples" else 1
         if self._left or (self._shard is not None and not self._shard.has_more(self._done, batch)):
             place |= {"epoch": self.epoch + 1, self._unit: 0}
-        if place.get("seed", 0) >= 2**63:  # manifests have 64 bits with a sign
+        if place.get("seed", 0) >= 2**63:  # integers in manifests have 64 bits and a sign
             place["seed"] -= 2**64
         return place
 
@@ -104,16 +104,16 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
                 f"{state.get('size', 'an unknown number of')} {_unit_of(state)}" for state in (position, mine)
             ]
             raise ValueError(
-                f"prepare_data_loader(): the checkpoint was made in the middle of an epoch over {theirs}, and this "
-                f"loader has {here}; go on with the same data, or begin the epoch anew with "
+                f"prepare_data_loader(): the checkpoint was created in the middle of an epoch over {theirs}, and this "
+                f"loader has {here}; continue with the same data, or restart the epoch with "
                 "prepare_data_loader(..., resume=False)"
             )
         else:
-            self.epoch = position["epoch"]  # between two epochs the data may change
+            self.epoch = position["epoch"]  # the data may change between epochs
 
     def _batches(self) -> Iterator[Any]:
         batches = super().__iter__()
-        if self._shard is None and self._done:  # a stream has no index to jump by
+        if self._shard is None and self._done:  # a stream cannot seek
             batches = islice(batches, self._done, None)
         if self._even is not None:
             batches = self._even(batches)
@@ -127,7 +127,7 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
                 self._done = done if size is None else min(done, size)
             try:
                 yield batch
-            except GeneratorExit:  # nobody will ask for more: a break, for example
+            except GeneratorExit:  # the caller stopped iterating, for example with a break
                 self._left = self._left or self._pass == number
                 raise
         if self._pass == number:
@@ -141,21 +141,21 @@ def prepare_data_loader(
     auto_transfer: bool = True,
     resume: bool = True,
 ) -> PreparedDataLoader:
-    """The loader over this worker's part of the data, with all its other options as they were.
+    """Return a loader over this worker's part of the data, with all other options unchanged.
 
-    Every epoch has a new order where the loader shuffles, every worker the same number of steps. The place in an epoch
-    is stored with every checkpoint, and a worker that begins with a checkpoint goes on from there.
+    If the loader shuffles, every epoch has a new order. All workers have the same number of steps. The position is
+    stored with every checkpoint, and a worker that starts from a checkpoint resumes from it.
 
-    add_dist_sampler: False for all of the data on every worker. A sampler that is distributed already stays as it is.
-    move_to_device: batches come on this worker's device.
-    auto_transfer: with a GPU, the next batch is copied while this one is worked on.
-    resume: False to begin with epoch 0 whatever the checkpoint says.
+    add_dist_sampler: False to iterate all of the data on every worker. A distributed sampler is kept.
+    move_to_device: whether to move batches to this worker's device.
+    auto_transfer: with a GPU, copy the next batch while the current one is processed.
+    resume: False to begin with epoch 0 and ignore the position in the checkpoint.
     """
     session = current_session("prepare_data_loader")
     if not isinstance(data_loader, DataLoader):
-        raise TypeError(f"prepare_data_loader() takes a torch DataLoader, got {type(data_loader).__name__}")
+        raise TypeError(f"prepare_data_loader() expects a torch DataLoader, got {type(data_loader).__name__}")
     if isinstance(data_loader, PreparedDataLoader):
-        raise ValueError("prepare_data_loader(): this loader is prepared already; prepare it once and keep the result")
+        raise ValueError("prepare_data_loader(): this loader is already prepared; prepare it once and keep the result")
     context = session.context
     made = _copy_of(data_loader)
     split = add_dist_sampler and not _is_distributed(data_loader)
@@ -190,7 +190,7 @@ def _unit_of(state: dict[str, Any]) -> str:
 
 
 def _data_of(made: PreparedDataLoader) -> str:
-    """What has to be the same on all ranks."""
+    """A description that must be the same on all ranks."""
     assert made._shard is not None
     size = "an unknown number of" if made._shard.order.size is None else made._shard.order.size
     batch = f" in batches of {made.batch_size}" if made._unit == "samples" and made.batch_size else ""
@@ -198,19 +198,19 @@ def _data_of(made: PreparedDataLoader) -> str:
 
 
 def _is_distributed(loader: DataLoader) -> bool:
-    """Whether its sampler gives this worker its part already."""
+    """Whether its sampler already splits the data between workers."""
     samplers = [loader.sampler, *parts_of(loader.batch_sampler)]
     return any(is_distributed(sampler) for sampler in samplers)
 
 
 def _copy_of(loader: DataLoader) -> PreparedDataLoader:
-    """Attribute by attribute, so that no option is lost, nor what a subclass of DataLoader adds."""
+    """Copies all attributes, including those added by a subclass of DataLoader."""
     kind: Any = PreparedDataLoader
     if type(loader) is not DataLoader:
         kind = type(PreparedDataLoader.__name__, (PreparedDataLoader, type(loader)), {})
     made: PreparedDataLoader = kind.__new__(kind)
     made.__dict__.update(loader.__dict__)
-    made.__dict__["_iterator"] = None  # persistent workers are the other one's
+    made.__dict__["_iterator"] = None  # persistent workers belong to the original
     made.epoch, made._done, made._begun, made._left, made._pass = 0, 0, False, False, 0
     made._shard = made._device = made._even = None
     made._ahead = False
@@ -218,7 +218,7 @@ def _copy_of(loader: DataLoader) -> PreparedDataLoader:
 
 
 def _split(made: PreparedDataLoader, rank: int, count: int, seed: int) -> None:
-    """DataLoader refuses to have its samplers set, and has no other way to keep the rest."""
+    """Sets the samplers in __dict__: DataLoader forbids setting them as attributes."""
     own_batches = made.batch_size is None and made.batch_sampler is not None
     sampler: Iterable[Any] = made.batch_sampler if own_batches else made.sampler
     order = Order(sampler, _seed_of(made, sampler, seed))
@@ -234,7 +234,7 @@ def _split(made: PreparedDataLoader, rank: int, count: int, seed: int) -> None:
 
 
 def _seed_of(loader: DataLoader, sampler: Any, otherwise: int) -> int:
-    """That of the generator which the user has given, where there is one."""
+    """The seed of the user's generator, if there is one."""
     generators = [getattr(part, "generator", None) for part in parts_of(sampler)] + [loader.generator]
     seeds = [generator.initial_seed() for generator in generators if isinstance(generator, torch.Generator)]
     return seeds[0] if seeds else otherwise
@@ -252,7 +252,7 @@ def _check_size(made: PreparedDataLoader, shard: RankSampler, count: int, own_ba
     if not len(shard) or made.drop_last:
         raise ValueError(
             f"prepare_data_loader(): {arithmetic}, less than a batch of {needed} (with drop_last={made.drop_last}), so "
-            "that an epoch has no steps; use a smaller batch_size or fewer workers"
+            "an epoch has no steps; use a smaller batch_size or fewer workers"
         )
     warnings.warn(
         f"prepare_data_loader(): {arithmetic}, less than batch_size={needed}: an epoch is a single smaller batch",

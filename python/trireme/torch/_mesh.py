@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 def get_device_mesh(dimensions: dict[str, int]) -> DeviceMesh:
-    """All workers as a grid, its first dimension the slowest: {"dp": 2, "tp": 2} puts ranks 0 and 1 into one "tp".
+    """Return a device mesh of all workers. The first dimension varies slowest: {"dp": 2, "tp": 2} puts ranks 0 and 1
+    into the same "tp" group.
 
-    One size may be -1: what the others leave over. Every worker has to call it.
+    One size may be -1: it is computed from the number of workers. Every worker must call this function.
     """
     from torch.distributed.device_mesh import init_device_mesh
 
@@ -28,7 +29,7 @@ def get_device_mesh(dimensions: dict[str, int]) -> DeviceMesh:
 def _sizes(dimensions: dict[str, int], workers: int) -> dict[str, int]:
     call = f"get_device_mesh({dimensions!r})"
     if not isinstance(dimensions, dict) or not dimensions:
-        raise ValueError(f'{call}: expected a dict of names and sizes, {{"dp": 2, "tp": 2}} for example')
+        raise ValueError(f'{call}: expected a dict of names and sizes, for example {{"dp": 2, "tp": 2}}')
     for name, size in dimensions.items():
         if not isinstance(name, str) or type(size) is not int or (size < 1 and size != -1):
             raise ValueError(f"{call}: {name!r}: {size!r} is not a name and a size of at least 1 (or -1 for the rest)")

@@ -1,4 +1,4 @@
-"""prepare_model(): a module on its device, wrapped for training by many workers."""
+"""prepare_model(): moves a module to its device and wraps it for training on many workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trireme.torch._fsdp import is_sharded, shard, sharding_options
 from trireme.torch._group import process_group_ready
 from trireme.torch._settings import settings_of
 
-# Those that are wrapped, and those that would be if there were more workers.
+# All prepared models, including those of a single worker, which are not wrapped.
 _prepared: WeakSet[torch.nn.Module] = WeakSet()
 
 
@@ -28,13 +28,13 @@ def prepare_model(
     parallel_strategy: str | None = "ddp",
     parallel_strategy_kwargs: dict[str, Any] | None = None,
 ) -> torch.nn.Module:
-    """The model on this worker's device and, with more than one worker, wrapped so that they train it together.
+    """Move the model to this worker's device and, with more than one worker, wrap it for distributed training.
 
-    move_to_device: whether it is moved, or where to.
-    parallel_strategy: "ddp" (every worker has all of it and gradients are averaged), "fsdp" (every worker keeps a part
-        of each parameter) or None. All begin with rank 0's weights.
-    parallel_strategy_kwargs: for DistributedDataParallel or fully_shard. With "fsdp" also `layers`: classes of modules
-        that are sharded each by itself, so that only one of them is whole at a time.
+    move_to_device: whether to move the model, or the target device.
+    parallel_strategy: "ddp" (every worker has a full copy and gradients are averaged), "fsdp" (every worker keeps a
+        part of each parameter) or None. All workers start with rank 0's weights.
+    parallel_strategy_kwargs: for DistributedDataParallel or fully_shard. With "fsdp" also `layers`: module classes
+        that are sharded separately, so that only one of them is unsharded at a time.
     """
     session = current_session("prepare_model")
     options = _checked_options(parallel_strategy, parallel_strategy_kwargs or {})
@@ -62,7 +62,7 @@ def prepare_model(
 
 def _data_parallel(model: torch.nn.Module, options: dict[str, Any]) -> torch.nn.Module:
     places = {parameter.device for parameter in model.parameters()}
-    # A module on one GPU says so; one on the CPU, or spread over several devices, must not.
+    # device_ids is required for a module on one GPU and not allowed on the CPU or on several devices.
     if len(places) == 1 and (place := places.pop()).type == "cuda":
         options = {"device_ids": [place], **options}
     return DistributedDataParallel(model, **options)
@@ -70,14 +70,14 @@ def _data_parallel(model: torch.nn.Module, options: dict[str, Any]) -> torch.nn.
 
 def _check_model(model: Any, strategy: str | None) -> None:
     if not isinstance(model, torch.nn.Module):
-        raise TypeError(f"prepare_model() takes a torch.nn.Module, got {type(model).__name__}")
+        raise TypeError(f"prepare_model() expects a torch.nn.Module, got {type(model).__name__}")
     name = type(model).__name__
     if model in _prepared or isinstance(model, DistributedDataParallel) or is_sharded(model):
-        raise ValueError(f"prepare_model(): this {name} is prepared already; prepare a model once and keep the result")
+        raise ValueError(f"prepare_model(): this {name} is already prepared; prepare a model once and keep the result")
     if strategy is None:
         return
     parameters = list(model.parameters())
-    wanted = "there is nothing to train in parallel; parallel_strategy=None only moves it to the device"
+    wanted = "it cannot be trained in parallel; use parallel_strategy=None to only move it to the device"
     if not parameters:
         raise ValueError(f"prepare_model(): {name} has no parameters: {wanted}")
     if not any(parameter.requires_grad for parameter in parameters):
@@ -96,8 +96,8 @@ def _checked_options(strategy: str | None, options: dict[str, Any]) -> dict[str,
             continue
         others = [repr(other) for other, names in known.items() if other != strategy and name in names()]
         belongs = f"is an option of {' and '.join(others)}" if others else "is unknown"
-        takes = ", ".join(sorted(mine)) or "no options"
-        raise ValueError(f"parallel_strategy_kwargs: {name!r} {belongs}; parallel_strategy={strategy!r} takes {takes}")
+        takes = ", ".join(sorted(mine)) or "none"
+        raise ValueError(f"parallel_strategy_kwargs: {name!r} {belongs}; options of {strategy!r}: {takes}")
     return options
 
 
@@ -110,7 +110,7 @@ def _arguments_of(function: Callable[..., Any]) -> set[str]:
 
 
 def _groups_of(options: dict[str, Any]) -> list[dist.ProcessGroup]:
-    """Whose ranks have to hold the same module. In a pipeline, for example, those of other stages do not."""
+    """The groups whose ranks must hold the same module. In a pipeline, for example, other stages hold others."""
     if mesh := options.get("mesh", options.get("device_mesh")):
         groups: list[dist.ProcessGroup] = mesh.get_all_groups()
         return groups

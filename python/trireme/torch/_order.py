@@ -1,4 +1,4 @@
-"""In which order an epoch visits the samples: the same on every rank, and again after a restart."""
+"""The order of samples in an epoch: the same on every rank and after a restart."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch.utils.data import RandomSampler, SequentialSampler
 
 
 class Order:
-    """What a sampler (of samples or of batches) gives in an epoch.
+    """The order that a sampler (of samples or batches) produces in an epoch.
 
-    size: how many that are; None where the sampler does not know.
+    size: the number of items; None if the sampler does not know it.
     """
 
     def __init__(self, sampler: Any, seed: int) -> None:
@@ -27,18 +27,18 @@ class Order:
         self._told = [_epoch_of(part) for part in parts_of(sampler)]
 
     def of(self, epoch: int) -> Any:
-        """A sequence or tensor to cut from; an iterator where the sampler does not know its size."""
+        """A sequence or tensor; an iterator if the sampler does not know its size."""
         return self._of_epoch(epoch)
 
     def asked_epoch(self) -> int | None:
-        """That which the user has set on a sampler of his own, since it was told one."""
+        """The epoch that the user has set on their own sampler since the last iteration, or None."""
         for part, told in zip(parts_of(self.sampler), self._told, strict=True):
             if (now := _epoch_of(part)) != told:
                 return now
         return None
 
     def _choose(self, sampler: Any) -> Callable[[int], Any]:
-        # Exactly these: what derives from them may do something else.
+        # Exactly these types: subclasses may behave differently.
         if type(sampler) is SequentialSampler:
             return lambda epoch: range(len(sampler))
         if type(sampler) is RandomSampler and not sampler.replacement and len(sampler) == len(sampler.data_source):
@@ -46,11 +46,11 @@ class Order:
         return self._drawn
 
     def _shuffled(self, epoch: int) -> torch.Tensor:
-        """As DistributedSampler does it."""
+        """Shuffles like DistributedSampler."""
         return torch.randperm(self.size, generator=torch.Generator().manual_seed(self.seed + epoch))
 
     def _drawn(self, epoch: int) -> Any:
-        """By the sampler itself, with random numbers that depend on the epoch alone."""
+        """Runs the sampler itself, with random numbers that depend only on the epoch."""
         for part in parts_of(self.sampler):
             if hasattr(part, "set_epoch"):
                 part.set_epoch(epoch)
@@ -69,18 +69,18 @@ def _epoch_of(part: Any) -> int | None:
 
 
 def is_distributed(sampler: Any) -> bool:
-    """Whether it gives a worker its part already."""
+    """Whether it already splits the data between workers."""
     return hasattr(sampler, "num_replicas") and hasattr(sampler, "rank")
 
 
 def parts_of(sampler: Any) -> list[Any]:
-    """Of a sampler of batches, the one that it takes its samples from too."""
+    """The sampler and, for a batch sampler, the sampler of its samples."""
     return [part for part in (sampler, getattr(sampler, "sampler", None)) if part is not None]
 
 
 @contextmanager
 def _random_numbers(seed: int) -> Iterator[None]:
-    """Those of torch, Python and numpy from this seed on, and afterwards as if nothing had been drawn."""
+    """Seeds the generators of torch, Python and numpy, and restores their states afterwards."""
     numpy = sys.modules.get("numpy")
     python_state, numpy_state = random.getstate(), numpy.random.get_state() if numpy else None
     try:

@@ -1,4 +1,4 @@
-"""The older helpers of mixed precision: accelerate(), prepare_optimizer(), backward()."""
+"""Ray Train's older helpers for mixed precision: accelerate(), prepare_optimizer(), backward()."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trireme.torch._settings import settings_of
 
 
 class Precision:
-    """Autocast to a type; float16, whose small gradients vanish, with a GradScaler."""
+    """Autocast to a type. float16 also uses a GradScaler, because small gradients underflow."""
 
     def __init__(self, device_type: str, dtype: torch.dtype) -> None:
         self.device_type = device_type
@@ -21,12 +21,12 @@ class Precision:
         self.scaler = torch.amp.GradScaler(device_type) if dtype is torch.float16 else None
 
     def apply_to(self, model: torch.nn.Module) -> None:
-        """In place, so that the names of parameters stay as they are."""
+        """Changes the model in place, so that the names of parameters stay the same."""
         model.forward = AutocastForward(model, self.device_type, self.dtype)
 
 
 class AutocastForward:
-    """Stands for a module's forward(). A class, not a closure: the module can still be pickled and copied."""
+    """Replaces a module's forward(). A class, not a closure, so that the module can be pickled and copied."""
 
     def __init__(self, model: torch.nn.Module, device_type: str, dtype: torch.dtype) -> None:
         self._model = model
@@ -42,10 +42,10 @@ class AutocastForward:
 
 
 class ScaledOptimizer(torch.optim.Optimizer):  # type: ignore[misc]
-    """An optimizer whose step() goes through the scaler, which leaves it out where gradients have overflown."""
+    """An optimizer whose step() uses the scaler, which skips steps with overflown gradients."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler) -> None:
-        # Not Optimizer's own: groups and state are the wrapped one's, also for schedulers and state_dict().
+        # Does not call Optimizer.__init__(): groups and state belong to the wrapped optimizer.
         self.optimizer = optimizer
         self.scaler = scaler
 
@@ -63,7 +63,7 @@ class ScaledOptimizer(torch.optim.Optimizer):  # type: ignore[misc]
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         if closure is not None:
-            raise RuntimeError("step(closure) does not work with float16: gradients are scaled; use bfloat16")
+            raise RuntimeError("step(closure) is not supported with float16, which scales gradients; use bfloat16")
         loss: float | None = self.scaler.step(self.optimizer)
         self.scaler.update()
         return loss
@@ -83,14 +83,14 @@ class ScaledOptimizer(torch.optim.Optimizer):  # type: ignore[misc]
 
 
 def accelerate(amp: bool | torch.dtype = False) -> None:
-    """Mixed precision for what this function prepares from now on: call it once, before prepare_model().
+    """Enable mixed precision for models and optimizers prepared afterwards. Call it once, before prepare_model().
 
     amp: True for float16 with a GradScaler on a GPU and bfloat16 on the CPU; or the type itself.
     """
     session = current_session("accelerate")
     settings = settings_of(session)
     if settings.precision is not None:
-        raise RuntimeError("accelerate() was called before: once is for the whole training function")
+        raise RuntimeError("accelerate() was already called; call it once per training function")
     if amp is False:
         return
     device = devices_of(session.context)[0]
@@ -101,17 +101,17 @@ def accelerate(amp: bool | torch.dtype = False) -> None:
 
 
 def prepare_optimizer(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """The optimizer for the precision that accelerate() has set; itself where there is nothing to do."""
+    """Wrap the optimizer for the precision set by accelerate(). Returns it unchanged if it needs no wrapper."""
     precision = settings_of(current_session("prepare_optimizer")).precision
     if precision is None or precision.scaler is None:
         return optimizer
     if isinstance(optimizer, ScaledOptimizer):
-        raise ValueError("prepare_optimizer() was given an optimizer that it has prepared before")
+        raise ValueError("prepare_optimizer(): this optimizer is already prepared; prepare it once and keep the result")
     return ScaledOptimizer(optimizer, precision.scaler)
 
 
 def backward(tensor: torch.Tensor) -> None:
-    """tensor.backward(), with the loss scaled where the precision that accelerate() has set needs that."""
+    """Call tensor.backward(). Scales the loss if the precision set by accelerate() requires it."""
     precision = settings_of(current_session("backward")).precision
     if precision is not None and precision.scaler is not None:
         tensor = precision.scaler.scale(tensor)

@@ -1,4 +1,4 @@
-"""A rank's part of an epoch's order, from any place on."""
+"""A rank's part of an epoch's order, starting at any position."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from trireme.torch._order import Order, is_distributed, parts_of
 class RankSampler(EpochSampler):
     """Every `count`-th sample (or batch) of the order, the same number for each rank.
 
-    What all ranks have had up to a place is the order up to there, so that another number of ranks can go on from it.
-    The end is filled up from the start of the order, or cut off where `drop_last`. What else is asked of it, the user's
-    sampler answers.
+    All ranks together consume the order from front to back, so that another number of ranks can resume at any position.
+    The end is padded from the start of the order, or dropped if `drop_last`. Other attributes are those of the user's
+    sampler.
     """
 
     def __init__(self, order: Order, dataset: Any, rank: int, count: int, drop_last: bool) -> None:
-        # One that is distributed already says for whom it is; this one then takes all that it gives.
+        # A distributed sampler already has a rank and a count; this sampler then uses all of its samples.
         shown = next((part for part in parts_of(order.sampler) if is_distributed(part)), None)
         super().__init__(
             dataset, rank if shown is None else shown.rank, count if shown is None else shown.num_replicas, drop_last
@@ -54,17 +54,17 @@ class RankSampler(EpochSampler):
         return asked if asked is not None else self.order.asked_epoch()
 
     def start_at(self, epoch: int, done: int) -> None:
-        """Where the next iteration begins; `done` counts what all ranks together have had of that epoch."""
+        """Sets the position of the next iteration; `done` counts the items of that epoch consumed by all ranks."""
         self.epoch, self._done = epoch, done
 
     def __len__(self) -> int:
-        """Of a whole epoch."""
+        """The length of a full epoch."""
         if self.order.size is None:
             raise TypeError(f"{type(self.order).__name__} of unknown length: its sampler has no len()")
         return self._share_of(self.order.size)
 
     def has_more(self, done: int, batch: int) -> bool:
-        """Whether each rank has another batch of that size after this place; a smaller one, where none is dropped."""
+        """Whether each rank has another batch of that size after this position, or a smaller one unless `drop_last`."""
         if self.order.size is None:
             return True
         return self._share_of(max(self.order.size - done, 0)) >= (batch if self.drop_last else 1)
@@ -85,7 +85,7 @@ class RankSampler(EpochSampler):
         return rest // self._count if self.drop_last else -(-rest // self._count)
 
     def _streamed(self, order: Iterator[Any]) -> Iterator[Any]:
-        """Of an order without an end, or one that is not known: rounds in which every rank gets one."""
+        """For an order of unknown or infinite length: rounds in which every rank gets one item."""
         while len(round_ := list(islice(order, self._count))) == self._count:
             yield round_[self._rank]
 

@@ -10,9 +10,9 @@ from trireme.torch._settings import settings_of
 
 
 def enable_reproducibility(seed: int = 0) -> None:
-    """Seed torch, Python and numpy equally on every worker, and have torch refuse what is not deterministic.
+    """Seed torch, Python and numpy equally on every worker, and make torch raise on nondeterministic operations.
 
-    Loaders that are prepared afterwards shuffle by this seed.
+    Loaders prepared afterwards shuffle with this seed.
     """
     settings_of(current_session("enable_reproducibility")).seed = seed
     torch.manual_seed(seed)
@@ -25,5 +25,5 @@ def enable_reproducibility(seed: int = 0) -> None:
         numpy.random.seed(seed % 2**32)
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
-    # Without it cuBLAS refuses to be deterministic.
+    # Required for deterministic cuBLAS.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

@@ -1,4 +1,4 @@
-"""What a training function has asked for once, for all that it prepares later."""
+"""Settings of a training function that apply to everything it prepares later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Settings:
     seed: int = 0
     precision: Precision | None = None
-    loaders: int = 0  # that were split between the ranks
+    loaders: int = 0  # number of loaders split between the ranks
 
 
 # By session: local mode runs many training functions in one process.

@@ -1,4 +1,4 @@
-"""save_sharded() and load_sharded(): states of which every worker stores its part, and any number of workers load."""
+"""save_sharded() and load_sharded(): every worker stores its part of a state, and any number of workers can load it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from trireme.torch._layout import boxes_of, is_dtensor, local_of, turn, writes
 
 _SHOWN = 8
 
-# Place in the state -> shape and type.
+# Path in the state -> shape and type.
 Kinds = dict[str, str]
 
 
 def save_sharded(state: dict[Any, Any]) -> Checkpoint:
-    """A checkpoint with this worker's part of a state, for report(); every worker has to call both.
+    """Return a checkpoint with this worker's part of a state, for report(). Every worker must call both functions.
 
-    Of DTensors each worker stores what it holds; what several hold is stored by one of them. Other tensors count as
-    equal on all workers that have them under one name, and one of these stores it.
+    Each worker stores its part of a DTensor; a part that several workers hold is stored by one of them. Other tensors
+    with the same name must be equal on all workers that have them, and are stored by one of these workers.
     """
     if not isinstance(state, dict):
-        raise TypeError(f"save_sharded() takes a dict, got {type(state).__name__}")
+        raise TypeError(f"save_sharded() expects a dict, got {type(state).__name__}")
     count, rank = _world()
     plain = {place: _kind(tensor) for place, tensor in _tensors(state) if not is_dtensor(tensor)}
     return _RankCheckpoint.from_dict(_parts_of(state, "", _mine(plain, count, rank), whole=count == 1))
@@ -45,16 +45,16 @@ def load_sharded(
     strict: bool = True,
     allow_pickle: bool = True,
 ) -> None:
-    """Replace the values of a state by those of a checkpoint, its tensors in place; every worker has to call it.
+    """Load a checkpoint into a state, its tensors in place. Every worker must call it.
 
-    The number of workers, the mesh and the placements may be others than those that stored it: each reads only what
-    overlaps its part. Nothing is changed where something does not fit.
+    The number of workers, the mesh and the placements may differ from those of the checkpoint: each worker reads only
+    the files that overlap its part. If anything does not match, an error is raised and nothing is changed.
 
-    strict: names that only one of both has are an error.
-    allow_pickle: False for a checkpoint that you do not trust.
+    strict: whether names that only the state or only the checkpoint has are an error.
+    allow_pickle: False for an untrusted checkpoint.
     """
     if not isinstance(state, dict):
-        raise TypeError(f"load_sharded() takes a dict to load into, got {type(state).__name__}")
+        raise TypeError(f"load_sharded() expects a dict to load into, got {type(state).__name__}")
     source = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
     if source._state is not None:  # not stored yet, in local mode for example
         _load(_Stored("", {}, [], allow_pickle), source._state, repr(source), state, strict)
@@ -62,14 +62,14 @@ def load_sharded(
     memory = source._memory if source._where().local else {}
     with source.as_directory() as folder:
         own = _world()[1]
-        # One's own comes first: what is no tensor counts as each has stored it.
+        # This rank's own part first: values that are not tensors are taken from it.
         ranks = sorted(ranks_in(folder, memory), key=lambda rank: (rank != own, rank))
         trees = [load_part(folder, rank, memory, allow_pickle=allow_pickle, verify=False) for rank in ranks]
         _load(_Stored(folder, memory, ranks, allow_pickle), merged(trees), source.path, state, strict)
 
 
 class _RankCheckpoint(Checkpoint):
-    """Where it has to become a directory, rank r's files are in rank_<r>/ there as well."""
+    """If it is written to a directory, the files of rank r are in rank_<r>/ there as well."""
 
     def _where(self) -> Location:
         if self._location is None:
@@ -89,14 +89,14 @@ class _Stored:
     allow_pickle: bool
 
     def verify(self, read: set[int | None]) -> None:
-        """That the files of these ranks, and of the first, are as they were stored. None: of one that is not known."""
+        """Verifies the files of these ranks and of the first one. None: an unknown rank, so verify all."""
         for rank in self.ranks:
             if None in read or rank in (self.ranks[0], *read):
                 load_part(self.folder, rank, self.memory, allow_pickle=self.allow_pickle)
 
 
 class _Copy(NamedTuple):
-    """Of what is stored into the parts that this worker has of a tensor."""
+    """A copy from the stored tensor to this worker's part of it."""
 
     place: str
     target: Any
@@ -107,7 +107,7 @@ class _Copy(NamedTuple):
         return next((gap for box, _ in self.boxes if (gap := self.shards.gap_in(box)) is not None), None)
 
     def ranks(self) -> set[int | None]:
-        """Whose files it reads."""
+        """The ranks whose files it reads."""
         return {part.rank for box, _ in self.boxes for _, part in self.shards.overlaps(box)}
 
     def run(self) -> None:
@@ -118,10 +118,10 @@ class _Copy(NamedTuple):
 
 @dataclass
 class _Plan:
-    """What is to be done, and why it cannot be."""
+    """The changes to make, and the problems that prevent them."""
 
     copies: list[_Copy] = field(default_factory=list)
-    changes: list[Callable[[], None]] = field(default_factory=list)  # of what is no tensor
+    changes: list[Callable[[], None]] = field(default_factory=list)  # of values that are not tensors
     missing: list[str] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
     different: list[str] = field(default_factory=list)
@@ -142,7 +142,7 @@ def _load(stored: _Stored, tree: Any, name: str, state: dict[Any, Any], strict: 
 
 
 def _compare(plan: _Plan, mine: Any, stored: Any, place: str) -> None:
-    """Two dicts, or two lists. Names have to be the same only where there are tensors."""
+    """Compares two dicts or two lists. Only the names of tensors must match."""
     here, there = [tree if isinstance(tree, dict) else dict(enumerate(tree)) for tree in (mine, stored)]
     for key in here:
         if key in there:
@@ -155,7 +155,7 @@ def _compare(plan: _Plan, mine: Any, stored: Any, place: str) -> None:
 
 
 def _names(tree: Any, place: str) -> list[str]:
-    """Of the tensors in it, or of itself."""
+    """The names of the tensors in it, or its own."""
     return [name for name, _ in _tensors(tree, place)] or [place]
 
 
@@ -183,7 +183,8 @@ def _compare_values(plan: _Plan, container: Any, key: Any, stored: Any, place: s
 
 
 def _raise_together(plan: _Plan, name: str, strict: bool) -> None:
-    """The same error on all workers. A name is unexpected where no worker has it: in a pipeline each has its own."""
+    """Raises the same error on all workers. A name is unexpected only if no worker has it: in a pipeline the workers
+    have different names."""
     mine = (plan.different + [f"missing: {place}" for place in plan.missing if strict], plan.unexpected)
     every = _gather(mine) if _world()[0] > 1 else [mine]
     ranks: dict[str, list[int]] = {}
@@ -205,10 +206,10 @@ def _raise_together(plan: _Plan, name: str, strict: bool) -> None:
 
 
 def _mine(plain: Kinds, count: int, rank: int) -> set[str]:
-    """Which of the tensors that are no DTensors this rank stores: each is stored by one of those that have it."""
+    """The plain tensors that this rank stores: each tensor is stored by one of the ranks that have it."""
     if count == 1:
         return set(plain)
-    # Almost always equal: a digest is enough to know that.
+    # Almost always equal: exchange a digest first.
     digest = hashlib.sha256(repr(sorted(plain.items())).encode()).hexdigest()
     if len(set(_gather(digest))) == 1:
         return {place for place in plain if turn(place, count) == rank}
@@ -220,7 +221,7 @@ def _mine(plain: Kinds, count: int, rank: int) -> set[str]:
             if every[other][place] != kind:
                 raise ValueError(
                     f"save_sharded(): '{place}' is {kind} on rank {rank} and {every[other][place]} on rank {other}; "
-                    f"what is not the same on all ranks needs a name of its own on each, '{place}/{rank}' for example"
+                    f"use a different name on each rank for values that differ, for example '{place}/{rank}'"
                 )
         if having[turn(place, len(having))] == rank:
             found.add(place)
@@ -235,7 +236,7 @@ def _parts_of(tree: Any, place: str, mine: set[str], whole: bool) -> Any:
     if not isinstance(tree, torch.Tensor):
         return tree
     boxes, local = boxes_of(tree, place), local_of(tree)
-    if whole:  # nobody else has a part
+    if whole:  # the only worker
         return local
     stores = writes(tree, place) if is_dtensor(tree) else place in mine
     parts = [Part(box, local[where]) for box, where in boxes if stores and 0 not in box.shape]
@@ -276,7 +277,7 @@ def _kind(value: Any) -> str:
 
 
 def _world() -> tuple[int, int]:
-    """How many workers there are, and which one this is."""
+    """The number of workers and this worker's rank."""
     if not (dist.is_available() and dist.is_initialized()):
         return 1, 0
     return dist.get_world_size(), dist.get_rank()

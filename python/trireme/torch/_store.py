@@ -1,4 +1,4 @@
-"""torch's rendezvous store over the run's own connection: no port to pick, and it outlives any rank."""
+"""torch's rendezvous store over the run's own connection: needs no port and does not depend on any rank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class ControlStore(dist.Store):  # type: ignore[misc]
-    """What torch's process groups call. Keys lie under `prefix`, so that attempts do not see each other's."""
+    """The store for torch's process groups. Keys have a prefix, so that attempts do not see each other's keys."""
 
     def __init__(self, session: Any, prefix: str, timeout: timedelta) -> None:
         super().__init__()
@@ -72,8 +72,8 @@ class ControlStore(dist.Store):  # type: ignore[misc]
             return call()
         except TimeoutError as error:
             raise dist.DistStoreError(
-                f"waited {seconds:g} s for {', '.join(keys)}: other workers have not come this "
-                "far; TorchConfig(timeout_s=...) gives them longer"
+                f"timed out after {seconds:g} s waiting for {', '.join(keys)}: other workers have not set it; "
+                "increase TorchConfig(timeout_s=...)"
             ) from error
 
 

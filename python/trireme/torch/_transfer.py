@@ -1,4 +1,4 @@
-"""Batches on their way to the device."""
+"""Moves batches to the device."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import torch
 
 
 def move(batch: Any, device: torch.device) -> Any:
-    """The tensors in mappings, tuples and lists, and whatever else has a to()."""
+    """Moves the tensors in mappings, tuples and lists, and other objects that have a to() method."""
     return _map(lambda item: move(item, device), batch, lambda item: item.to(device) if hasattr(item, "to") else item)
 
 
 def transferred(batches: Iterator[Any], device: torch.device, ahead: bool) -> Iterator[Any]:
-    """ahead: copy a batch while the one before is worked on, where the device is a GPU."""
-    if device.type == "cpu":  # where loaders make them
+    """ahead: if the device is a GPU, copy a batch while the previous one is processed."""
+    if device.type == "cpu":  # loaders create batches on the CPU
         return batches
     if ahead and device.type == "cuda":
         return _copied_ahead(batches, device)
@@ -28,7 +28,7 @@ def _copied_ahead(batches: Iterator[Any], device: torch.device) -> Iterator[Any]
     def next_one() -> list[Any]:
         for batch in batches:
             with torch.cuda.stream(stream):
-                # Of pinned memory (DataLoader(pin_memory=True)) this returns at once.
+                # Returns immediately for pinned memory (DataLoader(pin_memory=True)).
                 return [_each_tensor(batch, lambda tensor: tensor.to(device, non_blocking=True))]
         return []
 
@@ -37,11 +37,11 @@ def _copied_ahead(batches: Iterator[Any], device: torch.device) -> Iterator[Any]
         torch.cuda.current_stream(device).wait_stream(stream)
         batch = _each_tensor(coming[0], _read_here)
         coming = next_one()
-        yield move(batch, device)  # objects with a to() of their own: who knows which streams they take
+        yield move(batch, device)  # objects with their own to() may use any stream
 
 
 def _read_here(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory was taken on the other stream; it must not be given away while this one still reads it."""
+    """The memory was allocated on the other stream and must not be reused while this stream reads it."""
     tensor.record_stream(torch.cuda.current_stream(tensor.device))
     return tensor
 
@@ -53,7 +53,7 @@ def _each_tensor(batch: Any, function: Callable[[torch.Tensor], torch.Tensor]) -
 
 
 def _map(function: Callable[[Any], Any], batch: Any, otherwise: Callable[[Any], Any]) -> Any:
-    if hasattr(batch, "to"):  # also a PackedSequence, which is a tuple, and a BatchEncoding, which is a mapping
+    if hasattr(batch, "to"):  # includes PackedSequence (a tuple) and BatchEncoding (a mapping)
         return otherwise(batch)
     if isinstance(batch, Mapping):
         items = {key: function(value) for key, value in batch.items()}
@@ -69,5 +69,5 @@ def _map(function: Callable[[Any], Any], batch: Any, otherwise: Callable[[Any], 
 def _rebuilt(kind: Callable[[Any], Any], items: dict[Any, Any]) -> Any:
     try:
         return kind(items)
-    except TypeError:  # a mapping that is not made from a dict, as defaultdict
+    except TypeError:  # a mapping that cannot be created from a dict, such as defaultdict
         return items
