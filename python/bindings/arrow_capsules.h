@@ -6,7 +6,7 @@
 
 namespace trireme::python {
 
-// What Arrow's C structs travel in (https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html).
+// Wraps Arrow's C structs (https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html).
 template <typename T>
 nanobind::capsule capsule_of(T* owned, const char* name) {
   return nanobind::capsule(owned, name, [](void* held) noexcept {

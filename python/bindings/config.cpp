@@ -10,7 +10,7 @@ namespace trireme::python {
 void bind_config(nb::module_& module) {
   module.def(
       "config_schema", [] { return to_python(base::config_schema()); },
-      "Every configuration and its fields: name, type, default, doc, python_only.");
+      "All configurations and their fields: name, type, default, doc, python_only.");
   module.def(
       "check_config",
       [](const std::string& name, nb::dict fields) {
@@ -24,7 +24,8 @@ void bind_config(nb::module_& module) {
         if (!checked) raise_config_error(checked.error().message());
         return to_python(*checked);
       },
-      nb::arg("name"), nb::arg("fields"), "The same fields, complete and normalised; ConfigError names what is wrong.");
+      nb::arg("name"), nb::arg("fields"),
+      "Returns the fields, complete and normalised; raises ConfigError if one is invalid.");
   module.def(
       "memory_budget",
       [](const nb::dict& config) {
@@ -32,7 +33,7 @@ void bind_config(nb::module_& module) {
         if (!checked) raise_config_error(checked.error().message());
         return value_or_raise(base::memory_budget_of(*checked));
       },
-      nb::arg("config"), "DataConfig.memory_budget in bytes; None where it is left to us.");
+      nb::arg("config"), "DataConfig.memory_budget in bytes; None: automatic.");
   module.def(
       "checkpoint_due",
       [](const nb::dict& config, std::int64_t round, bool last) {

@@ -5,14 +5,14 @@
 namespace trireme::python {
 namespace {
 
-PyObject* config_error = nullptr;  // owned by the module, which lives as long as the interpreter
+PyObject* config_error = nullptr;  // owned by the module, which lives until the interpreter exits
 
 }  // namespace
 
 void bind_errors(nb::module_& module) {
   nb::object bases = nb::make_tuple(nb::handle(PyExc_TypeError), nb::handle(PyExc_ValueError));
   config_error = PyErr_NewExceptionWithDoc(
-      "trireme.ConfigError", "A configuration that cannot work: names the field, the value and what is accepted.",
+      "trireme.ConfigError", "An invalid configuration. The message names the field, the value and valid values.",
       bases.ptr(), nullptr);
   if (!config_error) throw nb::python_error();
   module.attr("ConfigError") = nb::handle(config_error);

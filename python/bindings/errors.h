@@ -8,7 +8,7 @@ namespace trireme::python {
 
 namespace nb = nanobind;
 
-// Makes ConfigError, which is a TypeError and a ValueError: callers of either kind of API catch it as they always did.
+// Creates ConfigError, which is both a TypeError and a ValueError, so that callers can catch either.
 void bind_errors(nb::module_& module);
 
 [[noreturn]] void raise_config_error(const std::string& message);

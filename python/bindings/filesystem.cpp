@@ -20,7 +20,7 @@
 namespace trireme::python {
 namespace {
 
-// What Python raises becomes what the core expects of a file system, while the lock is still held.
+// Converts a Python exception to the C++ exception that the core expects, while the GIL is still held.
 template <typename Call>
 auto translated(Call call) {
   try {
@@ -30,7 +30,7 @@ auto translated(Call call) {
   }
 }
 
-// Called by threads of the core; each call takes the interpreter lock.
+// Called by threads of the core; each call acquires the GIL.
 class PythonFileSystem final : public FileSystem {
  public:
   explicit PythonFileSystem(nb::object object) : object_(std::move(object)) {}
@@ -81,7 +81,7 @@ class PythonFileSystem final : public FileSystem {
   nb::object object_;
 };
 
-// A storage as checkpoints see it.
+// The storage of checkpoints.
 struct Storage {
   std::shared_ptr<storage::Files> files;  // shared with downloads that are in use
 };
@@ -116,7 +116,7 @@ nb::object read_manifest(const Storage& self, const std::string& path) {
 void verify(const Storage& self, const std::string& path) {
   value_or_raise(unlocked([&]() -> base::Result<void> {
     TRIREME_ASSIGN(auto committed, read_committed(*self.files, path));
-    if (!committed) return base::error("{} was not committed by a run: it has no manifest", self.files->describe(path));
+    if (!committed) return base::error("{} is not a committed checkpoint: no manifest", self.files->describe(path));
     return checkpoint::verify(*self.files, *committed, true);
   }));
 }
@@ -131,7 +131,7 @@ std::shared_ptr<storage::Files> files_of(nb::handle filesystem) {
 }
 
 void bind_filesystem(nb::module_& module) {
-  nb::class_<Storage>(module, "Storage", "Where checkpoints lie: folders of this machine, or a file system elsewhere.")
+  nb::class_<Storage>(module, "Storage", "The storage of checkpoints: local folders or a remote filesystem.")
       .def(nb::new_([](nb::object filesystem) { return std::make_unique<Storage>(Storage{files_of(filesystem)}); }),
            nb::arg("filesystem") = nb::none())
       .def(
@@ -139,7 +139,7 @@ void bind_filesystem(nb::module_& module) {
           [](const Storage& self, const std::string& path, const std::string& target) {
             value_or_raise(unlocked([&] { return checkpoint::download(*self.files, path, target); }));
           },
-          nb::arg("path"), nb::arg("target"), "Copies a checkpoint; compares checksums where it has a manifest.")
+          nb::arg("path"), nb::arg("target"), "Copies a checkpoint; verifies checksums if it has a manifest.")
       .def(
           "acquire",
           [](const Storage& self, const std::string& path) {
@@ -148,9 +148,9 @@ void bind_filesystem(nb::module_& module) {
             const std::string folder = download.folder();
             return std::make_unique<SharedFolder>(SharedFolder{std::move(download), folder});
           },
-          nb::arg("path"), "A local copy that the processes of this machine share.")
-      .def("read_manifest", &read_manifest, nb::arg("path"), "None where the folder has none.")
-      .def("verify", &verify, nb::arg("path"), "Raises where a file is missing or changed.");
+          nb::arg("path"), "A local copy shared by the processes of this machine.")
+      .def("read_manifest", &read_manifest, nb::arg("path"), "None if the folder has no manifest.")
+      .def("verify", &verify, nb::arg("path"), "Raises an error if a file is missing or changed.");
   nb::class_<SharedFolder>(module, "SharedFolder")
       .def_ro("folder", &SharedFolder::folder)
       .def(

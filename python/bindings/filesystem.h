@@ -10,8 +10,8 @@ namespace trireme::python {
 
 namespace nb = nanobind;
 
-// A Python object with the methods of trireme/filesystem.h (python/trireme/_storage.py) as storage of the core; None:
-// folders of this machine.
+// Adapts a Python object with the methods of trireme/filesystem.h (see python/trireme/_storage.py); None: local
+// folders.
 std::shared_ptr<storage::Files> files_of(nb::handle filesystem);
 
 }  // namespace trireme::python

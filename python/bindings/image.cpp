@@ -14,7 +14,7 @@ std::int64_t size(const auto& array, std::size_t axis) { return static_cast<std:
 void resample(const From& pixels, const To& out) {
   const bool fits = size(out, 2) >= 1 && size(out, 2) <= size(pixels, 2) && size(pixels, 2) <= 4;
   if (!fits || pixels.size() == 0 || out.size() == 0) {
-    throw nb::value_error("resample() takes [height, width, bytes of a pixel] and [height, width, channels]");
+    throw nb::value_error("resample() expects [height, width, bytes per pixel] and [height, width, channels]");
   }
   const data::Pixels from{pixels.data(), size(pixels, 0), size(pixels, 1), size(out, 2), size(pixels, 2)};
   nb::gil_scoped_release unlocked;
@@ -25,7 +25,7 @@ void resample(const From& pixels, const To& out) {
 
 void bind_image(nb::module_& module) {
   module.def("resample", &resample, nb::arg("pixels").noconvert(), nb::arg("out").noconvert(),
-             "Brings an image to the size of `out`, as Pillow's BILINEAR does, along the rows first.");
+             "Resizes an image to the size of `out`, like Pillow's BILINEAR, horizontally first.");
 }
 
 }  // namespace trireme::python

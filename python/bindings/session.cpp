@@ -30,9 +30,9 @@ worker::UploadMode mode_of(const std::string& name) {
   throw nb::value_error(fmt::format("checkpoint_upload_mode = '{}': must be SYNC, ASYNC or NO_UPLOAD", name).c_str());
 }
 
-// The user's own way of storing a checkpoint. A border: what it raises is the upload's failure.
+// The user's checkpoint_upload_fn. An exception is a failure of the upload.
 struct PythonUpload {
-  std::shared_ptr<nb::object> function;  // shared: copies must not touch reference counts without the lock
+  std::shared_ptr<nb::object> function;  // shared: copies must not change reference counts without the GIL
 
   explicit PythonUpload(nb::object given)
       : function(new nb::object(std::move(given)), [](nb::object* held) {
@@ -85,7 +85,7 @@ nb::object preemption(Session& self) {
   return to_python(worker::to_dict(*known));
 }
 
-// The signal reaches the thread that calls this, which is the one that runs the user's function.
+// The signal is sent to the calling thread, which runs the user's function.
 void interrupt_by(Session& self, int signal) {
   self.set_interrupt([thread = ::pthread_self(), signal] { ::pthread_kill(thread, signal); });
 }
@@ -192,11 +192,11 @@ void bind_session(nb::module_& module) {
           },
           nb::arg("data") = nb::none())
       .def("interrupt_by", &interrupt_by, nb::arg("signal"),
-           "The signal that this thread gets, again and again, while it is to leave its function.")
+           "Sets the signal that this thread receives repeatedly until it leaves a cancelled function.")
       .def_prop_ro("cancelled", &Session::cancelled)
       .def_prop_ro("may_decline", &Session::may_decline)
       .def("wait_for_cancel", &Session::wait_for_cancel, nb::call_guard<nb::gil_scoped_release>(),
-           "Whether another attempt follows; waits until that is known.")
+           "Waits for the decision and returns whether another attempt follows.")
       .def("become_ready", &Session::become_ready, nb::call_guard<nb::gil_scoped_release>())
       .def("preemption", &preemption)
       .def("watch_termination", [](Session& self) { worker::watch_termination(self); })

@@ -18,7 +18,7 @@ void bind_stacks(nb::module_& module) {
         worker::Stacks stacks = worker::collect_stacks(base::Seconds(timeout_s));
         return std::pair(std::move(stacks.where), std::move(stacks.text));
       },
-      nb::arg("timeout_s"), "Where the main thread is, and the stacks of all threads.");
+      nb::arg("timeout_s"), "The location of the main thread, and the stacks of all threads.");
 }
 
 }  // namespace trireme::python

@@ -14,10 +14,10 @@
 namespace trireme::python {
 namespace {
 
-// Bytes beyond this are kept with the tensors: as text they would take twice the room.
+// Longer bytes are stored with the tensors: as text they would take twice the space.
 constexpr std::size_t kLongBytes = 4096;
 
-// Where in the tree we are: a list on the stack, since it is only put into words for an error.
+// The current place in the tree: a linked list on the stack, because only errors need it as text.
 struct Place {
   const Place* above = nullptr;
   nb::handle key = {};
@@ -30,7 +30,7 @@ struct Place {
   }
 };
 
-// Python's owner of memory that a tensor looks at. The last handle may go in a thread without the interpreter's lock.
+// Keeps the Python owner of a tensor's memory alive. The last reference may be dropped in a thread without the GIL.
 std::shared_ptr<const void> keep(nb::handle owner) {
   owner.inc_ref();
   return {owner.ptr(), [](const void* held) {
@@ -40,7 +40,7 @@ std::shared_ptr<const void> keep(nb::handle owner) {
           }};
 }
 
-// trireme/_state.py, which knows torch and numpy; what it refuses is told with the place.
+// Calls trireme/_state.py, which converts types of torch and numpy. Its errors get the place prepended.
 class PythonSide {
  public:
   template <typename... Arguments>
@@ -64,7 +64,7 @@ class Encoder {
 
   Value encode(nb::handle object, const Place& place) const {
     PyObject* held = object.ptr();
-    // Exactly these types: what derives from them (np.float64, IntEnum, torch.Size) is more than it looks like.
+    // Exactly these types: subclasses (np.float64, IntEnum, torch.Size) need their own encoding.
     if (object.is_none()) return nullptr;
     if (PyBool_Check(held)) return held == Py_True;
     if (PyLong_CheckExact(held)) return encode_int(object, place);
@@ -72,7 +72,7 @@ class Encoder {
     if (PyUnicode_CheckExact(held)) return encode_text(object, place);
     if (PyBytes_CheckExact(held)) return encode_bytes(object);
     if (place.depth > base::kMaxDepth) {
-      throw nb::value_error("the state is nested too deeply: does a list or dict in it contain itself?");
+      throw nb::value_error("the state is nested too deeply: check for a list or dict that contains itself");
     }
     if (PyDict_CheckExact(held)) return encode_dict(nb::borrow<nb::dict>(object), place);
     if (PyList_CheckExact(held)) return encode_items(object, place);
@@ -94,7 +94,7 @@ class Encoder {
     const char* text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
     if (text) return std::string(text, static_cast<std::size_t>(size));
     PyErr_Clear();
-    throw nb::value_error(fmt::format("{} is text that UTF-8 cannot hold (lone surrogates): store it as bytes, with "
+    throw nb::value_error(fmt::format("{} is text that UTF-8 cannot encode (lone surrogates): store it as bytes, with "
                                       "encode(errors='surrogateescape')",
                                       place.text())
                               .c_str());
@@ -107,7 +107,7 @@ class Encoder {
                                        const_cast<char*>(bytes.c_str()), keep(object))}};
   }
 
-  // Held, since the code of the values (a pickle's, say) may change the dict under us.
+  // Copied, because the code of a value (for example while pickling) may change the dict.
   static std::vector<std::pair<nb::object, nb::object>> items_of(const nb::dict& dict) {
     std::vector<std::pair<nb::object, nb::object>> items;
     items.reserve(dict.size());
@@ -154,7 +154,7 @@ class Encoder {
     return list;
   }
 
-  // torch, numpy and the rest: as (mark, what stands below it), or (None, what stands for it).
+  // torch, numpy and other types: (mark, content) or (None, replacement).
   Value encode_other(nb::handle object, const Place& place) const {
     const nb::object answer = python_.call("encode_object", place, object, allow_pickle_);
     if (nb::isinstance<Tensor>(answer)) return nb::cast<Tensor>(answer);
@@ -204,13 +204,13 @@ class Decoder {
     const auto* list = content.get_if<List>();
     if (mark == "$tuple" && list) return nb::tuple(decode_list(*list, place));
     if (mark == "$dict" && list) return decode_pairs(*list, place);
-    // The tensor itself and no torch tensor: whether torch is needed is not known here.
+    // Pass the core's tensor, not a torch tensor: decode_mark() decides whether torch is needed.
     const auto* tensor = content.get_if<Tensor>();
     const nb::object below = tensor ? nb::cast(*tensor) : decode_below(content, place);
     return python_.call("decode_mark", place, mark, below, allow_pickle_);
   }
 
-  // {"bytes": tensor, "dtype": ...}: as above.
+  // {"bytes": tensor, "dtype": ...}: passes the core's tensor, as above.
   nb::object decode_below(const Value& content, const Place& place) const {
     const auto* dict = content.get_if<Dict>();
     if (!dict || dict->size() < 2) return decode(content, place);
@@ -227,7 +227,7 @@ class Decoder {
     for (const auto& each : pairs) {
       const auto* pair = each.get_if<List>();
       if (!pair || pair->size() != 2) {
-        throw nb::value_error(fmt::format("{} is damaged: a '$dict' is a list of pairs", place.text()).c_str());
+        throw nb::value_error(fmt::format("{} is damaged: '$dict' must be a list of pairs", place.text()).c_str());
       }
       const nb::object key = decode((*pair)[0], place);
       made[key] = decode((*pair)[1], place.below(key));
@@ -239,7 +239,7 @@ class Decoder {
   PythonSide python_;
 };
 
-// What encode() of trireme/_state.py returns.
+// The result of encode() of trireme/_state.py.
 struct State {
   Dict tree;
 };
@@ -280,7 +280,7 @@ Dict to_state(nb::handle tree, bool allow_pickle) {
   if (nb::isinstance<State>(tree)) return nb::cast<const State&>(tree).tree;
   if (!nb::isinstance<nb::dict>(tree)) {
     const std::string name = nb::cast<std::string>(nb::str(nb::handle(tree.type().attr("__name__"))));
-    throw nb::type_error(fmt::format("a state is a dict, got {}", name).c_str());
+    throw nb::type_error(fmt::format("a state must be a dict, got {}", name).c_str());
   }
   return Encoder(allow_pickle).encode(tree, {}).as_dict();
 }
@@ -288,16 +288,16 @@ Dict to_state(nb::handle tree, bool allow_pickle) {
 nb::object from_state(const Dict& state, bool allow_pickle) { return Decoder(allow_pickle).decode_dict(state, {}); }
 
 void bind_state(nb::module_& module) {
-  // States that a program still holds when it ends are no leak.
+  // States that a program still holds when it exits are not leaks.
   nb::set_leak_warnings(false);
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)}, {0, nullptr}};
-  nb::class_<Tensor>(module, "Tensor", nb::type_slots(slots), "Memory with a type and a shape; a buffer of its bytes.")
+  nb::class_<Tensor>(module, "Tensor", nb::type_slots(slots), "Memory with a type and a shape. Exports its bytes.")
       .def(nb::new_(&make_tensor), nb::arg("address"), nb::arg("dtype"), nb::arg("shape"), nb::arg("owner"))
       .def_prop_ro("dtype", [](const Tensor& self) { return name_of(self.dtype()); })
       .def_prop_ro("shape", [](const Tensor& self) { return nb::tuple(nb::cast(self.shape())); })
       .def_prop_ro("nbytes", &Tensor::num_bytes)
       .def("__repr__", &Tensor::describe);
-  nb::class_<State>(module, "State", "A state as the core keeps it.");
+  nb::class_<State>(module, "State", "A state in the core's representation.");
   module.def(
       "encode_state", [](nb::handle tree, bool allow_pickle) { return State{to_state(tree, allow_pickle)}; },
       nb::arg("tree"), nb::arg("allow_pickle"));

@@ -17,7 +17,7 @@ using data::FeatureColumn;
 using data::TfRecordReader;
 using data::TfRecordTypes;
 
-// Names, and types as pyarrow writes them.
+// Names and pyarrow's names of types.
 using Columns = std::vector<std::pair<std::string, std::string>>;
 
 std::vector<FeatureColumn> columns_of(const Columns& given) {
@@ -28,7 +28,7 @@ std::vector<FeatureColumn> columns_of(const Columns& given) {
 
 std::string_view view(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
 
-// A record batch for whoever asks for it first.
+// A record batch that can be exported once.
 struct RecordBatch {
   ArrowArray array;
   ArrowSchema schema;
@@ -42,7 +42,7 @@ struct RecordBatch {
   }
 
   nb::tuple give(nb::handle) {
-    if (!array.release) throw nb::value_error("this batch was taken already");
+    if (!array.release) throw nb::value_error("this batch was already exported");
     auto* given_schema = new ArrowSchema(std::exchange(schema, {}));
     auto* given = new ArrowArray(std::exchange(array, {}));
     return nb::make_tuple(capsule_of(given_schema, "arrow_schema"), capsule_of(given, "arrow_array"));

@@ -4,7 +4,7 @@
 
 namespace trireme::python {
 
-// Calls it without the interpreter's lock: it may wait for a thread that needs that lock, or for long.
+// Calls it without the GIL: it may take long or wait for a thread that needs the GIL.
 template <typename Call>
 auto unlocked(Call call) {
   const nanobind::gil_scoped_release released;

@@ -19,8 +19,8 @@ std::string python_type_name(nb::handle object) {
   }
   throw nb::value_error(
       fmt::format(
-          "{} is of type {}{}, which cannot be stored: use numbers, strings, lists and dicts of them (.item() or "
-          ".tolist() turns an array into such)",
+          "{} is of type {}{}, which cannot be stored: use numbers, strings, and lists and dicts of them (convert an "
+          "array with .item() or .tolist())",
           path, python_type_name(object), shape)
           .c_str());
 }
@@ -76,7 +76,7 @@ Value to_value(nb::handle object, const std::string& path) {
   if (nb::isinstance<nb::list>(object) || nb::isinstance<nb::tuple>(object)) return to_list(object, path);
   if (is_scalar_like(object)) {
     nb::object item = object.attr("item")();
-    // item() of an object array may give anything, itself included.
+    // item() of an object array may return anything, including itself.
     if (!is_scalar_like(item)) return to_value(item, path);
   }
   if (nb::hasattr(object, "__fspath__")) return nb::cast<std::string>(nb::str(object));
@@ -89,7 +89,7 @@ nb::object to_python(const Value& value) {
     nb::object operator()(bool held) const { return nb::bool_(held); }
     nb::object operator()(std::int64_t held) const { return nb::int_(held); }
     nb::object operator()(double held) const { return nb::float_(held); }
-    // Text that came from a process may be anything.
+    // Text from a process may not be valid UTF-8.
     nb::object operator()(const std::string& held) const {
       return nb::steal(PyUnicode_DecodeUTF8(held.data(), static_cast<Py_ssize_t>(held.size()), "replace"));
     }
@@ -100,7 +100,7 @@ nb::object to_python(const Value& value) {
       return list;
     }
     nb::object operator()(const Dict& held) const { return to_python(held); }
-    // Only states hold tensors, and those have a conversion of their own (state.cpp).
+    // Only states hold tensors, and state.cpp converts those.
     nb::object operator()(const Tensor& held) const { return nb::str(held.describe().c_str()); }
   };
   return std::visit(Convert{}, value.variant());

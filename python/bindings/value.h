@@ -11,9 +11,8 @@ namespace trireme::python {
 
 namespace nb = nanobind;
 
-// Python's None, bool, int, float, str, bytes, list, tuple and dict, NumPy scalars and 0-d tensors. `path` is how the
-// user knows the value ("metrics"): the ValueError for anything else says where it is ("metrics['model']") and what it
-// is.
+// Converts None, bool, int, float, str, bytes, list, tuple, dict, NumPy scalars and 0-d tensors. `path` is the user's
+// name of the value ("metrics"). For any other type, the ValueError names the place ("metrics['model']") and the type.
 Value to_value(nb::handle object, const std::string& path);
 Dict to_dict(nb::handle object, const std::string& path);
 

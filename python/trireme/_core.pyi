@@ -13,16 +13,16 @@ version: str = '0.1.0'
 
 def config_schema() -> dict:
     """
-    Every configuration and its fields: name, type, default, doc, python_only.
+    All configurations and their fields: name, type, default, doc, python_only.
     """
 
 def check_config(name: str, fields: dict) -> dict:
     """
-    The same fields, complete and normalised; ConfigError names what is wrong.
+    Returns the fields, complete and normalised; raises ConfigError if one is invalid.
     """
 
 def memory_budget(config: dict) -> int | None:
-    """DataConfig.memory_budget in bytes; None where it is left to us."""
+    """DataConfig.memory_budget in bytes; None: automatic."""
 
 def checkpoint_due(config: dict, round: int, last: bool) -> bool: ...
 
@@ -73,23 +73,21 @@ class DataShard:
     def stats(self) -> dict: ...
 
 class Storage:
-    """
-    Where checkpoints lie: folders of this machine, or a file system elsewhere.
-    """
+    """The storage of checkpoints: local folders or a remote filesystem."""
 
     def __init__(self, filesystem: object | None = None) -> None: ...
 
     def download(self, path: str, target: str) -> None:
-        """Copies a checkpoint; compares checksums where it has a manifest."""
+        """Copies a checkpoint; verifies checksums if it has a manifest."""
 
     def acquire(self, path: str) -> SharedFolder:
-        """A local copy that the processes of this machine share."""
+        """A local copy shared by the processes of this machine."""
 
     def read_manifest(self, path: str) -> object:
-        """None where the folder has none."""
+        """None if the folder has no manifest."""
 
     def verify(self, path: str) -> None:
-        """Raises where a file is missing or changed."""
+        """Raises an error if a file is missing or changed."""
 
 class SharedFolder:
     @property
@@ -99,7 +97,7 @@ class SharedFolder:
 
 def resample(pixels: Annotated[NDArray[numpy.uint8], dict(shape=(None, None, None), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None, None, None), order='C', device='cpu')]) -> None:
     """
-    Brings an image to the size of `out`, as Pillow's BILINEAR does, along the rows first.
+    Resizes an image to the size of `out`, like Pillow's BILINEAR, horizontally first.
     """
 
 class Runtime:
@@ -209,7 +207,7 @@ class Session:
 
     def interrupt_by(self, signal: int) -> None:
         """
-        The signal that this thread gets, again and again, while it is to leave its function.
+        Sets the signal that this thread receives repeatedly until it leaves a cancelled function.
         """
 
     @property
@@ -219,7 +217,7 @@ class Session:
     def may_decline(self) -> bool: ...
 
     def wait_for_cancel(self) -> bool:
-        """Whether another attempt follows; waits until that is known."""
+        """Waits for the decision and returns whether another attempt follows."""
 
     def become_ready(self) -> None: ...
 
@@ -253,10 +251,10 @@ def prepare_stacks() -> None: ...
 def set_python_dump(signal: int, fd: int, library_folders: Sequence[str]) -> None: ...
 
 def collect_stacks(timeout_s: float) -> tuple[str, str]:
-    """Where the main thread is, and the stacks of all threads."""
+    """The location of the main thread, and the stacks of all threads."""
 
 class Tensor:
-    """Memory with a type and a shape; a buffer of its bytes."""
+    """Memory with a type and a shape. Exports its bytes."""
 
     def __init__(self, address: int, dtype: str, shape: Sequence[int], owner: object) -> None: ...
 
@@ -272,7 +270,7 @@ class Tensor:
     def __repr__(self) -> str: ...
 
 class State:
-    """A state as the core keeps it."""
+    """A state in the core's representation."""
 
 def encode_state(tree: object, allow_pickle: bool) -> State: ...
 
