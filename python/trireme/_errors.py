@@ -52,7 +52,7 @@ class PreemptionError(TrainingFailedError):
         super().__init__(
             f"Training failed due to preemption:\n{lost} preempted"
             f"{' before a last checkpoint was committed' if drain_timed_out else ''}; "
-            "FailureConfig.max_preemption_failures is exhausted; fit() with the same name and storage_path continues it"
+            "FailureConfig.max_preemption_failures is used up; fit() with the same name and storage_path continues it"
         )
         self.preemption_info = preemption_info
         self.drain_timed_out = drain_timed_out

@@ -31,7 +31,7 @@ def run_as_main(config: dict[str, Any]) -> None:
     except SystemExit as end:
         if end.code is None or end.code == 0:
             return
-        what = f"the script exited with code {end.code}" if isinstance(end.code, int) else str(end.code)
+        what = f"the script ended with exit code {end.code}" if isinstance(end.code, int) else str(end.code)
         raise SystemExit(what).with_traceback(end.__traceback__) from None
 
 

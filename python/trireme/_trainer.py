@@ -283,7 +283,7 @@ def _scaled_by_command_line(config: ScalingConfig) -> ScalingConfig:
     except ValueError:
         raise _core.ConfigError(f"TRIREME_RUN_NUM_WORKERS={asked!r}: expected a number, or MIN,MAX") from None
     scaled = config.replace(num_workers=numbers[0] if len(numbers) == 1 else tuple(numbers))
-    print(f"num_workers={scaled.num_workers} from the command line, instead of {config.num_workers}", flush=True)
+    print(f"num_workers={scaled.num_workers} from the command line, in place of {config.num_workers}", flush=True)
     return scaled
 
 

@@ -329,7 +329,7 @@ def _read_answer(running: _Running) -> _Answer:
             metrics, error, may_retry = pickle.load(file)
         except Exception:
             code = running.process.returncode
-            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+            how = f"was killed with signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
             message = f"its process {how} before the function returned; see {log}"
             return _Answer("VALIDATION_FAILED", {}, message, may_retry=True)
     if error is not None:

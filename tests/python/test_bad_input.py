@@ -136,7 +136,7 @@ def test_storage_that_nobody_knows(refused: Any) -> None:
 def test_filesystem_without_a_path(refused: Any) -> None:
     fs = pytest.importorskip("pyarrow.fs")
     config = RunConfig(storage_filesystem=fs.LocalFileSystem())
-    assert "without storage_path" in refused(nothing, ConfigError, run_config=config)
+    assert "needs storage_path" in refused(nothing, ConfigError, run_config=config)
     config = RunConfig(storage_filesystem=fs.LocalFileSystem(), storage_path="relative")
     assert "is relative" in refused(nothing, ConfigError, run_config=config)
     config = RunConfig(storage_filesystem=3, storage_path="/tmp")

@@ -165,10 +165,10 @@ def test_objects_are_pickled_one_by_one_and_only_read_where_allowed(tmp_path: Pa
 
 
 def test_to_dict_of_a_directory_without_a_state(folder: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="holds no state"):
+    with pytest.raises(FileNotFoundError, match="has no state"):
         Checkpoint(folder).to_dict()
 
 
 def test_from_dict_takes_a_dict() -> None:
-    with pytest.raises(TypeError, match="takes a dict, got list"):
+    with pytest.raises(TypeError, match="expects a dict, got list"):
         Checkpoint.from_dict([1])  # type: ignore[arg-type]

@@ -379,7 +379,7 @@ class TestBadInput:
         data = {"train": trireme.data.read_parquet(files)}
         with pytest.raises(TrainingFailedError):
             fit(fails, data, name="again")
-        with pytest.raises(ValueError, match=r"this run was made with datasets \(train\): give them again"):
+        with pytest.raises(ValueError, match=r"this run used datasets \(train\), .* pass them to restore"):
             DataParallelTrainer.restore(str(results / "again"))
 
     def test_a_window_larger_than_the_budget(self) -> None:

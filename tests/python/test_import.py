@@ -53,7 +53,7 @@ def test_public_names_are_there() -> None:
 def test_an_adapter_that_does_not_exist_says_so(name: str, form: str) -> None:
     with pytest.raises(ModuleNotFoundError) as caught:
         exec(form.format(name), {})
-    text = f"trireme.{name} does not exist in Trireme {trireme.__version__}: there is no adapter for"
+    text = f"trireme.{name} does not exist: Trireme {trireme.__version__} has no adapter for"
     assert text in str(caught.value)
 
 

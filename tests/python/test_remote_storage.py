@@ -231,8 +231,8 @@ def test_a_server_that_vanishes_and_returns(bucket: Bucket, tmp_path: Path) -> N
 
 def test_refused_before_anything_starts(bucket: Bucket, results: Path) -> None:
     for config, words in (
-        (RunConfig(storage_path="s3://no-such-bucket/x"), "there is no bucket 'no-such-bucket'"),
-        (RunConfig(storage_path="x/y", storage_filesystem=bucket.connect()), "there is no bucket 'x'"),
+        (RunConfig(storage_path="s3://no-such-bucket/x"), "no bucket named 'no-such-bucket'"),
+        (RunConfig(storage_path="x/y", storage_filesystem=bucket.connect()), "no bucket named 'x'"),
         (RunConfig(storage_path=bucket.uri("x"), storage_filesystem=bucket.connect()), "or the URI alone"),
     ):
         with pytest.raises(ConfigError, match=words):

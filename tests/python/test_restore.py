@@ -157,7 +157,7 @@ def test_values_of_variables_come_from_the_environment(results: Path, monkeypatc
     with pytest.raises(ValueError, match=r"values are not stored: set TRIREME_TEST_KEY, TRIREME_TEST_MODE in the env"):
         Custom.restore(results / "run")
     monkeypatch.setenv("TRIREME_TEST_KEY", "another")
-    with pytest.raises(ValueError, match=r"set TRIREME_TEST_MODE in the environment, or give restore\(\) run_config="):
+    with pytest.raises(ValueError, match=r"set TRIREME_TEST_MODE in the environment, or pass restore\(\) run_config="):
         Custom.restore(results / "run")
     monkeypatch.setenv("TRIREME_TEST_MODE", "slow")
     with pytest.raises(ValueError, match="TRIREME_TEST_TOKEN"):

@@ -199,8 +199,8 @@ def test_remote_paths(bucket: Bucket) -> None:
     [
         ("", None, "expected a path"),
         ("relative/path", fs.LocalFileSystem(), "is relative"),
-        ("file:///a", fs.LocalFileSystem(), "the path inside of that filesystem, '/a'"),
-        ("s3://bucket/a?region=x", fs.LocalFileSystem(), "the path inside of that filesystem, 'bucket/a'"),
+        ("file:///a", fs.LocalFileSystem(), "the path inside that filesystem, '/a'"),
+        ("s3://bucket/a?region=x", fs.LocalFileSystem(), "the path inside that filesystem, 'bucket/a'"),
         ("a", object(), "fsspec"),
         ("s3://", None, "expected a bucket"),
         ("nothing://x", None, "no filesystem for nothing://"),

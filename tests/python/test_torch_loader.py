@@ -450,7 +450,7 @@ def test_a_loader_goes_on_from_the_checkpoints_place() -> None:
         # One per epoch: none of the later ones is the one of the checkpoint.
         session.positions = Positions({"loader/1": place})
         assert len(epoch_of(make())) == 5
-        with pytest.warns(UserWarning, match="the checkpoint has a position of loader/1, but data was taken before"):
+        with pytest.warns(UserWarning, match="has a position of loader/1, but a loader was iterated before"):
             later = make()
         assert len(epoch_of(later)) == 5
         del later
@@ -531,9 +531,9 @@ def test_refused(workers: int) -> None:
             loader = prepare_data_loader(DataLoader(numbers(10), batch_size=11))
         with pytest.raises(ValueError, match="0 samples over"):
             prepare_data_loader(DataLoader([], batch_size=2))
-        with pytest.raises(ValueError, match="is prepared already"):
+        with pytest.raises(ValueError, match="is already prepared"):
             prepare_data_loader(loader)
-        with pytest.raises(TypeError, match="takes a torch DataLoader, got list"):
+        with pytest.raises(TypeError, match="expects a torch DataLoader, got list"):
             prepare_data_loader([1, 2])
         with pytest.raises(ValueError, match="which has epoch, samples, seed, size"):
             loader.load_state_dict({"epoch": 3})

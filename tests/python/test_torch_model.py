@@ -100,7 +100,7 @@ def different_modules(rank: int) -> dict[str, tuple[Any, str]]:
         "frozen": (frozen, r"bias is \(2,\) float32 on rank 0 but \(2,\) float32, frozen on rank 1"),
         "order": (
             torch.nn.Sequential(OrderedDict((name, linear(2, 2)) for name in (("a", "b") if first else ("b", "a")))),
-            r"number 0 in order is parameter a.weight on rank 0 but parameter b.weight on rank 1",
+            r"item 0 is parameter a.weight on rank 0 but parameter b.weight on rank 1",
         ),
     }
 
@@ -133,7 +133,7 @@ def test_refused(workers: int) -> None:
         linear = torch.nn.Linear(2, 2)
         prepared = prepare_model(linear)
         for again in (prepared, linear):
-            with pytest.raises(ValueError, match=r"this .* is prepared already"):
+            with pytest.raises(ValueError, match=r"this .* is already prepared"):
                 prepare_model(again)
         with pytest.raises(ValueError, match="ReLU has no parameters"):
             prepare_model(torch.nn.ReLU())
@@ -144,8 +144,8 @@ def test_refused(workers: int) -> None:
         for options, words in [
             (("ddp", {"reshard_after_forward": True}), "'reshard_after_forward' is an option of 'fsdp'"),
             (("fsdp", {"find_unused_parameters": True}), "'find_unused_parameters' is an option of 'ddp'"),
-            (("fsdp", {"sharding": 3}), "'sharding' is unknown; .*'fsdp' takes .*layers, mesh"),
-            ((None, {"bucket_cap_mb": 3}), "takes no options"),
+            (("fsdp", {"sharding": 3}), "'sharding' is unknown; .*'fsdp' accepts .*layers, mesh"),
+            ((None, {"bucket_cap_mb": 3}), "accepts no options"),
             (("deepspeed", {}), "parallel_strategy='deepspeed'"),
         ]:
             with pytest.raises(ValueError, match=words):

@@ -96,7 +96,7 @@ def test_gradients_that_overflow_leave_a_step_out() -> None:
         assert not any(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
         with pytest.raises(RuntimeError, match="closure"):
             optimizer.step(lambda: 1.0)
-        with pytest.raises(ValueError, match="prepared before"):
+        with pytest.raises(ValueError, match="already prepared"):
             prepare_optimizer(optimizer)
 
     assert fit(train, 0).error is None
@@ -107,7 +107,7 @@ def test_refused() -> None:
         with pytest.raises(ValueError, match="expected a bool"):
             accelerate(amp=torch.float64)
         accelerate(amp=True)
-        with pytest.raises(RuntimeError, match="called before"):
+        with pytest.raises(RuntimeError, match="was already called"):
             accelerate(amp=True)
 
     assert fit(train, 0).error is None

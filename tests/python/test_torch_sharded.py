@@ -278,15 +278,15 @@ def test_what_does_not_fit_is_named(stored: Checkpoint) -> None:
         "pair: stored a tuple, the state has a NoneType",
         "rank: stored a int, the state has (1,) float32",
     ]
-    with pytest.raises(TypeError, match="takes a dict to load into, got list"):
+    with pytest.raises(TypeError, match="expects a dict to load into, got list"):
         load_sharded(stored, [])  # type: ignore[arg-type]
 
 
 def test_a_part_that_is_not_there(copied: Path) -> None:
     shutil.rmtree(copied / "rank_1")
     words = (
-        "'rows' (5, 2) F32 is not complete: nobody has stored [3:5, 0:2], there are only parts of ranks 0; every rank "
-        "has to report() its checkpoint: load one that has all parts"
+        "'rows' (5, 2) F32 is incomplete: [3:5, 0:2] is missing, only ranks 0 have stored parts; load a checkpoint "
+        "that every rank has reported with report()"
     )
     with pytest.raises(ValueError) as caught:
         trireme.load_state(copied)
@@ -336,11 +336,11 @@ def test_refused_when_saving() -> None:
         ):
             save_sharded({"a": {"x": torch.zeros(rank + 1)}})
         mesh = get_device_mesh({"all": 2})
-        with pytest.raises(ValueError, match="'a' is a DTensor of partial results"):
+        with pytest.raises(ValueError, match="'a' has partial results"):
             save_sharded({"a": DTensor.from_local(torch.ones(2), mesh, [Partial()])})
         with pytest.raises(TypeError, match=r"trireme\.torch\.save_sharded\(\) on every rank"):
             trireme.report({}, checkpoint=Checkpoint.from_dict({"a": pieces(rank)["rows"]}, allow_pickle=False))
-        with pytest.raises(TypeError, match="takes a dict, got int"):
+        with pytest.raises(TypeError, match="expects a dict, got int"):
             save_sharded(3)  # type: ignore[arg-type]
         state = {"x": torch.zeros(1), f"y{rank}": 1}
         with pytest.raises(ValueError) as caught:

@@ -241,7 +241,7 @@ def test_wandb_key_from_a_file(wandb: Any, tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "key").write_text("k" * 40 + "\n")
     WandbCallback(api_key_file=tmp_path / "key")
     assert os.environ["WANDB_API_KEY"] == "k" * 40
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="mutually exclusive"):
         WandbCallback(api_key="a", api_key_file="b")
 
 

@@ -184,7 +184,7 @@ def fails(checkpoint: Checkpoint, name: str) -> Checkpoint:
     ("function", "words"),
     [
         (lambda checkpoint, name: "path", "must return a trireme.Checkpoint, got str"),
-        (outside, "directly inside of the run folder"),
+        (outside, "directly inside the run folder"),
         (fails, "the disk is full"),
     ],
 )
@@ -354,7 +354,7 @@ def within(path: str) -> Any:
         (within("a/b"), {"checkpoint_upload_mode": NO_UPLOAD}, ValueError, "directly inside"),
         (within("."), {"delete_local_checkpoint_after_upload": True}, ValueError, "would delete the run folder"),
         (within(".."), {"delete_local_checkpoint_after_upload": True}, ValueError, "would delete the run folder"),
-        (within("x"), {"delete_local_checkpoint_after_upload": True}, ValueError, "a part of the run folder"),
+        (within("x"), {"delete_local_checkpoint_after_upload": True}, ValueError, "which is part of the run folder"),
         (lambda: Checkpoint("/no/such/folder"), {}, FileNotFoundError, "/no/such/folder"),
         (
             lambda: Checkpoint(make_folder()),

@@ -284,7 +284,7 @@ def test_large_functions_and_results(runner: Any) -> None:
         (lambda: ValidationTaskConfig(timeout_s=-1), ValueError, "timeout_s = -1"),
         (lambda: ValidationTaskConfig(fn_kwargs={"a": object()}), ValueError, r"fn_kwargs\['a'\] must be JSON"),
         (lambda: ValidationTaskConfig(fn_kwargs=[1]), TypeError, "must be a dict"),  # type: ignore[arg-type]
-        (lambda: ValidationTaskConfig(fn_kwargs={1: 1}), TypeError, "names of arguments"),  # type: ignore[dict-item]
+        (lambda: ValidationTaskConfig(fn_kwargs={1: 1}), TypeError, "be argument names"),  # type: ignore[dict-item]
         (lambda: ValidationConfig(3), TypeError, "must be a function, got int"),  # type: ignore[arg-type]
         (lambda: ValidationConfig(print, ray_remote_kwargs={"max_retries": -2}), ValueError, "max_retries.* = -2"),
         (
@@ -536,7 +536,7 @@ def test_a_validation_may_train(results: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ({"validation": True}, ValueError, "without a checkpoint"),
+        ({"validation": True}, ValueError, "needs a checkpoint to validate"),
         ({"validation": "yes", "checkpoint": True}, TypeError, "True, False or a ValidationTaskConfig"),
         ({"validation": True, "checkpoint": True}, ValueError, "validation_config=ValidationConfig"),
     ],

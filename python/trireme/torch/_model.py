@@ -96,8 +96,8 @@ def _checked_options(strategy: str | None, options: dict[str, Any]) -> dict[str,
             continue
         others = [repr(other) for other, names in known.items() if other != strategy and name in names()]
         belongs = f"is an option of {' and '.join(others)}" if others else "is unknown"
-        takes = ", ".join(sorted(mine)) or "none"
-        raise ValueError(f"parallel_strategy_kwargs: {name!r} {belongs}; options of {strategy!r}: {takes}")
+        takes = ", ".join(sorted(mine)) or "no options"
+        raise ValueError(f"parallel_strategy_kwargs: {name!r} {belongs}; {strategy!r} accepts {takes}")
     return options
 
 
