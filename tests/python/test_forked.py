@@ -24,8 +24,8 @@ CHILDREN = {
     "raises": (lambda: 1 / 0, 1, "ZeroDivisionError: division by zero"),
     "exits": (lambda: sys.exit(7), 7, ""),
     "exits with a text": (lambda: sys.exit("enough"), 1, "enough\n"),
-    "reports": (lambda: trireme.report({"child": True}), 1, "report() in process "),
-    "waits for all": (lambda: collective.barrier(), 1, "collective.barrier() in process "),
+    "reports": (lambda: trireme.report({"child": True}), 1, "report() was called in process "),
+    "waits for all": (lambda: collective.barrier(), 1, "collective.barrier() was called in process "),
     "asks who it is": (lambda: sys.exit(trireme.get_context().get_world_rank() + 40), None, ""),
 }
 
@@ -93,7 +93,7 @@ def test_child_does_not_wait_for_threads_that_read_for_the_worker() -> None:
     log = log_of(result.path)
     assert "is continued in its forked child" in log
     assert "dataset 'train' is iterated in process" in log
-    assert "get_dataset_shard() in process" in log
+    assert "get_dataset_shard() was called in process" in log
 
 
 @pytest.mark.torch

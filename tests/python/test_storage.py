@@ -214,7 +214,7 @@ def test_refused(path: str, filesystem: Any, words: str) -> None:
 
 
 def test_a_bucket_that_is_not_there(bucket: Bucket) -> None:
-    with pytest.raises(ConfigError, match="no bucket 'other'"):
+    with pytest.raises(ConfigError, match="no bucket named 'other'"):
         check_usable(resolve("s3://other/x"), "storage_path")
 
 

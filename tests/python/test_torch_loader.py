@@ -535,7 +535,7 @@ def test_refused(workers: int) -> None:
             prepare_data_loader(loader)
         with pytest.raises(TypeError, match="expects a torch DataLoader, got list"):
             prepare_data_loader([1, 2])
-        with pytest.raises(ValueError, match="which has epoch, samples, seed, size"):
+        with pytest.raises(ValueError, match="expected the keys epoch, samples, seed, size"):
             loader.load_state_dict({"epoch": 3})
         with pytest.raises(ValueError, match="over 11 samples, and this one has 10"):
             loader.load_state_dict({"epoch": 3, "samples": 2, "seed": 0, "size": 11})
