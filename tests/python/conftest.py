@@ -17,18 +17,18 @@ import trireme
 from s3_server import Bucket, S3Server
 from trireme import RunConfig
 
-# How quickly examples are made says how busy the machine is.
+# Slow example generation only shows that the machine is under load.
 settings.register_profile("trireme", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("trireme")
 
-# A shell ignores Ctrl-C on behalf of what it starts in the background, and every child would inherit that.
+# A shell ignores Ctrl-C for background jobs, and every child would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
 def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for the session: the runtime lives across tests."""
+    """One per session: the runtime is shared by the tests."""
     folder = tmp_path_factory.mktemp("state")
     os.environ["TRIREME_STATE_DIR"] = str(folder)
     return folder
@@ -80,7 +80,7 @@ def bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
 
 
 class Script:
-    """A driver of its own: written to a folder, run by this Python."""
+    """A separate driver process: written to a folder, run by this Python."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

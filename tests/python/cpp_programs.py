@@ -1,4 +1,4 @@
-"""The C++ programs that tests run: where they are built, and what came of them."""
+"""The C++ programs that tests run, and their results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("TRIREME_BUILD_DIR", ROOT / "build/release"))
 EXAMPLES = BUILD / "examples/cpp"
 
-# Some virtual machines offer AMX and then do not let it run (SIGILL).
+# Some virtual machines report AMX but do not support it (SIGILL).
 ENVIRONMENT = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
 
 

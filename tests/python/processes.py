@@ -1,4 +1,4 @@
-"""Finds every process that a test has left behind, by a mark in the environment that all its descendants inherit."""
+"""Finds every process that a test left running, by an environment variable that all its descendants inherit."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ def _read(pid: int) -> Process | None:
 
 
 def marked() -> list[Process]:
-    """All processes of this test session but the one that asks."""
+    """All processes of this test session except the current one."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     found = [_read(pid) for pid in pids if pid != os.getpid()]
     return [process for process in found if process and process.state != "Z"]
 
 
 def is_guard(process: Process) -> bool:
-    """The shell that ends what executed workers leave behind when their driver is killed."""
+    """The shell that kills executed workers when their driver is killed."""
     return process.command.endswith(" trireme-guard")
 
 
 def left_over() -> list[Process]:
-    """Those that no test may leave: everything but this process's own warm zygote and guard."""
+    """The processes that no test may leave running: all except this process's own zygote and guard."""
     return [p for p in marked() if not (p.parent == os.getpid() and ("trireme._zygote" in p.command or is_guard(p)))]
 
 
 def wait_until(condition: Callable[[], object], timeout: float = 60.0) -> bool:
-    """The time only ends a hang: a busy machine may need seconds for what takes milliseconds elsewhere."""
+    """The timeout only ends a hang: under load an operation may take seconds instead of milliseconds."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""What tests of failures, resizes and preemptions share: runs, their event logs, and the command line beside them."""
+"""Shared by the tests of failures, resizes and preemptions: runs, their event logs, and the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def command() -> str:
-    """`trireme` of this environment, else the one of a C++ build (TRIREME_CLI names it)."""
+    """The `trireme` command of this environment, or that of a C++ build (TRIREME_CLI)."""
     chosen = os.environ.get("TRIREME_CLI") or shutil.which("trireme", path=os.path.dirname(sys.executable))
     if chosen:
         return chosen
@@ -32,7 +32,7 @@ def trireme_command(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 def fit(function: Any, workers: Any = 2, config: dict[str, Any] | None = None, **options: Any) -> Result:
-    """options: of FailureConfig, and `callbacks`, `trainer_class`, `stop_grace_s`, `num_to_keep`."""
+    """options: fields of FailureConfig, and `callbacks`, `trainer_class`, `stop_grace_s`, `num_to_keep`."""
     callbacks = options.pop("callbacks", ())
     trainer_class = options.pop("trainer_class", DataParallelTrainer)
     run = {name: options.pop(name) for name in ("stop_grace_s", "name") if name in options}
@@ -48,7 +48,7 @@ def fit(function: Any, workers: Any = 2, config: dict[str, Any] | None = None, *
 
 
 class CapacityFollowsSize(UserCallback):
-    """At the first report of a gang of each size the machine gets `capacity[size]` CPUs."""
+    """At the first report of a gang of each size, sets the machine's capacity to `capacity[size]` CPUs."""
 
     def __init__(self, capacity: dict[int, int]) -> None:
         self.capacity = capacity
@@ -61,21 +61,21 @@ class CapacityFollowsSize(UserCallback):
 
 
 def events(folder: Any, *kinds: str) -> list[dict[str, Any]]:
-    """Of the event log, all or only of these kinds."""
+    """The events of the log, all or only those of these kinds."""
     text = Path(folder, "events.jsonl").read_text()
-    whole = text[: text.rfind("\n") + 1]  # the last line may be on its way
+    whole = text[: text.rfind("\n") + 1]  # the last line may be incomplete
     parsed = [json.loads(line) for line in whole.splitlines()]
     return [event for event in parsed if not kinds or event["event"] in kinds]
 
 
 def pids(folder: Any, attempt: int) -> dict[int, int]:
-    """Rank -> pid in an attempt, started for it or kept."""
+    """The pid of each rank in an attempt, started for it or kept."""
     found = events(folder, "worker_started", "worker_kept")
     return {event["rank"]: event["pid"] for event in found if event["attempt"] == attempt}
 
 
 def ranks_that_printed(line: str, output: str) -> list[int]:
-    """Whoever the output shows this line of. It is shown once for all who print it at about the same time."""
+    """The ranks that the output shows this line for. Equal lines printed at about the same time are shown once."""
     found = []
     for ranks in re.findall(rf"^\[rank ([\d,-]+)\] {re.escape(line)}$", output, re.MULTILINE):
         for part in ranks.split(","):

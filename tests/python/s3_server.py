@@ -1,4 +1,4 @@
-"""An S3 endpoint on loopback: moto in a process of its own, behind a door that can be shut for a while."""
+"""An S3 endpoint on loopback: moto in a separate process, behind a proxy that can be closed for a while."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def free_port() -> int:
 
 
 class Door:
-    """Passes connections on to a port; shut, it cuts those that are open and every new one."""
+    """Forwards connections to a port. When closed, it drops open and new connections."""
 
     def __init__(self, target: int) -> None:
         self._target = target
         self._connections: set[socket.socket] = set()
         self._shut = False
-        self.refused = 0  # connections since it was shut
+        self.refused = 0  # connections since it was closed
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
@@ -69,12 +69,12 @@ class Door:
 
 
 class S3Server:
-    """Its buckets are gone when it stops."""
+    """Its buckets are deleted when it stops."""
 
     def __init__(self, folder: Path) -> None:
-        # It serves many tests, so it must not look like something that one of them has left behind.
+        # It serves many tests, so it must not look like a process left by one of them.
         env = {name: value for name, value in os.environ.items() if name != MARK.partition("=")[0]}
-        for _ in range(3):  # somebody else may take the port in between
+        for _ in range(3):  # another process may take the port in between
             self._port = free_port()
             with open(folder / "moto.log", "wb") as log:
                 self._process = subprocess.Popen(
@@ -100,12 +100,12 @@ class S3Server:
 
 
 class Bucket:
-    """A fresh one, with the ways to reach it."""
+    """A new bucket, and the ways to access it."""
 
     def __init__(self, server: S3Server) -> None:
         self.door = server.door
         self.name = f"bucket-{uuid.uuid4().hex[:8]}"
-        # What pyarrow reads: a plain s3:// URI leads here.
+        # Environment variables for pyarrow: a plain s3:// URI uses this server.
         self.variables = {**_KEYS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.door.port}"}
         self.filesystem = self.connect(allow_bucket_creation=True)
         self.filesystem.create_dir(self.name)
@@ -126,7 +126,7 @@ class Bucket:
         return f"s3://{self.name}/{path}"
 
     def objects(self) -> list[str]:
-        """Keys as the server knows them, markers of empty folders included."""
+        """All keys on the server, including markers of empty folders."""
         import xml.etree.ElementTree as xml
 
         with urllib.request.urlopen(f"http://127.0.0.1:{self.door.port}/{self.name}?list-type=2") as answer:

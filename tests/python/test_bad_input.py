@@ -1,4 +1,4 @@
-"""What is refused before any worker starts."""
+"""Invalid input that is rejected before any worker starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trireme import Checkpoint, ConfigError, DataParallelTrainer, RunConfig, Sca
 
 @pytest.fixture
 def refused(results: Path) -> Callable[..., str]:
-    """The message of a trainer that fit() refuses, after making sure that nothing was started for it."""
+    """The message of the error that fit() raises, after checking that nothing was started."""
 
     def attempt(function: Any, error: type[Exception], **options: Any) -> str:
         options.setdefault("run_config", RunConfig(name="refused"))

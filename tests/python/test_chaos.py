@@ -1,4 +1,4 @@
-"""The short, fixed part of the chaos suite; `make chaos` runs as many others as wanted. See tests/chaos."""
+"""The short, fixed part of the chaos suite; `make chaos` runs any number of further scenarios. See tests/chaos."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from chaos.load import Load
 
 TESTS = Path(__file__).resolve().parents[1]
 ALL = scenario.fixed()
-# Under load too: where who is first decides what is lost.
+# Also under load, where timing decides what is lost.
 LOADED = ["term-upload", "sharded-term", "slots", "data", "cpp-data"]
 
 
@@ -35,7 +35,7 @@ def short_name(each: scenario.Scenario) -> str:
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> chaos.Runner:
-    """One for all: undisturbed runs are shared."""
+    """One for all scenarios: undisturbed runs are shared."""
     return chaos.Runner(tmp_path_factory.mktemp("chaos"))
 
 
@@ -83,7 +83,7 @@ def lives(pid: int) -> bool:
 
 
 def test_scenarios_beside_each_other_do_not_see_each_other(tmp_path: Path) -> None:
-    """Each has its own folders, and is checked for what it leaves behind while the other one runs."""
+    """Each has its own folders and is checked for leftovers while the other one runs."""
     runner = chaos.Runner(tmp_path)
     chosen = [each for each in ALL if short_name(each) in ("exits", "fuzz", "data")]
     with ThreadPoolExecutor(len(chosen)) as pool:

@@ -1,4 +1,4 @@
-"""The `trireme` command, on run folders that are written here: what it prints, what it refuses, how it ends."""
+"""The `trireme` command on run folders that are written here: its output, its errors, its exit codes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runs import command
 
 
 class Machine:
-    """A user's state and results folders, and the command in them."""
+    """A user's state and results folders, and the command to run in them."""
 
     def __init__(self, folder: Path) -> None:
         self.results = folder / "results"
@@ -195,7 +195,7 @@ def test_show_of_a_continued_run_times_each_start_by_itself(machine: Machine) ->
     later[0] |= {"resumed": True, "checkpoint": "/r/checkpoint_000000"}
     path = machine.add_run("digits", [*happy_events(), *later])
     run = json.loads((path / "run.json").read_text())
-    (path / "run.json").write_text(json.dumps(run | {"created": 86500.0}))  # as the last start has written it
+    (path / "run.json").write_text(json.dumps(run | {"created": 86500.0}))  # as the last start wrote it
     shown = machine.trireme("show", "digits", TZ="UTC").stdout
     lines = shown[shown.index("events\n") :].splitlines()[1:]
     assert [line[:18].strip() for line in lines] == [
@@ -263,7 +263,7 @@ def test_logs(machine: Machine) -> None:
         "[rank 1] \ufffd no newline",
     ]
     assert machine.trireme("logs", "digits", "--rank", "0", "-n", "2").stdout == "b\nc\n"
-    # The run is over, so there is nothing to wait for.
+    # The run has ended, so there is nothing to wait for.
     assert machine.trireme("logs", "digits", "--rank", "0", "--follow").stdout == "a\nb\nc\n"
 
     (path / "logs/attempt_1").mkdir()
@@ -289,7 +289,7 @@ def test_logs_follow_until_the_run_ends(machine: Machine) -> None:
         with log.open("a") as file:
             file.write("second\n")
         assert follower.stdout.readline() == "[rank 0] second\n"
-        # The next attempt begins: its files are found.
+        # The next attempt begins: its log files are found.
         (path / "logs/attempt_1").mkdir()
         (path / "logs/attempt_1/rank_0.log").write_text("again\n")
         assert follower.stdout.readline() == "[rank 0] again\n"

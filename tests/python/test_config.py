@@ -190,7 +190,7 @@ def test_engines_that_this_build_does_not_have(engine: str) -> None:
 
 
 class Spread(ScalingConfig):
-    """A user's, with an __init__ and attributes of its own."""
+    """A user's subclass with its own __init__ and attributes."""
 
     def __init__(self, nodes: int = 2, **fields: Any) -> None:
         super().__init__(num_workers=4 * nodes, **fields)

@@ -1,4 +1,4 @@
-"""C++ programs: the examples, and what must hold for every program. No Python process has a part in any of it."""
+"""C++ programs: the examples, and properties of every program. No Python process is involved."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not 
 
 
 def environment() -> dict[str, str]:
-    """Nothing that could run Python: PATH has no folder."""
+    """An environment without Python: PATH is empty."""
     return {**os.environ, "PATH": "", "PYTHONHOME": "/nowhere"}
 
 
@@ -70,7 +70,7 @@ def events_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def shape(folder: Path) -> dict[str, Any]:
-    """Files, and the fields of every kind of event, without what differs from run to run."""
+    """The files and the fields of every event, without values that differ from run to run."""
     files = {re.sub(r"\d+", "N", str(path.relative_to(folder))) for path in folder.rglob("*") if path.is_file()}
     kinds: dict[str, set[str]] = {}
     for event in events_of(folder):
@@ -107,7 +107,7 @@ def test_run_folder_and_event_log_are_those_of_python(results: Path) -> None:
     ).fit()
     in_cpp, in_python = shape(results / "resume"), shape(results / "python")
     for told in (in_cpp, in_python):
-        told["events"].pop("warning", None)  # three workers may be too many for this machine
+        told["events"].pop("warning", None)  # this machine may be too small for three workers
     in_python["files"].remove("trainer.pkl")  # a C++ program is its own trainer
     assert in_cpp == in_python
 
@@ -263,7 +263,7 @@ def test_the_second_signal_does_not_wait_for_the_grace(
     assert processes.wait_until(lambda: first in events.read_text())
     assert process.poll() is None
     process.send_signal(number)
-    process.communicate(timeout=15)  # less than preemption_grace_s, and far less than stop_grace_s
+    process.communicate(timeout=15)  # less than preemption_grace_s and much less than stop_grace_s
     assert process.returncode == 3
 
 

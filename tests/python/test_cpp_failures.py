@@ -1,4 +1,4 @@
-"""C++ trainers that workers and drivers are taken from: what holds for Python holds for them."""
+"""C++ trainers whose workers and drivers are killed: they behave like Python trainers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not 
 
 
 class Entry(NamedTuple):
-    """A call of the training function, as its process saw it."""
+    """A call of the training function, as recorded by its process."""
 
     pid: int
-    calls: int  # of the function, in this process
-    thread: int  # whether a thread of an earlier call still runs
+    calls: int  # number of calls in this process
+    thread: int  # whether a thread of an earlier call is still running
     step: int
     world_size: int
 

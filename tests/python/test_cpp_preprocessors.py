@@ -1,4 +1,4 @@
-"""Preprocessors of C++ against those of Python: fitted in one language, applied in the other, value by value."""
+"""Preprocessors in C++ and Python: fitted in one language, applied in the other, compared value by value."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def flat(value: Any) -> Any:
 
 
 def assert_same(found: Any, expected: Any, within: float = 1e-12) -> None:
-    """Numbers to the last few bits; NaN is NaN, null is null."""
+    """Compares numbers to the last few bits; NaN equals NaN, null equals null."""
     if isinstance(expected, dict):
         assert list(found) == list(expected)
         for name, value in expected.items():
@@ -159,17 +159,17 @@ def test_both_languages_learn_and_do_the_same(preprocessor: Any, tmp_path: Path)
     ds = trireme.data.from_arrow(table(values)).repartition(3)
     again = Preprocessor.deserialize(preprocessor.serialize())
 
-    # What C++ has learned, as Python reads it.
+    # Fitted in C++, read by Python.
     folder = put(tmp_path / "unfitted", again, values)
     checked(PROGRAM, "fit", folder)
     by_cpp = Preprocessor.load(folder / "fitted")
     again.fit(ds)
     assert by_cpp.fit_status() == again.fit_status() and repr(by_cpp) == repr(again)
     assert checked(PROGRAM, "describe", folder) == repr(by_cpp) + "\n"
-    # "far" has a mean of two million deviations: where the rows are cut changes the last digits of its deviation.
+    # The mean of "far" is two million deviations: the partition of the rows changes the last digits of its deviation.
     assert_same(json.loads(by_cpp.serialize()), json.loads(again.serialize()), within=1e-11)
 
-    # What Python has learned, as C++ applies it: to more rows than it was fitted to.
+    # Fitted in Python, applied by C++ to more rows.
     seen = {name: [*given, *columns(20)[name][:10]] for name, given in values.items()}
     seen["color"][-1] = "pink"
     expected = again.transform(trireme.data.from_arrow(table(seen))).take_all()

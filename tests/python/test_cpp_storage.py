@@ -1,4 +1,4 @@
-"""C++ programs whose runs lie in a store elsewhere, through trireme::arrow."""
+"""C++ programs whose runs are in remote storage, through trireme::arrow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_run_and_its_continuation_on_another_machine(bucket: Bucket, tmp_path:
     assert "continues at step 3" in second.stdout
     assert "history 6\n" in second.stdout
 
-    # Python reads what C++ has written.
+    # Python reads the files written by C++.
     result = trireme.Result.from_path(bucket.uri("cpp/from_cpp"))
     assert result.metrics == {"step": 5}
     assert result.checkpoint is not None
@@ -49,7 +49,7 @@ def test_a_run_and_its_continuation_on_another_machine(bucket: Bucket, tmp_path:
     assert not Path(downloaded[0].removeprefix("downloaded to ")).exists(), "the last user removes a download"
 
 
-@pytest.mark.slow  # the storage is given 15 s to come back
+@pytest.mark.slow  # the storage has 15 s to recover
 def test_a_bucket_that_is_not_there(bucket: Bucket) -> None:
     done = run(PROGRAM, storage(bucket).replace(bucket.name, "no-such-bucket"))
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""trireme::torch: gradients in C++, and trainings that go from one language to the other and back."""
+"""trireme::torch: gradients in C++, and trainings that switch between C++ and Python."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_precision(what: str, workers: int) -> None:
 
 
 class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """That of the program."""
+    """The model of the program."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ def train_in_python(
     precision: str = "float",
     clip: bool = False,
 ) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """What the workers of the program do together: the rows of all of them at once."""
+    """The same training in one process, with the rows of all workers."""
     torch.manual_seed(7)
     net = Net()
     optimizer = OPTIMIZERS[kind](net.parameters())
@@ -157,7 +157,7 @@ def test_cpp_to_python_to_cpp(kind: str, scheduler: str, tmp_path: Path) -> None
     first = train_in_cpp("first", kind, 4, *options)
     assert first.checkpoint is not None
     state = trireme.load_state(first.checkpoint.path)
-    # The two search along a line differently: there Python only loads and saves.
+    # The two line searches differ: there Python only loads and saves.
     second, told = train_in_python(state, kind, 4 if kind == "LBFGS search" else 8, scheduler)
     trireme.save_state(tmp_path / "python", second)
     third = metrics(train_in_cpp("third", kind, 12, *options, "from", tmp_path / "python"))
@@ -173,11 +173,11 @@ def test_plateau_has_all_that_python_has() -> None:
     assert made is not None
     same, _ = train_in_python(None, "SGD", 0, "plateau")
     theirs = {name: same["scheduler"][name] for name in same["scheduler"] if name != "mode_worse"}  # follows from mode
-    del theirs["_last_lr"], theirs["default_min_lr"]  # the optimizer's; how min_lrs came about
+    del theirs["_last_lr"], theirs["default_min_lr"]  # belongs to the optimizer; the default for min_lrs
     assert trireme.load_state(made.path)["scheduler"] == theirs
 
 
-# One worker where the sums must be added up in the same order.
+# One worker if the sums must be added in the same order.
 @pytest.mark.parametrize(("precision", "workers"), [("float", 2), ("bfloat16", 1), ("half", 1)])
 def test_precision_and_clipping_are_those_of_python(precision: str, workers: int, tmp_path: Path) -> None:
     begin, _ = train_in_python(None, "SGD", 0, "plateau", precision)
@@ -216,7 +216,7 @@ def test_layout_is_that_of_python(kind: str) -> None:
     for group in same["optimizer"]["param_groups"]:
         group.pop("initial_lr")  # the scheduler's
     for each in same["optimizer"]["state"].values():
-        each.pop("al", None)  # computed anew in every step
+        each.pop("al", None)  # recomputed in every step
     assert shape(state["model"]) == shape(dict(same["model"]))
     assert shape(state["optimizer"]) == shape(same["optimizer"])
 
@@ -225,7 +225,7 @@ def test_state_of_a_wrapped_module(tmp_path: Path) -> None:
     state, _ = train_in_python(None, "SGD", 4)
     wrapped = {f"module.{name}": tensor for name, tensor in state["model"].items()}
     trireme.save_state(tmp_path / "python", {**state, "model": wrapped})
-    _, told = train_in_python(state, "SGD", 6)  # goes on with the optimizer's own tensors: after the saving
+    _, told = train_in_python(state, "SGD", 6)  # continues with the optimizer's own tensors: after saving
     there = metrics(train_in_cpp("wrapped", "SGD", 6, "from", tmp_path / "python"))
     assert there["losses"] == pytest.approx(told["losses"], rel=1e-4)
 

@@ -1,4 +1,4 @@
-"""trireme::torch::prepare_data_loader(): the order is Python's, and so is the position."""
+"""trireme::torch::prepare_data_loader(): the same order and position as in Python."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ def test_ranks_with_different_data() -> None:
     [
         (2, {}),
         (3, {"prefetch": "true", "threads": 2}),
-        (0, {}),  # the newest checkpoint is of the last batch of the first epoch
-        (0, {"size": 22, "drop_last": "true"}),  # the same, with samples left that are no batch
+        (0, {}),  # the newest checkpoint is that of the last batch of the first epoch
+        (0, {"size": 22, "drop_last": "true"}),  # the same, with remaining samples that do not fill a batch
     ],
 )
 def test_killed_and_gone_on_from_the_place(kill: int, options: dict[str, object]) -> None:
@@ -134,13 +134,13 @@ def test_killed_and_gone_on_from_the_place(kill: int, options: dict[str, object]
         again = [row for row in rows if row["attempt"] == 1]
         assert again[0]["place"] == {"epoch": 1, "samples": 4 * kill + 4, "seed": 3, "size": size}
         for epoch in range(2):
-            # By place, so that nothing is there twice in whatever a failure leaves of the history.
+            # By position, so that nothing appears twice in the history after a failure.
             seen = {row["place"]["samples"]: row["batch"] for row in rows if row["place"]["epoch"] == epoch}
             assert [seen[samples] for samples in sorted(seen)] == in_python(size, 2, rank, epoch, 2, drop_last, True)
 
 
 def test_place_goes_on_by_itself_or_not() -> None:
-    """In a run of its own that begins with the checkpoint."""
+    """In a separate run that starts from the checkpoint."""
     data = ("size", 24, "batch", 2)
     out = checked(PROGRAM, "data", 2, "left", *data, "stop", 3, "by_hand", "false")
     checkpoint = re.search(r"^CHECKPOINT (.*)$", out, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The driver's own death, in every manner: no process, socket or temporary file remains."""
+"""Death of the driver in every way: no process, socket or temporary file remains."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def all_gone() -> bool:
 
 
 def sockets_of_the_run(results: Path) -> list[str]:
-    """Other runs of this machine have theirs: the run's id is part of the name."""
+    """Other runs of this machine have their own: the run's id is part of the name."""
     run_id = json.loads((results / "waiting/run.json").read_text())["id"]
     return [line for line in Path("/proc/net/unix").read_text().splitlines() if f"@trireme-{run_id}" in line]
 
@@ -77,7 +77,7 @@ def test_ctrl_c_stops_cleanly_and_the_run_can_be_continued(script: Any, results:
 
 
 def test_ctrl_c_of_the_whole_terminal(script: Any, results: Path) -> None:
-    """A terminal sends it to the driver's process group, the warm process included."""
+    """A terminal sends it to the driver's process group, including the warm process."""
     process = start_and_wait(script, results, start_new_session=True)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=120)

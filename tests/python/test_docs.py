@@ -1,7 +1,7 @@
-"""What the pages and the examples say is run, compared or looked up: nothing in them may be wrong.
+"""Runs, compares or looks up everything that the pages and examples state.
 
-A fenced block that begins with ```python test, ```cpp test or ```bash test is a whole program. A block ```text output
-after it has lines that must appear in what it prints.
+A fenced block that begins with ```python test, ```cpp test or ```bash test is a complete program. The lines of a
+```text output block after it must appear in the program's output.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ EXPECTED = {
 }
 
 
-# Those that are workers themselves, with what they are started with.
+# Blocks that are worker programs, with their start parameters.
 LAUNCHED = {"torchrun_script.py": (["launch", "-n", "2", "--max-failures", "1"], ["--fail-at", "3"])}
 
 
@@ -226,7 +226,7 @@ def test_digits_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
 
 
 def documented_events() -> dict[str, tuple[set[str], set[str]]]:
-    """Kind -> fields that are always there, fields that may be absent."""
+    """Event kind -> required fields, optional fields."""
     page = (ROOT / "docs/event_log.md").read_text()
     kinds = {}
     for section in page.split("\n### ")[1:]:
@@ -257,7 +257,7 @@ def test_event_log_page_has_every_kind_and_field(results: Path) -> None:
 
     DataParallelTrainer(
         train,
-        scaling_config=ScalingConfig(num_workers=2, resources_per_worker={"CPU": 1000}),  # which is worth a warning
+        scaling_config=ScalingConfig(num_workers=2, resources_per_worker={"CPU": 1000}),  # causes a warning
         run_config=RunConfig(
             name="told",
             failure_config=FailureConfig(max_failures=1),
@@ -266,7 +266,7 @@ def test_event_log_page_has_every_kind_and_field(results: Path) -> None:
         validation_config=trireme.ValidationConfig(lambda checkpoint: checkpoint.to_dict()),
     ).fit()
     seen = check_events(results / "told")
-    # A rank that has not failed yet when the other one does is kept.
+    # A rank that has not failed when the other one does is kept.
     assert seen - {"worker_kept"} == documented_events().keys() - {"stop_requested"} - RARE
 
 
@@ -317,7 +317,7 @@ def test_event_log_page_on_a_stop(results: Path) -> None:
     assert "stop_requested" in check_events(results / "stopped")
 
 
-# As they would stand in a script: without annotations, and sent by value.
+# As in a script: without annotations, and pickled by value.
 SCRIPT: dict[str, Any] = {"__name__": "__main__", "lock": threading.Lock()}
 exec(
     """

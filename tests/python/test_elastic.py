@@ -1,4 +1,4 @@
-"""Runs that grow and shrink with what the machine offers, without losing a step."""
+"""Runs that grow and shrink with the machine's capacity without losing a step."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import trireme
 from runs import events, fit, trireme_command
 from trireme import Checkpoint, ConfigError, FailureConfig, ScalingConfig, UserCallback, collective
 
-ITEMS = 12  # of every step, divided among those who are there
+ITEMS = 12  # per step, divided among the workers
 
 
 def train(config: dict[str, Any]) -> list[int]:
-    """Adds up numbers until the gang has had all the sizes that it should have, in this order, and there is a file."""
+    """Adds up numbers until the gang has had all expected sizes, in this order, and a file exists."""
     context = trireme.get_context()
     rank, size = context.get_world_rank(), context.get_world_size()
     checkpoint = trireme.get_checkpoint()
@@ -37,7 +37,7 @@ def train(config: dict[str, Any]) -> list[int]:
 
 
 class Steps(UserCallback):
-    """Does the next thing when the gang has reported with the size that it waits for."""
+    """Runs the next action when the gang has reported with the expected size."""
 
     def __init__(self, *steps: tuple[int, Callable[[], Any]]) -> None:
         self._steps = list(steps)
@@ -48,7 +48,7 @@ class Steps(UserCallback):
 
 
 def check_sums(folder: Any, steps: int) -> None:
-    """Every step was done once, by all of one gang, and nothing was left out."""
+    """Every step was done exactly once, by all workers of one gang."""
     sums: dict[int, list[int]] = {}
     attempts: dict[int, set[int]] = {}
     for event in events(folder, "report"):
@@ -83,7 +83,7 @@ def test_grows_and_shrinks_with_capacity(declared: Any, capfd: pytest.CaptureFix
     assert events(result.path, "attempt_failed", "worker_failed") == []
     wanted = events(result.path, "resize_wanted")
     assert "capacity was lowered from 10 to 1 CPU" in wanted[-1]["why"]
-    # The last size is the end of the function, without a report.
+    # The last size is at the end of the function, without a report.
     assert [(told["kind"], told["kept"], told["replaced"]) for told in events(result.path, "restarted")] == [
         ("warm", 2, 1)
     ]
@@ -91,7 +91,7 @@ def test_grows_and_shrinks_with_capacity(declared: Any, capfd: pytest.CaptureFix
 
 
 def test_ranks_keep_their_order_and_processes(declared: Any) -> None:
-    """Rank 0 stays where it is: it has the warm caches, and often the only checkpoint."""
+    """Rank 0 stays on its process: it has the warm caches, and often the only checkpoint."""
     declared(num_cpus=1)
     does = Steps((1, lambda: trireme.set_capacity(num_cpus=2)), (2, lambda: trireme.set_capacity(num_cpus=1)))
     result = fit(train, (1, 2), {"sizes": [1, 2, 1]}, callbacks=[does], warm_restart=True)
@@ -123,7 +123,7 @@ def test_process_groups_follow(declared: Any) -> None:
         if state["sizes"][-1:] != [size]:
             state["sizes"].append(size)
         while state["sizes"] != [1, 2, 1]:
-            # The mean over 4 examples, however many workers see them: the weight grows by the same 2.5.
+            # The mean over 4 examples, for any number of workers: the weight grows by the same 2.5.
             examples = torch.arange(1.0, 5.0)[context.get_world_rank() :: size].reshape(-1, 1)
             model.zero_grad()
             model(examples).mean().backward()
@@ -146,7 +146,7 @@ def test_process_groups_follow(declared: Any) -> None:
 
 def test_capacity_command(declared: Any, results: Path, tmp_path: Path) -> None:
     said: dict[str, Any] = {}
-    asked = tmp_path / "asked"  # before, the run must not end
+    asked = tmp_path / "asked"  # before that the run must not end
 
     def ask() -> None:
         said["now"] = trireme_command("capacity", "run")

@@ -1,4 +1,4 @@
-"""What breaks is replaced, what is well stays: restarts of real processes, and what the event log says of them."""
+"""Failed workers are replaced and healthy ones are kept: restarts of real processes, and their event logs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def attempt() -> int:
 
 
 def steps(last: int, break_at: Callable[[int, int], None]) -> int:
-    """Counts in checkpoints of rank 0; returns where this attempt began."""
+    """Counts in checkpoints of rank 0; returns the start of this attempt."""
     rank = trireme.get_context().get_world_rank()
     checkpoint = trireme.get_checkpoint()
     first = checkpoint.to_dict()["step"] + 1 if checkpoint else 0
@@ -41,7 +41,7 @@ def steps(last: int, break_at: Callable[[int, int], None]) -> int:
 
 def test_survivors_keep_their_process_and_the_dead_one_is_replaced(results: Path) -> None:
     def train() -> tuple[int, list[int]]:
-        # What a module holds is still there when the function is called again in the same process.
+        # Module state is still there when the function is called again in the same process.
         seen = sys.__dict__.setdefault("attempts_seen", [])
         seen.append(attempt())
         print(f"here is attempt {attempt()}")
@@ -140,7 +140,7 @@ def test_a_survivor_that_does_not_come_is_replaced_too() -> None:
         if attempt() == 0:
             if trireme.get_context().get_world_rank() == 1:
                 os._exit(3)
-            hashlib.pbkdf2_hmac("sha256", b"native", b"code", 2**31 - 1)  # deaf to signals, for minutes
+            hashlib.pbkdf2_hmac("sha256", b"native", b"code", 2**31 - 1)  # ignores signals for minutes
         trireme.report({})
 
     result = fit(train, max_failures=1, cancel_timeout_s=0.3, warm_restart=True)
@@ -151,7 +151,7 @@ def test_a_survivor_that_does_not_come_is_replaced_too() -> None:
 
 
 def loses_rank_one() -> list[int]:
-    """Returns what a module of this process remembers: the attempts that it has seen."""
+    """Returns the attempts that a module of this process has recorded."""
     seen = sys.__dict__.setdefault("attempts_seen", [])
     seen.append(attempt())
     collective.barrier()

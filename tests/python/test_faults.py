@@ -1,4 +1,4 @@
-"""A worker that breaks: fit() says who, where and why, and nothing stays behind."""
+"""A worker that fails: fit() reports the rank, the place and the reason, and nothing remains."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fails(function: Any, workers: int = 3, **run: Any) -> WorkerGroupError:
 
 
 def on_rank_one(action: Any) -> Any:
-    """The others wait for it: their end is only a consequence."""
+    """The other ranks wait for it: their failures are collateral."""
 
     def train() -> None:
         if trireme.get_context().get_world_rank() == 1:
@@ -101,7 +101,7 @@ def test_system_exit(code: int) -> None:
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_hard_exit(code: int) -> None:
-    """Success is what a worker says, never exit code 0."""
+    """A worker succeeds only if it reports success, never by exit code 0."""
     error = fails(on_rank_one(lambda: os._exit(code)))
     assert f"exit code {code}" in str(error)
     assert "rank 1" in str(error)
@@ -161,7 +161,7 @@ def test_all_raise_the_same_and_are_told_once() -> None:
 
 
 def test_own_children_of_a_worker_die_with_it(tmp_path: Path) -> None:
-    """The orphan check of every test finds them by their environment."""
+    """The orphan check of every test finds them by their environment variables."""
 
     def action() -> None:
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

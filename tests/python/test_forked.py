@@ -1,4 +1,4 @@
-"""Processes that the training function forks: whatever becomes of them, the run hears of the worker only."""
+"""Processes forked by the training function: only the worker itself affects the run."""
 
 from __future__ import annotations
 

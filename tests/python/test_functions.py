@@ -1,4 +1,4 @@
-"""What may be a training function, and where it runs."""
+"""Which objects can be training functions, and where they run."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_functions_and_classes_of_main_and_modules_of_the_scripts_folder(script:
 
 
 def test_exec_of_workers_where_nothing_can_be_forked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A module that starts a thread makes the warm process unfit to fork; workers are started cold then."""
+    """The warm process cannot fork after a module has started a thread; workers then start cold."""
     lib = tmp_path / "lib"
     lib.mkdir()
     (lib / "threaded_module.py").write_text(

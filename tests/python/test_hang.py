@@ -1,4 +1,4 @@
-"""No progress: the stacks of all ranks are written down, and what was asked for happens."""
+"""No progress: the stacks of all ranks are written, and the configured action is taken."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import trireme
 from runs import events, fit, trireme_command
 from trireme import UserCallback, WorkerGroupError, collective
 
-# Far more than lies between two reports, also on a busy machine: there must be one hang, where it is waited for.
+# Much longer than the time between two reports, even under load: only the expected hang is detected.
 HANG_TIMEOUT_S = 2.0
 
 
 def waits_for_something(folder: Path) -> None:
-    """Until somebody has written stacks down."""
+    """Waits until the stacks are written."""
     if folder.exists():
         (folder / "here").touch()
     while not list(folder.glob("stacks/*.txt")):

@@ -1,4 +1,4 @@
-"""Includes point one way: who may include whom is written here, and nowhere else in code."""
+"""The allowed includes between modules. This file is their only definition in code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What a module may include beside itself and the public headers.
+# The modules that a module may include, besides itself and the public headers.
 ALLOWED: dict[str, set[str]] = {
     "base": set(),
     "wire": {"base"},
@@ -24,14 +24,14 @@ ALLOWED: dict[str, set[str]] = {
 _CORE = set(ALLOWED)
 ALLOWED["api"] = _CORE
 ALLOWED["cli"] = _CORE | {"api"}
-# Optional libraries that nobody else includes.
+# Optional libraries that no other module includes.
 for _optional in ("torch", "arrow", "boosting"):
     ALLOWED[_optional] = {"base", "data", "worker", "checkpoint"}
 
-# The bindings wire parts together as the API does; where processes come from is none of their business.
+# The bindings combine modules as the API does, but do not use engines.
 BINDINGS = {"base", "wire", "storage", "checkpoint", "data", "control", "worker", "api"}
 
-# What public headers of the optional libraries may include beside public headers and std.
+# Allowed includes of the optional libraries' public headers, besides public headers and std.
 PUBLIC_MAY_ALSO = {"torch": ("torch/", "ATen/", "c10/"), "arrow": ("arrow/",), "boosting": ()}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
@@ -42,7 +42,7 @@ def includes_of(path: Path) -> list[str]:
 
 
 def wrong_includes(root: Path) -> list[str]:
-    """One line per include that points the wrong way."""
+    """One line per disallowed include."""
     return [*_wrong_in_modules(root), *_wrong_in_public_headers(root), *_wrong_in_bindings(root)]
 
 
@@ -65,7 +65,7 @@ def _wrong_in_modules(root: Path) -> list[str]:
                 if optional in PUBLIC_MAY_ALSO and module != optional:
                     wrong.append(f"src/{relative} includes {name}: only src/{optional} may")
                 continue
-            # <torch/torch.h> is libtorch, "torch/reducer.h" would be src/torch: only what is really ours counts.
+            # <torch/torch.h> is libtorch, "torch/reducer.h" would be src/torch: count only our own headers.
             other = name.split("/")[0]
             if "/" not in name or not (src / name).exists():
                 continue

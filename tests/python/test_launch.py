@@ -21,7 +21,7 @@ PROGRAM = [os.environ["TRIREME_CLI"]] if "TRIREME_CLI" in os.environ else [sys.e
 
 
 class Folder:
-    """Where the user is: scripts, and what they write."""
+    """The user's working directory: scripts, and the files that they write."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -35,7 +35,7 @@ class Folder:
         return path
 
     def start(self, *words: str, **variables: str | None) -> subprocess.Popen[str]:
-        """variables: None removes one."""
+        """variables: None removes a variable."""
         command = [*PROGRAM, *words]
         merged = {**os.environ, "TRIREME_PYTHON": sys.executable, **variables}
         env = {name: text for name, text in merged.items() if text is not None}
@@ -51,7 +51,7 @@ class Folder:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def told(self, count: int) -> list[Any]:
-        """What each rank has written to its file."""
+        """The content of each rank's file."""
         return [json.loads((self.path / f"{rank}.json").read_text()) for rank in range(count)]
 
 
@@ -183,7 +183,7 @@ def test_how_a_script_ends(folder: Folder, source: str, code: int, printed: str)
     text = done.stderr if code else done.stdout
     before, _, after = printed.partition("{pid}")
     assert before in text and after in text, text
-    assert "trireme/_" not in done.stderr  # no line of ours in a traceback
+    assert "trireme/_" not in done.stderr  # no frame of ours in a traceback
 
 
 REFUSED = [
@@ -278,7 +278,7 @@ def test_goes_on_from_its_checkpoint(folder: Folder, results: Path) -> None:
 
 
 def test_runs_again_in_the_same_process(folder: Folder) -> None:
-    """As a worker that is kept for the next attempt does it."""
+    """Like a worker that is kept for the next attempt."""
     script = folder.write("train.py", "import os, sys\nassert 'before' not in globals()\nbefore = 1\nos.chdir('/')")
     program = f"""
         import os, sys
@@ -345,7 +345,7 @@ def test_equals_torchrun(folder: Folder) -> None:
     assert ours[0]["elastic"] and ours[0]["weights"] == ours[1]["weights"]
 
 
-# The port is taken by somebody who never answers; only what asks for it by name would notice.
+# The port is taken by a server that never answers; only code that uses it by name would notice.
 RENDEZVOUS = f"""
     import os, socket, sys
     assert 'torch' not in sys.modules
@@ -392,7 +392,7 @@ def test_process_groups_need_no_port(folder: Folder) -> None:
 
 @pytest.mark.torch
 def test_a_process_group_ends_right_after_a_collective(folder: Folder) -> None:
-    """Torch waits for gloo's threads with the interpreter in its hands, which they need to let go of a collective."""
+    """Torch joins gloo's threads while it holds the GIL, which they need to release a collective."""
     folder.write(
         "train.py",
         """

@@ -1,4 +1,4 @@
-"""Processes that are all paused for longer than any limit, as a frozen container or a suspended laptop does it."""
+"""All processes are paused for longer than any limit, as in a frozen container or on a suspended laptop."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ if __name__ == "__main__":
 """
 
 LEASE_S = 1.5
-PAUSE_S = 4.0  # longer than the lease, the heartbeats' limit and the time without reports that counts as a hang
+PAUSE_S = 4.0  # longer than the lease, the heartbeat limit and hang_timeout_s
 
 
 def family(driver: subprocess.Popen[str]) -> list[int]:
-    """The driver and all that it has started."""
+    """The driver and all its descendants."""
     return [driver.pid, *(process.pid for process in processes.marked() if process.pid != driver.pid)]
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):  # one that only helped to start the others
+    with suppress(ProcessLookupError):  # a short-lived process that started the others
         os.kill(pid, number)
 
 
 @pytest.mark.parametrize("first", ["driver", "workers"])
 def test_a_pause_of_all_processes_loses_nobody(script: Any, results: Path, first: str) -> None:
-    """Whoever wakes up first sees the others silent."""
+    """The first process that wakes up sees the others silent."""
     environment = os.environ | {"TRIREME_LEASE_S": str(LEASE_S)}
     driver = script.start(DRIVER.replace("PAUSE", str(PAUSE_S)), env=environment)
     run = results / "paused"
@@ -67,11 +67,11 @@ def test_a_pause_of_all_processes_loses_nobody(script: Any, results: Path, first
     paused = family(driver)
     for pid in paused:
         send(pid, signal.SIGSTOP)
-    time.sleep(PAUSE_S)  # the pause is what is tested
+    time.sleep(PAUSE_S)  # the pause is under test
     for pid in paused if first == "driver" else reversed(paused):
         send(pid, signal.SIGCONT)
         time.sleep(0.05)
-    # Several heartbeats later all are still there.
+    # Several heartbeats later all processes are still alive.
     time.sleep(1.0)
     (run / "go").touch()
     _, err = driver.communicate(timeout=120)

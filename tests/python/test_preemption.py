@@ -1,4 +1,4 @@
-"""Workers that will be taken away: announced, saved, replaced; and a driver that is told to end."""
+"""Preempted workers: announced, saved, replaced; and a driver that receives SIGTERM."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from trireme import Checkpoint, PreemptionError, PreemptionInfo, UserCallback, c
 
 
 def train(config: dict[str, Any]) -> dict[str, Any]:
-    """Makes a checkpoint only when somebody is about to be lost, and as the last thing."""
+    """Creates a checkpoint only when a preemption is announced, as its last action."""
     context = trireme.get_context()
     rank = context.get_world_rank()
     checkpoint = trireme.get_checkpoint()
     state = checkpoint.to_dict() if checkpoint else {"step": 0, "ranks": [], "deadline_ms": 0}
-    # Whoever waits goes on until the gang is called back: ranks may hear of it at different steps.
+    # The function continues until the gang is cancelled: ranks may learn of it at different steps.
     while state["step"] < 8 or (config.get("waits") and not checkpoint):
         state["step"] += 1
         info = trireme.get_preemption_info()
@@ -54,7 +54,7 @@ def test_sigterm_to_a_worker(capfd: pytest.CaptureFixture[str]) -> None:
     assert (verdict["budget"], verdict["next"]) == ("max_preemption_failures", "restart")
     (failure,) = events(result.path, "worker_failed")
     assert (failure["rank"], failure["cause"], failure["error_type"]) == (1, "preemption", "Preempted")
-    # What was reported until then is not done again.
+    # Steps reported until then are not repeated.
     starts = [event["index"] for event in events(result.path, "report") if event["attempt"] == 1]
     *_, committed = [event for event in events(result.path, "checkpoint_committed") if event["attempt"] == 0]
     assert min(starts, default=committed["index"] + 1) == committed["index"] + 1
@@ -79,7 +79,7 @@ def test_what_a_preempted_rank_has_not_reported_is_not_resumed_from() -> None:
         time.sleep(600)
         return -1
 
-    # Within it rank 0 stores all three, also on a busy disk.
+    # Rank 0 stores all three within this time, even on a busy disk.
     result = fit(train, preemption_grace_s=3.0, num_to_keep=1)
     assert result.return_value == 0
     (verdict,) = events(result.path, "attempt_failed")

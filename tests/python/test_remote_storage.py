@@ -1,4 +1,4 @@
-"""Whole runs whose storage is an S3 server, which may vanish and return."""
+"""Complete runs whose storage is an S3 server that may become unavailable and return."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_run_and_its_continuation(bucket: Bucket, by_uri: bool) -> None:
 
 
 def test_continues_on_another_machine(bucket: Bucket, tmp_path: Path, script: Any) -> None:
-    """Whose own state folder knows nothing of the run."""
+    """A driver whose state folder does not know the run."""
     fit(count_to(2), bucket)
     done = script.run(
         """
@@ -202,7 +202,7 @@ def test_a_server_that_vanishes_and_returns(bucket: Bucket, tmp_path: Path) -> N
 
     def train() -> None:
         for step in range(6):
-            if step == 2:  # most of it is still to be stored then
+            if step == 2:  # most of it is not stored yet
                 assert processes.wait_until(vanished.exists)
             mode = CheckpointUploadMode.ASYNC if step % 2 else CheckpointUploadMode.SYNC
             state = Checkpoint.from_dict({"step": step, "data": os.urandom(100_000)})
@@ -215,7 +215,7 @@ def test_a_server_that_vanishes_and_returns(bucket: Bucket, tmp_path: Path) -> N
         assert processes.wait_until(begun)
         bucket.door.shut()
         vanished.touch()
-        # More than pyarrow tries by itself.
+        # More often than pyarrow retries by itself.
         assert processes.wait_until(lambda: bucket.door.refused > 12, 60)
         bucket.door.open()
 
@@ -275,6 +275,6 @@ def test_keys_are_nowhere_in_the_run_folder(bucket: Bucket) -> None:
     for key in [key for key in bucket.objects() if not key.endswith("/")]:
         with bucket.filesystem.open_input_stream(f"{bucket.name}/{key}") as stream:
             content = stream.read()
-        # worker_runtime_env and the like may be there; the key of the filesystem must not.
+        # worker_runtime_env and similar fields may be there; the key of the filesystem must not.
         assert b"testing" not in content, key
     assert result.path is not None

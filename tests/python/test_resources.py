@@ -84,7 +84,7 @@ def test_omp_num_threads_follows_the_cpus_unless_set(
 
 
 def test_two_runs_share_the_declared_capacity(declared: Any, tmp_path: Any) -> None:
-    """Each needs more than half of it, so the second one starts when the first has ended."""
+    """Each needs more than half of the capacity, so the second starts when the first has ended."""
     declared(num_cpus=3)
     order = tmp_path / "order"
 

@@ -169,7 +169,7 @@ def test_values_of_variables_come_from_the_environment(results: Path, monkeypatc
     assert restored.validation_config is not None
     assert restored.validation_config.env_vars == {"TRIREME_TEST_TOKEN": "friend"}
     assert restored.fit().return_value == ["rehtona", "wols"]
-    # What is given needs no environment.
+    # An explicit value needs no environment variable.
     monkeypatch.delenv("TRIREME_TEST_KEY")
     given = Custom.restore(results / "run", run_config=RunConfig(worker_runtime_env={"env_vars": {"A": "b"}}))
     assert given.run_config.worker_runtime_env == {"env_vars": {"A": "b"}}

@@ -1,4 +1,4 @@
-"""Result, of fit() and of a folder."""
+"""Result, from fit() and from a run folder."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_local_mode_has_no_history() -> None:
 
 
 def test_at_any_moment_only_whole_checkpoints_are_seen(results: Path) -> None:
-    """A reader in this process while another one reports, deletes and replaces as fast as it can."""
+    """Reads in this process while another one reports, deletes and replaces at full speed."""
     import threading
 
     seen: list[int] = []
@@ -209,7 +209,7 @@ def test_at_any_moment_only_whole_checkpoints_are_seen(results: Path) -> None:
                     state = checkpoint.to_dict()
                 except Exception:
                     assert not Path(checkpoint.path, ".trireme_manifest.json").exists()
-                    continue  # removed by retention since then
+                    continue  # deleted by retention in the meantime
                 if state["step"] != metrics["step"] or len(state["data"]) != 50_000:
                     problems.append(f"{metrics}: {state['step']}, {len(state['data'])}")
                 seen.append(metrics["step"])

@@ -1,4 +1,4 @@
-"""A run that is continued: by its name, and from a checkpoint."""
+"""Continued runs: by name, and from a checkpoint."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_a_second_driver_is_refused(script: Any, results: Path) -> None:
 
 
 class Forks(UserCallback):
-    """Forks a process that outlives the run, as a driver's data loader or web server may."""
+    """Forks a process that outlives the run, such as a driver's data loader or web server."""
 
     def __init__(self) -> None:
         self.pid = 0

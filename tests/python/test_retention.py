@@ -90,7 +90,7 @@ def test_retention_goes_on_in_a_continued_run(results: Path) -> None:
 
 
 def test_names_that_are_used_in_turn() -> None:
-    """Retention removes the one before while its name is written again."""
+    """Retention deletes the previous checkpoint while its name is written again."""
 
     def train() -> None:
         for step in range(40):

@@ -84,7 +84,7 @@ def test_a_structure_that_contains_itself_ends_the_search() -> None:
 
 def test_source_lines_of_cells_travel_with_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["def cell():\n", "    raise ValueError('in a cell')\n"]
-    name = "/tmp/ipykernel_1/2.py"  # as IPython enters its cells: without a time of modification
+    name = "/tmp/ipykernel_1/2.py"  # as IPython adds its cells: without a modification time
     monkeypatch.setitem(linecache.cache, name, (60, None, lines, name))
     monkeypatch.setitem(linecache.cache, "/usr/file.py", (60, 1.0, lines, "/usr/file.py"))
     monkeypatch.setitem(linecache.cache, "too long", (2 << 20, None, lines, "too long"))

@@ -1,4 +1,4 @@
-"""The stacks of a process, told by itself while its main thread hangs in something."""
+"""A process collects its own stacks while its main thread hangs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-# Collects from another thread until the main one has come to where it hangs (its line and the call into the system:
-# a function that is only on its way there has another line), then ends the process from there.
+# Collects from another thread until the main thread hangs (at the expected line and system call: a function that has
+# not reached it has another line), then ends the process from there.
 PRELUDE = """
 import os, sys, threading, time
 from trireme import _core, _stacks
@@ -35,7 +35,7 @@ threading.Thread(target=collect, args=("in step", "nanosleep")).start()
 step()
 """
 
-# The interpreter lock is held by a call into C (PyDLL does not release it) while the stacks are collected.
+# A call into C holds the GIL (PyDLL does not release it) while the stacks are collected.
 HOLDS_LOCK = """
 import ctypes
 
@@ -102,7 +102,7 @@ def test_a_library_is_named_beside_the_line_that_called_it(tmp_path: Path) -> No
     assert where.startswith("train.py:") and where.endswith(" wait)")
 
 
-# Stacks are also asked for while a signal of another kind is handled on faulthandler's small signal stack.
+# Stacks are also collected while another signal is handled on faulthandler's small signal stack.
 SIGNAL_STACK = """
 import ctypes
 

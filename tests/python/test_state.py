@@ -1,4 +1,4 @@
-"""save_state() and load_state(): what goes in comes out, bit for bit, and what cannot says where it is."""
+"""save_state() and load_state(): values are restored bit for bit, and errors name the place of invalid values."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_python_values(tmp_path: Path) -> None:
     assert list(loaded) == list(PLAIN)
     assert repr(loaded) == repr(PLAIN)  # -0.0, True and 1, tuple and list
     assert math.isnan(around(tmp_path, {"x": [math.nan]})["x"][0])
-    assert around(tmp_path, {"x": 10**5000}) == {"x": 10**5000}  # which Python writes in hex only
+    assert around(tmp_path, {"x": 10**5000}) == {"x": 10**5000}  # which Python writes only in hexadecimal
 
 
 def test_neither_torch_nor_numpy_is_needed_for_python_values(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_types_that_are_dicts_lists_and_numbers_become_such(tmp_path: Path) -> N
 
 def test_generators_of_random_numbers(tmp_path: Path) -> None:
     generator = random.Random(7)
-    generator.gauss(0, 1)  # leaves half a pair behind
+    generator.gauss(0, 1)  # leaves half a pair in its state
     state = around(tmp_path, {"random": generator.getstate()})["random"]
     assert state == generator.getstate()
     again = random.Random()
@@ -341,7 +341,7 @@ class TestTorch:
                 tensors.append(raw[: 3 * dtype.itemsize].view(dtype))
                 torch.empty(0, dtype=dtype)
             except (RuntimeError, TypeError):
-                continue  # quantized ones and those that have no memory
+                continue  # quantized types and those without memory
         tensors = [tensor for tensor in tensors if not tensor.is_quantized]
         names = {str(tensor.dtype) for tensor in tensors}
         assert {"torch.bfloat16", "torch.uint64", "torch.bool", "torch.complex128", "torch.float8_e4m3fn"} <= names
@@ -492,7 +492,7 @@ class TestTorch:
 
 
 def test_without_the_part_of_rank_0_the_lowest_one_is_taken(tmp_path: Path) -> None:
-    """A checkpoint is committed without a rank that was taken away before it could report."""
+    """A checkpoint is committed without a rank that was preempted before it could report."""
     for rank in (2, 1):
         trireme.save_state(tmp_path / f"rank_{rank}", {"rank": rank})
     assert trireme.load_state(tmp_path) == {"rank": 1}

@@ -1,4 +1,4 @@
-"""Paths, URIs and filesystems as users write them, and the seam between pyarrow and the core."""
+"""Paths, URIs and filesystems from users, and the interface between pyarrow and the core."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ fs = pytest.importorskip("pyarrow.fs")
 
 @pytest.fixture(params=["s3", "subtree", "fsspec", "custom"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[ArrowFiles, str]:
-    """A filesystem of each kind, and a folder in it."""
+    """A filesystem of each kind and a folder in it."""
     if request.param == "s3":
         bucket = request.getfixturevalue("bucket")
         return ArrowFiles(bucket.filesystem), f"{bucket.name}/run"
@@ -33,7 +33,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[ArrowFiles, s
 
 
 class Careful(fs.FileSystemHandler):  # type: ignore[misc]
-    """A filesystem of the user's own, which does not rename onto a file that is there, as HDFS."""
+    """A user-defined filesystem that does not rename onto an existing file, like HDFS."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner

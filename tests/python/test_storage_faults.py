@@ -1,4 +1,4 @@
-"""What happens to storage and processes must not cost a committed checkpoint. Real disks, real kills."""
+"""Faults of storage and processes must not lose a committed checkpoint. Uses real disks and real kills."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COUNTS = """
 
 
 def committed(run: Path) -> list[int]:
-    """The steps of all committed checkpoints, after every one of them was found to be whole."""
+    """The steps of all committed checkpoints, after verifying each of them."""
     steps = []
     for checkpoint, metrics in trireme.Result.from_path(run).best_checkpoints or []:
         _core.Storage().verify(checkpoint.path)
@@ -56,7 +56,7 @@ def committed(run: Path) -> list[int]:
 
 
 class Reader(threading.Thread):
-    """Reads the run all the time, as somebody in another process would."""
+    """Reads the run continuously, like a reader in another process."""
 
     def __init__(self, run: Path) -> None:
         super().__init__(daemon=True)
@@ -75,7 +75,7 @@ class Reader(threading.Thread):
                     assert max(seen, default=-1) >= newest
                     newest = max(seen, default=-1)
                     self.looks += 1
-            except BaseException as problem:  # for the test to raise
+            except BaseException as problem:  # raised by the test
                 self.problem = problem
                 return
             time.sleep(0.01)
@@ -110,7 +110,7 @@ def test_drivers_killed_at_any_moment(results: Path, script: Any) -> None:
 
 
 def in_small_storage(script: Any, folder: Path, options: str, source: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script in a mount namespace of its own, where the folder is a file system with those options."""
+    """Runs a script in its own mount namespace, where the folder is a filesystem with these options."""
     mount = f"mount -t tmpfs -o {options} tmpfs {folder}"
     allowed = subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True, check=False)
     if allowed.returncode != 0:
@@ -231,7 +231,7 @@ def test_a_worker_killed_while_it_uploads(run_config: RunConfig) -> None:
                 checkpoint_upload_mode=trireme.CheckpointUploadMode.ASYNC,
             )
             if begin == 0 and step == 2 and context.get_world_rank() == 1:
-                os.kill(os.getpid(), signal.SIGKILL)  # with one upload under way and perhaps another waiting
+                os.kill(os.getpid(), signal.SIGKILL)  # with one upload in progress and possibly another waiting
             trireme.collective.barrier()
 
     result = DataParallelTrainer(

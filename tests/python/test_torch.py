@@ -244,13 +244,13 @@ def test_local_mode() -> None:
 
 
 def test_a_survivor_of_an_interrupted_rendezvous_meets_its_new_peer() -> None:
-    """It was in init_process_group() when the other one died, and comes to the next group in the same process."""
+    """The rank was in init_process_group() when the other one died, and joins the next group in the same process."""
     from trireme.torch._backend import TorchBackend
 
     class DiesInTheRendezvous(TorchBackend):
         def on_start(self, context: Any, session: Any) -> None:
             if context.get_world_rank() == 1 and context._attempt < 2:
-                # Rank 0 is in there, and waits for this one.
+                # Rank 0 is in init_process_group() and waits for this rank.
                 while session.store_num_keys() == 0:
                     time.sleep(0.001)
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -24,7 +24,7 @@ def numbers(count: int) -> Any:
 
 
 def gathered(value: Any) -> list[Any]:
-    """Of all ranks."""
+    """The batches of all ranks."""
     import torch.distributed as dist
 
     values: list[Any] = [None] * dist.get_world_size()
@@ -56,9 +56,9 @@ def test_each_worker_has_its_part_in_a_new_order_every_epoch() -> None:
     for epoch in range(2):
         parts = [flat(seen[rank][epoch]) for rank in range(2)]
         assert set(parts[0]) | set(parts[1]) == set(range(21))
-        assert [len(part) for part in parts] == [11, 11]  # one is there twice
+        assert [len(part) for part in parts] == [11, 11]  # one sample appears twice
     assert seen[0][0] != seen[0][1]
-    # In torch's own words:
+    # The same with torch's own classes:
     sampler = DistributedSampler(range(21), num_replicas=2, rank=1, seed=0)
     sampler.set_epoch(1)
     assert flat(seen[1][1]) == list(sampler)
@@ -76,7 +76,7 @@ def test_fewer_samples_than_workers() -> None:
 
 
 class Weighted:
-    """A sampler of the user's own, of Python's random numbers."""
+    """A user-defined sampler with Python's random numbers."""
 
     def __len__(self) -> int:
         return 8
@@ -91,7 +91,7 @@ def test_samplers_of_the_users_are_split() -> None:
     def train() -> Any:
         import random
 
-        random.seed(trireme.get_context().get_world_rank())  # they must agree all the same
+        random.seed(trireme.get_context().get_world_rank())  # the ranks must agree nevertheless
         weighted = torch.utils.data.WeightedRandomSampler([0.0, 1.0, 0.0, 1.0], num_samples=6)
         ours = prepare_data_loader(DataLoader(numbers(4), sampler=weighted))
         own = prepare_data_loader(DataLoader(numbers(100), batch_size=2, sampler=Weighted()))
@@ -118,7 +118,7 @@ def test_samplers_of_batches_are_split_batch_by_batch() -> None:
 
     seen = each_worker(make)
     for epoch in range(2):
-        assert len(seen[0][epoch]) == len(seen[1][epoch]) == 3  # of 5: the first one twice
+        assert len(seen[0][epoch]) == len(seen[1][epoch]) == 3  # of 5: the first sample twice
         assert set(flat(seen[0][epoch]) + flat(seen[1][epoch])) == set(range(10))
     assert seen[0][0] != seen[0][1]
     assert seen[0][0][0] == seen[1][0][2]
@@ -135,7 +135,7 @@ def test_a_sampler_without_length() -> None:
 
 def test_a_distributed_sampler_stays_and_is_told_the_epoch() -> None:
     def train() -> Any:
-        mirrored = DistributedSampler(range(8), num_replicas=2, rank=1, seed=3)  # the same on both ranks, on purpose
+        mirrored = DistributedSampler(range(8), num_replicas=2, rank=1, seed=3)  # intentionally the same on both ranks
         loader = prepare_data_loader(DataLoader(numbers(8), batch_size=2, sampler=mirrored))
         return gathered([epoch_of(loader), epoch_of(loader)])
 
@@ -178,7 +178,7 @@ def test_streams_end_on_all_ranks_at_the_same_step() -> None:
         return gathered((left, epoch_of(loader), epoch_of(again), len(epoch_of(whole))))
 
     first, second = fit(train).return_value
-    # zip() has taken a third batch before it saw that the range was over.
+    # zip() has taken a third batch before it saw that the range had ended.
     assert first == ([[0, 1], [2, 3]], [[100, 101], [102, 103], [104, 105]], [], 3)
     assert second == ([[0, 1], [2, 3]], [[100, 101], [102, 103], [104, 105]], [], 5)
 
@@ -292,9 +292,9 @@ def test_resuming_in_the_middle_of_an_epoch(num_workers: int) -> None:
         assert epoch_of(resumed) == expected[1][2:]
         assert resumed.state_dict() == {"epoch": 2, "samples": 0, "seed": 0, "size": 23}
         assert epoch_of(resumed) == expected[2]
-        # The one that was left goes on with the next epoch.
+        # The abandoned epoch is followed by the next one.
         assert epoch_of(loader) == expected[2]
-        # After the last batch, but before the end: nothing is left of this epoch, and then comes the next.
+        # After the last batch but before the end: the epoch has no samples left, and the next one follows.
         for _ in loader:
             last = loader.state_dict()
         resumed.load_state_dict(last)
@@ -324,7 +324,7 @@ def test_going_on_with_another_number_of_workers(results: Any) -> None:
 
 
 def test_after_a_failure_no_batch_is_missing_or_repeated(results: Any) -> None:
-    """The position travels with the checkpoint; nobody has to store it."""
+    """The position is stored with the checkpoint automatically."""
 
     def train() -> Any:
         import os
@@ -366,7 +366,7 @@ def positions() -> Any:
 
 
 def places() -> list[tuple[int, int]]:
-    """Epoch and samples of all loaders, as a checkpoint would have them now."""
+    """Epoch and samples of all loaders, as a checkpoint would store them now."""
     return [(place["epoch"], place["samples"]) for place in positions().now().values()]
 
 
@@ -377,18 +377,18 @@ def test_the_place_that_a_checkpoint_has() -> None:
         seen = []
         for _ in loader:
             seen += places()
-        # With the last batch in hand nothing is left of the epoch.
+        # After the last batch the epoch has no samples left.
         assert seen == [(0, 2), (0, 4), (0, 6), (1, 0)]
         assert places() == [(1, 0)]
         for _ in loader:
             break
-        assert places() == [(2, 0)]  # left for good
+        assert places() == [(2, 0)]  # abandoned
         for _ in zip(loader, range(1), strict=False):
             assert places() == [(2, 2)]
         assert places() == [(3, 0)]
         kept = iter(loader)
         next(kept)
-        assert places() == [(3, 2)]  # may go on
+        assert places() == [(3, 2)]  # may continue
         del kept
         assert places() == [(4, 0)]
         loader.load_state_dict({"epoch": 9, "samples": 2, "seed": 0, "size": 7})
@@ -443,11 +443,11 @@ def test_a_loader_goes_on_from_the_checkpoints_place() -> None:
             ValueError, match="an epoch over an unknown number of steps, and this loader has 10 samples"
         ):
             make()
-        # Between two epochs the data may change.
+        # The data may change between epochs.
         session.positions = Positions({"loader/0": place | {"samples": 0}})
         other = make(12)
         assert (other.epoch, len(flat(epoch_of(other)))) == (2, 12)
-        # One per epoch: none of the later ones is the one of the checkpoint.
+        # One loader per epoch: none of the later ones is that of the checkpoint.
         session.positions = Positions({"loader/1": place})
         assert len(epoch_of(make())) == 5
         with pytest.warns(UserWarning, match="has a position of loader/1, but a loader was iterated before"):
@@ -484,11 +484,11 @@ def test_ranks_with_different_data_are_named() -> None:
                 said.append(str(error))
             dist.barrier()
         if not odd:
-            prepare_data_loader(DataLoader(numbers(3)))  # nobody waits for the others
+            prepare_data_loader(DataLoader(numbers(3)))  # does not wait for other ranks
         return gathered(said)
 
     ranks = fit(train, train_loop_config={"kinds": ["size", "batch", "seed"]}).return_value
-    # The one that comes second notices.
+    # The second rank detects the difference.
     sizes, batches, seeds = [mine or its for mine, its in zip(*ranks, strict=True)]
     assert "rank 0 has 8 samples in batches of 2, seed 0" in sizes
     assert "rank 1 has 9 samples in batches of 2, seed 0" in sizes
@@ -549,7 +549,7 @@ def test_outside_of_a_worker() -> None:
 
 
 def sampler_epochs(loader: Any, epochs: list[int]) -> list[list[int]]:
-    """As scripts for torch do it."""
+    """As in scripts for torch."""
     seen = []
     for epoch in epochs:
         loader.sampler.set_epoch(epoch)
@@ -558,7 +558,7 @@ def sampler_epochs(loader: Any, epochs: list[int]) -> list[list[int]]:
 
 
 class ByLength:
-    """A sampler of batches of the user's own, with an attribute."""
+    """A user-defined batch sampler with an attribute."""
 
     longest = 7
 
@@ -607,12 +607,12 @@ def test_set_epoch_of_the_sampler(kind: str) -> None:
         loader = prepare_data_loader(make())
         assert isinstance(loader.sampler, DistributedSampler)
         assert (loader.sampler.rank, loader.sampler.num_replicas) == (trireme_rank(), 2)
-        for epoch in [0, 1, 1, 3, 0, 1, 2]:  # as the loader counts, and otherwise
+        for epoch in [0, 1, 1, 3, 0, 1, 2]:  # the loader's own count, and other epochs
             loader.sampler.set_epoch(epoch)
             assert items_of(loader) == expected[epoch]
             assert loader.sampler.epoch == epoch
-        assert items_of(loader) == expected[3]  # and nobody has to call it
-        # A look at a batch, as some scripts do, is not an epoch.
+        assert items_of(loader) == expected[3]  # calling it is optional
+        # Taking one batch, as some scripts do, is not an epoch.
         loader.sampler.set_epoch(1)
         next(iter(loader))
         loader.sampler.set_epoch(1)
@@ -646,8 +646,8 @@ def test_set_epoch_after_a_restart_goes_on_in_the_middle() -> None:
         loader.load_state_dict({"epoch": 2, "samples": 8, "seed": 0, "size": 24})
         assert sampler_epochs(loader, [2, 3]) == [whole[2][4:], whole[3]]
         loader.load_state_dict({"epoch": 2, "samples": 8, "seed": 0, "size": 24})
-        assert sampler_epochs(loader, [1, 2]) == [whole[1], whole[2]]  # another one was asked for
-        # One that is kept from before does not move the position of the one that came after it.
+        assert sampler_epochs(loader, [1, 2]) == [whole[1], whole[2]]  # another epoch was set
+        # An older iterator does not move the position of the newer one.
         kept = iter(loader)
         next(kept)
         loader.sampler.set_epoch(3)
@@ -663,7 +663,7 @@ def test_set_epoch_after_a_restart_goes_on_in_the_middle() -> None:
 
 
 def test_the_script_of_torchs_tutorial() -> None:
-    """https://docs.pytorch.org/tutorials/beginner/ddp_series_multigpu.html, with prepare_* in place of its set-up."""
+    """https://docs.pytorch.org/tutorials/beginner/ddp_series_multigpu.html, with prepare_* instead of its setup."""
 
     class MyTrainDataset(torch.utils.data.Dataset):  # type: ignore[type-arg]
         def __init__(self, size: int) -> None:

@@ -23,7 +23,7 @@ def test_data_parallel_equals_one_worker_with_all_the_data() -> None:
 
         rank, workers = dist.get_rank(), dist.get_world_size()
         inputs = torch.randn(8, 4, generator=torch.Generator().manual_seed(1))
-        torch.manual_seed(rank)  # different weights, of which rank 0's count
+        torch.manual_seed(rank)  # different weights; those of rank 0 are used
         model = prepare_model(torch.nn.Linear(4, 1))
         assert type(model).__name__ == ("DistributedDataParallel" if workers > 1 else "Linear")
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -26,7 +26,7 @@ def fit(function: Any, workers: int = 2, **options: Any) -> Result:
 
 
 class Notes(torch.nn.Module):  # type: ignore[misc]
-    """Remembers the type that its layer computes in."""
+    """Records the type that its layer computes in."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def test_accelerate(amp: Any) -> None:
         schedule = torch.optim.lr_scheduler.ExponentialLR(prepared, 0.9)
         inputs = torch.ones(2, 4)
         losses = []
-        for _ in range(12):  # the scaler has to find its scale first
+        for _ in range(12):  # the scaler must first find its scale
             prepared.zero_grad()
             loss = (model(inputs) - 1).float().square().mean()
             backward(loss)
@@ -111,7 +111,7 @@ def test_refused() -> None:
             accelerate(amp=True)
 
     assert fit(train, 0).error is None
-    assert fit(train, 0).error is None  # another training function begins anew
+    assert fit(train, 0).error is None  # another training function starts without it
 
 
 @pytest.mark.parametrize(

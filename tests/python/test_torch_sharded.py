@@ -21,7 +21,7 @@ def fit(function: Any, workers: int, **options: Any) -> Result:
 
 
 class Network(torch.nn.Module):  # type: ignore[misc]
-    """Sizes that no number of workers divides, and a buffer."""
+    """Sizes that are not divisible by any number of workers, and a buffer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def state_of(model: Any, optimizer: Any, step: int) -> dict[str, Any]:
 
 
 def flat(tree: Any, place: str = "") -> dict[str, Any]:
-    """Whole tensors and values by name."""
+    """Full tensors and values by name."""
     if isinstance(tree, dict):
         return {name: leaf for key, value in tree.items() for name, leaf in flat(value, f"{place}/{key}").items()}
     if isinstance(tree, list):
@@ -79,7 +79,7 @@ def equal(a: dict[str, Any], b: dict[str, Any]) -> bool:
 
 
 def train(config: dict[str, Any]) -> Any:
-    """The losses of the steps, and the state before them and after, of all ranks together."""
+    """The losses of the steps, and the states before and after them, of all ranks."""
     import torch.distributed as dist
     from torch.distributed.checkpoint.state_dict import set_state_dict
 
@@ -106,7 +106,7 @@ def train(config: dict[str, Any]) -> Any:
     after = state_of(model, optimizer, first + STEPS)
     if config["mode"] is not None:
         trireme.report({}, checkpoint=save_sharded(after), checkpoint_upload_mode=config["mode"])
-        if config["mode"] is CheckpointUploadMode.ASYNC:  # what is stored is what was there
+        if config["mode"] is CheckpointUploadMode.ASYNC:  # stores the state at the time of report()
             with torch.no_grad():
                 kept = flat(after)
                 for parameter in model.parameters():
@@ -181,7 +181,7 @@ def save_pieces(config: dict[str, Any]) -> None:
     rank = trireme.get_context().get_world_rank()
     checkpoint = save_sharded(pieces(rank))
     if config["as_files"]:
-        assert checkpoint.path  # from now on a directory
+        assert checkpoint.path  # is a directory from now on
     trireme.report({}, checkpoint=checkpoint)
 
 
@@ -195,7 +195,7 @@ def stored(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint
 
 @pytest.fixture
 def copied(stored: Checkpoint, tmp_path: Path) -> Path:
-    """To be damaged."""
+    """A copy to damage."""
     return Path(shutil.copytree(stored.path, tmp_path / "copied"))
 
 
@@ -391,7 +391,7 @@ def test_boxes() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 5, 7, 12, 13])
 def test_layouts_are_those_of_torch(size: int) -> None:
-    """Cut dimension by dimension as DTensor does it, also where fully_shard comes after tensor parallel."""
+    """Splits dimension by dimension like DTensor, also with fully_shard after tensor parallelism."""
     from trireme.torch._layout import _runs
 
     def held(cuts: Any) -> list[int]:
@@ -405,7 +405,7 @@ def test_layouts_are_those_of_torch(size: int) -> None:
     for left in range(3):
         assert held([(3, left, 1)]) == chunk(whole, 3, left)
         strided = [chunk(chunk(whole, 2, i), 3, left) for i in range(2)]
-        assert held([(3, left, 2)]) == strided[0] + strided[1]  # without the dimension that was cut before
+        assert held([(3, left, 2)]) == strided[0] + strided[1]  # without the dimension that was split before
         for right in range(2):
             assert held([(3, left, 1), (2, right, 1)]) == chunk(chunk(whole, 3, left), 2, right)
             assert held([(3, left, 2), (2, right, 1)]) == chunk(chunk(whole, 2, right), 3, left)

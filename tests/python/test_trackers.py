@@ -23,7 +23,7 @@ from trireme.integrations._tracker import Entry, Tracker
 
 
 class Driven:
-    """A run as callbacks see it, without workers: the test says what happens."""
+    """A run as callbacks see it, without workers: the test produces the events."""
 
     def __init__(self, callback: UserCallback, folder: Path, config: dict[str, Any] | None = None) -> None:
         folder.mkdir(exist_ok=True)
@@ -61,7 +61,7 @@ class Driven:
 
 @pytest.fixture(params=["tensorboard", "mlflow", "wandb"])
 def tracker(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Callable[[], UserCallback], Any]:
-    """How to make the callback, and how to read what it has logged: {key: {step: value}}."""
+    """How to create the callback, and how to read the logged values: {key: {step: value}}."""
     return request.getfixturevalue(request.param)
 
 
@@ -91,11 +91,11 @@ def wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     from trireme.integrations.wandb import WandbCallback
 
     yield lambda: WandbCallback(project="tests"), lambda: read_wandb(tmp_path / "run/wandb")
-    importlib.import_module("wandb").teardown()  # its own process would live as long as this one
+    importlib.import_module("wandb").teardown()  # its process would live as long as this one
 
 
 def read_tensorboard(folder: Path) -> dict[str, dict[int, float]]:
-    """As TensorBoard does: a file with a purge step takes back what came before."""
+    """Like TensorBoard: a file with a purge step discards earlier values."""
     from tensorboardX.event_file_writer import event_pb2  # type: ignore[attr-defined]
     from tensorboardX.record_writer import masked_crc32c  # noqa: F401
 
@@ -134,21 +134,21 @@ def read_mlflow(uri: str) -> dict[str, Any]:
 
 
 def wandb_records(folder: Path) -> Iterator[Any]:
-    """Of the files that `wandb sync` reads: LevelDB's log format after a header of 7 bytes."""
+    """Reads the files of `wandb sync`: LevelDB's log format after a header of 7 bytes."""
     from wandb.proto import wandb_internal_pb2
 
-    importlib.import_module("wandb").teardown()  # its process may still write when a run is finished
+    importlib.import_module("wandb").teardown()  # its process may still be writing when a run is finished
     for run in sorted(folder.glob("offline-run-*/run-*.wandb")):
         data, at, record = run.read_bytes(), 7, b""
         while at + 7 <= len(data):
             left = 32768 - at % 32768
-            if left < 7:  # a block's end that no header fits into
+            if left < 7:  # end of a block, too short for a header
                 at += left
                 continue
             length, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
             record += data[at + 7 : at + 7 + length]
             at += 7 + length
-            if kind in (1, 4):  # whole, or its last part
+            if kind in (1, 4):  # a complete record, or its last part
                 yield wandb_internal_pb2.Record.FromString(record)
                 record = b""
 
@@ -198,7 +198,7 @@ def test_a_continued_run_goes_on_with_the_same_steps(tracker: Any, tmp_path: Pat
         for step in steps:
             run.report(step, {"loss": step})
         run.end()
-    # W&B joins the two when they are synced: offline, the second one cannot know what the first has.
+    # W&B joins the two when they are synced: offline, the second does not know the first.
     if "wandb" not in repr(make):
         assert read()["loss"] == {step: step for step in range(5)}
 

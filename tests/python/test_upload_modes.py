@@ -1,4 +1,4 @@
-"""report(checkpoint_upload_mode=...), and who stores and deletes the files."""
+"""report(checkpoint_upload_mode=...): how files are stored and deleted."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_an_upload_function_that_the_training_function_may_catch() -> None:
         return "nothing was raised"
 
     with pytest.raises(WorkerGroupError, match="the disk is full"):
-        fit(train)  # a checkpoint that was announced and is not stored is a failure all the same
+        fit(train)  # an announced checkpoint that is not stored is a failure
 
 
 def test_the_target_does_not_exist_yet() -> None:
@@ -258,7 +258,7 @@ def test_the_target_does_not_exist_yet() -> None:
 
 @pytest.mark.parametrize("mode", [SYNC, ASYNC])
 def test_the_upload_function_may_be_what_makes_the_files(mode: CheckpointUploadMode) -> None:
-    """As torch's async_save() does: report() is called while the files are still on their way."""
+    """Like torch's async_save(): report() is called while the files are still being written."""
 
     def train() -> str:
         import threading

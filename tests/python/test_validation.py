@@ -1,4 +1,4 @@
-"""Validation of checkpoints beside training."""
+"""Validation of checkpoints in parallel with training."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_whatever_else_goes_wrong(runner: Any, fn: Any, words: str) -> None:
 
 
 def tries(checkpoint: Checkpoint) -> int:
-    """How often this function was called for the checkpoint, with this call."""
+    """The number of calls of this function for the checkpoint, including this one."""
     place = Path(checkpoint.path, "tries")
     number = int(place.read_text()) + 1 if place.exists() else 1
     place.write_text(str(number))

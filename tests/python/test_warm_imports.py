@@ -1,4 +1,4 @@
-"""What the warm process imports when nobody waits for it, for the workers that come later."""
+"""Modules that the warm process imports in the background for later workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.torch
 
 
 def settings_of_a_worker() -> tuple[bool, bool]:
-    """Whether they were imported before the fork, and one of them that is a variable."""
+    """Whether the modules were imported before the fork, and the value of a setting read from a variable."""
 
     def train() -> Any:
         import sys
@@ -34,7 +34,7 @@ def test_later_workers_find_more_imported_and_yet_have_their_own_settings(monkey
     assert "TORCHINDUCTOR_SIZE_ASSERTS" not in os.environ
     deadline = time.monotonic() + 60
     while not (found := settings_of_a_worker())[0] and time.monotonic() < deadline:
-        time.sleep(1)  # only then it is idle
+        time.sleep(1)  # it is idle only then
     assert found == (True, True)
     monkeypatch.setenv("TORCHINDUCTOR_SIZE_ASSERTS", "0")
     assert settings_of_a_worker() == (False, False)
@@ -68,7 +68,7 @@ if __name__ == "__main__":
     ],
 )
 def test_a_script_may_import_its_framework_first(script: Any, imports: str, name: str) -> None:
-    """Workers come from a process that has run nothing of the script, not even half an import statement."""
+    """Workers are forked from a process that has run none of the script, not even a partial import."""
     done = script.run(FIRST_SCRIPT.format(imports=imports, name=name))
     assert done.returncode == 0, done.stderr
     expected = "('DistributedDataParallel', True, 1)"
@@ -76,7 +76,7 @@ def test_a_script_may_import_its_framework_first(script: Any, imports: str, name
 
 
 def test_no_worker_has_a_half_imported_package(script: Any) -> None:
-    """A module that fails when it is imported early is imported by the workers, and the run goes on."""
+    """A module that fails when it is imported early is imported by the workers, and the run continues."""
     (script.folder / "pkg").mkdir()
     script.write("from pkg import part\nimport os\nassert 'READY' in os.environ, 'too early'", "pkg/__init__.py")
     script.write("", "pkg/part.py")

@@ -1,4 +1,4 @@
-"""The warm process by itself, spoken to as the driver does."""
+"""The warm process on its own, with the driver's protocol."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def write_modules(folder: Path) -> None:
     ],
 )
 def test_an_import_that_failed_midway_is_not_inherited(driver: Driver, tmp_path: Path, module: str, why: str) -> None:
-    """The same process starts over in a new interpreter, without that module; workers that it has stay its children."""
+    """The process restarts with a new interpreter, without that module; its workers stay its children."""
     write_modules(tmp_path)
     assert driver.preload("decimal")["modules"] == ["decimal"]
     first = driver.fork(tmp_path / "first")
@@ -132,7 +132,7 @@ def test_what_failed_while_nobody_waited_has_it_start_over_too(tmp_path: Path) -
     driver = Driver([sys.executable, str(tmp_path / "zygote.py")])
     driver.receive()
     assert driver.preload("decimal")["failed"] == {}
-    assert driver.fork(tmp_path / "log")["op"] == "forked"  # only then it is idle
+    assert driver.fork(tmp_path / "log")["op"] == "forked"  # it is idle only then
     told = [driver.receive()[0] for _ in range(3)]
     assert [answer["op"] for answer in told if answer["op"] != "exit"] == ["replacing", "ready"]
     (replacing,) = (answer for answer in told if answer["op"] == "replacing")
@@ -149,7 +149,7 @@ def test_preload_from_folders_of_the_driver(driver: Driver, tmp_path: Path) -> N
 
 
 def test_forked_process_has_its_own_session_log_and_environment(driver: Driver, tmp_path: Path) -> None:
-    """A ticket that is none: the worker says so in its log and ends."""
+    """An invalid ticket: the worker logs an error and exits."""
     log = tmp_path / "log"
     answer = driver.fork(log, env={**os.environ, "MARK": "x"})
     assert (answer["op"], answer["id"]) == ("forked", 7)
@@ -186,7 +186,7 @@ def test_it_goes_when_the_socket_closes() -> None:
 
 
 def test_it_goes_when_the_driver_is_killed() -> None:
-    """The driver's end of the socket stays open in another process, as it does in a child that the driver forked."""
+    """The driver's end of the socket stays open in another process, for example in a child forked by the driver."""
     code = f"""
 import os, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -215,7 +215,7 @@ def test_what_nobody_waits_for_gives_way_to_those_who_train(monkeypatch: pytest.
         poll.register(ours, select.POLLIN)
 
         def work(runnable: int) -> float:
-            """How much of the time it had a processor."""
+            """The share of time in which it had a CPU."""
             monkeypatch.setattr(_zygote, "_runnable", lambda: runnable)
             began = time.monotonic()
             cpu = time.process_time()
@@ -226,7 +226,7 @@ def test_what_nobody_waits_for_gives_way_to_those_who_train(monkeypatch: pytest.
 
         before = signal.getsignal(signal.SIGPROF)
         assert work(runnable=10_000) < 0.5
-        theirs.send(b"!")  # somebody wants a worker
+        theirs.send(b"!")  # a request for a worker
         began = time.monotonic()
         monkeypatch.setattr(_zygote, "_WAY_MS", 100_000)
         work(runnable=10_000)
@@ -237,7 +237,7 @@ def test_what_nobody_waits_for_gives_way_to_those_who_train(monkeypatch: pytest.
 
 
 def test_giving_way_raises_nothing_into_the_import(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The timer fires again while the handler waits: poll() must not be called inside itself."""
+    """The timer fires again while the handler waits: poll() must not be nested."""
     monkeypatch.setattr(_zygote, "_runnable", lambda: 10_000)
     monkeypatch.setattr(_zygote, "_WAY_MS", 200)
     monkeypatch.setattr(_zygote, "_WORK_S", 1000.0)

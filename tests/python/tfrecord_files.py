@@ -1,4 +1,4 @@
-"""TFRecord files with tf.train.Example in them, byte by byte."""
+"""Writes TFRecord files with tf.train.Example, byte by byte."""
 
 from __future__ import annotations
 
