@@ -16,9 +16,7 @@ from trireme._validation import ValidationTaskConfig
 class CheckpointUploadMode(enum.Enum):
     """When report() returns."""
 
-    ASYNC = (
-        "ASYNC"  # before the upload: a state is copied first, a directory must not change until it is stored
-    )
+    ASYNC = "ASYNC"  # before the upload: a state is copied first, a directory must not change until it is stored
     SYNC = "SYNC"  # when this worker's files are stored
     NO_UPLOAD = "NO_UPLOAD"  # immediately: the files are already in the run folder
 

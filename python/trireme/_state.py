@@ -215,9 +215,7 @@ def _encode_bytes(data: bytes) -> _core.Tensor:
 
 def _encode_torch(torch: Any, tensor: Any) -> Any:
     if tensor.layout is not torch.strided:
-        raise Refused(
-            f"is a tensor of layout {tensor.layout}, which is not dense: store to_dense(), or its components"
-        )
+        raise Refused(f"is a tensor of layout {tensor.layout}, which is not dense: store to_dense(), or its components")
     if tensor.is_quantized:
         raise Refused("is a quantized tensor: store int_repr(), q_scale() and q_zero_point()")
     if tensor.is_meta:

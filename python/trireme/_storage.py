@@ -133,9 +133,7 @@ def _probe(location: Location, files: ArrowFiles, what: str) -> None:
     if files.is_object_store:
         bucket = location.path.partition("/")[0]
         if not files.exists(bucket):
-            raise _core.ConfigError(
-                f"{what} = {location}: no bucket named {bucket!r}; create it or correct the name"
-            )
+            raise _core.ConfigError(f"{what} = {location}: no bucket named {bucket!r}; create it or correct the name")
     probe = posixpath.join(location.path, ".trireme_probe")
     files.make_folder(location.path)
     files.write(probe, b"")
@@ -153,9 +151,7 @@ def _inside(path: str, filesystem: Any, what: str) -> Location:
     base, inner = _unwrapped(filesystem)
     if isinstance(base, fs.LocalFileSystem):
         if not inner and not os.path.isabs(os.path.expanduser(path)):
-            raise _core.ConfigError(
-                f"{what} = {path!r} is relative; use an absolute path: {os.path.abspath(path)!r}"
-            )
+            raise _core.ConfigError(f"{what} = {path!r} is relative; use an absolute path: {os.path.abspath(path)!r}")
         below = path.lstrip("/") if inner else os.path.expanduser(path)
         return Location(os.path.abspath(os.path.join(inner or "/", below)))
     if ".." in path.split("/"):

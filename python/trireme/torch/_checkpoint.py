@@ -50,8 +50,7 @@ class TorchCheckpoint(Checkpoint):
         if problems := _differences(state, wanted):
             more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
             raise ValueError(
-                f"{self.path} does not match this {type(target).__name__}:\n  "
-                + "\n  ".join(problems[:_SHOWN] + more)
+                f"{self.path} does not match this {type(target).__name__}:\n  " + "\n  ".join(problems[:_SHOWN] + more)
             )
         target.load_state_dict(state)
         return model
