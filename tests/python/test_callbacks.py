@@ -79,7 +79,7 @@ def test_a_rank_that_never_reports_does_not_hold_the_others_up_for_ever() -> Non
     assert [metrics[0]["step"] for metrics, _ in recorder.reports] == [0, 1, 2, 3]
     caller.handle({"time": 10.0, "event": "report", "rank": 1, "index": 0, "metrics": {}})
     caller.handle({"time": 20.0, "event": "warning", "message": ""})
-    assert len(recorder.reports) == 4, "a rank that has begun to report is waited for"
+    assert len(recorder.reports) == 4, "callbacks wait for a rank that has reported before"
     caller.handle({"time": 20.0, "event": "worker_finished", "rank": 1})
     assert len(recorder.reports) > 4
 

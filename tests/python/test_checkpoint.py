@@ -104,7 +104,7 @@ def test_remote_copies(remote: Checkpoint, tmp_path: Path) -> None:
     assert Path(remote.to_directory(), "a").read_text() == "a"
     with remote.as_directory() as path:
         assert Path(path, "deep/b").read_text() == "deep/b"
-    assert not os.path.exists(path), "a download is removed when nobody reads it any more"
+    assert not os.path.exists(path), "a download is removed after its last reader"
 
 
 def test_remote_directory_is_downloaded_once_for_all_of_the_machine(remote: Checkpoint) -> None:

@@ -116,7 +116,7 @@ def test_no_python_process(started: Any, results: Path) -> None:
     process = started("wait")
     wait_until_inside(process, results)
     below = [p for p in processes.left_over() if p.pid != process.pid and not processes.is_guard(p)]
-    assert len(below) == 2, "two workers, and nothing else but a shell that waits for the driver's end"
+    assert len(below) == 2, "only two workers and a shell that waits for the driver's exit"
     for each in [process.pid, *(p.pid for p in below)]:
         assert os.readlink(f"/proc/{each}/exe") == str(PROGRAM.resolve())
         assert "python" not in Path(f"/proc/{each}/maps").read_text(), "libpython or our extension"

@@ -79,7 +79,7 @@ def recorded(folder: Path, *kinds: str) -> list[dict[str, Any]]:
 )
 def test_the_others_keep_their_process(start: Any, results: Path, fault: str, place: str, cause: str) -> None:
     out = output_of(start("survives", fault, place))
-    assert "RETURNED 2" in out, "from the checkpoint of the step before"
+    assert "RETURNED 2" in out, "from the checkpoint of the previous step"
     folder = results / "run"
     failures = events(folder, "worker_failed")
     assert [(each["rank"], each["cause"]) for each in failures] == [(1, cause)]
@@ -92,7 +92,7 @@ def test_the_others_keep_their_process(start: Any, results: Path, fault: str, pl
     assert replaced.pid != entry(folder, 0, 1).pid
     assert (replaced.calls, replaced.step) == (1, 2)
     assert pids(folder, 1) == {0: after.pid, 1: replaced.pid}
-    assert "caught" not in out, "Interrupted is no std::exception"
+    assert "caught" not in out, "Interrupted is not a std::exception"
     if fault == "hang":
         (hang,) = events(folder, "hang_detected")
         assert hang["rank"] == 1
@@ -148,7 +148,7 @@ def test_elastic(start: Any, results: Path) -> None:
     assert [(each["from"], each["to"]) for each in events(folder, "resizing")] == [(1, 2), (2, 1)]
     assert not events(folder, "attempt_failed")
     steps = [event["metrics"]["step"] for event in events(folder, "report") if event["rank"] == 0]
-    assert steps == list(range(len(steps))), "no step was lost, none was done twice"
+    assert steps == list(range(len(steps))), "every step was done exactly once"
 
 
 def worker_pid(process: subprocess.Popen[str], folder: Path, rank: int) -> int:

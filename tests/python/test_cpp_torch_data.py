@@ -63,7 +63,7 @@ def test_position_goes_on_with_any_number_of_ranks(threads: int) -> None:
         done = [i for batches in batches_of("left")[1].values() for batch in batches for i in batch]
         assert len(done) == 12
         rest = batches_of(f"on_{ranks}")
-        assert list(rest) == [1], "the first epoch is over"
+        assert list(rest) == [1], "the first epoch has ended"
         assert sorted(done + [i for batches in rest[1].values() for batch in batches for i in batch]) == list(range(24))
         if ranks == 2:
             assert rest[1][1] == in_python(24, 2, 1, 1, 2, False, True)[3:]

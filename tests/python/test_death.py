@@ -188,7 +188,7 @@ def test_no_temporary_files_remain(script: Any, tmp_path: Path) -> None:
     assert not list(temporary.iterdir())
     entries = [json.loads(entry.read_text()) for entry in state.glob("runs/*.json")]
     assert len(entries) == 1
-    assert "secret" not in entries[0], "a finished run keeps no secret"
+    assert "secret" not in entries[0], "a finished run stores no secret"
 
 
 def test_fork_of_the_driver_does_not_disturb_it(script: Any) -> None:

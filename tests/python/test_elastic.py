@@ -97,7 +97,7 @@ def test_ranks_keep_their_order_and_processes(declared: Any) -> None:
     result = fit(train, (1, 2), {"sizes": [1, 2, 1]}, callbacks=[does], warm_restart=True)
     check_sums(result.path, result.return_value[0])
     started = events(result.path, "worker_started")
-    assert [event["rank"] for event in started] == [0, 1], "only the one that was added"
+    assert [event["rank"] for event in started] == [0, 1], "only the added worker"
     kept = events(result.path, "worker_kept")
     assert [(event["rank"], event["pid"]) for event in kept] == [(0, started[0]["pid"])] * 2
 

@@ -131,7 +131,7 @@ def test_survivors_are_called_back_from_where_they_are(place: str) -> None:
     assert [told["kind"] for told in events(result.path, "restarted")] == ["warm"]
     said = Path(result.path or "", "logs/attempt_0/rank_0.log").read_text().split("\n")
     assert ("swallowed" in said, "cleaned up" in said) == (place == "a bare except", place == "finally")
-    assert not any("Traceback" in line for line in said), "that it had to leave is no error"
+    assert not any("Traceback" in line for line in said), "a cancelled worker has no error"
 
 
 def test_a_survivor_that_does_not_come_is_replaced_too() -> None:
@@ -201,7 +201,7 @@ def test_auto_keeps_what_is_expensive_unless_the_framework_objects(kind: str, wa
     log = Path(result.path or "", "logs/attempt_0/rank_0.log").read_text()
     said = "this process is replaced for the next attempt: globals of this attempt" in log
     assert said == ((kind, warm_restart) == ("Objecting", "auto"))
-    assert len(events(result.path, "attempt_failed")) == 1, "that a process was not kept is no failure"
+    assert len(events(result.path, "attempt_failed")) == 1, "a process that is not kept is not a failure"
 
 
 def test_crash_loops_pause_longer_and_longer() -> None:

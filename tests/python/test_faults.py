@@ -57,7 +57,7 @@ def test_exception() -> None:
     assert "ValueError: no such batch" in text
     assert "in action" in text, "the original traceback"
     assert "last words" in text, "the last lines of the log"
-    assert "_worker.py" not in text, "frames of our own"
+    assert "_worker.py" not in text, "frames of Trireme"
     assert isinstance(error.__cause__, ValueError)
     assert str(error.__cause__) == "no such batch"
     assert isinstance(error.worker_failures[1], ValueError)

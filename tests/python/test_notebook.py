@@ -56,4 +56,4 @@ def test_failure_shows_the_workers_error() -> None:
         allow_errors=True,
     )
     assert "ValueError: in a cell" in text_of(cells[1])
-    assert "    raise ValueError('in a cell')" in text_of(cells[1]), "the worker knows the cell's lines"
+    assert "    raise ValueError('in a cell')" in text_of(cells[1]), "the worker has the cell's source lines"

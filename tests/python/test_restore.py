@@ -205,7 +205,7 @@ def test_remote(bucket: Bucket) -> None:
     assert Custom.can_restore(inside, filesystem)
     assert not Custom.can_restore(f"{bucket.name}/results/other", filesystem)
     with filesystem.open_input_stream(f"{inside}/trainer.pkl") as stream:
-        assert b"testing" not in stream.read(), "keys of the filesystem stay here"
+        assert b"testing" not in stream.read(), "keys of the filesystem are not stored"
     for restored in (
         Custom.restore(inside, train_loop_config={"last": 3}, storage_filesystem=filesystem),
         Custom.restore(bucket.uri("results/run"), train_loop_config={"last": 4}),

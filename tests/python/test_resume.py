@@ -48,7 +48,7 @@ def test_continues_where_it_was(results: Path) -> None:
     assert fit(count_to(3), 2).return_value == [0, 1, 2]
     result = fit(count_to(5), 2)
     assert result.return_value == [3, 4]
-    assert [row["index"] for row in result.metrics_history(0)] == list(range(5)), "numbering goes on"
+    assert [row["index"] for row in result.metrics_history(0)] == list(range(5)), "numbering continues"
     assert [metrics["step"] for _, metrics in result.best_checkpoints or []] == list(range(5))
     assert sorted(path.name for path in (results / "run").glob("checkpoint_*"))[-1] == "checkpoint_000004"
     assert fit(count_to(5)).return_value == [], "a finished run can be continued"
@@ -61,7 +61,7 @@ def test_without_new_reports_the_result_has_the_last_metrics(results: Path, capf
     assert result.metrics == Result.from_path(results / "run").metrics
     shown = capfd.readouterr().out.splitlines()
     assert shown[-1].split()[0] == "folder"
-    assert ["reports", "3"] in [line.split() for line in shown[-6:]], "those of the whole run"
+    assert ["reports", "3"] in [line.split() for line in shown[-6:]], "reports of the complete run"
     assert ["step", "2"] in [line.split() for line in shown[-6:]]
 
 
@@ -209,7 +209,7 @@ def test_sigkill_of_the_driver_at_any_moment_loses_nothing_that_was_committed(sc
         result = Result.from_path(results / "run")
         assert result.checkpoint is not None
         newest = result.checkpoint.to_dict()["step"]
-        assert newest >= told, "committed and told, but gone"
+        assert newest >= told, "committed and reported, but missing"
         for checkpoint, metrics in result.best_checkpoints or []:
             assert checkpoint.to_dict()["step"] == metrics["step"]
             checkpoint.to_directory()

@@ -52,7 +52,7 @@ def test_best_checkpoints_worst_first(config: dict[str, Any], scores: list[Any],
     result = fit(config, scores)
     assert steps_of(result) == kept
     assert result.checkpoint is not None
-    assert result.checkpoint.to_dict() == {"step": len(scores) - 1}, "the latest is always spared"
+    assert result.checkpoint.to_dict() == {"step": len(scores) - 1}, "the latest checkpoint is always kept"
     folders = {name for name in os.listdir(result.path or "") if name.startswith("checkpoint_")}
     assert folders == {f"checkpoint_{step:06}" for step in {*kept, len(scores) - 1}}
     assert steps_of(Result.from_path(result.path or "")) == kept

@@ -97,7 +97,7 @@ def test_drivers_killed_at_any_moment(results: Path, script: Any) -> None:
         driver.communicate()
         assert processes.wait_until(lambda: not processes.left_over()), processes.left_over()
         after = committed(run)
-        assert after[: len(before)] == before, "what was committed stays"
+        assert after[: len(before)] == before, "committed checkpoints remain"
         before = after
     done = script.run(COUNTS, str(results), str(before[-1] + 3))
     assert done.returncode == 0, done.stderr
@@ -242,7 +242,7 @@ def test_a_worker_killed_while_it_uploads(run_config: RunConfig) -> None:
     assert result.path is not None
     assert committed(Path(result.path))[-1] == 3
     names = {path.name for path in Path(result.path).iterdir() if path.name.startswith("checkpoint_")}
-    assert names == {f"checkpoint_{step:06}" for step in committed(Path(result.path))}, "nothing unfinished is left"
+    assert names == {f"checkpoint_{step:06}" for step in committed(Path(result.path))}, "no partial files remain"
 
 
 def test_a_damaged_checkpoint_is_passed_over(run_config: RunConfig) -> None:

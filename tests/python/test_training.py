@@ -247,7 +247,7 @@ def test_worker_output_is_shown_with_ranks_and_kept_in_log_files(capfd: pytest.C
     out = capfd.readouterr().out
     for number in range(20):
         assert ranks_that_printed(f"line {number} from all", out) == [0, 1, 2]
-    assert re.search(r"^\[rank 0-2\] line \d+ from all$", out, re.MULTILINE), "a line of all is shown once"
+    assert re.search(r"^\[rank 0-2\] line \d+ from all$", out, re.MULTILINE), "a line of all ranks is shown once"
     assert "[rank 1] only one" in out
     assert "run noisy: 3 workers" in out.splitlines()[0]
     assert "finished" in out

@@ -102,7 +102,7 @@ def test_get_checkpoint_after_each_mode() -> None:
         trireme.report({}, checkpoint=Checkpoint(make_folder("sync")))
         assert read(trireme.get_checkpoint()) == "sync"
         trireme.report({}, checkpoint=Checkpoint(make_folder("async")), checkpoint_upload_mode=ASYNC)
-        assert read(trireme.get_checkpoint()) in ("sync", "async"), "whole at any moment"
+        assert read(trireme.get_checkpoint()) in ("sync", "async"), "complete at any time"
         assert processes.wait_until(lambda: read(trireme.get_checkpoint()) == "async")
         mine = Path(trireme.get_context().get_storage().build_checkpoint_path_from_name("mine"))
         mine.mkdir()
@@ -216,7 +216,7 @@ def test_the_exception_of_an_upload_function_is_kept(mode: CheckpointUploadMode)
     assert isinstance(caught.value.__cause__, MyError)
     assert str(caught.value.__cause__) == "the bucket is gone"
     assert "in store" in str(caught.value), "the traceback"
-    assert "other workers" not in str(caught.value), "it is the same failure, of the same rank"
+    assert "other workers" not in str(caught.value), "it is the same failure of the same rank"
 
 
 def test_an_upload_function_that_the_training_function_may_catch() -> None:
@@ -470,7 +470,7 @@ def test_metadata_may_change_after_the_commit() -> None:
     result = fit(train)
     assert result.checkpoint is not None
     result.checkpoint.set_metadata({"note": "good"})
-    assert fit(train).return_value == {"note": "good"}, "it is no damage"
+    assert fit(train).return_value == {"note": "good"}, "it is not damaged"
     assert Path(result.checkpoint.to_directory(), "file").exists()
 
 

@@ -108,7 +108,7 @@ def test_an_import_that_failed_midway_is_not_inherited(driver: Driver, tmp_path:
     assert told["preloaded"]["modules"] == ["decimal", "whole"]
     assert told["preloaded"]["failed"] == {module: why}
     assert told["ready"]["pid"] == driver.process.pid
-    assert told["exit"]["pid"] == first["pid"], "the worker from before is still reaped"
+    assert told["exit"]["pid"] == first["pid"], "the earlier worker is still reaped"
     assert [op for op in told if op != "exit"] == ["replacing", "preloaded", "ready"]
     modules = tmp_path / "modules"
     (tmp_path / "shows_modules.py").write_text(
