@@ -34,6 +34,8 @@ base::Result<wire::Welcome> Controller::admit(const wire::Hello& hello) {
     if (hello.rank < 0 || hello.rank >= static_cast<int>(peers_.size())) return base::error("no rank {}", hello.rank);
     if (peers_[static_cast<std::size_t>(hello.rank)].channel)
       return base::error("rank {} is already connected", hello.rank);
+    // It would wait forever for a start message that its rank has already received.
+    if (state_.phase == Phase::kRunning) return base::error("rank {} is already running", hello.rank);
   } else if (hello.role != "client") {
     return base::error("unknown role '{}'", hello.role);
   }

@@ -83,6 +83,7 @@ base::Result<std::unique_ptr<Lease>> Lease::take(std::shared_ptr<storage::Files>
 
 Lease::Lease(std::shared_ptr<storage::Files> files, std::string path, std::string id, Timing timing)
     : files_(files->with_policy([](storage::RetryPolicy& policy) { policy.tries = 1; })),
+      patient_files_(std::move(files)),
       path_(std::move(path)),
       id_(std::move(id)),
       timing_(timing) {}
@@ -96,9 +97,10 @@ Lease::~Lease() {
   }
   thread_.join();
   if (!lost_.empty()) return;
-  auto held = read_lease(*files_, path_);
+  // No beat follows that could make up for a failed call, so it is retried.
+  auto held = read_lease(*patient_files_, path_);
   auto removed = held ? base::Result<void>() : base::Result<void>(held.error());
-  if (held && text_of(held->fields, "id") == id_) removed = files_->remove_file(path_);
+  if (held && text_of(held->fields, "id") == id_) removed = patient_files_->remove_file(path_);
   if (!removed) base::log_warning("{}", removed.error().message());
 }
 

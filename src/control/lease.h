@@ -55,7 +55,8 @@ class Lease {
   bool sure() const { return timing_.now() - renewed_ < timing_.validity; }
   void renew();
 
-  std::shared_ptr<storage::Files> files_;  // no retries: the next beat is the next try
+  std::shared_ptr<storage::Files> files_;          // no retries: the next beat is the next try
+  std::shared_ptr<storage::Files> patient_files_;  // the run's own, with retries
   std::string path_;
   std::string id_;
   Timing timing_;

@@ -15,23 +15,30 @@
 namespace trireme::wire {
 namespace {
 
-constexpr auto kGreetingTime = std::chrono::seconds(5);
-// Limits the descriptors that unauthenticated peers can hold, each for at most kGreetingTime.
+// Parts of the greeting time, each measured by itself. While this process is suspended, only one of them can pass.
+constexpr int kGreetingParts = 10;
+// Limits the descriptors that unauthenticated peers can hold, each for at most the greeting time.
 constexpr std::size_t kGreetingLimit = 1024;
 constexpr auto kAcceptPause = std::chrono::milliseconds(50);
 
 }  // namespace
 
 base::Result<std::unique_ptr<Server>> Server::listen(asio::io_context& io, Address where, std::string secret,
-                                                     ServerHandler& handler) {
-  std::unique_ptr<Server> server(new Server(io, std::move(where), std::move(secret), handler));
+                                                     ServerHandler& handler, std::chrono::milliseconds greeting_time) {
+  std::unique_ptr<Server> server(new Server(io, std::move(where), std::move(secret), handler, greeting_time));
   TRIREME_TRY(server->open(), "could not listen on {}", server->address_.text());
   asio::co_spawn(io, server->accept_loop(), asio::detached);
   return server;
 }
 
-Server::Server(asio::io_context& io, Address address, std::string secret, ServerHandler& handler)
-    : io_(io), address_(std::move(address)), secret_(std::move(secret)), handler_(handler), acceptor_(io) {}
+Server::Server(asio::io_context& io, Address address, std::string secret, ServerHandler& handler,
+               std::chrono::milliseconds greeting_time)
+    : io_(io),
+      address_(std::move(address)),
+      secret_(std::move(secret)),
+      handler_(handler),
+      greeting_time_(greeting_time),
+      acceptor_(io) {}
 
 base::Result<void> Server::open() {
   TRIREME_ASSIGN(auto endpoint, endpoint_of(address_));
@@ -94,11 +101,37 @@ bool Server::from_same_user(Socket& socket) const {
   return peer.uid == ::geteuid() || peer.uid == 0;
 }
 
+// A deadline in time that this process was running. A peer cannot be blamed for the time that the server was suspended.
+struct Server::GreetingLimit : std::enable_shared_from_this<GreetingLimit> {
+  GreetingLimit(asio::io_context& io, std::shared_ptr<Channel> limited) : timer(io), channel(std::move(limited)) {}
+
+  void wait(std::chrono::milliseconds part, int parts) {
+    timer.expires_after(part);
+    timer.async_wait([self = shared_from_this(), part, parts](const asio::error_code& cancelled) {
+      if (cancelled || self->met) return;
+      if (parts == 1) return self->channel->close();
+      self->wait(part, parts - 1);
+    });
+  }
+  void end() {
+    met = true;  // an expiry may be in the queue already
+    timer.cancel();
+  }
+
+  asio::steady_timer timer;
+  std::shared_ptr<Channel> channel;
+  bool met = false;
+};
+
 asio::awaitable<base::Result<void>> Server::greet(const std::shared_ptr<Channel>& channel) {
-  asio::steady_timer timer(io_, kGreetingTime);
-  timer.async_wait([channel](const asio::error_code& failure) {
-    if (!failure) channel->close();
-  });
+  auto limit = std::make_shared<GreetingLimit>(io_, channel);
+  limit->wait(greeting_time_ / kGreetingParts, kGreetingParts);
+  auto greeted = co_await prove(channel);
+  limit->end();
+  co_return greeted;
+}
+
+asio::awaitable<base::Result<void>> Server::prove(const std::shared_ptr<Channel>& channel) {
   if (tls_) {
     auto secured = co_await channel->tls_handshake(asio::ssl::stream_base::server);
     if (!secured) co_return std::move(secured).error();

@@ -5,6 +5,7 @@
 #include <asio/io_context.hpp>
 #include <asio/socket_base.hpp>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,8 +36,10 @@ class ServerHandler {
 class Server {
  public:
   // `where` is kUnix with a name, or kTls with host and port (0: any free port).
-  static base::Result<std::unique_ptr<Server>> listen(asio::io_context& io, Address where, std::string secret,
-                                                      ServerHandler& handler);
+  // `greeting_time` limits how long a peer may take to prove the secret.
+  static base::Result<std::unique_ptr<Server>> listen(
+      asio::io_context& io, Address where, std::string secret, ServerHandler& handler,
+      std::chrono::milliseconds greeting_time = std::chrono::seconds(5));
 
   // The address for workers, with the actual port and the fingerprint.
   const Address& address() const { return address_; }
@@ -44,12 +47,16 @@ class Server {
   void close();
 
  private:
-  Server(asio::io_context& io, Address address, std::string secret, ServerHandler& handler);
+  struct GreetingLimit;
+
+  Server(asio::io_context& io, Address address, std::string secret, ServerHandler& handler,
+         std::chrono::milliseconds greeting_time);
 
   base::Result<void> open();
   asio::awaitable<void> accept_loop();
   asio::awaitable<void> serve(std::shared_ptr<Channel> channel);
   asio::awaitable<base::Result<void>> greet(const std::shared_ptr<Channel>& channel);
+  asio::awaitable<base::Result<void>> prove(const std::shared_ptr<Channel>& channel);
   bool from_same_user(Socket& socket) const;
 
   using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
@@ -57,6 +64,7 @@ class Server {
   Address address_;
   std::string secret_;
   ServerHandler& handler_;
+  std::chrono::milliseconds greeting_time_;
   std::optional<asio::ssl::context> tls_;
   Acceptor acceptor_;
   std::unordered_set<std::shared_ptr<Channel>> channels_;
