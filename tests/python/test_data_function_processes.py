@@ -239,7 +239,7 @@ def test_work_of_a_process_that_dies_is_done_again(tmp_path: Path, capfd: pytest
     told = [line for line in capfd.readouterr().err.splitlines() if "its function process" in line]
     assert len(told) == 2
     place = "map_batches(dies_twice) on rows 20 to 29 of part-0.parquet, row group 2: its function process (pid "
-    assert all(place in line and "died of SIGKILL; a new one does the work again" in line for line in told)
+    assert all(place in line and "died of SIGKILL; a new one repeats the work" in line for line in told)
 
 
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGSEGV", "exit"])
@@ -357,7 +357,7 @@ def test_a_function_that_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.Mo
 
     (tmp_path / "goes_away.py").unlink()
     error = raised(MapBatches(goes_away.same, concurrency=1))
-    assert "map_batches(same) cannot be loaded in a process of its own: ModuleNotFoundError" in str(error)
+    assert "map_batches(same) cannot be loaded in a function process: ModuleNotFoundError" in str(error)
 
 
 def test_a_dataset_with_functions_inside_of_a_function() -> None:

@@ -1,4 +1,4 @@
-"""Datasets for training: read in a stream, in an order that no failure and no resize changes. Names as in Ray Data."""
+"""Datasets for training: streamed, in an order that failures and resizes do not change. Names as in Ray Data."""
 
 try:
     import numpy as _numpy  # noqa: F401
@@ -31,7 +31,7 @@ from trireme.data._whole_files import read_binary_files
 
 
 def __getattr__(name: str) -> object:
-    """Submodules without an import of their own, as `ray.data` has them; most scripts need none."""
+    """Imports submodules on first access, as `ray.data` does; most scripts need none."""
     if name in _SUBMODULES:
         return _import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Aggregates of columns: over all rows, batch by batch, or for each group. Arrow's functions do the work."""
+"""Aggregates of columns over all rows, batch by batch, or per group. Arrow's functions compute them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trireme.data._column_ops import require_columns
 
 
 class AggregateFn:
-    """One value for a column. Made new for each pass over the rows by `started()`."""
+    """One value for a column."""
 
     function: str  # of pyarrow's group_by
     verb: str
@@ -27,7 +27,7 @@ class AggregateFn:
         return pc.ScalarAggregateOptions(skip_nulls=self.ignore_nulls)
 
     def prepared(self, column: Any) -> Any:
-        """The column as the function wants it."""
+        """Converts the column to the input of the function."""
         return column
 
     def start(self) -> Any:
@@ -41,7 +41,7 @@ class AggregateFn:
 
 
 class _Sifted(AggregateFn):
-    """Nulls are left out, or make the result null: `state` is what there is so far, and whether there was a null."""
+    """Nulls are ignored, or make the result null: `state` is the result so far, and whether there was a null."""
 
     def start(self) -> Any:
         return None, False
@@ -69,7 +69,7 @@ class _Sifted(AggregateFn):
 
 
 class Count(AggregateFn):
-    """Of rows, or of what is not null in a column (ignore_nulls=True)."""
+    """The number of rows, or of the values of a column that are not null (ignore_nulls=True)."""
 
     verb = "count"
     function = "count"
@@ -160,7 +160,7 @@ class Std(_Sifted):
         return rows, pc.mean(column).as_py(), pc.variance(column, ddof=0).as_py() * rows
 
     def joined(self, first: Any, second: Any) -> Any:
-        # Chan et al.: exact also where the mean is far from zero.
+        # Chan et al.: exact even if the mean is far from zero.
         (n, mean, squares), (m, other_mean, other_squares) = first, second
         away = other_mean - mean
         return n + m, mean + away * m / (n + m), squares + other_squares + away * away * n * m / (n + m)
@@ -171,7 +171,7 @@ class Std(_Sifted):
 
 
 class Unique(AggregateFn):
-    """The different values, in the order in which they first come."""
+    """The distinct values, in order of first appearance."""
 
     verb = "unique"
     function = "distinct"
@@ -194,7 +194,7 @@ class Unique(AggregateFn):
 
 
 def over_rows(batches: Iterable[pa.RecordBatch], aggregates: Sequence[AggregateFn]) -> dict[str, Any]:
-    """All in one pass; no batch is kept."""
+    """Computes all aggregates in one pass; no batch is kept."""
     states = [aggregate.start() for aggregate in aggregates]
     for batch in batches:
         for index, aggregate in enumerate(aggregates):
@@ -207,7 +207,7 @@ def over_rows(batches: Iterable[pa.RecordBatch], aggregates: Sequence[AggregateF
 
 
 def over_groups(table: pa.Table, keys: Sequence[str], aggregates: Sequence[AggregateFn]) -> pa.Table:
-    """One row for each group, sorted by the keys; nulls are a group too, the last one."""
+    """One row for each group, sorted by the keys; nulls are a group, too, and sort last."""
     given = table.select(list(keys))
     asked: list[tuple[Any, str, Any]] = []
     for index, aggregate in enumerate(aggregates):
@@ -227,7 +227,7 @@ def over_groups(table: pa.Table, keys: Sequence[str], aggregates: Sequence[Aggre
     except pa.ArrowException as error:
         kinds = ", ".join(f"{field.name}: {field.type}" for field in table.schema)
         raise ValueError(
-            f"groupby({', '.join(keys)}): {', '.join(one.name for one in aggregates)} cannot be computed of {kinds}: "
+            f"groupby({', '.join(keys)}): cannot compute {', '.join(one.name for one in aggregates)} for {kinds}: "
             f"{str(error).splitlines()[0]}"
         ) from error
 
@@ -235,11 +235,11 @@ def over_groups(table: pa.Table, keys: Sequence[str], aggregates: Sequence[Aggre
 def aggregates_on(
     kind: Any, on: str | Sequence[str] | None, schema: pa.Schema, besides: Sequence[str] = (), **options: Any
 ) -> list[AggregateFn]:
-    """One for each column that is asked for; None: for all numbers."""
+    """One aggregate for each of the columns; None: for all numeric columns."""
     if on is None:
         names = [field.name for field in schema if _is_number(field.type) and field.name not in besides]
         if not names:
-            raise ValueError(f"{kind.verb}: no column is a number; the columns are {', '.join(schema.names)}")
+            raise ValueError(f"{kind.verb}: no column is numeric; the columns are {', '.join(schema.names)}")
     else:
         names = [on] if isinstance(on, str) else list(on)
     require_columns(names, schema, kind.verb)
@@ -248,10 +248,10 @@ def aggregates_on(
 
 def check_aggregates(aggregates: Sequence[Any], schema: pa.Schema) -> None:
     if not aggregates:
-        raise ValueError("aggregate: give at least one, for example Mean('x')")
+        raise ValueError("aggregate: pass at least one aggregate, for example Mean('x')")
     for one in aggregates:
         if not isinstance(one, AggregateFn):
-            raise TypeError(f"aggregate: {one!r} is none; expected for example trireme.data.aggregate.Mean('x')")
+            raise TypeError(f"aggregate: {one!r} is not an aggregate; expected for example trireme.data.aggregate.Mean('x')")
         if one.on is None and not isinstance(one, Count):
             raise ValueError(f"aggregate: {type(one).__name__}() needs a column")
         if one.on is not None:
@@ -259,7 +259,7 @@ def check_aggregates(aggregates: Sequence[Any], schema: pa.Schema) -> None:
 
 
 class _Rows:
-    """Stands for a column where only their number matters."""
+    """Replaces a column if only the number of rows matters."""
 
     null_count = 0
     type = None

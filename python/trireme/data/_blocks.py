@@ -1,4 +1,4 @@
-"""What readers of text have in common: blocks of bytes, and types that the beginning of the first file tells."""
+"""Shared by the readers of text: blocks of bytes, and types inferred from the beginning of the first file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 from trireme.data._paths import File
 
 BLOCK = 1 << 20
-# So much of the first file is looked at to find the columns and their types.
+# The number of bytes of the first file from which the columns and their types are inferred.
 SAMPLE = 8 << 20
 _LARGEST_BLOCK = 1 << 30
 
 
 def blocks_of(file: File, start: Callable[[Any], Any], options: Any, row: int) -> Iterator[pa.RecordBatch]:
-    """The batches of one of Arrow's readers, from `row` on. A row that is longer than a block asks for larger ones."""
+    """The batches of an Arrow reader from `row` on. If a row is longer than a block, larger blocks are read."""
     options.block_size = options.block_size or BLOCK
     done = row
     while True:
@@ -33,7 +33,7 @@ def blocks_of(file: File, start: Callable[[Any], Any], options: Any, row: int) -
 
 
 def skipped(batches: Iterable[pa.RecordBatch], row: int) -> Iterator[pa.RecordBatch]:
-    """Without the first rows."""
+    """Skips the first rows."""
     for batch in batches:
         if row >= batch.num_rows > 0:
             row -= batch.num_rows
@@ -43,5 +43,5 @@ def skipped(batches: Iterable[pa.RecordBatch], row: int) -> Iterator[pa.RecordBa
 
 
 def string_for_null(schema: pa.Schema) -> pa.Schema:
-    """A column without values so far: text holds whatever comes."""
+    """A column without values so far becomes text, which can hold any later value."""
     return pa.schema([(field.name, pa.string() if pa.types.is_null(field.type) else field.type) for field in schema])

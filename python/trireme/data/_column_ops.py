@@ -1,4 +1,4 @@
-"""What is done to columns and rows without a function of the user."""
+"""Operations on columns and rows that need no user function."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def require_columns(names: Sequence[str], schema: pa.Schema, asked_by: str) -> N
 
 
 class UnknownColumn(KeyError, ValueError):
-    """A column that is not there. Shown as it is: KeyError alone would quote the text."""
+    """A column does not exist. Its text is shown unchanged: KeyError alone would quote it."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class ColumnOp(Op):
-    """Changes each batch on its own, and tells its schema by doing it to one without rows."""
+    """Changes each batch separately. Its schema is found by changing a batch without rows."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch], where: Where) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -41,7 +41,7 @@ class ColumnOp(Op):
         raise NotImplementedError
 
     def check(self, schema: pa.Schema) -> None:
-        """Raises what is wrong with it for these columns."""
+        """Raises an error if the operation is not valid for these columns."""
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         self.check(schema)
@@ -80,7 +80,7 @@ class DropColumns(ColumnOp):
 
 
 class RenameColumns(ColumnOp):
-    """By a dict of old and new names, or by all new names in their order."""
+    """Takes a dict of old to new names, or a list with the new names of all columns."""
 
     def __init__(self, names: Mapping[str, str] | Sequence[str]) -> None:
         self.names = dict(names) if isinstance(names, Mapping) else list(names)
@@ -95,12 +95,12 @@ class RenameColumns(ColumnOp):
             raise ValueError(
                 f"rename_columns: {count_of(len(self.names), 'name')} for {count_of(len(schema.names), 'column')} "
                 f"({', '.join(schema.names)}); "
-                "a dict of old and new names renames some"
+                "to rename only some columns, pass a dict of old to new names"
             )
         new = self._new(schema)
         twice = sorted({name for name in new if new.count(name) > 1})
         if twice:
-            raise ValueError(f"rename_columns: more than one column would be called {twice[0]!r}")
+            raise ValueError(f"rename_columns: more than one column would be named {twice[0]!r}")
 
     def change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         self.check(batch.schema)
@@ -113,7 +113,7 @@ class RenameColumns(ColumnOp):
 
 
 class WithColumns(ColumnOp):
-    """Columns that expressions give; those that are there already are replaced."""
+    """Adds columns computed by expressions, or replaces existing ones."""
 
     def __init__(self, columns: Mapping[str, pc.Expression], asked_by: str = "with_columns") -> None:
         self.columns = dict(columns)
@@ -134,7 +134,7 @@ class WithColumns(ColumnOp):
 
 
 class AsSchema(ColumnOp):
-    """The same columns in another order, and null ones with a type."""
+    """Reorders the columns, and sets the type of null columns."""
 
     name = "as the others"
 
@@ -158,7 +158,7 @@ class FilterExpression(ColumnOp):
 
 
 class RandomSample(Op):
-    """Each row with the same chance; the same rows every time."""
+    """Keeps each row with the same probability; always the same rows."""
 
     keeps_rows = False
     any_columns = True
@@ -178,7 +178,7 @@ class RandomSample(Op):
 
 
 class KeepRows(Op):
-    """The rows of one fragment that a mask has True for."""
+    """The rows of a fragment for which a mask is True."""
 
     keeps_rows = False
     any_columns = True
@@ -207,7 +207,7 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
 
 
 class _told:
-    """Arrow's error for an expression, with the columns that there are."""
+    """Adds the columns to Arrow's error for an expression."""
 
     def __init__(self, asked_by: str, schema: pa.Schema) -> None:
         self._asked_by = asked_by

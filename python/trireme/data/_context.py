@@ -1,4 +1,4 @@
-"""Settings of datasets in this process."""
+"""Settings for datasets in this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 @dataclass
 class DataContext:
-    """enable_progress_bars: whether a line is printed where counting rows takes long."""
+    """enable_progress_bars: print a line if counting rows takes long."""
 
     enable_progress_bars: bool = True
 
@@ -16,7 +16,7 @@ class DataContext:
 
     @classmethod
     def get_current(cls) -> DataContext:
-        """The one that holds in this process; what is set in it holds at once."""
+        """The settings of this process; changes take effect immediately."""
         if cls._current is None:
             cls._current = cls()
         return cls._current

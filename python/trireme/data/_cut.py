@@ -1,4 +1,4 @@
-"""How a fragment's batches are cut: into the sizes that functions want, and into units of work for processes."""
+"""Splits a fragment's batches into the batch sizes of functions, and into units of work for processes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from trireme.data._fragment import Where
 if TYPE_CHECKING:
     from trireme.data._functions import Function
 
-# A trip to a process costs about as much as copying this.
+# A round trip to a process costs about as much as copying this number of bytes.
 _UNIT_BYTES = 1 << 20
-# Functions that take long are to be shared out; so many calls take longer than the trip in any case.
+# Slow functions need small units, so that several processes share the work; this number of calls always takes longer
+# than the round trip.
 _UNIT_ROWS = 1024
 _UNIT_CALLS = 16
 
 
 def exact_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows, `rows` at a time, over the edges of the batches; the last may be smaller."""
+    """The same rows in batches of `rows` rows; the last one may be smaller."""
     for parts in exact_parts(batches, rows):
         yield one_batch(parts)
 
@@ -51,9 +52,9 @@ def one_batch(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class Stage(NamedTuple):
-    """Functions that one unit of work can go through, whatever the units around it.
+    """Functions that process a unit of work independently of other units.
 
-    multiple: the number of rows in a unit is a multiple of it, but for the last; None: a unit is a record batch.
+    multiple: the number of rows in a unit is a multiple of it, except in the last unit; None: a unit is a record batch.
     """
 
     ops: tuple[Function, ...]
@@ -65,11 +66,11 @@ class Stage(NamedTuple):
 
 
 def stages(ops: Sequence[Function]) -> list[Stage]:
-    """One, unless a batch size applies to rows of which nobody knows before where they fall."""
+    """One stage, unless a function with a batch size follows one that may change the number of rows."""
     made: list[Stage] = []
     taken: list[Function] = []
     multiple: int | None = 1
-    in_place = True  # every row that a function sees has the number it has in the unit
+    in_place = True  # rows have the same numbers for the function as in the unit
     for op in ops:
         size = op.batch_size
         if taken and size and (multiple is None or not in_place):
@@ -79,20 +80,20 @@ def stages(ops: Sequence[Function]) -> list[Stage]:
             assert multiple is not None
             multiple = math.lcm(multiple, size)
         elif not op.by_rows and all(before.by_rows for before in taken):
-            multiple = None  # this one sees record batches as they come
+            multiple = None  # the function receives record batches of any size
         in_place = in_place and op.keeps_rows is True
         taken.append(op)
     return [*made, Stage(tuple(taken), multiple)]
 
 
 class WorkUnit(NamedTuple):
-    parts: list[pa.RecordBatch]  # one after the other
+    parts: list[pa.RecordBatch]  # in order
     rows: int
     where: Where
 
 
 def work_units(batches: Iterable[pa.RecordBatch], multiple: int | None, where: Where) -> Iterator[WorkUnit]:
-    """What a stage's processes get. Where the edges fall between multiples changes nothing in the results."""
+    """The units for a stage's processes. The number of multiples in a unit does not change the results."""
     row = where.row
     for parts in _parts(batches, multiple):
         rows = sum(part.num_rows for part in parts)
@@ -126,11 +127,11 @@ def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[
 def run_unit(
     ops: Sequence[Function], unit: WorkUnit, entered: Callable[[int], None] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The work itself, the same here and in a process. `entered` is told which of the functions is being called."""
+    """Runs the functions, here or in a function process. `entered` receives the index of the running function."""
     stream, where = iter(unit.parts), unit.where
     for index, op in enumerate(ops):
         if index and ops[index - 1].keeps_rows is not True:
-            where = Where(f"what {ops[index - 1].name} made of {rows_text(unit.where, unit.rows)}")
+            where = Where(f"the output of {ops[index - 1].name} for {rows_text(unit.where, unit.rows)}")
         stream = op(stream, where) if entered is None else _told(op, stream, where, index, entered)
     return stream
 
@@ -155,7 +156,7 @@ def rows_text(where: Where, rows: int) -> str:
 
 
 def first_row(ops: Sequence[Function], row: int) -> int:
-    """Where reading has to begin so that the functions see `row` in the same batch as if it had begun at 0."""
+    """The row to start reading at so that the functions see `row` in the same batch as when reading from row 0."""
     made = stages(ops)
     multiple = made[0].multiple
     return row - row % multiple if len(made) == 1 and multiple else 0

@@ -1,4 +1,4 @@
-"""Dataset: rows that are read, changed and counted when somebody needs them."""
+"""Dataset: rows that are read, transformed and counted on demand."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods):
-    """Rows in an order that is the same every time, from files or from memory, and what is done to them.
+    """Rows from files or from memory, in a fixed order, with the operations to apply to them.
 
-    Made by trireme.data.read_parquet() and its like. Every method gives a new dataset and leaves this one as it is;
-    nothing runs before the rows are needed: take(), count(), iter_batches(), a training.
+    Created by trireme.data.read_parquet() and similar functions. Immutable: every method returns a new dataset. Lazy:
+    nothing runs until rows are requested, by take(), count(), iter_batches() or a trainer.
     """
 
     def __init__(self, source: Source | Plan) -> None:
@@ -39,7 +39,7 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods):
         self._planned: Planned | None = None
 
     def plan(self) -> Planned:
-        """How it is read by workers. Counts the rows where nobody knows them, once."""
+        """How workers read it. Counts the rows once, if their number is unknown."""
         if self._planned is None:
             self._planned = Planned(self._plan)
         return self._planned
@@ -47,10 +47,10 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_planned": None, "_reading": None}
 
-    # What it is.
+    # Metadata.
 
     def schema(self, fetch_if_missing: bool = True) -> pa.Schema:
-        """Names and types of the columns. Functions are tried with the first rows to see what they give."""
+        """Names and types of the columns. To find them, functions are called on the first rows."""
         return self._plan.schema()
 
     def columns(self, fetch_if_missing: bool = True) -> list[str]:
@@ -58,11 +58,11 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods):
         return names
 
     def count(self) -> int:
-        """The number of rows; files and functions that do not tell it are run through."""
+        """The number of rows. Reads files and runs functions if their number of rows is unknown."""
         return self._plan.rows()
 
     def size_bytes(self) -> int:
-        """About what its rows take in memory."""
+        """An estimate of the memory that the rows take."""
         return sum(size for _, size, _ in self.plan().fragments)
 
     def num_blocks(self) -> int:
@@ -73,7 +73,7 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods):
         return self._plan.source.files()
 
     def stats(self) -> str:
-        """What it is made of, what is known of it, and how fast it was read the last time."""
+        """A summary: the operations, fragments, rows, shuffle, and the speed of the last read."""
         return describe(self._plan, self._reading)
 
     @property
@@ -88,24 +88,24 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods):
         return DataContext.get_current()
 
     def copy(self) -> Dataset:
-        """Another dataset of the same rows."""
+        """A new dataset with the same rows."""
         return self._made(self._plan)
 
-    # The rows, here.
+    # Rows on the driver.
 
     def take(self, limit: int = 20) -> list[dict[str, Any]]:
-        """The first rows, as dicts; reads no more than it must."""
+        """The first rows as dicts. Reads only as much as needed."""
         if not is_whole(limit) or limit < 1:
             raise ValueError(f"take({limit!r}): expected a number of rows, 1 or more")
         return [row for batch in self._head(limit) for row in rows_of(batch)]
 
     def take_all(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """All rows. With a limit: an error if there are more."""
+        """All rows as dicts. Raises if there are more than `limit`."""
         rows: list[dict[str, Any]] = []
         for batch in self._stream():
             rows.extend(rows_of(batch))
             if limit is not None and len(rows) > limit:
-                raise ValueError(f"take_all(limit={limit}): the dataset has more rows; take({limit}) gives the first")
+                raise ValueError(f"take_all(limit={limit}): the dataset has more rows; take({limit}) returns the first")
         return rows
 
     def take_batch(self, batch_size: int = 20, *, batch_format: str | None = "default") -> Any:
@@ -122,29 +122,29 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods):
             print(row)
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
-        """All rows as one table. With a limit: an error if there are more."""
+        """All rows as one table. Raises if there are more than `limit`."""
         batches: list[pa.RecordBatch] = []
         rows = 0
         for batch in self._stream():
             batches.append(batch)
             rows += batch.num_rows
             if limit is not None and rows > limit:
-                raise ValueError(f"the dataset has more rows than limit={limit}; limit({limit}) gives the first")
+                raise ValueError(f"the dataset has more rows than limit={limit}; limit({limit}) returns the first")
         return pa.Table.from_batches(batches) if batches else self._plan.schema().empty_table()
 
     def to_pandas(self, limit: int | None = None) -> Any:
-        """All rows as one DataFrame. With a limit: an error if there are more."""
+        """All rows as one DataFrame. Raises if there are more than `limit`."""
         table = self.to_arrow(limit)
         return in_format((_one(table.to_batches(), table.schema), {}), "pandas")
 
     def materialize(self) -> MaterializedDataset:
-        """The same rows, in memory: read, and functions run, once. Shuffled, if it is, in one order for good."""
+        """Reads the rows into memory now and runs functions once. A shuffled dataset keeps this one order."""
         made = MaterializedDataset(TableSource(self._table(), self._name or f"materialized {self._plan.source.name}"))
         made._name = self._name
         return made
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """For pyarrow, polars, DuckDB and all that read Arrow streams."""
+        """For pyarrow, polars, DuckDB and other readers of Arrow streams."""
         schema = self._plan.schema()
         batches = (alike(batch, schema, self._plan.source.name) for batch in self._stream())
         reader = pa.RecordBatchReader.from_batches(schema, batches)
@@ -153,17 +153,17 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods):
     # Batches for a training loop.
 
     def iterator(self) -> DataIterator:
-        """What a worker gets for its shard, here for all rows."""
+        """The same iterator as a worker's shard, over all rows."""
         from trireme.data._iterator import DataIterator
 
         return DataIterator.of(self.plan(), rank=0, world=1, equal=False)
 
     def iter_rows(self, **options: Any) -> Any:
-        """Rows as dicts, one after the other."""
+        """Rows as dicts, one at a time."""
         return self._iterated().iter_rows(**options)
 
     def iter_batches(self, **options: Any) -> Any:
-        """As DataIterator.iter_batches(), of all rows. Where they are not counted, they are read without counting."""
+        """Like DataIterator.iter_batches(), over all rows. Rows are not counted for it."""
         return self._iterated().iter_batches(**options)
 
     def iter_torch_batches(self, **options: Any) -> Any:
@@ -182,10 +182,10 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods):
         return self._iterated().to_torch(**options)
 
     def __iter__(self) -> Iterator[Any]:
-        raise TypeError("a Dataset is not iterable itself: use iter_rows() or iter_batches(), or take() for a few rows")
+        raise TypeError("a Dataset is not iterable: use iter_rows() or iter_batches(), or take() for a few rows")
 
     def __len__(self) -> int:
-        raise TypeError("a Dataset has no len(): count() gives the number of its rows, and may have to read them")
+        raise TypeError("a Dataset has no len(): count() returns the number of rows, and may have to read them")
 
     def __bool__(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Sources made of other datasets: rows of them, several after one another, and tables computed from them."""
+"""Sources derived from other datasets: some of their rows, unions, and tables computed from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trireme.data._stream import stream
 
 
 class PlanSource(Source):
-    """Pieces of another plan, chosen when they are first needed."""
+    """Slices of another plan, selected on first use."""
 
     def __init__(self, plan: Plan, name: str, choose: Callable[[Plan], Sequence[Fragment]]) -> None:
         self.plan = ordered(plan)
@@ -68,7 +68,7 @@ class UnionSource(Source):
 
 
 class ComputedSource(Source):
-    """A table that is computed when it is first needed, and kept. Workers get the table, not the way to it."""
+    """A table that is computed on first use, and kept. Workers receive the table, not the computation."""
 
     def __init__(
         self, name: str, compute: Callable[[], pa.Table], schema: Callable[[], pa.Schema] | None = None
@@ -102,7 +102,7 @@ class ComputedSource(Source):
 
 
 class JoinedFragment(Fragment):
-    """Several pieces read as one."""
+    """Several slices read as one fragment."""
 
     def __init__(self, pieces: Sequence[FragmentSlice]) -> None:
         self._pieces = list(pieces)
@@ -132,7 +132,7 @@ class JoinedFragment(Fragment):
 
 
 def ordered(plan: Plan) -> Plan:
-    """The same without a shuffle: it is carried out, since what follows depends on the order of the rows."""
+    """Executes the shuffle now, for operations that depend on the order of the rows."""
     if plan.shuffle is None:
         return plan
     if plan.carried_out is None:
@@ -146,7 +146,7 @@ def ordered(plan: Plan) -> Plan:
 
 
 def stream_of(plan: Plan, ahead: bool = True) -> Iterator[pa.RecordBatch]:
-    """Its rows in their order, all batches with the columns of the first."""
+    """The rows in order. All batches have the columns of the first."""
     if plan.shuffle is not None and plan.shuffle.rows and plan.carried_out is None:
         yield from _shuffled(plan)
         return
@@ -161,7 +161,7 @@ def stream_of(plan: Plan, ahead: bool = True) -> Iterator[pa.RecordBatch]:
 
 
 def _shuffled(plan: Plan) -> Iterator[pa.RecordBatch]:
-    """As a training with one worker and this seed sees them in its first epoch."""
+    """The order of the first epoch of a training run with one worker and this seed."""
     from trireme.data._iterator import DataIterator
     from trireme.data._planned import Planned
 
@@ -200,7 +200,7 @@ def _alike(batches: Iterator[pa.RecordBatch], schema: pa.Schema, name: str) -> I
 
 
 def _matched(first: pa.Schema, other: pa.Schema, index: int) -> pa.Schema:
-    """The columns of both. Those that are null in one of them have the type of the other."""
+    """The columns of both schemas. A column that is null in one has the type of the other."""
     fields = []
     for name in dict.fromkeys([*first.names, *other.names]):
         mine, its = (s.field(name) if name in s.names else None for s in (first, other))
@@ -209,7 +209,7 @@ def _matched(first: pa.Schema, other: pa.Schema, index: int) -> pa.Schema:
             here, there = ("missing" if kind is None else str(kind) for kind in types)
             raise DataError(
                 f"union: column {name!r} is {there} in dataset {index} and {here} in dataset 0; "
-                "rename, drop or cast columns first, so that all have the same"
+                "rename, drop or cast columns first, so that all datasets have the same columns"
             )
         fields.append(its if types[0] == pa.null() else mine)
     return pa.schema(fields)

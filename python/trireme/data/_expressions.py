@@ -1,4 +1,4 @@
-"""Expressions over columns: pyarrow's, or text such as "x > 3 and y == 'a'", which is parsed and never evaluated."""
+"""Expressions on columns: pyarrow's, or text such as "x > 3 and y == 'a'", which is parsed and never evaluated."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def lit(value: Any) -> pc.Expression:
 
 
 def expression(value: Any, asked_by: str) -> pc.Expression:
-    """What the user has given as an expression: one of pyarrow's, or text."""
+    """Accepts a pyarrow expression, or text."""
     if isinstance(value, pc.Expression):
         return value
     if isinstance(value, str):
@@ -52,7 +52,7 @@ def expression(value: Any, asked_by: str) -> pc.Expression:
 
 
 def parse(text: str) -> pc.Expression:
-    """Comparisons, and/or/not, in, is None, arithmetic, and a few functions of columns; as Python writes them."""
+    """Supports comparisons, and/or/not, in, is None, arithmetic and a few functions of columns, in Python's syntax."""
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except SyntaxError as error:
@@ -68,7 +68,7 @@ class _Parser:
         self._text = text
 
     def value(self, node: ast.expr) -> Any:
-        """An expression, or a plain value where there is no column in it."""
+        """An expression, or a plain value if no column is in it."""
         match node:
             case ast.Constant(value=value) if value is None or isinstance(value, (bool, int, float, str, bytes)):
                 return value
@@ -133,7 +133,7 @@ class _Parser:
                 return left - right
             case ast.Mult():
                 return left * right
-            case ast.Div():  # as in Python, also among integers
+            case ast.Div():  # as in Python, also for integers
                 return left.cast(pa.float64()) / right
             case ast.FloorDiv():
                 return pc.floor(left.cast(pa.float64()) / right)

@@ -1,4 +1,4 @@
-"""What all readers of files have in common: listing, partitions, bad files, schemas that must agree."""
+"""Shared by all readers of files: listing, partitions, bad files, schemas that must agree."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
 
 _THREADS = 16
-# How much larger compressed files are, about, when they are not.
+# The typical ratio of uncompressed to compressed size.
 _UNPACKED = 4
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-# Ray's way to say what a reading task may use: there are none here.
+# Ray's options for the resources of read tasks. Trireme has no read tasks and ignores them.
 _WITHOUT_MEANING = frozenset(
     (
         "parallelism",
@@ -40,12 +40,12 @@ _WITHOUT_MEANING = frozenset(
     )
 )
 
-# A file, and the columns that have one value in all of it.
+# A file, and the columns that are constant in it.
 Placed = tuple[File, dict[str, pa.Scalar]]
 
 
 class Listing:
-    """The files, found once, and the partition that each belongs to. Copies of a source share it."""
+    """The files, listed once, with the partition of each. Copies of a source share it."""
 
     def __init__(self, selection: Selection, partitioning: Any, include_paths: bool) -> None:
         self.selection = selection
@@ -54,7 +54,7 @@ class Listing:
         self._lock = threading.Lock()
         self._files: list[File] | None = None
         self._constants: list[dict[str, pa.Scalar]] | None = None
-        # Those that could be read, once somebody has tried.
+        # The files that can be read; None: not tried yet.
         self.readable: list[Placed] | None = None
 
     def files(self) -> list[File]:
@@ -64,7 +64,7 @@ class Listing:
             return self._files
 
     def constants(self) -> list[dict[str, pa.Scalar]]:
-        """For each file the columns that have one value in all of it."""
+        """For each file the columns that are constant in it."""
         if self._constants is None:
             files = self.files()
             found = self._partitions(files)
@@ -96,7 +96,7 @@ class Listing:
 
 
 class FileSource(Source):
-    """Files of one format. Subclasses say what a file's columns are, and which fragments it is read in."""
+    """Files of one format. Subclasses define the columns and the fragments of a file."""
 
     def __init__(self, listing: Listing, on_bad_file: str = "raise") -> None:
         self.name = listing.selection.reader
@@ -108,11 +108,11 @@ class FileSource(Source):
 
     @abstractmethod
     def _infer(self, file: File) -> pa.Schema:
-        """The columns of a file, from as little of it as possible."""
+        """The columns of a file. Reads as little of it as possible."""
 
     @abstractmethod
     def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
-        """The fragments of each file. Raises DataError that names a file whose columns differ from `body`."""
+        """The fragments of each file. Raises a DataError that names a file whose columns differ from `body`."""
 
     def files(self) -> list[str]:
         return [file.shown for file in self._listing.files()]
@@ -147,7 +147,7 @@ class FileSource(Source):
         return other
 
     def _body_schema(self) -> pa.Schema:
-        """Of what is in the files, without the columns that come from their paths."""
+        """The schema of the files' contents, without the columns from their paths."""
         if self._body is None:
             files = self._listing.files()
             if self._on_bad_file == "raise":
@@ -172,7 +172,7 @@ class FileSource(Source):
         return pa.schema([*body, *added])
 
     def _without_bad(self, files: list[Placed]) -> list[Placed]:
-        """Reads every file once; those that cannot be read are left out, with one warning."""
+        """Reads every file once and skips the unreadable ones, with one warning."""
         body = self._body_schema()
 
         def readable(entry: Placed) -> str | None:
@@ -183,7 +183,7 @@ class FileSource(Source):
             except (DataError, pa.ArrowException) as error:
                 return str(error)
             except OSError as error:
-                entry[0].check()  # raises where it is not the file, but the store that does not answer
+                entry[0].check()  # raises if the store does not respond: the file may be fine
                 return str(error)
             return None
 
@@ -192,7 +192,7 @@ class FileSource(Source):
         if bad:
             names = ", ".join(file.shown for file, _ in bad[:3]) + (", ..." if len(bad) > 3 else "")
             warnings.warn(
-                f"{self.name}: left out {len(bad)} of {count_of(len(files), 'file')}, which cannot be read: {names} "
+                f"{self.name}: {len(bad)} of {count_of(len(files), 'file')} cannot be read and are skipped: {names} "
                 f"({bad[0][1]})",
                 stacklevel=2,
             )
@@ -202,7 +202,7 @@ class FileSource(Source):
 
 
 class FileFragment(Fragment):
-    """A file, or a part of one, that is decoded in Python. The schema is that of all files."""
+    """A file, or a part of one, that is decoded in Python. All files have the same schema."""
 
     def __init__(
         self, file: File, part: str, body: pa.Schema, constants: Mapping[str, pa.Scalar], names: Sequence[str]
@@ -219,7 +219,7 @@ class FileFragment(Fragment):
 
     @abstractmethod
     def _batches(self, columns: Sequence[str], row: int) -> Iterator[pa.RecordBatch]:
-        """From `row` on; those of `columns` (of the body) at least."""
+        """The batches from `row` on, with at least these columns of the body."""
 
     def open(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
         self._file.check()
@@ -245,7 +245,7 @@ class FileFragment(Fragment):
 
 
 def assemble(batch: pa.RecordBatch, schema: pa.Schema, constants: Mapping[str, pa.Scalar]) -> pa.RecordBatch:
-    """The batch's columns and the constant ones, in the order of the schema."""
+    """The batch's columns and the constant columns, in the order of the schema."""
     rows = batch.num_rows
     columns = [
         batch.column(name) if name in batch.schema.names else pa.repeat(constants[name], rows) for name in schema.names
@@ -264,11 +264,11 @@ def listing_of(selection: Selection, partitioning: Any, include_paths: bool) -> 
 
 
 def dataset_of_files(source: FileSource, shuffle: Any, others: Mapping[str, Any]) -> Dataset:
-    """With the arguments that mean the same for every reader of files."""
+    """Applies the arguments that all readers of files share."""
     from trireme.data._dataset import Dataset
 
     check_others(source.name, others)
-    source.files()  # nothing there is said at once, not when training begins
+    source.files()  # missing files raise now, not when training starts
     if source._on_bad_file not in ("raise", "skip"):
         raise _core.ConfigError(f"{source.name}: on_bad_file = {source._on_bad_file!r}: expected 'raise' or 'skip'")
     dataset = Dataset(source)
@@ -284,20 +284,20 @@ def dataset_of_files(source: FileSource, shuffle: Any, others: Mapping[str, Any]
         return shuffled
     from trireme.data._derived import ordered
 
-    return Dataset(ordered(shuffled._plan).source)  # an order of its own, the same in every epoch
+    return Dataset(ordered(shuffled._plan).source)  # the same order in every epoch
 
 
 def check_others(reader: str, others: Mapping[str, Any]) -> None:
-    """Keywords of Ray's that have no meaning here pass; anything else is a mistake."""
+    """Accepts Ray's keywords that have no effect here; any other raises an error."""
     for name in others:
         if name not in _WITHOUT_MEANING:
             raise _core.ConfigError(f"{reader}() has no argument {name!r}")
 
 
 class FileShuffleConfig:
-    """`shuffle=FileShuffleConfig(seed=...)`: the same orders of files whenever the script runs.
+    """`shuffle=FileShuffleConfig(seed=...)`: the same file orders every time the script runs.
 
-    reseed_after_execution: a new order in every epoch; False, with a seed: the same one in every epoch.
+    reseed_after_execution: a new order in every epoch; False, with a seed: the same order in every epoch.
     """
 
     def __init__(self, seed: int | None = None, reseed_after_execution: bool = True) -> None:
@@ -310,7 +310,7 @@ class FileShuffleConfig:
 
 
 def in_threads(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """The first error, in the order of the items, is raised."""
+    """Raises the first error, in the order of the items."""
     if len(items) < 2:
         return [function(item) for item in items]
     with ThreadPoolExecutor(min(_THREADS, len(items))) as pool:
@@ -323,7 +323,7 @@ def in_threads(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any
 
 
 def check_same(reader: str, file: File, schema: pa.Schema, first: File, expected: pa.Schema) -> None:
-    """DataError for the first of the expected columns that another file does not have, or has with another type."""
+    """Raises a DataError for the first expected column that the file lacks, or has with another type."""
     for field in expected:
         index = schema.get_field_index(field.name)
         if index >= 0 and schema.field(index).type == field.type:
@@ -331,7 +331,7 @@ def check_same(reader: str, file: File, schema: pa.Schema, first: File, expected
         here = "missing" if index < 0 else str(schema.field(index).type)
         raise DataError(
             f"{reader}: column {field.name!r} is {here} in {file.shown} and {field.type} in {first.shown}: read them "
-            "apart and map one to the other, or leave the column out (columns=[...])"
+            "separately and convert one of them, or omit the column (columns=[...])"
         )
 
 

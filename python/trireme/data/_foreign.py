@@ -18,16 +18,16 @@ from trireme.data._tensors import batch_of_rows, conform, fixed_tensors
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
 
-# Items that are read to find out what the columns are.
+# The number of items that are read to determine the columns.
 _LOOKED_AT = 8
 _FRAGMENT_ITEMS = 1024
 _BATCH_ITEMS = 64
 
 
 def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
-    """A map-style torch dataset. Items are read when they are needed, by index, where they are needed.
+    """A map-style torch dataset. Workers read items by index, on demand.
 
-    A dict becomes columns, a tuple the columns "item_0", "item_1" (or the names of its fields), the rest "item".
+    A dict becomes columns, a tuple the columns "item_0", "item_1" (or the names of its fields), any other item "item".
     """
     from trireme.data._dataset import Dataset
 
@@ -35,9 +35,9 @@ def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
     if not indexed or not hasattr(dataset, "__len__"):
         lacking = "length" if indexed else "index"
         raise _core.ConfigError(
-            f"from_torch: {type(dataset).__name__} has no {lacking}: it can only be read from its beginning, so there "
-            "is no place to go on from after a failure. Give a map-style dataset (__getitem__ and __len__), or "
-            "from_items(list(dataset)) if it ends and fits into memory"
+            f"from_torch: {type(dataset).__name__} has no {lacking}: it can only be read from its beginning, so a run "
+            "cannot resume after a failure. Pass a map-style dataset (__getitem__ and __len__), or use "
+            "from_items(list(dataset)) if it is finite and fits into memory"
         )
     return Dataset(ItemSource(dataset, "from_torch"))
 
@@ -45,16 +45,16 @@ def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
 def from_huggingface(
     dataset: Any, parallelism: int = -1, concurrency: int | None = None, override_num_blocks: int | None = None
 ) -> Dataset:
-    """A datasets.Dataset: its Arrow table, mapped from its files where it has them."""
+    """A datasets.Dataset: its Arrow table, memory-mapped if it is in files."""
     from trireme.data._dataset import Dataset
 
     if hasattr(dataset, "keys") and not hasattr(dataset, "features"):
         splits = ", ".join(map(str, dataset.keys()))
-        raise _core.ConfigError(f"from_huggingface: got all splits ({splits}); give one of them: dataset['train']")
+        raise _core.ConfigError(f"from_huggingface: got all splits ({splits}); pass one of them: dataset['train']")
     if not hasattr(dataset, "data") or not hasattr(dataset, "with_format"):
         raise _core.ConfigError(
-            f"from_huggingface: expected a datasets.Dataset, got {type(dataset).__name__}. One that streams has no "
-            "length and no index: load it without streaming=True, or read its files (read_parquet(...))"
+            f"from_huggingface: expected a datasets.Dataset, got {type(dataset).__name__}. A streaming dataset "
+            "has no length and no index: load it without streaming=True, or read its files (read_parquet(...))"
         )
     count = num_fragments(parallelism, override_num_blocks)
     if dataset.cache_files:
@@ -63,7 +63,7 @@ def from_huggingface(
 
 
 def from_tf(dataset: Any) -> Dataset:
-    """A tf.data.Dataset, read once and kept in memory: it cannot go to other processes."""
+    """A tf.data.Dataset, read once and kept in memory: it cannot be sent to other processes."""
     from trireme.data._dataset import Dataset
 
     tf = importlib.import_module("tensorflow")
@@ -71,10 +71,10 @@ def from_tf(dataset: Any) -> Dataset:
         raise _core.ConfigError(f"from_tf: expected a tf.data.Dataset, got {type(dataset).__name__}")
     length = int(dataset.cardinality())
     if length == tf.data.INFINITE_CARDINALITY:
-        raise _core.ConfigError("from_tf: the dataset never ends; give it an end: dataset.take(n)")
+        raise _core.ConfigError("from_tf: the dataset is infinite; limit it: dataset.take(n)")
     if length < 0:
         raise _core.ConfigError(
-            "from_tf: the dataset does not know its length; tell it: "
+            "from_tf: the length of the dataset is unknown; set it: "
             "dataset.apply(tf.data.experimental.assert_cardinality(n))"
         )
     rows = [row_of(item) for item in dataset.as_numpy_iterator()]
@@ -144,7 +144,7 @@ class ItemFragment(Fragment):
 
 
 class MappedSource(Source):
-    """A dataset of Hugging Face's whose table is in files: those are mapped wherever it is read."""
+    """A Hugging Face dataset whose table is in files: each reader maps them."""
 
     def __init__(self, dataset: Any, count: int | None) -> None:
         self.name = "from_huggingface"
@@ -198,7 +198,7 @@ def _read(items: Any, begin: int, end: int, name: str) -> pa.RecordBatch:
 
 
 def _tensors_of(table: pa.Table) -> pa.Table:
-    """Hugging Face's arrays of several dimensions as Arrow's tensors."""
+    """Converts Hugging Face's multi-dimensional arrays to Arrow tensors."""
     columns = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         shape = getattr(column.type, "shape", None)

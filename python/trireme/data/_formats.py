@@ -1,4 +1,4 @@
-"""Batches as people want them: dicts of arrays, DataFrames, tables, rows."""
+"""Batch formats: dicts of arrays, DataFrames, tables, rows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class LazyBatch:
-    """A batch of the core, made one of pyarrow only where somebody needs that: most columns are arrays already."""
+    """A batch of the core. Converted to pyarrow only if needed: most columns are arrays already."""
 
     def __init__(self, schema: pa.Schema, batch: Any) -> None:
-        self.schema = schema  # the names count; types are those of `arrow`
+        self.schema = schema  # only the names are valid; the types are those of `arrow`
         self._batch = batch
 
     @cached_property
@@ -37,7 +37,7 @@ class LazyBatch:
         return self.arrow.select(names)
 
 
-# A batch, and those of its columns that are arrays already: writable, in the same memory.
+# A batch, and its columns that are arrays already: writable, in the same memory.
 Batch = tuple[pa.RecordBatch | LazyBatch, dict[str, np.ndarray]]
 
 FORMATS = ("default", "numpy", "pandas", "pyarrow")
@@ -70,7 +70,7 @@ def numpy_batch(batch: Batch) -> dict[str, np.ndarray]:
 
 
 def pandas_batch(record_batch: pa.RecordBatch) -> Any:
-    """A DataFrame; a tensor is one object in its row."""
+    """A DataFrame; each tensor is an object."""
     pandas = import_pandas("batch_format='pandas'")
     fields = record_batch.schema
     tensors = [index for index, field in enumerate(fields) if _is_tensor(field.type)]
@@ -91,7 +91,7 @@ def pandas_batch(record_batch: pa.RecordBatch) -> Any:
 
 
 class CollateFn(ABC):
-    """Makes what a model takes from a batch, for iter_torch_batches() and iter_jax_batches(); called in the process
+    """Converts a batch to the input of a model, for iter_torch_batches() and iter_jax_batches(). Runs in the process
     that trains."""
 
     batch_format: ClassVar[str] = "numpy"
@@ -101,17 +101,17 @@ class CollateFn(ABC):
 
 
 class NumpyBatchCollateFn(CollateFn):
-    """One that takes a dict of arrays, as a plain function does."""
+    """A CollateFn that takes a dict of arrays, like a plain function."""
 
 
 class ArrowBatchCollateFn(CollateFn):
-    """One that takes a pyarrow Table."""
+    """A CollateFn that takes a pyarrow Table."""
 
     batch_format = "pyarrow"
 
 
 class PandasBatchCollateFn(CollateFn):
-    """One that takes a DataFrame."""
+    """A CollateFn that takes a DataFrame."""
 
     batch_format = "pandas"
 
@@ -120,11 +120,11 @@ def check_collate(collate_fn: Callable[[Any], Any] | None, dtypes: Any) -> None:
     if collate_fn is None:
         return
     if dtypes is not None:
-        raise ValueError("collate_fn and dtypes exclude each other: give what collate_fn returns the types you want")
+        raise ValueError("collate_fn and dtypes are mutually exclusive: convert the types in collate_fn")
     if isinstance(collate_fn, type) or not callable(collate_fn):
         raise ValueError(
-            f"collate_fn={collate_fn!r}: expected a function of a dict of arrays, or an object of a subclass of "
-            "NumpyBatchCollateFn, ArrowBatchCollateFn or PandasBatchCollateFn"
+            f"collate_fn={collate_fn!r}: expected a function that takes a dict of arrays, or an instance of a subclass "
+            "of NumpyBatchCollateFn, ArrowBatchCollateFn or PandasBatchCollateFn"
         )
 
 
@@ -133,7 +133,7 @@ def collated(batch: Batch, collate_fn: Callable[[Any], Any]) -> Any:
 
 
 def dtype_of(name: str, dtypes: Any) -> Any:
-    """What a `dtypes` argument, one for all or a dict, says of a column."""
+    """The dtype of a column; `dtypes` is one dtype for all columns, or a dict."""
     return dtypes.get(name) if isinstance(dtypes, dict) else dtypes
 
 
@@ -143,7 +143,7 @@ def check_dtypes(dtypes: Any, schema: pa.Schema) -> None:
 
 
 def tensor_arrays(batch: Batch, wants_floats: Callable[[str], bool]) -> dict[str, np.ndarray]:
-    """numpy_batch() for tensors: a column has the same type in all batches."""
+    """Like numpy_batch(), but a column has the same type in all batches."""
     record_batch, tensors = batch
     names = record_batch.schema.names
     return {
@@ -155,7 +155,7 @@ def tensor_arrays(batch: Batch, wants_floats: Callable[[str], bool]) -> dict[str
 
 
 def same_type(column: pa.Array, name: str, wants_floats: bool) -> pa.Array:
-    """Nulls as NaN would make floats of one batch and not of the next: only where floats are asked for."""
+    """Converts nulls to NaN only if floats are requested: otherwise the type would differ between batches."""
     kind = column.type
     if not column.null_count or not is_number(kind) or pa.types.is_floating(kind):
         return column
@@ -163,17 +163,17 @@ def same_type(column: pa.Array, name: str, wants_floats: bool) -> pa.Array:
         return column.cast(pa.float64(), safe=False)
     raise DataError(
         f"column {name!r} is {kind} and has {column.null_count} nulls in a batch: fill them "
-        "(trireme.data.preprocessors.SimpleImputer), filter them out, or ask for floats (dtypes), in which they are NaN"
+        "(trireme.data.preprocessors.SimpleImputer), filter them out, or request floats (dtypes), where nulls become NaN"
     )
 
 
 def rows(batch: Batch) -> Iterator[dict[str, Any]]:
-    """One dict after the other, of Python values; tensors as arrays."""
+    """The rows as dicts of Python values; tensors are arrays."""
     return iter(rows_of(_arrow(batch)))
 
 
 def raw_batches(iterator: DataIterator, **options: Any) -> Iterable[Batch]:
-    """What iter_batches(**options) puts into a format; every iteration is an epoch."""
+    """The batches of iter_batches(**options) before formatting; every iteration is an epoch."""
     from trireme.data._iterator import Batches
 
     return Batches(iterator, iterator.iter_batches(**options)._options, lambda batches: batches)

@@ -1,4 +1,4 @@
-"""What datasets are made of: fragments, where they come from, and what is done to their batches."""
+"""The parts of datasets: fragments, their sources, and the operations on their batches."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ if TYPE_CHECKING:
 
 
 class DataError(RuntimeError):
-    """Something is wrong with the data, or with a function that was applied to it."""
+    """The data is invalid, or a function that was applied to it failed."""
 
 
 class Fragment(ABC):
-    """A part of a dataset that is read as a whole or not at all: a row group, a file, a slice of a table.
+    """The unit in which a dataset is read: a row group, a file, a slice of a table.
 
-    Picklable: workers read the fragments that the driver has found. The same rows in the same order every time.
+    Picklable: workers read the fragments that the driver has listed. Always the same rows in the same order.
 
-    name: for people, "part-0.parquet, row group 3". rows: exactly; None where only reading tells.
-    size_bytes: about what the rows take in memory; None where nobody knows.
+    name: for messages, "part-0.parquet, row group 3". rows: the exact number; None: unknown until it is read.
+    size_bytes: an estimate of the memory that the rows take; None: unknown.
     """
 
     name: str
     rows: int | None
     size_bytes: int | None
-    decoding_bytes: int = 0  # what it takes while it is read, beside the rows; 0: nobody knows
-    remote: bool = False  # reading may fail for a while and work again
-    costly: bool = False  # its rows take longer to make than to find: they are divided among workers one by one
-    # What changes when the data does: size and modification time of a file, for example.
+    decoding_bytes: int = 0  # memory for reading, in addition to the rows; 0: unknown
+    remote: bool = False  # reading may fail temporarily
+    costly: bool = False  # decoding a row is slower than seeking it: rows are divided among workers one by one
+    # Changes when the data changes: for example the size and modification time of a file.
     version: str = ""
 
     @abstractmethod
     def open(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
-        """A reader, and the row that it begins with: `row`, or one before it where that is cheaper.
+        """A reader, and its first row: `row`, or an earlier one if that is cheaper.
 
-        Called from several threads. Where it can, the reader decodes without the interpreter's lock.
+        Called from several threads. If possible, the reader decodes without the interpreter's lock.
         """
 
 
 class Source(ABC):
-    """Where a dataset's fragments come from. Nothing is read or listed before it is asked for."""
+    """Provides a dataset's fragments. Lists and reads files only on demand."""
 
     name: str  # "read_parquet"
 
     @abstractmethod
     def fragments(self) -> list[Fragment]:
-        """The same list every time. Raises what is wrong with the files, named."""
+        """Always the same list. Errors name the file."""
 
     @abstractmethod
     def schema(self) -> pa.Schema: ...
@@ -57,38 +57,39 @@ class Source(ABC):
         return []
 
     def with_columns(self, columns: Sequence[str]) -> Source | None:
-        """The same with fewer columns, in this order, where that saves reading; None: somebody else must drop them."""
+        """A source with only these columns, in this order, if that saves reading; None: the caller must drop them."""
         return None
 
     def with_filter(self, expression: Any) -> Source | None:
-        """Without the rows (and row groups) that a pyarrow.compute expression excludes; None: filter what is read."""
+        """A source without the rows (and row groups) that a pyarrow.compute expression excludes; None: the caller must
+        filter."""
         return None
 
 
 @dataclass(frozen=True)
 class Where:
-    """Where a batch comes from, for errors."""
+    """The origin of a batch, for errors."""
 
     fragment: str
-    row: int = 0  # of the fragment, the first of what is being worked on
+    row: int = 0  # the first row of the batch, in the fragment
 
 
 class Op(ABC):
-    """Something that is done to every fragment's batches on their way. Picklable."""
+    """An operation on the batches of a fragment. Picklable."""
 
     name: str  # "map_batches(tokenize)"
-    # Whether one row comes out for each that goes in, in its place; None: found out by trying.
+    # Whether it returns one row for each input row, in the same order; None: determined by a trial call.
     keeps_rows: bool | None = True
 
     @abstractmethod
     def __call__(self, batches: Iterator[pa.RecordBatch], where: Where) -> Iterator[pa.RecordBatch]: ...
 
     def schema(self, schema: pa.Schema) -> pa.Schema | None:
-        """Of what comes out; None: found out by trying."""
+        """The schema of the output; None: determined by a trial call."""
         return None
 
 
 class FunctionOp(Op):
-    """A function of the user. Those next to each other are run together, in one process."""
+    """A user function. Consecutive ones run together, in one process."""
 
     concurrency: int | None = None

@@ -1,4 +1,4 @@
-"""Pieces: the rows of a fragment, or some of them, with what is done to them on the way."""
+"""Slices of fragments: all or some rows of a fragment, with the operations to apply to them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 class Count:
-    """How many rows there are, once somebody knows. Shared by pieces that differ only in their columns."""
+    """The number of rows, once known. Shared by slices that differ only in their columns."""
 
     def __init__(self, rows: int | None = None, size_bytes: int | None = None) -> None:
         self.rows = rows
-        self.size_bytes = size_bytes  # of what has been counted; None: nobody has looked
+        self.size_bytes = size_bytes  # of the counted rows; None: unknown
 
 
 class FragmentSlice(Fragment):
     """Rows [start, stop) of a fragment, and the ops that follow.
 
-    A piece of a piece is one of the same fragment wherever the ops keep rows: a split before or after a map reads the
-    same and calls the function in the same place.
+    If the ops keep rows, a slice of a slice is a slice of the same fragment: a split before a map and a split after it
+    read the same rows and call the function on the same batches.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class FragmentSlice(Fragment):
             base.name if start == 0 and stop is None else f"{base.name}, rows {start}-{'' if stop is None else stop}"
         )
         self.count = count or Count(base.rows if start == 0 and stop is None else None)
-        # What has to be read to know the number of rows.
+        # The slice to read in order to count the rows.
         self.counted: FragmentSlice = self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class FragmentSlice(Fragment):
         )
 
     def then(self, op: Op) -> FragmentSlice:
-        """`op.keeps_rows` must be known by now."""
+        """`op.keeps_rows` must be known."""
         if not op.keeps_rows:
             return FragmentSlice(self.base, (*self.ops, op), self.start, self.stop, Count())
         piece = FragmentSlice(self.base, _with(self.ops, op), self.start, self.stop, self.count)
@@ -92,7 +92,7 @@ class FragmentSlice(Fragment):
         return piece
 
     def cut(self, start: int, stop: int) -> FragmentSlice:
-        """Rows that it has for sure."""
+        """The rows must exist."""
         if start == 0 and stop == self.rows:
             return self
         if self.keeps_rows:
@@ -100,7 +100,7 @@ class FragmentSlice(Fragment):
         return FragmentSlice(self, (), start, stop, Count(stop - start))
 
     def batches(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[Iterator[pa.RecordBatch], int]:
-        """Its rows from `row` on, and the row that they begin with: that one, or one before it."""
+        """Its rows from `row` on, and the first row: `row`, or an earlier one."""
         first = self._begin(row)
         wanted, ops = self._pruned(columns)
         begin = self.start + first
@@ -110,14 +110,14 @@ class FragmentSlice(Fragment):
         return apply(ops, rows, Where(self.base.name, found)), found - self.start
 
     def reader(self, row: int = 0) -> tuple[pa.RecordBatchReader, int] | None:
-        """The fragment's own reader, where nothing is left to do to what it gives; None: there is."""
+        """The fragment's own reader, if no op is left to apply; otherwise None."""
         if self.start or self.stop is not None or isinstance(self.base, FragmentSlice):
             return None
         columns, ops = self._pruned(None)
         return self.base.open(columns, row) if len(ops) == 0 or (len(ops) == 1 and columns is not None) else None
 
     def identity(self) -> tuple[Any, ...]:
-        """Equal where the rows are, as far as anybody can tell without reading them."""
+        """Equal for slices with equal rows, as far as is known without reading them."""
         base = self.base.identity() if isinstance(self.base, FragmentSlice) else (self.base.name, self.base.version)
         return base, self.start, self.stop, tuple(op.name for op in self.ops)
 
@@ -130,7 +130,7 @@ class FragmentSlice(Fragment):
         return pa.RecordBatchReader.from_batches(schema, _chained(head, batches)), first
 
     def _begin(self, row: int) -> int:
-        """The row to begin with, so that functions see `row` in the batch that they always see it in."""
+        """The row to start at, so that functions always see `row` in the same batch."""
         if row == 0 or not self.keeps_rows:
             return 0
         functions = [op for op in self.ops if isinstance(op, FunctionOp)]
@@ -141,14 +141,14 @@ class FragmentSlice(Fragment):
         return first_row(cast(Any, functions), row)
 
     def _pruned(self, columns: Sequence[str] | None) -> tuple[Sequence[str] | None, tuple[Op, ...]]:
-        """The columns to ask the fragment for, and what is left to do."""
+        """The columns to request from the fragment, and the remaining ops."""
         ops = self.ops if columns is None else _with(self.ops, SelectColumns(columns))
         first = next((op for op in ops if not _any_columns(op)), None)
         return (first.columns if isinstance(first, SelectColumns) else None), ops
 
 
 def _with(ops: tuple[Op, ...], op: Op) -> tuple[Op, ...]:
-    """Of two selections that follow one another, the second is enough."""
+    """Of two consecutive selections only the second is needed."""
     last = ops[-1] if ops else None
     if isinstance(op, SelectColumns) and isinstance(last, SelectColumns) and {*op.columns} <= {*last.columns}:
         return (*ops[:-1], op)
@@ -156,12 +156,12 @@ def _with(ops: tuple[Op, ...], op: Op) -> tuple[Op, ...]:
 
 
 def _any_columns(op: Op) -> bool:
-    """Whether it gives the same rows, however many of their columns are read."""
+    """Whether it returns the same rows regardless of which columns are read."""
     return getattr(op, "any_columns", False) is True
 
 
 def read(fragment: Fragment, columns: Sequence[str] | None, row: int) -> tuple[Iterator[pa.RecordBatch], int]:
-    """A fragment's batches, and the row that they begin with."""
+    """A fragment's batches, and their first row."""
     if isinstance(fragment, FragmentSlice):
         return fragment.batches(columns, row)
     reader, first = fragment.open(columns, row)
@@ -169,7 +169,7 @@ def read(fragment: Fragment, columns: Sequence[str] | None, row: int) -> tuple[I
 
 
 def apply(ops: Iterable[Op], batches: Iterator[pa.RecordBatch], where: Where) -> Iterator[pa.RecordBatch]:
-    """Functions that follow one another are run together: a batch goes to their process once."""
+    """Consecutive functions run together: a batch is sent to their process once."""
     for is_function, group in groupby(ops, lambda op: isinstance(op, FunctionOp)):
         if is_function:
             from trireme.data._function_pool import run_functions
@@ -184,9 +184,9 @@ def apply(ops: Iterable[Op], batches: Iterator[pa.RecordBatch], where: Where) ->
 def rows_in(
     piece: FragmentSlice, at_most: int | None = None, columns: list[str] | None = None, tick: Callable[[], None] | None = None
 ) -> int:
-    """How many rows it has; no more than `at_most` are looked for. What is found out is kept.
+    """The number of rows, counted up to `at_most`. A complete count is kept.
 
-    columns: of the fragment, enough to count its rows. tick: called now and then.
+    columns: the columns of the fragment to read for counting. tick: called periodically.
     """
     if piece.rows is None:
         counted = piece.counted
@@ -220,7 +220,7 @@ def _between(batches: Iterator[pa.RecordBatch], found: int, begin: int, stop: in
 
 
 def alike(batch: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch:
-    """The batch with the columns of the schema. DataError names what does not fit."""
+    """The batch with the columns of the schema. A DataError names the column that does not match."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -230,7 +230,7 @@ def alike(batch: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch
         return batch
     for index, field in enumerate(batch.schema):
         wanted = schema.field(field.name).type if field.name in schema.names else None
-        # numpy has no null among integers: functions get NaN for it, and give it back.
+        # numpy integers have no null: functions receive NaN for it, and return NaN.
         if wanted is not None and pa.types.is_integer(wanted) and pa.types.is_floating(field.type):
             column = batch.column(index)
             nulled = pc.if_else(pc.is_nan(column), pa.scalar(None, field.type), column)
@@ -239,7 +239,7 @@ def alike(batch: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch
 
 
 def checked(batches: Iterator[pa.RecordBatch], rows: int, name: str) -> Iterator[pa.RecordBatch]:
-    """As many rows as were promised, or an error: an order that is computed from counts needs them exact."""
+    """Raises unless there are exactly `rows` rows: the order of the data is computed from the counts."""
     seen = 0
     for batch in batches:
         seen += batch.num_rows
@@ -247,8 +247,8 @@ def checked(batches: Iterator[pa.RecordBatch], rows: int, name: str) -> Iterator
     if seen != rows:
         raise DataError(
             f"{name} has {count_of(seen, 'row')} now and had {rows} when it was counted: the file has changed, or a "
-            "function gives another number of rows each time. Functions must give the same rows for the same input; "
-            "if one adds or drops rows, say so: map_batches(..., udf_modifying_row_count=True)"
+            "function returns a different number of rows each time. Functions must return the same rows for the same "
+            "input; if a function adds or drops rows, use map_batches(..., udf_modifying_row_count=True)"
         )
 
 

@@ -1,4 +1,4 @@
-"""Finds out, before anything starts, whether the user's function can be called as it will be."""
+"""Checks before anything starts that the user's function accepts its arguments."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Call:
-    fn: Any  # a function, or a class whose objects are called
+    fn: Any  # a function, or a class whose instances are called
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     constructor_args: tuple[Any, ...]
     constructor_kwargs: Mapping[str, Any]
 
     def check(self, name: str, what: str, takes_generators: bool) -> None:
-        """name: "map(double)"; what: it is called with, a "row" or a "batch"."""
+        """name: "map(double)"; what: the argument of the function, a "row" or a "batch"."""
         fn = self.fn
         if isinstance(fn, type):
             call = getattr(fn, "__call__", None)  # noqa: B004  that of its objects, not that of the class
             if not inspect.isfunction(call):
                 raise TypeError(
-                    f"{name}: the class {fn.__name__} has no __call__ method, which is called with each {what}"
+                    f"{name}: the class {fn.__name__} has no __call__ method to call with each {what}"
                 )
-            self._bind(name, fn, "is made", self.constructor_args, self.constructor_kwargs)
+            self._bind(name, fn, "is constructed", self.constructor_args, self.constructor_kwargs)
             self._bind(name, call, f"is called with a {what}", (object(), object(), *self.args), self.kwargs)
         else:
             if self.constructor_args or self.constructor_kwargs:
                 raise ValueError(
-                    f"{name}: fn_constructor_args and fn_constructor_kwargs are for a class, and {name_of(fn)} is "
-                    "none; fn_args and fn_kwargs are for the function"
+                    f"{name}: fn_constructor_args and fn_constructor_kwargs are for classes, but {name_of(fn)} is "
+                    "not a class; use fn_args and fn_kwargs for a function"
                 )
             self._bind(name, fn, f"is called with a {what}", (object(), *self.args), self.kwargs)
             call = fn if inspect.isroutine(fn) else getattr(fn, "__call__", fn)  # noqa: B004
         if inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call):
             raise TypeError(f"{name}: {name_of(fn)} is a coroutine; it must be a plain function or a generator")
         if inspect.isgeneratorfunction(call) and not takes_generators:
-            raise TypeError(f"{name}: {name_of(fn)} is a generator; only map_batches and flat_map take those")
+            raise TypeError(f"{name}: {name_of(fn)} is a generator; only map_batches and flat_map accept generators")
 
     def _bind(self, name: str, fn: Any, how: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         try:
@@ -61,16 +61,16 @@ class Call:
 
 
 def name_of(fn: Any) -> str:
-    """As a person would say it: double, Scaler.apply, <lambda>."""
+    """The name for messages: double, Scaler.apply, <lambda>."""
     fn = getattr(fn, "func", fn)  # of a functools.partial
     name: str = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     return name.rpartition("<locals>.")[2]
 
 
 def processes_asked(name: str, concurrency: Any, compute: Any) -> int | None:
-    """The most that `concurrency` or `compute` allows; None where neither says anything."""
+    """The maximum that `concurrency` or `compute` allows; None if neither is set."""
     if compute is not None and concurrency is not None:
-        raise ValueError(f"{name}: compute={compute!r} and concurrency={concurrency!r} say the same; give one of them")
+        raise ValueError(f"{name}: compute={compute!r} and concurrency={concurrency!r}: set only one of them")
     if compute is not None:
         if not (hasattr(compute, "size") or hasattr(compute, "max_size")):
             raise TypeError(f"{name}: compute={compute!r}: expected a TaskPoolStrategy or an ActorPoolStrategy")

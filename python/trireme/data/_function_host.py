@@ -1,7 +1,7 @@
 """The warm process that function processes are forked from: forked itself from a worker that has one thread, or
 `python -m trireme.data._function_host`, started by any other process.
 
-Requests come as pickles over a socket that keeps their edges; descriptors ride along.
+Requests are pickles, sent with file descriptors over a socket that preserves message boundaries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PATIENCE_S = 1.0
 
 
 class FunctionHost:
-    """Single-threaded, and imports nothing of the user's: every fork of it is as good as a fresh interpreter."""
+    """Single-threaded, and imports no user code: every fork is equivalent to a new interpreter."""
 
     def __init__(self, sock: socket.socket, parent_pidfd: int) -> None:
         self._sock = sock
@@ -37,9 +37,9 @@ class FunctionHost:
         self._poll.register(parent_pidfd, select.POLLIN)
 
     def serve(self) -> None:
-        """Returns when the other process is gone, or has closed its end; no child outlives that."""
+        """Returns when the other process exits or closes its end. All children are killed then."""
         gc.collect()
-        gc.freeze()  # the collector never writes into pages that this process shares with its children
+        gc.freeze()  # keeps the collector from writing to pages that are shared with the children
         try:
             while True:
                 ready = {fd for fd, _ in self._poll.poll()}
@@ -68,7 +68,7 @@ class FunctionHost:
             self._kill_child(number)
         elif operation == "how":
             for pidfd in self._found(number):
-                # Asked for because it has closed its socket; it is about to end by itself, unless a function did that.
+                # The child has closed its socket and is about to exit, unless a function closed the socket.
                 if not select.select([pidfd], [], [], _PATIENCE_S)[0]:
                     self._kill_child(number)
                 self._reap(pidfd)
@@ -124,9 +124,9 @@ def _become_function_process(host: int, sock: int, payload: int, out: int, err: 
         # The descriptors belong to the process, not to these objects.
         sys.stdout = sys.__stdout__ = _stream(1, "w")  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = _stream(2, "w")  # type: ignore[misc]
-        sys.modules["__main__"] = types.ModuleType("__main__")  # the user's own travels by value
+        sys.modules["__main__"] = types.ModuleType("__main__")  # the user's __main__ is pickled by value
         os.set_inheritable(sock, False)
-        requests = socket.socket(fileno=sock)  # open until the very end, which it stands for
+        requests = socket.socket(fileno=sock)  # closed by exiting, which tells the other side
         _function_process.run(requests, payload)
         code = 0
     except SystemExit as end:
@@ -135,11 +135,11 @@ def _become_function_process(host: int, sock: int, payload: int, out: int, err: 
         sys.excepthook(*sys.exc_info())
     finally:
         flush()
-        os._exit(code & 0xFF)  # none of the finalizers that it has inherited
+        os._exit(code & 0xFF)  # skips inherited finalizers
 
 
 def serve_for(sock: socket.socket, parent: int) -> NoReturn:
-    """In a process that `parent` has just forked."""
+    """Runs in a process that `parent` has just forked."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
@@ -147,7 +147,7 @@ def serve_for(sock: socket.socket, parent: int) -> NoReturn:
 
 
 def _serve(sock: socket.socket, parent: int) -> NoReturn:
-    # Both belong to the process that trains: it may still want batches when it is asked to end, for a last checkpoint.
+    # The process that trains handles both signals: it may need batches until its last checkpoint.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sock.set_inheritable(False)
@@ -161,7 +161,7 @@ def _serve(sock: socket.socket, parent: int) -> NoReturn:
 
 
 def main() -> None:
-    os.environ["TRIREME_WORKER"] = "1"  # modules that user code imports start nothing of their own here
+    os.environ["TRIREME_WORKER"] = "1"  # modules that user code imports start no processes or threads here
     sock: Any = socket.socket(fileno=int(os.environ.pop("TRIREME_FUNCTION_HOST_FD")))
     _serve(sock, _driver_pid(sock))
 

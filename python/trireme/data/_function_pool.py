@@ -1,4 +1,4 @@
-"""Runs the user's functions on a fragment's batches: here, or in processes beside this one."""
+"""Runs the user's functions on a fragment's batches, in this process or in function processes."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ from trireme.data._host_client import Host
 
 _Key = tuple[int, ...]
 
-# Never held while a pool's own lock is taken: pools ask for the host.
+# Never held while acquiring a pool's lock: pools request the host while they hold theirs.
 _lock = threading.RLock()
 _pools: dict[_Key, FunctionProcesses] = {}
 _host: Host | None = None
 
 
 def run_functions(ops: Sequence[Function], batches: Iterator[pa.RecordBatch], where: Where) -> Iterator[pa.RecordBatch]:
-    """What the functions make of a fragment's batches, in order. Called from any thread.
+    """The output of the functions for a fragment's batches, in order. Called from any thread.
 
-    On the driver they are called here, unless concurrency was asked for. In a worker they have processes of their own,
-    so that the thread that trains keeps the interpreter; those stay until `ops` are gone, or until they are closed.
+    On the driver the functions run in this process, unless concurrency is set. In a worker they run in function
+    processes, so that they do not take the interpreter from the training thread. The processes live until `ops` are
+    collected or close() is called.
     """
     made = stages(ops)
     pool = _pool(ops, made) if _wants_processes(ops) else None
     stream = batches
     for index, stage in enumerate(made):
         stream = _run(index, stage, pool, stream, where)
-        where = Where(f"what {stage.name} made of {where.fragment}")
+        where = Where(f"the output of {stage.name} for {where.fragment}")
     return stream
 
 
 def close(ops: Sequence[Function] | None = None) -> None:
-    """Ends the processes of these functions, or of all. When they are called again, there are new ones."""
+    """Ends the processes of these functions, or of all functions. Calling a function again starts new ones."""
     with _lock:
         keys = list(_pools) if ops is None else [_key(ops)]
         closed = [_pools.pop(key) for key in keys if key in _pools]
@@ -55,7 +56,7 @@ def close(ops: Sequence[Function] | None = None) -> None:
 def _run(
     index: int, stage: Stage, pool: FunctionProcesses | None, batches: Iterator[pa.RecordBatch], where: Where
 ) -> Iterator[pa.RecordBatch]:
-    """Holds the functions for as long as it runs."""
+    """Keeps the functions alive while it runs."""
     if pool is not None:
         yield from pool.run(index, stage.multiple, batches, where)
         return
@@ -77,7 +78,7 @@ def _pool(ops: Sequence[Function], made: Sequence[Stage]) -> FunctionProcesses:
         most = max((op.concurrency or 0 for op in ops), default=0) or _default_concurrency()
         pool = FunctionProcesses(made, _pack(made), most, _current_host)
         _pools[key] = pool
-        # The pool knows the functions only by name, so that they can go, and take it along.
+        # The pool does not reference the functions: it is closed when they are collected.
         weakref.finalize(ops[0], _collected, key, weakref.ref(pool)).atexit = False
         return pool
 
@@ -91,8 +92,8 @@ def _pack(made: Sequence[Stage]) -> bytes:
             if found := _ship._find_unpicklable(op.name, op):
                 trail, culprit, reason = found
                 raise TypeError(
-                    f"{op.name} cannot be sent to a process of its own: {' -> '.join(trail[1:]) or 'it'}, a "
-                    f"{type(culprit).__name__}, cannot be pickled: {reason}. Make it inside the function, or in the "
+                    f"{op.name} cannot be sent to a function process: {' -> '.join(trail[1:]) or 'it'}, a "
+                    f"{type(culprit).__name__}, cannot be pickled: {reason}. Create it inside the function, or in the "
                     "constructor of a class"
                 ) from error
         raise
@@ -110,7 +111,7 @@ def _default_concurrency() -> int:
 def _collected(key: _Key, pool: weakref.ref[FunctionProcesses]) -> None:
     with _lock:
         found = _pools.get(key)
-        if found is None or found is not pool():  # closed before, and another took the place
+        if found is None or found is not pool():  # already closed and replaced
             return
         del _pools[key]
     found.close()
@@ -129,7 +130,7 @@ def _current_host() -> Host:
 
 
 def _close_host(at_exit: bool = False) -> None:
-    """One that was started is started again when it is needed; the one that a worker was born with cannot be."""
+    """A host that this process started can be restarted; one that was forked with the worker cannot."""
     global _host
     with _lock:
         if _pools or _host is None or not (_host.restartable or at_exit):

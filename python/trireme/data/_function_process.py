@@ -1,4 +1,4 @@
-"""A process that calls the user's functions on units of work until nobody sends it any."""
+"""A process that calls the user's functions on units of work until its socket is closed."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ from trireme.data._segment import Segment
 _MESSAGE = 1 << 16
 _MOST_FDS = 2
 
-# Whether this process is one: functions that use datasets themselves run theirs here.
+# Whether this is a function process: if a function uses datasets, their functions run in the same process.
 inside = False
 
 
 class Setup(NamedTuple):
-    """What a process is told once."""
+    """Sent once to each process."""
 
     environment: dict[str, str]
     folder: str
     sys_path: list[str]
     argv: list[str]
     names: list[str]  # of the stages
-    stages: bytes  # by cloudpickle, a list[Stage]; loading it imports modules from these folders
+    stages: bytes  # a list[Stage], by cloudpickle; loading it imports modules from sys_path
 
 
 class Request(NamedTuple):
     stage: int
     where: Where
     rows: int
-    given: tuple[int, int, int]  # segment, its size, where the batches end in it
-    wanted: tuple[int, int]  # the segment for the answer, its size
-    new: tuple[int, ...]  # segments that come with it
-    gone: tuple[int, ...]  # segments that do not come again
+    given: tuple[int, int, int]  # the segment of the input, its size, the end of the batches in it
+    wanted: tuple[int, int]  # the segment for the output, its size
+    new: tuple[int, ...]  # segments whose descriptors are sent with the request
+    gone: tuple[int, ...]  # segments that are not used again
 
 
 class Answer(NamedTuple):
-    end: int  # where the batches end in the segment
-    size: int  # of the segment now
-    failed: bool  # in the segment is a Failure
-    keeps_given: bool  # somebody still refers to the batches that it was given
+    end: int  # the end of the batches in the segment
+    size: int  # the current size of the segment
+    failed: bool  # the segment contains a Failure
+    keeps_given: bool  # a function still references the input batches
 
 
 class Failure(NamedTuple):
     message: str
-    cause: bytes | None  # the exception, where it can be pickled
+    cause: bytes | None  # the exception, if it can be pickled
     trace: str
 
 
 class _Owner:
-    """Lives as long as the batches that were read for it, and keeps their segment mapped."""
+    """Lives while any batch that was read with it does, and keeps their segment mapped."""
 
     __slots__ = ("__weakref__", "segment")
 
@@ -78,7 +78,7 @@ def run(sock: socket.socket, payload: int) -> None:
     inside = True
     faulthandler.enable()
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("500")  # where memory is short, this one can be replaced, and the one that trains cannot
+        file.write("500")  # if memory runs out, kill this process first: it can be replaced, the training process cannot
     with open(payload, "rb") as packed:
         setup: Setup = pickle.load(packed)
     loaded = _load(setup)
@@ -108,7 +108,7 @@ def run(sock: socket.socket, payload: int) -> None:
 def _load(setup: Setup) -> list[Stage] | Failure:
     os.environ.clear()
     os.environ.update(setup.environment)
-    # Beside one that trains, and as many of them as the user wants: not each with as many threads as there are cores.
+    # Several such processes share the cores with the training process: one thread each.
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
     os.environ["TRIREME_WORKER"] = "1"
     _set_thread_counts()
@@ -120,7 +120,7 @@ def _load(setup: Setup) -> list[Stage] | Failure:
         importlib.invalidate_caches()
         stages: list[Stage] = pickle.loads(setup.stages)
     except Exception as error:
-        told = f"cannot be loaded in a process of its own: {type(error).__name__}: {error}"
+        told = f"cannot be loaded in a function process: {type(error).__name__}: {error}"
         return _failure(DataError(f"{', '.join(setup.names)} {told}"), error)
     return stages
 
@@ -140,7 +140,7 @@ def _work(loaded: list[Stage] | Failure, names: list[str], request: Request, seg
         failure = _failure(error, error.__cause__ or error)
     except Exception as error:
         on = rows_text(request.where, request.rows)
-        told = f"what {names[request.stage]} made of {on} cannot be sent: {type(error).__name__}: {error}"
+        told = f"the output of {names[request.stage]} for {on} cannot be sent: {type(error).__name__}: {error}"
         failure = _failure(DataError(told), error)
     if failure is not None:
         end = wanted.write_object(tuple(failure))
@@ -162,7 +162,7 @@ def _failure(error: DataError, cause: BaseException) -> Failure:
 
 
 def pack(stages: Sequence[Stage], sys_path: list[str]) -> bytes:
-    """A Setup for this process's functions, as they see it now."""
+    """A Setup with the current environment of this process."""
     names = [stage.name for stage in stages]
     dumped = cloudpickle.dumps(list(stages))
     return pickle.dumps(Setup(dict(os.environ), os.getcwd(), sys_path, list(sys.argv), names, dumped))

@@ -1,4 +1,4 @@
-"""The processes that call one chain of functions, and the work that is on its way to them and back."""
+"""The processes that call one chain of functions, and the work in flight between them and this process."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from trireme.data._host_client import Host, HostGone
 from trireme.data._segment import OwnedSegment, Segments
 
 _MESSAGE = 1 << 16
-_AHEAD = 2  # for each process: one that it works on, one that lies ready
+_AHEAD = 2  # for each process: one unit in progress, one queued
 _MOST_DEATHS = 3
 _MOST_LOST_HOSTS = 5
 
 
 class FunctionFailed(Exception):
-    """Stands for an exception of a function that cannot travel between processes."""
+    """Replaces an exception of a function that cannot be pickled."""
 
 
 class _Task:
@@ -76,7 +76,7 @@ class _Process:
         self.tasks.append(task)
 
     def receive(self) -> Answer | None:
-        """None: it has died. BlockingIOError: nothing has come."""
+        """None: the process has died. BlockingIOError: no answer yet."""
         try:
             data = self.sock.recv(_MESSAGE, socket.MSG_DONTWAIT)
         except ConnectionResetError:
@@ -85,8 +85,8 @@ class _Process:
 
 
 class FunctionProcesses:
-    """Any number of threads run fragments through them at the same time. None is needed to keep them going: whoever
-    waits for an answer takes in those of the others too.
+    """Any number of threads can run fragments at the same time. There is no dispatcher thread: a thread that waits for
+    its answer also receives the answers for the others.
     """
 
     def __init__(self, stages: Sequence[Stage], payload: bytes, most: int, host: Callable[[], Host]) -> None:
@@ -94,7 +94,7 @@ class FunctionProcesses:
         self._payload = payload
         self._most = most
         self._host = host
-        self._hosts: dict[int, Host] = {}  # of each process, by its descriptor
+        self._hosts: dict[int, Host] = {}  # the host of each process, by descriptor
         self._segments = Segments()
         self._processes: dict[int, _Process] = {}
         self._waiting: deque[_Task] = deque()
@@ -108,7 +108,7 @@ class FunctionProcesses:
     def run(
         self, stage: int, multiple: int | None, batches: Iterator[pa.RecordBatch], where: Where
     ) -> Iterator[pa.RecordBatch]:
-        """What a stage makes of a fragment, in order, with some of it ahead in the processes."""
+        """The output of a stage for a fragment, in order. Sends units ahead of the consumer."""
         coming = work_units(batches, multiple, where)
         ahead: deque[_Task] = deque()
         try:
@@ -123,19 +123,19 @@ class FunctionProcesses:
                 self._wait(ahead[0])
                 made = self._result(ahead.popleft())
                 while made:
-                    yield made.popleft()  # and nothing here refers to it any more
+                    yield made.popleft()  # keeps no reference to it
         finally:
             with self._changed:
                 for task in ahead:
                     self._abandon(task)
 
     def close(self) -> None:
-        """Ends the processes. Whoever waits for one of them gets an error."""
+        """Ends the processes. Threads that wait for an answer raise an error."""
         with self._changed:
             self._closed = True
             for process in self._processes.values():
                 with contextlib.suppress(OSError):
-                    process.sock.shutdown(socket.SHUT_RDWR)  # wakes the one that polls
+                    process.sock.shutdown(socket.SHUT_RDWR)  # wakes the polling thread
             self._changed.notify_all()
             while self._polling:
                 self._changed.wait()
@@ -159,7 +159,7 @@ class FunctionProcesses:
         with self._changed:
             while not task.done:
                 if self._closed:
-                    raise DataError(f"{self._name(task)}: its processes were closed while it was being read")
+                    raise DataError(f"{self._name(task)}: its function processes were closed while it was being read")
                 if self._polling:
                     self._changed.wait()
                 else:
@@ -216,7 +216,7 @@ class FunctionProcesses:
                 fd = self._least_busy()
             except (DataError, OSError) as error:
                 for task in self._waiting:
-                    task.error = DataError(f"{self._name(task)} has no process to run in: {error}")
+                    task.error = DataError(f"{self._name(task)}: cannot start a function process: {error}")
                 self._waiting.clear()
                 return
             if fd is None:
@@ -237,7 +237,7 @@ class FunctionProcesses:
         return fd if fd is not None and len(self._processes[fd].tasks) < _AHEAD else None
 
     def _start(self) -> int:
-        for _ in range(2):  # the second host is another one, if the first turns out to be dead
+        for _ in range(2):  # if the first host is dead, the second is a new one
             host = self._host()
             with contextlib.suppress(HostGone):
                 number, sock = host.fork(self._payload)
@@ -246,10 +246,10 @@ class FunctionProcesses:
                 self._hosts[fd] = host
                 self._epoll.register(fd, select.EPOLLIN)
                 return fd
-        raise DataError("the one that it would be forked from ends at once")
+        raise DataError("the process that it is forked from exits immediately")
 
     def _bury(self, fd: int, process: _Process) -> None:
-        """What it was given goes to others. The first of it may be what has killed it."""
+        """Other processes get its tasks. Its first task may have killed it."""
         del self._processes[fd]
         self._epoll.unregister(fd)
         process.sock.close()
@@ -267,12 +267,12 @@ class FunctionProcesses:
                 self._release(task)
 
     def _count_lost(self, host: Host, tasks: Sequence[_Task]) -> None:
-        """Its end is no work's fault; but if no host lives long enough for any, somebody should hear of it."""
+        """No task is to blame if a host dies; but if hosts keep dying before any answer, the tasks fail."""
         if host is self._last_lost:
             return
         self._last_lost = host
         self._lost_hosts += 1
-        what = "the process that function processes are forked from was killed"
+        what = "the warm process that function processes are forked from was killed"
         if self._lost_hosts < _MOST_LOST_HOSTS:
             print(f"trireme: {what}; a new one is started", file=sys.stderr, flush=True)
             return
@@ -284,17 +284,17 @@ class FunctionProcesses:
         task.deaths += 1
         where = f"{self._name(task)} on {rows_text(task.where, task.rows)}"
         if task.deaths < _MOST_DEATHS:
-            told = f"trireme: {where}: its function process {how}; a new one does the work again"
+            told = f"trireme: {where}: its function process {how}; a new one repeats the work"
             print(told, file=sys.stderr, flush=True)
             return
-        advice = "the log has its last words"
+        advice = "see the log for its last output"
         if "SIGKILL" in how:
-            advice = "if memory was short, take a smaller batch_size, or a smaller concurrency"
+            advice = "if memory ran out, use a smaller batch_size or a smaller concurrency"
         task.error = DataError(f"{where}: its function process {how}, for the {task.deaths}rd time; {advice}")
         self._release(task)
 
     def _name(self, task: _Task) -> str:
-        """Of the function that was being called."""
+        """The name of the function that was running."""
         names = self._names[task.stage]
         return names[min(task.wanted.step if task.wanted else 0, len(names) - 1)]
 

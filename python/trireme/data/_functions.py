@@ -1,4 +1,4 @@
-"""What map(), map_batches(), flat_map(), filter() and add_column() do to a batch with the user's function."""
+"""The operations of map(), map_batches(), flat_map(), filter() and add_column() with a user function."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _BATCHES = "a dict of arrays or lists, a pandas DataFrame, a pyarrow Table or Re
 
 @dataclass(frozen=True)
 class TaskPoolStrategy:
-    """compute=: functions in this many processes beside each worker."""
+    """compute=: run functions in `size` processes per worker."""
 
     size: int | None = None
 
 
 @dataclass(frozen=True)
 class ActorPoolStrategy:
-    """compute=: objects of a class in this many processes beside each worker, at most."""
+    """compute=: run instances of a class in at most `max_size` processes per worker."""
 
     size: int | None = None
     min_size: int | None = None
@@ -41,10 +41,10 @@ class ActorPoolStrategy:
 
 
 class Function(FunctionOp):
-    """What all have in common: a function or a class, what it is called with, and errors that say on what it failed.
+    """A function or a class, its arguments, and errors that name the rows on which it failed.
 
-    batch_size: the function sees exactly so many rows at once; None: a record batch as it comes; 1 means nothing where
-    `by_rows`, because every row is a call of its own.
+    batch_size: the exact number of rows per call; None: a record batch of any size. With `by_rows`, every row is a
+    separate call.
     """
 
     verb: str  # "map"
@@ -83,10 +83,10 @@ class Function(FunctionOp):
 
     @abstractmethod
     def apply(self, batch: pa.RecordBatch, where: Where) -> Iterator[pa.RecordBatch]:
-        """What comes out for one batch of the right size, not an empty one. `where` is that of its first row."""
+        """The output for one batch of the right size, which is not empty. `where` is the position of its first row."""
 
     def prepare(self) -> Callable[..., Any]:
-        """The function, or the object of the class: made once in each process."""
+        """The function, or the instance of the class, created once in each process."""
         if not isinstance(self.fn, type):
             return self.fn
         with self._one_at_a_time:
@@ -107,7 +107,7 @@ class Function(FunctionOp):
 
     def _begin(self) -> None:
         self._ready = None
-        # Functions are called by one thread at a time, as in processes of their own, whoever reads ahead here.
+        # Functions are called by one thread at a time, as in function processes, even if several threads read ahead.
         self._one_at_a_time = threading.RLock()
 
     def _check(self) -> None:
@@ -121,13 +121,13 @@ class Function(FunctionOp):
     def _failed(self, where: str, error: Exception) -> DataError:
         hint = ""
         if not self.by_rows and "read-only" in str(error):
-            hint = f". The batch is not a copy: {self.verb}(..., zero_copy_batch=False) gives the function one"
+            hint = f". The batch is not a copy: use {self.verb}(..., zero_copy_batch=False) to pass a copy"
         return DataError(f"{self.name} failed on {where}: {_text(error)}{hint}")
 
 
 class _ByRows(Function):
     def _results(self, batch: pa.RecordBatch, where: Where) -> Iterator[tuple[int, Any]]:
-        """What the function returns for each row, with the row's number in the fragment."""
+        """The result of the function for each row, with the row's number in the fragment."""
         call = self.prepare()
         for row, values in enumerate(rows_of(batch), where.row):
             try:
@@ -148,7 +148,7 @@ class _ByRows(Function):
 
 
 class Map(_ByRows):
-    """A row for each row: a dict of the columns' values."""
+    """Returns one row, a dict, for each row."""
 
     verb = "map"
 
@@ -162,7 +162,7 @@ class Map(_ByRows):
 
 
 class FlatMap(_ByRows):
-    """Any number of rows for each row: a list of dicts, or what yields them."""
+    """Returns any number of rows for each row: a list of dicts, or a generator of them."""
 
     verb = "flat_map"
     keeps_rows = False
@@ -179,7 +179,7 @@ class FlatMap(_ByRows):
 
     def _rows_of(self, result: Iterable[Any], where: Where, row: int) -> list[Mapping[str, Any]]:
         try:
-            with self._one_at_a_time:  # a generator runs now
+            with self._one_at_a_time:  # a generator runs here
                 made = list(result)
         except Exception as error:
             raise self._failed(_row(where, row), error) from error
@@ -190,7 +190,7 @@ class FlatMap(_ByRows):
 
 
 class FilterRows(_ByRows):
-    """The rows that the function says yes to, as they are."""
+    """The rows for which the function returns True, unchanged."""
 
     verb = "filter"
     keeps_rows = False
@@ -200,7 +200,7 @@ class FilterRows(_ByRows):
         for row, result in self._results(batch, where):
             try:
                 mask[row - where.row] = bool(result)
-            except Exception:  # an array has no truth of its own
+            except Exception:  # an array has no truth value
                 raise self._returned(result, "True or False", where, row) from None
         if mask.any():
             yield batch if mask.all() else batch.filter(pa.array(mask))
@@ -237,9 +237,9 @@ class _ByBatches(Function):
 
 
 class MapBatches(_ByBatches):
-    """Batches for each batch. Whether rows are added or dropped is found out by trying, unless it is said.
+    """Returns batches for each batch. Unless the user sets it, a trial call determines whether it keeps the rows.
 
-    Once `keeps_rows` is True, every batch is held to it: positions in the dataset depend on it.
+    Once `keeps_rows` is True, every batch is checked: positions in the dataset depend on it.
     """
 
     verb = "map_batches"
@@ -275,8 +275,8 @@ class MapBatches(_ByBatches):
         if self.keeps_rows and made != batch.num_rows:
             raise DataError(
                 f"{self.name} returned {count_of(made, 'row')} for {batch.num_rows}, {rows_text(where, batch.num_rows)}"
-                ", but was taken for a function that keeps the number of rows; "
-                "say map_batches(..., udf_modifying_row_count=True)"
+                ", but is expected to keep the number of rows; "
+                "use map_batches(..., udf_modifying_row_count=True)"
             )
 
     def _results(self, batch: pa.RecordBatch, where: Where) -> Iterator[Any]:
@@ -298,10 +298,10 @@ class MapBatches(_ByBatches):
         if isinstance(result, pa.RecordBatch):
             return [result]
         if not isinstance(result, pa.Table) and not _is_frame(result) and hasattr(result, "__arrow_c_stream__"):
-            result = pa.RecordBatchReader.from_stream(result).read_all()  # polars, for example
+            result = pa.RecordBatchReader.from_stream(result).read_all()  # for example polars
         if isinstance(result, pa.Table):
             batches: list[pa.RecordBatch] = result.combine_chunks().to_batches()
-            return batches or [pa.RecordBatch.from_pylist([], schema=result.schema)]  # one that says of which types
+            return batches or [pa.RecordBatch.from_pylist([], schema=result.schema)]  # keeps the types
         try:
             if isinstance(result, Mapping):
                 return [batch_of(result)]
@@ -315,7 +315,7 @@ class MapBatches(_ByBatches):
 
 
 class AddColumn(_ByBatches):
-    """One more column, or another in the place of one: an array, a list or a Series with a value for each row."""
+    """Adds or replaces a column: an array, a list or a Series with a value for each row."""
 
     verb = "add_column"
 
@@ -334,7 +334,7 @@ class AddColumn(_ByBatches):
         try:
             column = array_of(result, self._column)
         except DataError as error:
-            raise DataError(f"{self.name} on {on} returned no column: {error}") from error
+            raise DataError(f"{self.name} on {on} returned an invalid column: {error}") from error
         if len(column) != batch.num_rows:
             values, rows = count_of(len(column), "value"), count_of(batch.num_rows, "row")
             raise DataError(f"{self.name} returned {values} for {rows}, {on}")
@@ -362,7 +362,7 @@ def _article(kind: str) -> str:
 
 
 def _has_types(schema: pa.Schema) -> bool:
-    """Lists without values have none."""
+    """False if a column, such as a list without values, has no type."""
     return len(schema) > 0 and not any(pa.types.is_null(field.type) for field in schema)
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class GroupedData:
-    """What Dataset.groupby() gives. Results are sorted by the key; a null key is a group too, the last one."""
+    """The result of Dataset.groupby(). Results are sorted by the key. Null keys are a group, too, and sort last."""
 
     def __init__(self, dataset: DatasetMethods, keys: list[str]) -> None:
         self._dataset = dataset
@@ -61,11 +61,11 @@ class GroupedData:
         return self._dataset._made(ComputedSource(f"groupby({', '.join(keys)})", computed))
 
     def count(self) -> Dataset:
-        """Rows of each group, in the column "count()"."""
+        """The number of rows in each group, in the column "count()"."""
         return self.aggregate(Count())
 
     def sum(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Dataset:
-        """Column "sum(x)"; of all numbers if no column is named."""
+        """The sums, in the column "sum(x)"; default: of all numeric columns."""
         return self._on(Sum, on, ignore_nulls=ignore_nulls)
 
     def min(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Dataset:
@@ -94,7 +94,7 @@ class GroupedData:
         concurrency: int | tuple[int, ...] | None = None,
         **resources: Any,
     ) -> Dataset:
-        """fn makes a batch of each group's rows, which are one batch. All rows are sorted in memory for it."""
+        """Calls fn on each group's rows, as one batch; fn returns a batch. All rows are sorted in memory."""
         from trireme.data._functions import MapBatches
         from trireme.data._transforms import check_resources
 
@@ -120,7 +120,7 @@ class GroupedData:
 
 
 class GroupsSource(Source):
-    """Rows sorted by a key; readers give each group as one record batch."""
+    """Rows sorted by a key; readers return each group as one record batch."""
 
     def __init__(self, plan: Plan, keys: list[str]) -> None:
         self.name = f"groupby({', '.join(keys)})"
@@ -171,7 +171,7 @@ class GroupsFragment(Fragment):
 
 
 def _edges(table: pa.Table, keys: list[str]) -> np.ndarray:
-    """The rows that groups begin with, and the end of the last."""
+    """The first row of each group, and the end of the last group."""
     rows = table.num_rows
     starts = np.zeros(rows, bool)
     starts[:1] = True

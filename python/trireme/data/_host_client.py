@@ -18,7 +18,7 @@ _MESSAGE = 1 << 16
 
 
 class Host:
-    """Thread-safe. Ends, with its children, when it is closed or this process is gone."""
+    """Thread-safe. The host and its children exit when it is closed or this process exits."""
 
     def __init__(self, sock: socket.socket, pid: int, started: subprocess.Popen[bytes] | None = None) -> None:
         self.alive = True
@@ -26,12 +26,12 @@ class Host:
         self._pid = pid
         self._started = started
         self._owner = os.getpid()
-        self._lock = threading.RLock()  # a destructor may come in between on the same thread
+        self._lock = threading.RLock()  # a destructor may run on the same thread while it is held
         self._numbers = 0
 
     @classmethod
     def connect(cls) -> Host:
-        """The one that this worker was born with; otherwise a new one."""
+        """The host that was forked with this worker, or a new one."""
         forked = take_host()
         return cls(forked.sock, forked.pid) if forked else cls._start()
 
@@ -41,7 +41,7 @@ class Host:
         environment = {
             **os.environ,
             "TRIREME_FUNCTION_HOST_FD": str(theirs.fileno()),
-            # Neither starts a thread on import.
+            # Keep both libraries from starting threads on import.
             "JE_ARROW_MALLOC_CONF": "background_thread:false",
             "OPENBLAS_NUM_THREADS": "1",
         }
@@ -57,7 +57,7 @@ class Host:
         return self._started is not None
 
     def fork(self, payload: bytes) -> tuple[int, socket.socket]:
-        """A new function process: its number, and the socket it takes requests from."""
+        """A new function process: its number, and the socket for its requests."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         memory = os.memfd_create("trireme_setup")
         try:
@@ -83,7 +83,7 @@ class Host:
             self._send(("kill", number))
 
     def how_it_ended(self, number: int) -> str | None:
-        """For people. The process is killed if it has not ended. None: the host has, and took it along."""
+        """A description for messages. Kills the process if it is still running. None: the host has exited, too."""
         try:
             with self._lock:
                 self._send(("how", number))
@@ -120,7 +120,7 @@ class Host:
 
 
 class HostGone(Exception):
-    """It was killed, or closed."""
+    """The host was killed or closed."""
 
 
 def _write_all(fd: int, data: bytes) -> None:
