@@ -251,7 +251,9 @@ def check_aggregates(aggregates: Sequence[Any], schema: pa.Schema) -> None:
         raise ValueError("aggregate: pass at least one aggregate, for example Mean('x')")
     for one in aggregates:
         if not isinstance(one, AggregateFn):
-            raise TypeError(f"aggregate: {one!r} is not an aggregate; expected for example trireme.data.aggregate.Mean('x')")
+            raise TypeError(
+                f"aggregate: {one!r} is not an aggregate; pass for example trireme.data.aggregate.Mean('x')"
+            )
         if one.on is None and not isinstance(one, Count):
             raise ValueError(f"aggregate: {type(one).__name__}() needs a column")
         if one.on is not None:

@@ -163,7 +163,7 @@ def same_type(column: pa.Array, name: str, wants_floats: bool) -> pa.Array:
         return column.cast(pa.float64(), safe=False)
     raise DataError(
         f"column {name!r} is {kind} and has {column.null_count} nulls in a batch: fill them "
-        "(trireme.data.preprocessors.SimpleImputer), filter them out, or request floats (dtypes), where nulls become NaN"
+        "(trireme.data.preprocessors.SimpleImputer), filter them out, or request floats (dtypes): nulls become NaN"
     )
 
 

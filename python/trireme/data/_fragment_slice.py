@@ -182,7 +182,10 @@ def apply(ops: Iterable[Op], batches: Iterator[pa.RecordBatch], where: Where) ->
 
 
 def rows_in(
-    piece: FragmentSlice, at_most: int | None = None, columns: list[str] | None = None, tick: Callable[[], None] | None = None
+    piece: FragmentSlice,
+    at_most: int | None = None,
+    columns: list[str] | None = None,
+    tick: Callable[[], None] | None = None,
 ) -> int:
     """The number of rows, counted up to `at_most`. A complete count is kept.
 

@@ -22,9 +22,7 @@ class Call:
         if isinstance(fn, type):
             call = getattr(fn, "__call__", None)  # noqa: B004  that of its objects, not that of the class
             if not inspect.isfunction(call):
-                raise TypeError(
-                    f"{name}: the class {fn.__name__} has no __call__ method to call with each {what}"
-                )
+                raise TypeError(f"{name}: the class {fn.__name__} has no __call__ method to call with each {what}")
             self._bind(name, fn, "is constructed", self.constructor_args, self.constructor_kwargs)
             self._bind(name, call, f"is called with a {what}", (object(), object(), *self.args), self.kwargs)
         else:

@@ -78,7 +78,7 @@ def run(sock: socket.socket, payload: int) -> None:
     inside = True
     faulthandler.enable()
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("500")  # if memory runs out, kill this process first: it can be replaced, the training process cannot
+        file.write("500")  # if memory runs out, kill this process before the training process
     with open(payload, "rb") as packed:
         setup: Setup = pickle.load(packed)
     loaded = _load(setup)

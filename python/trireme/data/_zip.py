@@ -62,7 +62,9 @@ class ZippedSource(Source):
 
 
 class ZippedFragment(Fragment):
-    def __init__(self, left: FragmentSlice, right: Sequence[FragmentSlice], names: dict[str, str], schema: pa.Schema) -> None:
+    def __init__(
+        self, left: FragmentSlice, right: Sequence[FragmentSlice], names: dict[str, str], schema: pa.Schema
+    ) -> None:
         self._left = left
         self._right = list(right)
         self._names = names
