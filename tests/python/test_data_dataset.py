@@ -203,11 +203,11 @@ def test_columns_that_are_not_there(ds):
         ds.sum("q")
     with pytest.raises(ValueError, match="3 names for 4 columns"):
         ds.rename_columns(["a", "b", "c"]).schema()
-    with pytest.raises(ValueError, match="more than one column would be called 'y'"):
+    with pytest.raises(ValueError, match="more than one column would be named 'y'"):
         ds.rename_columns({"x": "y"}).schema()
     with pytest.raises(ValueError, match="more than once"):
         ds.select_columns(["x", "x"])
-    with pytest.raises(ValueError, match="expected the names"):
+    with pytest.raises(ValueError, match="expected column names"):
         ds.select_columns([])
 
 
@@ -345,7 +345,7 @@ def test_splits_are_slices(blocks, edges, n, equal):
 def test_split_indices_that_make_no_sense(ds):
     for indices, text in (
         ([], "empty"),
-        ([5, 3], r"rising order: \[3, 5\]"),
+        ([5, 3], r"ascending order: \[3, 5\]"),
         ([-1], "-1 is not a row"),
         (["a"], "'a'"),
     ):
@@ -455,7 +455,7 @@ def test_what_it_says_of_itself(ds):
     assert ds.copy().take(1) == ds.take(1)
     assert ds.size_bytes() > ROWS * 8
     assert ds.schema().names == ds.columns()
-    assert "not read here yet" in data.range(3).stats()
+    assert "not read on the driver yet" in data.range(3).stats()
     ds.take_all()
     assert "100 rows" in ds.stats() and "rows/s" in ds.stats()
     assert ds.input_files() == []
@@ -537,7 +537,7 @@ def test_write_parquet(ds, tmp_path):
     assert len(list((tmp_path / "out").iterdir())) == 4
     ds.limit(5).write_parquet(tmp_path / "out", mode="overwrite")
     assert pa.dataset.dataset(tmp_path / "out").count_rows() == 5
-    with pytest.raises(ValueError, match="is read while it is written"):
+    with pytest.raises(ValueError, match="would be overwritten while it is read"):
         data.read_parquet(tmp_path / "out").write_parquet(tmp_path / "out", mode="overwrite")
     with pytest.raises(ValueError, match="mode='replace'"):
         ds.write_parquet(tmp_path / "out", mode="replace")

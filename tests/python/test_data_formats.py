@@ -113,7 +113,7 @@ def test_collate_functions_are_given_what_their_class_says() -> None:
 
 
 def test_collate_functions_that_cannot_be_called_are_refused() -> None:
-    with pytest.raises(ValueError, match="collate_fn and dtypes exclude each other"):
+    with pytest.raises(ValueError, match="collate_fn and dtypes are mutually exclusive"):
         check_collate(lambda batch: batch, "float32")
     for wrong in (3, NumpyBatchCollateFn):
         with pytest.raises(ValueError, match="expected a function"):

@@ -319,7 +319,7 @@ def test_an_exception_of_map_batches_names_the_rows() -> None:
 
 def test_an_exception_after_a_filter_says_of_what() -> None:
     error = raised(FilterRows(lambda row: row["x"] % 2), Map(fails_on(5)))
-    of = "what filter(<lambda>) made of rows 0 to 9 of part-0.parquet, row group 2"
+    of = "the output of filter(<lambda>) for rows 0 to 9 of part-0.parquet, row group 2"
     assert str(error) == f"map(fail) failed on row 2 of {of}: ValueError: no such thing"
 
 
@@ -381,9 +381,9 @@ def generator(row: Any) -> Iterator[Any]:
         (lambda: Map(lambda row, a: 1), ValueError, "missing a required argument: 'a'"),
         (lambda: Map(identity, fn_kwargs={"b": 1}), ValueError, "and fn_kwargs={'b': 1}"),
         (lambda: MapBatches(Adder), ValueError, "missing a required argument: 'plus'"),
-        (lambda: Map(identity, fn_constructor_args=[1]), ValueError, "are for a class"),
+        (lambda: Map(identity, fn_constructor_args=[1]), ValueError, "are for classes"),
         (lambda: Map(coroutine), TypeError, "coroutine is a coroutine"),
-        (lambda: Map(generator), TypeError, "only map_batches and flat_map take those"),
+        (lambda: Map(generator), TypeError, "only map_batches and flat_map accept generators"),
         (lambda: MapBatches(identity, batch_size=0), ValueError, "map_batches(batch_size=0)"),
         (lambda: MapBatches(identity, batch_size=-3), ValueError, "expected a positive number of rows"),
         (lambda: MapBatches(identity, batch_size="big"), ValueError, "map_batches(batch_size='big')"),
@@ -392,7 +392,7 @@ def generator(row: Any) -> Iterator[Any]:
         (lambda: Map(identity, concurrency=0), ValueError, "concurrency=0"),
         (lambda: Map(identity, concurrency=(1, 2, 3, 4)), ValueError, "(min, max)"),
         (lambda: Map(identity, compute="actors"), TypeError, "ActorPoolStrategy"),
-        (lambda: Map(identity, compute=TaskPoolStrategy(2), concurrency=2), ValueError, "give one of them"),
+        (lambda: Map(identity, compute=TaskPoolStrategy(2), concurrency=2), ValueError, "set only one of them"),
         (lambda: AddColumn(5, identity), TypeError, "add_column(col=5)"),
     ],
 )

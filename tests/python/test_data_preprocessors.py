@@ -605,7 +605,7 @@ def test_fitting_again_warns_and_forgets() -> None:
 def test_batches_are_no_datasets() -> None:
     with pytest.raises(TypeError, match=r"fit\(\) takes a trireme\.data Dataset, not DataFrame.*transform_batch"):
         StandardScaler(["far"]).fit(frame())  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"a batch is a dict of columns.*not list"):
+    with pytest.raises(TypeError, match=r"expected a dict of columns.*got list"):
         Normalizer(["far"]).transform_batch([1, 2])
 
 

@@ -78,7 +78,7 @@ def test_sort_is_lazy_and_moves_columns_of_any_type():
         tensors.sort("data").take()
     with pytest.raises(ValueError, match="2 values of `descending` for 1 column;"):
         tensors.sort("a", [True, False])
-    with pytest.raises(ValueError, match="give the column"):
+    with pytest.raises(ValueError, match="pass one or more columns to sort by"):
         tensors.sort([])
 
 
@@ -316,13 +316,13 @@ def test_aggregates_that_make_no_sense():
         ds.mean("k")
     with pytest.raises(ValueError, match="at least one"):
         ds.aggregate()
-    with pytest.raises(TypeError, match="expected for example"):
+    with pytest.raises(TypeError, match="is not an aggregate; pass for example"):
         ds.aggregate("sum")
     with pytest.raises(ValueError, match=r"Sum\(\) needs a column"):
         ds.aggregate(Sum())
     with pytest.raises(ValueError, match="no column named 'q'"):
         ds.aggregate(Sum("q"))
-    with pytest.raises(ValueError, match="no column is a number"):
+    with pytest.raises(ValueError, match="no column is numeric"):
         ds.select_columns("k").sum()
 
 

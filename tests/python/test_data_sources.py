@@ -84,8 +84,8 @@ def test_filesystems_of_the_user(tree: Path) -> None:
         ("nothing.txt", {}, DataError, "read_text: no such file or folder: .*nothing.txt"),
         ("*.csv", {}, DataError, r"read_text: no files match .*/\*.csv"),
         ("", {"file_extensions": ["csv"]}, DataError, r"no files ending in .csv; there are a.txt, b.txt"),
-        ("deep/.git/nothing", {"ignore_missing_paths": True}, DataError, "read_text: no files are left of"),
-        ("", {"partition_filter": lambda values: False}, DataError, "read_text: no files are left of"),
+        ("deep/.git/nothing", {"ignore_missing_paths": True}, DataError, "read_text: no files remain of"),
+        ("", {"partition_filter": lambda values: False}, DataError, "read_text: no files remain of"),
         ("", {"on_bad_file": "ignore"}, ConfigError, "on_bad_file = 'ignore': expected 'raise' or 'skip'"),
         ("", {"shuffle": "rows"}, ConfigError, "shuffle = 'rows': expected 'files'"),
         ("", {"partitioning": "dir"}, ConfigError, "partitioning = 'dir'"),
@@ -173,10 +173,10 @@ def test_a_file_that_changes_or_goes(tmp_path: Path) -> None:
         dataset = reader(path)
         assert dataset.count() == 1
         path.write_bytes(content * 2)
-        with pytest.raises(DataError, match=f"{name} has changed since the dataset was made"):
+        with pytest.raises(DataError, match=f"{name} has changed since the dataset was created"):
             dataset.take_all()
         path.unlink()
-        with pytest.raises(DataError, match=f"{name} is gone since the dataset was made"):
+        with pytest.raises(DataError, match=f"{name} was deleted since the dataset was created"):
             dataset.take_all()
 
 
@@ -186,9 +186,9 @@ def test_bad_files_are_left_out_when_asked_to(tmp_path: Path) -> None:
     content = (tmp_path / "2.parquet").read_bytes()
     (tmp_path / "2.parquet").write_bytes(content[: len(content) // 2])
     (tmp_path / "0.parquet").write_text("not parquet")
-    with pytest.raises(DataError, match=r"0.parquet is not a Parquet file"):
+    with pytest.raises(DataError, match=r"0.parquet is not a readable Parquet file"):
         trireme.data.read_parquet(tmp_path).to_arrow()
-    with pytest.warns(UserWarning, match=r"left out 2 of 6 files, which cannot be read: .*0.parquet, .*2.parquet"):
+    with pytest.warns(UserWarning, match=r"2 of 6 files cannot be read and are skipped: .*0.parquet, .*2.parquet"):
         table = trireme.data.read_parquet(tmp_path, on_bad_file="skip").to_arrow()
     assert table.column("n").to_pylist() == [number for number in (1, 3, 4, 5) for _ in range(10)]
     with pytest.warns(UserWarning) as told:
@@ -263,7 +263,7 @@ def test_remote_files(bucket: Bucket) -> None:
         bucket.door.open()
     assert fragment.open()[0].read_all().num_rows == 2
     files.delete_file(f"{bucket.name}/data/a.parquet")
-    with pytest.raises(DataError, match=r"a.parquet is gone since the dataset was made"):
+    with pytest.raises(DataError, match=r"a.parquet was deleted since the dataset was created"):
         fragment.open()
 
 

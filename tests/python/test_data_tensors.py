@@ -136,7 +136,7 @@ def test_rows() -> None:
         ({"x": np.ones(2, complex)}, "column 'x': Arrow cannot hold it"),
         ({"x": [1], "y": [1, 2]}, "column 'y' has 2 rows and column 'x' has 1"),
         ({"x": np.float32(1)}, "column 'x'"),
-        ({1: [1]}, "column 1: names of columns are strings"),
+        ({1: [1]}, "column 1: column names must be strings"),
     ],
     ids=["mixed", "object", "text", "complex", "lengths", "scalar", "name"],
 )
@@ -163,7 +163,7 @@ def test_conforming_loses_nothing() -> None:
 
     with pytest.raises(DataError, match="here: column 'n' is string, but int64 in the others"):
         conform(batch_of({"n": ["x"]}), pa.schema([("n", pa.int64())]), "here")
-    with pytest.raises(DataError, match="here: column 'y' is here and not in the others"):
+    with pytest.raises(DataError, match="here: column 'y' does not exist in the others"):
         conform(batch_of({"y": [1]}), pa.schema([("n", pa.int64())]), "here")
 
 

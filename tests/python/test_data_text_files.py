@@ -81,7 +81,7 @@ def test_csv_options(tmp_path: Path) -> None:
             "n,s\nx,y\n",
             r"b.csv: column 'n' is int64 in the beginning of the dataset: .*invalid value 'x'.*column_types",
         ),
-        ("n\n1\n", "b.csv: column 's' is missing, and the first file has it"),
+        ("n\n1\n", "b.csv: column 's' is missing, but the first file has it"),
         ("n,s,z\n1,x,2\n", "b.csv: column 'z' is not in the first file"),
         ("n,s\n1\n", r"b.csv: .*Expected 2 columns, got 1"),
     ],
@@ -152,7 +152,7 @@ def test_json_with_a_given_schema(tmp_path: Path) -> None:
 def test_bad_text_files_are_left_out(tmp_path: Path) -> None:
     for name, content in (("a", '{"n": 1}\n'), ("b", '{"n": '), ("c", '{"n": 3}\n')):
         (tmp_path / f"{name}.json").write_text(content)
-    with pytest.warns(UserWarning, match=r"left out 1 of 3 files, which cannot be read: .*b.json"):
+    with pytest.warns(UserWarning, match=r"1 of 3 files cannot be read and are skipped: .*b.json"):
         assert trireme.data.read_json(tmp_path, on_bad_file="skip").to_arrow().to_pydict() == {"n": [1, 3]}
 
 

@@ -46,7 +46,7 @@ def test_dtypes_are_one_for_all_or_by_column() -> None:
         to_torch(batch, {"z": torch.float16})
     with pytest.raises(TypeError, match=r"expected a torch\.dtype"):
         check_torch({"x": "float32"})
-    with pytest.raises(ValueError, match="exclude each other"):
+    with pytest.raises(ValueError, match="are mutually exclusive"):
         check_torch(torch.float32, collate_fn=lambda batch: batch)
 
 

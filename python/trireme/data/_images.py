@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
 
 _EXTENSIONS = ("png", "jpg", "jpeg", "tif", "tiff", "bmp", "gif")
-# Images that are looked at to find out whether all have the same shape.
+# The number of images that are checked for having the same shape.
 _LOOKED_AT = 64
-# What a file may have unless more is asked for: twice what Pillow warns of, as in C++.
+# The default limit: twice the size at which Pillow warns, as in C++.
 MAX_PIXELS = 178_956_970
 _pillow_limit = threading.Lock()
-# What an image takes in memory, compared to its file, where only reading it would tell.
+# The typical ratio of an image's size in memory to its file size, if the shape is unknown.
 _UNPACKED = 10
 
 
@@ -50,9 +50,9 @@ def read_images(
 ) -> Dataset:
     """Images in the column "image", as arrays [height, width, channels]; needs Pillow.
 
-    size: (height, width) that all are brought to; without it they may differ. mode: one of Pillow's, "RGB" or "L".
-    max_pixels: a file with more, before it is resized, is refused: a small file can claim to be one that fills the
-    memory.
+    size: (height, width) to which all images are resized; default: keep their sizes. mode: a Pillow mode, for example
+    "RGB" or "L". max_pixels: the limit for one file, before resizing; larger images are refused, because a small file
+    can declare an image that fills the memory.
     """
     check_max_pixels("read_images", max_pixels)
     sides = None if size is None else tuple(size) if isinstance(size, (tuple, list)) else ()
@@ -85,7 +85,7 @@ class ImageSource(FileSource):
         return pa.schema([("image", kind)])
 
     def _shape(self, file: File) -> tuple[int, ...]:
-        """Empty where it is broken and may be."""
+        """Empty if the file is unreadable and unreadable files are skipped."""
         try:
             with file.open_file() as handle, _opened(handle, self._max_pixels) as image:
                 height, width = self._size or (image.height, image.width)
@@ -156,11 +156,11 @@ def decode(
     place: np.ndarray | None = None,
     max_pixels: int = MAX_PIXELS,
 ) -> np.ndarray:
-    """Without the interpreter's lock for the most part. In `place`, where that saves a copy and fits."""
+    """Decodes mostly without the interpreter's lock. Writes to `place` if it fits and that saves a copy."""
     try:
         with _opened(io.BytesIO(content), max_pixels) as image:
             if size is not None:
-                # A large JPEG need not be decoded in full to become a small image.
+                # Lets the JPEG decoder scale a large image down while it decodes.
                 image.draft(mode, (2 * size[1], 2 * size[0]))
             if mode is not None and image.mode != mode:
                 image = image.convert(mode)
@@ -187,10 +187,10 @@ def _unreadable(shown: str, error: Exception) -> DataError:
 
 @contextlib.contextmanager
 def _opened(file: Any, max_pixels: int) -> Iterator[Any]:
-    """With the limit that was asked for in place of Pillow's, which is one for the whole process."""
+    """Applies `max_pixels` in place of Pillow's limit, which is global to the process."""
     module = pillow()
     try:
-        image = module.open(file)  # looks at the header only
+        image = module.open(file)  # reads only the header
     except module.DecompressionBombError:
         file.seek(0)
         with _pillow_limit:
@@ -209,7 +209,8 @@ def _opened(file: Any, max_pixels: int) -> Iterator[Any]:
 
 
 def _resampled(image: Any, size: tuple[int, int], place: np.ndarray | None) -> np.ndarray:
-    """What Pillow's BILINEAR gives along the rows first, in a third of the time; its versions differ in that."""
+    """The result of Pillow's BILINEAR with the rows first, in a third of the time; Pillow's order depends on its
+    version."""
     shape = (*size, 3) if image.mode == "RGB" else size
     if place is None or place.shape != shape or place.dtype != np.uint8:
         place = np.empty(shape, np.uint8)
@@ -218,11 +219,11 @@ def _resampled(image: Any, size: tuple[int, int], place: np.ndarray | None) -> n
 
 
 def _pixels(image: Any) -> np.ndarray:
-    """[height, width, bytes of a pixel]: Pillow's own memory where it shows that, with four bytes for three colours."""
+    """[height, width, bytes per pixel]. Pillow's own memory if it is accessible, with four bytes for three colours."""
     image.load()
     pixels: np.ndarray
     if hasattr(image, "__arrow_c_array__"):
-        with contextlib.suppress(ValueError):  # it is in several pieces
+        with contextlib.suppress(ValueError):  # the memory is not contiguous
             shown = pa.array(image)
             values = shown if pa.types.is_uint8(shown.type) else shown.values
             pixels = np.frombuffer(values.buffers()[1], np.uint8)

@@ -17,7 +17,7 @@ def to_jax_batch(
 ) -> dict[str, Any]:
     """A dict of arrays on JAX's device. dtypes, paddings: one for all columns, or a dict by column.
 
-    paddings: what fills a batch that is shorter than batch_size.
+    paddings: values that fill a batch that is shorter than batch_size.
     """
     jnp = import_jax()
     check_dtypes(dtypes, batch[0].schema)
@@ -38,7 +38,7 @@ def jax_batches(
     collate_fn: Callable[[Any], Any] | None = None,
     paddings: Any = None,
 ) -> Iterator[Any]:
-    """One out for each one in. What collate_fn returns, an array or a dict of them, is padded and moved as well."""
+    """One batch for each batch. The result of collate_fn, an array or a dict of arrays, is also padded and moved."""
     import_jax()
     check_collate(collate_fn, dtypes)
     if collate_fn is None:
@@ -63,8 +63,9 @@ def _array(values: Any, name: str, dtypes: Any, paddings: Any, batch_size: int |
     array: np.ndarray = np.asarray(values)
     if array.dtype == object or array.dtype.kind not in "biufc":
         raise DataError(
-            f"column {name!r} has {_kind(array)}, which JAX has no arrays of: drop it (drop_columns([{name!r}])), make "
-            "numbers of one shape of it (map_batches(), trireme.data.preprocessors), or give a collate_fn"
+            f"column {name!r} has {_kind(array)}, which cannot be converted to a JAX array: drop it "
+            f"(drop_columns([{name!r}])), convert it to numbers of one shape (map_batches(), "
+            "trireme.data.preprocessors), or pass a collate_fn"
         )
     padding = dtype_of(name, paddings)
     missing = 0 if batch_size is None or padding is None else batch_size - len(array)

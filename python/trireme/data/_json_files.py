@@ -17,7 +17,7 @@ from trireme.data._memory import rows_of_batch
 from trireme.data._paths import File
 from trireme.data._tensors import batch_of_rows
 
-_SCHEMA_FOR_ALL = "parse_options=pyarrow.json.ParseOptions(explicit_schema=...) sets types and fields that fit all"
+_SCHEMA_FOR_ALL = "Set types and fields for all files: parse_options=pyarrow.json.ParseOptions(explicit_schema=...)"
 
 
 class JsonSource(FileSource):
@@ -42,14 +42,14 @@ class JsonSource(FileSource):
             block = pa.json.ReadOptions(block_size=max(len(sample), BLOCK), use_threads=False)
             return string_for_null(pa.json.read_json(pa.BufferReader(sample), block, self._parse).schema)
         except (pa.ArrowInvalid, ValueError) as error:
-            raise DataError(f"{file.shown} is not a JSON file that can be read: {error}") from error
+            raise DataError(f"{file.shown} is not a readable JSON file: {error}") from error
 
     def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
         names = self.schema().names
         return [[JsonFragment(f, body, constants, names, self)] for f, constants in files]
 
     def options(self, body: pa.Schema) -> tuple[Any, Any]:
-        """Arrow's options for the reading: the schema is known by now."""
+        """Arrow's options for reading with the known schema."""
         behaviour = "error" if self._parse.explicit_schema is None else self._parse.unexpected_field_behavior
         if behaviour == "infer":
             behaviour = "ignore"
@@ -86,7 +86,7 @@ class JsonFragment(FileFragment):
 
 
 def _has_lines(file: File, lines: bool | None) -> bool:
-    """Whether a JSON file has an object on each line; otherwise it is one value, an array most often."""
+    """Whether a JSON file has an object on each line; otherwise it is one value, usually an array."""
     if lines:
         return True
     with file.open_stream() as stream:
@@ -99,7 +99,7 @@ def _has_lines(file: File, lines: bool | None) -> bool:
     try:
         json.loads(first or b"{}")
     except ValueError:
-        # A broken first line of many, or one object over several lines.
+        # The first of many lines is invalid, or one object spans several lines.
         return not first.rstrip().endswith((b",", b"[", b"{"))
     return True
 

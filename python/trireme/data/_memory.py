@@ -1,4 +1,4 @@
-"""Datasets of what is in memory already: tables, arrays, lists, and the numbers up to n."""
+"""Datasets in memory: tables, arrays, lists, and the numbers up to n."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 65_536
 BATCH_BYTES = 16 << 20
-# A table that is smaller travels with the pickle, also to other machines.
+# Smaller tables are part of the pickle, which also works on other machines.
 _INLINE_BYTES = 1 << 20
 _FRAGMENT_ROWS = 131_072
-# Tables of a few hundred rows are cut too, for functions may take long over each of them.
+# Tables of a few hundred rows are split, too, because functions may be slow on each row.
 _FEW_FRAGMENTS = 12
 _FEW_ROWS = 32
-# Tables in pieces of less than that are put together first.
+# Tables with smaller chunks are combined first.
 _SMALL_CHUNK = 1024
 
 
 def rows_of_batch(row_bytes: float, most: int = BATCH_ROWS) -> int:
-    """How many rows to read at once, so that wide ones do not take more memory than narrow ones."""
+    """The number of rows to read at once, so that wide rows do not take more memory than narrow ones."""
     return max(1, min(most, int(BATCH_BYTES / max(row_bytes, 1.0))))
 
 
 class HeldTable:
-    """A table of this process. Pickled, it becomes shared memory, once; a small one goes along as it is."""
+    """A table of this process. Pickling moves it to shared memory, once; a small table is pickled itself."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -48,7 +48,7 @@ class HeldTable:
             self.table = self._shared.table
         if self._shared is not None:
             return self._shared
-        # Arrow's own pickle of a slice takes all along that it is a slice of.
+        # Arrow's own pickle of a slice contains the complete table.
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.table.schema) as writer:
             writer.write_table(self.table)
@@ -81,7 +81,7 @@ class TableSource(Source):
     def __init__(
         self, table: pa.Table, name: str, num_fragments: int | None = None, ends: Sequence[int] | None = None
     ) -> None:
-        """ends: of the fragments, in rows, where they are not just to be slices of about the same size."""
+        """ends: the end rows of the fragments; default: fragments of about equal size."""
         self.name = name
         self._ends = ends
         table = plain_table(table)
@@ -174,7 +174,7 @@ def range_tensor(
     concurrency: int | None = None,
     override_num_blocks: int | None = None,
 ) -> Dataset:
-    """Tensors of that shape in the column "data": the first is full of 0, the last of n - 1."""
+    """Tensors of this shape in the column "data": the first is filled with 0, the last with n - 1."""
     from trireme.data._dataset import Dataset
 
     shape = tuple(_count("range_tensor(shape)", size) for size in shape)
@@ -183,13 +183,13 @@ def range_tensor(
 
 
 def from_items(items: Sequence[Any], *, parallelism: int = -1, override_num_blocks: int | None = None) -> Dataset:
-    """Dicts become columns; anything else the column "item"."""
+    """Dicts become columns; any other item becomes the column "item"."""
     from trireme.data._dataset import Dataset
 
     if not hasattr(items, "__len__"):
         raise TypeError(
-            f"from_items() takes a list, got {type(items).__name__}, which does not know its length and may never end: "
-            "give list(...), or list(itertools.islice(..., n)) of one without end"
+            f"from_items() takes a list, got {type(items).__name__}, which has no length and may be infinite: pass "
+            "list(...), or list(itertools.islice(..., n)) if it is infinite"
         )
     rows = list(items)
     dicts = [isinstance(row, Mapping) for row in rows]
@@ -197,7 +197,7 @@ def from_items(items: Sequence[Any], *, parallelism: int = -1, override_num_bloc
         odd = dicts.index(not dicts[0])
         raise DataError(
             f"from_items: item {odd} is {type(rows[odd]).__name__} and item 0 is {type(rows[0]).__name__}: "
-            "either all are dicts or none"
+            "either all items must be dicts or none"
         )
     batch = batch_of_rows(rows) if rows and dicts[0] else batch_of({"item": rows})
     table = pa.Table.from_batches([batch])
@@ -205,7 +205,7 @@ def from_items(items: Sequence[Any], *, parallelism: int = -1, override_num_bloc
 
 
 def from_numpy(ndarrays: np.ndarray | Sequence[np.ndarray]) -> Dataset:
-    """A row for each index of the first dimension, in the column "data"; several arrays one after another."""
+    """A row for each index of the first dimension, in the column "data". Several arrays are concatenated."""
     from trireme.data._dataset import Dataset
 
     several = isinstance(ndarrays, (list, tuple))
@@ -213,7 +213,7 @@ def from_numpy(ndarrays: np.ndarray | Sequence[np.ndarray]) -> Dataset:
 
 
 def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> Dataset:
-    """A DataFrame, or several with the same columns. Of the index, what has a name becomes a column."""
+    """A DataFrame, or several with the same columns. Named levels of the index become columns."""
     from trireme.data._dataset import Dataset
 
     frames = list(dfs) if isinstance(dfs, (list, tuple)) else [dfs]
@@ -222,7 +222,7 @@ def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> Dataset:
 
 
 def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> Dataset:
-    """A pyarrow table, or anything with `__arrow_c_stream__` (polars, DuckDB, ...), or a list of them."""
+    """A pyarrow table, an object with `__arrow_c_stream__` (polars, DuckDB, ...), or a list of them."""
     from trireme.data._dataset import Dataset
 
     parts = [_as_table(part) for part in (tables if isinstance(tables, (list, tuple)) else [tables])]
@@ -232,13 +232,13 @@ def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> Datase
 
 
 def plain_table(table: pa.Table) -> pa.Table:
-    """Without the newer layouts (views of text, run ends) and without metadata of pandas."""
+    """Converts newer layouts (string views, run-end encoding) and removes pandas metadata."""
     schema = pa.schema([pa.field(field.name, plain_type(field.type), field.nullable) for field in table.schema])
     return table.replace_schema_metadata(None) if table.schema.equals(schema) else table.cast(schema)
 
 
 def num_fragments(parallelism: int | None, override_num_blocks: int | None) -> int | None:
-    """Ray's two ways to ask for a number of blocks; None: as we like."""
+    """The number of blocks from either of Ray's two arguments; None: not set."""
     asked = override_num_blocks if override_num_blocks is not None else parallelism
     if asked is None or asked == -1:
         return None
@@ -249,8 +249,8 @@ def num_fragments(parallelism: int | None, override_num_blocks: int | None) -> i
 
 
 def _slices(rows: int, count: int | None, size: int) -> list[tuple[int, int]]:
-    """(start, rows) of each fragment, all of about the same size: `count` of them, or as many as it takes to have no
-    more than `size` in one, and a few at least: workers divide them, and the functions' work on them, among themselves.
+    """(start, rows) of each fragment, all of about equal size: `count` fragments, or as many as needed to have at most
+    `size` rows in each. There are at least a few, because fragments and function calls are divided among workers.
     """
     if rows == 0:
         return []
@@ -268,7 +268,7 @@ def _range_schema(shape: tuple[int, ...] | None) -> pa.Schema:
 
 def _count(what: str, value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 0:
-        raise _core.ConfigError(f"{what} = {value!r}: expected a whole number, 0 or more")
+        raise _core.ConfigError(f"{what} = {value!r}: expected an integer, 0 or more")
     return int(value.__index__())
 
 
@@ -279,7 +279,7 @@ def _stacked(parts: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 def _concatenated(tables: Sequence[pa.Table], what: str) -> pa.Table:
     if not tables:
-        raise _core.ConfigError(f"{what}: the list is empty; give at least one")
+        raise _core.ConfigError(f"{what}: the list is empty; pass at least one")
     first = tables[0].schema
     repeated = [name for name in first.names if first.names.count(name) > 1]
     if repeated:
@@ -305,7 +305,7 @@ def _as_table(value: Any) -> pa.Table:
     if hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__"):
         return pa.table(value)
     raise _core.ConfigError(
-        f"from_arrow: expected a pyarrow.Table or something with __arrow_c_stream__, got {type(value).__name__}"
+        f"from_arrow: expected a pyarrow.Table or an object with __arrow_c_stream__, got {type(value).__name__}"
     )
 
 
@@ -321,8 +321,8 @@ def _columns_of_frame(frame: Any) -> dict[str, Any]:
     for position, name in enumerate(frame.columns):
         column = frame.iloc[:, position]
         if str(name) in columns:
-            raise DataError(f"from_pandas: there are several columns with the name {str(name)!r}; rename them")
+            raise DataError(f"from_pandas: there are several columns named {str(name)!r}; rename them")
         arrays = column.dtype == object and any(isinstance(value, np.ndarray) for value in column)
-        # Here all rows are known: vectors of one length are tensors.
+        # All rows are known here: vectors of equal length become tensors.
         columns[str(name)] = array_of(list(column), str(name)) if arrays else column
     return columns

@@ -1,4 +1,4 @@
-"""What the parts of Dataset have in common."""
+"""Shared by the parts of Dataset."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def is_whole(value: Any) -> TypeGuard[int]:
-    """Whether it is a whole number, of Python or of numpy; True and False are none."""
+    """Whether it is an integer of Python or numpy; booleans are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 class DatasetMethods:
     _plan: Plan
-    _reading: Reading | None = None  # the last one
+    _reading: Reading | None = None  # the last pass
 
     def _made(self, plan: Plan | Source) -> Dataset:
         from trireme.data._dataset import Dataset
@@ -37,7 +37,7 @@ class DatasetMethods:
         return self._made(self._plan.then(op))
 
     def _stream(self, ahead: bool = True) -> Iterator[pa.RecordBatch]:
-        """The rows in their order; what goes wrong is raised as it is. Memory: a few batches."""
+        """The rows in order; errors are raised unchanged. Holds only a few batches in memory."""
         self._reading = Reading()
         return self._reading.watch(stream_of(self._plan, ahead))
 

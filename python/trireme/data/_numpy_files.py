@@ -1,4 +1,4 @@
-"""Arrays that numpy has saved."""
+"""Arrays in .npy files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trireme.data._tensors import array_of
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
 
-# A large file is read by several threads.
+# Larger files are split into fragments, which several threads read.
 _FRAGMENT_BYTES = 4 * BATCH_BYTES
 
 
@@ -43,7 +43,9 @@ def read_numpy(
 ) -> Dataset:
     """.npy files: a row for each index of the first dimension, in the column "data"."""
     if allow_pickle:
-        raise _core.ConfigError("read_numpy: allow_pickle = True: arrays of objects are not read; save numbers or text")
+        raise _core.ConfigError(
+            "read_numpy: allow_pickle = True: arrays of objects are not supported; save numbers or text"
+        )
     selection = select("read_numpy", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
     listing = listing_of(selection, partitioning, include_paths)
     return dataset_of_files(NumpySource(listing, on_bad_file), shuffle, others)
@@ -132,11 +134,11 @@ class NumpyFragment(FileFragment):
 
 
 class _Unreadable(ValueError):
-    """What is wrong with a file, to follow its name."""
+    """The error text, to be appended to the file's name."""
 
 
 def array_in(content: bytes) -> np.ndarray:
-    """Of a whole file; ValueError says what is wrong with it."""
+    """The array in a file's content. Raises ValueError if it is invalid."""
     try:
         header = _parsed(io.BytesIO(content), len(content))
     except _Unreadable as error:
@@ -147,17 +149,17 @@ def array_in(content: bytes) -> np.ndarray:
 
 
 def _parsed(handle: Any, size: int) -> _Header:
-    """Refused where the file has fewer bytes than its shape asks for. Python's integers: those of numpy wrap around."""
+    """Refuses files with fewer bytes than the shape needs. Computes with Python's integers, which do not overflow."""
     formats = np.lib.format
     version = formats.read_magic(handle)
     read = formats.read_array_header_1_0 if version == (1, 0) else formats.read_array_header_2_0
     shape, fortran_order, dtype = read(handle)
     if dtype.hasobject:
-        raise _Unreadable("is an array of objects, which are not read; save numbers or text")
+        raise _Unreadable("is an array of objects, which is not supported; save numbers or text")
     if any(side < 0 for side in shape):
-        raise _Unreadable(f"has an impossible shape: {list(shape)}")
+        raise _Unreadable(f"has an invalid shape: {list(shape)}")
     begin = handle.tell()
-    # Sizes after a 0 count too: those of one row must fit.
+    # Dimensions after a 0 count, too: the size of one row must fit.
     if math.prod(max(side, 1) for side in shape) * max(dtype.itemsize, 1) > sys.maxsize:
         raise _Unreadable(f"has a shape that is too large: {list(shape)}")
     if size < begin + math.prod(shape) * dtype.itemsize:

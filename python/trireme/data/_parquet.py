@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
 
 _FORMAT = ds.ParquetFileFormat()
-# A store is asked for a whole row group at once; a disk is read as the decoder goes.
+# Object stores: fetch a complete row group at once. Disks: read as the decoder proceeds.
 _REMOTE = ds.ParquetFragmentScanOptions(pre_buffer=True)
 _LOCAL = ds.ParquetFragmentScanOptions(pre_buffer=False)
-# Row groups up to this size are decoded at once, by Arrow alone; larger ones page by page.
+# Arrow decodes row groups up to this size at once; larger ones are decoded page by page.
 _SCANNED_BYTES = 8 << 20
 _PAGE_BUFFER = 256 << 10
-# A dictionary, a page as it is stored and as it is decoded, of a megabyte each as writers make them, and what the
-# stream reads ahead: about that for every column that is as large.
+# An estimate for each column of that size: a dictionary, a stored page and a decoded page, which writers limit to about
+# a megabyte each, and the stream's read-ahead.
 _PAGES_BYTES = 5 << 19
 
 
@@ -61,11 +61,11 @@ def read_parquet(
     on_bad_file: str = "raise",
     **others: Any,
 ) -> Dataset:
-    """Parquet files, folders or globs of them, here or in a store.
+    """Parquet files, folders or globs, local or in an object store.
 
     columns: only these are read. filter: a pyarrow.compute expression; row groups that it excludes are not read.
-    schema: what all files have; columns that a file lacks are null in it. on_bad_file="skip" reads every file once,
-    before anything else, to leave out those that are broken.
+    schema: of all files; columns that a file lacks are null. on_bad_file="skip": reads every file once at the start, to
+    skip the unreadable ones.
     """
     selection = select(
         "read_parquet", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter, skip_paths
@@ -90,7 +90,7 @@ class ParquetSource(FileSource):
     def with_filter(self, expression: Any) -> Source | None:
         try:
             return self.filtered(expression)
-        except DataError:  # it speaks of columns that are not in the files: the path, for example
+        except DataError:  # it uses columns that are not in the files, for example the path
             return None
 
     def filtered(self, expression: Any) -> ParquetSource:
@@ -112,7 +112,7 @@ class ParquetSource(FileSource):
         return _plain(_physical_schema(file))
 
     def _scanned_schema(self) -> pa.Schema:
-        """What Arrow sees: the files' columns and the partitions, and not our paths."""
+        """The schema for Arrow: the files' columns and the partitions, without our path column."""
         body, whole = self._body_schema(), self._whole_schema()
         ours = {"path"} - set(body.names) if self._listing.include_paths else set()
         return pa.schema([field for field in whole if field.name not in ours])
@@ -142,7 +142,7 @@ class ParquetSource(FileSource):
         return in_threads(fragments_of, list(zip(files, self._filters(files, scanned), strict=True)))
 
     def _filters(self, files: Sequence[Placed], scanned: pa.Schema) -> list[Any]:
-        """For each file what is left of the filter: None where its partition satisfies all of it, False where none."""
+        """The remaining filter of each file: None if its partition satisfies the filter, False if it excludes it."""
         if self._filter is None:
             return [None] * len(files)
         fragments = [_scan(file, constants, scanned) for file, constants in files]
@@ -157,7 +157,7 @@ class ParquetSource(FileSource):
 
 @dataclass(frozen=True)
 class _FilePlan:
-    """What the row groups of a file have in common."""
+    """Shared by the row groups of a file."""
 
     file: File
     constants: Mapping[str, pa.Scalar]
@@ -174,7 +174,7 @@ class ParquetFragment(Fragment):
         self.name = f"{plan.file.name}, row group {group}"
         self.rows = about.num_rows if plan.row_filter is None else None
         self.size_bytes: int = int(about.num_rows * self._row_bytes)
-        # Decoded at once, the row group is there as a whole, whatever is left of it to be taken.
+        # Decoding at once holds the complete row group in memory, however few of its rows are left to deliver.
         self.decoding_bytes = pages if self._paged() else 2 * self.size_bytes
         self.remote = plan.file.remote
         self.version = plan.file.version
@@ -187,7 +187,7 @@ class ParquetFragment(Fragment):
         footer = _named(plan.file, lambda: whole.metadata)
         if self._group >= footer.num_row_groups:
             raise DataError(
-                f"{plan.file.shown} has changed since the dataset was made: row group {self._group} is gone"
+                f"{plan.file.shown} has changed since the dataset was created: row group {self._group} is missing"
             )
         if self._paged():
             return pa.RecordBatchReader.from_batches(self._schema(names), self._streamed(footer, names)), 0
@@ -197,7 +197,7 @@ class ParquetFragment(Fragment):
         return self._plan.row_filter is None and self.size_bytes > _SCANNED_BYTES
 
     def _scanned(self, whole: Any, names: Sequence[str]) -> pa.RecordBatchReader:
-        """Arrow does it alone, without the interpreter, and holds the row group in memory for it."""
+        """Arrow decodes without the interpreter, with the complete row group in memory."""
         scanner = whole.subset(row_group_ids=[self._group]).scanner(
             schema=self._plan.scanned,
             columns={name: self._column(name) for name in names},
@@ -211,7 +211,7 @@ class ParquetFragment(Fragment):
         return scanner.to_reader()
 
     def _streamed(self, footer: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Page by page: a large row group takes as much memory as a small one."""
+        """Decodes page by page: a large row group takes no more memory than a small one."""
         file, schema = self._plan.file, self._schema(names)
         stored = [name for name in names if name not in self._plan.constants]
         body = pa.schema([schema.field(name) for name in stored])
@@ -245,7 +245,7 @@ class ParquetFragment(Fragment):
 
 
 class _Widths:
-    """About how many bytes rows take in memory: by the types, and for text by what the row group says."""
+    """Estimates the bytes of a row in memory: by type, and for text by the row group's metadata."""
 
     def __init__(self, columns: pa.Schema) -> None:
         widths = {field.name: _width(field.type) for field in columns}
@@ -253,7 +253,7 @@ class _Widths:
         self._varying = {name for name, width in widths.items() if width is None}
 
     def of(self, group: Any) -> tuple[float, int]:
-        """Of each row, and of the pages that are in memory while the row group is read page by page."""
+        """The bytes of a row, and of the pages in memory while the row group is read page by page."""
         sizes = [width * group.num_rows for width in self._fixed]
         if self._varying:
             chunks = [group.column(index) for index in range(group.num_columns)]
@@ -264,7 +264,7 @@ class _Widths:
 
 
 def _width(kind: pa.DataType) -> int | None:
-    """Bytes of a value; None where they differ."""
+    """Bytes of a value; None: variable."""
     if isinstance(kind, pa.BaseExtensionType):
         return _width(kind.storage_type)
     if pa.types.is_fixed_size_list(kind):
@@ -292,17 +292,17 @@ def _named(file: File, read: Any) -> Any:
     except (pa.ArrowInvalid, OSError) as error:
         if isinstance(error, OSError) and file.remote:
             raise
-        raise DataError(f"{file.shown} is not a Parquet file that can be read: {error}") from error
+        raise DataError(f"{file.shown} is not a readable Parquet file: {error}") from error
 
 
 def _scan(file: File, constants: Mapping[str, pa.Scalar], scanned: pa.Schema) -> Any:
-    """The file as Arrow's dataset sees it, with its partition."""
+    """The file as a fragment of an Arrow dataset, with its partition."""
     return _arrow_fragment(file, tuple((name, value) for name, value in constants.items() if name in scanned.names))
 
 
 @functools.lru_cache(maxsize=64)
 def _arrow_fragment(file: File, partition: tuple[tuple[str, pa.Scalar], ...]) -> Any:
-    """With its footer, once that has been read: the row groups of a file are opened one after another."""
+    """Cached with its footer, because the row groups of a file are opened one after another."""
     conditions = [
         pc.field(name) == pc.scalar(value) if value.is_valid else pc.field(name).is_null() for name, value in partition
     ]

@@ -1,4 +1,4 @@
-"""The files that paths of the user's lead to: folders, globs and lists of them, here and in remote stores."""
+"""Resolves the user's paths, folders, globs and lists to files, local or in object stores."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".
 
 @dataclass(frozen=True)
 class File:
-    """A file as it was when the dataset was made; `check()` finds out whether it still is."""
+    """A file as it was when the dataset was created; `check()` detects changes."""
 
     path: str
-    filesystem: Any = field(hash=False)  # pyarrow's know what is equal, and have no hash
-    shown: str  # the path or URI, for people
-    name: str  # below the folder that was asked for: what tells it from its neighbours
-    given: str  # the part of the path that the user wrote, and what is below: partitions are named in it
+    filesystem: Any = field(hash=False)  # pyarrow's filesystems can be compared, but not hashed
+    shown: str  # the path or URI, for messages
+    name: str  # relative to the folder that the user gave
+    given: str  # the path from the user's argument on: partitions are named in it
     size: int
     version: str
     remote: bool
     compression: str | None = None
 
     def check(self) -> None:
-        """DataError where it has changed or gone since it was listed; OSError where the store does not answer."""
+        """Raises DataError if the file has changed or was deleted, OSError if the store does not respond."""
         info = self.filesystem.get_file_info(self.path)
         if info.type == fs.FileType.NotFound:
             raise DataError(self._gone())
@@ -47,18 +47,18 @@ class File:
             return self.filesystem.open_input_file(self.path)
 
     def open_stream(self) -> pa.NativeFile:
-        """From its beginning, decompressed where its name says that it is compressed."""
+        """From its beginning, decompressed if its extension indicates compression."""
         with self._named():
             return self.filesystem.open_input_stream(self.path, compression=self.compression)
 
     def read(self) -> bytes:
-        """All of it, decompressed where its name says that it is compressed."""
+        """All of it, decompressed if its extension indicates compression."""
         with self._named(), self.open_stream() as stream:
             content: bytes = stream.read()
         return content
 
     def read_raw(self) -> bytes:
-        """All of it, as it is; checked in passing, for a store takes its time for every question."""
+        """All of it, unchanged. Checked without a separate request, because requests to a store are slow."""
         try:
             if not self.remote:
                 with open(self.path, "rb", buffering=0) as local:
@@ -74,13 +74,13 @@ class File:
         return content
 
     def _gone(self) -> str:
-        return f"{self.shown} is gone since the dataset was made; put it back, or make a new dataset"
+        return f"{self.shown} was deleted since the dataset was created; restore it, or create a new dataset"
 
     def _compare(self, version: str, size: int) -> None:
         if version != self.version:
             raise DataError(
-                f"{self.shown} has changed since the dataset was made (had {count_of(self.size, 'byte')}, now {size})"
-                ": its rows are not those that were counted; make a new dataset"
+                f"{self.shown} has changed since the dataset was created (had {count_of(self.size, 'byte')}, now "
+                f"{size}): the row counts are no longer valid; create a new dataset"
             )
 
     @contextmanager
@@ -95,7 +95,7 @@ class File:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which files are meant. Nothing is looked for before `files()`."""
+    """Selects files. Nothing is listed before `files()`."""
 
     reader: str  # "read_csv", for errors
     paths: tuple[str, ...]
@@ -107,7 +107,7 @@ class Selection:
     compression: str | None = "detect"
 
     def files(self) -> list[File]:
-        """In the order of the list, and by path below each of them. Raises where there are none."""
+        """In the order of the paths, and sorted by path within a folder. Raises if there are none."""
         found: list[File] = []
         for path in self.paths:
             found.extend(self._of_path(path))
@@ -116,7 +116,7 @@ class Selection:
         if self.partition_filter is not None:
             found = _filtered(found, self.partition_filter)
         if not found:
-            raise DataError(f"{self.reader}: no files are left of {_list(self.paths)}{self._kinds()}")
+            raise DataError(f"{self.reader}: no files remain of {_list(self.paths)}{self._kinds()}")
         return found
 
     def _of_path(self, path: str) -> list[File]:
@@ -151,7 +151,7 @@ class Selection:
 
     def _of_pattern(self, location: _storage.Location, filesystem: Any) -> list[File]:
         root, places = _expand(location.path, filesystem)
-        exact = "." in posixpath.basename(location.path)  # *.pq says itself which ones
+        exact = "." in posixpath.basename(location.path)  # *.pq names the extension itself
         found: list[File] = []
         for info in sorted(filesystem.get_file_info(places), key=lambda info: info.path):
             if info.type == fs.FileType.Directory:
@@ -159,7 +159,7 @@ class Selection:
                 found.extend(self._of_folder(folder, filesystem, root))
             elif info.type == fs.FileType.File and (exact or self._has_extension(info.path)):
                 found.append(self._file(info, location, filesystem, root))
-        found = list({file.path: file for file in found}.values())  # ** gives a folder and what is in it
+        found = list({file.path: file for file in found}.values())  # ** matches a folder and its contents
         if not found and not self.ignore_missing:
             raise DataError(f"{self.reader}: no files match {location}{'' if exact else self._kinds()}")
         return sorted(found, key=lambda file: file.path)
@@ -201,11 +201,11 @@ def select(
     skip_paths: Any = None,
     arrow_open_stream_args: dict[str, Any] | None = None,
 ) -> Selection:
-    """Checks the arguments that all readers of files have."""
+    """Checks the arguments that all readers of files share."""
     compression = (arrow_open_stream_args or {}).get("compression", "detect")
     if compression not in (None, "detect", *_COMPRESSIONS.values()):
         raise _core.ConfigError(
-            f"{reader}: compression = {compression!r}: pyarrow has {', '.join(_COMPRESSIONS.values())}"
+            f"{reader}: compression = {compression!r}: expected one of {', '.join(_COMPRESSIONS.values())}"
         )
     extensions = None
     if file_extensions is not None:
@@ -228,7 +228,7 @@ def select(
 
 
 class PathPartitionFilter:
-    """Keeps the files whose partition (`year=2020/month=1` in their path) a function says True to."""
+    """Keeps the files for whose partition (`year=2020/month=1` in the path) a function returns True."""
 
     def __init__(self, filter_fn: Callable[[dict[str, str]], bool]) -> None:
         self._filter = filter_fn
@@ -266,7 +266,7 @@ def _as_tuple(reader: str, paths: Any) -> tuple[str, ...]:
 
 
 def _expand(pattern: str, filesystem: Any) -> tuple[str, list[str]]:
-    """The folder above the first wildcard, and all paths that the pattern names, level by level."""
+    """The folder above the first wildcard, and all paths that match, level by level."""
     parts = pattern.split("/")
     first = next(index for index, part in enumerate(parts) if _MAGIC & set(part))
     root = "/".join(parts[:first]) or ("/" if pattern.startswith("/") else "")
@@ -317,7 +317,7 @@ def _is_hidden(path: str, root: str) -> bool:
 def _relative(path: str, root: str) -> str:
     if path.startswith(root) and path[len(root) : len(root) + 1] == "/":
         return path[len(root) + 1 :]
-    # Some filesystems put a slash in front of what they list.
+    # Some filesystems list paths with a leading slash.
     return posixpath.relpath("/" + path.lstrip("/"), "/" + root.lstrip("/"))
 
 

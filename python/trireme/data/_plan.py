@@ -1,4 +1,4 @@
-"""What a dataset is before anybody reads it: a source and what is done to its rows."""
+"""The lazy form of a dataset: a source and the operations on its rows."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from trireme.data._context import DataContext
 from trireme.data._fragment import Fragment, FunctionOp, Op, Source, Where
 from trireme.data._fragment_slice import FragmentSlice, apply, rows_in
 
-# A function is tried with a few rows to see what comes out of it; one that is quick with more, to see rare things.
+# A trial call on a few rows determines the output of a function. A fast one is tried on more rows, to find rare cases.
 _FIRST_TRIED_ROWS = 32
 _TRIED_ROWS = 1024
 _QUICK_SECONDS = 0.03
-# Whoever waits longer is told for what.
+# A message is printed if counting takes longer.
 _QUIET_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Shuffle:
-    """A new order for every epoch: of rows (random_shuffle), or of whole fragments (randomize_block_order).
+    """A new order in every epoch: of rows (random_shuffle), or of fragments (randomize_block_order).
 
-    own: the seed where the rows are looked at before any training, if the user gives none.
+    own: the seed for reading the rows outside of training, if the user sets none.
     """
 
     seed: int | None = None
@@ -43,10 +43,10 @@ class Shuffle:
 
 
 class Plan:
-    """A source, or a plan and one op more. Nothing is read before it is asked for; what was found out is kept.
+    """A source, or a parent plan and one more op. Everything is computed on demand and cached.
 
-    The shuffle is what happens last, whatever follows it: what is done to each row does not depend on the order, and
-    what does (limit, split, zip...) carries it out first.
+    The shuffle is applied last, whatever follows it: operations on single rows do not depend on the order, and
+    operations that do (limit, split, zip, ...) execute the shuffle first.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Plan:
         self._kept_rows = True
         self._known_op: Op | None = None
         self._pushed: Plan | None = None
-        self.carried_out: Plan | None = None  # the same rows in the order of the shuffle
+        self.carried_out: Plan | None = None  # the same rows in shuffled order
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_tried": None}
@@ -71,7 +71,7 @@ class Plan:
         return Plan(self.source, self, op, self.shuffle)
 
     def shuffled(self, shuffle: Shuffle | None) -> Plan:
-        """The same with another shuffle; one that was there is forgotten."""
+        """The same plan with another shuffle, which replaces an earlier one."""
         if shuffle is self.shuffle:
             return self
         plan = object.__new__(Plan)
@@ -87,7 +87,7 @@ class Plan:
         return self._schema
 
     def pieces(self) -> list[FragmentSlice]:
-        """In their order, before any shuffle. Rows may have to be counted yet."""
+        """In order, before any shuffle. Their rows may be uncounted."""
         if self._pieces is None:
             pushed = self._pushed_down()
             if pushed is not None:
@@ -100,7 +100,7 @@ class Plan:
         return self._pieces
 
     def in_stream(self) -> list[FragmentSlice]:
-        """The same for whoever reads all rows in their order and needs no count: functions are not tried for it."""
+        """The same, for reading all rows in order without a count: needs no trial calls of functions."""
         if self._pieces is None and self.parent is not None and self.op is not None and self._pushed_down() is None:
             op = self.op if _functions(self.ops()) else self._resolved()
             return [piece.then(op) for piece in self.parent.in_stream()]
@@ -110,7 +110,7 @@ class Plan:
         return any(piece.has_functions for piece in self.pieces())
 
     def count(self) -> None:
-        """Finds out how many rows each piece has."""
+        """Determines the number of rows of each slice."""
         unknown = [piece for piece in self.pieces() if piece.rows is None]
         if not unknown:
             return
@@ -118,7 +118,7 @@ class Plan:
         parts = count_of(len(self.pieces()), "part")
         told = _Told(f"counting the rows of {self.source.name} ({len(unknown)} of {parts})")
         if any(piece.counted.has_functions for piece in unknown):
-            # Functions of the user are not called from several threads.
+            # User functions are not called from several threads.
             for piece in unknown:
                 rows_in(piece, columns=columns, tick=told)
             return
@@ -146,7 +146,7 @@ class Plan:
         return sum(piece.rows or 0 for piece in self.pieces())
 
     def cut(self, start: int, stop: int | None) -> list[FragmentSlice]:
-        """Rows [start, stop), or what there is of them; counts no further than that."""
+        """Rows [start, stop), or fewer if the dataset ends before. Does not count beyond `stop`."""
         if stop is None:
             stop = self.rows()
         parts: list[FragmentSlice] = []
@@ -163,7 +163,7 @@ class Plan:
         return parts
 
     def cuts(self, edges: Sequence[int]) -> list[list[FragmentSlice]]:
-        """Rows between these edges, which rise and are not beyond the end; in one go over the pieces."""
+        """Rows between these edges, which are ascending and within the dataset. One pass over the slices."""
         self.count()
         parts: list[list[FragmentSlice]] = []
         pieces, at = iter(self.pieces()), 0
@@ -183,7 +183,7 @@ class Plan:
         return parts
 
     def bytes_per_row(self) -> float | None:
-        """Of what comes out, where functions change it; None: as much as goes in."""
+        """The size of an output row, if functions change it; None: the size of an input row."""
         if not self.has_functions():
             return None
         tried = self._try()
@@ -200,7 +200,7 @@ class Plan:
         return tried[0].schema if tried else self.parent.schema()
 
     def _resolved(self) -> Op:
-        """The op, with what only trying can tell about it."""
+        """The op, completed by the results of a trial call."""
         assert self.op is not None and self.parent is not None
         if self._known_op is None:
             if isinstance(self.op, DropColumns):
@@ -212,20 +212,20 @@ class Plan:
                 self._known_op = _with_keeps(self.op, self._kept_rows)
             else:
                 if isinstance(self.op, ColumnOp) and not _functions(self.parent.ops()):
-                    self.schema()  # raises what is wrong with it before anything is read
+                    self.schema()  # reports errors before anything is read
                 self._known_op = self.op
         return self._known_op
 
     def _try(self) -> list[pa.RecordBatch]:
-        """The first rows that come out; none only if there are none at all."""
+        """The first rows of the output; empty only if the output is."""
         if self._tried is not None:
             return self._tried
         inner = getattr(self.source, "plan", None)
         if self.parent is None and isinstance(inner, Plan):
-            self._tried = inner._try()  # of which these rows are a part
+            self._tried = inner._try()  # these rows are among them
             return self._tried
         if self.parent is None or self.op is None or not (_functions(self.ops()) or self.parent.has_functions()):
-            self._tried = _first_rows(self.pieces())  # of the columns that are wanted
+            self._tried = _first_rows(self.pieces())  # reads only the needed columns
             return self._tried
         given = self.parent._try()
         self._tried, used = _tried(self.op, given, self.parent.source.name) if given else ([], 0)
@@ -236,7 +236,7 @@ class Plan:
         return self._tried
 
     def _pushed_down(self) -> Plan | None:
-        """The same without this filter, where the source can do it while it reads."""
+        """The same plan without this filter, if the source can filter while it reads."""
         if self._pushed is not None or not isinstance(self.op, FilterExpression) or self.parent is None:
             return self._pushed
         below, selections = self.parent._pushed_down() or self.parent, []
@@ -245,7 +245,7 @@ class Plan:
             below = below.parent._pushed_down() or below.parent
         if below.parent is not None:
             return None
-        self.op.schema(self.parent.schema())  # raises what is wrong with it, as everywhere
+        self.op.schema(self.parent.schema())  # reports errors in the same way as without push-down
         source = below.source.with_filter(self.op.expression)
         if source is not None:
             self._pushed = Plan(source)
@@ -254,7 +254,7 @@ class Plan:
         return self._pushed
 
     def _counting_columns(self) -> list[str] | None:
-        """What is read of files that must be read to be counted: their narrowest column."""
+        """The column to read from files that must be read to count their rows: the narrowest."""
         if all(piece.rows is not None for piece in self.pieces()):
             return None
         root = self
@@ -267,7 +267,7 @@ class Plan:
 
 
 class _Told:
-    """One line for whoever waits long."""
+    """Prints one line if counting takes long."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -275,7 +275,7 @@ class _Told:
         self._done = False
 
     def patience(self) -> float | None:
-        """How long to wait until it may have to be said."""
+        """The time until the line may have to be printed."""
         left = self._begin + _QUIET_SECONDS - time.monotonic()
         return None if self._done or left < 0 else left + 0.01
 
@@ -298,7 +298,7 @@ def _piece_of(fragment: Fragment) -> FragmentSlice:
 
 
 def _with_keeps(op: Op, keeps_rows: bool) -> Op:
-    """The same op, also with what it holds: an object that a class of the user made is not made again."""
+    """A copy of the op that shares its state: an instance of a user class is not created again."""
     changed = object.__new__(type(op))
     changed.__dict__.update(op.__dict__)
     changed.keeps_rows = keeps_rows
@@ -310,7 +310,7 @@ def _rows(batches: list[pa.RecordBatch]) -> int:
 
 
 def _tried(op: Op, given: list[pa.RecordBatch], name: str) -> tuple[list[pa.RecordBatch], int]:
-    """What the op makes of these rows, or of the first of them, and of how many."""
+    """The output of the op for these rows, or for the first ones, and the number of input rows."""
     few = [given[0].slice(0, _FIRST_TRIED_ROWS)]
     begin = time.monotonic()
     made = list(apply((op,), iter(few), Where(name)))

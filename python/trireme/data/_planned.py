@@ -1,4 +1,4 @@
-"""A dataset as it is read: its fragments with their rows counted, and how each is opened."""
+"""A dataset ready for reading: fragments with row counts, and how to open each."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pyarrow as pa
 from trireme.data._fragment_slice import FragmentSlice, alike, checked
 from trireme.data._plan import Plan, Shuffle
 
-# What text or a list is taken for where nobody has looked.
+# The assumed size of a text or list of unknown size.
 _VARYING_BYTES = 32.0
 
 
 class Planned:
-    """Picklable: workers get it from the driver, and read the same rows in the same order.
+    """Picklable: workers receive it from the driver, and read the same rows in the same order.
 
-    fragments: rows, bytes (about), and name of each. decoding_bytes: of one that is being read, beside its rows.
-    remote: reading may fail for a while. fingerprint: changes when the data or what is done to it does.
+    fragments: rows, estimated bytes, and name of each. decoding_bytes: memory for reading one, in addition to its rows.
+    remote: reading may fail temporarily. fingerprint: changes when the data or the operations change.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -36,7 +36,8 @@ class Planned:
         self.decoding_bytes: int = max((piece.decoding_bytes for piece in self._pieces), default=0)
         self.remote: bool = any(piece.remote for piece in self._pieces)
         self.has_functions: bool = any(piece.has_functions for piece in self._pieces)
-        # Worth dividing among workers row by row; functions that change the number of rows must see all before.
+        # Rows are divided among workers one by one if they are slow to compute. Functions that change the number of
+        # rows prevent this: they need all preceding rows.
         costly = self.has_functions or any(piece.costly for piece in self._pieces)
         self.costly: bool = costly and all(piece.keeps_rows for piece in self._pieces)
         self.fingerprint: str = self._fingerprint()
@@ -56,7 +57,7 @@ class Planned:
         return sum(rows for rows, _, _ in self.fragments)
 
     def open(self, index: int, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
-        """A fragment's rows from `row` on, as an Arrow stream, and the row that it begins with. From any thread."""
+        """A fragment's rows from `row` on, as an Arrow stream, and its first row. Callable from any thread."""
         try:
             piece = self._pieces[index]
             direct = piece.reader(row)
@@ -70,7 +71,7 @@ class Planned:
         return pa.RecordBatchReader.from_batches(self.schema, rows), first
 
     def take_error(self) -> BaseException | None:
-        """What reading has raised last. The stream itself carries only its text."""
+        """The last exception raised while reading. The stream itself carries only its text."""
         with self._lock:
             error, self._error = self._error, None
             return error
@@ -108,7 +109,7 @@ def _size(piece: FragmentSlice, per_row: float | None, share: float, schema: pa.
 
 
 def _share(plan: Plan) -> float:
-    """How much of what is in the fragments comes out, where columns are left out or added."""
+    """The ratio of output to fragment size if columns are dropped or added."""
     root = plan
     while root.parent is not None:
         root = root.parent

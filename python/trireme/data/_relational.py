@@ -1,4 +1,4 @@
-"""Sort, join and zip, and aggregates over all rows. Arrow does the work; sort and join take all rows into memory."""
+"""Sort, join, zip, and aggregates over all rows. Arrow computes them; sort and join load all rows into memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
     from trireme.data._grouped import GroupedData
 
-# Ours and Ray's names, and Acero's.
+# Our names and Ray's, with Acero's names.
 _JOINS = {
     "inner": "inner",
     "left": "left outer",
@@ -55,22 +55,22 @@ class RelationalMethods(DatasetMethods):
     def sort(
         self, key: str | Sequence[str], descending: bool | Sequence[bool] = False, boundaries: Any = None
     ) -> Dataset:
-        """By one or more columns; equal rows stay in their order, nulls come last. Takes all rows into memory."""
+        """Sorts by one or more columns. The sort is stable, and nulls are last. Loads all rows into memory."""
         keys = [key] if isinstance(key, str) else list(key)
         if not keys:
-            raise ValueError("sort: give the column to sort by, or several")
+            raise ValueError("sort: pass one or more columns to sort by")
         return self._made(sorted_plan(self._plan, keys, descending))
 
     def zip(self, *other: Dataset) -> Dataset:
-        """The columns of all side by side, row by row. All need the same number of rows.
+        """The columns of all datasets, row by row. All need the same number of rows.
 
-        A name that is there already gets _1, _2... Rows are counted; nothing is taken into memory.
+        Duplicate names get a suffix: _1, _2, ... Rows are counted, but not loaded into memory.
         """
         for index, dataset in enumerate(other, 1):
             if not isinstance(dataset, DatasetMethods):
                 raise TypeError(f"zip: argument {index} is a {type(dataset).__name__}, expected a Dataset")
         if not other:
-            raise ValueError("zip: give at least one other dataset")
+            raise ValueError("zip: pass at least one other dataset")
         plan = self._plan
         for dataset in other:
             plan = Plan(ZippedSource(plan, dataset._plan))
@@ -87,10 +87,10 @@ class RelationalMethods(DatasetMethods):
         right_suffix: str | None = None,
         **unused: Any,
     ) -> Dataset:
-        """Rows of both with the same key, in the order of this dataset. Takes all rows of both into memory.
+        """Joins rows with equal keys, in the order of this dataset. Loads all rows of both into memory.
 
-        join_type: inner, left, right, full, semi (rows of this that have a match), anti (those that have none); and
-        Ray's names, such as left_outer. Nulls match nothing. Suffixes are for columns that both have.
+        join_type: inner, left, right, full, semi (rows of this dataset with a match), anti (rows without a match), or
+        Ray's names, such as left_outer. Nulls never match. Suffixes are for columns that are in both datasets.
         """
         if join_type not in _JOINS:
             raise ValueError(f"join(join_type={join_type!r}): expected one of {', '.join(_JOINS)}")
@@ -111,7 +111,8 @@ class RelationalMethods(DatasetMethods):
         return self._made(ComputedSource(f"join({join_type}, on={', '.join(left_on)})", joined))
 
     def groupby(self, key: str | Sequence[str] | None, num_partitions: int | None = None) -> GroupedData:
-        """Rows with the same values of these columns, together; None: all of them. Takes what it needs into memory."""
+        """Groups rows by the values of these columns; None: all rows are one group. Loads the needed columns into
+        memory."""
         from trireme.data._grouped import GroupedData
 
         keys = [] if key is None else [key] if isinstance(key, str) else list(key)
@@ -125,12 +126,12 @@ class RelationalMethods(DatasetMethods):
         return over_rows(stream_of(plan.then(SelectColumns(names)) if names else plan), aggs)
 
     def unique(self, column: str, ignore_nulls: bool = False) -> list[Any]:
-        """The different values of a column, in the order in which they first come."""
+        """The distinct values of a column, in order of first appearance."""
         values: list[Any] = next(iter(self.aggregate(Unique(column, ignore_nulls)).values()))
         return values
 
     def sum(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Any:
-        """Of a column; of several as a dict; of all numbers if none is named. None where there are no values."""
+        """The sum of a column; for several columns a dict; default: all numeric columns. None: no values."""
         return self._on(Sum, on, ignore_nulls=ignore_nulls)
 
     def min(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Any:
@@ -143,7 +144,7 @@ class RelationalMethods(DatasetMethods):
         return self._on(Mean, on, ignore_nulls=ignore_nulls)
 
     def std(self, on: str | Sequence[str] | None = None, ddof: int = 1, ignore_nulls: bool = True) -> Any:
-        """The standard deviation, of a sample: ddof=1."""
+        """The standard deviation; ddof=1: of a sample."""
         return self._on(Std, on, ddof=ddof, ignore_nulls=ignore_nulls)
 
     def _on(self, kind: type[AggregateFn], on: str | Sequence[str] | None, **options: Any) -> Any:
@@ -155,7 +156,7 @@ def sorted_plan(plan: Plan, keys: list[str], descending: bool | Sequence[bool]) 
     down = [descending] * len(keys) if isinstance(descending, bool) else list(descending)
     if len(down) != len(keys):
         given, columns = count_of(len(down), "value"), count_of(len(keys), "column")
-        raise ValueError(f"sort: {given} of `descending` for {columns}; give one, or one for each")
+        raise ValueError(f"sort: {given} of `descending` for {columns}; pass one, or one for each")
     order = [(key, "descending" if is_down else "ascending") for key, is_down in zip(keys, down, strict=True)]
     plan = plan.shuffled(None)
 
@@ -183,7 +184,7 @@ def sorted_table(table: pa.Table, order: list[tuple[str, str]]) -> pa.Table:
 def _join(
     left: pa.Table, right: pa.Table, kind: str, left_on: list[str], right_on: list[str], suffixes: tuple[str, str]
 ) -> pa.Table:
-    """Acero joins the keys and the numbers of the rows; the columns, of any type, are taken by these."""
+    """Acero joins the keys and the row numbers; the columns, which may be of any type, are gathered by row number."""
     keys = [f"key{index}" for index in range(len(left_on))]
     sides = []
     for table, on, name in ((left, left_on, "left"), (right, right_on, "right")):

@@ -1,7 +1,7 @@
-"""Batches in memory that two processes share: Arrow's stream format in a memfd, mapped on both sides.
+"""Batches in memory shared by two processes: Arrow's stream format in a memfd, mapped on both sides.
 
-Segments are used again and again, so that their pages are there. They have no name in any file system: whatever
-happens to the processes, nothing is left of them.
+Segments are reused, so that their pages are already allocated. They have no name in any file system: nothing remains
+when the processes exit or crash.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-_HEADER = 64  # how far a function process has come; read when it has died
+_HEADER = 64  # the progress of a function process; read if it dies
 _FIRST_BYTES = 1 << 16
 _MOST_LENT = 32
 _MOST_FREE_BYTES = 128 << 20
@@ -31,13 +31,13 @@ class Segment:
         self.size = size
 
     def grow(self, size: int) -> None:
-        """Also to the size that the other side has grown it to. Nobody may hold batches of it."""
+        """Grows it, or follows the other side's growth. No batch of it may be in use."""
         if size > self.size:
             self._map.resize(size)
             self.size = size
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> int:
-        """Where they end. One stream for each change of the schema."""
+        """Returns the end of the batches. Writes one stream for each schema."""
         needed = _HEADER + sum(pa.ipc.get_record_batch_size(batch) for batch in batches) + (4096 if batches else 0)
         while True:
             if needed > self.size:
@@ -47,7 +47,7 @@ class Segment:
             except OSError as error:
                 if "out of bounds" not in str(error):
                     raise
-                # Schemas and dictionaries take more than was thought.
+                # Schemas and dictionaries take more space than estimated.
                 needed = 2 * self.size
 
     def _write(self, batches: Sequence[pa.RecordBatch]) -> int:
@@ -67,7 +67,7 @@ class Segment:
         return end
 
     def read(self, end: int, owner: Any) -> list[pa.RecordBatch]:
-        """Not copied: `owner` lives for as long as anything that was made of them."""
+        """Without a copy: `owner` lives while any object that uses the memory does."""
         begin = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         return _batches(pa.foreign_buffer(begin + _HEADER, end - _HEADER, base=owner))
 
@@ -94,7 +94,7 @@ class Segment:
 
 
 class OwnedSegment(Segment):
-    """On the side that makes it and passes its descriptor on."""
+    """The side that creates the segment and sends its descriptor."""
 
     fd = -1
 
@@ -105,7 +105,7 @@ class OwnedSegment(Segment):
         super().__init__(self.fd, _FIRST_BYTES)
 
     def close(self) -> None:
-        """What was read from it stays mapped."""
+        """Batches that were read from it stay mapped."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -115,16 +115,16 @@ class OwnedSegment(Segment):
 
 
 class Segments:
-    """Those of one pool of processes: taken, given back, and lent to whoever holds the batches that are in them."""
+    """The segments of one pool of processes. A segment is lent while batches in it are in use."""
 
     def __init__(self) -> None:
-        # Written by destructors, which come at any time and on any thread: by single steps that need no lock.
+        # Destructors change these at any time on any thread: only with atomic operations, without a lock.
         self._free: deque[OwnedSegment] = deque()
         self._lent: set[int] = set()
 
     def take(self) -> OwnedSegment:
         try:
-            return self._free.pop()  # the one whose pages were touched last
+            return self._free.pop()  # the most recently used
         except IndexError:
             return OwnedSegment()
 
@@ -135,7 +135,7 @@ class Segments:
             segment.close()
 
     def lend(self, segment: OwnedSegment, end: int) -> list[pa.RecordBatch]:
-        """The batches in it. It comes back when nobody has any of them; those who collect them get copies."""
+        """The batches in it. It is returned when none is in use. Callers that collect many batches get copies."""
         if len(self._lent) >= _MOST_LENT:
             batches = segment.read_copy(end)
             self.give_back(segment)
@@ -173,6 +173,6 @@ def _batches(buffer: pa.Buffer) -> list[pa.RecordBatch]:
 
 
 def _rounded(size: int) -> int:
-    """So that batches which differ a little do not make it grow every time."""
+    """Rounds up, so that small differences between batches do not grow the segment every time."""
     size += size // 8
     return (size + 0xFFFF) & ~0xFFFF

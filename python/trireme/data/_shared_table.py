@@ -1,4 +1,4 @@
-"""A table that other processes of this machine can read without a copy."""
+"""A table that other processes on this machine can read without a copy."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from trireme.data import _tensors as _tensors  # registers our tensors with Arrow
+from trireme.data import _tensors as _tensors  # registers our tensor types with Arrow
 from trireme.data._fragment import DataError
 
 
 class SharedTable:
-    """A table in memory that belongs to nobody's disk: a memfd, which is gone with the last process that has it open.
+    """A table in a memfd, which is freed when the last process closes it.
 
-    Pickled it is a few bytes: the way to the memory through its owner's /proc/<pid>/fd. Whoever unpickles it maps the
-    same pages, and may do so as long as the owner lives and holds the object.
+    Its pickle is a few bytes: the path to the memory through the owner's /proc/<pid>/fd. Unpickling maps the same
+    pages. It works while the owner runs and keeps the object.
     """
 
     def __init__(self, table: pa.Table, file: int, size: int, key: tuple[int, int, int]) -> None:
@@ -26,7 +26,7 @@ class SharedTable:
 
     @classmethod
     def put(cls, table: pa.Table) -> SharedTable:
-        """Copies it once, into memory that can be shared."""
+        """Copies it once, into shareable memory."""
         file = os.memfd_create("trireme-table", os.MFD_CLOEXEC)
         try:
             with pa.OSFile(f"/proc/self/fd/{file}", "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
@@ -41,7 +41,7 @@ class SharedTable:
         return _attach, (*self._key, self._size)
 
     def __del__(self) -> None:
-        # A process that was forked from the owner has descriptors of its own.
+        # A process that was forked from the owner has its own descriptors.
         if os is not None and self._file >= 0:
             os.close(self._file)
 
@@ -53,14 +53,14 @@ def _attach(pid: int, file: int, inode: int, size: int) -> SharedTable:
     except OSError as error:
         raise DataError(
             f"the table in memory of process {pid} cannot be read here ({error.strerror}): that process has ended, or "
-            "is on another machine. Keep the driver running, or write the dataset to files that all can reach"
+            "is on another machine. Keep the driver running, or write the dataset to files that all machines can read"
         ) from error
     found = os.fstat(own)
     if (found.st_ino, found.st_size) != (inode, size):
         os.close(own)
         raise DataError(
-            f"the table in memory of process {pid} is gone: the dataset that held it was deleted there. Keep a "
-            "reference to it as long as others read it"
+            f"the table in memory of process {pid} no longer exists: its dataset was deleted in that process. Keep a "
+            "reference to it while others read it"
         )
     return SharedTable(_read(own), own, size, (pid, file, inode))
 

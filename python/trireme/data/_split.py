@@ -1,4 +1,4 @@
-"""Datasets cut into several: by rows, by share, for training and test, for workers."""
+"""Splits datasets by rows, by fraction, into training and test data, and for workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 class SplitMethods(DatasetMethods):
     def split(self, n: int, *, equal: bool = False, locality_hints: Any = None) -> list[Dataset]:
-        """n datasets with the same number of rows, or one more; equal: exactly, up to n - 1 rows are left out."""
+        """n datasets whose sizes differ by at most one row; equal: of equal size, dropping up to n - 1 rows."""
         _check_parts("split", n)
         rows = self._plan.rows()
         edges = (
@@ -40,25 +40,25 @@ class SplitMethods(DatasetMethods):
         edges = list(indices)
         if not edges:
             raise ValueError(
-                "split_at_indices: the list is empty; give the row that each part but the first begins with"
+                "split_at_indices: the list is empty; pass the first row of each part except the first part"
             )
         for index in edges:
             if not is_whole(index) or index < 0:
                 raise ValueError(f"split_at_indices({edges}): {index!r} is not a row; expected numbers, 0 or more")
         if edges != sorted(edges):
-            raise ValueError(f"split_at_indices({edges}): the rows must be in rising order: {sorted(edges)}")
+            raise ValueError(f"split_at_indices({edges}): the rows must be in ascending order: {sorted(edges)}")
         bounds: list[int | None] = [0, *edges, None]
         return [self._between("split_at_indices", start or 0, stop) for start, stop in pairwise(bounds)]
 
     def split_proportionately(self, proportions: Sequence[float]) -> list[Dataset]:
-        """[0.2, 0.5]: two parts with these shares of the rows, and a third with the rest. None of them is empty."""
+        """[0.2, 0.5]: two parts with these fractions of the rows, and a third with the rest. No part is empty."""
         shares = list(proportions)
         if not shares or not all(isinstance(share, (int, float)) and share > 0 for share in shares):
-            raise ValueError(f"split_proportionately({shares}): expected shares, each more than 0")
+            raise ValueError(f"split_proportionately({shares}): expected fractions, each more than 0")
         if sum(shares) >= 1:
             raise ValueError(
                 f"split_proportionately({shares}): the sum is {sum(shares):g}; it must be less than 1, "
-                "the rest is the last part"
+                "the last part is the rest"
             )
         rows = self._plan.rows()
         # 0.1 + 0.2 is a little more than 0.3, and 1 - 0.9 a little less than 0.1.
@@ -75,20 +75,20 @@ class SplitMethods(DatasetMethods):
     def train_test_split(
         self, test_size: int | float, *, shuffle: bool = False, seed: int | None = None, stratify: str | None = None
     ) -> tuple[Dataset, Dataset]:
-        """Two datasets; test_size: a number of rows, or a share of them. Test rows are the last ones.
+        """Two datasets. test_size: a number of rows, or a fraction between 0 and 1. The test rows are the last ones.
 
-        shuffle: they are any, and both datasets are shuffled. stratify: the last ones of each value of this column,
-        which is taken into memory for it.
+        shuffle: the test rows are random, and both datasets are shuffled. stratify: the test rows are the last ones for
+        each value of this column, which is loaded into memory.
         """
         if not is_whole(test_size) and not isinstance(test_size, float):
             raise TypeError(f"test_size must be an int or a float, got {type(test_size).__name__}")
         if isinstance(test_size, float) and not 0 < test_size < 1:
-            raise ValueError(f"test_size = {test_size}: as a share of the rows it must be more than 0 and less than 1")
+            raise ValueError(f"test_size = {test_size}: a fraction must be more than 0 and less than 1")
         if stratify is not None and shuffle:
-            raise ValueError("train_test_split: shuffle and stratify exclude each other; shuffle the parts afterwards")
+            raise ValueError("train_test_split: shuffle and stratify are mutually exclusive; shuffle the parts later")
         rows = self._plan.rows()
         if is_whole(test_size) and not 0 < test_size < rows:
-            raise ValueError(f"test_size = {test_size}: as a number of rows it must be at least 1 and less than {rows}")
+            raise ValueError(f"test_size = {test_size}: a number of rows must be at least 1 and less than {rows}")
         if stratify is not None:
             share = test_size if isinstance(test_size, float) else test_size / rows
             plan = ordered(self._plan)
@@ -108,7 +108,7 @@ class SplitMethods(DatasetMethods):
         return shuffled[0], shuffled[1]
 
     def streaming_split(self, n: int, *, equal: bool = False, locality_hints: Any = None) -> list[DataIterator]:
-        """n iterators that share the rows, for n processes or threads; equal: each gets the same number of rows."""
+        """n iterators that divide the rows, for n processes or threads; equal: each gets the same number of rows."""
         _check_parts("streaming_split", n)
         from trireme.data._iterator import DataIterator
 
@@ -120,7 +120,7 @@ class SplitMethods(DatasetMethods):
         return self._made(PlanSource(self._plan, shown, lambda plan: plan.cut(start, stop)))
 
     def _by_mask(self, plan: Plan, mask: np.ndarray) -> tuple[Dataset, Dataset]:
-        """The rows without, and those with True. Nothing is copied: each fragment's reader leaves the others out."""
+        """The rows for which the mask is False, and the rest. Nothing is copied: readers filter each fragment."""
         train, test = (partial(_masked, mask=chosen) for chosen in (~mask, mask))
         return (
             self._made(PlanSource(plan, "train_test_split, train", train)),

@@ -21,9 +21,9 @@ _ROWS_AT_ONCE = 50_000
 
 
 def read_sql(sql: str, connection_factory: Callable[[], Any], *, sql_params: Any = None, **others: Any) -> Dataset:
-    """What a query returns. `connection_factory()` gives a connection (Python DB API); it is closed afterwards.
+    """The result of a query. `connection_factory()` returns a connection (Python DB API), which is closed afterwards.
 
-    The query is run once, when the dataset is first used, and its result kept in memory: a database promises no order.
+    The query runs once, when the dataset is first used, and its result stays in memory: a database guarantees no order.
     """
     from trireme.data._dataset import Dataset
 
@@ -31,14 +31,14 @@ def read_sql(sql: str, connection_factory: Callable[[], Any], *, sql_params: Any
         raise _core.ConfigError(
             f"read_sql: connection_factory = {connection_factory!r}: expected a function that opens a connection"
         )
-    for name in ("shard_keys", "shard_hash_fn"):  # to run parts of the query side by side
+    for name in ("shard_keys", "shard_hash_fn"):  # Ray's options to run parts of the query in parallel
         others.pop(name, None)
     check_others("read_sql", others)
     return Dataset(SqlSource(sql, connection_factory, sql_params))
 
 
 class SqlSource(Source):
-    """Pickled it takes its result along, not the connection."""
+    """Its pickle contains the result, not the connection."""
 
     def __init__(self, sql: str, connect: Callable[[], Any], params: Any) -> None:
         self.name = "read_sql"

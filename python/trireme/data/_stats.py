@@ -1,4 +1,4 @@
-"""What is known of a dataset and of its last reading, for people."""
+"""The summary of a dataset and of its last read on the driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Reading:
     complete: bool = False
 
     def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The time in which somebody waits for rows; not that in which they are used."""
+        """Measures the time spent waiting for rows, not the time spent using them."""
         while True:
             begin = time.monotonic()
             batch = next(batches, None)
@@ -36,7 +36,7 @@ class Reading:
 
     def __str__(self) -> str:
         rate = f", {self.rows / self.seconds:,.0f} rows/s" if self.seconds > 0 else ""
-        part = "" if self.complete else " (not to the end)"
+        part = "" if self.complete else " (incomplete)"
         return f"{self.rows:,} rows{part}, {self.size_bytes / 1e6:,.1f} MB in {self.seconds:.3f} s{rate}"
 
 
@@ -49,5 +49,5 @@ def describe(plan: Plan, reading: Reading | None) -> str:
     if plan.shuffle is not None:
         what = "rows" if plan.shuffle.rows else "fragments"
         lines.append(f"shuffled: {what}, seed {plan.shuffle.seed}")
-    lines.append(f"last reading here: {reading}" if reading is not None else "not read here yet")
+    lines.append(f"last read on the driver: {reading}" if reading is not None else "not read on the driver yet")
     return "\n".join(lines)

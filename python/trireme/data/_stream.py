@@ -1,4 +1,4 @@
-"""Reading on the driver: a dataset's batches in their order, the next fragments ahead of whoever consumes them."""
+"""Reading on the driver: a dataset's batches in order, with the next fragments read ahead."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from trireme.data._fragment_slice import FragmentSlice
 
-# So many fragments are read at the same time, each no further ahead than this.
+# The number of fragments read at the same time, and of batches read ahead in each.
 _FRAGMENTS_AHEAD = 3
 _BATCHES_AHEAD = 2
 _JOIN_SECONDS = 5.0
 
 
 def stream(pieces: list[FragmentSlice], ahead: bool = True) -> Iterator[pa.RecordBatch]:
-    """Without `ahead`, and where there are functions of the user, all is done in the thread that asks."""
+    """Without `ahead`, or if there are user functions, everything runs in the calling thread."""
     if not ahead or any(piece.has_functions for piece in pieces):
         for piece in pieces:
             yield from _plain(piece)
@@ -68,7 +68,7 @@ class _Reader:
         self._thread.join()
 
     def stop(self) -> None:
-        """The thread ends with the batch that it is at."""
+        """The thread ends after its current batch."""
         self._stopped.set()
         while True:
             try:
@@ -77,7 +77,7 @@ class _Reader:
                 return
 
     def join(self) -> None:
-        """Not for ever: a store that does not answer must not keep the user's Ctrl-C."""
+        """With a timeout: a store that does not respond must not block Ctrl-C."""
         until = time.monotonic() + _JOIN_SECONDS
         while self._thread.is_alive() and time.monotonic() < until:
             self.stop()

@@ -1,4 +1,4 @@
-"""Columns of numbers, text and tensors: from what people have to Arrow, and back to numpy and to rows."""
+"""Columns of numbers, text and tensors: conversion to Arrow, and back to numpy and to rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trireme.data._fragment import DataError
 
 
 class RaggedTensorType(pa.ExtensionType):  # type: ignore[misc]
-    """Tensors whose shapes differ from row to row. Those with one shape are Arrow's own fixed_shape_tensor."""
+    """Tensors whose shapes differ between rows. Tensors of one shape are Arrow's own fixed_shape_tensor."""
 
     def __init__(self, value_type: pa.DataType) -> None:
         self.value_type = value_type
@@ -30,16 +30,16 @@ class RaggedTensorType(pa.ExtensionType):  # type: ignore[misc]
 
 try:
     pa.register_extension_type(RaggedTensorType(pa.float32()))
-except pa.ArrowKeyError:  # this module is being loaded again
+except pa.ArrowKeyError:  # this module was loaded before
     pa.unregister_extension_type("trireme.ragged_tensor")
     pa.register_extension_type(RaggedTensorType(pa.float32()))
 
 
 def array_of(values: Any, name: str = "") -> pa.Array:
-    """A column for arrays, lists, Series, torch and other tensors: one value, or one tensor, for each row.
+    """Converts arrays, lists, Series, torch and other tensors to a column: one value, or one tensor, for each row.
 
-    Tensors of one shape become fixed_shape_tensor. In a numpy array of objects shapes may differ, even if here they do
-    not: its vectors become lists, the rest ragged tensors.
+    Tensors of one shape become fixed_shape_tensor. A numpy array of objects may have other shapes in the next batch,
+    even if they are equal here: its vectors become lists, other tensors ragged tensors.
     """
     if isinstance(values, pa.Array):
         return values
@@ -60,10 +60,10 @@ def array_of(values: Any, name: str = "") -> pa.Array:
 
 
 def numpy_of(column: pa.Array | pa.ChunkedArray, name: str = "") -> np.ndarray:
-    """The column as an array, without a copy where that is possible; it may be read-only.
+    """The column as an array, without a copy if possible; it may be read-only.
 
-    Rows of one shape give one array [rows, ...]; text, lists, ragged tensors and structs an array of objects. A null is
-    NaN among numbers and None among objects.
+    Rows of one shape become one array [rows, ...]; text, lists, ragged tensors and structs an array of objects. Nulls
+    are NaN in numbers and None in objects.
     """
     array = _one_chunk(column) if isinstance(column, pa.ChunkedArray) else column
     kind = array.type
@@ -84,11 +84,11 @@ def numpy_of(column: pa.Array | pa.ChunkedArray, name: str = "") -> np.ndarray:
 
 
 def batch_of(columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """A batch for a dict of columns; the error names the column that does not fit."""
+    """Converts a dict of columns to a batch. Errors name the invalid column."""
     arrays: dict[str, pa.Array] = {}
     for name, values in columns.items():
         if not isinstance(name, str):
-            raise DataError(f"column {name!r}: names of columns are strings, this is {_kind(name)}")
+            raise DataError(f"column {name!r}: column names must be strings, got {_kind(name)}")
         arrays[name] = array_of(values, name)
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
@@ -102,14 +102,14 @@ def batch_of(columns: Mapping[str, Any]) -> pa.RecordBatch:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Its rows as Python values; tensors as numpy arrays."""
+    """The rows as dicts of Python values; tensors are numpy arrays."""
     names = batch.schema.names
     columns = [_row_values(batch.column(index)) for index in range(len(names))]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def batch_of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-    """A batch for a list of dicts; what a row does not have is null in it."""
+    """Converts a list of dicts to a batch; missing keys become null."""
     names: dict[str, None] = {}
     for index, row in enumerate(rows):
         if not isinstance(row, Mapping):
@@ -119,15 +119,15 @@ def batch_of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
-    """The same rows with the columns of `schema`, where nothing is lost by it; DataError names `where` and the column.
+    """The same rows with the columns of `schema`, if the conversion is lossless. Errors name `where` and the column.
 
-    A column that the batch does not have is null. One shape may become many (lists, ragged tensors), never the reverse.
+    Missing columns are null. Tensors of one shape may become lists or ragged tensors, never the reverse.
     """
     if batch.schema.equals(schema):
         return batch
     for name in batch.schema.names:
         if name not in schema.names:
-            raise DataError(f"{where}: column {name!r} is here and not in the others ({', '.join(schema.names)})")
+            raise DataError(f"{where}: column {name!r} does not exist in the others ({', '.join(schema.names)})")
     columns = []
     for field in schema:
         index = batch.schema.get_field_index(field.name)
@@ -145,7 +145,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBa
 
 
 def tensor_shape(kind: pa.DataType) -> tuple[int, ...] | None:
-    """The shape of a row, where the type says that it is the same for all; None for everything else."""
+    """The shape of a row, if the type fixes it for all rows; otherwise None."""
     if isinstance(kind, pa.FixedShapeTensorType):
         order = kind.permutation or range(len(kind.shape))
         return tuple(kind.shape[axis] for axis in order)
@@ -159,7 +159,7 @@ def tensor_shape(kind: pa.DataType) -> tuple[int, ...] | None:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The same values in the layouts that every reader of Arrow knows: no views, no run ends."""
+    """The equivalent type in layouts that every Arrow reader supports: no views, no run-end encoding."""
     if pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_binary_view(kind):
@@ -188,7 +188,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def fixed_tensors(values: np.ndarray) -> pa.Array:
-    """[rows, ...] as a column; without a copy if it lies in memory as numpy likes it. Numbers and booleans only."""
+    """[rows, ...] as a column, without a copy if it is contiguous. Numbers and booleans only."""
     shape = values.shape[1:]
     flat = pa.array(np.ascontiguousarray(values).reshape(-1))
     size = int(np.prod(shape, dtype=np.int64))
@@ -260,7 +260,7 @@ def _of_objects(values: Sequence[Any] | np.ndarray, name: str, may_differ: bool)
 
 
 def _of_series(values: Any, name: str) -> pa.Array:
-    """A column of pandas. Vectors in it are lists: their lengths may differ in the next batch."""
+    """A pandas column. Vectors become lists: their lengths may differ in the next batch."""
     if values.dtype == object:
         objects = values.to_numpy()
         first = next((value for value in objects if value is not None), None)
@@ -269,12 +269,12 @@ def _of_series(values: Any, name: str) -> pa.Array:
         return _one_chunk(pa.array(list(objects), from_pandas=True))
     array = _one_chunk(pa.array(values, from_pandas=True))
     if pa.types.is_large_string(array.type) and array.nbytes < np.iinfo(np.int32).max:
-        return array.cast(pa.string())  # as every other source has it: joins want one type
+        return array.cast(pa.string())  # as from every other source: joins need equal types
     return array
 
 
 def _lists(flat: list[np.ndarray], dtype: np.dtype[Any], rows: Sequence[Any]) -> pa.Array:
-    """A list column; `flat` has the values of the rows that are not None."""
+    """A list column; `flat` has the values of the rows that are not null."""
     lengths = iter(flat)
     offsets: np.ndarray = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([0 if row is None else len(next(lengths)) for row in rows], out=offsets[1:])
@@ -348,7 +348,7 @@ def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
         return column.chunk(0)
     combined = column.combine_chunks()
     if isinstance(combined, pa.ChunkedArray):  # text of more than 2 GB
-        raise DataError(f"{combined.nbytes} bytes of text in one batch: use smaller ones")
+        raise DataError(f"{combined.nbytes} bytes of text in one batch: use smaller batches")
     return combined
 
 
@@ -367,7 +367,7 @@ def _is_tensor(value: Any) -> bool:
 def _as_numpy(value: Any) -> np.ndarray:
     if isinstance(value, np.ndarray):
         return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
-    if hasattr(value, "detach"):  # torch's: it may be on a device, or in a graph
+    if hasattr(value, "detach"):  # a torch tensor, which may be on a device or require a gradient
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":
             value = value.float()
@@ -376,7 +376,7 @@ def _as_numpy(value: Any) -> np.ndarray:
 
 
 def _why(values: Any, error: Exception) -> str:
-    """The first row that Arrow cannot hold beside those before it."""
+    """Names the first row that Arrow cannot hold together with the previous ones."""
     if not isinstance(values, (list, tuple)) or not values:
         return f"Arrow cannot hold it: {error}"
     first = next((index for index, value in enumerate(values) if value is not None), 0)
@@ -389,7 +389,7 @@ def _why(values: Any, error: Exception) -> str:
         return f"Arrow cannot hold it: {error}"
     if index == first:
         return f"row {index} is {_shown(values[index])}, which Arrow cannot hold: {error}"
-    return f"row {index} is {_shown(values[index])} and row {first} is {_shown(values[first])}: all need one type"
+    return f"row {index} is {_shown(values[index])} and row {first} is {_shown(values[first])}: all rows need one type"
 
 
 def _column(name: str) -> str:

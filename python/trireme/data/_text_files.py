@@ -44,10 +44,10 @@ def read_csv(
     arrow_open_stream_args: dict[str, Any] | None = None,
     **others: Any,
 ) -> Dataset:
-    """CSV files. Types are found in the beginning of the first file and hold for all of them.
+    """CSV files. The beginning of the first file determines the types for all files.
 
-    read_options, parse_options, convert_options: pyarrow.csv's; ConvertOptions(column_types=...) sets types.
-    arrow_open_stream_args={"compression": "gzip"}: for names that do not tell it.
+    read_options, parse_options, convert_options: those of pyarrow.csv; ConvertOptions(column_types=...) sets types.
+    arrow_open_stream_args={"compression": "gzip"}: for compressed files without the usual extension.
     """
     selection = select(
         "read_csv",
@@ -82,10 +82,10 @@ def read_json(
     arrow_open_stream_args: dict[str, Any] | None = None,
     **others: Any,
 ) -> Dataset:
-    """JSON: an object on each line, or a file that is one array of objects; `lines` is found out by itself.
+    """JSON files: one object per line, or one array of objects per file. Default: `lines` is detected.
 
-    Types are found in the beginning of the first file. pyarrow.json.ParseOptions(explicit_schema=...) sets them, and
-    with it fields that are not in the schema are left out.
+    The beginning of the first file determines the types. pyarrow.json.ParseOptions(explicit_schema=...) sets them, and
+    then fields that are not in the schema are ignored.
     """
     selection = select(
         "read_json",
@@ -117,11 +117,11 @@ def read_text(
     arrow_open_stream_args: dict[str, Any] | None = None,
     **others: Any,
 ) -> Dataset:
-    """A row for each line, in the column "text"."""
+    """One row per line, in the column "text"."""
     try:
         codecs.lookup(encoding)
     except (LookupError, TypeError):
-        raise _core.ConfigError(f"read_text: encoding = {encoding!r}: Python does not know it") from None
+        raise _core.ConfigError(f"read_text: encoding = {encoding!r}: unknown encoding") from None
     selection = select(
         "read_text",
         paths,
@@ -153,7 +153,7 @@ class CsvSource(FileSource):
             with file.open_stream() as stream, pa.csv.open_csv(stream, larger, parse, convert) as reader:
                 found = reader.schema
         except pa.ArrowInvalid as error:
-            raise DataError(f"{file.shown} is not a CSV file that can be read: {error}") from error
+            raise DataError(f"{file.shown} is not a readable CSV file: {error}") from error
         return string_for_null(found)
 
     def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
@@ -189,15 +189,15 @@ class CsvFragment(FileFragment):
     def _compare(self, names: Sequence[str]) -> None:
         for name in self._body.names:
             if name not in names:
-                raise DataError(f"{self._file.shown}: column {name!r} is missing, and the first file has it")
+                raise DataError(f"{self._file.shown}: column {name!r} is missing, but the first file has it")
         for name in names:
             if name not in self._body.names:
                 raise DataError(
-                    f"{self._file.shown}: column {name!r} is not in the first file; select_columns([...]) leaves it out"
+                    f"{self._file.shown}: column {name!r} is not in the first file; omit it with select_columns([...])"
                 )
 
     def _named(self, message: str) -> str:
-        """Arrow gives the number of the column."""
+        """Adds the column's name: Arrow reports only its number."""
         found = re.match(r"In CSV column #(\d+): (.*)", message, re.DOTALL)
         if not found:
             return message
@@ -206,7 +206,7 @@ class CsvFragment(FileFragment):
         kind = self._body.field(name).type if name in self._body.names else "?"
         return (
             f"column {name!r} is {kind} in the beginning of the dataset: {found[2]}. "
-            f"convert_options=pyarrow.csv.ConvertOptions(column_types={{{name!r}: ...}}) sets a type that fits all"
+            f"Set a type for all files: convert_options=pyarrow.csv.ConvertOptions(column_types={{{name!r}: ...}})"
         )
 
 
@@ -235,7 +235,7 @@ class TextFragment(FileFragment):
         yield from skipped(batches, row)
 
     def _lines_of_blocks(self) -> Iterator[pa.Array]:
-        rest: list[bytes] = []  # the beginning of a line whose end has not been read yet
+        rest: list[bytes] = []  # the beginning of an incomplete line
         for block in self._blocks():
             end = block.rfind(b"\n")
             if end < 0:
@@ -248,7 +248,7 @@ class TextFragment(FileFragment):
             yield self._split(last)
 
     def _blocks(self) -> Iterator[bytes]:
-        """Of UTF-8, without the mark that some editors put first."""
+        """Blocks of UTF-8, without a byte order mark."""
         with self._file.open_stream() as stream:
             blocks = iter(lambda: stream.read(BLOCK), b"")
             if self._encoding != "utf-8":
@@ -260,7 +260,7 @@ class TextFragment(FileFragment):
                 first = False
 
     def _split(self, block: bytes) -> pa.Array:
-        """Arrow splits, without the interpreter."""
+        """Arrow splits the lines, without the interpreter's lock."""
         ends = pa.array([0, len(block)], pa.int64())
         whole = pa.LargeStringArray.from_buffers(1, ends.buffers()[1], pa.py_buffer(block))
         lines = pc.split_pattern(whole, "\n").flatten()
@@ -270,7 +270,7 @@ class TextFragment(FileFragment):
             lines = lines.cast(pa.string())
             lines.validate(full=True)
         except pa.ArrowInvalid as error:
-            raise DataError(f"{self._file.shown} is not {self._encoding}: {error}; read_text(encoding=...)") from error
+            raise DataError(f"{self._file.shown} is not {self._encoding}: {error}; set encoding=...") from error
         if self._drop_empty:
             full = pc.greater(pc.binary_length(lines), 0)
             lines = lines if pc.all(full).as_py() else lines.filter(full)
@@ -278,7 +278,7 @@ class TextFragment(FileFragment):
 
 
 def _unpickled(parse: Any) -> Any:
-    """pyarrow calls the handler that pickled options do not have."""
+    """Works around pyarrow, which calls a handler that unpickled options lack."""
     if parse.invalid_row_handler is not None:
         return parse
     names = ("delimiter", "quote_char", "double_quote", "escape_char", "newlines_in_values", "ignore_empty_lines")

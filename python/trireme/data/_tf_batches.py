@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def to_tf_batch(batch: Batch, dtypes: Any = None) -> dict[str, Any]:
-    """A dict of tensors; lists of different lengths are ragged. dtypes: one tf.dtypes.DType, or a dict by column."""
+    """A dict of tensors; lists of different lengths become ragged. dtypes: one tf.dtypes.DType, or a dict by column."""
     tf = import_tensorflow("iter_tf_batches()")
     check_dtypes(dtypes, batch[0].schema)
     wanted = {name: dtype_of(name, dtypes) for name in batch[0].schema.names}
@@ -41,7 +41,7 @@ def to_tf(
 ) -> Any:
     """A tf.data.Dataset of (features, labels[, additional]): a tensor for a name, a dict of tensors for a list.
 
-    *_type_spec: of the tensors, in the same shape; from the schema when not given. options: of iter_batches().
+    *_type_spec: of the tensors, in the same structure; default: from the schema. options: those of iter_batches().
     """
     tf = import_tensorflow("to_tf()")
     schema = iterator.schema()
@@ -70,7 +70,7 @@ def to_tf(
 
     dataset = tf.data.Dataset.from_generator(generate, output_signature=tuple(specs))
     settings = tf.data.Options()
-    # The rows of this worker are what the generator gives; TensorFlow must not divide them again.
+    # The generator returns the rows of this worker; TensorFlow must not shard them again.
     settings.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return dataset.with_options(settings)
 
@@ -134,8 +134,8 @@ def _tensor(tf: Any, values: np.ndarray, name: str, dtype: Any) -> Any:
         return tensor if dtype is None or tensor.dtype == dtype else tf.cast(tensor, dtype)
     except (ValueError, TypeError, tf.errors.OpError) as error:
         raise DataError(
-            f"column {name!r} is no tensor of TensorFlow ({error}): drop it (drop_columns([{name!r}])) or make numbers "
-            "of one shape of it (map_batches(), trireme.data.preprocessors)"
+            f"column {name!r} cannot be converted to a TensorFlow tensor ({error}): drop it (drop_columns([{name!r}])) "
+            "or convert it to numbers of one shape (map_batches(), trireme.data.preprocessors)"
         ) from error
 
 
@@ -155,6 +155,6 @@ def _is_list(kind: pa.DataType) -> bool:
 def _no_tensor(name: str, kind: pa.DataType) -> DataError:
     ragged = ", whose shapes differ" if isinstance(kind, RaggedTensorType) else ""
     return DataError(
-        f"column {name!r} is {kind}{ragged}: give its type spec, drop it (drop_columns([{name!r}])), or make numbers "
-        "of one shape of it (map_batches(), trireme.data.preprocessors)"
+        f"column {name!r} is {kind}{ragged}: pass its type spec, drop it (drop_columns([{name!r}])), or convert it to "
+        "numbers of one shape (map_batches(), trireme.data.preprocessors)"
     )

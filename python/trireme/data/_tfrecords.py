@@ -1,4 +1,4 @@
-"""TFRecord files with tf.train.Example in them, without TensorFlow. The core parses them."""
+"""TFRecord files of tf.train.Example records, without TensorFlow. The core parses them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def read_tfrecords(
     on_bad_file: str = "raise",
     **others: Any,
 ) -> Dataset:
-    """TFRecord files, a column for each feature of their tf.train.Example records. Checksums are checked.
+    """TFRecord files, one column per feature of their tf.train.Example records. Checksums are verified.
 
-    A feature that has one value in all of the first records is a number (or bytes), any other a list; `schema` sets it.
+    A feature with one value in all of the first records becomes a number (or bytes), any other a list; `schema`
+    overrides this.
     """
     if schema is not None:
         for field in schema:
@@ -91,7 +92,7 @@ def _type_of(name: str) -> pa.DataType:
 
 
 def _type_name(field: pa.Field) -> str:
-    """As the core has it: "int64", "list<string>"."""
+    """The core's name: "int64", "list<string>"."""
     many = pa.types.is_list(field.type)
     kind = str(field.type.value_type if many else field.type)
     if kind not in _TYPES:

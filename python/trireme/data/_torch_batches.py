@@ -28,7 +28,7 @@ Dtypes: TypeAlias = "torch.dtype | dict[str, torch.dtype] | None"
 def check_torch(
     dtypes: Dtypes, collate_fn: Callable[[Any], Any] | None = None, schema: pa.Schema | None = None
 ) -> None:
-    """Raises what is wrong with the arguments of iter_torch_batches() before anything is read."""
+    """Checks the arguments of iter_torch_batches() before anything is read."""
     check_collate(collate_fn, dtypes)
     for dtype in dtypes.values() if isinstance(dtypes, dict) else [dtypes]:
         if dtype is not None and not isinstance(dtype, torch.dtype):
@@ -43,7 +43,7 @@ def check_torch(
 
 
 def to_torch(batch: Batch, dtypes: Dtypes = None, device: torch.device | None = None) -> dict[str, torch.Tensor]:
-    """A dict of tensors, in the memory of the batch where it has arrays."""
+    """A dict of tensors. They share the batch's memory if it has arrays."""
     record_batch, arrays = batch
     names = record_batch.schema.names
     if dtypes is not None:
@@ -69,7 +69,7 @@ def torch_batches(
     collate_fn: Callable[[Any], Any] | None = None,
     pin_memory: bool = False,
 ) -> Iterator[Any]:
-    """One out for each one in. On a GPU the next one is copied while this one is worked on."""
+    """One batch for each batch. The next one is copied to the GPU while the current one is in use."""
     check_torch(dtypes, collate_fn)
     target = target_device(device)
     if collate_fn is None:
@@ -79,7 +79,7 @@ def torch_batches(
     if pin_memory and torch.cuda.is_available():
         made = (_each_tensor(batch, torch.Tensor.pin_memory) for batch in made)
     elif pin_memory:
-        warnings.warn("pin_memory=True does nothing here: there is no GPU", stacklevel=2)
+        warnings.warn("pin_memory=True has no effect: there is no GPU", stacklevel=2)
     return transferred(made, target, ahead=True)
 
 
@@ -88,12 +88,12 @@ def target_device(device: torch.device | str) -> torch.device:
 
 
 def training_device() -> torch.device:
-    """The worker's, or the CPU outside of a training function."""
+    """The worker's device, or the CPU outside of a training function."""
     return torch.device("cpu") if _session._current is None else get_device()
 
 
 class TorchBatches(IterableDataset[Any]):  # type: ignore[misc]
-    """Pairs of features and label: what DataIterator.to_torch() gives."""
+    """The result of DataIterator.to_torch(): pairs of features and label."""
 
     def __init__(
         self,
@@ -108,8 +108,9 @@ class TorchBatches(IterableDataset[Any]):  # type: ignore[misc]
         unsqueeze_feature_tensors: bool = True,
         **options: Any,
     ) -> None:
-        """feature_columns: a list of names for one tensor, a list of lists or a dict of lists for several; all but the
-        label when not given. feature_column_dtypes: one, or in the shape of feature_columns. options: iter_batches()'s.
+        """feature_columns: a list of names for one tensor, a list of lists or a dict of lists for several tensors;
+        default: all columns but the label. feature_column_dtypes: one dtype, or one for each tensor in the structure of
+        feature_columns. options: those of iter_batches().
         """
         schema = iterator.schema()
         if label_column is not None:
@@ -148,7 +149,7 @@ class TorchBatches(IterableDataset[Any]):  # type: ignore[misc]
 
 
 def _groups(feature_columns: Any) -> dict[Any, list[str]]:
-    """Columns by the key of their tensor: of the dict, the place in the list, or None where there is one tensor."""
+    """Columns by the key of their tensor: the key in the dict, the index in the list, or None for a single tensor."""
     if isinstance(feature_columns, Mapping):
         groups: dict[Any, list[str]] = {key: list(names) for key, names in feature_columns.items()}
     elif isinstance(feature_columns[0], (list, tuple)):
@@ -166,8 +167,8 @@ def _group_dtypes(groups: dict[Any, list[str]], dtypes: Any) -> dict[Any, torch.
     by_key = dict(dtypes) if isinstance(dtypes, Mapping) else dict(enumerate(dtypes))
     if set(by_key) != set(groups):
         raise ValueError(
-            f"feature_column_dtypes={dtypes!r}: expected one torch.dtype, or one for each tensor that feature_columns "
-            "asks for, in the same shape"
+            f"feature_column_dtypes={dtypes!r}: expected one torch.dtype, or one for each tensor, in the same "
+            "structure as feature_columns"
         )
     return by_key
 
@@ -181,7 +182,7 @@ def _joined(columns: list[torch.Tensor], dtype: torch.dtype | None, unsqueeze: b
 
 
 def _numbers(column: pa.Array, name: str, dtype: torch.dtype | None) -> np.ndarray:
-    """The column as an array that torch takes, and may write to."""
+    """The column as an array that torch accepts and may write to."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _numbers(column.dictionary_decode(), name, dtype)
@@ -195,7 +196,7 @@ def _numbers(column: pa.Array, name: str, dtype: torch.dtype | None) -> np.ndarr
 
 
 def _stacked(values: np.ndarray, name: str, kind: pa.DataType) -> np.ndarray:
-    """Lists that are equally long, and ragged tensors of the same shape after all."""
+    """Stacks lists of equal length, and ragged tensors that have equal shapes in this batch."""
     rows = [_stacked(value, name, kind) if _has_objects(value) else value for value in values]
     shapes = {None if row is None else np.shape(row) for row in rows}
     if len(shapes) > 1 or None in shapes:
@@ -226,6 +227,6 @@ def _may_be_tensor(kind: pa.DataType) -> bool:
 def _no_tensor(name: str, kind: pa.DataType, why: str = "") -> DataError:
     return DataError(
         f"column {name!r} is {kind}{why}, which cannot be converted to a tensor: drop it "
-        f"(drop_columns([{name!r}])), make numbers of one shape of it (map_batches(), trireme.data.preprocessors), or "
-        "give a collate_fn"
+        f"(drop_columns([{name!r}])), convert it to numbers of one shape (map_batches(), trireme.data.preprocessors), "
+        "or pass a collate_fn"
     )

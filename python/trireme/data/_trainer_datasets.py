@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 class DatasetPlans:
-    """What the driver tells the workers about datasets: fragments, seeds, and how they are divided. Picklable."""
+    """The datasets as the driver sends them to the workers: fragments, seeds, and how they are divided. Picklable."""
 
     def __init__(self, datasets: Mapping[str, Any], config: DataConfig | None, max_workers: int) -> None:
         self._config = config or DataConfig()
@@ -43,7 +43,7 @@ class DatasetPlans:
         return WorkerDatasets({name: self._part(name, context) for name in self._plans}, self._plans, positions)
 
     def _seed(self, plan: Planned) -> int:
-        """The dataset's own, the configuration's, or a new one, which the checkpoints keep."""
+        """The seed of the dataset or the configuration, or a new one, which is stored in checkpoints."""
         own = plan.shuffle.seed if plan.shuffle is not None else None
         for seed in (own, self._config.seed):
             if seed is not None:
@@ -60,7 +60,7 @@ class DatasetPlans:
             max_world=self._max_workers if split else 1,
             equal=self._config.equal,
             seed=self._seeds[name],
-            # Whoever sees a dataset whole reads all of it anyway: in its own order.
+            # A dataset that is not split is read completely by every worker: it needs no virtual shards.
             virtual_shards=self._config.virtual_shards if split else 1,
             threads=self._config.num_threads,
             memory_budget=self._budget,
@@ -75,7 +75,7 @@ class DatasetPlans:
 
 
 class WorkerDatasets:
-    """A worker's parts of the datasets, made when they are asked for."""
+    """A worker's parts of the datasets, created on first use."""
 
     def __init__(self, parts: Mapping[str, Part], plans: Mapping[str, Planned], positions: Positions) -> None:
         self._parts = parts
@@ -99,29 +99,30 @@ class WorkerDatasets:
         return self._made[name]
 
     def _check_same(self, name: str, stored: Mapping[str, Any]) -> None:
-        """Files that were written anew may well be the same; nobody but the user knows."""
+        """Only warns: rewritten files may have the same content."""
         before = stored.get("fingerprint")
         if stored["rows"] and before is not None and before != self._plans[name].fingerprint:
             warnings.warn(
-                f"dataset {name!r} has changed since the checkpoint was made in the middle of an epoch: rows of this "
-                "epoch may be seen twice or not at all",
+                f"dataset {name!r} has changed since the checkpoint was created in the middle of an epoch: rows of "
+                "this epoch may be repeated or skipped",
                 stacklevel=4,
             )
 
     def cut(self) -> None:
-        """A report without a checkpoint: digests are cut at every report, since other ranks may have one here."""
+        """Called for a report without a checkpoint. Digests are cut at every report, because other ranks may report a
+        checkpoint with it."""
         for made in self._made.values():
             made._position()
 
     def totals(self) -> dict[str, Any] | None:
-        """What was read so far, for the progress line; None: nothing."""
+        """The totals read so far, for the progress line; None: nothing."""
         found = [made._totals() for made in self._made.values()]
         if not found:
             return None
         return {key: sum(each[key] for each in found) for key in ("rows", "bytes", "wait_s")}
 
     def finish(self) -> None:
-        """The training function has returned: what it took is all there is, and lines that get lost are missed."""
+        """Called when the training function has returned. Completes the digests, so that missing lines are detected."""
         for name, part in self._parts.items():
             made = self._made.get(name)
             if made is not None and made._made is not None:
@@ -147,13 +148,13 @@ def _dataset_of(name: str, given: Any) -> Dataset:
         return from_arrow(given)
     raise TypeError(
         f"datasets[{name!r}] must be a trireme.data.Dataset (or a function that returns one, or a table), got "
-        f"{type(given).__name__}; trireme.data.from_items(), from_pandas(), from_numpy() and others make one"
+        f"{type(given).__name__}; create one with trireme.data.from_items(), from_pandas(), from_numpy() or others"
     )
 
 
 def check_names(datasets: Any) -> dict[str, Any]:
     if not isinstance(datasets, dict):
-        raise TypeError(f"datasets must be a dict of name to Dataset, got {type(datasets).__name__}")
+        raise TypeError(f"datasets must be a dict of names to Datasets, got {type(datasets).__name__}")
     for name in datasets:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(f"datasets: invalid name {name!r}; use letters, digits, '_', '-' and '.'")
@@ -173,9 +174,9 @@ def _split_names(config: DataConfig, datasets: Mapping[str, Any]) -> set[str]:
 
 def _check_size(name: str, plan: Planned, workers: int) -> None:
     if plan.rows == 0:
-        raise ValueError(f"datasets[{name!r}] is empty: no row is left of {plan.name}")
+        raise ValueError(f"datasets[{name!r}] is empty: no rows remain of {plan.name}")
     if plan.rows < workers:
         raise ValueError(
             f"datasets[{name!r}] has {count_of(plan.rows, 'row')} for {count_of(workers, 'worker')}: use fewer "
-            "workers, or leave it out of DataConfig(datasets_to_split=[...]) so that every worker sees all of it"
+            "workers, or remove it from DataConfig(datasets_to_split=[...]) so that every worker reads all of it"
         )

@@ -1,4 +1,4 @@
-"""What can be done to a dataset's rows and columns. Nothing runs before the rows are needed."""
+"""Operations on a dataset's rows and columns. They run when rows are requested."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trireme.data._plan import Plan, Shuffle
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
 
-# Where functions run is not reserved: processes beside each worker. Scripts that were written for Ray say it.
+# Accepted for scripts that were written for Ray. Functions run in processes of the workers, without reservations.
 _RESOURCES = frozenset(
     (
         *("num_cpus", "num_gpus", "memory", "resources", "accelerator_type", "runtime_env", "max_calls"),
@@ -48,7 +48,7 @@ class TransformMethods(DatasetMethods):
         concurrency: int | tuple[int, ...] | None = None,
         **resources: Any,
     ) -> Dataset:
-        """fn makes a row, a dict, of each row. A class is made once in each process, and called."""
+        """fn maps each row to a row, a dict. A class is instantiated once in each process, and the instance called."""
         from trireme.data._functions import Map
 
         check_resources("map", resources)
@@ -80,10 +80,10 @@ class TransformMethods(DatasetMethods):
         udf_modifying_row_count: bool | None = None,
         **resources: Any,
     ) -> Dataset:
-        """fn makes a batch, or several, of each batch: dicts of arrays, DataFrames ("pandas") or tables ("pyarrow").
+        """fn maps each batch to one or more batches: dicts of arrays, DataFrames ("pandas") or tables ("pyarrow").
 
-        Whether it keeps the number of rows is found out by trying it with the first ones, unless
-        `udf_modifying_row_count` says it. One that does not is run once more, to count, before a training starts.
+        A trial call on the first rows determines whether fn keeps the number of rows, unless `udf_modifying_row_count`
+        is set. If it does not, fn runs on all rows once before training starts, to count them.
         """
         from trireme.data._functions import MapBatches
 
@@ -116,7 +116,7 @@ class TransformMethods(DatasetMethods):
         concurrency: int | tuple[int, ...] | None = None,
         **resources: Any,
     ) -> Dataset:
-        """fn makes a list of rows of each row."""
+        """fn maps each row to a list of rows."""
         from trireme.data._functions import FlatMap
 
         check_resources("flat_map", resources)
@@ -147,11 +147,11 @@ class TransformMethods(DatasetMethods):
     ) -> Dataset:
         """The rows for which fn(row) is true, or an expression: col("x") > 3, or "x > 3 and y == 'a'".
 
-        An expression needs no Python for each row, and Parquet files are read only where it can be true.
+        An expression is evaluated without Python, and skips row groups of Parquet files that it excludes.
         """
         check_resources("filter", resources)
         if (fn is None) == (expr is None):
-            raise ValueError("filter: give a function or an expression, one of them")
+            raise ValueError("filter: pass either a function or an expression")
         if expr is not None or isinstance(fn, (str, pc.Expression)):
             return self._then(FilterExpression(expression(fn if expr is None else expr, "filter")))
         from trireme.data._functions import FilterRows
@@ -179,24 +179,24 @@ class TransformMethods(DatasetMethods):
         concurrency: int | tuple[int, ...] | None = None,
         **resources: Any,
     ) -> Dataset:
-        """A column that fn(batch) gives."""
+        """Adds or replaces a column with the result of fn(batch)."""
         from trireme.data._functions import AddColumn
 
         check_resources("add_column", resources)
         return self._then(AddColumn(col, fn, batch_format=batch_format, compute=compute, concurrency=concurrency))
 
     def with_column(self, column_name: str, expr: pc.Expression | str, **resources: Any) -> Dataset:
-        """A column that an expression gives: with_column("area", col("a") * col("b")), or "a * b"."""
+        """Adds or replaces a column computed by an expression: with_column("area", col("a") * col("b")), or "a * b"."""
         check_resources("with_column", resources)
         return self._then(WithColumns({column_name: expression(expr, "with_column")}, "with_column"))
 
     def with_columns(self, exprs: Mapping[str, pc.Expression | str], **resources: Any) -> Dataset:
-        """Several of them; none sees another's column."""
+        """Adds or replaces several columns. All expressions use the original columns."""
         check_resources("with_columns", resources)
         return self._then(WithColumns({name: expression(expr, "with_columns") for name, expr in exprs.items()}))
 
     def select_columns(self, cols: str | Sequence[str], **resources: Any) -> Dataset:
-        """These columns, in this order. The others are not read, where the files allow it."""
+        """Keeps these columns, in this order. The others are not read if the file format allows it."""
         check_resources("select_columns", resources)
         return self._then(SelectColumns(_names("select_columns", cols)))
 
@@ -205,14 +205,14 @@ class TransformMethods(DatasetMethods):
         return self._then(DropColumns(_names("drop_columns", cols)))
 
     def rename_columns(self, names: Mapping[str, str] | Sequence[str], **resources: Any) -> Dataset:
-        """By a dict of old and new names, or by the new names of all columns."""
+        """Takes a dict of old to new names, or a list with the new names of all columns."""
         check_resources("rename_columns", resources)
         if isinstance(names, str) or not names:
-            raise ValueError(f"rename_columns({names!r}): expected a dict of old and new names, or a list of all names")
+            raise ValueError(f"rename_columns({names!r}): expected a dict of old to new names, or a list of all names")
         return self._then(RenameColumns(names))
 
     def random_sample(self, fraction: float, *, seed: int | None = None) -> Dataset:
-        """Each row with this probability; the same rows every time the dataset is read."""
+        """Keeps each row with this probability; always the same rows."""
         if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 <= fraction <= 1:
             raise ValueError(f"random_sample(fraction={fraction!r}): expected a number from 0 to 1")
         return self._then(RandomSample(float(fraction), _seed("random_sample", seed)))
@@ -225,11 +225,11 @@ class TransformMethods(DatasetMethods):
         window_rows: int | None = None,
         **resources: Any,
     ) -> Dataset:
-        """A new order of all rows, another one in every epoch of a training.
+        """Shuffles all rows, in a different order in every epoch of a training run.
 
-        In a training files are read in random order, and rows are shuffled completely among `window_rows` that follow
-        one another (as many as take 256 MiB, if it is not said). Where the order of the rows decides what
-        comes out (limit, split, zip, union), all of them are taken into memory to be shuffled.
+        In training, fragments are read in random order, and rows are shuffled within windows of `window_rows`
+        consecutive rows (default: as many as take 256 MiB). If the result of a later operation depends on the order of
+        the rows (limit, split, zip, union), all rows are loaded into memory and shuffled.
         """
         check_resources("random_shuffle", resources)
         if window_rows is not None and (not is_whole(window_rows) or window_rows < 1):
@@ -237,16 +237,16 @@ class TransformMethods(DatasetMethods):
         return self._made(self._plan.shuffled(Shuffle(_asked_seed("random_shuffle", seed), True, window_rows)))
 
     def randomize_block_order(self, *, seed: int | None = None) -> Dataset:
-        """A new order of the fragments (row groups, files); rows stay as they are in each."""
+        """Shuffles the fragments (row groups, files), but not the rows in each."""
         return self._made(self._plan.shuffled(Shuffle(_asked_seed("randomize_block_order", seed), False)))
 
     def limit(self, limit: int) -> Dataset:
-        """The first rows; no more is read than that takes."""
+        """The first rows. Reads only as much as needed."""
         rows = _rows("limit", limit)
         return self._made(PlanSource(self._plan, f"limit({rows})", lambda plan: plan.cut(0, rows)))
 
     def union(self, *other: Dataset) -> Dataset:
-        """The rows of this dataset, then those of the others. All need the same columns."""
+        """The rows of this dataset, then those of the others. All datasets need the same columns."""
         for index, dataset in enumerate(other, 1):
             if not isinstance(dataset, DatasetMethods):
                 raise TypeError(f"union: argument {index} is a {type(dataset).__name__}, expected a Dataset")
@@ -262,12 +262,12 @@ class TransformMethods(DatasetMethods):
         keys: Sequence[str] | None = None,
         sort: bool = False,
     ) -> Dataset:
-        """The same rows in so many fragments, or in fragments of so many rows. Nothing is copied.
+        """The same rows in `num_blocks` fragments, or in fragments of `target_num_rows_per_block` rows, without a copy.
 
-        shuffle: in random order. keys, sort: sorted by these columns (which takes them into memory).
+        shuffle: in random order. keys, sort: sorted by these columns, which loads all rows into memory.
         """
         if (num_blocks is None) == (target_num_rows_per_block is None):
-            raise ValueError("repartition: give num_blocks or target_num_rows_per_block, one of them")
+            raise ValueError("repartition: pass either num_blocks or target_num_rows_per_block")
         name = "num_blocks" if num_blocks is not None else "target_num_rows_per_block"
         size = num_blocks if num_blocks is not None else target_num_rows_per_block
         if not is_whole(size) or size < 1:
@@ -298,10 +298,10 @@ def check_resources(method: str, given: Mapping[str, Any]) -> None:
 def _names(method: str, cols: str | Sequence[str]) -> list[str]:
     names = [cols] if isinstance(cols, str) else list(cols)
     if not names or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{method}({cols!r}): expected the names of columns")
+        raise ValueError(f"{method}({cols!r}): expected column names")
     twice = {name for name in names if names.count(name) > 1}
     if twice:
-        raise ValueError(f"{method}: column {sorted(twice)[0]!r} is there more than once")
+        raise ValueError(f"{method}: column {sorted(twice)[0]!r} is listed more than once")
     return names
 
 
@@ -314,7 +314,7 @@ def _rows(method: str, rows: int) -> int:
 def _asked_seed(method: str, seed: Any) -> int | None:
     seed = getattr(seed, "seed", seed)  # Ray's RandomSeedConfig
     if seed is not None and (not is_whole(seed) or seed < 0):
-        raise ValueError(f"{method}(seed={seed!r}): expected a number, 0 or more, or None")
+        raise ValueError(f"{method}(seed={seed!r}): expected an integer, 0 or more, or None")
     return None if seed is None else int(seed)
 
 

@@ -1,4 +1,4 @@
-"""Batches on the driver of a dataset whose rows nobody has counted: as they are read, in one pass."""
+"""Batches on the driver of a dataset whose rows are not counted, as they are read in one pass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEED_COUNTS = ("local_shuffle_buffer_size", "global_batch_size")
 
 
 class UncountedIterator(DataIterator):
-    """Counts only for what needs it. Has no place that could be stored; Dataset.iterator() has."""
+    """Counts rows only if needed. Has no position to store; Dataset.iterator() does."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
@@ -47,11 +47,11 @@ class UncountedIterator(DataIterator):
             if batch.num_rows == size or not options.get("drop_last"):
                 yield batch, _arrays(batch)
         if empty:
-            yield from self._dataset.iterator()._pass(options)  # says what it says of all that are empty
+            yield from self._dataset.iterator()._pass(options)  # reports the same error as for other empty datasets
 
 
 def _arrays(batch: pa.RecordBatch) -> dict[str, np.ndarray]:
-    """Numbers as arrays that may be written to, as in batches of every other dataset."""
+    """Numbers as writable arrays, as in the batches of every other dataset."""
     arrays: dict[str, np.ndarray] = {}
     for index, field in enumerate(batch.schema):
         if batch.column(index).null_count == 0 and (is_number(field.type) or tensor_shape(field.type) is not None):

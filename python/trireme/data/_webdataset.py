@@ -1,4 +1,4 @@
-"""WebDataset shards: tar files in which the files of a sample share a name and differ in what follows it."""
+"""WebDataset shards: tar files in which the files of a sample have the same name with different suffixes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
 
 _IMAGES = ("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "bmp", "gif", "tif", "tiff", "webp")
-# Samples of the first shard that tell what the columns are.
+# The number of samples of the first shard that determine the columns.
 _LOOKED_AT = 64
 _BATCH_ROWS = 64
-# Values of more bytes fit into no column; and a compressed file may unpack to any size.
+# The largest value that fits into a column. A compressed file may unpack to any size.
 _MOST_BYTES = 2**31 - 1
 _BATCH_BYTES = 8 << 20
 
@@ -50,10 +50,10 @@ def read_webdataset(
     max_pixels: int = MAX_PIXELS,
     **others: Any,
 ) -> Dataset:
-    """Tar files: a row for each sample, with its name in "__key__" and a column for each suffix.
+    """Tar files: one row per sample, with its name in "__key__" and one column per suffix.
 
-    decoder: True decodes txt, json, cls, npy and images by their suffixes; a function gets the sample's dict of bytes;
-    None leaves bytes. suffixes: only these are read. max_pixels: an image with more is refused.
+    decoder: True decodes txt, json, cls, npy and images by suffix; a function receives the sample as a dict of bytes;
+    None keeps bytes. suffixes: only these are read. max_pixels: the limit for an image; larger images are refused.
     """
     check_max_pixels("read_webdataset", max_pixels)
     if not callable(decoder) and decoder not in (True, False, None):
@@ -68,7 +68,7 @@ def read_webdataset(
 
 @dataclass(frozen=True)
 class _BySuffix:
-    """The decoder that decides by the suffixes of a sample's files."""
+    """Decodes the files of a sample by their suffixes."""
 
     max_pixels: int
 
@@ -108,7 +108,7 @@ class WebDatasetFragment(FileFragment):
         self._suffixes = suffixes
 
     def _batches(self, columns: Sequence[str], row: int) -> Iterator[pa.RecordBatch]:
-        # Names alone do not need what is in the files.
+        # If only the names are needed, the files' contents are not read.
         decoder = self._decoder if set(columns) - {"__key__"} else None
         samples = itertools.islice(_samples(self._file, decoder, self._suffixes), row, None)
         while rows := list(_some(samples)):

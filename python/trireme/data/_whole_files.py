@@ -1,4 +1,4 @@
-"""Files that are a row each."""
+"""Readers with one row per file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from trireme.data._paths import File, select
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
 
-# So many files, or so many bytes, are read one after another by one thread.
+# The maximum number of files, and of bytes, that one thread reads in sequence.
 _FRAGMENT_FILES = 32
 _FRAGMENT_BYTES = 4 * BATCH_BYTES
 _BATCH_FILES = 8
-_FIRST_FILES = 2  # whoever waits for the first batch needs a row or two of each of many fragments
+_FIRST_FILES = 2  # the first batch needs a row or two of each of many fragments
 
 
 def read_binary_files(
@@ -45,7 +45,7 @@ def read_binary_files(
 
 
 class FilesFragment(Fragment):
-    """Some files, each of them a row: what is in it, and the columns that come from its path."""
+    """Several files, each of them a row: its content, and the columns from its path."""
 
     def __init__(self, files: Sequence[Placed], schema: pa.Schema, names: Sequence[str], row_bytes: float) -> None:
         self._files = list(files)
@@ -61,7 +61,7 @@ class FilesFragment(Fragment):
 
     @abstractmethod
     def _content(self, files: Sequence[File], field: pa.Field) -> pa.Array:
-        """A value for each file. Raises what is wrong with one, named."""
+        """A value for each file. Errors name the file."""
 
     def open(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
         names = self._names if columns is None else list(columns)
@@ -102,12 +102,12 @@ class BinaryFragment(FilesFragment):
     def _content(self, files: Sequence[File], field: pa.Field) -> pa.Array:
         for file in files:
             if file.size >= 2**31:
-                raise DataError(f"{file.shown} has {file.size} bytes: a value of a column holds at most 2 GB")
+                raise DataError(f"{file.shown} has {file.size} bytes: a value in a column can have at most 2 GB")
         return pa.array([file.read_raw() for file in files], field.type)
 
 
 def together(files: Sequence[Placed], sizes: Sequence[float]) -> Iterator[Sequence[Placed]]:
-    """Files that are read in one go: neither each alone, nor the whole folder at once."""
+    """Groups files into fragments: more than one file each, but not all files in one."""
     start, taken = 0, 0.0
     for index, size in enumerate(sizes):
         if index > start and (index - start >= _FRAGMENT_FILES or taken + size > _FRAGMENT_BYTES):

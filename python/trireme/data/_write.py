@@ -1,4 +1,4 @@
-"""Datasets written to files: a folder of them, in the order of the rows, a few batches in memory."""
+"""Writes datasets to files in a folder, in the order of the rows, with a few batches in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trireme.data._methods import DatasetMethods, is_whole
 from trireme.data._plan import Plan
 from trireme.data._tensors import numpy_of, rows_of
 
-# A file is closed when it is this large in memory; `min_rows_per_file` says it in rows.
+# A file is closed when it is this large in memory; `min_rows_per_file` sets the limit in rows.
 _FILE_BYTES = 512 << 20
 _ROW_GROUP_ROWS = 131_072
 _ROW_GROUP_BYTES = 64 << 20
@@ -42,10 +42,10 @@ class WriteMethods(DatasetMethods):
         mode: Any = "append",
         **arrow_parquet_args: Any,
     ) -> None:
-        """Files in a folder, here or in a store ("s3://..."), in the order of their names.
+        """Writes files to a folder, local or in an object store ("s3://..."). File names sort in the dataset's order.
 
-        partition_cols: into folders x=1/, x=2/... mode: what if there are files: "append", "overwrite", "ignore"
-        (writes nothing) or "error". Other arguments are those of pyarrow.parquet.ParquetWriter.
+        partition_cols: write to the folders x=1/, x=2/, ... mode: if the folder already has files: "append",
+        "overwrite", "ignore" (write nothing) or "error". Other arguments: those of pyarrow.parquet.ParquetWriter.
         """
         options = {**(arrow_parquet_args_fn() if arrow_parquet_args_fn else {}), **arrow_parquet_args}
         if partition_cols:
@@ -63,7 +63,7 @@ class WriteMethods(DatasetMethods):
         mode: Any = "append",
         **arrow_csv_args: Any,
     ) -> None:
-        """Files in a folder. Other arguments are those of pyarrow.csv.WriteOptions, or write_options=."""
+        """Writes files to a folder. Other arguments: those of pyarrow.csv.WriteOptions, or write_options=."""
         folder = _Folder(path, filesystem, ".csv")
         _write(self._plan, folder, lambda sink, schema: _Csv(sink, schema, arrow_csv_args), min_rows_per_file, mode)
 
@@ -75,7 +75,7 @@ class WriteMethods(DatasetMethods):
         min_rows_per_file: int | None = None,
         mode: Any = "append",
     ) -> None:
-        """Files in a folder, with one JSON object in each line."""
+        """Writes files to a folder, with one JSON object per line."""
         folder = _Folder(path, filesystem, ".json")
         _write(self._plan, folder, lambda sink, schema: _JsonLines(sink), min_rows_per_file, mode)
 
@@ -88,14 +88,14 @@ class WriteMethods(DatasetMethods):
         min_rows_per_file: int | None = None,
         mode: Any = "append",
     ) -> None:
-        """One column as .npy files in a folder."""
+        """Writes one column to a folder, as .npy files."""
         require_columns([column], self._plan.schema(), "write_numpy(column)")
         folder = _Folder(path, filesystem, ".npy")
         _write(self._plan, folder, lambda sink, schema: _Numpy(sink, column, schema), min_rows_per_file, mode)
 
 
 class _Folder:
-    """Where the files go. They get their names when they are complete."""
+    """The target folder. Files get their final names when they are complete."""
 
     def __init__(self, path: str | os.PathLike[str], filesystem: Any, suffix: str) -> None:
         self.location = _storage.resolve(path, filesystem)
@@ -121,7 +121,7 @@ class _Folder:
             below = str(self.location).rstrip("/") + "/"
             read = next((file for file in inputs if file.startswith(below)), None)
             if read is not None:
-                raise ValueError(f"mode='overwrite': {read} is read while it is written; choose another folder")
+                raise ValueError(f"mode='overwrite': {read} would be overwritten while it is read; use another folder")
             self.filesystem.delete_dir_contents(self.location.path)
         if self.location.local:
             os.makedirs(self.location.path, exist_ok=True)
@@ -159,7 +159,7 @@ class _Writer(ABC):
     def add(self, batch: pa.RecordBatch) -> None: ...
 
     def close(self) -> None:  # noqa: B027
-        """What is still held is written."""
+        """Writes buffered rows."""
 
 
 class _Parquet(_Writer):
@@ -245,7 +245,7 @@ class _Numpy(_Writer):
 
 
 class _Stream:
-    """Arrow's stream as numpy wants it: anything with write()."""
+    """Adapts an Arrow stream to numpy, which needs a write() method."""
 
     def __init__(self, sink: Any) -> None:
         self._sink = sink
@@ -297,7 +297,7 @@ def _fill(writer: _Writer, batches: _Peeking, min_rows: int | None) -> bool:
 
 
 class _Peeking:
-    """Batches, of which one can be seen before it is taken."""
+    """An iterator of batches with one batch of lookahead."""
 
     def __init__(self, rest: Iterator[pa.RecordBatch]) -> None:
         self.head: Any = None

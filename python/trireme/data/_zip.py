@@ -1,4 +1,4 @@
-"""Datasets side by side."""
+"""Combines the columns of datasets row by row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trireme.data._plan import Plan
 
 
 class ZippedSource(Source):
-    """Each fragment of the left with the rows of the right that stand beside it."""
+    """Each fragment of the left dataset with the corresponding rows of the right."""
 
     name = "zip"
 
@@ -47,7 +47,7 @@ class ZippedSource(Source):
         return [*self._left.source.files(), *self._right.source.files()]
 
     def _new_names(self) -> dict[str, str]:
-        """What the columns of the right are called beside those of the left."""
+        """The names of the right columns after resolving conflicts with the left."""
         taken = set(self._left.schema().names)
         new: dict[str, str] = {}
         for name in self._right.schema().names:
@@ -96,7 +96,7 @@ class ZippedFragment(Fragment):
 
 
 def _rows_from(pieces: Sequence[FragmentSlice], row: int) -> Iterator[pa.RecordBatch]:
-    """Exactly from that row on."""
+    """Starts exactly at this row."""
     for piece in pieces:
         rows = piece.rows or 0
         if row < rows:

@@ -1,4 +1,4 @@
-"""Columns on their way through a preprocessor."""
+"""Column conversions for preprocessors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trireme.data._tensors import batch_of, is_number
 
 
 def plain(batch: pa.RecordBatch, name: str, who: str) -> pa.Array:
-    """The column, with values in the place of a dictionary's indices."""
+    """The column, with dictionaries decoded."""
     require_columns([name], batch.schema, who)
     column = batch.column(batch.schema.get_field_index(name))
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
@@ -34,13 +34,13 @@ def numeric(batch: pa.RecordBatch, name: str, who: str) -> pa.Array:
 
 
 def as_floats(column: pa.Array) -> np.ndarray:
-    """Its numbers to compute with; NaN for null."""
+    """The numbers as floats; nulls are NaN."""
     values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return values
 
 
 def from_floats(values: np.ndarray, like: pa.Array) -> pa.Array:
-    """What was computed from the column `like`: null where that is. float32 stays float32."""
+    """A column computed from `like`, with the same nulls. float32 stays float32."""
     mask = like.is_null().to_numpy(zero_copy_only=False) if like.null_count else None
     return pa.array(values, pa.float64(), mask=mask).cast(pa.float32() if like.type == pa.float32() else pa.float64())
 
@@ -57,7 +57,7 @@ def nulls_in(name: str, who: str) -> ValueError:
 
 
 def has_nulls(column: pa.Array) -> bool:
-    """NaN is one too."""
+    """Whether there are nulls or NaN."""
     if column.null_count:
         return True
     return bool(pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py())
@@ -72,14 +72,14 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def replaced(batch: pa.RecordBatch, columns: Mapping[str, pa.Array], drop: Sequence[str] = ()) -> pa.RecordBatch:
-    """New columns are put at the end; those with a name that is there take its place."""
+    """Replaces existing columns, and appends new ones."""
     everything = {name: batch.column(index) for index, name in enumerate(batch.schema.names) if name not in drop}
     everything.update(columns)
     return pa.RecordBatch.from_arrays(list(everything.values()), names=list(everything))
 
 
 def batch_from(data: Any) -> pa.RecordBatch:
-    """A dict of columns, a DataFrame, or what Arrow has, as a batch."""
+    """Converts a dict of columns, a DataFrame, or an Arrow table or batch."""
     if isinstance(data, pa.RecordBatch):
         return data
     if isinstance(data, pa.Table):
@@ -89,5 +89,5 @@ def batch_from(data: Any) -> pa.RecordBatch:
     if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
         return batch_of({name: data[name] for name in data.columns})
     raise TypeError(
-        f"a batch is a dict of columns, a pandas DataFrame, a pyarrow Table or RecordBatch, not {type(data).__name__}"
+        f"expected a dict of columns, a pandas DataFrame, a pyarrow Table or RecordBatch, got {type(data).__name__}"
     )

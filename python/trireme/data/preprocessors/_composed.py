@@ -1,4 +1,4 @@
-"""Several preprocessors as one, and functions as preprocessors."""
+"""Chains of preprocessors, and functions as preprocessors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Chain(Preprocessor):
-    """One after the other; each is fitted to what those before it make of the dataset."""
+    """Applies preprocessors in order. Each is fitted to the output of the previous ones."""
 
     def __init__(self, *preprocessors: Preprocessor) -> None:
         super().__init__()
@@ -64,9 +64,9 @@ class Chain(Preprocessor):
 
 
 class BatchMapper(Preprocessor):
-    """A function of a batch: map_batches() as a part of a Chain. It has no place in JSON: serialize() raises.
+    """Calls a function on batches: map_batches() as a part of a Chain. It cannot be serialized: serialize() raises.
 
-    batch_format: "numpy", "pandas" or "pyarrow". batch_size, and further options: as map_batches() has them.
+    batch_format: "numpy", "pandas" or "pyarrow". batch_size and other options: as in map_batches().
     """
 
     _is_fittable = False
@@ -80,7 +80,7 @@ class BatchMapper(Preprocessor):
     ) -> None:
         super().__init__()
         if not callable(fn):
-            raise ValueError(f"fn={fn!r}: expected a function of a batch")
+            raise ValueError(f"fn={fn!r}: expected a function that takes a batch")
         check_format(batch_format)
         self.fn = fn
         self.batch_format = batch_format
@@ -99,10 +99,10 @@ class BatchMapper(Preprocessor):
 
 
 class TorchVisionPreprocessor(ColumnsPreprocessor):
-    """A transform of torchvision for columns of images. It has no place in JSON: serialize() raises.
+    """Applies a torchvision transform to columns of images. It cannot be serialized: serialize() raises.
 
-    transform: takes a tensor, or an array if it does not take tensors (as ToTensor), and returns either.
-    batched: it takes all images of a batch at once.
+    transform: takes a tensor, or an array if it does not accept tensors (like ToTensor), and returns either.
+    batched: call it on all images of a batch at once.
     """
 
     _is_fittable = False

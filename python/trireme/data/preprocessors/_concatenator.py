@@ -1,4 +1,4 @@
-"""Many columns as one tensor."""
+"""Combines columns into one tensor."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from trireme.data.preprocessors._preprocessor import Preprocessor, checked_names
 
 
 class Concatenator(Preprocessor):
-    """Columns of numbers become one column of vectors, in the order given, and are dropped.
+    """Combines columns of numbers into one column of vectors, in the given order, and drops them.
 
-    dtype: of the vectors; when not given the smallest that holds all columns. flatten: vectors and tensors among the
-    columns are laid out side by side. raise_if_missing: Ray's; a column that is not there is an error in any case.
+    dtype: of the vectors; default: the smallest type that holds all columns. flatten: concatenate vectors and tensors
+    among the columns, too. raise_if_missing: for compatibility with Ray; a missing column is always an error.
     """
 
     _is_fittable = False
@@ -48,7 +48,7 @@ class Concatenator(Preprocessor):
         require_columns(self.columns, batch.schema, "Concatenator")
         columns = {name: plain(batch, name, "Concatenator") for name in self.columns}
         widths = {name: self._width(name, column.type) for name, column in columns.items()}
-        # By type, not by what a batch has: a null in it must not make another type of it.
+        # Depends on the column types only: nulls in a batch must not change the type of the result.
         dtype = self.dtype or np.result_type(*(_dtype(column.type) for column in columns.values()))
         together: np.ndarray = np.empty((batch.num_rows, sum(widths.values())), dtype)
         at = 0

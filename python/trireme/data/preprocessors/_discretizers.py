@@ -1,4 +1,4 @@
-"""Numbers in bins."""
+"""Assigns numbers to bins."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class _Discretizer(ColumnsPreprocessor):
-    """A number becomes that of its bin (int64), as pandas.cut(labels=False) has it; one that is in none, null.
+    """Replaces a number with the index of its bin (int64), like pandas.cut(labels=False), or null if it is in no bin.
 
-    right: bins are (a, b], else [a, b). include_lowest: the first one has its lower edge too. duplicates: "drop" takes
-    edges that are there twice once, "raise" raises. dtypes: by column, names of the bins (a list, or a pandas
-    CategoricalDtype); other types change nothing.
+    right: bins are (a, b], otherwise [a, b). include_lowest: the first bin includes its lower edge. duplicates: "drop"
+    removes duplicate edges, "raise" raises. dtypes: names of the bins by column (a list, or a pandas CategoricalDtype);
+    other types have no effect.
     """
 
     def _set_bins(
@@ -80,7 +80,7 @@ class _Discretizer(ColumnsPreprocessor):
 
 
 class CustomKBinsDiscretizer(_Discretizer):
-    """Bins with edges that are given: one list, or one for each column."""
+    """Bins with the given edges: one list, or one for each column."""
 
     _is_fittable = False
 
@@ -116,7 +116,7 @@ class CustomKBinsDiscretizer(_Discretizer):
 
 
 class UniformKBinsDiscretizer(_Discretizer):
-    """So many bins of equal width between the smallest and the largest value that fit() finds."""
+    """`bins` bins of equal width between the smallest and the largest value that fit() finds."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class UniformKBinsDiscretizer(_Discretizer):
 
 
 def _uniform(low: float, high: float, bins: int, right: bool) -> list[float]:
-    """As pandas.cut does it: wider by a thousandth on the open side, so that the outermost value is in."""
+    """Like pandas.cut: extended by a thousandth on the open side, so that the outermost value is included."""
     if low == high:
         low -= 0.001 * abs(low) if low else 0.001
         high += 0.001 * abs(high) if high else 0.001

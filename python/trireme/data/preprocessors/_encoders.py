@@ -1,4 +1,4 @@
-"""Categories as numbers. They are numbered in their order: 0 is the smallest."""
+"""Replaces categories with numbers, in sorted order: 0 is the smallest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Encoder(ColumnsPreprocessor):
         return found
 
     def _codes(self, column: pa.Array, name: str) -> pa.Array:
-        # Made once, not for every batch: there may be many.
+        # Built once, not for every batch: there may be many categories.
         known = self.__dict__.setdefault("_known", {})
         key = (name, column.type)
         if key not in known and not is_list(column.type):
@@ -41,9 +41,9 @@ class _Encoder(ColumnsPreprocessor):
 
 
 class OrdinalEncoder(_Encoder):
-    """Each category becomes its number (int64), one that fit() has not seen null.
+    """Replaces each category with its number (int64). Unknown categories become null.
 
-    encode_lists: number what lists have in them; else each list is one category.
+    encode_lists: encode the elements of lists; otherwise each list is one category.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class _HotEncoder(_Encoder):
 
 
 class OneHotEncoder(_HotEncoder):
-    """A vector (uint8) with 1 in the place of the category; all 0 for one that is not known.
+    """A vector (uint8) with 1 at the index of the category; all 0 for unknown categories.
 
-    max_categories: by column, how many are told apart, the most frequent ones.
+    max_categories: maximum number of categories by column; the most frequent ones are kept.
     """
 
     def _fit(self, ds: Dataset) -> None:
@@ -113,9 +113,9 @@ class OneHotEncoder(_HotEncoder):
 
 
 class MultiHotEncoder(_HotEncoder):
-    """A vector (uint8) with 1 in the places of all the categories that a list has in it.
+    """A vector (uint8) with 1 at the indices of all categories in a list.
 
-    max_categories: by column, how many are told apart, the most frequent ones.
+    max_categories: maximum number of categories by column; the most frequent ones are kept.
     """
 
     def _fit(self, ds: Dataset) -> None:
@@ -135,7 +135,7 @@ class MultiHotEncoder(_HotEncoder):
 
 
 class LabelEncoder(_Encoder):
-    """The labels of one column as numbers (int64); one that fit() has not seen becomes null."""
+    """Replaces the labels of one column with numbers (int64). Unknown labels become null."""
 
     def __init__(self, label_column: str, *, output_column: str | None = None) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class LabelEncoder(_Encoder):
         return replaced(batch, {self.output_column: self._codes(column, self.label_column)})
 
     def inverse_transform(self, ds: Dataset) -> Dataset:
-        """The labels again, in label_column, from the numbers in output_column."""
+        """Restores the labels in label_column from the numbers in output_column."""
         self._require_fitted("inverse_transform")
         return ds._then(PreprocessorOp(_LabelDecoder(self)))
 
@@ -183,9 +183,9 @@ class _LabelDecoder(Preprocessor):
 
 
 class Categorizer(ColumnsPreprocessor):
-    """Columns of categories, as pandas and Arrow's dictionaries have them. What fit() has not seen becomes null.
+    """Converts columns to categorical (pandas) or dictionary (Arrow) type. Values that fit() has not seen become null.
 
-    dtypes: the categories of a column, where they need not be looked for: a list, or a pandas CategoricalDtype.
+    dtypes: the known categories of a column (a list, or a pandas CategoricalDtype); fit() finds the others.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Categorizer(ColumnsPreprocessor):
 
 
 def codes(column: pa.Array, categories: Mapping[Any, int], known: pa.Array | None) -> pa.Array:
-    """The number of each value; null for those that have none. known: the categories, where they are not lists."""
+    """The number of each value; null for unknown values. known: the categories, if they are not lists."""
     if known is None:
         return pa.array([categories.get(tuple(value)) for value in column.to_pylist()], pa.int64())
     return pc.index_in(column, value_set=known).cast(pa.int64())
@@ -244,5 +244,5 @@ def listed(dtype: Any) -> list[Any]:
 def _numbered(counts: Mapping[Any, int], most: int | None) -> dict[Any, int]:
     values = list(counts)
     if most is not None:
-        values = sorted(values, key=lambda value: -counts[value])[:most]  # of equals those that appeared first
+        values = sorted(values, key=lambda value: -counts[value])[:most]  # ties: in order of first appearance
     return {value: index for index, value in enumerate(sorted(values))}

@@ -1,4 +1,4 @@
-"""Something in the place of nothing."""
+"""Replaces missing values."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class SimpleImputer(ColumnsPreprocessor):
-    """Nulls and NaN become the mean of the column, its most frequent value, or a constant (fill_value).
+    """Replaces null and NaN with the mean of the column, its most frequent value, or a constant (fill_value).
 
-    With "mean" columns of integers become float64.
+    With "mean", integer columns become float64.
     """
 
     _STRATEGIES: ClassVar[tuple[str, ...]] = ("mean", "most_frequent", "constant")

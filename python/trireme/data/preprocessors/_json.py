@@ -1,4 +1,4 @@
-"""Arguments and statistics of preprocessors as JSON, and back: whoever reads it runs nothing that is in it."""
+"""Converts arguments and statistics of preprocessors to JSON and back. Reading it never executes code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 
 class NotJson(Exception):
-    """The value that has no place in JSON."""
+    """A value cannot be written as JSON."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -21,7 +21,7 @@ class NotJson(Exception):
 
 
 def encoded(value: Any) -> Any:
-    """Values that JSON does not have are dicts with one key, "$" and the kind."""
+    """Values that JSON does not support become dicts with one key: "$" and the kind."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -62,7 +62,7 @@ def decoded(value: Any) -> Any:
     return _KINDS[name[1:]][2](content)
 
 
-# By name: the type, how it is written and how it is read. A datetime is a date too: it comes first.
+# By name: the type, its encoder and its decoder. A datetime is also a date: it must be first.
 _KINDS: dict[str, tuple[type, Any, Any]] = {
     "tuple": (tuple, lambda value: [encoded(item) for item in value], lambda items: tuple(map(decoded, items))),
     "bytes": (bytes, lambda value: base64.b64encode(value).decode(), base64.b64decode),

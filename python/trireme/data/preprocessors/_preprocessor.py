@@ -1,4 +1,4 @@
-"""What all preprocessors are: fitted to a dataset, applied to datasets and batches, written down with a checkpoint."""
+"""The base of all preprocessors: fitted to a dataset, applied to datasets and batches, saved with a checkpoint."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ FILE = "preprocessor.json"
 
 
 def _class_name(cls: type) -> str:
-    """Ours by their public name: files may move."""
+    """Trireme's preprocessors by their public names, because modules may move."""
     own = cls.__module__.startswith("trireme.data.preprocessors.")
     return cls.__qualname__ if own else f"{cls.__module__}.{cls.__qualname__}"
 
 
 class PreprocessorNotFittedException(RuntimeError):
-    """transform() before fit()."""
+    """Raised by transform() before fit()."""
 
 
 class Preprocessor:
-    """Learns from a dataset what it needs to know (fit), and changes datasets and batches by it (transform).
+    """Learns statistics of a dataset in fit(), and applies them to datasets and batches in transform().
 
-    One of your own: keep the arguments of __init__() in attributes of the same names, and what _fit(ds) finds out in
-    stats_, or in attributes that end in an underscore; define _transform_numpy(dict), _transform_pandas(DataFrame) or
-    _transform_arrow(Table). Where there is nothing to find out set _is_fittable = False.
+    To write your own: store the arguments of __init__() in attributes of the same names, and the results of _fit(ds) in
+    stats_ or in attributes that end in an underscore. Define _transform_numpy(dict), _transform_pandas(DataFrame) or
+    _transform_arrow(Table). If there is nothing to learn, set _is_fittable = False.
     """
 
     class FitStatus(StrEnum):
@@ -53,7 +53,7 @@ class Preprocessor:
 
     _is_fittable = True
     _fitted = False
-    # Arguments that may be functions of the user: those run in processes of their own.
+    # Arguments that may be user functions, which run in function processes.
     _functions: tuple[str, ...] = ()
     _classes: dict[str, type[Preprocessor]] = {}  # noqa: RUF012
 
@@ -72,7 +72,7 @@ class Preprocessor:
         return Preprocessor.FitStatus.FITTED if self._fitted else Preprocessor.FitStatus.NOT_FITTED
 
     def fit(self, ds: Dataset) -> Self:
-        """Reads the columns that it is about once. What it knew before is forgotten."""
+        """Reads the input columns once and replaces earlier statistics."""
         status = self.fit_status()
         if status is Preprocessor.FitStatus.NOT_FITTABLE:
             return self
@@ -104,23 +104,23 @@ class Preprocessor:
         memory: float | None = None,
         concurrency: int | None = None,
     ) -> Dataset:
-        """The dataset with this done to its batches while they are read.
+        """A dataset whose batches are transformed while they are read.
 
-        batch_size, concurrency: of the calls, where a function of yours has a part in it; as in map_batches().
-        num_cpus, memory: Ray's; nothing is reserved here.
+        batch_size, concurrency: as in map_batches(), if the preprocessor calls a user function. num_cpus, memory: for
+        compatibility with Ray; nothing is reserved.
         """
         self._require_fitted("transform")
         _require_dataset(ds, "transform")
         if not self._calls_functions():
             made = ds._then(PreprocessorOp(self))
             if not any(isinstance(op, FunctionOp) for op in made._plan.ops()):
-                made._plan.schema()  # raises what is wrong with the columns, where that needs no function to be tried
+                made._plan.schema()  # reports invalid columns now, if that needs no trial call
             return made
         options: dict[str, Any] = {"batch_size": batch_size, "concurrency": concurrency}
         return self._map(ds, {name: value for name, value in options.items() if value is not None})
 
     def transform_batch(self, data: Any) -> Any:
-        """The batch in the form in which it is given: a dict of arrays, a DataFrame, a Table, a RecordBatch."""
+        """Transforms a batch and keeps its type: a dict of arrays, a DataFrame, a Table, a RecordBatch."""
         self._require_fitted("transform_batch")
         batch = self._apply(batch_from(data))
         if isinstance(data, pa.RecordBatch):
@@ -134,8 +134,8 @@ class Preprocessor:
         return frame
 
     def serialize(self) -> str:
-        """JSON, with what fit() has found out: `metadata={"preprocessor": scaler.serialize()}` keeps it with every
-        checkpoint of a run."""
+        """JSON with the statistics. `metadata={"preprocessor": scaler.serialize()}` stores it with every checkpoint of
+        a run."""
         return json.dumps(self._described())
 
     @staticmethod
@@ -147,7 +147,7 @@ class Preprocessor:
         return Preprocessor._made(described)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes preprocessor.json into a folder, as that of a checkpoint."""
+        """Writes preprocessor.json to a folder, for example a checkpoint's."""
         text = self.serialize()
         Path(folder).mkdir(parents=True, exist_ok=True)
         write_whole(os.path.join(folder, FILE), text.encode())
@@ -164,10 +164,10 @@ class Preprocessor:
         return f"{type(self).__name__}({given})"
 
     def _fit(self, ds: Dataset) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} has no _fit(ds); set _is_fittable = False if it needs none")
+        raise NotImplementedError(f"{type(self).__name__} has no _fit(ds); set _is_fittable = False if it needs no fit")
 
     def _change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What those of Trireme do, with pyarrow and numpy: quick, in the thread that reads."""
+        """Implemented by Trireme's preprocessors with pyarrow and numpy. Fast: runs in the reading thread."""
         raise NotImplementedError
 
     def _transform_numpy(self, data: dict[str, Any]) -> Any:
@@ -180,7 +180,7 @@ class Preprocessor:
         raise NotImplementedError
 
     def _function(self) -> tuple[str, Any]:
-        """The format that a subclass of the user wants batches in, and what it does to them."""
+        """The batch format of a user's subclass, and its transform function."""
         for batch_format, name in (
             ("pyarrow", "_transform_arrow"),
             ("numpy", "_transform_numpy"),
@@ -189,7 +189,7 @@ class Preprocessor:
             if getattr(type(self), name) is not getattr(Preprocessor, name):
                 return batch_format, getattr(self, name)
         raise NotImplementedError(
-            f"{type(self).__name__} needs one of _transform_numpy(dict), _transform_pandas(DataFrame) and "
+            f"{type(self).__name__} needs one of _transform_numpy(dict), _transform_pandas(DataFrame) or "
             "_transform_arrow(Table)"
         )
 
@@ -264,7 +264,7 @@ class Preprocessor:
 
 
 class ColumnsPreprocessor(Preprocessor):
-    """One that makes an output column for each of its columns."""
+    """A preprocessor with one output column for each input column."""
 
     columns: list[str]
     output_columns: list[str]
@@ -315,8 +315,8 @@ def checked_names(argument: str, names: Sequence[str]) -> list[str]:
 def _require_dataset(ds: Any, what: str) -> None:
     if not hasattr(ds, "_plan"):
         raise TypeError(
-            f"{what}() takes a trireme.data Dataset, not {type(ds).__name__}: trireme.data.from_pandas() and its like "
-            "make one, and transform_batch() takes DataFrames, tables and dicts of arrays"
+            f"{what}() takes a trireme.data Dataset, not {type(ds).__name__}: create one with "
+            "trireme.data.from_pandas() or similar, or use transform_batch() for DataFrames, tables and dicts of arrays"
         )
 
 

@@ -1,4 +1,4 @@
-"""Numbers brought to a scale."""
+"""Scales numbers."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from trireme.data.preprocessors._statistics import moments, quantiles
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
 
-# A deviation below this is that of a constant column, which is only moved.
+# A column with a smaller deviation is treated as constant: it is shifted, but not scaled.
 _EPSILON = 1e-8
 
 
 class _Scaler(ColumnsPreprocessor):
-    """(value - what fit() has found) / (what fit() has found). Null and NaN stay. float32 stays float32."""
+    """(value - offset) / scale, both learned by fit(). Keeps null and NaN. float32 stays float32."""
 
     def __init__(self, columns: Sequence[str], output_columns: Sequence[str] | None = None) -> None:
         super().__init__()
         self._set_columns(columns, output_columns)
 
     def _scale(self, name: str) -> tuple[float, float]:
-        """What is subtracted, and then divided by."""
+        """The offset to subtract, and the scale to divide by."""
         raise NotImplementedError
 
     def _change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -42,7 +42,7 @@ class _Scaler(ColumnsPreprocessor):
 
 
 class StandardScaler(_Scaler):
-    """Mean 0 and standard deviation 1."""
+    """Scales to mean 0 and standard deviation 1."""
 
     def _fit(self, ds: Dataset) -> None:
         for name, found in moments(ds, self.columns, "StandardScaler").items():
@@ -55,7 +55,7 @@ class StandardScaler(_Scaler):
 
 
 class MinMaxScaler(_Scaler):
-    """The smallest value becomes 0 and the largest 1."""
+    """Scales the smallest value to 0 and the largest to 1."""
 
     def _fit(self, ds: Dataset) -> None:
         for name, found in moments(ds, self.columns, "MinMaxScaler").items():
@@ -69,7 +69,7 @@ class MinMaxScaler(_Scaler):
 
 
 class MaxAbsScaler(_Scaler):
-    """The value that is furthest from 0 becomes 1 or -1; 0 stays 0."""
+    """Divides by the largest absolute value: the result is between -1 and 1, and 0 stays 0."""
 
     def _fit(self, ds: Dataset) -> None:
         for name, found in moments(ds, self.columns, "MaxAbsScaler").items():
@@ -80,9 +80,9 @@ class MaxAbsScaler(_Scaler):
 
 
 class RobustScaler(_Scaler):
-    """The median becomes 0, the distance between two quantiles 1: outliers do not matter.
+    """Scales the median to 0 and the distance between two quantiles to 1, so outliers do not matter.
 
-    quantile_precision: values that are kept to find quantiles by. Below 131072 values they are exact in any case.
+    quantile_precision: number of values kept to estimate quantiles. Below 131072 values they are always exact.
     """
 
     DEFAULT_QUANTILE_PRECISION: ClassVar[int] = 800
@@ -114,7 +114,8 @@ class RobustScaler(_Scaler):
 
 
 class Normalizer(ColumnsPreprocessor):
-    """Rows of length 1: each value is divided by the norm ("l1", "l2" or "max") of its row. A row of zeros stays."""
+    """Scales rows to length 1: divides each value by the norm ("l1", "l2" or "max") of its row. Rows of zeros stay
+    unchanged."""
 
     _is_fittable = False
     _NORMS: ClassVar[tuple[str, ...]] = ("l1", "l2", "max")
@@ -143,7 +144,7 @@ class Normalizer(ColumnsPreprocessor):
 
 
 class PowerTransformer(ColumnsPreprocessor):
-    """Values nearer to a normal distribution: a power transform, "yeo-johnson" or (for positive values) "box-cox"."""
+    """Makes values more normally distributed: a power transform, "yeo-johnson" or (for positive values) "box-cox"."""
 
     _is_fittable = False
     _METHODS: ClassVar[tuple[str, ...]] = ("yeo-johnson", "box-cox")

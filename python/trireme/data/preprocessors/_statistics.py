@@ -1,6 +1,6 @@
-"""What preprocessors learn from a dataset: one pass for all columns, and no more memory than the result takes.
+"""Statistics for preprocessors: one pass for all columns, in no more memory than the result takes.
 
-Nulls and NaN are not counted among the numbers.
+Nulls and NaN are excluded from numbers.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from trireme.data.preprocessors._columns import as_floats, has_nulls, is_list, n
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
 
-# Values are counted so many at a time before the counts are added up.
+# The counts of batches are added up after this number of values.
 _PENDING_VALUES = 1 << 20
-# Quantiles are exact for so many values; of more, every level of the sketch keeps so many.
+# Quantiles are exact up to this number of values; beyond, each level of the sketch keeps this number.
 _SKETCH_VALUES = 1 << 17
 
 
 def batches_of(ds: Dataset, columns: Sequence[str], who: str) -> Iterator[pa.RecordBatch]:
-    """In the order of the dataset before any shuffle: what is found does not depend on it."""
+    """In the order of the dataset before any shuffle: the statistics do not depend on it."""
     require_columns(columns, ds._plan.schema(), who)
     return stream(ds.select_columns(list(columns))._plan.pieces())
 
@@ -37,12 +37,12 @@ def batches_of(ds: Dataset, columns: Sequence[str], who: str) -> Iterator[pa.Rec
 class Moments:
     count: int = 0
     mean: float = 0.0
-    squares: float = 0.0  # of the distances from the mean, their sum
+    squares: float = 0.0  # the sum of squared distances from the mean
     low: float = np.inf
     high: float = -np.inf
 
     def add(self, values: np.ndarray) -> None:
-        """Chan's way to join two sets: nothing is lost where the mean is large and the deviation small."""
+        """Chan's algorithm to combine two sets: precise even if the mean is large and the deviation small."""
         rows = len(values)
         if not rows:
             return
@@ -58,13 +58,13 @@ class Moments:
 
     @property
     def std(self) -> float:
-        """Of the values that there are, not estimated from a sample: ddof=0."""
+        """Of the population, not of a sample: ddof=0."""
         return float(np.sqrt(self.squares / self.count))
 
 
 @dataclass
 class Quantiles:
-    """Exact while the values fit into one level; beyond, half of a full one stands for twice as many each.
+    """Exact while the values fit into one level. Beyond, half of a full level moves up, with twice the weight each.
 
     The error in rank is below (number of levels) / (2 * size): 0.004 % for 10^9 values.
     """
@@ -85,7 +85,7 @@ class Quantiles:
         order = np.argsort(values, kind="stable")
         values, weights = values[order], weights[order]
         ends = np.cumsum(weights)
-        # The middle of the ranks that a value stands for; numpy's own linear quantiles where all weigh one.
+        # The middle of the ranks that a value represents; equal to numpy's linear quantiles if all weights are one.
         ranks = ends - (weights + 1) / 2
         return [float(np.interp(fraction * (ends[-1] - 1), ranks, values)) for fraction in fractions]
 
@@ -137,9 +137,9 @@ def _numbers(ds: Dataset, columns: Sequence[str], who: str, make: Callable[[], A
 def value_counts(
     ds: Dataset, columns: Sequence[str], who: str, *, inside_lists: bool = True, skip_nulls: bool = False
 ) -> dict[str, dict[Any, int]]:
-    """How often each value of a column is there, in the order in which they first appear.
+    """The count of each value of a column, in order of first appearance.
 
-    inside_lists: what lists have in them is counted; else each list is one value, a tuple.
+    inside_lists: count the elements of lists; otherwise each list is one value, a tuple.
     """
     found = {name: _Counts(name, who, inside_lists, skip_nulls) for name in columns}
     for batch in batches_of(ds, columns, who):
@@ -198,7 +198,7 @@ class _Counts:
     def _add_up(self) -> None:
         if not self._tables:
             return
-        # In one thread the groups come in the order in which they first appear.
+        # With one thread the groups are in order of first appearance.
         grouped = pa.concat_tables(self._tables).group_by("value", use_threads=False).aggregate([("count", "sum")])
         self._tables = [pa.table({"value": grouped["value"], "count": grouped["count_sum"]})]
         self._pending = 0

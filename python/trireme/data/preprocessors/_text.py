@@ -1,4 +1,4 @@
-"""Text as tokens, and tokens as numbers."""
+"""Converts text to tokens, and tokens to numbers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ TokenizationFn = Callable[[str], Sequence[Any]]
 
 
 class _TextPreprocessor(ColumnsPreprocessor):
-    """tokenization_fn: makes a list of tokens from a text; when not given it is split at each space."""
+    """tokenization_fn: splits a text into a list of tokens; default: split at each space."""
 
     _functions = ("tokenization_fn",)
 
     def _set_tokens(self, tokenization_fn: TokenizationFn | None) -> None:
         if tokenization_fn is not None and not callable(tokenization_fn):
-            raise ValueError(f"tokenization_fn={tokenization_fn!r}: expected a function of a string")
+            raise ValueError(f"tokenization_fn={tokenization_fn!r}: expected a function that takes a string")
         self.tokenization_fn = tokenization_fn
 
     def _tokens(self, batch: pa.RecordBatch, name: str, nulls: bool = False) -> pa.Array:
@@ -47,7 +47,7 @@ class _TextPreprocessor(ColumnsPreprocessor):
         return pa.array([None if text is None else list(self.tokenization_fn(text)) for text in texts])
 
     def _counted(self, tokens: pa.Array, width: int, places: Callable[[pa.Array], np.ndarray]) -> pa.Array:
-        """How often a row has the tokens of each place; a place below 0 is none."""
+        """The count of tokens at each index, by row; tokens with an index below 0 are not counted."""
         rows = len(tokens)
         lengths = pc.list_value_length(tokens).to_numpy() if rows else np.zeros(0, np.int64)
         at = places(tokens.flatten()) if rows else np.zeros(0, np.int64)
@@ -58,7 +58,7 @@ class _TextPreprocessor(ColumnsPreprocessor):
 
 
 class Tokenizer(_TextPreprocessor):
-    """Texts become lists of tokens."""
+    """Splits texts into lists of tokens."""
 
     _is_fittable = False
 
@@ -78,9 +78,9 @@ class Tokenizer(_TextPreprocessor):
 
 
 class CountVectorizer(_TextPreprocessor):
-    """A vector (int64) with how often a text has each token, the most frequent token of the dataset first.
+    """A vector (int64) with the count of each token in a text, the most frequent token of the dataset first.
 
-    max_features: only so many tokens, the most frequent ones.
+    max_features: keep only the N most frequent tokens.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class CountVectorizer(_TextPreprocessor):
 
 
 class HashingVectorizer(_TextPreprocessor):
-    """A vector (int64) of num_features counts: a token is counted in the place that its hash gives."""
+    """A vector (int64) of num_features counts: the hash of a token selects the element that counts it."""
 
     _is_fittable = False
 
@@ -160,8 +160,8 @@ class HashingVectorizer(_TextPreprocessor):
 
 
 class FeatureHasher(Preprocessor):
-    """Columns that count tokens, each named as its token, become one vector of num_features sums: a column is added in
-    the place that the hash of its name gives. They are kept."""
+    """Combines columns of token counts, each named after its token, into one vector of num_features sums: the hash of a
+    column's name selects the element that it is added to. The columns are kept."""
 
     _is_fittable = False
 
@@ -190,7 +190,7 @@ class FeatureHasher(Preprocessor):
 
 
 def hashed(token: Any, places: int) -> int:
-    """The same on every machine and in every process, unlike hash(); Ray's, so that models move."""
+    """Equal on every machine and in every process, unlike hash(). The same as Ray's, so that models are portable."""
     return int(hashlib.sha256(str(token).encode()).hexdigest(), 16) % places
 
 
