@@ -1,4 +1,4 @@
-"""trireme::data from C++ programs: rows against what pyarrow wrote, shards, and places that outlive a kill."""
+"""trireme::data in C++ programs: rows compared to pyarrow's, shards, and positions that survive a kill."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ needs_arrow = pytest.mark.skipif(not EXAMPLE.exists(), reason="trireme::arrow is
 
 
 def steps_of(name: str) -> dict[tuple[int, int], list[int]]:
-    """The rows of every step, by epoch and step; of several attempts, what the last one took."""
+    """The rows of every step, by epoch and step, of the last attempt that reached the step."""
     taken: dict[tuple[int, int], dict[int, list[int]]] = {}
     for report in result_of(name).metrics_history():
         metrics = report["metrics"]
@@ -67,7 +67,7 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_no_batch(tmp_path: Path, monke
     assert [(each["epoch"], each["seen"], each["problem"]) for each in verdicts] == [(0, 103, None), (1, 103, None)]
     assert verdicts[0]["attempts"] == 2
 
-    # The same run continued by more workers than it began with.
+    # The same run resumed with more workers.
     monkeypatch.setenv("TRIREME_RESULTS", str(tmp_path / "resized"))
     assert run(PROGRAM, "fit", "8,3").returncode == 1
     checked(PROGRAM, "fit", "0,4")
@@ -95,7 +95,7 @@ def test_split_and_whole_datasets(workers: int) -> None:
     reports = {each["rank"]: each["metrics"] for each in result_of("look").metrics_history()}
     assert sorted(reports[0]["mine"] + reports[1]["mine"]) == [id * 0.5 for id in range(11)]
     for metrics in reports.values():
-        assert metrics["sum"] == 45, "each rank sees all of a dataset that is not split"
+        assert metrics["sum"] == 45, "each rank reads all of a dataset that is not split"
         state = metrics["train"]["state"]
         assert (state["epoch"], state["rows"], state["size"]) == (1, 0, 11)
         assert metrics["valid"]["given"] == 10
@@ -106,7 +106,7 @@ def test_who_waits_for_data_can_be_called_back() -> None:
     assert "attempts 2\n" in checked(PROGRAM, "interrupted", "x")
     events = [json.loads(line) for line in (Path(os.environ["TRIREME_RESULTS"]) / "interrupted/events.jsonl").open()]
     kept = [event["rank"] for event in events if event["event"] == "worker_kept"]
-    assert kept == [0], "the one that waited was not killed"
+    assert kept == [0], "the waiting worker was not killed"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def table() -> Any:
 
 
 def read(path: Path | str) -> tuple[str, list[Any]]:
-    """What the program says of the files, and its rows."""
+    """The program's summary of the files, and its rows."""
     head, _, rows = checked(PROGRAM, "read", path).partition("--\n")
     return head, [json.loads(line) for line in rows.splitlines()]
 

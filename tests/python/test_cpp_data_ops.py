@@ -1,4 +1,4 @@
-"""What C++ programs do to datasets gives what trireme.data gives for the same files."""
+"""Operations on datasets in C++ programs return the same as trireme.data for the same files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ needs_arrow = pytest.mark.skipif(not (EXAMPLES / "example_data_parquet").exists(
 
 
 def plain(value: Any) -> Any:
-    """As show() writes it, back."""
+    """Parses the output of show()."""
     if isinstance(value, dict) and set(value) == {"$float"}:
         return float(value["$float"])
     if isinstance(value, dict):
@@ -99,17 +99,17 @@ def test_filters_keep_the_same_rows(path: Path) -> None:
 
 @needs_arrow
 def test_row_groups_that_cannot_match_are_not_read(path: Path, tmp_path: Path) -> None:
-    """There are three, with ids from 0, 70 and 140 on."""
+    """There are three, with ids that start at 0, 70 and 140."""
     expected = {
         "id >= 140": 1,
         "id > 69 and n < 3": 2,
         "60 < id <= 69 and abs(n) == 5": 1,
         "70 == id": 1,
         "id in [3, 199]": 2,
-        "id > 1000": 1,  # none, and one is kept for its columns
-        "text == 'c'": 3,  # a dictionary: not asked
+        "id > 1000": 1,  # none matches, but one is kept for its columns
+        "text == 'c'": 3,  # a dictionary column: statistics are not used
         "single < 1": 1,
-        "single < 0.1": 3,  # which float32 does not have
+        "single < 0.1": 3,  # not representable in float32
         "id > 2.5 and small != 0": 3,
         "id < 5 or id > 190": 3,
     }
@@ -259,7 +259,7 @@ def test_values_of_every_kind_as_json(tmp_path: Path) -> None:
     done = run(PROGRAM, "write", "json", tmp_path / "b.parquet", tmp_path / "none", "append")
     assert done.returncode == 1
     assert "JSON cannot hold bytes; decode or drop the column, or use write_parquet" in done.stdout
-    assert list((tmp_path / "none").iterdir()) == [], "a file that was not completed is not left behind"
+    assert list((tmp_path / "none").iterdir()) == [], "incomplete files are removed"
 
 
 @needs_arrow
@@ -301,7 +301,7 @@ def test_folders_that_have_files(path: Path, tmp_path: Path) -> None:
     done = run(PROGRAM, "write", "parquet", path, folder, "sometimes")
     assert done.returncode == 1
     assert "mode = 'sometimes': expected one of 'append', 'overwrite', 'ignore', 'error'" in done.stdout
-    # The rows may come from the files that are replaced.
+    # The rows may be read from the files that are replaced.
     checked(PROGRAM, "write", "parquet", folder, folder, "overwrite")
     assert sorted(pq.read_table(folder).column("id").to_pylist()) == list(range(200))
 

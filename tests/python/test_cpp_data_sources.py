@@ -1,4 +1,4 @@
-"""Files that Arrow does not read, in C++: the rows are those that Python reads from the same files."""
+"""File formats that Arrow does not read, in C++: the rows must equal those that Python reads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Read = Callable[..., Any]
 
 @pytest.fixture
 def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
-    """read(reader, "option=value", ...): what the program reads, as a table."""
+    """read(reader, "option=value", ...): the program's rows, as a table."""
     numbers = itertools.count()
     folder = tmp_path_factory.mktemp("read")
 
@@ -50,7 +50,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
 
 
 def assert_same(got: Any, dataset: Any, within: int = 0) -> None:
-    """The same columns, rows and fragments. Numbers of bytes may differ by so much."""
+    """The same columns, rows and fragments. The numbers of bytes may differ by this much."""
     expected = dataset.to_arrow()
     assert got.column_names == expected.column_names
     assert got.num_rows == expected.num_rows
@@ -87,7 +87,7 @@ def test_images_of_one_shape(tmp_path: Path, read: Read) -> None:
     (tmp_path / "labels.csv").write_text("not an image")
     dataset = trireme.data.read_images(tmp_path, include_paths=True)
     assert_same(read("read_images", f"path={tmp_path}", "include_paths=1"), dataset)
-    # The order of a shuffle is that of the fragments: they are the same in both languages.
+    # The order of a shuffle depends on the fragments: they are the same in both languages.
     shuffled = read("read_images", f"path={tmp_path}", "include_paths=1", "seed=3")
     expected = [row["path"] for row in dataset.random_shuffle(seed=3).iter_rows()]
     assert shuffled.column("path").to_pylist() == expected
@@ -104,12 +104,12 @@ def test_images_brought_to_one_size_and_mode(tmp_path: Path, read: Read, mode: s
     picture(9, 70, 5, "LA").save(tmp_path / "e.png")
     picture(64, 48, 6, "CMYK").save(tmp_path / "f.jpg")
     picture(21, 22, 7, "1").save(tmp_path / "g.png")
-    # A large one is decoded to a part of its size.
+    # A large image is decoded at reduced size.
     picture(8, 8, 5).resize((800, 600), image.Resampling.BICUBIC).save(tmp_path / "h.jpg", quality=95)
     picture(16, 17, 8).save(tmp_path / "i.bmp")
     dataset = trireme.data.read_images(tmp_path, size=(12, 16), mode=mode)
     got = read("read_images", f"path={tmp_path}", "size=12,16", f"mode={mode}")
-    # Pillow rounds between the two directions, in an order of its own; what can hardly be seen feels it more.
+    # Pillow rounds between the two directions, in its own order; this matters more for nearly transparent pixels.
     assert_same(got, dataset, within=8 if mode.endswith("A") else 1)
 
 
@@ -162,7 +162,7 @@ def test_images_that_cannot_be_read(tmp_path: Path, read: Read) -> None:
 def test_images_that_would_fill_the_memory(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     file.write_bytes(claimed(name, 65500, 65500))
-    for options in ([], ["size=8,8", "mode=RGB"]):  # a part of the size is not a part of the memory
+    for options in ([], ["size=8,8", "mode=RGB"]):  # the decoder needs the full memory even at reduced size
         said = refused("read_images", f"path={file}", *options, "show=1")
         assert f"{file} is not a readable image: it has 65500 x 65500 pixels, more than max_pixels = 178956970" in said
         assert ": raise it if that is intended" in said

@@ -1,4 +1,4 @@
-"""Dataset: what is done to rows and columns, splits, what is looked at here, and files; pandas is the reference."""
+"""Dataset: operations on rows and columns, splits, inspection, and files; pandas is the reference."""
 
 import datetime
 import json
@@ -40,7 +40,7 @@ def ds():
 
 
 def same(dataset, expected):
-    """The rows and the columns of a DataFrame, in its order."""
+    """The rows and the columns of a DataFrame, in order."""
     found = dataset.to_pandas()
     pd.testing.assert_frame_equal(found, expected.reset_index(drop=True), check_dtype=False)
 
@@ -397,7 +397,7 @@ def test_arguments_of_train_test_split(ds):
         ds.train_test_split(0.2, stratify="q")
 
 
-# Looking at it
+# Inspection
 
 
 def test_take(ds, capsys):
@@ -488,7 +488,7 @@ def test_batches_here(ds):
     assert sizes == [30, 30, 30, 10]
     assert [len(batch) for batch in ds.iter_batches(batch_size=30, drop_last=True, batch_format="pandas")] == [30] * 3
     shuffled = ds.random_shuffle(seed=5)
-    # What is looked at is what one worker trains on.
+    # The rows read here are the rows that one worker trains on.
     assert [row["x"] for row in shuffled.iter_rows()] == xs(shuffled) == xs(shuffled.limit(ROWS))
     assert ds.iterator().count() == ROWS
 
@@ -503,9 +503,9 @@ def test_batches_of_rows_that_nobody_has_counted(ds):
     dataset = ds.filter(even)
     found = [batch["x"].tolist() for batch in dataset.iter_batches(batch_size=20)]
     assert found == [list(range(i, min(i + 40, ROWS), 2)) for i in range(0, ROWS, 40)]
-    assert calls == list(range(ROWS))  # once: nothing is counted before
+    assert calls == list(range(ROWS))  # once: rows are not counted first
     for batch in dataset.iter_batches(batch_size=20):
-        batch["x"] += 1  # belongs to whoever gets it
+        batch["x"] += 1  # the batch is writable
     assert [row["x"] for row in dataset.iter_rows()] == list(range(0, ROWS, 2))
     assert [len(batch["x"]) for batch in dataset.iter_batches(batch_size=20, drop_last=True)] == [20, 20]
     local = [x for batch in dataset.iter_batches(batch_size=10, local_shuffle_buffer_size=20) for x in batch["x"]]

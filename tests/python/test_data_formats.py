@@ -82,7 +82,7 @@ def test_an_unknown_format_is_told_with_those_that_there_are() -> None:
 
 def test_a_batch_of_the_core_is_made_one_of_pyarrow_only_where_that_is_needed() -> None:
     class Exported:
-        """As the core's batches are."""
+        """Like the core's batches."""
 
         def __init__(self) -> None:
             self.times = 0
@@ -156,7 +156,7 @@ def test_a_tensorflow_dataset() -> None:
     batch = mixed()
     iterator = trireme.data.from_arrow([batch, batch]).iterator()
     dataset = iterator.to_tf(["image", "list"], "number", batch_size=3)
-    assert len(list(dataset)) == len(list(dataset)) == 2  # an epoch each
+    assert len(list(dataset)) == len(list(dataset)) == 2  # one epoch each
     features, label = next(iter(dataset))
     assert features["image"].shape == (3, 2, 2) and features["list"].to_list() == [[1], [], [2, 3]]
     assert label.numpy().tolist() == [1, 2, 3]

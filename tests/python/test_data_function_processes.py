@@ -1,4 +1,4 @@
-"""The user's functions in processes of their own: order, state, deaths, and that nothing is left of them."""
+"""User functions in function processes: order, state, deaths and cleanup."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_order_is_kept_whoever_is_quicker(tmp_path: Path) -> None:
     assert column(made) == list(range(300))
     pids = set(column(made, "pid"))
     assert len(pids) == 3 and os.getpid() not in pids
-    assert set(column(run(op), "pid")) <= pids, "the processes stay"
+    assert set(column(run(op), "pid")) <= pids, "the processes are reused"
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
@@ -105,7 +105,7 @@ def test_many_threads_read_at_the_same_time() -> None:
     op = MapBatches(with_pid, concurrency=2)
     failures: list[BaseException] = []
     suspended = run_functions((op,), numbers(*(3,) * 50), WHERE)
-    next(suspended)  # one that is in the midst of it and does not go on keeps nobody else from it
+    next(suspended)  # a suspended reader does not block others
 
     def read(index: int) -> None:
         try:
@@ -138,7 +138,7 @@ def test_a_class_keeps_its_state_in_its_process() -> None:
     op = MapBatches(Counter, fn_constructor_args=[100], batch_size=1, concurrency=1)
     made = run(op, sizes=(30,))
     assert column(made, "call") == list(range(101, 131))
-    # Batches that the object holds on to do not change under it, although their memory is used again and again.
+    # Batches that the instance keeps do not change, although their memory is reused.
     assert column(made, "sum") == [sum(range(n + 1)) for n in range(30)]
     again = run(op, sizes=(30,))
     assert column(again, "sum") == [435 + sum(range(n + 1)) for n in range(30)]
@@ -149,7 +149,7 @@ def test_a_class_keeps_its_state_in_its_process() -> None:
 
 def test_batches_that_somebody_holds_on_to_stay_as_they_are() -> None:
     op = MapBatches(lambda batch: batch, concurrency=1)
-    made = run(op, sizes=(500,) * 100)  # more than are lent
+    made = run(op, sizes=(500,) * 100)  # more than can be lent
     run(op, sizes=(500,) * 100)
     assert column(made) == list(range(50000))
     part = made[3].slice(10, 5)
@@ -263,7 +263,7 @@ def test_processes_killed_while_nobody_asks(capfd: pytest.CaptureFixture[str]) -
     first = next(stream)
     for pid in function_processes():
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)  # the host too: the others go with it
+            os.kill(pid, signal.SIGKILL)  # also the host: its children exit with it
     assert processes.wait_until(lambda: not function_processes())
     assert column([first, *stream]) == list(range(80))
     assert set(column(run(op), "pid")) & set(function_processes())
@@ -293,7 +293,7 @@ def test_kills_in_the_midst_of_everything() -> None:
     assert processes.wait_until(lambda: len(function_processes()) == 4)
     host = [p.pid for p in processes.left_over() if p.parent == os.getpid()]
     for _ in range(8):
-        # Never so quick that the same work meets with it again and again: what each was at is done.
+        # Slow enough for each process to finish its current work, so that the same work is not killed repeatedly.
         before = list(finished)
         assert processes.wait_until(lambda b=before: failures or all(map(int.__gt__, finished, b)))
         victims: list[int] = []
@@ -336,7 +336,7 @@ def test_functions_of_a_script_and_of_modules_beside_it(script: Any) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["called an argument", "[{'x': [21, 42]}]"]
-    assert processes.wait_until(lambda: not function_processes()), "it ended, and its processes did not"
+    assert processes.wait_until(lambda: not function_processes()), "it exited, but its processes did not"
 
 
 def test_what_cannot_travel_is_named() -> None:
@@ -393,7 +393,7 @@ def test_nothing_is_left_after_close() -> None:
         assert len(function_processes()) >= 2
         _function_pool.close((op,))
         _function_pool.close()
-        assert column(held) == list(range(5000)), "what was read is still there"
+        assert column(held) == list(range(5000)), "batches that were read are still valid"
         del held
         assert processes.wait_until(lambda: not function_processes())
         assert processes.wait_until(lambda: open_files() == before), open_files()

@@ -1,4 +1,4 @@
-"""What map(), map_batches(), flat_map(), filter() and add_column() do to batches, called in this process."""
+"""map(), map_batches(), flat_map(), filter() and add_column() on batches, in this process."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_formats_of_batches(batch_format: str | None) -> None:
 
 
 class Streamed:
-    """What polars and others look like from here."""
+    """Imitates polars and similar libraries."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return pa.table({"a": [1, 2], "b": ["x", None]}).__arrow_c_stream__(requested_schema)
@@ -180,7 +180,7 @@ def test_a_class_is_made_once_and_keeps_its_state() -> None:
     assert column(made) == [x * 2 + 99 for x in range(10)] and column(made, "call") == [1] * 4 + [2] * 4 + [3] * 2
     run(op)
     assert Adder.made == 1
-    assert column(run(cloudpickle.loads(cloudpickle.dumps(op))), "call")[0] == 1, "the object travelled"
+    assert column(run(cloudpickle.loads(cloudpickle.dumps(op))), "call")[0] == 1, "the instance was pickled"
     assert pickle.loads(pickle.dumps(op)).name == "map_batches(Adder)"
 
 
@@ -311,7 +311,7 @@ def test_an_exception_in_a_generator() -> None:
 
 def test_an_exception_of_map_batches_names_the_rows() -> None:
     error = raised(MapBatches(lambda batch: 1 / int(batch["x"][0] != 6), batch_size=2), Map(identity))
-    assert "must return" in str(error), "1.0 is no batch"
+    assert "must return" in str(error), "1.0 is not a batch"
     error = raised(MapBatches(lambda batch: 1 / 0 if 6 in batch["x"] else batch, batch_size=2))
     place = "rows 6 to 7 of part-0.parquet, row group 2"
     assert str(error) == f"map_batches(<lambda>) failed on {place}: ZeroDivisionError: division by zero"

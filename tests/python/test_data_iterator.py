@@ -1,4 +1,4 @@
-"""DataIterator: order, position and memory, without a trainer around it."""
+"""DataIterator: order, position and memory, without a trainer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Gang:
                 iterator.load_state(state)
 
     def take(self, options: dict[str, Any], most: int) -> tuple[int, list[list[int]], dict[str, Any]]:
-        """The epoch, up to so many global batches of it, and the place after them."""
+        """The epoch, or its first global batches, and the position after them."""
         epoch = self.iterators[0].epoch
         passes = [iter(iterator.iter_batches(**options)) for iterator in self.iterators]
         batches: list[list[int]] = []
@@ -161,7 +161,7 @@ def test_a_loop_that_is_left_is_an_epoch() -> None:
 
 def test_batches_belong_to_whoever_gets_them() -> None:
     kept = list(dataset([64]).iter_batches(batch_size=16))
-    kept[0]["x"][:] = -1  # writable, and of nobody else
+    kept[0]["x"][:] = -1  # writable and not shared
     assert [batch["x"].tolist() for batch in kept[1:]] == [list(range(16 * i, 16 * i + 16)) for i in (1, 2, 3)]
 
 
@@ -249,7 +249,7 @@ def test_memory_stays_below_the_budget(tmp_path: Any, columns: int, rows: int, g
 
 def raw_pass(opened: Any) -> Any:
     """A pass of the core over 1,000 rows; opened() is called in the thread that reads them."""
-    table = pa.table({"x": range(500)})  # each of two fragments
+    table = pa.table({"x": range(500)})  # in each of two fragments
 
     def open_fragment(fragment: int, row: int) -> tuple[Any, int]:
         opened()
@@ -281,7 +281,7 @@ def test_a_pass_is_closed_while_other_threads_are_in_it() -> None:
         assert reading.wait(60)
         for thread in threads:
             thread.start()
-        go_on.set()  # or close() would wait for who reads
+        go_on.set()  # otherwise close() would wait for the reader
         for thread in threads:
             thread.join(60)
             assert not thread.is_alive()
@@ -293,7 +293,7 @@ def test_a_pass_is_closed_while_other_threads_are_in_it() -> None:
 
 
 def test_a_pass_whose_last_reference_goes_in_its_own_thread() -> None:
-    """A garbage collection comes whenever Python code runs, also in a thread that reads."""
+    """A garbage collection can run whenever Python code runs, also in a reader thread."""
     reading, dropped, collected = threading.Event(), threading.Event(), threading.Event()
 
     class Cycle:
@@ -309,7 +309,7 @@ def test_a_pass_whose_last_reference_goes_in_its_own_thread() -> None:
         gc.collect()
         collected.set()
 
-    gc.disable()  # it comes when we say so
+    gc.disable()  # collections run only when the test requests them
     try:
         cycle = Cycle()
         cycle.running = raw_pass(opened)

@@ -169,7 +169,7 @@ def test_shared_memory_is_gone_with_its_owner() -> None:
     assert cloudpickle.loads(pickled).table.column("x").to_pylist() == list(range(1000))
     assert not set(Path("/dev/shm").iterdir()) - before
     del shared
-    # What was taken out of it stays, and nobody else gets in.
+    # Data that was read from it stays valid, and no other process can open it.
     assert column[999].as_py() == 999
     with pytest.raises(DataError, match="the table in memory of process"):
         cloudpickle.loads(pickled)
@@ -209,7 +209,7 @@ def test_torch_datasets_are_read_by_index() -> None:
     assert table.column("item_1").to_pylist() == [index * index for index in range(3000)]
     assert table.column("item_0").combine_chunks().to_numpy_ndarray().shape == (3000, 2, 2)
 
-    fragment = dataset.plan().fragments  # several, and each opens where it is asked to
+    fragment = dataset.plan().fragments  # several, and each can be opened at any row
     assert len(fragment) > 1
     read.clear()
     reader, first = trireme.data._foreign.ItemSource(Squares(), "t").fragments()[0].open(row=1000)

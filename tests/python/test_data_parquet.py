@@ -38,7 +38,7 @@ def table() -> Any:
     )
 
 
-# Row groups are read in two ways, by their size: both must give the same.
+# Row groups are read in two ways, by size: both must return the same rows.
 @pytest.fixture(params=["scanned", "streamed"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(_parquet, "_SCANNED_BYTES", 1 << 40 if request.param == "scanned" else -1)
@@ -101,7 +101,7 @@ def test_filters_leave_row_groups_unread(tmp_path: Path) -> None:
         pq.write_table(table, tmp_path / f"year={year}" / "a.parquet", row_group_size=100)
     dates = trireme.data.read_parquet(tmp_path, filter=pc.field("year") == 2021)
     fragments = dates._plan.source.fragments()
-    # The folder's name decides it, so that the rows are known without reading.
+    # The folder's name decides the filter, so the number of rows is known without reading.
     assert [f.rows for f in fragments] == [100] * 10
     assert all(f.name.startswith("year=2021/") for f in fragments)
 
@@ -123,7 +123,7 @@ def test_the_filter_of_a_dataset_reaches_the_files(tmp_path: Path) -> None:
     source = trireme.data.read_parquet(tmp_path, include_paths=True)._plan.source
     pushed = source.with_filter(pc.field("n") >= 900)
     assert [f.name for f in pushed.fragments()] == ["a.parquet, row group 9"]
-    assert source.with_filter(pc.field("path") == "x") is None  # ours, not in the file
+    assert source.with_filter(pc.field("path") == "x") is None  # our column, not in the file
 
 
 def test_columns_that_are_not_there(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_files_that_disagree(tmp_path: Path, way: str) -> None:
     message = r"column 'n' is double in .*b.parquet and int64 in .*a.parquet"
     with pytest.raises(DataError, match=message):
         trireme.data.read_parquet(tmp_path).to_arrow()
-    # What is not read may differ, and so may the order of columns.
+    # Columns that are not read may differ, and so may the order of columns.
     assert trireme.data.read_parquet(tmp_path, columns=["s"]).to_arrow().to_pydict() == {"s": ["x", "y"]}
     pq.write_table(pa.table({"s": ["y"]}), tmp_path / "b.parquet")
     with pytest.raises(DataError, match=r"column 'n' is missing in .*b.parquet and int64 in"):
@@ -156,7 +156,7 @@ def test_a_broken_page_is_named(tmp_path: Path, way: str) -> None:
     content = bytearray(path.read_bytes())
     content[5000:9000] = bytes(4000)
     path.write_bytes(content)
-    # What Arrow says itself gets the fragment's name from whoever reads it.
+    # The reader adds the fragment's name to Arrow's own errors.
     with pytest.raises(DataError if way == "streamed" else OSError, match=r"a.parquet|GZip"):
         fragments_of(path)[0].open()[0].read_all()
     pq.write_table(pa.table({"n": [1.0]}), tmp_path / "b.parquet")

@@ -1,4 +1,4 @@
-"""What a dataset is before it is read: fragments, counts, slices, what reaches the files, what workers get."""
+"""Plans: fragments, counts, slices, push-down to files, and the form sent to workers."""
 
 import pickle
 import subprocess
@@ -18,7 +18,7 @@ from trireme.data._fragment import DataError, Fragment, Source
 
 
 class Part(Fragment):
-    """Rows of a table, that remembers what was asked of it."""
+    """Rows of a table, which records requests."""
 
     def __init__(self, table, name, known, step, log, rows_per_batch=4):
         self.table = table
@@ -93,7 +93,7 @@ def test_counting_is_done_once_and_shared_by_what_only_changes_columns():
     dataset = Dataset(source)
     assert dataset.count() == 8
     assert sorted(name for name, _, _ in source.log) == ["part 0", "part 1", "part 2"]
-    # The narrowest column is enough to count, not all of them.
+    # Counting reads only the narrowest column.
     assert {tuple(columns) for _, columns, _ in source.log} == {("x",)}
     source.log.clear()
     assert dataset.count() == 8
@@ -129,7 +129,7 @@ def test_filters_reach_the_source_before_anything_else():
     source = Parts([4, 4], pushes=True)
     dataset = Dataset(source).filter("x > 2").filter(expr=data.col("x") < 6).select_columns(["x"])
     assert xs(dataset) == [3, 4, 5]
-    assert len(source.filters) == 1  # the source with the first filter does not take another
+    assert len(source.filters) == 1  # a source with a filter does not accept another
     assert dataset.plan().rows == dataset.count() == 3
     source = Parts([4, 4], pushes=True)
     late = Dataset(source).drop_columns("y").select_columns(["x"]).filter("x > 5")
@@ -153,7 +153,7 @@ def test_functions_are_tried_once_for_the_schema():
     assert dataset.columns() == ["a", "b"]
     assert dataset.plan().schema == dataset.schema()
     assert calls == [4]
-    # One row out for each in: the row counts of the source hold, and slices reach it.
+    # The ops keep rows: the row counts of the source are valid, and slices are pushed down to it.
     assert dataset.count() == 10
     assert calls == [4]
 
@@ -244,7 +244,7 @@ def test_whoever_waits_for_counting_is_told(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
     monkeypatch.undo()
     assert Dataset(Parts([3, 3], known=False)).count() == 6
-    assert capsys.readouterr().err == ""  # quick
+    assert capsys.readouterr().err == ""  # fast
 
 
 def test_counting_stops_at_the_first_file_that_cannot_be_read():
@@ -397,7 +397,7 @@ def test_errors_of_readers_come_through_threads_as_they_are():
 
 
 def test_the_stream_is_bounded():
-    """A reader that nobody consumes stops after a few batches."""
+    """A reader without a consumer stops after a few batches."""
     read = []
 
     class Endless(Fragment):
@@ -429,7 +429,7 @@ sizes = st.lists(st.integers(0, 9), min_size=1, max_size=6)
 @settings(max_examples=60, deadline=None)
 @given(sizes=sizes, known=st.booleans(), step=st.sampled_from([1, 3]), cuts=st.lists(st.integers(0, 60), max_size=5))
 def test_pieces_of_pieces_are_the_rows_of_a_list(sizes, known, step, cuts):
-    """Cut a dataset at random, with ops between the cuts, and a list in the same way."""
+    """Cuts a dataset at random, with ops between the cuts, and a list in the same way."""
     dataset, expected = Dataset(Parts(sizes, known, step)).select_columns("x"), list(range(sum(sizes)))
     for number, cut in enumerate(cuts):
         if number % 3 == 0:

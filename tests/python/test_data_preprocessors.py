@@ -56,7 +56,7 @@ def frame(rows: int = 300) -> pd.DataFrame:
     random = np.random.default_rng(7)
     return pd.DataFrame(
         {
-            "far": random.normal(1e6, 0.5, rows),  # where a sum of squares loses everything
+            "far": random.normal(1e6, 0.5, rows),  # a sum of squares would lose all precision
             "narrow": random.normal(0, 3, rows).astype(np.float32),
             "whole": random.integers(-5, 20, rows),
             "flag": random.random(rows) < 0.3,
@@ -98,12 +98,12 @@ def test_scalers_do_as_scikit_learn_does(scaler: Any, reference: Any) -> None:
     expected = reference.fit_transform(data[scaler.columns].astype(np.float64))
     scaled = scaler.fit_transform(dataset(data))
     np.testing.assert_allclose(numbers(scaled, scaler.columns), expected, rtol=1e-6, atol=1e-6)
-    # 32 bits stay 32 bits; the other columns, and their order, stay.
+    # 32 bits stay 32 bits; the other columns and the order of columns stay unchanged.
     assert scaled.schema().field("narrow").type == pa.float32() and scaled.schema().field("far").type == pa.float64()
     assert scaled.columns() == list(data.columns) and scaled.to_pandas()["color"].equals(
         dataset(data).to_pandas()["color"]
     )
-    # One batch, in the form in which it is given.
+    # One batch, which keeps its type.
     part = data[scaler.columns].iloc[5:9]
     by_frame = scaler.transform_batch(part)
     assert list(by_frame.index) == [5, 6, 7, 8]
@@ -201,7 +201,7 @@ def test_lists_of_categories() -> None:
     hot = MultiHotEncoder(["genre"])
     np.testing.assert_array_equal(hot.fit_transform(ds).take_batch(4)["genre"], reference)
     np.testing.assert_array_equal(MultiHotEncoder(["id"]).fit_transform(ds).take_batch(4)["id"], np.eye(4))
-    # A slice of a list column has values of other rows around it.
+    # The memory of a slice of a list column has values of other rows before and after it.
     np.testing.assert_array_equal(
         hot.transform_batch(pa.table({"genre": GENRES}).slice(1, 2)).to_batches()[0]["genre"].storage.to_pylist(),
         reference[1:3],
@@ -211,7 +211,7 @@ def test_lists_of_categories() -> None:
     assert encoder.transform_batch(pa.table({"genre": GENRES}).slice(1, 1))["genre"].to_pylist() == [[1, 2, 0]]
     whole = OrdinalEncoder(["genre"], encode_lists=False).fit_transform(ds).take_all()
     assert [row["genre"] for row in whole] == [2, 1, 0, 3]
-    # Of equally frequent ones those that come first.
+    # Ties are in order of first appearance.
     few = MultiHotEncoder(["genre"], max_categories={"genre": 3}).fit(ds)
     assert few.stats_ == {"unique_values(genre)": {"action": 0, "comedy": 1, "documentary": 2}}
 
@@ -295,7 +295,7 @@ def test_text_becomes_tokens_and_counts() -> None:
         "token_counts(text)": {token: counts.stats_["token_counts(text)"][token] for token in order[:2]}
     }
 
-    # Places as Ray has them: sha256 of the token.
+    # The same indices as in Ray: sha256 of the token.
     hashed = HashingVectorizer(["text"], num_features=8).transform(ds).take_batch(len(data))["text"]
     expected = np.zeros((len(data), 8), int)
     for row, text in enumerate(data["text"]):
@@ -304,7 +304,7 @@ def test_text_becomes_tokens_and_counts() -> None:
     np.testing.assert_array_equal(hashed, expected)
 
     hasher = FeatureHasher(["I", "like", "dislike", "Python"], num_features=8, output_column="hashed")
-    batch = {"I": [1, 1], "like": [1, 0], "dislike": [0, 1], "Python": [1, 1]}  # places 4, 7, 7, 3
+    batch = {"I": [1, 1], "like": [1, 0], "dislike": [0, 1], "Python": [1, 1]}  # indices 4, 7, 7, 3
     assert hasher.transform_batch(batch)["hashed"].tolist() == [[0, 0, 0, 1, 1, 0, 0, 1], [0, 0, 0, 1, 1, 0, 0, 1]]
     with pytest.raises(ValueError, match="'text' has nulls"):
         HashingVectorizer(["text"], 4).transform_batch({"text": ["a", None]})
@@ -402,7 +402,7 @@ def test_functions_of_the_user() -> None:
 
 
 class Clip(Preprocessor):
-    """As a user writes one."""
+    """A user's preprocessor."""
 
     def __init__(self, column: str, quantile: float = 0.9) -> None:
         super().__init__()
@@ -473,7 +473,7 @@ def test_all_are_written_as_json_and_read_again(preprocessor: Any, tmp_path: Pat
     again = Preprocessor.load(tmp_path / "checkpoint")
     assert type(again) is type(preprocessor) and again.stats_ == preprocessor.stats_
     assert again.fit_status() == preprocessor.fit_status() and repr(again) == repr(preprocessor)
-    sent = pickle.loads(pickle.dumps(preprocessor))  # as with a dataset to the workers
+    sent = pickle.loads(pickle.dumps(preprocessor))  # as when a dataset is sent to workers
     for one in (again, sent):
         assert one.transform_batch(pa.Table.from_pandas(data)).equals(expected)
 
@@ -544,7 +544,7 @@ def test_missing_and_infinite_values_are_named_where_they_have_no_place() -> Non
     with pytest.raises(ValueError, match="'ok' has nulls"):
         encoder.transform_batch({"ok": ["a", None]})
     late = pa.table({"ok": ["a", "b", None]})
-    with pytest.raises(DataError, match=r"\S+: OrdinalEncoder: column 'ok' has nulls"):  # what is read, and why not
+    with pytest.raises(DataError, match=r"\S+: OrdinalEncoder: column 'ok' has nulls"):  # the fragment, and the error
         encoder.transform(trireme.data.from_arrow(late)).take_all()
     with pytest.raises(ValueError, match=r"'ok' is int64, but it was fitted to categories such as 'a'"):
         encoder.transform_batch({"ok": [1]})

@@ -1,4 +1,4 @@
-"""What all readers of files have in common: which files, in which order, and what is said where something is wrong."""
+"""Shared by all readers of files: the selection of files, their order, and errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trireme.data._paths import select  # noqa: E402
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """b.txt, a.txt, c.txt.gz, deep/d.txt, and what must not be seen."""
+    """b.txt, a.txt, c.txt.gz, deep/d.txt, and files that must be ignored."""
     root = tmp_path / "tree"
     (root / "deep" / ".git").mkdir(parents=True)
     (root / "_temporary").mkdir()
@@ -115,7 +115,7 @@ def test_partitions_are_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         folder = tmp_path / "run=7" / "data" / f"year={year}" / f"place={place.replace(' ', '%20')}"
         folder.mkdir(parents=True)
         (folder / "x.csv").write_text("n\n1\n2\n")
-    monkeypatch.chdir(tmp_path / "run=7")  # it belongs to the machine, not to the data
+    monkeypatch.chdir(tmp_path / "run=7")  # this folder is not part of the user's path
     dataset = trireme.data.read_csv("data", include_paths=True)
     table = dataset.to_arrow()
     assert table.column_names == ["n", "year", "place", "path"]
@@ -156,7 +156,7 @@ def test_shuffled_files_in_every_epoch(tmp_path: Path) -> None:
     assert fixed[0] == fixed[1] == fixed[2] != list(range(20)) and sorted(fixed[0]) == list(range(20))
     assert epochs(seed=1, reseed_after_execution=False) == fixed
     assert epochs(seed=2, reseed_after_execution=False) != fixed
-    drawn = epochs(reseed_after_execution=False)  # without a seed there is none to keep
+    drawn = epochs(reseed_after_execution=False)  # no effect without a seed
     assert drawn[0] != drawn[1]
     with pytest.raises(ConfigError, match="reseed_after_execution = 'no'"):
         trireme.data.FileShuffleConfig(seed=1, reseed_after_execution="no")  # type: ignore[arg-type]
@@ -257,7 +257,7 @@ def test_remote_files(bucket: Bucket) -> None:
     assert fragment.remote
     bucket.door.shut()
     try:
-        with pytest.raises(OSError, match=r"(?i)connect|curl|http|network"):  # not final: it may work again
+        with pytest.raises(OSError, match=r"(?i)connect|curl|http|network"):  # may be temporary
             fragment.open()[0].read_all()
     finally:
         bucket.door.open()

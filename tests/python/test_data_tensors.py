@@ -77,7 +77,7 @@ def test_vectors_of_many_lengths_are_lists() -> None:
     column = array_of([np.ones(2, np.int32), np.zeros(3, np.int32)])
     assert column.type == pa.list_(pa.int32())
     assert [len(row) for row in numpy_of(column)] == [2, 3]
-    # What comes out of a list column goes back into one, whatever the lengths in this batch are.
+    # Values of a list column become a list column again, whatever their lengths in this batch.
     equal = numpy_of(pa.array([[1, 2], [3, 4]], pa.list_(pa.int64())))
     assert array_of(equal).type == pa.list_(pa.int64())
 

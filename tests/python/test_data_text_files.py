@@ -30,7 +30,7 @@ def frame() -> Any:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several in each file."""
+    """Makes every file have several blocks."""
     monkeypatch.setattr(_text_files, "BLOCK", 10_000)
     monkeypatch.setattr(_json_files, "BLOCK", 10_000)
 

@@ -31,7 +31,7 @@ def test_tensors_lie_in_the_memory_of_the_batch() -> None:
     assert list(tensors) == ["x", "y"] and tensors["x"].dtype == torch.float32 and tensors["y"].dtype == torch.int64
     tensors["x"][0] = 5
     assert arrays["x"][0] == 5
-    # Without arrays Arrow's memory, which nobody may write to, is copied.
+    # Without arrays Arrow's memory, which is read-only, is copied.
     copied = to_torch((batch, {}))
     copied["y"][0] = 77
     assert batch["y"][0].as_py() == 0 and copied["y"].tolist() == [77, 10, 20, 30]
@@ -54,7 +54,7 @@ def test_dtypes_are_one_for_all_or_by_column() -> None:
     ("values", "shape"),
     [
         (np.ones((3, 2, 4), np.uint8), (3, 2, 4)),
-        ([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], (3, 2)),  # lists that happen to be equally long
+        ([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], (3, 2)),  # lists that happen to have equal lengths
         ([[[1], [2]], [[3], [4]], [[5], [6]]], (3, 2, 1)),
         ([True, False, True], (3,)),
         (pa.array([7, 8, 7]).dictionary_encode(), (3,)),
@@ -120,7 +120,7 @@ def test_batches_are_collated_one_by_one() -> None:
     assert [tensor.item() for tensor in torch_batches(batches, collate_fn=Sum())] == [10, 30]
     found = list(torch_batches(batches, collate_fn=lambda batch: (torch.from_numpy(batch["x"]), "label")))
     assert [len(features) for features, _ in found] == [2, 3] and found[0][1] == "label"
-    # Nothing is taken from the dataset before it is asked for, and then one at a time.
+    # Batches are read from the dataset on demand, one at a time.
     taken: list[int] = []
 
     def source() -> Iterator[Any]:
@@ -152,7 +152,7 @@ def test_auto_is_the_device_of_the_worker() -> None:
         from trireme.data import _torch_batches
         from trireme.data._tensors import batch_of
 
-        # No GPU here: another device stands for the one that a worker is given.
+        # Without a GPU: another device replaces the worker's.
         _torch_batches.get_device = lambda: torch.device("meta")
         batch = next(_torch_batches.torch_batches([(batch_of({"x": numpy.ones(2)}), {})]))
         trireme.report({"device": batch["x"].device.type})

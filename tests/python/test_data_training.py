@@ -1,5 +1,5 @@
-"""Datasets in trainers: divided among workers, with a place that travels with checkpoints, in an order that neither
-kills nor resizes change."""
+"""Datasets in trainers: divided among workers, with a position in checkpoints, in an order that neither kills nor
+resizes change."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def fit(function: Any, datasets: Any, workers: Any = 2, config: Any = None, data
 
 @pytest.fixture
 def files(tmp_path: Path) -> str:
-    """Five files of two row groups each; column x says which row it is."""
+    """Five files of two row groups each; column x is the row number."""
     folder = tmp_path / "rows"
     folder.mkdir()
     for part in range(5):
@@ -65,7 +65,7 @@ def write(folder: str, rank: int, what: Any) -> None:
 
 
 def batches_of_run(folder: Path) -> dict[tuple[int, int], list[int]]:
-    """By epoch and step: all ranks' rows, sorted, as the last attempt that came there has taken them."""
+    """By epoch and step: all ranks' rows, sorted, of the last attempt that reached the step."""
     last: dict[tuple[int, int], int] = {}
     found: dict[tuple[int, int, int], list[int]] = {}
     for file in folder.glob("seen-*.jsonl"):
@@ -78,7 +78,7 @@ def batches_of_run(folder: Path) -> dict[tuple[int, int], list[int]]:
 
 
 def train(config: dict[str, Any]) -> None:
-    """Takes epochs, says which rows it has seen, and does what the test wants at a step."""
+    """Reads epochs, reports its rows, and runs the test's action at a step."""
     context = trireme.get_context()
     shard = trireme.get_dataset_shard("train")
     rank = context.get_world_rank()
@@ -90,7 +90,7 @@ def train(config: dict[str, Any]) -> None:
             begin = shard.state()["rows"]
             state = {"epoch": epoch, "step": step, "size": context.get_world_size()}
             trireme.report(state, checkpoint=Checkpoint.from_dict(state) if step % 3 == 2 else None)
-            trireme.collective.barrier()  # nobody is so far behind that a checkpoint of this epoch waits for it
+            trireme.collective.barrier()  # no checkpoint of this epoch waits for a slow rank
             kill = config.get("kill")
             if kill and [epoch, begin, rank, context._attempt] == kill:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -195,7 +195,7 @@ class TestFailures:
             rows = [x for batch in shard.iter_batches(global_batch_size=60) for x in batch["x"].tolist()]
             trireme.report({"rows": rows})
 
-        # Without a seed: the one that was drawn comes back with the checkpoint.
+        # Without a seed: the random seed is restored from the checkpoint.
         data = trireme.data.read_parquet(files).random_shuffle()
         with pytest.raises(TrainingFailedError, match="enough"):
             fit(fails, {"train": data}, workers=2)
@@ -250,7 +250,7 @@ class TestFailures:
         def elastic(config: dict[str, Any]) -> None:
             context, shard = trireme.get_context(), trireme.get_dataset_shard("train")
             last = False
-            while not last:  # to the end of the epoch in which the gang has come to its last size
+            while not last:  # to the end of the epoch in which the gang reaches its last size
                 last = context.get_world_size() == 3
                 for batch in shard.iter_batches(global_batch_size=100):
                     trireme.report({"rows": len(batch["x"])}, checkpoint=Checkpoint.from_dict({}))

@@ -62,7 +62,7 @@ def rows_of(result: Result) -> list[int]:
 
 
 def die_once(step: int) -> None:
-    """The last rank, when everybody has come to the fifth step and what was reported is committed."""
+    """The last rank, when all ranks have reached the fifth step and their reports are committed."""
     context = trireme.get_context()
     if context._attempt == 0 and step == 4:
         trireme.get_all_reported_checkpoints()
@@ -73,7 +73,7 @@ def die_once(step: int) -> None:
 
 
 def taking(**batches: Any) -> Callable[[], None]:
-    """A training function that takes an epoch, reports every batch, and is killed once in its middle."""
+    """A training function that reads an epoch, reports every batch, and is killed once in the middle."""
 
     def train() -> None:
         attempt = trireme.get_context()._attempt
@@ -105,7 +105,7 @@ def test_an_epoch_keeps_the_local_shuffle_that_it_was_begun_with(changes: dict[s
 
 
 def test_other_shuffles_after_a_restart() -> None:
-    """A run whose dataset is shuffled otherwise when it is continued: the epoch that was begun keeps its order."""
+    """A run whose dataset has a different shuffle when it is resumed: the current epoch keeps its order."""
 
     def fails() -> None:
         shard = trireme.get_dataset_shard("train")
@@ -125,7 +125,7 @@ def test_other_shuffles_after_a_restart() -> None:
 
 
 def moved(**changes: Any) -> Callable[[], None]:
-    """A training function that goes to another position in the middle of an epoch, on some ranks."""
+    """A training function that moves to another position in the middle of an epoch, on some ranks."""
 
     def train() -> None:
         rank = trireme.get_context().get_world_rank()
@@ -150,7 +150,7 @@ def moved(**changes: Any) -> Callable[[], None]:
         (moved(by=50), "resumed at row 300, but row 250 was next"),
         (moved(by=-50), "resumed at row 200, but row 250 was next"),
         (moved(by=50, ranks=(1,)), "rank 0 began at"),
-        (moved(ranks=()), ""),  # left, by all
+        (moved(ranks=()), ""),  # all ranks exit the loop
         (moved(ranks=(0,)), "rank 0 began at"),
         (
             moved(state={"seed": 5}, options={"global_batch_size": 50, "local_shuffle_buffer_size": 400}),
@@ -159,7 +159,7 @@ def moved(**changes: Any) -> Callable[[], None]:
         (moved(state={"virtual_shards": 3}), "in another order"),
         (moved(state={"window_rows": 200}), "in another order"),
         (moved(state={"shuffle_fragments": True}), "in another order"),
-        (moved(then={"global_batch_size": 25}), ""),  # another batch size is another cut of the same order
+        (moved(then={"global_batch_size": 25}), ""),  # a different batch size divides the same order
         (moved(state={"epoch": 3, "rows": 0}), "at row 0 of epoch 3 after row 250 of epoch 0"),
     ],
 )
@@ -267,7 +267,7 @@ def test_a_run_that_begins_with_a_checkpoint_of_another() -> None:
 
 
 def elastic_run(declared: Any) -> Result:
-    """Resizes, and two datasets, one of which every rank sees whole."""
+    """Resizes, and two datasets, one of which every rank reads completely."""
     declared(num_cpus=2)
     resizes = CapacityFollowsSize({2: 4, 4: 3, 3: 3})
 
@@ -324,7 +324,7 @@ class Logs:
                     self._starts[line["attempt"]] = min(self._starts.get(line["attempt"], place), place)
 
     def done_again(self, line: dict[str, Any]) -> bool:
-        """A worker that is killed at any moment has less of these."""
+        """Whether a later attempt repeats it. A worker that is killed may lack such lines."""
         return any(
             attempt > line["attempt"] and self._places[id(line)] >= start for attempt, start in self._starts.items()
         )
@@ -335,7 +335,7 @@ class Logs:
 
 
 def attacked(logs: Logs, kind: str, draw: random.Random) -> bool:
-    """False where it would change nothing that counts."""
+    """False if it would change nothing relevant."""
     name = draw.choice(list(logs.files))
     lines = logs.files[name]
     at = draw.randrange(len(lines))
@@ -397,7 +397,7 @@ def test_tampering_with_the_logs_of_a_run_is_found(seed: int, tmp_path: Path, de
             assert told.returncode == 1, (kind, told.stdout)
             tried += 1
     assert tried > 24
-    # A whole attempt, or all that a rank has written.
+    # A complete attempt, or all lines of a rank.
     for attempt in range(len(events(run, "attempt_started"))):
         logs = Logs(run, "train")
         counted = any(

@@ -1,4 +1,4 @@
-"""Images, arrays, records, shards, queries: what is decoded file by file."""
+"""Images, arrays, records, shards and queries: formats that are decoded file by file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_images_of_one_shape(tmp_path: Path) -> None:
     np.testing.assert_array_equal(tensors(dataset, "image"), [np.asarray(picture(8, 6, n)) for n in range(70)])
     assert dataset.to_arrow().column("path").to_pylist()[69] == str(tmp_path / "69.png")
     fragments = fragments_of(dataset)
-    # Neither one image each nor all at once; and each can be opened in its middle.
+    # A fragment has several images, but not all, and can be opened in its middle.
     assert [fragment.rows for fragment in fragments] == [32, 32, 6]
     assert fragments[0].size_bytes == 32 * 8 * 6 * 3
     reader, first = fragments[1].open(columns=["image"], row=30)
@@ -94,7 +94,7 @@ def test_images_are_brought_to_a_size_as_pillow_does_it_along_the_rows_first(sha
     image.save(content, "PNG")
     for height, width in [(1, 1), (12, 16), (shape[0], 40), (64, shape[1]), (224, 224)]:
         bilinear = pillow().Resampling.BILINEAR
-        # In two steps: Pillow 13 takes the columns first where that is less work, and rounds otherwise then.
+        # In two steps: Pillow 13 resizes the columns first if that is less work, and then rounds differently.
         wanted = image.resize((width, shape[0]), bilinear).resize((width, height), bilinear)
         got = decode(content.getvalue(), "x", (height, width), mode)
         np.testing.assert_array_equal(got, np.asarray(wanted))
@@ -167,7 +167,7 @@ def test_more_pixels_than_pillow_allows_where_that_is_asked_for(tmp_path: Path, 
 
 
 def claimed(name: str, width: int, height: int) -> bytes:
-    """A small file that says it is an image of that size."""
+    """A small file that declares an image of this size."""
     buffer = io.BytesIO()
     kind = Path(name).suffix[1:].replace("jpg", "jpeg")
     options = {"progressive": True} if name.startswith("progressive") else {}
@@ -209,7 +209,7 @@ def test_an_image_unlike_the_first_ones(tmp_path: Path, monkeypatch: pytest.Monk
 def test_binary_files(tmp_path: Path) -> None:
     contents = [bytes([number]) * (number * 100) for number in range(50)]
     for number, content in enumerate(contents):
-        (tmp_path / f"{number:02d}.gz").write_bytes(content)  # not unpacked, whatever the name says
+        (tmp_path / f"{number:02d}.gz").write_bytes(content)  # not decompressed, despite its name
     dataset = trireme.data.read_binary_files(tmp_path, include_paths=True)
     assert dataset.to_arrow().column("bytes").to_pylist() == contents
     assert [fragment.rows for fragment in fragments_of(dataset)] == [32, 18]
@@ -452,7 +452,7 @@ def test_sql(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("delete from t")
     connection.close()
-    # It was asked once: what is read again is the same.
+    # The query ran once: reading again returns the same rows.
     assert dataset.count() == 600
     assert cloudpickle.loads(cloudpickle.dumps(dataset)).count() == 600
     with pytest.raises(DataError, match=r"'select x from nowhere': OperationalError: no such table"):

@@ -20,7 +20,7 @@ class Call:
         """name: "map(double)"; what: the argument of the function, a "row" or a "batch"."""
         fn = self.fn
         if isinstance(fn, type):
-            call = getattr(fn, "__call__", None)  # noqa: B004  that of its objects, not that of the class
+            call = getattr(fn, "__call__", None)  # noqa: B004  of its instances, not of the class
             if not inspect.isfunction(call):
                 raise TypeError(f"{name}: the class {fn.__name__} has no __call__ method to call with each {what}")
             self._bind(name, fn, "is constructed", self.constructor_args, self.constructor_kwargs)
