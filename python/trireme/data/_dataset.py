@@ -10,9 +10,9 @@ import pyarrow as pa
 from trireme.data._context import DataContext
 from trireme.data._formats import check_format, in_format
 from trireme.data._fragment import Source
+from trireme.data._fragment_slice import alike
 from trireme.data._memory import TableSource
 from trireme.data._methods import is_whole
-from trireme.data._fragment_slice import alike
 from trireme.data._plan import Plan
 from trireme.data._planned import Planned
 from trireme.data._relational import RelationalMethods

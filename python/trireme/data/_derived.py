@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from trireme.data._column_ops import AsSchema
 from trireme.data._fragment import DataError, Fragment, Source
-from trireme.data._memory import TableSource, rows_of_batch
 from trireme.data._fragment_slice import FragmentSlice, alike, read
+from trireme.data._memory import TableSource, rows_of_batch
 from trireme.data._plan import Plan, Shuffle
 from trireme.data._stream import stream
 

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from trireme._core import count_of
 from trireme.data._column_ops import KeepRows, SelectColumns, require_columns
 from trireme.data._derived import PlanSource, ordered, table_of
-from trireme.data._methods import DatasetMethods, is_whole
 from trireme.data._fragment_slice import FragmentSlice
+from trireme.data._methods import DatasetMethods, is_whole
 from trireme.data._plan import Plan, Shuffle
 
 if TYPE_CHECKING:
