@@ -24,7 +24,7 @@ constexpr std::size_t kLookedAt = 64;
 // Bytes that contain the shape of nearly every image.
 constexpr std::int64_t kHeaderBytes = 65536;
 // Estimated ratio of memory to file size, if only decoding would tell.
-constexpr std::int64_t kUnpacked = 10;
+constexpr std::int64_t kPixelRatio = 10;
 // Limits of files and bytes that one thread reads in sequence, and of a batch.
 constexpr std::size_t kFragmentFiles = 32;
 constexpr std::int64_t kBatchFiles = 8;
@@ -103,7 +103,7 @@ class ImageSource final : public arrow::FileSource {
   ::arrow::Result<std::vector<FilePart>> plan(const std::vector<FileInfo>& files) override {
     std::vector<FilePart> parts;
     for (const auto& file : files) {
-      const std::int64_t bytes = row_bytes_ > 0 ? row_bytes_ : kUnpacked * file.size();
+      const std::int64_t bytes = row_bytes_ > 0 ? row_bytes_ : kPixelRatio * file.size();
       const bool full = !parts.empty() && (parts.back().files.size() >= kFragmentFiles ||
                                            parts.back().bytes + bytes > arrow::kFragmentBytes);
       if (parts.empty() || full) parts.push_back({{}, "", 0, 0});

@@ -21,7 +21,7 @@ using arrow::FilePart;
 using arrow::SchemaPointer;
 using ::arrow::fs::FileInfo;
 
-constexpr std::int64_t kBatchRows = 65536;
+constexpr std::int64_t kArrayRows = 65536;
 constexpr std::int64_t kFirstRead = 256;  // large enough for nearly every header
 
 std::vector<std::int64_t> row_shape(const NpyHeader& header) { return {header.shape.begin() + 1, header.shape.end()}; }
@@ -111,7 +111,7 @@ class NumpySource final : public arrow::FileSource {
     ARROW_ASSIGN_OR_RAISE(auto file, filesystem()->OpenInputFile(info));
     const std::int64_t size = row_bytes(header);
     const std::int64_t step = std::clamp(arrow::kBatchBytes / std::max<std::int64_t>(size, 1), std::int64_t{1},
-                                         header.fortran_order ? header.shape[0] : kBatchRows);
+                                         header.fortran_order ? header.shape[0] : kArrayRows);
     auto make = [=, at = part.start + row, end = part.start + *part.rows,
                  schema = body()]() mutable -> ::arrow::Result<BatchPointer> {
       if (at >= end) return nullptr;

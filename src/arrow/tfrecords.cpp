@@ -18,9 +18,9 @@ using arrow::FilePart;
 using arrow::SchemaPointer;
 using ::arrow::fs::FileInfo;
 
-constexpr std::int64_t kBlock = std::int64_t{1} << 20;
+constexpr std::int64_t kReadBytes = std::int64_t{1} << 20;
 // Estimated compression ratio.
-constexpr std::int64_t kUnpacked = 4;
+constexpr std::int64_t kRecordRatio = 4;
 
 std::string_view view(const std::shared_ptr<::arrow::Buffer>& buffer) { return std::string_view(*buffer); }
 
@@ -36,7 +36,7 @@ class TfRecordSource final : public arrow::FileSource {
       TfRecordTypes types(file.path());
       ARROW_ASSIGN_OR_RAISE(auto stream, arrow::open_stream(*filesystem(), file));
       for (bool more = true; more;) {
-        ARROW_ASSIGN_OR_RAISE(const auto block, stream->Read(kBlock));
+        ARROW_ASSIGN_OR_RAISE(const auto block, stream->Read(kReadBytes));
         if (block->size() == 0) break;
         ARROW_ASSIGN_OR_RAISE(more, arrow::as_arrow(types.add(view(block))));
       }
@@ -50,7 +50,7 @@ class TfRecordSource final : public arrow::FileSource {
     std::vector<FilePart> parts;
     for (const auto& file : files) {
       const bool packed = file.path().ends_with(".gz") || file.path().ends_with(".zst");
-      parts.push_back({{file}, "", std::nullopt, file.size() * (packed ? kUnpacked : 1)});
+      parts.push_back({{file}, "", std::nullopt, file.size() * (packed ? kRecordRatio : 1)});
     }
     return parts;
   }
@@ -66,7 +66,7 @@ class TfRecordSource final : public arrow::FileSource {
         ARROW_ASSIGN_OR_RAISE(auto array, arrow::as_arrow(reader->next()));
         if (array) return ::arrow::ImportRecordBatch(&*array, schema);
         if (ended) return nullptr;
-        ARROW_ASSIGN_OR_RAISE(const auto block, stream->Read(kBlock));
+        ARROW_ASSIGN_OR_RAISE(const auto block, stream->Read(kReadBytes));
         ended = block->size() == 0;
         if (ended) reader->end();
         reader->add(view(block));

@@ -22,9 +22,9 @@ using ::arrow::fs::FileInfo;
 
 // Number of samples of the first file that define the columns.
 constexpr std::size_t kLookedAt = 64;
-constexpr std::size_t kBatchRows = 64;
+constexpr std::size_t kBatchSamples = 64;
 constexpr std::size_t kBatchBytes = std::size_t{8} << 20;
-constexpr std::int64_t kUnpacked = 4;
+constexpr std::int64_t kTarRatio = 4;
 constexpr const char* kKey = "__key__";
 
 // The samples of one file, in order.
@@ -205,7 +205,7 @@ class WebdatasetSource final : public arrow::FileSource {
     std::vector<FilePart> parts;
     for (const auto& file : files) {
       const bool packed = !file.path().ends_with(".tar");
-      parts.push_back({{file}, "", std::nullopt, file.size() * (packed ? kUnpacked : 1)});
+      parts.push_back({{file}, "", std::nullopt, file.size() * (packed ? kTarRatio : 1)});
     }
     return parts;
   }
@@ -215,7 +215,7 @@ class WebdatasetSource final : public arrow::FileSource {
     ARROW_ASSIGN_OR_RAISE(const auto stream, samples_of(file));
     auto make = [stream, schema = body(), path = file.path(), skip = row]() mutable -> ::arrow::Result<BatchPointer> {
       std::vector<Dict> samples;
-      for (std::size_t bytes = 0; samples.size() < kBatchRows && bytes < kBatchBytes;) {
+      for (std::size_t bytes = 0; samples.size() < kBatchSamples && bytes < kBatchBytes;) {
         ARROW_ASSIGN_OR_RAISE(auto sample, stream->next());
         if (!sample) break;
         if (skip > 0) {

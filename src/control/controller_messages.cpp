@@ -34,8 +34,11 @@ base::Result<wire::Welcome> Controller::admit(const wire::Hello& hello) {
     if (hello.rank < 0 || hello.rank >= static_cast<int>(peers_.size())) return base::error("no rank {}", hello.rank);
     if (peers_[static_cast<std::size_t>(hello.rank)].channel)
       return base::error("rank {} is already connected", hello.rank);
-    // It would wait forever for a start message that its rank has already received.
-    if (state_.phase == Phase::kRunning) return base::error("rank {} is already running", hello.rank);
+    // A rank joins once per attempt: a second connection would wait for a start message that was already sent.
+    const WorkerPhase phase = state_.workers[static_cast<std::size_t>(hello.rank)].phase;
+    if (phase != WorkerPhase::kAbsent && phase != WorkerPhase::kStarted) {
+      return base::error("rank {} has already joined", hello.rank);
+    }
   } else if (hello.role != "client") {
     return base::error("unknown role '{}'", hello.role);
   }

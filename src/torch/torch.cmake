@@ -7,6 +7,10 @@ if(Torch_FOUND)
   # gloo's own headers are not part of libtorch; one file needs a few names of them.
   set_source_files_properties(torch/process_group.cpp PROPERTIES
     INCLUDE_DIRECTORIES ${CMAKE_CURRENT_SOURCE_DIR}/torch/gloo)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # In a unity build, sources look like headers to g++: it warns about classes that use their unnamed namespaces.
+    target_compile_options(trireme_torch PRIVATE -Wno-subobject-linkage)
+  endif()
   # The installed package links the libtorch of its user: triremeConfig.cmake adds it there.
   target_link_libraries(trireme_torch PUBLIC trireme "$<BUILD_INTERFACE:${TORCH_LIBRARIES}>")
   set_target_properties(trireme_torch PROPERTIES
@@ -23,7 +27,8 @@ if(Torch_FOUND)
   function(trireme_add_torch_program name source)
     add_executable(${name} ${source})
     target_link_libraries(${name} PRIVATE trireme_torch trireme_warnings)
-    target_compile_options(${name} PRIVATE -O0)
+    # -fpch-preprocess: otherwise ccache passes preprocessed files to the compiler, without the header.
+    target_compile_options(${name} PRIVATE -O0 $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
     target_precompile_headers(${name} REUSE_FROM trireme_torch_program_headers)
   endfunction()
 else()

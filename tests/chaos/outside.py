@@ -64,6 +64,7 @@ class Outside:
         self._events = events_of(scenario, run, state_dir)
         self._pids: dict[int, int] = {}
         self._driver, self._run_id = 0, ""
+        self._connected = False  # rank 0 has been
         self._loaded = loaded
         self._committing: dict[int, set[int]] = {}
         self._over = threading.Event()
@@ -103,6 +104,8 @@ class Outside:
                     self._pids[event["rank"]] = pid
                     if self._loaded:
                         load.set_session_priority(pid, load.LOWEST)
+            case "worker_connected" if event["rank"] == 0:
+                self._connected = True
             case "report" if event.get("checkpoint"):
                 self._committing.setdefault(step_of(event), set()).add(event["rank"])
 
@@ -167,7 +170,8 @@ class Outside:
             case _ if fault.kind == FREEZE:
                 process_table.freeze(self._mark, fault.amount, random.Random(repr(fault)))
             case "fuzz":
-                self._with_controller(lambda controller: wire.fuzz(controller, random.Random(repr(fault)), 60))
+                dice = random.Random(repr(fault))
+                self._with_controller(lambda controller: wire.fuzz(controller, dice, 60, lambda: self._connected))
             case _ if fault.kind == CAPACITY:
                 self._with_controller(lambda c: c.ask(wire.SET_CAPACITY, fault.amount, None, {}))
             case _ if fault.kind == DISK_FULL:

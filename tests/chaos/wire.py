@@ -10,6 +10,7 @@ import random
 import socket
 import ssl
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +120,11 @@ def _exactly(connection: socket.socket, length: int) -> bytes:
     return data
 
 
-def annoy(controller: Controller, dice: random.Random) -> None:
-    """One connection that the controller must survive. It may close it or not answer."""
+def annoy(controller: Controller, dice: random.Random, connected: bool) -> None:
+    """One connection that the controller must survive. It may close it or not answer.
+
+    connected: whether rank 0 has joined. Before that, a peer with the secret that claims to be rank 0 would be rank 0.
+    """
     kind = dice.randrange(9)
     connection = controller.connect()
     with connection:
@@ -148,7 +152,7 @@ def annoy(controller: Controller, dice: random.Random) -> None:
                     [{"attempt": 99}, {"rank": 9999}, {"rank": -1}, {"run_id": "x"}, {"version": 99}]
                 )
                 connection.sendall(controller.hello(challenge, role="worker", **strange))
-            case 6:  # a worker that is already connected
+            case 6 if connected:  # a worker that is already connected
                 connection.sendall(controller.hello(challenge, role="worker"))
             case 7:  # a client that sends garbage after the hello
                 connection.sendall(good)
@@ -170,11 +174,11 @@ def _read_to_the_end(connection: socket.socket) -> None:
         return
 
 
-def fuzz(controller: Controller, dice: random.Random, connections: int) -> int:
+def fuzz(controller: Controller, dice: random.Random, connections: int, connected: Callable[[], bool]) -> int:
     """Returns the number of connections made; fewer than requested if the run ended first."""
     for count in range(connections):
         try:
-            annoy(controller, dice)
+            annoy(controller, dice, connected())
         except (ConnectionError, TimeoutError, ssl.SSLError, BrokenPipeError):
             if Path("/proc/net/unix").exists() and not _reachable(controller):
                 return count

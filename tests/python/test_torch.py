@@ -205,6 +205,21 @@ def test_random_numbers_differ_between_workers_but_torchs_own_start_equal() -> N
     assert fit(train).return_value == [2, 2, 1]
 
 
+def test_numbers_that_the_warm_process_drew_do_not_change_a_workers() -> None:
+    import torch
+
+    from trireme import _zygote
+
+    drawn_before = torch.get_rng_state()
+    try:
+        torch.rand(3)
+        _zygote._reseed()
+        fresh = torch.Generator().manual_seed(torch.initial_seed())
+        assert torch.equal(torch.rand(5), torch.rand(5, generator=fresh))
+    finally:
+        torch.set_rng_state(drawn_before)
+
+
 def test_workers_are_forked_from_the_warm_process() -> None:
     import json
 

@@ -184,7 +184,7 @@ TEST_CASE("splits keep the order, and every row is in one part") {
   CHECK(ids_of(train) == up_to(7));
   CHECK(ids_of(test) == up_to(10, 7));
   CHECK(ids_of(data::range(3).union_with(data::range(2))) == std::vector<std::int64_t>{0, 1, 2, 0, 1});
-  CHECK(error_of([] { data::range(3).union_with(data::range_tensor(3)).count(); }).find("does not fit") !=
+  CHECK(error_of([] { data::range(3).union_with(data::range_tensor(3)).count(); }).find("does not match") !=
         std::string::npos);
 }
 

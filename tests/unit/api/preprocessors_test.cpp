@@ -200,7 +200,7 @@ TEST_CASE("invalid arguments are reported at once") {
   CHECK(
       contains(error_of([] { Normalizer({"a"}, {.norm = "l3"}); }), "norm = 'l3': expected one of 'l1', 'l2', 'max'"));
   CHECK(contains(error_of([] { SimpleImputer({"a"}, {.strategy = "constant"}); }), "needs a fill_value"));
-  CHECK(contains(error_of([] { OneHotEncoder({"a"}, {.max_categories = {{"b", 2}}}); }), "given for 'b'"));
+  CHECK(contains(error_of([] { OneHotEncoder({"a"}, {.max_categories = {{"b", 2}}}); }), "max_categories names 'b'"));
   CHECK(contains(error_of([] { HashingVectorizer({"a"}, 0); }), "num_features = 0"));
   CHECK(contains(error_of([] { CustomKBinsDiscretizer({"a"}, std::vector<double>{1, 0}); }), "in ascending order"));
   CHECK(

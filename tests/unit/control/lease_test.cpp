@@ -201,6 +201,27 @@ TEST_CASE("a beat is not retried: pauses between retries would exceed a challeng
   CHECK((*lease)->confirm());
 }
 
+TEST_CASE("the release of a lease is retried") {
+  auto store = std::make_shared<tests::FakeStore>();
+  std::atomic<int> refused = 0;
+  std::atomic<bool> away = false;
+  store->before = [&](const std::string&, const std::string&) {
+    if (away && refused++ < 2) throw std::runtime_error("503 Slow Down");
+  };
+  storage::RetryPolicy policy;
+  policy.sleep = [](base::Seconds) {};
+  auto files = std::make_shared<storage::RemoteFiles>(store, "far", policy);
+  // Without beats: each would use up one of the failures.
+  constexpr Lease::Timing kStill{base::Seconds(0.2), base::Seconds(600)};
+  auto lease = Lease::take(
+      files, "run", "id", [](const std::string&) {}, kStill);
+  REQUIRE(lease);
+  away = true;
+  lease->reset();
+  CHECK(refused >= 2);
+  CHECK(store->objects().empty());
+}
+
 TEST_CASE("a driver that was away for longer than a challenger waits is not sure until it has checked") {
   static std::atomic<double> clock = 1000.0;
   clock = 1000.0;

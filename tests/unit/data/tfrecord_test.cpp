@@ -128,7 +128,7 @@ TEST_CASE("errors name the file and the record") {
   CHECK(problem(length + masked(length)) == "f, record 0: it has 2147483648 bytes, more than the limit of 2147483647");
   CHECK(problem(framed({"\xff\xff\xff"})).find("f, record 0: this is not a tf.train.Example") == 0);
   CHECK(problem(framed({example({{"x", ints({1, 2})}})})).find("f, record 0: feature 'x' has 2 values") == 0);
-  CHECK(problem(framed({example({{"x", floats({1})}})})).find("f, record 0: feature 'x' is float, and int64") == 0);
+  CHECK(problem(framed({example({{"x", floats({1})}})})).find("f, record 0: feature 'x' is float, but int64") == 0);
   CHECK(problem(framed({example({{"y", ints({1})}})})).find("f, record 0: feature 'y' is not in the first") == 0);
   const Taken text = read(framed({example({{"x", texts({"\xff"})}})}), {{"x", 'u', false}});
   CHECK(text.problem.find("f, record 0: feature 'x' is not valid UTF-8") == 0);

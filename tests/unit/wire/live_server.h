@@ -54,9 +54,10 @@ inline Hello hello_of(const std::string& run_id) {
 // Replies to a broadcast with its data, echoes heartbeats, and closes on a goodbye. The run is named "run".
 class LiveServer final : private ServerHandler {
  public:
-  explicit LiveServer(Address where, int buffer_size = 0)
+  explicit LiveServer(Address where, int buffer_size = 0,
+                      std::chrono::milliseconds greeting_time = std::chrono::seconds(5))
       : buffer_size_(buffer_size), secret_(random_bytes(kSecretSize)) {
-    auto server = Server::listen(io_, std::move(where), secret_, *this);
+    auto server = Server::listen(io_, std::move(where), secret_, *this, greeting_time);
     REQUIRE_MESSAGE(server, (server ? "" : server.error().message()));
     server_ = *std::move(server);
     thread_ = std::jthread([this] {
@@ -77,6 +78,10 @@ class LiveServer final : private ServerHandler {
   std::uint64_t strangers() const { return server_->strangers(); }
   int opened_count() {
     return on_thread([this] { return opened_; });
+  }
+  // Like a suspended process: nothing is handled in that time.
+  void suspend(std::chrono::milliseconds time) {
+    on_thread([time] { std::this_thread::sleep_for(time); });
   }
   std::vector<std::string> goodbyes() {
     return on_thread([this] { return closed_why_; });

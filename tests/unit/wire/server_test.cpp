@@ -25,6 +25,15 @@ bool says(const base::Error& error, std::string_view text) {
 
 std::vector<Address> both_kinds() { return {unix_address(), loopback_address()}; }
 
+Hello proven_hello(const LiveServer& server, const std::string& challenge) {
+  Hello hello = hello_of("run");
+  hello.nonce = Bytes{random_bytes(32)};
+  const std::string numbers = fmt::format("{}/{}/{}/{}", hello.version, hello.rank, hello.attempt, hello.pid);
+  hello.proof = Bytes{prove(server.secret(), {"hello", challenge.substr(8), hello.nonce.data, hello.run_id, hello.role,
+                                              numbers, hello.host})};
+  return hello;
+}
+
 }  // namespace
 
 TEST_CASE("a peer that knows the secret is served, over Unix and TLS") {
@@ -135,11 +144,7 @@ TEST_CASE("a recorded hello is rejected") {
   // A listener in between records the messages of a legitimate peer.
   RawPeer first(server.address());
   const std::string challenge = first.read(kChallenge).substr(kFrameHeader);
-  Hello hello = hello_of("run");
-  hello.nonce = Bytes{random_bytes(32)};
-  const std::string numbers = fmt::format("{}/{}/{}/{}", hello.version, hello.rank, hello.attempt, hello.pid);
-  hello.proof = Bytes{prove(server.secret(), {"hello", challenge.substr(8), hello.nonce.data, hello.run_id, hello.role,
-                                              numbers, hello.host})};
+  Hello hello = proven_hello(server, challenge);
   REQUIRE(first.send_frame(encode(hello)));
   auto welcome = decode(first.read_frame());
   REQUIRE(welcome);
@@ -174,6 +179,20 @@ TEST_CASE("a silent peer is closed after some seconds") {
   CHECK(eventually([&] { return local.strangers() == 2 && remote.strangers() == 1; }));
   CHECK(serves(local));
   CHECK(serves(remote));
+}
+
+TEST_CASE("a peer is not closed because the server was suspended") {
+  // Long enough for this test's thread on a busy machine, and shorter than the suspension.
+  constexpr std::chrono::milliseconds kGreeting{2000};
+  LiveServer server(unix_address(), 0, kGreeting);
+  RawPeer peer(server.address());
+  const std::string challenge = peer.read(kChallenge).substr(kFrameHeader);
+  server.suspend(kGreeting + std::chrono::milliseconds(100));
+  REQUIRE(peer.send_frame(encode(proven_hello(server, challenge))));
+  auto welcome = decode(peer.read_frame());
+  REQUIRE(welcome);
+  CHECK(std::holds_alternative<Welcome>(*welcome));
+  CHECK(server.strangers() == 0);
 }
 
 TEST_CASE("invalid data of an authenticated peer only ends its own connection") {

@@ -584,8 +584,8 @@ TEST_CASE("a thread that the function left behind cannot report to the next atte
   (*session)->become_ready();
   CHECK((*session)->report({{"i", 1}}).error().message() == "this attempt is over");
   CHECK((*session)->store_set("k", "v").error().message() == "this attempt is over");
-  CHECK(eventually([&] { return messages.holds("Home"); }));
-  CHECK(messages.names() == std::vector<std::string>{"Home"});
+  CHECK(eventually([&] { return messages.holds("Ready"); }));
+  CHECK(messages.names() == std::vector<std::string>{"Ready"});
 }
 
 TEST_CASE("reports wait while too many are unacknowledged") {
@@ -629,10 +629,10 @@ TEST_CASE("a message that is too large is an error for the caller, and the conne
 
   const auto set = (*session)->store_set("key", large);
   REQUIRE_FALSE(set);
-  CHECK(set.error().message().find("StoreSet: 268435") == 0);
+  CHECK(set.error().message().find("StoreSet: a message of 268435") == 0);
   const auto reported = (*session)->report({{"text", large}});
   REQUIRE_FALSE(reported);
-  CHECK(reported.error().message().find("the report: 268435") == 0);
+  CHECK(reported.error().message().find("the report: a message of 268435") == 0);
   // It did not count.
   REQUIRE((*session)->report({{"text", "small"}}));
   CHECK((*session)->store_set("key", "small"));
