@@ -171,8 +171,4 @@ TRIREME_API void validate(const LoggingConfig& config);
 TRIREME_API void validate(const DataConfig& config);
 TRIREME_API void validate(const RunConfig& config);
 
-// Whether a trainer with its own training loop saves a checkpoint after this round, counted from 1: every
-// checkpoint_frequency rounds, and after the last one unless checkpoint_at_end is false.
-TRIREME_API bool checkpoint_due(const CheckpointConfig& config, std::int64_t round, bool last);
-
 }  // namespace trireme

@@ -34,14 +34,6 @@ void bind_config(nb::module_& module) {
         return value_or_raise(base::memory_budget_of(*checked));
       },
       nb::arg("config"), "DataConfig.memory_budget in bytes; None: automatic.");
-  module.def(
-      "checkpoint_due",
-      [](const nb::dict& config, std::int64_t round, bool last) {
-        auto checked = base::checked_config<CheckpointConfig>(to_dict(config, "config"), "CheckpointConfig");
-        if (!checked) raise_config_error(checked.error().message());
-        return checkpoint_due(*checked, round, last);
-      },
-      nb::arg("config"), nb::arg("round"), nb::arg("last"));
 }
 
 }  // namespace trireme::python

@@ -214,10 +214,6 @@ class FailureConfig(_ConfigBase):
 class CheckpointConfig(_ConfigBase):
     """Which checkpoints to keep."""
 
-    def is_due(self, round: int, last: bool = False) -> bool:
-        """Whether a trainer with its own training loop creates a checkpoint after this round, counted from 1."""
-        return _core.checkpoint_due(self.to_dict(), round, last)
-
 
 class LoggingConfig(_ConfigBase):
     """What a run logs and shows."""

@@ -98,7 +98,6 @@ class CheckpointConfig(_ConfigBase):
         keep_in_memory: bool = ...,
         verify_on_resume: bool = ...,
     ) -> None: ...
-    def is_due(self, round: int, last: bool = False) -> bool: ...
 
 @dataclass
 class LoggingConfig(_ConfigBase):

@@ -24,8 +24,6 @@ def check_config(name: str, fields: dict) -> dict:
 def memory_budget(config: dict) -> int | None:
     """DataConfig.memory_budget in bytes; None: automatic."""
 
-def checkpoint_due(config: dict, round: int, last: bool) -> bool: ...
-
 def finish_unused_dataset(folder: str, dataset: str, rank: int, attempt: int, epoch: int, row: int) -> None: ...
 
 class DataBatch:

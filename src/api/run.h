@@ -33,7 +33,6 @@ struct RunSpec {
   std::optional<std::string> resume_from_checkpoint;
   bool resume_checkpoint_elsewhere = false;  // it lies in a file system that only the workers know
   Dict metadata;
-  bool owns_loop = false;  // the trainer calls report(), by CheckpointConfig.checkpoint_frequency and checkpoint_at_end
   // The storage, where RunConfig.storage_path alone does not tell (Python's file systems): the path is one in it.
   std::shared_ptr<storage::Files> files;  // shared by the run and its controller
   std::string storage_path;

@@ -251,9 +251,4 @@ void validate(const LoggingConfig& config) { throw_on_problem(config); }
 void validate(const DataConfig& config) { throw_on_problem(config); }
 void validate(const RunConfig& config) { throw_on_problem(config); }
 
-bool checkpoint_due(const CheckpointConfig& config, std::int64_t round, bool last) {
-  if (last && config.checkpoint_at_end.value_or(true)) return true;
-  return config.checkpoint_frequency > 0 && round % config.checkpoint_frequency == 0;
-}
-
 }  // namespace trireme
