@@ -14,6 +14,7 @@
 
 #include "trireme/export.h"
 #include "trireme/expression.h"
+#include "trireme/iter_batches_options.h"
 #include "trireme/tensor.h"
 #include "trireme/value.h"
 
@@ -60,19 +61,6 @@ class TRIREME_API Batch {
 
  private:
   std::shared_ptr<const api::BatchData> data_;  // shared by the copies of the handle
-};
-
-struct IterBatchesOptions {
-  std::int64_t batch_size = 256;  // of one rank
-  // Rows of all ranks together, independent of their number; replaces batch_size.
-  std::optional<std::int64_t> global_batch_size = {};
-  // Drop the last batch of an epoch if it is smaller, or pad it by repeating its rows.
-  bool drop_last = false;
-  bool pad_last = false;
-  int prefetch_batches = 1;
-  // Number of rows in the buffer of the local shuffle; 0: no local shuffle.
-  std::int64_t local_shuffle_buffer_size = 0;
-  std::optional<std::int64_t> local_shuffle_seed = {};
 };
 
 // The batches of one epoch: for (auto& batch : shard.iter_batches({.batch_size = 32})) ...

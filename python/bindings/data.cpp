@@ -12,9 +12,11 @@
 
 #include "arrow_capsules.h"
 #include "bindings.h"
+#include "base/config_fields.h"
 #include "data/digest_log.h"
 #include "data/shard.h"
 #include "errors.h"
+#include "fields.h"
 #include "unlocked.h"
 #include "value.h"
 
@@ -25,7 +27,7 @@ using data::Batch;
 using data::Pass;
 using data::Shard;
 
-// Goes wherever the last owner goes: also in a thread without the interpreter's lock, and after the interpreter.
+// The last owner may be in a thread without the interpreter's lock, or outlive the interpreter.
 std::shared_ptr<nb::object> kept(nb::object object) {
   return {new nb::object(std::move(object)), [](nb::object* held) {
             if (!Py_IsInitialized()) {
@@ -38,8 +40,8 @@ std::shared_ptr<nb::object> kept(nb::object object) {
           }};
 }
 
-// Set while a thread that reads runs Python code: a garbage collection there may drop the last reference to the very
-// pass that the thread belongs to.
+// Set while a reading thread runs Python code: a garbage collection there may drop the last reference to the pass that
+// the thread belongs to.
 thread_local bool in_reader = false;
 
 struct InReader {
@@ -63,10 +65,10 @@ class PythonSource final : public data::Source {
       data::Opened opened{*stream, nb::cast<std::int64_t>(answer[1])};
       stream->release = nullptr;  // ours now
       return opened;
-    } catch (const nb::python_error& raised) {  // the border to Python's code; it keeps the exception itself
+    } catch (const nb::python_error& raised) {  // Python's side keeps the exception itself
       return base::Error(nb::cast<std::string>(nb::str(raised.value())));
     } catch (const nb::cast_error&) {
-      return base::Error("open() must return a stream and a row");
+      return base::Error("open() must return a tuple (stream, row)");
     }
   }
 
@@ -99,7 +101,7 @@ nb::object numpy_of(const Tensor& tensor) {
                                          dlpack_type(tensor.dtype())));
 }
 
-// Those that numpy can look at as they are.
+// The columns that numpy can use without a copy.
 nb::dict tensors(const Batch& batch) {
   nb::dict made;
   const auto& fields = batch.schema()->fields();
@@ -116,8 +118,8 @@ nb::tuple arrow_c_array(const Batch& batch, nb::handle) {
   return nb::make_tuple(capsule_of(schema, "arrow_schema"), capsule_of(array, "arrow_array"));
 }
 
-// A pass whose threads may want the interpreter's lock while they are ended. Any thread may call: one that closes it
-// waits for one that is in next().
+// A pass whose threads may need the interpreter's lock while they end. Any thread may call: close() waits for a thread
+// that is in next().
 class PythonPass {
  public:
   explicit PythonPass(std::unique_ptr<Pass> pass)
@@ -128,16 +130,16 @@ class PythonPass {
   std::int64_t steps() const { return steps_; }
 
   void close() {
-    closed_ = true;                   // whoever comes for more does not keep others from the mutex
-    nb::gil_scoped_release released;  // before the mutex: whoever has that may be waiting for this
+    closed_ = true;                   // a thread that calls next() again must not keep the mutex
+    nb::gil_scoped_release released;  // before the mutex: the thread that holds it may be waiting for this lock
     std::lock_guard lock(mutex_);
-    if (in_reader) {  // which may be a thread of this pass, and those are joined
+    if (in_reader) {  // maybe a thread of this pass, which cannot join itself
       std::thread([pass = std::move(pass_)] {}).detach();
     }
     pass_.reset();
   }
 
-  // A batch, None at the end, False where none was ready in time.
+  // A batch; None at the end; False if none was ready in time.
   nb::object next(double timeout_s) {
     auto next = unlocked([&]() -> std::optional<base::Result<data::Next>> {
       std::lock_guard lock(mutex_);
@@ -160,54 +162,6 @@ class PythonPass {
   std::unique_ptr<Pass> pass_;  // none: closed
 };
 
-template <typename T>
-std::optional<T> optional_in(const nb::dict& dict, const char* key) {
-  if (!dict.contains(key) || dict[key].is_none()) return {};
-  T value{};
-  if (!nb::try_cast(dict[key], value)) {
-    throw nb::type_error(
-        fmt::format("{}={}: that is not what it takes", key, nb::cast<std::string>(nb::repr(dict[key]))).c_str());
-  }
-  return value;
-}
-
-template <typename T>
-void set(T& target, const nb::dict& dict, const char* key) {
-  if (auto value = optional_in<T>(dict, key)) target = *std::move(value);
-}
-
-data::IterOptions iter_options(const nb::dict& given) {
-  data::IterOptions options;
-  set(options.batch_size, given, "batch_size");
-  options.global_batch_size = optional_in<std::int64_t>(given, "global_batch_size");
-  set(options.drop_last, given, "drop_last");
-  set(options.pad_last, given, "pad_last");
-  set(options.prefetch_batches, given, "prefetch_batches");
-  set(options.local_shuffle_buffer_size, given, "local_shuffle_buffer_size");
-  options.local_shuffle_seed = optional_in<std::int64_t>(given, "local_shuffle_seed");
-  set(options.ahead, given, "ahead");
-  return options;
-}
-
-data::ShardOptions shard_options(const nb::dict& given) {
-  data::ShardOptions options;
-  set(options.name, given, "name");
-  set(options.rank, given, "rank");
-  set(options.world, given, "world");
-  set(options.max_world, given, "max_world");
-  set(options.equal, given, "equal");
-  set(options.threads, given, "threads");
-  set(options.memory_budget, given, "memory_budget");
-  set(options.decoding_bytes, given, "decoding_bytes");
-  set(options.read_retries, given, "read_retries");
-  set(options.digest_folder, given, "digest_folder");
-  set(options.log_rank, given, "log_rank");
-  set(options.log_world, given, "log_world");
-  set(options.whole, given, "whole");
-  set(options.attempt, given, "attempt");
-  return options;
-}
-
 using FragmentTuple = std::tuple<std::int64_t, std::int64_t, std::string>;
 
 std::shared_ptr<Shard> make_shard(const std::vector<FragmentTuple>& fragments, nb::object open,
@@ -215,16 +169,8 @@ std::shared_ptr<Shard> make_shard(const std::vector<FragmentTuple>& fragments, n
   data::Table table;
   for (const auto& [rows, bytes, name] : fragments) table.fragments.push_back({name, rows, bytes});
   table.source = std::make_shared<PythonSource>(std::move(open));
-  data::Ordering wanted;
-  set(wanted.shuffle_fragments, ordering, "shuffle_fragments");
-  set(wanted.shuffle_rows, ordering, "shuffle_rows");
-  wanted.window_rows = optional_in<std::int64_t>(ordering, "window_rows");
-  wanted.virtual_shards = optional_in<std::int64_t>(ordering, "virtual_shards");
-  set(wanted.seed, ordering, "seed");
-  set(wanted.costly_rows, ordering, "costly_rows");
-  wanted.memory_budget = optional_in<std::int64_t>(ordering, "memory_budget");
-  table.layout = data::lay_out(table.fragments, wanted);
-  return value_or_raise(Shard::make(std::move(table), shard_options(options)));
+  table.layout = data::lay_out(table.fragments, struct_from<data::Ordering>(ordering, "Ordering"));
+  return value_or_raise(Shard::make(std::move(table), struct_from<data::ShardOptions>(options, "ShardOptions")));
 }
 
 nb::dict stats_of(const Shard& shard) {
@@ -253,6 +199,12 @@ void bind_data(nb::module_& module) {
         value_or_raise(data::DigestLog::finish_unused(folder, context, epoch, row));
       },
       nb::arg("folder"), nb::arg("dataset"), nb::arg("rank"), nb::arg("attempt"), nb::arg("epoch"), nb::arg("row"));
+  module.def(
+      "check_shard_options",
+      [](const nb::dict& options) {
+        return to_python(base::to_dict(struct_from<data::ShardOptions>(options, "ShardOptions")));
+      },
+      nb::arg("options"), "The same fields, complete; ConfigError names the one that is wrong.");
   nb::class_<Batch>(module, "DataBatch")
       .def_prop_ro("num_rows", &Batch::rows)
       .def_prop_ro("num_bytes", &Batch::bytes)
@@ -266,12 +218,13 @@ void bind_data(nb::module_& module) {
   nb::class_<Shard>(module, "DataShard")
       .def_static("make", &make_shard, nb::arg("fragments"), nb::arg("open"), nb::arg("ordering"), nb::arg("options"))
       .def("iterate",
-           [](Shard& self, const nb::dict& options) {
-             auto wanted = iter_options(options);
-             auto made = unlocked([&] { return self.iterate(wanted); });
+           [](Shard& self, const nb::dict& options, int ahead) {
+             const auto wanted = struct_from<IterBatchesOptions>(options, "IterBatchesOptions");
+             auto made = unlocked([&] { return self.iterate(wanted, ahead); });
              if (!made) throw nb::value_error(made.error().message().c_str());
              return new PythonPass(*std::move(made));
-           })
+           },
+           nb::arg("options"), nb::arg("ahead") = 0)
       .def_prop_ro("epoch", [](const Shard& self) { return unlocked([&] { return self.epoch(); }); })
       .def_prop_ro("rows", &Shard::rows)
       .def("state", [](const Shard& self) { return to_python(unlocked([&] { return self.state(); })); })

@@ -13,17 +13,6 @@ namespace {
 // How often a function that waits for data checks for an interrupt.
 constexpr std::chrono::duration<double> kLook{0.1};
 constexpr std::chrono::duration<double> kLong{3600};
-constexpr int kRemoteRetries = 5;
-
-data::IterOptions iter_options(const IterBatchesOptions& options) {
-  return {.batch_size = options.batch_size,
-          .global_batch_size = options.global_batch_size,
-          .drop_last = options.drop_last,
-          .pad_last = options.pad_last,
-          .prefetch_batches = options.prefetch_batches,
-          .local_shuffle_buffer_size = options.local_shuffle_buffer_size,
-          .local_shuffle_seed = options.local_shuffle_seed};
-}
 
 // Batches of a pass, as a stream.
 class PassProducer final : public ArrayProducer {
@@ -100,7 +89,7 @@ base::Result<std::shared_ptr<data::Shard>> make_shard(const std::shared_ptr<Plan
   table.source = source_of(plan);
   table.layout = data::lay_out(table.fragments, ordering);
   options.decoding_bytes = plan->decoding_bytes();
-  if (plan->remote()) options.read_retries = kRemoteRetries;
+  options.remote = plan->remote();
   return data::Shard::make(std::move(table), std::move(options));
 }
 
@@ -155,7 +144,7 @@ Batches::Iterator& Batches::Iterator::operator++() {
 bool Batches::Iterator::operator==(std::default_sentinel_t) const { return !stream_->batch.has_value(); }
 
 Batches DataShard::iter_batches(const IterBatchesOptions& options) const {
-  return Batches(std::make_shared<api::BatchStream>(api::BatchStream{data_, api::iter_options(options)}));
+  return Batches(std::make_shared<api::BatchStream>(api::BatchStream{data_, options}));
 }
 
 Rows DataShard::iter_rows() const { return Rows(iter_batches({.batch_size = 1, .prefetch_batches = 256})); }

@@ -22,7 +22,7 @@ struct ShardData {
 
 struct BatchStream {
   std::shared_ptr<ShardData> data;  // shared with the shard's handles
-  data::IterOptions options;
+  IterBatchesOptions options;
   std::unique_ptr<data::Pass> pass = {};
   std::optional<Batch> batch = {};
 

@@ -1,8 +1,5 @@
 #include "api/trainer_datasets.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -20,7 +17,6 @@ namespace trireme {
 namespace api {
 namespace {
 
-constexpr std::int64_t kMostMemory = 2'000'000'000;
 constexpr std::string_view kNameSigns = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
 
 std::vector<std::string> names_of(const TrainerDatasets& datasets) {
@@ -78,19 +74,6 @@ base::Result<Dict> plan_one(const TrainerDatasets& datasets, const std::string& 
   return planned;
 }
 
-std::int64_t memory_budget(const DataConfig& config, int workers_here) {
-  const auto asked = base::memory_budget_of(config);
-  if (asked && *asked) return **asked;
-  const std::int64_t machine = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
-  return std::min(machine / 4 / std::max(workers_here, 1), kMostMemory);
-}
-
-int num_threads(const DataConfig& config, int workers_here) {
-  if (config.num_threads) return static_cast<int>(*config.num_threads);
-  cpu_set_t cpus;
-  return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) < 2 * workers_here ? 1 : 2;
-}
-
 }  // namespace
 
 base::Result<Dict> plan_datasets(const TrainerDatasets& datasets, int max_workers) {
@@ -133,8 +116,9 @@ base::Result<DataShard> WorkerDatasets::make(const std::string& name, const Data
   options.world = split ? context_.world_size : 1;
   options.max_world = split ? static_cast<int>(planned["max_workers"].as_int()) : 1;
   options.equal = datasets_.config.equal;
-  options.threads = num_threads(datasets_.config, context_.local_world_size);
-  options.memory_budget = memory_budget(datasets_.config, context_.local_world_size);
+  options.workers_here = context_.local_world_size;
+  options.threads = datasets_.config.num_threads;
+  TRIREME_ASSIGN(options.memory_budget, base::memory_budget_of(datasets_.config));
   options.digest_folder = digest_folder();
   options.log_rank = context_.world_rank;
   options.log_world = context_.world_size;
@@ -144,7 +128,7 @@ base::Result<DataShard> WorkerDatasets::make(const std::string& name, const Data
   auto ordering = ordering_of(*dataset.plan(), static_cast<std::uint64_t>(planned["seed"].as_int()));
   // A rank that reads all rows does so in the dataset's own order.
   ordering.virtual_shards = split ? datasets_.config.virtual_shards : 1;
-  if (const auto asked = base::memory_budget_of(datasets_.config)) ordering.memory_budget = *asked;
+  ordering.memory_budget = options.memory_budget;
   TRIREME_ASSIGN(auto shard, make_shard(dataset.plan(), ordering, options));
   shards_.push_back(shard);
   auto data = std::make_shared<ShardData>(shard);

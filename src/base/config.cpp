@@ -191,6 +191,18 @@ Problem find_problem(const RunConfig& config) {
       find_problem(config.failure_config), find_problem(config.checkpoint_config), find_problem(config.logging_config));
 }
 
+Problem find_problem(const IterBatchesOptions& options) {
+  const auto given_below = [](const char* field, const std::optional<std::int64_t>& value, std::int64_t least) {
+    return value ? below(field, *value, least, "") : Problem();
+  };
+  return prefixed("IterBatchesOptions",
+                  first_of(below("batch_size", options.batch_size, 1, ""),
+                           given_below("global_batch_size", options.global_batch_size, 1),
+                           below("prefetch_batches", options.prefetch_batches, 0, ""),
+                           given_below("local_shuffle_buffer_size", options.local_shuffle_buffer_size, 1),
+                           given_below("local_shuffle_seed", options.local_shuffle_seed, 0)));
+}
+
 Result<Dict> check_config(const std::string& name, const Dict& fields) {
 #define TRIREME_CHECK_ONE(Type)                                      \
   if (name == #Type) {                                               \
@@ -203,6 +215,7 @@ Result<Dict> check_config(const std::string& name, const Dict& fields) {
   TRIREME_CHECK_ONE(LoggingConfig)
   TRIREME_CHECK_ONE(DataConfig)
   TRIREME_CHECK_ONE(RunConfig)
+  TRIREME_CHECK_ONE(IterBatchesOptions)
 #undef TRIREME_CHECK_ONE
   return error("no configuration named '{}'", name);
 }
@@ -227,6 +240,7 @@ Dict config_schema() {
   TRIREME_ADD_SCHEMA(LoggingConfig, TRIREME_LOGGING_CONFIG)
   TRIREME_ADD_SCHEMA(DataConfig, TRIREME_DATA_CONFIG)
   TRIREME_ADD_SCHEMA(RunConfig, TRIREME_RUN_CONFIG)
+  TRIREME_ADD_SCHEMA(IterBatchesOptions, TRIREME_ITER_BATCHES_OPTIONS)
 #undef TRIREME_ADD_SCHEMA
 #undef TRIREME_ORDER_PYTHON
 #undef TRIREME_ORDER

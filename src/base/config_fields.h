@@ -2,8 +2,10 @@
 
 #include "base/fields.h"
 #include "trireme/config.h"
+#include "trireme/iter_batches_options.h"
 
-// The tables of include/trireme/config.h as Fields<>, and the schema that Python and the docs derive from them.
+// The tables of include/trireme/config.h and iter_batches_options.h as Fields<>, and the schema that Python and the
+// docs derive from them.
 
 namespace trireme::base {
 
@@ -55,6 +57,7 @@ TRIREME_CONFIG_FIELDS(CheckpointConfig, TRIREME_CHECKPOINT_CONFIG)
 TRIREME_CONFIG_FIELDS(LoggingConfig, TRIREME_LOGGING_CONFIG)
 TRIREME_CONFIG_FIELDS(DataConfig, TRIREME_DATA_CONFIG)
 TRIREME_CONFIG_FIELDS(RunConfig, TRIREME_RUN_CONFIG)
+TRIREME_CONFIG_FIELDS(IterBatchesOptions, TRIREME_ITER_BATCHES_OPTIONS)
 #undef TRIREME_CONFIG_FIELDS
 #undef TRIREME_CONFIG_SKIP
 #undef TRIREME_CONFIG_VISIT
@@ -66,6 +69,7 @@ std::optional<std::string> find_problem(const CheckpointConfig& config);
 std::optional<std::string> find_problem(const LoggingConfig& config);
 std::optional<std::string> find_problem(const DataConfig& config);
 std::optional<std::string> find_problem(const RunConfig& config);
+std::optional<std::string> find_problem(const IterBatchesOptions& options);
 
 // In bytes; nullopt: not set.
 Result<std::optional<std::int64_t>> memory_budget_of(const DataConfig& config);

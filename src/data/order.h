@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/fields.h"
 #include "data/source.h"
 
 // The order of rows in an epoch. It depends only on the dataset, the seed and the epoch, so every rank can compute it
@@ -29,21 +30,19 @@ struct Layout {
 };
 
 // Requested properties of the order.
-struct Ordering {
-  bool shuffle_fragments = false;
-  bool shuffle_rows = false;  // also shuffles the fragments
-  // For shuffle_rows. Default: as many rows as fit into kWindowBytes.
-  std::optional<std::int64_t> window_rows = {};
-  std::optional<std::int64_t> virtual_shards = {};
-  std::uint64_t seed = 0;
-  // Computing rows costs more than reading them (functions, images): split small datasets too, so that workers do not
-  // repeat each other's work.
-  bool costly_rows = false;
-  // For costly rows: the number of rows that are always computed together.
-  std::int64_t made_together = 1;
-  // The user's memory limit of a worker, if set.
-  std::optional<std::int64_t> memory_budget = {};
-};
+// clang-format off
+#define TRIREME_ORDERING(FIELD)                                                                                        \
+  FIELD(bool, shuffle_fragments, false, "shuffle the fragments in every epoch")                                        \
+  FIELD(bool, shuffle_rows, false, "shuffle the rows inside of windows; also shuffles the fragments")                  \
+  FIELD(std::optional<std::int64_t>, window_rows, {}, "for shuffle_rows; None: as many rows as fit into kWindowBytes") \
+  FIELD(std::optional<std::int64_t>, virtual_shards, {}, "None: chosen by the dataset")                                \
+  FIELD(std::uint64_t, seed, 0, "of the shuffle")                                                                      \
+  /* Small datasets are split too then, so that workers do not repeat each other's work. */                            \
+  FIELD(bool, costly_rows, false, "computing rows costs more than reading them (functions, images)")                   \
+  FIELD(std::int64_t, made_together, 1, "for costly rows: the number of rows that are always computed together")       \
+  FIELD(std::optional<std::int64_t>, memory_budget, {}, "the user's memory limit of a worker in bytes; None: not set")
+// clang-format on
+TRIREME_STRUCT(Ordering, TRIREME_ORDERING)
 
 inline constexpr std::int64_t kWindowBytes = std::int64_t{256} << 20;
 
@@ -86,3 +85,7 @@ class Order {
 };
 
 }  // namespace trireme::data
+
+namespace trireme::base {
+TRIREME_STRUCT_FIELDS(data::Ordering, TRIREME_ORDERING)
+}  // namespace trireme::base

@@ -1,8 +1,13 @@
 #include "data/shard.h"
 
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <deque>
 #include <utility>
 
+#include "base/config_fields.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -13,6 +18,20 @@ namespace {
 
 // Manifests store seeds as signed numbers.
 constexpr std::uint64_t kSeedBits = (std::uint64_t{1} << 63) - 1;
+constexpr std::int64_t kMostMemory = 2'000'000'000;
+constexpr int kRemoteRetries = 4;
+
+std::int64_t memory_budget(const ShardOptions& options) {
+  if (options.memory_budget) return *options.memory_budget;
+  const std::int64_t machine = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+  return std::min(machine / 4 / std::max(options.workers_here, 1), kMostMemory);
+}
+
+int num_threads(const ShardOptions& options) {
+  if (options.threads) return static_cast<int>(*options.threads);
+  cpu_set_t cpus;
+  return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) < 2 * options.workers_here ? 1 : 2;
+}
 
 base::Error no_position(const Dict& state) {
   return base::error("invalid position in a dataset: {}; load_state() accepts only what state() returns",
@@ -84,7 +103,7 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
     return {};
   }
 
-  base::Result<std::unique_ptr<Pass>> iterate(const IterOptions& options) override;
+  base::Result<std::unique_ptr<Pass>> iterate(const IterBatchesOptions& options, int ahead) override;
 
   std::int64_t epoch() const override {
     std::lock_guard lock(mutex_);
@@ -171,7 +190,7 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
             {"dataset_seed", static_cast<std::int64_t>(table_.layout.seed)}};
   }
 
-  base::Result<PipelineOptions> pipeline_options(const IterOptions& options) const;
+  base::Result<PipelineOptions> pipeline_options(const IterBatchesOptions& options) const;
 
   Table table_;
   const ShardOptions options_;
@@ -256,19 +275,13 @@ class EpochPass final : public Pass {
   bool ended_ = false;
 };
 
-base::Result<PipelineOptions> EpochShard::pipeline_options(const IterOptions& options) const {
-  if (options.batch_size < 1) return base::error("batch_size = {}: must be at least 1", options.batch_size);
-  if (options.prefetch_batches < 0) {
-    return base::error("prefetch_batches = {}: must not be negative", options.prefetch_batches);
-  }
-  if (options.local_shuffle_buffer_size < 0) {
-    return base::error("local_shuffle_buffer_size = {}: must not be negative", options.local_shuffle_buffer_size);
-  }
+base::Result<PipelineOptions> EpochShard::pipeline_options(const IterBatchesOptions& options) const {
+  if (auto problem = base::find_problem(options)) return base::Error(*std::move(problem));
   PipelineOptions made;
   made.layout = table_.layout;
-  if (options.local_shuffle_buffer_size > 0) {
+  if (options.local_shuffle_buffer_size) {
     const std::int64_t shards = made.layout.virtual_shards;
-    const std::int64_t window = (options.local_shuffle_buffer_size + shards - 1) / shards;
+    const std::int64_t window = (*options.local_shuffle_buffer_size + shards - 1) / shards;
     made.layout.window_rows = std::max(made.layout.window_rows, std::min(window, rows_));
     if (options.local_shuffle_seed) {
       made.layout.seed = mixed(static_cast<std::uint64_t>(*options.local_shuffle_seed)) & kSeedBits;
@@ -282,15 +295,15 @@ base::Result<PipelineOptions> EpochShard::pipeline_options(const IterOptions& op
   made.cutting.pad = options.pad_last;
   made.cutting.equal = options_.equal;
   made.prefetch_batches = options.prefetch_batches;
-  made.threads = options_.threads;
-  made.memory_budget = options_.memory_budget;
+  made.threads = num_threads(options_);
+  made.memory_budget = memory_budget(options_);
   made.decoding_bytes = options_.decoding_bytes;
-  made.read_retries = options_.read_retries;
+  made.read_retries = options_.remote ? kRemoteRetries : 0;
   made.digest = log_ != nullptr;
   return made;
 }
 
-base::Result<std::unique_ptr<Pass>> EpochShard::iterate(const IterOptions& options) {
+base::Result<std::unique_ptr<Pass>> EpochShard::iterate(const IterBatchesOptions& options, int ahead) {
   std::unique_lock lock(mutex_);
   TRIREME_ASSIGN(PipelineOptions made, pipeline_options(options), "dataset '{}'", options_.name);
   // Uses a copy of the position: an error leaves the original unchanged.
@@ -316,7 +329,7 @@ base::Result<std::unique_ptr<Pass>> EpochShard::iterate(const IterOptions& optio
   place_ = place;
   running_ = pipeline.get();
   return std::unique_ptr<Pass>(
-      std::make_unique<EpochPass>(shared_from_this(), std::move(pipeline), place.epoch, place.pass, options.ahead));
+      std::make_unique<EpochPass>(shared_from_this(), std::move(pipeline), place.epoch, place.pass, ahead));
 }
 
 }  // namespace

@@ -8,86 +8,84 @@
 #include <string>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/result.h"
 #include "data/digest_log.h"
 #include "data/order.h"
 #include "data/pipeline.h"
 #include "data/source.h"
+#include "trireme/iter_batches_options.h"
 #include "trireme/value.h"
 
 namespace trireme::data {
 
-// A dataset whose fragments are known, and how its rows are to be ordered.
+// A dataset whose fragments are known, and the order of its rows.
 struct Table {
   std::vector<Fragment> fragments;
   std::shared_ptr<Source> source;  // shared by the passes over it
   Layout layout;                   // without fragment_rows, which come from the fragments
 };
 
-struct ShardOptions {
-  std::string name = "data";  // of the dataset
-  int rank = 0;
-  int world = 1;
-  int max_world = 1;  // an elastic run's most
-  bool equal = false;
-  int threads = 2;
-  std::int64_t memory_budget = std::int64_t{1} << 30;
-  std::int64_t decoding_bytes = 0;  // see PipelineOptions
-  int read_retries = 0;
-  // Where this rank logs what it has taken (see digest_log.h); empty: nowhere.
-  std::string digest_folder;
-  // Of the gang; for a dataset that is not split (`whole`), `world` is 1.
-  int log_rank = 0;
-  int log_world = 1;
-  bool whole = false;
-  int attempt = 0;
-};
+// Which part of a dataset, and how it is read. Every rank of a gang has the same options except for its ranks.
+// clang-format off
+#define TRIREME_SHARD_OPTIONS(FIELD)                                                                                   \
+  FIELD(std::string, name, "data", "name of the dataset")                                                              \
+  FIELD(int, rank, 0, "which part; 0 for a dataset that is not split")                                                 \
+  FIELD(int, world, 1, "number of parts; 1 for a dataset that is not split")                                           \
+  FIELD(int, max_world, 1, "the most parts that an elastic run may have")                                              \
+  FIELD(bool, equal, false, "give every part the same number of rows")                                                 \
+  FIELD(int, workers_here, 1, "workers that share this machine, for the defaults below")                               \
+  FIELD(std::optional<std::int64_t>, threads, {}, "2, or 1 with fewer than 2 CPUs for each worker, when not given")    \
+  FIELD(std::optional<std::int64_t>, memory_budget, {},                                                                \
+        "bytes; this worker's share of a fourth of the machine's memory, 2 GB at most, when not given")                \
+  FIELD(std::int64_t, decoding_bytes, 0, "what a fragment takes while it is read, in addition to its rows; 0: unknown") \
+  FIELD(bool, remote, false, "retry failed reads: the files are in a remote store")                                    \
+  FIELD(std::string, digest_folder, {}, "where this rank logs the rows that it has taken (digest_log.h); empty: disabled") \
+  FIELD(int, log_rank, 0, "rank in the gang, also for a dataset that is not split")                                    \
+  FIELD(int, log_world, 1, "size of the gang, also for a dataset that is not split")                                   \
+  FIELD(bool, whole, false, "the dataset is not split: every rank takes all rows")                                     \
+  FIELD(int, attempt, 0, "which start of the gang this is, from 0")
+// clang-format on
+TRIREME_STRUCT(ShardOptions, TRIREME_SHARD_OPTIONS)
 
-struct IterOptions {
-  std::int64_t batch_size = 256;  // of one rank
-  // Of all ranks together, whatever their number, in place of batch_size.
-  std::optional<std::int64_t> global_batch_size = {};
-  bool drop_last = false;
-  bool pad_last = false;
-  int prefetch_batches = 1;
-  std::int64_t local_shuffle_buffer_size = 0;  // rows; 0: none
-  std::optional<std::int64_t> local_shuffle_seed = {};
-  // How many batches the caller takes before it gives the first of them to its user: the place is the user's.
-  int ahead = 0;
-};
-
-// One run through an epoch. Dropping it before its end leaves the epoch: the next one begins a new epoch.
+// One pass over an epoch. Destroying it before its end abandons the epoch: the next pass begins the next epoch.
 class Pass {
  public:
   virtual ~Pass() = default;
   virtual std::int64_t epoch() const = 0;
-  virtual std::int64_t steps() const = 0;  // from here on
+  virtual std::int64_t steps() const = 0;  // that were left when it began
   virtual base::Result<Next> next(std::chrono::duration<double> timeout) = 0;
 };
 
-// A rank's part of a dataset, in one epoch after the other. Its place fits any number of ranks. One pass at a time:
-// a new one ends the one before. Calls come from one thread; state(), position() and stats() from any.
+// A rank's part of a dataset, one epoch after the other. Its position is valid for any number of ranks. There is one
+// pass at a time: a new one ends the previous one. One thread calls; state(), position() and stats() may be called from
+// any thread.
 class Shard {
  public:
   static base::Result<std::shared_ptr<Shard>> make(Table table, ShardOptions options);
   virtual ~Shard() = default;
 
-  // The next epoch, or the rest of the one that load_state() was given.
-  virtual base::Result<std::unique_ptr<Pass>> iterate(const IterOptions& options) = 0;
-  virtual std::int64_t epoch() const = 0;  // the one that runs, or else the next
+  // The next epoch, or the rest of the one that load_state() was given. `ahead`: how many batches the caller takes
+  // before it gives the first of them to its user, whose position is the one that counts.
+  virtual base::Result<std::unique_ptr<Pass>> iterate(const IterBatchesOptions& options, int ahead = 0) = 0;
+  virtual std::int64_t epoch() const = 0;  // the current one, or else the next
   virtual std::int64_t rows() const = 0;   // of the whole dataset
-  // The place after the batch that was given out last, equal on all ranks: "epoch", "rows", "size" (of the dataset),
+  // The position after the last batch that was given out, equal on all ranks: "epoch", "rows", "size" (of the dataset);
   // what the order of this epoch follows from, with the local shuffle of the pass: "seed", "virtual_shards",
-  // "window_rows", "shuffle_fragments", and "dataset_seed", which later epochs begin with.
+  // "window_rows", "shuffle_fragments"; and "dataset_seed", which later epochs begin with.
   virtual Dict state() const = 0;
-  // Refuses a place of other data, or of none.
+  // Refuses an invalid position, and one in other data.
   virtual base::Result<void> load_state(const Dict& state) = 0;
-  // What a checkpoint of this moment has: state(), or the next epoch's beginning where this one is over or was left.
-  // Cuts the digest log here, so that what a restart repeats can be told from what counts.
+  // What a checkpoint stores now: state(), or the beginning of the next epoch if this one is over or abandoned.
+  // Ends a section of the digest log, so that rows that a restart repeats can be told from those that count.
   virtual Dict position() = 0;
-  // The training function has returned: closes the digest log's books, so that lines that get lost are missed.
+  // The training function has returned: completes the digest log, so that missing lines are detected.
   virtual void finish() = 0;
   virtual PipelineStats stats() const = 0;  // of all passes
 };
 
 }  // namespace trireme::data
+
+namespace trireme::base {
+TRIREME_STRUCT_FIELDS(data::ShardOptions, TRIREME_SHARD_OPTIONS)
+}  // namespace trireme::base

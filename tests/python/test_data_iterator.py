@@ -168,11 +168,12 @@ def test_batches_belong_to_whoever_gets_them() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"batch_size": 0}, ValueError, "batch_size=0: must be at least 1"),
-        ({"batch_size": 1.5}, TypeError, "batch_size=1.5"),
-        ({"prefetch_batches": -1}, ValueError, "prefetch_batches=-1"),
+        ({"batch_size": 0}, ValueError, "batch_size = 0: must be at least 1"),
+        ({"batch_size": 1.5}, TypeError, "batch_size: expected int, got float"),
+        ({"prefetch_batches": -1}, ValueError, "prefetch_batches = -1"),
+        ({"batchsize": 8}, TypeError, "has no field 'batchsize'; did you mean 'batch_size'?"),
         ({"batch_format": "list"}, ValueError, "batch_format='list'"),
-        ({"local_shuffle_buffer_size": 0}, ValueError, "local_shuffle_buffer_size=0"),
+        ({"local_shuffle_buffer_size": 0}, ValueError, "local_shuffle_buffer_size = 0"),
     ],
 )
 def test_bad_options(options: dict[str, Any], error: type[Exception], text: str) -> None:

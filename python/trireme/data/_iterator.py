@@ -1,13 +1,13 @@
-"""DataIterator: the batches of one worker, or of everything, in epochs whose place can be stored."""
+"""DataIterator: the batches of one worker or of a whole dataset, in epochs whose position can be stored."""
 
 from __future__ import annotations
 
 import atexit
+import inspect
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import pyarrow as pa
 
@@ -19,47 +19,74 @@ from trireme.data._planned import Planned
 
 # How long a signal (Ctrl-C, a cancel) may wait while no batch is ready.
 _WAIT_S = 0.1
-_REMOTE_RETRIES = 4
 _ROWS_AT_ONCE = 256  # of iter_rows()
-_DEFAULT_BUDGET = 2_000_000_000
+_SEEDS = 2**63
 
 _running: set[Any] = set()  # passes whose threads read
 
 
 @atexit.register
 def _end_all() -> None:
-    """Threads that want the interpreter must not outlive it."""
+    """Threads that need the interpreter must not outlive it."""
     for running in list(_running):
         running.close()
 
 
-@dataclass(frozen=True)
 class Part:
-    """Which part of a dataset, and with what means. Every worker of a gang has the same but for its rank."""
+    """A part of a dataset and how it is read. Every worker of a gang has the same, except for its rank.
 
-    name: str = "data"
-    rank: int = 0
-    world: int = 1
-    max_world: int = 1
-    equal: bool = False
-    seed: int | None = None
-    virtual_shards: int | None = None
-    threads: int | None = None
-    memory_budget: int | None = None
-    workers_here: int = 1
-    digest_folder: str = ""
-    log_rank: int = 0
-    log_world: int = 1
-    whole: bool = False  # it is not split: every worker sees all rows
-    attempt: int = 0
-    place_counts: bool = False  # it is stored with checkpoints
+    options: the fields of the core's ShardOptions (src/data/shard.h), which has their defaults.
+    seed, virtual_shards: of the order of the rows.
+    place_counts: its position is stored with checkpoints.
+    """
+
+    def __init__(
+        self, *, seed: int | None = None, virtual_shards: int | None = None, place_counts: bool = False, **options: Any
+    ) -> None:
+        self.seed = seed
+        self.virtual_shards = virtual_shards
+        self.place_counts = place_counts
+        self.options: dict[str, Any] = _core.check_shard_options(options)
+
+    def without_digests(self) -> Part:
+        """The same for a reader whose rows do not count as taken."""
+        options = {**self.options, "digest_folder": ""}
+        return Part(seed=self.seed, virtual_shards=self.virtual_shards, place_counts=self.place_counts, **options)
+
+
+class IterBatchesOptions(TypedDict, total=False):
+    """The options of iter_batches(), for type checkers; defaults and checks are those of the core's table."""
+
+    batch_size: int | None
+    global_batch_size: int | None
+    drop_last: bool
+    pad_last: bool
+    prefetch_batches: int
+    local_shuffle_buffer_size: int | None
+    local_shuffle_seed: int | None
+
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _with_options(method: _Method) -> _Method:
+    """Lists the options in the signature in place of **options, for help() and editors."""
+    signature = inspect.signature(method)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(field["name"], kind, default=field["default"], annotation=field["type"])
+        for field in _core.config_schema()["IterBatchesOptions"]
+    ]
+    method.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    return method
 
 
 class DataIterator:
-    """Batches of a dataset, or of a worker's part of it: what get_dataset_shard() gives.
+    """Batches of a dataset, or of a worker's part of it: what get_dataset_shard() returns.
 
-    Every iteration is one epoch. All workers make the same number of steps; no row is lost or repeated. The place in an
-    epoch is stored with every checkpoint, and a worker that begins with a checkpoint goes on from there, also with
+    Every iteration is one epoch. All workers make the same number of steps; no row is lost or repeated. The position in
+    an epoch is stored with every checkpoint, and a worker that starts from a checkpoint continues there, also with
     another number of workers.
     """
 
@@ -75,120 +102,96 @@ class DataIterator:
         """One of `world` parts; for one, in the dataset's own order."""
         shards = 1 if world == 1 else None
         seed = planned.shuffle.seed if planned.shuffle is not None else 0
-        return cls(planned, Part("data", rank, world, world, equal, seed=seed, virtual_shards=shards))
+        part = Part(rank=rank, world=world, max_world=world, equal=equal, seed=seed, virtual_shards=shards)
+        return cls(planned, part)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy has a position of its own, which no checkpoint stores: what it takes must not count as what was taken.
-        return self.__dict__ | {"_part": replace(self._part, digest_folder=""), "_made": None, "_passes": set()}
+        # A copy has a position of its own, which no checkpoint stores: its rows must not count as taken.
+        return self.__dict__ | {"_part": self._part.without_digests(), "_made": None, "_passes": set()}
 
+    @_with_options
     def iter_batches(
-        self,
-        *,
-        prefetch_batches: int = 1,
-        batch_size: int | None = 256,
-        batch_format: str | None = "default",
-        drop_last: bool = False,
-        local_shuffle_buffer_size: int | None = None,
-        local_shuffle_seed: int | None = None,
-        global_batch_size: int | None = None,
-        pad_last: bool = False,
+        self, *, batch_format: str | None = "default", **options: Unpack[IterBatchesOptions]
     ) -> Batches:
         """Dicts of arrays ("default", "numpy"), DataFrames ("pandas") or tables ("pyarrow") of this worker's rows.
 
-        batch_size: rows of one worker. global_batch_size: of all workers together, in its place: the same batches
-        whatever their number. The last batch of an epoch is shared evenly; drop_last leaves it out where it is short,
-        pad_last fills it up with rows of its own. prefetch_batches: how many are put together ahead.
-        local_shuffle_buffer_size: rows are shuffled among so many that follow one another.
+        batch_size: rows in a batch of one worker; None: all rows.
+        global_batch_size: rows in a batch of all workers together; replaces batch_size. The batches are the same for
+            any number of workers.
+        drop_last, pad_last: the last batch of an epoch is shared evenly. If it is smaller than the others, drop_last
+            leaves it out and pad_last fills it up with rows of its own.
+        prefetch_batches: number of batches that are prepared ahead.
+        local_shuffle_buffer_size, local_shuffle_seed: shuffle rows once more, each among this many consecutive ones.
         """
         check_format(batch_format)
-        options = _options(
-            batch_size=batch_size if batch_size is not None else self._planned.rows,
-            global_batch_size=global_batch_size,
-            prefetch_batches=prefetch_batches,
-            drop_last=drop_last,
-            pad_last=pad_last,
-            local_shuffle_buffer_size=local_shuffle_buffer_size,
-            local_shuffle_seed=local_shuffle_seed,
-        )
-        return Batches(self, options, lambda batches: (in_format(batch, batch_format) for batch in batches))
+        checked = self._checked(options)
+        return Batches(self, checked, lambda batches: (in_format(batch, batch_format) for batch in batches))
 
     def iter_rows(self, *, prefetch_batches: int = 1) -> Batches:
-        """This worker's rows, one dict after the other. In a training function the place moves with every row."""
+        """This worker's rows, as dicts. In a training function the position moves with every row."""
         size = 1 if self._part.place_counts else _ROWS_AT_ONCE
-        options = _options(batch_size=size, prefetch_batches=max(prefetch_batches, _ROWS_AT_ONCE // size))
+        options = self._checked({"batch_size": size, "prefetch_batches": max(prefetch_batches, _ROWS_AT_ONCE // size)})
         return Batches(self, options, lambda batches: (row for batch in batches for row in rows(batch)))
 
+    @_with_options
     def iter_torch_batches(
         self,
         *,
-        prefetch_batches: int = 1,
-        batch_size: int | None = 256,
         dtypes: Any = None,
         device: Any = "auto",
         collate_fn: Callable[[Any], Any] | None = None,
-        drop_last: bool = False,
-        local_shuffle_buffer_size: int | None = None,
-        local_shuffle_seed: int | None = None,
         pin_memory: bool = False,
-        global_batch_size: int | None = None,
-        pad_last: bool = False,
+        **options: Unpack[IterBatchesOptions],
     ) -> Batches:
         """Dicts of tensors on the worker's device, or what collate_fn makes of a dict of arrays. See iter_batches()."""
         from trireme.data._torch_batches import check_torch, target_device, torch_batches
 
         check_torch(dtypes, collate_fn, self._planned.schema)
         target = target_device(device)
-        options = _options(
-            batch_size=batch_size if batch_size is not None else self._planned.rows,
-            global_batch_size=global_batch_size,
-            prefetch_batches=prefetch_batches,
-            drop_last=drop_last,
-            pad_last=pad_last,
-            local_shuffle_buffer_size=local_shuffle_buffer_size,
-            local_shuffle_seed=local_shuffle_seed,
-            ahead=1 if target.type == "cuda" else 0,
-        )
         return Batches(
             self,
-            options,
+            self._checked(options),
             lambda batches: torch_batches(
                 batches, dtypes=dtypes, device=target, collate_fn=collate_fn, pin_memory=pin_memory
             ),
+            ahead=1 if target.type == "cuda" else 0,
         )
 
-    def iter_tf_batches(self, *, batch_size: int | None = 256, dtypes: Any = None, **options: Any) -> Batches:
-        """Dicts of TensorFlow tensors. Options as those of iter_batches()."""
+    @_with_options
+    def iter_tf_batches(self, *, dtypes: Any = None, **options: Unpack[IterBatchesOptions]) -> Batches:
+        """Dicts of TensorFlow tensors. See iter_batches()."""
         from trireme.data._tf_batches import import_tensorflow, to_tf_batch
 
         import_tensorflow("iter_tf_batches()")
-        made = self.iter_batches(batch_size=batch_size, **options)
-        return Batches(self, made._options, lambda batches: (to_tf_batch(batch, dtypes) for batch in batches))
+        checked = self._checked(options)
+        return Batches(self, checked, lambda batches: (to_tf_batch(batch, dtypes) for batch in batches))
 
+    @_with_options
     def iter_jax_batches(
         self,
         *,
-        batch_size: int | None = 256,
         dtypes: Any = None,
         collate_fn: Callable[[Any], Any] | None = None,
         paddings: Any = None,
         synchronize_batches: bool = False,
-        **options: Any,
+        **options: Unpack[IterBatchesOptions],
     ) -> Batches:
-        """Dicts of JAX arrays. Options as those of iter_batches(); all workers make the same number of steps anyway."""
+        """Dicts of JAX arrays. See iter_batches(); all workers make the same number of steps in any case."""
         from trireme.data._jax_batches import import_jax, jax_batches
 
         import_jax()
-        made = self.iter_batches(batch_size=batch_size, **options)
+        checked = self._checked(options)
+        batch_size = None if options.get("batch_size", 0) is None else checked["batch_size"]
         return Batches(
             self,
-            made._options,
+            checked,
             lambda batches: jax_batches(
                 batches, dtypes=dtypes, collate_fn=collate_fn, paddings=paddings, batch_size=batch_size
             ),
         )
 
     def to_tf(self, feature_columns: Any, label_columns: Any, **options: Any) -> Any:
-        """A tf.data.Dataset of (features, labels). Options as those of iter_batches(), and Ray's *_type_spec."""
+        """A tf.data.Dataset of (features, labels). Takes the options of iter_batches(), and Ray's *_type_spec."""
         from trireme.data._tf_batches import to_tf
 
         return to_tf(self, feature_columns, label_columns, **options)
@@ -199,19 +202,26 @@ class DataIterator:
 
         return TorchBatches(self, **options)
 
-    # Where it is.
+    def _checked(self, options: IterBatchesOptions) -> dict[str, Any]:
+        """All options with their final values; ConfigError names the one that is wrong, before anything is read."""
+        given = {name: value for name, value in options.items() if value is not None}
+        if "batch_size" in options and options["batch_size"] is None:
+            given["batch_size"] = self._planned.rows
+        return _core.check_config("IterBatchesOptions", given)
+
+    # The position.
 
     @property
     def epoch(self) -> int:
-        """The one that is iterated, or that the next iteration begins or goes on with."""
+        """The current epoch, or the one that the next iteration begins or continues."""
         return int(self._shard().epoch)
 
     def state(self) -> dict[str, Any]:
-        """The place after the batch that was given out last: plain numbers, the same on every worker."""
+        """The position after the last batch that was given out: plain numbers, the same on every worker."""
         return dict(self._shard().state())
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """The next iteration goes on from there, also with another number of workers."""
+        """The next iteration continues at this position, also with another number of workers."""
         self._shard().load_state(state)
 
     state_dict = state
@@ -221,19 +231,19 @@ class DataIterator:
         return self._planned.schema
 
     def count(self) -> int:
-        """The rows of the whole dataset."""
+        """The number of rows of the whole dataset."""
         return self._planned.rows
 
     def materialize(self) -> Any:
-        """All of this worker's rows as a dataset in memory; the place does not move."""
+        """All of this worker's rows as a dataset in memory; the position does not change."""
         from trireme.data._memory import from_arrow
 
-        part = replace(self._part, digest_folder="")
-        tables = list(DataIterator(self._planned, part).iter_batches(batch_size=65536, batch_format="pyarrow"))
+        copy = DataIterator(self._planned, self._part.without_digests())
+        tables = list(copy.iter_batches(batch_size=65536, batch_format="pyarrow"))
         return from_arrow(pa.concat_tables(tables) if tables else self._planned.schema.empty_table())
 
     def stats(self) -> str:
-        """What has been read so far, and how long it was waited for."""
+        """How much has been read so far, and how long the reader waited for it."""
         found = self._shard().stats()
         return (
             f"{count_of(found['rows'], 'row')}, {found['bytes'] / 1e6:.1f} MB in {count_of(found['batches'], 'batch')}"
@@ -242,7 +252,7 @@ class DataIterator:
         )
 
     def _close(self) -> None:
-        """Ends what is being read; whoever still holds an iteration gets no more from it."""
+        """Ends all reading; iterations that are still held give no more batches."""
         for running in list(self._passes):
             running.close()
 
@@ -261,39 +271,24 @@ class DataIterator:
                 "shuffle_rows": shuffle is not None and shuffle.rows,
                 "window_rows": shuffle.window_rows if shuffle is not None else None,
                 "virtual_shards": part.virtual_shards,
-                "seed": part.seed if part.seed is not None else secrets.randbits(63),
+                "seed": part.seed % _SEEDS if part.seed is not None else secrets.randbelow(_SEEDS),
                 "costly_rows": planned.costly,
-                "memory_budget": part.memory_budget,
+                "memory_budget": part.options["memory_budget"],
             }
-            options = {
-                "name": part.name,
-                "rank": part.rank,
-                "world": part.world,
-                "max_world": part.max_world,
-                "equal": part.equal,
-                "threads": part.threads or _threads(part.workers_here),
-                "memory_budget": part.memory_budget or _budget(part.workers_here),
-                "decoding_bytes": planned.decoding_bytes,
-                "read_retries": _REMOTE_RETRIES if planned.remote else 0,
-                "digest_folder": part.digest_folder,
-                "log_rank": part.log_rank,
-                "log_world": part.log_world,
-                "whole": part.whole,
-                "attempt": part.attempt,
-            }
+            options = {**part.options, "decoding_bytes": planned.decoding_bytes, "remote": planned.remote}
             self._made = _core.DataShard.make(planned.fragments, planned.open, ordering, options)
         return self._made
 
-    def _pass(self, options: dict[str, Any]) -> Iterator[Batch]:
+    def _pass(self, options: dict[str, Any], ahead: int = 0) -> Iterator[Batch]:
         """One epoch, or the rest of one."""
         process = os.getpid()
         if self._part.place_counts and process != self._process:
             raise RuntimeError(
-                f"dataset {self._part.name!r} is iterated in process {process}, which was forked from the worker (pid "
+                f"dataset {self._part.options['name']!r} is iterated in process {process}, which was forked from the worker (pid "
                 f"{self._process}) that keeps its position: iterate in the worker itself, not in a DataLoader with "
                 "num_workers > 0; DataConfig(num_threads=...) reads in parallel"
             )
-        running = self._shard().iterate(options)
+        running = self._shard().iterate(options, ahead)
         _running.add(running)
         self._passes.add(running)
         try:
@@ -313,14 +308,14 @@ class DataIterator:
                 if batch is not False:
                     yield LazyBatch(self._planned.schema, batch), batch.tensors()
         finally:
-            # A forked child does not let go of it, or it would wait for threads that it does not have.
+            # A forked child keeps it: to close it would wait for threads that the child does not have.
             if os.getpid() == process:
                 _running.discard(running)
                 self._passes.discard(running)
                 running.close()
 
     def _explained(self, error: RuntimeError) -> Exception:
-        """The exception that Python's side of the reading has raised; the core has its text only."""
+        """The exception that the Python code of a read has raised; the core only has its text."""
         original = self._planned.take_error()
         if isinstance(original, DataError):
             return original
@@ -329,53 +324,38 @@ class DataIterator:
         return explained
 
     def __repr__(self) -> str:
-        part = self._part
+        part = self._part.options
         rows = count_of(self._planned.rows, "row")
-        return f"DataIterator({part.name}, part {part.rank} of {part.world}, {rows} in all)"
+        return f"DataIterator({part['name']}, part {part['rank']} of {part['world']}, {rows} in all)"
 
 
 class Batches:
-    """What iter_batches() and its like return: each iteration is an epoch, or the rest of the one that was begun."""
+    """What iter_batches() and similar methods return: each iteration is an epoch, or the rest of the current one.
+
+    ahead: how many batches `make` takes before it yields the first.
+    """
 
     def __init__(
-        self, source: DataIterator, options: dict[str, Any], make: Callable[[Iterator[Batch]], Iterable[Any]]
+        self,
+        source: DataIterator,
+        options: dict[str, Any],
+        make: Callable[[Iterator[Batch]], Iterable[Any]],
+        ahead: int = 0,
     ) -> None:
         self._source = source
         self._options = options
         self._make = make
+        self._ahead = ahead
 
     def __iter__(self) -> Iterator[Any]:
-        batches = self._source._pass(self._options)
+        batches = self._source._pass(self._options, self._ahead)
         made = iter(self._make(batches))
         return _closing(made, batches)
 
 
 def _closing(made: Iterator[Any], batches: Iterator[Any]) -> Iterator[Any]:
-    """Whoever leaves the loop leaves the epoch, whatever stands between."""
+    """Leaving the loop abandons the epoch, also if `made` does not close its source."""
     try:
         yield from made
     finally:
         batches.close()  # type: ignore[attr-defined]
-
-
-def _options(**options: Any) -> dict[str, Any]:
-    """Refused before anything is read."""
-    for name, value in options.items():
-        if value is None or name in ("drop_last", "pad_last"):
-            continue
-        least = 0 if name in ("prefetch_batches", "local_shuffle_seed", "ahead") else 1
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name}={value!r}: expected a whole number")
-        if value < least:
-            raise ValueError(f"{name}={value}: must be at least {least}")
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _threads(workers_here: int) -> int:
-    return 2 if len(os.sched_getaffinity(0)) >= 2 * workers_here else 1
-
-
-def _budget(workers_here: int) -> int:
-    """A fourth of the machine's memory, shared by its workers."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min(_DEFAULT_BUDGET, machine // 4 // max(workers_here, 1))

@@ -127,11 +127,10 @@ class WorkerDatasets:
             made = self._made.get(name)
             if made is not None and made._made is not None:
                 made._made.finish()
-            elif part.digest_folder:
+            elif folder := part.options["digest_folder"]:
+                rank, attempt = part.options["log_rank"], part.options["attempt"]
                 at = self._positions.unclaimed(f"data/{name}") or {"epoch": 0, "rows": 0}
-                _core.finish_unused_dataset(
-                    part.digest_folder, name, part.log_rank, part.attempt, at["epoch"], at["rows"]
-                )
+                _core.finish_unused_dataset(folder, name, rank, attempt, at["epoch"], at["rows"])
 
     def close(self) -> None:
         for made in self._made.values():

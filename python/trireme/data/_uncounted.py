@@ -17,7 +17,7 @@ from trireme.data._tensors import is_number, numpy_of, tensor_shape
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
 
-_NEED_COUNTS = ("local_shuffle_buffer_size", "global_batch_size")
+_NEED_COUNTS = ("local_shuffle_buffer_size", "global_batch_size", "pad_last")
 
 
 class UncountedIterator(DataIterator):
@@ -36,15 +36,15 @@ class UncountedIterator(DataIterator):
     def _planned(self) -> Planned:  # type: ignore[override]
         return self._dataset.plan()
 
-    def _pass(self, options: dict[str, Any]) -> Iterator[Batch]:
-        if options.get("pad_last") or any(name in options for name in _NEED_COUNTS):
+    def _pass(self, options: dict[str, Any], ahead: int = 0) -> Iterator[Batch]:
+        if any(options[name] for name in _NEED_COUNTS):
             yield from self._dataset.iterator()._pass(options)
             return
         size = options["batch_size"]
         empty = True
         for batch in exact_batches(self._dataset._stream(), size):
             empty = False
-            if batch.num_rows == size or not options.get("drop_last"):
+            if batch.num_rows == size or not options["drop_last"]:
                 yield batch, _arrays(batch)
         if empty:
             yield from self._dataset.iterator()._pass(options)  # reports the same error as for other empty datasets

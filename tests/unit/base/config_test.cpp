@@ -85,6 +85,13 @@ TEST_CASE("configurations accept valid values and reject others") {
       {"RunConfig", {{"stop_grace_s", 0}}, ""},
       {"RunConfig", {{"stop_grace_s", -1}}, "stop_grace_s = -1: must not be negative"},
       {"RunConfig", {{"stop_grace_s", kNan}}, "must not be negative"},
+      {"IterBatchesOptions", {{"batch_size", 0}}, "IterBatchesOptions.batch_size = 0: must be at least 1"},
+      {"IterBatchesOptions", {{"batch_size", 1.5}}, "IterBatchesOptions.batch_size: expected int, got float"},
+      {"IterBatchesOptions", {{"global_batch_size", 0}}, "global_batch_size = 0: must be at least 1"},
+      {"IterBatchesOptions", {{"prefetch_batches", -1}}, "prefetch_batches = -1: must be at least 0"},
+      {"IterBatchesOptions", {{"local_shuffle_buffer_size", 0}}, "local_shuffle_buffer_size = 0: must be at least 1"},
+      {"IterBatchesOptions", {{"local_shuffle_seed", -1}}, "local_shuffle_seed = -1: must be at least 0"},
+      {"IterBatchesOptions", {{"batchsize", 8}}, "did you mean 'batch_size'?"},
       {"RunConfig", {{"failure_config", Dict{{"max_failures", 3}}}}, ""},
       {"RunConfig", {{"failure_config", Dict{{"max_failures", -3}}}}, "FailureConfig.max_failures = -3"},
       {"RunConfig", {{"failure_config", Dict{{"max_failure", 3}}}}, "did you mean 'max_failures'?"},
@@ -105,7 +112,8 @@ TEST_CASE("configurations accept valid values and reject others") {
 
 TEST_CASE("checking a configuration completes it and is idempotent") {
   for (const char* name :
-       {"ScalingConfig", "FailureConfig", "CheckpointConfig", "LoggingConfig", "DataConfig", "RunConfig"}) {
+       {"ScalingConfig", "FailureConfig", "CheckpointConfig", "LoggingConfig", "DataConfig", "RunConfig",
+        "IterBatchesOptions"}) {
     CAPTURE(name);
     auto once = check_config(name, {});
     REQUIRE(once);

@@ -491,7 +491,7 @@ struct Pair {
     }
   }
 
-  void iterate(const IterOptions& options) {
+  void iterate(const IterBatchesOptions& options) {
     for (auto& each : workers) each.pass = value_of(each.shard->iterate(options));
   }
   static std::unique_ptr<Pass> value_of(base::Result<std::unique_ptr<Pass>> made) {
@@ -540,7 +540,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-constexpr IterOptions kTens{.global_batch_size = 10};
+constexpr IterBatchesOptions kTens{.global_batch_size = 10};
 
 }  // namespace
 

@@ -23,7 +23,7 @@ struct Case {
   std::vector<std::int64_t> fragment_rows;
   std::int64_t rows_per_chunk = 7;
   Ordering ordering;
-  IterOptions iterating;
+  IterBatchesOptions iterating;
   int max_world = 1;
 };
 

@@ -110,9 +110,9 @@ TEST_CASE("after the last batch the position is the start of the next epoch") {
 }
 
 TEST_CASE("the position is that of the delivered batch, not of prefetched ones") {
-  const Case each{.fragment_rows = {10}, .ordering = {}, .iterating = {.batch_size = 4, .ahead = 1}};
+  const Case each{.fragment_rows = {10}, .ordering = {}, .iterating = {.batch_size = 4}};
   auto shard = shard_of(each, 0, 1);
-  auto pass = shard->iterate(each.iterating);
+  auto pass = shard->iterate(each.iterating, /*ahead=*/1);
   std::vector<std::int64_t> places;
   while ((*pass)->next(std::chrono::seconds(60))->state == Next::State::kBatch) {
     places.push_back(shard->position()["rows"].as_int());
@@ -149,11 +149,11 @@ TEST_CASE("a position keeps the order of its epoch") {
 
 TEST_CASE("an epoch keeps its local shuffle, and the next one uses that of its own call") {
   const Case each{.fragment_rows = {40, 60}, .ordering = {.virtual_shards = 2, .seed = 3}, .iterating = {}};
-  const IterOptions begun{.batch_size = 8, .local_shuffle_buffer_size = 50, .local_shuffle_seed = 1};
-  for (const IterOptions& other :
-       std::vector<IterOptions>{{.batch_size = 8, .local_shuffle_buffer_size = 50, .local_shuffle_seed = 2},
-                                {.batch_size = 8, .local_shuffle_buffer_size = 7, .local_shuffle_seed = 1},
-                                {.batch_size = 8}}) {
+  const IterBatchesOptions begun{.batch_size = 8, .local_shuffle_buffer_size = 50, .local_shuffle_seed = 1};
+  for (const IterBatchesOptions& other :
+       std::vector<IterBatchesOptions>{{.batch_size = 8, .local_shuffle_buffer_size = 50, .local_shuffle_seed = 2},
+                                       {.batch_size = 8, .local_shuffle_buffer_size = 7, .local_shuffle_seed = 1},
+                                       {.batch_size = 8}}) {
     auto shard = shard_of(each, 0, 1);
     auto pass = shard->iterate(begun);
     for (int i = 0; i < 3; ++i) REQUIRE((*pass)->next(std::chrono::seconds(60)));
