@@ -11,58 +11,18 @@
 #include "api/describe.h"
 #include "api/progress.h"
 #include "api/runtime.h"
-#include "base/config_fields.h"
 #include "base/text.h"
 #include "bindings.h"
 #include "control/run_folder.h"
 #include "control/run_registry.h"
 #include "errors.h"
+#include "fields.h"
 #include "filesystem.h"
 #include "value.h"
 #include "wire/message.h"
 
 namespace trireme::python {
 namespace {
-
-template <typename T>
-T take_config(const Dict& spec, const char* key, const char* name) {
-  auto config = base::checked_config<T>(spec.at(key).as_dict(), name);
-  if (!config) raise_config_error(config.error().message());
-  return *std::move(config);
-}
-
-std::vector<std::string> take_strings(const Value& value) {
-  std::vector<std::string> strings;
-  for (const auto& item : value.as_list()) strings.push_back(item.as_string());
-  return strings;
-}
-
-api::RunSpec take_spec(const nb::dict& given, const std::vector<std::string>& python, nb::handle filesystem) {
-  const Dict spec = to_dict(given, "spec");
-  api::RunSpec made;
-  made.trainer = spec.at("trainer").as_string();
-  made.scaling = take_config<ScalingConfig>(spec, "scaling_config", "ScalingConfig");
-  made.run = take_config<RunConfig>(spec, "run_config", "RunConfig");
-  made.payload = spec.at("payload").as_bytes();
-  const Dict& start = spec.at("python").as_dict();
-  made.python = engine::PythonStart{take_strings(start.at("preload")), take_strings(start.at("sys_path")),
-                                    take_strings(start.at("argv"))};
-  made.argv = python;
-  made.argv.insert(made.argv.end(), {"-m", "trireme._worker"});
-  made.cwd = spec.at("cwd").as_string();
-  for (const auto& [name, text] : spec.at("env").as_dict()) made.env[name] = text.as_string();
-  if (const auto* path = spec.at("resume_from_checkpoint").get_if<std::string>()) made.resume_from_checkpoint = *path;
-  made.metadata = spec.at("metadata").as_dict();
-  if (const Value* every = spec.find("every_report")) made.every_report = every->as_bool();
-  if (const Value* elsewhere = spec.find("resume_checkpoint_foreign")) {
-    made.resume_checkpoint_elsewhere = elsewhere->as_bool();
-  }
-  if (!filesystem.is_none()) {
-    made.files = files_of(filesystem);
-    made.storage_path = spec.at("storage").as_dict().at("path").as_string();
-  }
-  return made;
-}
 
 nb::list to_python_list(const std::vector<Dict>& dicts) {
   nb::list made;
@@ -185,12 +145,15 @@ void bind_runtime(nb::module_& module) {
 void bind_run(nb::module_& module) {
   bind_runtime(module);
   nb::class_<api::Run>(module, "Run", "One run, from the driver's side.")
-      .def(nb::new_([](PythonRuntime& runtime, const nb::dict& spec, nb::object filesystem) {
-             auto taken = take_spec(spec, runtime.python, filesystem);
+      .def(nb::new_([](PythonRuntime& runtime, const nb::dict& given, nb::object filesystem) {
+             auto spec = struct_from<api::RunSpec>(given, "RunSpec");
+             spec.argv = runtime.python;
+             spec.argv.insert(spec.argv.end(), {"-m", "trireme._worker"});
+             auto files = filesystem.is_none() ? nullptr : files_of(filesystem);
              base::Result<std::unique_ptr<api::Run>> run(nullptr);
              {
                nb::gil_scoped_release release;
-               run = api::Run::prepare(runtime.runtime, std::move(taken));
+               run = api::Run::prepare(runtime.runtime, std::move(spec), std::move(files));
              }
              if (!run) raise_config_error(run.error().message());
              return std::unique_ptr<api::Run>(std::move(*run));

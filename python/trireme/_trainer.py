@@ -220,7 +220,7 @@ class DataParallelTrainer:
     def _spec(
         self, arguments: tuple[Any, ...], storage: Location, start: WorkerStart, plans: DatasetPlans | None
     ) -> dict[str, Any]:
-        """The run's specification for the core. All checks that Python can do happen here."""
+        """The fields of the core's RunSpec (src/api/run.h). All checks that Python can do happen here."""
         run_config = self.run_config.to_dict()
         del run_config["storage_filesystem"], run_config["callbacks"]
         run_config["storage_path"] = str(storage) or None
@@ -238,15 +238,15 @@ class DataParallelTrainer:
         host = {"TRIREME_FUNCTION_HOST": "1"} if plans is not None and plans.has_functions else {}
         return {
             "trainer": type(self).__name__,
-            "scaling_config": self.scaling_config.to_dict(),
-            "run_config": run_config,
+            "scaling": self.scaling_config.to_dict(),
+            "run": run_config,
             "payload": _ship.pack(self.train_loop_per_worker, arguments, extras, start.sys_path),
             "python": {"preload": self._preload(), "sys_path": start.sys_path, "argv": sys.argv},
             "cwd": start.cwd,
             "env": {**start.env, **host},
-            "storage": None if storage.local else {"uri": storage.uri, "path": storage.path},
+            "storage_path": "" if storage.local else storage.path,
             "resume_from_checkpoint": str(resume._where()) if resume else None,
-            "resume_checkpoint_foreign": foreign,
+            "resume_checkpoint_elsewhere": foreign,
             "metadata": self.metadata,
             "every_report": bool(self.run_config.callbacks),
         }

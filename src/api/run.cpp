@@ -134,11 +134,13 @@ Dict outcome_dict(const control::RunEnd& end, const Run& run) {
   return outcome;
 }
 
-Run::Run(Runtime& runtime, engine::Engine& engine, RunSpec spec)
+Run::Run(Runtime& runtime, engine::Engine& engine, RunSpec spec, std::shared_ptr<storage::Files> files)
     : runtime_(runtime),
       engine_(engine),
       spec_(std::move(spec)),
-      folder_(static_cast<int>(spec_.scaling.num_workers.max)) {}
+      folder_(static_cast<int>(spec_.scaling.num_workers.max)) {
+  plan_.files = std::move(files);
+}
 
 Run::~Run() { close(); }
 
@@ -157,7 +159,7 @@ void Run::close() {
   lock_.reset();
 }
 
-base::Result<std::unique_ptr<Run>> Run::prepare(Runtime& runtime, RunSpec spec) {
+base::Result<std::unique_ptr<Run>> Run::prepare(Runtime& runtime, RunSpec spec, std::shared_ptr<storage::Files> files) {
   if (auto problem = base::find_problem(spec.scaling)) return base::Error(*problem);
   if (auto problem = base::find_problem(spec.run)) return base::Error(*problem);
   const auto& checkpoints = spec.run.checkpoint_config;
@@ -178,7 +180,7 @@ base::Result<std::unique_ptr<Run>> Run::prepare(Runtime& runtime, RunSpec spec) 
   TRIREME_ASSIGN(auto* engine, runtime.engine());
   base::set_log_level(spec.run.logging_config.log_level);
   TRIREME_TRY(control::make_state_dir());
-  std::unique_ptr<Run> run(new Run(runtime, *engine, std::move(spec)));
+  std::unique_ptr<Run> run(new Run(runtime, *engine, std::move(spec), std::move(files)));
   run->plan_.id = base::to_hex(wire::random_bytes(6));
   run->plan_.secret = wire::random_bytes(wire::kSecretSize);
   run->plan_.trainer = run->spec_.trainer;
@@ -239,7 +241,6 @@ base::Result<void> Run::plan_gang() {
 
 base::Result<void> Run::plan_folder() {
   std::string storage = spec_.storage_path;
-  plan_.files = spec_.files;
   if (!plan_.files) {
     TRIREME_ASSIGN(auto asked, expand_home(spec_.run.storage_path.value_or(control::results_dir())));
     TRIREME_ASSIGN(plan_.files, storage::open_files(asked, storage));

@@ -12,6 +12,7 @@
 #include "api/line_folder.h"
 #include "api/log_follower.h"
 #include "api/runtime.h"
+#include "base/config_fields.h"
 #include "base/lock_file.h"
 #include "checkpoint/commit.h"
 #include "control/controller.h"
@@ -20,47 +21,51 @@
 
 namespace trireme::api {
 
-// One fit(), as both languages describe it.
-struct RunSpec {
-  std::string trainer;
-  ScalingConfig scaling;
-  RunConfig run;
-  Bytes payload;
-  std::optional<engine::PythonStart> python;
-  std::vector<std::string> argv;  // what to execute where nothing can be forked
-  std::map<std::string, std::string> env;
-  std::string cwd;
-  std::optional<std::string> resume_from_checkpoint;
-  bool resume_checkpoint_elsewhere = false;  // it lies in a file system that only the workers know
-  Dict metadata;
-  // The storage, where RunConfig.storage_path alone does not tell (Python's file systems): the path is one in it.
-  std::shared_ptr<storage::Files> files;  // shared by the run and its controller
-  std::string storage_path;
-  // Whether next() gives every report; otherwise the newest, for the progress line.
-  bool every_report = true;
-};
+using EnvironmentVariables = std::map<std::string, std::string>;
 
-// A run and what its driver sees of it. prepare() refuses what cannot work before anything is started; after start()
-// the run goes on by itself and next() tells about it.
+// One fit(), as both languages describe it; Python passes a dict of these fields.
+// clang-format off
+#define TRIREME_RUN_SPEC(FIELD)                                                                                        \
+  FIELD(std::string, trainer, {}, "name of the trainer's class")                                                       \
+  FIELD(ScalingConfig, scaling, {}, "the trainer's")                                                                   \
+  FIELD(RunConfig, run, {}, "the trainer's")                                                                           \
+  FIELD(Bytes, payload, {}, "what the workers run; see the Start message")                                             \
+  FIELD(std::optional<engine::PythonStart>, python, {}, "for workers that are forked from a warm Python process")      \
+  FIELD(std::vector<std::string>, argv, {}, "the command of workers that are not forked")                              \
+  FIELD(EnvironmentVariables, env, {}, "the whole environment of the workers")                                         \
+  FIELD(std::string, cwd, {}, "working directory of the workers")                                                      \
+  FIELD(std::optional<std::string>, resume_from_checkpoint, {}, "folder of the checkpoint that the user gave")         \
+  FIELD(bool, resume_checkpoint_elsewhere, false, "it is in a file system that only the workers can open")             \
+  FIELD(Dict, metadata, {}, "what the user attached to the run")                                                       \
+  FIELD(std::string, storage_path, {}, "path in the file system that prepare() is given, if it is given one")          \
+  FIELD(bool, every_report, true, "next() returns every report; otherwise only the newest, for the progress line")
+// clang-format on
+TRIREME_STRUCT(RunSpec, TRIREME_RUN_SPEC)
+
+// A run as its driver sees it. prepare() rejects an invalid run before anything is started; after start() the run
+// proceeds by itself and next() returns its events.
 class Run {
  public:
-  static base::Result<std::unique_ptr<Run>> prepare(Runtime& runtime, RunSpec spec);
+  // `files`: the storage, if RunConfig.storage_path alone does not determine it (Python's file systems); shared by the
+  // run and its controller.
+  static base::Result<std::unique_ptr<Run>> prepare(Runtime& runtime, RunSpec spec,
+                                                    std::shared_ptr<storage::Files> files = nullptr);
   ~Run();
 
   base::Result<void> start();
   // What happened since the last call: events as in the event log, and {"event": "output", "ranks", "line", "repeats"}
-  // for what workers printed. Waits for something to tell, at most `timeout`.
+  // for what workers printed. Waits for an event for at most `timeout`.
   std::vector<Dict> next(base::Seconds timeout);
-  // The run is over and next() has told everything.
+  // The run is over and next() has returned everything.
   bool finished();
   // Safe from any thread.
   void stop(std::string why, bool hard);
-  // Ranks (all when empty) will be lost in so many seconds (FailureConfig.preemption_grace_s when not given): workers
-  // are told, so that they can report a last checkpoint. Safe from any thread.
+  // Ranks (all when empty) will be lost in this many seconds (FailureConfig.preemption_grace_s when not given). Workers
+  // are notified, so that they can report a last checkpoint. Safe from any thread.
   void announce_preemption(std::vector<int> ranks, std::optional<double> seconds, std::string why);
-  // Waits for the end where it has not come yet.
+  // Waits for the end of the run.
   control::RunEnd wait();
-  // Ends what still runs, at once, and forgets the secret. The destructor does the same.
+  // Ends a run that is still active at once, and deletes its secret. The destructor does the same.
   void close();
 
   const std::string& name() const { return plan_.name; }
@@ -73,7 +78,7 @@ class Run {
   void finish_validation(control::ValidationEnded ended);
 
  private:
-  Run(Runtime& runtime, engine::Engine& engine, RunSpec spec);
+  Run(Runtime& runtime, engine::Engine& engine, RunSpec spec, std::shared_ptr<storage::Files> files);
 
   base::Result<void> plan_gang();
   base::Result<void> plan_folder();
@@ -94,14 +99,14 @@ class Run {
   control::RunPlan plan_;
   control::RunRegistry registry_;
   base::LockFile lock_;                    // on the run folder: one driver at a time
-  std::unique_ptr<control::Lease> lease_;  // the same for a storage elsewhere
+  std::unique_ptr<control::Lease> lease_;  // the same for a remote storage
   bool resumed_ = false;
   bool registered_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Dict> events_;  // under the mutex
-  // Where not every report is wanted: the newest of rank 0, and the newest of a rank that is ahead of it.
+  // Without every_report: the newest report of rank 0, and the newest of a rank that is ahead of it.
   std::optional<Dict> latest_;
   std::optional<Dict> furthest_;
   control::ReportCount reports_;
@@ -118,3 +123,7 @@ class Run {
 Dict outcome_dict(const control::RunEnd& end, const Run& run);
 
 }  // namespace trireme::api
+
+namespace trireme::base {
+TRIREME_STRUCT_FIELDS(api::RunSpec, TRIREME_RUN_SPEC)
+}  // namespace trireme::base

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/fields.h"
 #include "base/result.h"
 #include "trireme/config.h"
 
@@ -72,11 +73,11 @@ struct Slot {
 using GangId = std::uint64_t;
 
 // A Python worker can be forked from a process that has already imported its frameworks.
-struct PythonStart {
-  std::vector<std::string> preload;
-  std::vector<std::string> sys_path;
-  std::vector<std::string> argv;
-};
+#define TRIREME_PYTHON_START(FIELD)                                                    \
+  FIELD(std::vector<std::string>, preload, {}, "modules that are imported beforehand") \
+  FIELD(std::vector<std::string>, sys_path, {}, "sys.path of the worker")              \
+  FIELD(std::vector<std::string>, argv, {}, "sys.argv of the worker")
+TRIREME_STRUCT(PythonStart, TRIREME_PYTHON_START)
 
 struct ProcessSpec {
   std::string label;                       // "rank 3", for messages
@@ -168,3 +169,7 @@ class Engine {
 };
 
 }  // namespace trireme::engine
+
+namespace trireme::base {
+TRIREME_STRUCT_FIELDS(engine::PythonStart, TRIREME_PYTHON_START)
+}  // namespace trireme::base
