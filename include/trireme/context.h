@@ -32,11 +32,17 @@ struct Context {
 
 TRIREME_API const Context& context();
 
-enum class CheckpointUploadMode {
-  kSync,      // report() returns when this rank's files are durable
-  kAsync,     // it returns when a state is copied; at once for a folder, which must stay until stored
-  kNoUpload,  // the checkpoint is already in the run folder
-};
+// When report() returns. Python has the same modes under the second names.
+#define TRIREME_CHECKPOINT_UPLOAD_MODES(MODE)                                             \
+  /* When this rank's files are durable. */                                               \
+  MODE(kSync, "SYNC")                                                                     \
+  /* When a state is copied; at once for a folder, which must not change until stored. */ \
+  MODE(kAsync, "ASYNC")                                                                   \
+  /* At once: the checkpoint is already in the run folder. */                             \
+  MODE(kNoUpload, "NO_UPLOAD")
+#define TRIREME_UPLOAD_MODE(mode, name) mode,
+enum class CheckpointUploadMode { TRIREME_CHECKPOINT_UPLOAD_MODES(TRIREME_UPLOAD_MODE) };
+#undef TRIREME_UPLOAD_MODE
 
 struct ReportOptions {
   // Name of the checkpoint in the run folder. Default: derived from the number of the report.

@@ -23,13 +23,6 @@ std::unique_ptr<Session> join(const std::string& ticket) {
   return value_or_raise(unlocked([&] { return Session::join(parsed); }));
 }
 
-worker::UploadMode mode_of(const std::string& name) {
-  if (name == "SYNC") return worker::UploadMode::kSync;
-  if (name == "ASYNC") return worker::UploadMode::kAsync;
-  if (name == "NO_UPLOAD") return worker::UploadMode::kNoUpload;
-  throw nb::value_error(fmt::format("checkpoint_upload_mode = '{}': must be SYNC, ASYNC or NO_UPLOAD", name).c_str());
-}
-
 // The user's checkpoint_upload_fn. An exception is a failure of the upload.
 struct PythonUpload {
   std::shared_ptr<nb::object> function;  // shared: copies must not change reference counts without the GIL
@@ -61,7 +54,9 @@ nb::object report(Session& self, const nb::dict& metrics, const std::optional<st
   std::optional<worker::CheckpointSource> source;
   if (checkpoint || !state.is_none() || !upload.is_none()) {
     source.emplace();
-    source->mode = mode_of(mode);
+    auto known = worker::upload_mode_from(mode);
+    if (!known) throw nb::value_error(known.error().message().c_str());
+    source->mode = *known;
     source->folder = checkpoint.value_or("");
     source->delete_folder = delete_local;
     if (!state.is_none()) source->state = to_state(state);

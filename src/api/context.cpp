@@ -23,11 +23,7 @@ void attach_metadata(Dict metadata, Checkpoint checkpoint) {
 
 worker::CheckpointSource source_of(const Checkpoint& checkpoint, const ReportOptions& options) {
   worker::CheckpointSource source;
-  switch (options.checkpoint_upload_mode) {
-    case CheckpointUploadMode::kSync: source.mode = worker::UploadMode::kSync; break;
-    case CheckpointUploadMode::kAsync: source.mode = worker::UploadMode::kAsync; break;
-    case CheckpointUploadMode::kNoUpload: source.mode = worker::UploadMode::kNoUpload; break;
-  }
+  source.mode = options.checkpoint_upload_mode;
   if (checkpoint.state()) {
     source.state = *checkpoint.state();
   } else {

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/host.h"
+#include "base/text.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/scratch_folder.h"
 #include "checkpoint/state_file.h"
@@ -30,6 +31,16 @@ fs::path plain(const std::string& folder) {
 }
 
 }  // namespace
+
+base::Result<CheckpointUploadMode> upload_mode_from(std::string_view name) {
+  std::vector<std::string> names;
+#define TRIREME_UPLOAD_MODE(mode, text)                \
+  if (name == text) return CheckpointUploadMode::mode; \
+  names.emplace_back(text);
+  TRIREME_CHECKPOINT_UPLOAD_MODES(TRIREME_UPLOAD_MODE)
+#undef TRIREME_UPLOAD_MODE
+  return base::error("checkpoint_upload_mode = '{}': must be one of {}", name, base::join(names, ", "));
+}
 
 CheckpointWriter::CheckpointWriter(const wire::Start& start, std::shared_ptr<storage::Files> files, Done done)
     : rank_(start.rank),
@@ -60,7 +71,7 @@ CheckpointWriter::~CheckpointWriter() {
 base::Result<std::optional<std::string>> CheckpointWriter::name_for(const CheckpointSource& source,
                                                                     const std::optional<std::string>& asked) const {
   std::optional<std::string> name = asked;
-  if (source.mode == UploadMode::kNoUpload) {
+  if (source.mode == CheckpointUploadMode::kNoUpload) {
     const fs::path inside = plain(source.folder).lexically_relative(storage_path_);
     name = inside.native();
     if (inside.empty() || inside.has_parent_path() || name->starts_with(".")) {
@@ -121,7 +132,7 @@ base::Result<void> CheckpointWriter::check_outside_of_run(const std::string& fol
 }
 
 base::Result<void> CheckpointWriter::store(std::int64_t index, const std::string& name, CheckpointSource source) {
-  const bool async = source.mode == UploadMode::kAsync;
+  const bool async = source.mode == CheckpointUploadMode::kAsync;
   Part part{index, name, std::move(source)};
   begin(async);
   auto prepare = [&]() -> base::Result<void> {
@@ -180,7 +191,7 @@ base::Result<CheckpointWriter::Stored> CheckpointWriter::write_part(const Part& 
   const std::string target = storage_path_ + "/" + part.name;
   const checkpoint::Origin origin{attempt_, part.index};
   // A folder in the run folder is already the checkpoint itself.
-  bool in_place = source.mode == UploadMode::kNoUpload;
+  bool in_place = source.mode == CheckpointUploadMode::kNoUpload;
   if (!in_place && !source.upload && !source.folder.empty()) {
     TRIREME_ASSIGN(in_place, files_->same_folder(source.folder, target));
   }
@@ -200,7 +211,7 @@ base::Result<CheckpointWriter::Stored> CheckpointWriter::write_part(const Part& 
     if (!source.folder.empty() && fs::is_directory(source.folder)) {
       TRIREME_ASSIGN(in_place, files_->same_folder(source.folder, target));
     }
-  } else if (source.mode == UploadMode::kNoUpload && !files_->local()) {
+  } else if (source.mode == CheckpointUploadMode::kNoUpload && !files_->local()) {
     TRIREME_ASSIGN(stored.files, files_->adopt_folder(target));
   } else {
     if (!files_->local()) TRIREME_TRY(check_outside_of_run(source.folder));

@@ -15,15 +15,13 @@
 #include "base/result.h"
 #include "checkpoint/snapshot.h"
 #include "storage/files.h"
+#include "trireme/context.h"
 #include "wire/message.h"
 
 namespace trireme::worker {
 
-enum class UploadMode {
-  kSync,      // report() returns when this rank's files are durable
-  kAsync,     // report() returns as soon as the original is no longer needed
-  kNoUpload,  // the files are already in the run's storage
-};
+// By the name that Python has for it.
+base::Result<CheckpointUploadMode> upload_mode_from(std::string_view name);
 
 // A rank's part of a checkpoint: one of folder, state and upload.
 struct CheckpointSource {
@@ -31,7 +29,7 @@ struct CheckpointSource {
   std::optional<Dict> state = {};
   // The user's upload function: receives the checkpoint's name, returns the folder in the storage.
   std::function<base::Result<std::string>(const std::string& name)> upload = {};
-  UploadMode mode = UploadMode::kSync;
+  CheckpointUploadMode mode = CheckpointUploadMode::kSync;
   bool delete_folder = false;  // after it is stored
 };
 

@@ -462,7 +462,7 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, std::optiona
     ++next_report_;  // a report that is too large does not count
   }
   if (!checkpoint) return std::optional<std::string>();
-  const UploadMode mode = checkpoint->mode;
+  const CheckpointUploadMode mode = checkpoint->mode;
   TRIREME_TRY(writer->store(index, name, *std::move(checkpoint)), "{} could not be stored", name);
   const std::string folder = start_.storage_path + "/" + name;
   remember(index, folder, mode);
@@ -470,9 +470,9 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, std::optiona
   return std::optional(folder);
 }
 
-void Session::remember(std::int64_t index, const std::string& folder, UploadMode mode) {
+void Session::remember(std::int64_t index, const std::string& folder, CheckpointUploadMode mode) {
   std::lock_guard lock(mutex_);
-  if (mode == UploadMode::kAsync) {
+  if (mode == CheckpointUploadMode::kAsync) {
     on_their_way_[index] = folder;
   } else if (index > newest_.first) {
     newest_ = {index, folder};

@@ -162,7 +162,7 @@ class Session {
   void tell(const wire::Message& message);
   Result<std::shared_ptr<CheckpointWriter>> writer();
   void drain();
-  void remember(std::int64_t index, const std::string& folder, UploadMode mode);
+  void remember(std::int64_t index, const std::string& folder, CheckpointUploadMode mode);
   Result<void> leave_with(std::int64_t index, CheckpointWriter& writer);
   // Sends a request and waits for its reply. A timeout is an error with the code kTimeout.
   template <typename Request>

@@ -16,7 +16,6 @@ using namespace trireme::control::testing;
 using engine::testing::eventually;
 using worker::CheckpointSource;
 using worker::Session;
-using worker::UploadMode;
 
 namespace {
 
@@ -37,7 +36,7 @@ Names names_of(const std::vector<checkpoint::Committed>& all) {
   return names;
 }
 
-CheckpointSource state_of(std::int64_t value, UploadMode mode) {
+CheckpointSource state_of(std::int64_t value, CheckpointUploadMode mode) {
   CheckpointSource source;
   source.state = Dict{{"w", Tensor::of<std::int64_t>({value, value})}};
   source.mode = mode;
@@ -47,13 +46,14 @@ CheckpointSource state_of(std::int64_t value, UploadMode mode) {
 }  // namespace
 
 TEST_CASE("parts of all ranks, in all modes, form one checkpoint") {
-  ThreadRun run(3, workers([](Session& session) -> Status {
-                  const int rank = session.start().rank;
-                  // Each in another mode: a folder, a state, a state that is written asynchronously.
-                  auto part = rank == 0 ? part_of(session, UploadMode::kAsync)
-                                        : state_of(rank, rank == 1 ? UploadMode::kSync : UploadMode::kAsync);
-                  return session.report({{"rank", rank}}, std::move(part)) ? Status() : Status(kFailedExit);
-                }));
+  ThreadRun run(
+      3, workers([](Session& session) -> Status {
+        const int rank = session.start().rank;
+        // Each in another mode: a folder, a state, a state that is written asynchronously.
+        auto part = rank == 0 ? part_of(session, CheckpointUploadMode::kAsync)
+                              : state_of(rank, rank == 1 ? CheckpointUploadMode::kSync : CheckpointUploadMode::kAsync);
+        return session.report({{"rank", rank}}, std::move(part)) ? Status() : Status(kFailedExit);
+      }));
   RunEnd end = run.go();
   CHECK(end.error == "");
   CHECK(end.checkpoint == run.plan().path + "/checkpoint_000000");
@@ -104,7 +104,7 @@ TEST_CASE("a graceful stop waits for uploads in flight") {
   std::promise<void> gate;
   ThreadRun run(1, workers([&, open = gate.get_future().share()](Session& session) -> Status {
                   CheckpointSource source;
-                  source.mode = UploadMode::kAsync;
+                  source.mode = CheckpointUploadMode::kAsync;
                   source.upload = [&](const std::string& name) -> base::Result<std::string> {
                     under_way.set_value();
                     open.wait();
@@ -131,7 +131,7 @@ TEST_CASE("a graceful stop waits for uploads in flight") {
 TEST_CASE("an asynchronous upload that fails fails the run with its cause") {
   ThreadRun run(1, workers([&](Session& session) -> Status {
                   CheckpointSource source;
-                  source.mode = UploadMode::kAsync;
+                  source.mode = CheckpointUploadMode::kAsync;
                   source.upload = [](const std::string&) -> base::Result<std::string> {
                     return base::error("no such bucket");
                   };
@@ -196,7 +196,8 @@ TEST_CASE("a restarted gang finds the newest checkpoint in memory") {
                   }
                   if (!start.memory.empty()) ++problems;
                   for (int i = 0; i < 3; ++i) {
-                    if (!session.report({}, state_of(10 * start.rank + i, UploadMode::kAsync))) return kFailedExit;
+                    if (!session.report({}, state_of(10 * start.rank + i, CheckpointUploadMode::kAsync)))
+                      return kFailedExit;
                   }
                   if (!session.list_checkpoints(false, kPatience) || !session.barrier()) return kFailedExit;
                   if (start.rank == 0) return kSegmentationFault;

@@ -43,7 +43,8 @@ inline ThreadEngine::Body workers(Work work) {
 }
 
 // A folder with one file as this rank's part of a checkpoint.
-inline worker::CheckpointSource part_of(worker::Session& session, worker::UploadMode mode = worker::UploadMode::kSync) {
+inline worker::CheckpointSource part_of(worker::Session& session,
+                                        CheckpointUploadMode mode = CheckpointUploadMode::kSync) {
   const auto& start = session.start();
   const std::string folder = fmt::format("{}/mine_{}", start.path, start.rank);
   std::filesystem::remove_all(folder);

@@ -96,7 +96,7 @@ std::vector<std::int64_t> numbers_in(const std::string& folder) {
   return {values.begin(), values.end()};
 }
 
-CheckpointSource state_of(const Tensor& tensor, UploadMode mode) {
+CheckpointSource state_of(const Tensor& tensor, CheckpointUploadMode mode) {
   CheckpointSource made;
   made.state = Dict{{"w", tensor}, {"epoch", 3}};
   made.mode = mode;
@@ -110,7 +110,7 @@ struct Gate {
 
   CheckpointSource source(const Desk& desk) const {
     CheckpointSource made;
-    made.mode = UploadMode::kAsync;
+    made.mode = CheckpointUploadMode::kAsync;
     made.upload = [open = open, path = desk.start.storage_path](const std::string& name) -> base::Result<std::string> {
       open.wait();
       append_file(path + "/" + name + "/by_hand", "x");
@@ -148,7 +148,7 @@ TEST_CASE("a state is at the top for rank 0, and in a separate folder for other 
     desk.start.rank = rank;
     auto writer = desk.writer();
     const Tensor tensor = Tensor::of<std::int64_t>({1, 2, 3});
-    REQUIRE(writer->store(0, "checkpoint_000000", state_of(tensor, UploadMode::kSync)));
+    REQUIRE(writer->store(0, "checkpoint_000000", state_of(tensor, CheckpointUploadMode::kSync)));
     const std::string inside = rank == 0 ? "" : "rank_3/";
     CHECK(desk.done.files(0) == Names{inside + "state.safetensors", inside + "state.json"});
     const std::string folder = desk.stored_path("checkpoint_000000") + (rank == 0 ? "" : "/rank_3");
@@ -163,7 +163,7 @@ TEST_CASE("ASYNC: stores the state as it was, even if the training changes it af
   // The thread is busy with this one while the state changes.
   REQUIRE(writer->store(0, "first", gate.source(desk)));
   Tensor tensor = Tensor::of<std::int64_t>({1, 2, 3});
-  REQUIRE(writer->store(1, "second", state_of(tensor, UploadMode::kAsync)));
+  REQUIRE(writer->store(1, "second", state_of(tensor, CheckpointUploadMode::kAsync)));
   tensor.values<std::int64_t>()[0] = 99;
   CHECK(desk.done.order().empty());
   gate.promise.set_value();
@@ -176,7 +176,7 @@ TEST_CASE("ASYNC: stores the state as it was, even if the training changes it af
 TEST_CASE("ASYNC: a folder is read when its turn comes") {
   Desk desk;
   auto writer = desk.writer();
-  CheckpointSource source{.folder = desk.folder("mine"), .mode = UploadMode::kAsync, .delete_folder = true};
+  CheckpointSource source{.folder = desk.folder("mine"), .mode = CheckpointUploadMode::kAsync, .delete_folder = true};
   REQUIRE(writer->store(0, "checkpoint_000000", source));
   writer->wait_idle();
   CHECK(desk.done.files(0) == Names{"a", "deep/b"});
@@ -238,7 +238,7 @@ TEST_CASE("parts in flight are stored before the writer is destroyed") {
   auto writer = desk.writer();
   Gate gate;
   REQUIRE(writer->store(0, "c0", gate.source(desk)));
-  REQUIRE(writer->store(1, "c1", state_of(Tensor::of<std::int64_t>({5}), UploadMode::kAsync)));
+  REQUIRE(writer->store(1, "c1", state_of(Tensor::of<std::int64_t>({5}), CheckpointUploadMode::kAsync)));
   std::jthread opener([&] { gate.promise.set_value(); });
   writer.reset();
   CHECK(desk.done.order() == std::vector<std::int64_t>{0, 1});
@@ -253,7 +253,7 @@ TEST_CASE("a failure is reported once: for SYNC also to the caller, for ASYNC on
   REQUIRE_FALSE(sync);
   CHECK(desk.done.failure(0) == sync.error().message());
   CHECK(sync.error().message().find(gone) != std::string::npos);
-  REQUIRE(writer->store(1, "c1", {.folder = gone, .mode = UploadMode::kAsync}));
+  REQUIRE(writer->store(1, "c1", {.folder = gone, .mode = CheckpointUploadMode::kAsync}));
   writer->wait_idle();
   CHECK(desk.done.failure(1) == sync.error().message());
   CHECK(desk.done.order() == std::vector<std::int64_t>{0, 1});
@@ -270,7 +270,7 @@ TEST_CASE("a state that cannot be stored is refused before anything is queued") 
   Value nested;
   for (int i = 0; i <= base::kMaxDepth; ++i) nested = List{std::move(nested)};
   source.state = Dict{{"deep", std::move(nested)}};
-  source.mode = UploadMode::kAsync;
+  source.mode = CheckpointUploadMode::kAsync;
   auto refused = writer->store(0, "c0", std::move(source));
   REQUIRE_FALSE(refused);
   CHECK(desk.done.failure(0) == refused.error().message());
@@ -320,14 +320,15 @@ TEST_CASE("names of checkpoints") {
   auto absent = writer->name_for({.folder = desk.dir / "absent"}, std::nullopt);
   CHECK(absent.error().message() == "the checkpoint folder " + (desk.dir / "absent") + " does not exist");
   // A state has no folder to look for.
-  CHECK(writer->name_for(state_of(Tensor::scalar<double>(1), UploadMode::kAsync), std::nullopt));
+  CHECK(writer->name_for(state_of(Tensor::scalar<double>(1), CheckpointUploadMode::kAsync), std::nullopt));
 }
 
 TEST_CASE("NO_UPLOAD: a folder in the run folder is used as it is") {
   Desk desk;
   auto writer = desk.writer();
   append_file(desk.stored_path("mine/a"), "weights");
-  CheckpointSource source{.folder = desk.stored_path("mine"), .mode = UploadMode::kNoUpload, .delete_folder = true};
+  CheckpointSource source{
+      .folder = desk.stored_path("mine"), .mode = CheckpointUploadMode::kNoUpload, .delete_folder = true};
   for (const char* written : {"mine", "mine/", "./mine", "other/../mine"}) {
     CAPTURE(written);
     CheckpointSource same = source;
@@ -420,7 +421,7 @@ TEST_CASE("memory tier: snapshots are kept until a newer one is committed") {
   desk.start.keep_in_memory = true;
   desk.start.max_uploads_in_flight = 1;
   auto writer = desk.writer();
-  auto store = [&](std::int64_t index, UploadMode mode) {
+  auto store = [&](std::int64_t index, CheckpointUploadMode mode) {
     REQUIRE(writer->store(index, checkpoint::default_name(index), state_of(Tensor::of<std::int64_t>({index}), mode)));
     writer->wait_idle();
     return desk.done.stored(index).memory;
@@ -428,16 +429,16 @@ TEST_CASE("memory tier: snapshots are kept until a newer one is committed") {
   auto content = [](const Dict& memory, const char* name) {
     return storage::read_file(fmt::format("/proc/self/fd/{}", memory.at(name).as_int())).value();
   };
-  const Dict first = store(0, UploadMode::kSync);
-  const Dict second = store(1, UploadMode::kAsync);
+  const Dict first = store(0, CheckpointUploadMode::kSync);
+  const Dict second = store(1, CheckpointUploadMode::kAsync);
   for (const char* name : {"state.json", "state.safetensors"}) {
     CHECK(content(first, name) == storage::read_file(desk.stored_path("checkpoint_000000/") + name).value());
     CHECK(content(second, name) == storage::read_file(desk.stored_path("checkpoint_000001/") + name).value());
   }
   // Nothing is committed: memory does not fill with waiting snapshots.
-  CHECK(store(2, UploadMode::kAsync).empty());
+  CHECK(store(2, CheckpointUploadMode::kAsync).empty());
   writer->committed(1);
-  const Dict last = store(3, UploadMode::kAsync);
+  const Dict last = store(3, CheckpointUploadMode::kAsync);
   CHECK(last.size() == 2);
   // The committed one is not overwritten by later ones.
   CHECK(content(second, "state.safetensors") ==
@@ -447,7 +448,7 @@ TEST_CASE("memory tier: snapshots are kept until a newer one is committed") {
 TEST_CASE("without the memory tier no files are offered") {
   Desk desk;
   auto writer = desk.writer();
-  REQUIRE(writer->store(0, "c0", state_of(Tensor::of<std::int64_t>({1}), UploadMode::kAsync)));
+  REQUIRE(writer->store(0, "c0", state_of(Tensor::of<std::int64_t>({1}), CheckpointUploadMode::kAsync)));
   writer->wait_idle();
   CHECK(desk.done.stored(0).memory.empty());
 }
@@ -469,8 +470,8 @@ TEST_CASE("remote storage") {
   CHECK(storage::read_file(there + "c0/deep/b").value() == "weights");
   CHECK_FALSE(fs::exists(desk.dir / "mine"));
 
-  for (UploadMode mode : {UploadMode::kSync, UploadMode::kAsync}) {
-    const std::int64_t index = mode == UploadMode::kSync ? 1 : 2;
+  for (CheckpointUploadMode mode : {CheckpointUploadMode::kSync, CheckpointUploadMode::kAsync}) {
+    const std::int64_t index = mode == CheckpointUploadMode::kSync ? 1 : 2;
     const std::string name = "c" + std::to_string(index);
     REQUIRE(writer.store(index, name, state_of(Tensor::of<std::int64_t>({index}), mode)));
     writer.wait_idle();
@@ -482,11 +483,11 @@ TEST_CASE("remote storage") {
   CHECK(fs::is_empty(checkpoint::temporary_folder("uploads")));
 
   writer.committed(2);
-  CheckpointSource in_place{.folder = "bucket/run/c0", .mode = UploadMode::kNoUpload};
+  CheckpointSource in_place{.folder = "bucket/run/c0", .mode = CheckpointUploadMode::kNoUpload};
   CHECK(writer.name_for(in_place, std::nullopt).value() == "c0");
   REQUIRE(writer.store(3, "c0", in_place));
   CHECK(desk.done.files(3) == Names{"a", "deep/b"});
-  auto refused = writer.name_for({.folder = "other/c0", .mode = UploadMode::kNoUpload}, std::nullopt);
+  auto refused = writer.name_for({.folder = "other/c0", .mode = CheckpointUploadMode::kNoUpload}, std::nullopt);
   CHECK(refused.error().message().find("is not a folder in the run folder far://bucket/run") != std::string::npos);
 }
 
@@ -494,8 +495,8 @@ TEST_CASE("a reused name waits until the previous checkpoint with that name is c
   Desk desk;
   std::atomic<bool> idle = false;  // declared before the writer, whose thread sets it
   auto writer = desk.writer();
-  REQUIRE(writer->store(0, "last", state_of(Tensor::of<std::int64_t>({0}), UploadMode::kAsync)));
-  REQUIRE(writer->store(1, "last", state_of(Tensor::of<std::int64_t>({1}), UploadMode::kAsync)));
+  REQUIRE(writer->store(0, "last", state_of(Tensor::of<std::int64_t>({0}), CheckpointUploadMode::kAsync)));
+  REQUIRE(writer->store(1, "last", state_of(Tensor::of<std::int64_t>({1}), CheckpointUploadMode::kAsync)));
   writer->when_idle([&] { idle = true; });
   CHECK_FALSE(idle);
   writer->committed(0);
@@ -514,9 +515,9 @@ TEST_CASE("if folders cannot be moved, the newest checkpoint is replaced only af
   file_system->write(manifest, "{}");
   std::atomic<bool> idle = false;
   CheckpointWriter writer(desk.start, files, desk.done.handler());
-  REQUIRE(writer.store(0, "slot1", state_of(Tensor::of<std::int64_t>({0}), UploadMode::kAsync)));
+  REQUIRE(writer.store(0, "slot1", state_of(Tensor::of<std::int64_t>({0}), CheckpointUploadMode::kAsync)));
   writer.wait_idle();
-  REQUIRE(writer.store(1, "slot0", state_of(Tensor::of<std::int64_t>({1}), UploadMode::kAsync)));
+  REQUIRE(writer.store(1, "slot0", state_of(Tensor::of<std::int64_t>({1}), CheckpointUploadMode::kAsync)));
   writer.when_idle([&] { idle = true; });
   CHECK_FALSE(idle);
   CHECK(file_system->exists(manifest));

@@ -136,7 +136,7 @@ struct SlowStorage {
   }
   CheckpointSource upload() {
     CheckpointSource source;
-    source.mode = UploadMode::kAsync;
+    source.mode = CheckpointUploadMode::kAsync;
     source.upload = [path = dir.path().string(),
                      open = gate.get_future().share()](const std::string& name) -> base::Result<std::string> {
       open.wait();
