@@ -14,20 +14,26 @@
 
 namespace trireme {
 
+// The start message of a worker has the same fields, from this table (src/wire/message.h).
+// clang-format off
+#define TRIREME_CONTEXT(FIELD)                                                                                         \
+  FIELD(int, world_size, 1, "number of workers")                                                                       \
+  FIELD(int, world_rank, 0, "rank of this worker")                                                                     \
+  FIELD(int, local_rank, 0, "position among the workers of this node")                                                 \
+  FIELD(int, local_world_size, 1, "number of workers on this node")                                                    \
+  FIELD(int, node_rank, 0, "position of this node")                                                                    \
+  FIELD(int, num_nodes, 1, "number of nodes")                                                                          \
+  FIELD(int, attempt, 0, "which start of the gang this is, from 0")                                                    \
+  FIELD(std::string, experiment_name, {}, "name of the run")                                                           \
+  FIELD(std::string, run_id, {}, "unique id of the run")                                                               \
+  FIELD(std::string, path, {}, "folder of the run on the driver's machine: logs, event log; empty in local mode")      \
+  FIELD(std::vector<int>, gpus, {}, "devices of this worker")                                                          \
+  FIELD(Resources, resources, {}, "what this worker takes")                                                            \
+  FIELD(Dict, metadata, {}, "what the user attached to the run")
+// clang-format on
+
 struct Context {
-  int world_size = 1;
-  int world_rank = 0;
-  int local_rank = 0;
-  int local_world_size = 1;
-  int node_rank = 0;
-  int num_nodes = 1;
-  int attempt = 0;  // number of earlier starts of the gang
-  std::string experiment_name;
-  std::string run_id;
-  std::string path;  // the run's folder; empty in local mode
-  std::vector<int> gpus;
-  Resources resources;
-  Dict metadata;
+  TRIREME_CONTEXT(TRIREME_CONFIG_MEMBER)
 };
 
 TRIREME_API const Context& context();

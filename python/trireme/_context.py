@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from trireme._storage import Location, local_filesystem
@@ -56,6 +56,12 @@ class TrainContext:
     _gpus: Sequence[int] = ()
     _resources: Mapping[str, float] = field(default_factory=dict)
     _metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, start: Mapping[str, Any], storage: Location) -> TrainContext:
+        """The context of a worker; its start message has these fields under the same names."""
+        names = [each.name for each in fields(cls)]
+        return cls(_storage=storage, **{name: start[name[1:]] for name in names if name[1:] in start})
 
     def get_experiment_name(self) -> str:
         return self._experiment_name

@@ -55,22 +55,7 @@ class WorkerSession:
         self.positions = Positions(start["positions"])
         if files is not None:
             core.set_filesystem(files)
-        self.context = TrainContext(
-            _experiment_name=start["run_name"],
-            _world_size=start["world_size"],
-            _world_rank=start["rank"],
-            _local_world_size=start["local_world_size"],
-            _local_rank=start["local_rank"],
-            _node_rank=start["node_rank"],
-            _run_id=start["run_id"],
-            _path=start["path"],
-            _storage=self._run,
-            _attempt=start["attempt"],
-            _hosts=start["nodes"],
-            _gpus=start["gpus"],
-            _resources=start["resources"],
-            _metadata=start["metadata"],
-        )
+        self.context = TrainContext.of(start, self._run)
         plans: DatasetPlans | None = extras.get("datasets")
         self.datasets = plans.shards(self.context, self.positions) if plans is not None else None
 
@@ -275,7 +260,7 @@ class _Attempt:
         try:
             with guard:
                 value = self._call()
-            if self._start["rank"] == 0:
+            if self._start["world_rank"] == 0:
                 _finish(self._core, value)
             else:
                 self._core.finish(None, False)

@@ -76,19 +76,9 @@ CurrentScope::~CurrentScope() { g_current = nullptr; }
 
 Context context_of(const wire::Start& start) {
   Context context;
-  context.world_size = start.world_size;
-  context.world_rank = start.rank;
-  context.local_rank = start.local_rank;
-  context.local_world_size = start.local_world_size;
-  context.node_rank = start.node_rank;
-  context.num_nodes = start.num_nodes;
-  context.attempt = start.attempt;
-  context.experiment_name = start.run_name;
-  context.run_id = start.run_id;
-  context.path = start.path;
-  context.gpus = start.gpus;
-  context.resources = start.resources;
-  context.metadata = start.metadata;
+#define TRIREME_COPY(type, name, standard, doc) context.name = start.name;
+  TRIREME_CONTEXT(TRIREME_COPY)
+#undef TRIREME_COPY
   return context;
 }
 

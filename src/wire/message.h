@@ -5,8 +5,10 @@
 #include <variant>
 #include <vector>
 
+#include "base/config_fields.h"
 #include "base/fields.h"
 #include "trireme/config.h"
+#include "trireme/context.h"
 
 // Every message of the control plane, described once: MESSAGE(number, Name, table), and each table is a list of
 // FIELD(type, name, default, what it means). Structs, encoding, decoding and docs/wire_protocol.md come from these
@@ -16,7 +18,7 @@
 
 namespace trireme::wire {
 
-inline constexpr int kProtocolVersion = 4;
+inline constexpr int kProtocolVersion = 5;
 
 // clang-format off
 
@@ -26,7 +28,7 @@ inline constexpr int kProtocolVersion = 4;
   FIELD(std::string, run_id, {}, "the run that the sender wants to join")                                        \
   FIELD(std::string, role, "worker", "worker, or client for the command line")                                   \
   FIELD(int, rank, 0, "rank of the worker")                                                                      \
-  FIELD(int, attempt, 0, "the start of the gang that the worker belongs to; a late one is refused")              \
+  FIELD(int, attempt, 0, "the start of the gang that the worker belongs to; earlier ones are refused")           \
   FIELD(int, pid, 0, "process id of the sender")                                                                 \
   FIELD(std::string, host, {}, "host of the sender")                                                             \
   FIELD(Bytes, nonce, {}, "32 random bytes that the controller's proof must answer")                             \
@@ -34,65 +36,52 @@ inline constexpr int kProtocolVersion = 4;
 
 #define TRIREME_WELCOME(FIELD)                                                                                   \
   FIELD(Bytes, proof, {}, "HMAC-SHA256 over the hello's nonce and the challenge")                                \
-  FIELD(double, heartbeat_s, 0.5, "how often the worker says that it lives")                                     \
-  FIELD(double, lease_s, 10.0, "a worker that hears nothing for so long ends itself")
+  FIELD(double, heartbeat_s, 0.5, "interval of the worker's heartbeats")                                         \
+  FIELD(double, lease_s, 10.0, "a worker that receives nothing for this long ends itself")
 
 #define TRIREME_HEARTBEAT(FIELD)                                                                                 \
   FIELD(std::int64_t, sequence, 0, "counts up; the answer carries the same number")
 
+// Begins with what the training function sees as its context.
 #define TRIREME_START(FIELD)                                                                                     \
-  FIELD(int, rank, 0, "rank of this worker")                                                                     \
-  FIELD(int, world_size, 1, "number of workers")                                                                 \
-  FIELD(int, local_rank, 0, "position among the workers of this node")                                           \
-  FIELD(int, local_world_size, 1, "number of workers on this node")                                              \
-  FIELD(int, node_rank, 0, "position of this node")                                                              \
-  FIELD(int, num_nodes, 1, "number of nodes")                                                                    \
-  FIELD(int, attempt, 0, "which start of the gang this is, from 0")                                              \
-  FIELD(std::string, run_name, {}, "name of the run")                                                            \
-  FIELD(std::string, run_id, {}, "unique id of the run")                                                         \
-  FIELD(std::string, path, {}, "folder of the run on the driver's machine: logs, event log")                     \
+  TRIREME_CONTEXT(FIELD)                                                                                         \
+  FIELD(std::vector<std::string>, hosts, {}, "host of every node, by node rank")                                 \
   FIELD(std::string, storage_path, {}, "folder of the run in its storage: checkpoints")                          \
-  FIELD(std::string, storage_uri, {}, "the same as a URI, for workers that make the file system from it; empty: a local folder") \
-  FIELD(int, max_uploads_in_flight, 2, "checkpoints of this worker on their way before report() waits")          \
-  FIELD(bool, keep_in_memory, false, "whether snapshots stay in memory for the next start of the gang")          \
-  FIELD(std::string, trainer, {}, "name of the trainer")                                                         \
+  FIELD(std::string, storage_uri, {}, "the same as a URI, for workers that open the file system from it; empty: a local folder") \
+  FIELD(CheckpointConfig, checkpoint_config, {}, "how checkpoints are uploaded")                                 \
   FIELD(Bytes, payload, {}, "what to run: for Python a pickle, for C++ the function's name and configuration")   \
   FIELD(std::optional<std::string>, checkpoint, {}, "folder of the checkpoint to resume from")                   \
-  FIELD(bool, checkpoint_in_storage, true, "whether that lies in the run's storage; elsewhere when it was given by the user") \
+  FIELD(bool, checkpoint_in_storage, true, "whether it is in the run's storage; false if the user gave it")      \
   FIELD(Dict, memory, {}, "files of that checkpoint that are in memory: path in it -> path to open")             \
-  FIELD(std::vector<int>, gpus, {}, "devices of this worker")                                                    \
-  FIELD(Resources, resources, {}, "what this worker takes")                                                      \
-  FIELD(std::vector<std::string>, nodes, {}, "host of every node, by node rank")                                 \
   FIELD(std::int64_t, next_report, 0, "number of this worker's next report")                                     \
-  FIELD(Dict, metadata, {}, "what the user attached to the run")                                                 \
-  FIELD(Dict, positions, {}, "places in the data that the checkpoint was made at, by name")                      \
+  FIELD(Dict, positions, {}, "positions in the data that the checkpoint was made at, by name")                   \
   FIELD(std::string, log_path, {}, "where a worker that is kept writes its output from now on; empty: as before")
 
 #define TRIREME_NO_FIELDS(FIELD)
 
 #define TRIREME_ENTERED(FIELD)                                                                                   \
-  FIELD(std::string, holds, {}, "what is expensive to make again in this process, for example a CUDA context; empty: nothing")
+  FIELD(std::string, holds, {}, "what is expensive to create again in a new process, for example a CUDA context; empty: nothing")
 
 #define TRIREME_REPORT(FIELD)                                                                                    \
   FIELD(std::int64_t, index, 0, "counts this rank's reports")                                                    \
   FIELD(Dict, metrics, {}, "what was reported")                                                                  \
   FIELD(std::optional<std::string>, checkpoint, {}, "folder name of the checkpoint that this rank adds to")      \
   FIELD(Value, validation, {}, "null, or what to validate the checkpoint with: fn_kwargs, timeout_s")            \
-  FIELD(Dict, positions, {}, "with a checkpoint: this rank's places in its data, by name")                       \
+  FIELD(Dict, positions, {}, "with a checkpoint: this rank's positions in its data, by name")                    \
   FIELD(Dict, data, {}, "what this rank has read so far: rows, bytes, wait_s")
 
 #define TRIREME_UPLOAD_DONE(FIELD)                                                                               \
   FIELD(std::int64_t, index, 0, "the report whose files are durable now")                                        \
   FIELD(List, files, {}, "what this rank has stored: path, size and XXH3 of each file")                          \
   FIELD(Dict, memory, {}, "files that this worker also has in memory: path in the checkpoint -> descriptor")     \
-  FIELD(std::optional<std::string>, failure, {}, "why they are not, where the upload failed")
+  FIELD(std::optional<std::string>, failure, {}, "why the upload failed; None: it did not")
 
 #define TRIREME_ACK(FIELD)                                                                                       \
   FIELD(std::int64_t, through, 0, "all reports below this number are recorded")
 
 #define TRIREME_DONE(FIELD)                                                                                      \
   FIELD(Value, value, {}, "what the function returned; rank 0 only")                                             \
-  FIELD(bool, pickled, false, "whether that is a pickle: no value that both languages know")
+  FIELD(bool, pickled, false, "whether it is a pickle, because only Python can represent it")
 
 #define TRIREME_FAILED(FIELD)                                                                                    \
   FIELD(std::string, error_type, {}, "class of the exception")                                                   \
@@ -102,7 +91,7 @@ inline constexpr int kProtocolVersion = 4;
 
 #define TRIREME_STOP(FIELD)                                                                                      \
   FIELD(std::string, why, {}, "for the log")                                                                     \
-  FIELD(bool, hard, false, "at once, without grace")
+  FIELD(bool, hard, false, "kill at once, without a grace period")
 
 #define TRIREME_COMMITTED(FIELD)                                                                                 \
   FIELD(std::int64_t, index, 0, "the report whose checkpoint is committed")
@@ -111,7 +100,7 @@ inline constexpr int kProtocolVersion = 4;
   FIELD(std::int64_t, id, 0, "request number; the reply lists the retained checkpoints, worst first")            \
   FIELD(std::int64_t, reports, 0, "answered when every checkpoint of a report below this number is committed")   \
   FIELD(bool, validated, false, "and validated")                                                                 \
-  FIELD(bool, now, false, "answered at once with what is known")
+  FIELD(bool, now, false, "answered at once with the checkpoints known so far")
 
 #define TRIREME_STORE_SET(FIELD)                                                                                 \
   FIELD(std::int64_t, id, 0, "request number; the reply carries it")                                             \
@@ -151,38 +140,38 @@ inline constexpr int kProtocolVersion = 4;
   FIELD(std::int64_t, id, 0, "request number; the reply holds the number of keys")
 
 #define TRIREME_BARRIER(FIELD)                                                                                   \
-  FIELD(std::int64_t, id, 0, "request number; answered when every rank has come")                                \
+  FIELD(std::int64_t, id, 0, "request number; answered when every rank has called it")                           \
   FIELD(std::int64_t, sequence, 0, "which barrier or broadcast of this attempt, from 0")
 
 #define TRIREME_BROADCAST(FIELD)                                                                                 \
-  FIELD(std::int64_t, id, 0, "request number; answered with rank 0's data when every rank has come")             \
+  FIELD(std::int64_t, id, 0, "request number; answered with rank 0's data when every rank has called it")        \
   FIELD(std::int64_t, sequence, 0, "which barrier or broadcast of this attempt, from 0")                         \
   FIELD(std::optional<Bytes>, data, {}, "from rank 0 only")
 
 #define TRIREME_REPLY(FIELD)                                                                                     \
   FIELD(std::int64_t, id, 0, "the request that this answers")                                                    \
   FIELD(Value, value, {}, "the answer")                                                                          \
-  FIELD(std::optional<std::string>, failure, {}, "why there is none")
+  FIELD(std::optional<std::string>, failure, {}, "why there is no answer")
 
 #define TRIREME_STOP_RUN(FIELD)                                                                                  \
   FIELD(std::int64_t, id, 0, "request number")                                                                   \
-  FIELD(std::string, why, {}, "who asks")                                                                        \
-  FIELD(bool, hard, false, "at once, without grace")
+  FIELD(std::string, why, {}, "who requested it")                                                                \
+  FIELD(bool, hard, false, "kill at once, without a grace period")
 
 #define TRIREME_CANCEL(FIELD)                                                                                    \
   FIELD(std::string, why, {}, "for the log")                                                                     \
-  FIELD(bool, may_decline, false, "whether the worker may end instead, where its framework objects to being kept")
+  FIELD(bool, may_decline, false, "whether the worker may exit instead, if its framework cannot be reused")
 
 #define TRIREME_LEAVE_AT(FIELD)                                                                                  \
   FIELD(std::int64_t, index, 0, "leave the function with the first checkpoint of a report of this number or later")
 
 #define TRIREME_PREEMPTION(FIELD)                                                                                \
   FIELD(Dict, nodes, {}, "who will be lost: host -> its ranks")                                                  \
-  FIELD(double, seconds, 0.0, "until then")                                                                      \
-  FIELD(std::string, why, {}, "who says so")
+  FIELD(double, seconds, 0.0, "time left")                                                                       \
+  FIELD(std::string, why, {}, "who announced it")
 
 #define TRIREME_PREEMPTION_NOTICE(FIELD)                                                                         \
-  FIELD(std::string, why, {}, "the signal that this worker got, and from whom")
+  FIELD(std::string, why, {}, "the signal that this worker received, and its sender")
 
 #define TRIREME_STACK_REQUEST(FIELD)                                                                             \
   FIELD(std::int64_t, id, 0, "request number")
@@ -197,8 +186,8 @@ inline constexpr int kProtocolVersion = 4;
 
 #define TRIREME_WAITS(FIELD)                                                                                     \
   FIELD(std::int64_t, id, 0, "the request that this answers")                                                    \
-  FIELD(std::vector<std::int64_t>, requests, {}, "requests of this worker that threads of it still wait for")    \
-  FIELD(std::vector<std::string>, busy, {}, "its other threads that could still do something")
+  FIELD(std::vector<std::int64_t>, requests, {}, "requests that threads of this worker still wait for")          \
+  FIELD(std::vector<std::string>, busy, {}, "its other threads that are not blocked")
 
 #define TRIREME_GET_STACKS(FIELD)                                                                                \
   FIELD(std::int64_t, id, 0, "request number; the reply has the file's path and the text")
@@ -206,14 +195,14 @@ inline constexpr int kProtocolVersion = 4;
 #define TRIREME_PREEMPT_RUN(FIELD)                                                                               \
   FIELD(std::int64_t, id, 0, "request number")                                                                   \
   FIELD(std::vector<int>, ranks, {}, "who will be lost; empty: all")                                             \
-  FIELD(std::optional<double>, seconds, {}, "until then; the run's own grace when not given")                    \
-  FIELD(std::string, why, {}, "who says so")
+  FIELD(std::optional<double>, seconds, {}, "time left; FailureConfig.preemption_grace_s when not given")        \
+  FIELD(std::string, why, {}, "who announced it")
 
 #define TRIREME_SET_CAPACITY(FIELD)                                                                              \
-  FIELD(std::int64_t, id, 0, "request number; the reply tells the capacity, or why it stays")                    \
+  FIELD(std::int64_t, id, 0, "request number; the reply has the new capacity, or why it is unchanged")           \
   FIELD(std::optional<double>, num_cpus, {}, "")                                                                 \
   FIELD(std::optional<double>, num_gpus, {}, "")                                                                 \
-  FIELD(Resources, resources, {}, "others; those that are not named stay")
+  FIELD(Resources, resources, {}, "others; those that are not listed are unchanged")
 
 #define TRIREME_MESSAGES(MESSAGE)                         \
   MESSAGE(1, Hello, TRIREME_HELLO)                        \

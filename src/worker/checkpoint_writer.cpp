@@ -43,14 +43,15 @@ base::Result<CheckpointUploadMode> upload_mode_from(std::string_view name) {
 }
 
 CheckpointWriter::CheckpointWriter(const wire::Start& start, std::shared_ptr<storage::Files> files, Done done)
-    : rank_(start.rank),
+    : rank_(start.world_rank),
       attempt_(start.attempt),
       run_id_(start.run_id),
       run_path_(start.path),
       storage_path_(start.storage_path),
       host_(base::host_name()),
-      keep_in_memory_(start.keep_in_memory),
-      max_in_flight_(static_cast<std::size_t>(std::max(1, start.max_uploads_in_flight))),
+      keep_in_memory_(start.checkpoint_config.keep_in_memory),
+      max_in_flight_(
+          static_cast<std::size_t>(std::max<std::int64_t>(1, start.checkpoint_config.max_uploads_in_flight))),
       files_(std::move(files)),
       done_(std::move(done)),
       queue_(max_in_flight_) {

@@ -524,7 +524,7 @@ Result<List> Session::list_checkpoints(bool validated, std::optional<base::Secon
 
 Result<void> Session::finish(Value value, bool pickled) {
   wire::Done done;
-  if (start_.rank == 0) {
+  if (start_.world_rank == 0) {
     done.value = std::move(value);
     done.pickled = pickled;
   }

@@ -40,7 +40,7 @@ std::string newest() {
 TEST_CASE("get_checkpoint() returns a checkpoint reported with ASYNC once it is committed") {
   std::vector<std::string> seen;
   ThreadRun run(2, workers([&](Session& session) -> Status {
-                  if (session.start().rank == 1) {
+                  if (session.start().world_rank == 1) {
                     // The commits wait for its reports.
                     for (const char* key : {"first", "second"}) {
                       if (!session.store_get(key, kPatience) || !session.report({})) return kFailedExit;

@@ -125,11 +125,11 @@ TEST_CASE(kWorker* doctest::skip()) {
   REQUIRE(start);
   (*session)->entered();
   const std::string what = start->payload.data;
-  const std::string here = start->path + "/mine_" + std::to_string(start->rank);
+  const std::string here = start->path + "/mine_" + std::to_string(start->world_rank);
   if (what == "sleep") ::sleep(1000);
-  if (what == "die" && start->rank == 1) ::raise(SIGKILL);
-  if (what == "die once" && start->rank == 1 && start->attempt % 2 == 0) ::_exit(3);
-  if (what == "raise" && start->rank == 1) {
+  if (what == "die" && start->world_rank == 1) ::raise(SIGKILL);
+  if (what == "die once" && start->world_rank == 1 && start->attempt % 2 == 0) ::_exit(3);
+  if (what == "raise" && start->world_rank == 1) {
     std::printf("about to raise\n");
     std::fflush(stdout);
     wire::Failed failure;
@@ -138,7 +138,7 @@ TEST_CASE(kWorker* doctest::skip()) {
     (*session)->fail(failure);
     ::_exit(1);
   }
-  if (start->rank == 0) std::printf("hello from rank 0, OMP_NUM_THREADS=%s\n", std::getenv("OMP_NUM_THREADS"));
+  if (start->world_rank == 0) std::printf("hello from rank 0, OMP_NUM_THREADS=%s\n", std::getenv("OMP_NUM_THREADS"));
   std::fflush(stdout);
   // No rank gets past this point if another one dies.
   REQUIRE((*session)->barrier());

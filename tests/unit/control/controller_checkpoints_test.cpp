@@ -48,7 +48,7 @@ CheckpointSource state_of(std::int64_t value, CheckpointUploadMode mode) {
 TEST_CASE("parts of all ranks, in all modes, form one checkpoint") {
   ThreadRun run(
       3, workers([](Session& session) -> Status {
-        const int rank = session.start().rank;
+        const int rank = session.start().world_rank;
         // Each in another mode: a folder, a state, a state that is written asynchronously.
         auto part = rank == 0 ? part_of(session, CheckpointUploadMode::kAsync)
                               : state_of(rank, rank == 1 ? CheckpointUploadMode::kSync : CheckpointUploadMode::kAsync);
@@ -72,7 +72,7 @@ TEST_CASE("superfluous checkpoints are removed, and ranks receive the remaining 
   std::mutex mutex;
   std::map<int, List> listed;
   ThreadRun run(2, workers([&](Session& session) -> Status {
-                  const int rank = session.start().rank;
+                  const int rank = session.start().world_rank;
                   for (int i = 0; i < 4; ++i) {
                     // 1 is the best, 3 the newest.
                     const double loss = i == 1 ? 0.5 : 1.0 + i;
@@ -191,16 +191,16 @@ TEST_CASE("a restarted gang finds the newest checkpoint in memory") {
                       auto stored = storage::read_file(*start.checkpoint + "/" + file);
                       if (!held || !stored || *held != *stored) ++problems;
                     }
-                    memory[std::to_string(start.rank)] = start.memory;
+                    memory[std::to_string(start.world_rank)] = start.memory;
                     return kReturn;
                   }
                   if (!start.memory.empty()) ++problems;
                   for (int i = 0; i < 3; ++i) {
-                    if (!session.report({}, state_of(10 * start.rank + i, CheckpointUploadMode::kAsync)))
+                    if (!session.report({}, state_of(10 * start.world_rank + i, CheckpointUploadMode::kAsync)))
                       return kFailedExit;
                   }
                   if (!session.list_checkpoints(false, kPatience) || !session.barrier()) return kFailedExit;
-                  if (start.rank == 0) return kSegmentationFault;
+                  if (start.world_rank == 0) return kSegmentationFault;
                   (void)session.store_get("never", kPatience).ok();
                   return kFailedExit;
                 }));
@@ -245,7 +245,7 @@ TEST_CASE("a run resumes from the checkpoints of earlier starts") {
 TEST_CASE("rank 0's metrics are written to a table next to the log") {
   ThreadRun run(2, workers([](Session& session) -> Status {
                   for (int i = 0; i < 2; ++i) {
-                    if (!session.report({{"loss", i}, {"rank", session.start().rank}})) return kFailedExit;
+                    if (!session.report({{"loss", i}, {"rank", session.start().world_rank}})) return kFailedExit;
                   }
                   return kReturn;
                 }));
@@ -262,9 +262,9 @@ TEST_CASE("incomplete files of a failed attempt are removed before the next one"
                   const std::string half = start.storage_path + "/checkpoint_000000";
                   if (start.attempt == 1) return std::filesystem::exists(half) ? Status(kFailedExit) : Status();
                   // Rank 1 never reports: nothing is committed.
-                  if (start.rank == 0 && !session.report({}, part_of(session))) return kFailedExit;
+                  if (start.world_rank == 0 && !session.report({}, part_of(session))) return kFailedExit;
                   if (!session.barrier()) return kFailedExit;
-                  if (start.rank == 0) return kSegmentationFault;
+                  if (start.world_rank == 0) return kSegmentationFault;
                   (void)session.store_get("never", kPatience).ok();
                   return kFailedExit;
                 }));

@@ -69,8 +69,9 @@ TEST_CASE("unauthenticated peers do not disturb a run") {
   ThreadRun run(2, workers([&](Session& session) -> Status {
                   for (int i = 0;; ++i) {
                     // Rank 0 decides when to stop: both must make the same number of broadcasts.
-                    auto last = session.broadcast(
-                        session.start().rank == 0 ? std::optional<std::string>(enough ? "yes" : "no") : std::nullopt);
+                    auto last = session.broadcast(session.start().world_rank == 0
+                                                      ? std::optional<std::string>(enough ? "yes" : "no")
+                                                      : std::nullopt);
                     if (!last || !session.report({{"i", i}})) return kFailedExit;
                     if (*last == "yes") break;
                   }
@@ -396,8 +397,8 @@ TEST_CASE("a wait with a short timeout is not a deadlock") {
 
 TEST_CASE("a run over TLS") {
   ThreadRun run(2, workers([](Session& session) -> Status {
-                  auto data =
-                      session.broadcast(session.start().rank == 0 ? std::optional<std::string>("hello") : std::nullopt);
+                  auto data = session.broadcast(session.start().world_rank == 0 ? std::optional<std::string>("hello")
+                                                                                : std::nullopt);
                   if (!data || *data != "hello" || !session.report({{"a", 1}})) return kFailedExit;
                   return std::nullopt;
                 }));

@@ -52,14 +52,14 @@ TEST_CASE("a survivor continues in its own process, from the newest checkpoint a
         {
           const std::lock_guard lock(mutex);
           const Value* place = start.positions.find("loader/0");
-          seen.push_back(fmt::format("attempt {} rank {} here {} report {} place {}", start.attempt, start.rank,
+          seen.push_back(fmt::format("attempt {} rank {} here {} report {} place {}", start.attempt, start.world_rank,
                                      attempts_here, start.next_report, place ? place->as_int() : -1));
         }
         for (std::int64_t step = start.next_report; step < 3; ++step) {
           if (!store(session, step).empty()) return kReturn;
           // Everything up to here is committed.
           if (!session.list_checkpoints(false, std::nullopt)) return kReturn;
-          if (start.rank == 1 && start.attempt == 0 && step == 1) return kSegmentationFault;
+          if (start.world_rank == 1 && start.attempt == 0 && step == 1) return kSegmentationFault;
           if (!session.barrier()) return kReturn;
         }
         return kReturn;
@@ -93,7 +93,7 @@ TEST_CASE("an interrupt is repeated until the function is left") {
   std::atomic<int> interrupts = 0;
   ThreadRun run(2, lasting_workers([&](Session& session, int) -> Status {
                   if (session.start().attempt == 1) return kReturn;
-                  if (session.start().rank == 1) return kSegmentationFault;
+                  if (session.start().world_rank == 1) return kSegmentationFault;
                   session.set_interrupt([&] { ++interrupts; });
                   while (interrupts < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
                   return kReturn;
@@ -107,7 +107,7 @@ TEST_CASE("a rank that does not leave its function is replaced") {
   std::atomic<bool> over = false;
   ThreadRun run(2, lasting_workers([&](Session& session, int) -> Status {
                   if (session.start().attempt == 1) return kReturn;
-                  if (session.start().rank == 1) return kSegmentationFault;
+                  if (session.start().world_rank == 1) return kSegmentationFault;
                   while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
                   return kEnded;
                 }));
@@ -129,8 +129,8 @@ TEST_CASE("a gang grows and shrinks at checkpoints, and every step counts once")
                   const auto& start = session.start();
                   for (std::int64_t step = start.next_report; step < 400 && !shrunk; ++step) {
                     if (!session.barrier()) return kReturn;
-                    if (start.rank == 0 && step == 3) whole->engine().set_optional_room(2);
-                    if (start.rank == 0 && start.world_size == 4 && step == start.next_report + 2) {
+                    if (start.world_rank == 0 && step == 3) whole->engine().set_optional_room(2);
+                    if (start.world_rank == 0 && start.world_size == 4 && step == start.next_report + 2) {
                       whole->engine().reclaim_newest();
                     }
                     if (!store(session, step).empty()) return kReturn;
@@ -160,7 +160,7 @@ TEST_CASE("an announced preemption reaches every rank, and the next checkpoint s
   std::atomic<int> told = 0;
   ThreadRun run(2, lasting_workers([&](Session& session, int) -> Status {
                   if (session.start().attempt == 1) return kReturn;
-                  if (session.start().rank == 1) session.announce_own_preemption("SIGTERM from pid 1");
+                  if (session.start().world_rank == 1) session.announce_own_preemption("SIGTERM from pid 1");
                   while (!session.preemption() && !session.cancelled()) {
                     std::this_thread::sleep_for(std::chrono::milliseconds(1));
                   }
@@ -170,7 +170,7 @@ TEST_CASE("an announced preemption reaches every rank, and the next checkpoint s
                   (void)store(session, 0);
                   (void)session.barrier().ok();
                   (void)session.store_get("never", kPatience).ok();
-                  return session.start().rank == 1 ? Status(kEnded) : kReturn;
+                  return session.start().world_rank == 1 ? Status(kEnded) : kReturn;
                 }));
   run.engine().set_ranks_per_node(2);
   run.plan().rules.warm_restart = true;
@@ -186,7 +186,7 @@ TEST_CASE("an announced preemption reaches every rank, and the next checkpoint s
 TEST_CASE("a gang that does not report is detected as a hang") {
   std::atomic<bool> told = false;
   ThreadRun run(2, lasting_workers([&](Session& session, int) -> Status {
-                  if (session.start().rank == 0) (void)session.report({{"step", 0}}).ok();
+                  if (session.start().world_rank == 0) (void)session.report({{"step", 0}}).ok();
                   while (!told) std::this_thread::sleep_for(std::chrono::milliseconds(1));
                   return kReturn;
                 }));
@@ -242,7 +242,7 @@ TEST_CASE("a rank that falls behind is reported once, however much the others re
   ThreadRun run(2, lasting_workers([&](Session& session, int) -> Status {
                   (void)session.report({{"step", 0}}).ok();
                   while (!over) {
-                    if (session.start().rank == 0) (void)session.report({{"step", 1}}).ok();
+                    if (session.start().world_rank == 0) (void)session.report({{"step", 1}}).ok();
                     std::this_thread::sleep_for(std::chrono::milliseconds(1));
                   }
                   return kReturn;

@@ -33,25 +33,26 @@ TEST_CASE("ranks report, share a store, meet, and return") {
   ThreadRun run(
       kRanks, workers([&](Session& session) -> Status {
         const auto& start = session.start();
-        expect(start.world_size == kRanks && start.payload == Bytes{"payload"} && start.trainer == "TestTrainer");
-        expect(start.node_rank == start.rank / 2 && start.local_rank == start.rank % 2 && start.num_nodes == 2);
-        expect(start.nodes == std::vector<std::string>{"host0", "host1"} && start.local_world_size == 2);
+        expect(start.world_size == kRanks && start.payload == Bytes{"payload"});
+        expect(start.node_rank == start.world_rank / 2 && start.local_rank == start.world_rank % 2 &&
+               start.num_nodes == 2);
+        expect(start.hosts == std::vector<std::string>{"host0", "host1"} && start.local_world_size == 2);
         expect(start.next_report == 0 && !start.checkpoint && start.attempt == 0);
         // Each waits for the key of the previous rank.
-        const std::string mine = "key" + std::to_string(start.rank);
-        const std::string before = "key" + std::to_string((start.rank + kRanks - 1) % kRanks);
+        const std::string mine = "key" + std::to_string(start.world_rank);
+        const std::string before = "key" + std::to_string((start.world_rank + kRanks - 1) % kRanks);
         expect(session.store_set(mine, "from " + mine).ok());
         auto got = session.store_get(before, kPatience);
         expect(got && *got == "from " + before);
-        expect(session.store_add("sum", start.rank).ok());
+        expect(session.store_add("sum", start.world_rank).ok());
         expect(session.barrier().ok());
         auto sum = session.store_add("sum", 0);
         expect(sum && *sum == 0 + 1 + 2 + 3);
         auto count = session.store_count();
         expect(count && *count == kRanks + 1);
-        auto data = session.broadcast(start.rank == 0 ? std::optional<std::string>("from rank 0") : std::nullopt);
+        auto data = session.broadcast(start.world_rank == 0 ? std::optional<std::string>("from rank 0") : std::nullopt);
         expect(data && *data == "from rank 0");
-        for (int i = 0; i < 3; ++i) expect(session.report({{"step", i}, {"rank", start.rank}}).ok());
+        for (int i = 0; i < 3; ++i) expect(session.report({{"step", i}, {"rank", start.world_rank}}).ok());
         return kReturn;
       }));
   run.engine().set_ranks_per_node(2);
@@ -88,10 +89,10 @@ TEST_CASE("a barrier with a rank that has finished is an error, not a wait") {
   std::mutex mutex;
   std::map<int, std::string> errors;
   ThreadRun run(3, workers([&](Session& session) -> Status {
-                  if (session.start().rank == 1) return kReturn;
+                  if (session.start().world_rank == 1) return kReturn;
                   auto met = session.barrier();
                   const std::lock_guard lock(mutex);
-                  errors[session.start().rank] = met ? "met" : met.error().message();
+                  errors[session.start().world_rank] = met ? "met" : met.error().message();
                   return kReturn;
                 }));
   CHECK(run.go().outcome == Outcome::kFinished);
@@ -101,7 +102,7 @@ TEST_CASE("a barrier with a rank that has finished is an error, not a wait") {
 
 TEST_CASE("a rank that raises ends the run with its error") {
   ThreadRun run(2, workers([&](Session& session) -> Status {
-                  if (session.start().rank == 1) return raise(session, "boom");
+                  if (session.start().world_rank == 1) return raise(session, "boom");
                   (void)session.store_get("never", kPatience).ok();
                   return kFailedExit;
                 }));
@@ -123,7 +124,7 @@ TEST_CASE("a rank that raises ends the run with its error") {
 
 TEST_CASE("a rank that dies is the cause, not those that wait for it") {
   ThreadRun run(3, workers([&](Session& session) -> Status {
-                  if (session.start().rank == 2) return kSegmentationFault;
+                  if (session.start().world_rank == 2) return kSegmentationFault;
                   (void)session.barrier().ok();
                   return kFailedExit;
                 }));
@@ -142,7 +143,7 @@ TEST_CASE("a gang restarts from its newest checkpoint") {
                   const auto& start = session.start();
                   {
                     const std::lock_guard lock(mutex);
-                    seen.insert(fmt::format("{}/{}: {} {}", start.attempt, start.rank, start.next_report,
+                    seen.insert(fmt::format("{}/{}: {} {}", start.attempt, start.world_rank, start.next_report,
                                             start.checkpoint.value_or("-")));
                   }
                   for (std::int64_t index = start.next_report; index < start.next_report + 2; ++index) {
@@ -153,7 +154,7 @@ TEST_CASE("a gang restarts from its newest checkpoint") {
                   if (!session.barrier()) return kFailedExit;
                   if (start.attempt == 0) {
                     if (!session.report({{"lost", true}})) return kFailedExit;
-                    if (start.rank == 0) return kSegmentationFault;
+                    if (start.world_rank == 0) return kSegmentationFault;
                     (void)session.store_get("never", kPatience).ok();
                     return kFailedExit;
                   }
@@ -181,7 +182,7 @@ TEST_CASE("a restart clears the store and the barriers") {
                   const auto& start = session.start();
                   if (start.attempt == 0) {
                     if (!session.store_set("old", "1")) return kFailedExit;
-                    if (start.rank == 1) return kSegmentationFault;
+                    if (start.world_rank == 1) return kSegmentationFault;
                     (void)session.barrier().ok();
                     return kFailedExit;
                   }
@@ -199,11 +200,11 @@ TEST_CASE("a restart clears the store and the barriers") {
 TEST_CASE("a checkpoint that cannot be committed fails the run, also at its end") {
   ThreadRun run(2, workers([&](Session& session) -> Status {
                   const auto& start = session.start();
-                  if (start.rank == 0 && !session.report({{"step", 0}}, part_of(session))) return kFailedExit;
+                  if (start.world_rank == 0 && !session.report({{"step", 0}}, part_of(session))) return kFailedExit;
                   if (!session.barrier()) return kFailedExit;
                   // Rank 1 has no report: the checkpoint becomes complete when it returns, but its files are deleted by
                   // then.
-                  if (start.rank == 1) std::filesystem::remove_all(start.path + "/checkpoint_000000");
+                  if (start.world_rank == 1) std::filesystem::remove_all(start.path + "/checkpoint_000000");
                   return kReturn;
                 }));
   RunEnd end = run.go();

@@ -37,7 +37,7 @@ inline ThreadEngine::Body workers(Work work) {
     if (!joined.wait_start()) return kFailedExit;
     joined.entered();
     if (auto status = work(joined)) return *status;
-    const bool finished = joined.finish("value of " + std::to_string(joined.start().rank), false).ok();
+    const bool finished = joined.finish("value of " + std::to_string(joined.start().world_rank), false).ok();
     return finished ? kEnded : kFailedExit;
   };
 }
@@ -46,9 +46,9 @@ inline ThreadEngine::Body workers(Work work) {
 inline worker::CheckpointSource part_of(worker::Session& session,
                                         CheckpointUploadMode mode = CheckpointUploadMode::kSync) {
   const auto& start = session.start();
-  const std::string folder = fmt::format("{}/mine_{}", start.path, start.rank);
+  const std::string folder = fmt::format("{}/mine_{}", start.path, start.world_rank);
   std::filesystem::remove_all(folder);
-  tests::append_file(fmt::format("{}/rank_{}", folder, start.rank), "weights");
+  tests::append_file(fmt::format("{}/rank_{}", folder, start.world_rank), "weights");
   return {.folder = folder, .mode = mode};
 }
 

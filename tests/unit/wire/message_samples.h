@@ -66,22 +66,23 @@ struct Sample<std::map<std::string, T>> {
   }
 };
 
-template <typename T>
-Message sample_message() {
-  T message{};
-  int seed = 1;
-  base::Fields<T>::each([&](const char*, auto member, const char*) {
-    using Member = std::remove_cvref_t<decltype(message.*member)>;
-    message.*member = sample_of<Member>(seed++);
-  });
-  return message;
-}
+template <base::HasFields T>
+struct Sample<T> {
+  static T make(int seed) {
+    T object{};
+    base::Fields<T>::each([&](const char*, auto member, const char*) {
+      using Member = std::remove_cvref_t<decltype(object.*member)>;
+      object.*member = sample_of<Member>(seed++);
+    });
+    return object;
+  }
+};
 
 // With all values, and with all defaults.
 inline std::vector<Message> sample_messages() {
   std::vector<Message> all;
 #define TRIREME_SAMPLE(number, Name, TABLE) \
-  all.push_back(sample_message<Name>());    \
+  all.push_back(sample_of<Name>(1));        \
   all.push_back(Name{});
   TRIREME_MESSAGES(TRIREME_SAMPLE)
 #undef TRIREME_SAMPLE

@@ -145,7 +145,7 @@ TEST_CASE("a state is at the top for rank 0, and in a separate folder for other 
   for (int rank : {0, 3}) {
     CAPTURE(rank);
     Desk desk;
-    desk.start.rank = rank;
+    desk.start.world_rank = rank;
     auto writer = desk.writer();
     const Tensor tensor = Tensor::of<std::int64_t>({1, 2, 3});
     REQUIRE(writer->store(0, "checkpoint_000000", state_of(tensor, CheckpointUploadMode::kSync)));
@@ -185,7 +185,7 @@ TEST_CASE("ASYNC: a folder is read when its turn comes") {
 
 TEST_CASE("the number of parts in flight is bounded") {
   Desk desk;
-  desk.start.max_uploads_in_flight = 2;
+  desk.start.checkpoint_config.max_uploads_in_flight = 2;
   auto writer = desk.writer();
   Gate gate;
   REQUIRE(writer->store(0, "c0", gate.source(desk)));
@@ -291,7 +291,7 @@ TEST_CASE("a worker that does not see the run's storage reports an error") {
     append_file(marker, "another start");
     state = "belongs to another start of the run";
   }
-  desk.start.rank = 2;
+  desk.start.world_rank = 2;
   auto writer = desk.writer();
   auto refused = writer->store(0, "c0", {.folder = desk.folder("mine")});
   REQUIRE_FALSE(refused);
@@ -418,8 +418,8 @@ TEST_CASE("the user's upload function") {
 
 TEST_CASE("memory tier: snapshots are kept until a newer one is committed") {
   Desk desk;
-  desk.start.keep_in_memory = true;
-  desk.start.max_uploads_in_flight = 1;
+  desk.start.checkpoint_config.keep_in_memory = true;
+  desk.start.checkpoint_config.max_uploads_in_flight = 1;
   auto writer = desk.writer();
   auto store = [&](std::int64_t index, CheckpointUploadMode mode) {
     REQUIRE(writer->store(index, checkpoint::default_name(index), state_of(Tensor::of<std::int64_t>({index}), mode)));
@@ -459,7 +459,7 @@ TEST_CASE("remote storage") {
   const tests::Environment environment("TMPDIR", temporary.path());
   auto file_system = std::make_shared<tests::FolderFileSystem>(desk.dir / "far");
   auto files = std::make_shared<storage::RemoteFiles>(file_system, "far");
-  desk.start.rank = 1;
+  desk.start.world_rank = 1;
   desk.start.storage_path = "bucket/run";
   file_system->write(std::string("bucket/run/") + checkpoint::kMarkerName, desk.start.run_id);
   const std::string there = desk.dir / "far/bucket/run/";

@@ -473,7 +473,7 @@ TEST_CASE("tensors are neither metrics nor return values") {
 TEST_CASE("only rank 0's value is sent") {
   for (int rank : {0, 1}) {
     wire::Start start;
-    start.rank = rank;
+    start.world_rank = rank;
     MessageBook messages;
     FakeController controller(messages.answer(), 0.05, 60.0, start);
     LossBook losses;
