@@ -401,13 +401,12 @@ def _stream(fd: int, mode: str) -> Any:
 
 
 def _reseed() -> None:
-    """Reseeds the generators that a new process seeds itself. Torch starts with a constant in every process."""
+    """Seeds the generators that a new process seeds differently from any other."""
     random.seed()
     if numpy_random := sys.modules.get("numpy.random"):
         numpy_random.seed()
     if torch := sys.modules.get("torch"):
-        # Modules that the warm process imported may have drawn numbers, in one worker's past but not in another's.
-        torch.default_generator.manual_seed(torch.default_generator.initial_seed())
+        torch.default_generator.seed()
 
 
 def _set_thread_counts() -> None:

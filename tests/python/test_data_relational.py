@@ -226,7 +226,7 @@ def test_groups_of_nulls_and_without_a_key():
     assert found.count() == df.n.nunique() + 1
     assert found.take_all()[-1] == {"n": None, "count()": int(df.n.isna().sum())}
     assert dataset(df).groupby(None).sum("x").take_all() == [{"sum(x)": int(df.x.sum())}]
-    with pytest.raises(ValueError, match=r"sum\(k\).*groupby|groupby\(j\): sum\(k\)"):
+    with pytest.raises(ValueError, match=r"groupby\(j\): cannot compute sum\(k\)"):
         dataset(df).groupby("j").sum("k").take()
 
 

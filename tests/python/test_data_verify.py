@@ -154,11 +154,11 @@ def moved(**changes: Any) -> Callable[[], None]:
         (moved(ranks=(0,)), "rank 0 began at"),
         (
             moved(state={"seed": 5}, options={"global_batch_size": 50, "local_shuffle_buffer_size": 400}),
-            "in another order",
+            "in a different order",
         ),
-        (moved(state={"virtual_shards": 3}), "in another order"),
-        (moved(state={"window_rows": 200}), "in another order"),
-        (moved(state={"shuffle_fragments": True}), "in another order"),
+        (moved(state={"virtual_shards": 3}), "in a different order"),
+        (moved(state={"window_rows": 200}), "in a different order"),
+        (moved(state={"shuffle_fragments": True}), "in a different order"),
         (moved(then={"global_batch_size": 25}), ""),  # a different batch size divides the same order
         (moved(state={"epoch": 3, "rows": 0}), "at row 0 of epoch 3 after row 250 of epoch 0"),
     ],

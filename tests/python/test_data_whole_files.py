@@ -132,7 +132,7 @@ def test_images_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "3.png").write_text("no image")
     with pytest.raises(DataError, match=r"3.png is not an image"):
         trireme.data.read_images(tmp_path).to_arrow()
-    with pytest.raises(DataError, match=r"1.png is not an image"):
+    with pytest.raises(DataError, match=r"1.png is not a readable image"):
         trireme.data.read_images(tmp_path, size=(8, 8), mode="RGB").to_arrow()
     with pytest.warns(UserWarning, match=r"2 of 5 files cannot be read and are skipped: .*1.png, .*3.png"):
         kept = trireme.data.read_images(tmp_path, on_bad_file="skip")
