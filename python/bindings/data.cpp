@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "arrow_capsules.h"
-#include "bindings.h"
 #include "base/config_fields.h"
+#include "bindings.h"
 #include "data/digest_log.h"
 #include "data/shard.h"
 #include "errors.h"
@@ -217,14 +217,15 @@ void bind_data(nb::module_& module) {
       .def("close", &PythonPass::close);
   nb::class_<Shard>(module, "DataShard")
       .def_static("make", &make_shard, nb::arg("fragments"), nb::arg("open"), nb::arg("ordering"), nb::arg("options"))
-      .def("iterate",
-           [](Shard& self, const nb::dict& options, int ahead) {
-             const auto wanted = struct_from<IterBatchesOptions>(options, "IterBatchesOptions");
-             auto made = unlocked([&] { return self.iterate(wanted, ahead); });
-             if (!made) throw nb::value_error(made.error().message().c_str());
-             return new PythonPass(*std::move(made));
-           },
-           nb::arg("options"), nb::arg("ahead") = 0)
+      .def(
+          "iterate",
+          [](Shard& self, const nb::dict& options, int ahead) {
+            const auto wanted = struct_from<IterBatchesOptions>(options, "IterBatchesOptions");
+            auto made = unlocked([&] { return self.iterate(wanted, ahead); });
+            if (!made) throw nb::value_error(made.error().message().c_str());
+            return new PythonPass(*std::move(made));
+          },
+          nb::arg("options"), nb::arg("ahead") = 0)
       .def_prop_ro("epoch", [](const Shard& self) { return unlocked([&] { return self.epoch(); }); })
       .def_prop_ro("rows", &Shard::rows)
       .def("state", [](const Shard& self) { return to_python(unlocked([&] { return self.state(); })); })

@@ -17,8 +17,8 @@ from trireme import _core, _function_fork, _ship, _stacks
 from trireme._checkpoint import Checkpoint
 from trireme._context import TrainContext
 from trireme._forked import call_ending_forks, prepare_forks
+from trireme._interrupt_guard import Cancelled, InterruptGuard
 from trireme._positions import Positions
-from trireme._interrupt_guard import InterruptGuard, Cancelled
 from trireme._report import (
     CheckpointUploadMode,
     Report,

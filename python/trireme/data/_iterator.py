@@ -110,9 +110,7 @@ class DataIterator:
         return self.__dict__ | {"_part": self._part.without_digests(), "_made": None, "_passes": set()}
 
     @_with_options
-    def iter_batches(
-        self, *, batch_format: str | None = "default", **options: Unpack[IterBatchesOptions]
-    ) -> Batches:
+    def iter_batches(self, *, batch_format: str | None = "default", **options: Unpack[IterBatchesOptions]) -> Batches:
         """Dicts of arrays ("default", "numpy"), DataFrames ("pandas") or tables ("pyarrow") of this worker's rows.
 
         batch_size: rows in a batch of one worker; None: all rows.
@@ -284,9 +282,9 @@ class DataIterator:
         process = os.getpid()
         if self._part.place_counts and process != self._process:
             raise RuntimeError(
-                f"dataset {self._part.options['name']!r} is iterated in process {process}, which was forked from the worker (pid "
-                f"{self._process}) that keeps its position: iterate in the worker itself, not in a DataLoader with "
-                "num_workers > 0; DataConfig(num_threads=...) reads in parallel"
+                f"dataset {self._part.options['name']!r} is iterated in process {process}, which was forked from the "
+                f"worker (pid {self._process}) that keeps its position: iterate in the worker itself, not in a "
+                "DataLoader with num_workers > 0; DataConfig(num_threads=...) reads in parallel"
             )
         running = self._shard().iterate(options, ahead)
         _running.add(running)

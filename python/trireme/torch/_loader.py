@@ -19,8 +19,8 @@ from trireme.torch._epochs import EpochSampler, StreamSampler
 from trireme.torch._even import EvenSteps
 from trireme.torch._group import process_group_ready
 from trireme.torch._order import Order, is_distributed, parts_of
-from trireme.torch._settings import settings_of
 from trireme.torch._rank_sampler import RankSampler
+from trireme.torch._settings import settings_of
 from trireme.torch._transfer import transferred
 
 

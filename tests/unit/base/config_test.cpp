@@ -111,9 +111,8 @@ TEST_CASE("configurations accept valid values and reject others") {
 }
 
 TEST_CASE("checking a configuration completes it and is idempotent") {
-  for (const char* name :
-       {"ScalingConfig", "FailureConfig", "CheckpointConfig", "LoggingConfig", "DataConfig", "RunConfig",
-        "IterBatchesOptions"}) {
+  for (const char* name : {"ScalingConfig", "FailureConfig", "CheckpointConfig", "LoggingConfig", "DataConfig",
+                           "RunConfig", "IterBatchesOptions"}) {
     CAPTURE(name);
     auto once = check_config(name, {});
     REQUIRE(once);
