@@ -6,6 +6,7 @@ import copy
 import os
 from typing import TYPE_CHECKING, Any
 
+from trireme import _ship
 from trireme._storage import Location, write_whole
 
 if TYPE_CHECKING:
@@ -70,8 +71,6 @@ def load(folder: Location, cls: type[DataParallelTrainer]) -> tuple[type[DataPar
 
 
 def _dump(trainer: DataParallelTrainer) -> bytes:
-    import cloudpickle
-
     run_config, variables = _without_values(trainer.run_config)
     validation_config, validation_variables = _without_validation_values(trainer.validation_config)
     resume = trainer.resume_from_checkpoint._where() if trainer.resume_from_checkpoint else None
@@ -88,12 +87,12 @@ def _dump(trainer: DataParallelTrainer) -> bytes:
         _RESUME: (resume.uri, resume.path) if foreign and resume else None,
     }
     try:
-        content: bytes = cloudpickle.dumps((type(trainer), attributes))
+        content: bytes = _ship.dumps((type(trainer), attributes))
     except Exception:
         # Callbacks stay in the driver and may not be picklable; everything else was already sent to the workers.
         attributes["run_config"] = attributes["run_config"].replace(callbacks=[])
         attributes["_callbacks_lost"] = True
-        content = cloudpickle.dumps((type(trainer), attributes))
+        content = _ship.dumps((type(trainer), attributes))
     return content
 
 

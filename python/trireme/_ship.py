@@ -6,6 +6,7 @@ import builtins
 import functools
 import importlib
 import inspect
+import io
 import linecache
 import os
 import pickle
@@ -51,15 +52,31 @@ def pack(
     function: Callable[..., Any], arguments: tuple[Any, ...], extras: dict[str, Any], sys_path: list[str]
 ) -> bytes:
     """extras: further objects that the receiver needs, by user-visible name."""
-    import cloudpickle
-
     try:
-        shipped = cloudpickle.dumps((function, arguments, extras))
+        shipped = dumps((function, arguments, extras))
     except Exception as error:
         named = [(describe(function), function), ("train_loop_config", arguments), *extras.items()]
         raise TypeError(_explain(named, error)) from error
     # In a separate pickle: loading the inner one imports modules from these folders.
     return pickle.dumps((sys_path, sys.argv, _typed_sources(), shipped))
+
+
+def dumps(value: Any) -> bytes:
+    """cloudpickle, for functions of users."""
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, obj: Any) -> Any:
+            # Modules of a class of their own. cloudpickle adds torch.ops to every function that uses torch and an
+            # attribute named ops, whatever it belongs to, and cannot pickle it.
+            special = isinstance(obj, types.ModuleType) and type(obj) is not types.ModuleType
+            if special and sys.modules.get(name := str(obj.__name__)) is obj:
+                return importlib.import_module, (name,)
+            return super().reducer_override(obj)
+
+    with io.BytesIO() as file:
+        Pickler(file).dump(value)
+        return file.getvalue()
 
 
 def unpack(payload: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
@@ -122,10 +139,9 @@ def _find_unpicklable(name: str, value: Any) -> tuple[list[str], Any, str] | Non
 
 
 def _why_unpicklable(value: Any) -> str | None:
-    import cloudpickle
 
     try:
-        cloudpickle.dumps(value)
+        dumps(value)
     except Exception as error:
         return str(error).splitlines()[0] if str(error) else type(error).__name__
     return None

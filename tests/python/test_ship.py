@@ -95,3 +95,18 @@ def test_source_lines_of_cells_travel_with_the_function(monkeypatch: pytest.Monk
     assert _ship.unpack(packed)[0] is len
     assert linecache.getline(name, 2) == lines[1]
     assert "/usr/file.py" not in linecache.cache
+
+
+@pytest.mark.torch
+def test_a_function_that_uses_torch_and_an_attribute_named_ops() -> None:
+    import torch
+
+    def train(machine: Any = None) -> Any:
+        return torch.zeros(1), machine.ops  # cloudpickle takes this for torch.ops
+
+    train.__globals__["torch"] = torch
+    try:
+        function, _, _ = _ship.unpack(_ship.pack(train, (), {}, list(sys.path)))
+    finally:
+        del train.__globals__["torch"]
+    assert callable(function)

@@ -13,10 +13,10 @@ import weakref
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import cloudpickle
 import pyarrow as pa
 
 from trireme._forked import call_ending_forks
+from trireme._ship import dumps
 from trireme._user_exception import dump_exception, format_exception
 from trireme._zygote import _reseed, _set_thread_counts
 from trireme.data._cut import Stage, WorkUnit, rows_text, run_unit
@@ -164,5 +164,5 @@ def _failure(error: DataError, cause: BaseException) -> Failure:
 def pack(stages: Sequence[Stage], sys_path: list[str]) -> bytes:
     """A Setup with the current environment of this process."""
     names = [stage.name for stage in stages]
-    dumped = cloudpickle.dumps(list(stages))
+    dumped = dumps(list(stages))
     return pickle.dumps(Setup(dict(os.environ), os.getcwd(), sys_path, list(sys.argv), names, dumped))
