@@ -20,7 +20,8 @@ if(Torch_FOUND)
   # optimization, because libtorch does the computing. -fPIE as CMake compiles programs, or g++ would ignore the header.
   add_library(trireme_torch_program_headers OBJECT EXCLUDE_FROM_ALL torch/program_headers.cpp)
   target_precompile_headers(trireme_torch_program_headers PRIVATE <torch/torch.h> <trireme/torch/torch.h>)
-  target_link_libraries(trireme_torch_program_headers PRIVATE trireme_torch)
+  # The same options as the programs have, warnings included: -Wpedantic changes predefined macros.
+  target_link_libraries(trireme_torch_program_headers PRIVATE trireme_torch trireme_warnings)
   set_target_properties(trireme_torch_program_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(trireme_torch_program_headers PRIVATE -fPIE -O0)
 
