@@ -36,7 +36,9 @@ class Gang:
 
     def __init__(self, planned: Any, world: int, max_world: int, seed: int, shards: int | None, state: Any) -> None:
         self.iterators = [
-            DataIterator(planned, Part("x", rank, world, max_world, seed=seed, virtual_shards=shards))
+            DataIterator(
+                planned, Part(name="x", rank=rank, world=world, max_world=max_world, seed=seed, virtual_shards=shards)
+            )
             for rank in range(world)
         ]
         for iterator in self.iterators:
