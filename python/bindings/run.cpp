@@ -83,7 +83,7 @@ nb::dict read_run(const std::string& path, nb::object filesystem) {
   return made;
 }
 
-// The runtime and the interpreter that its workers run.
+// The runtime, and the interpreter of its workers.
 struct PythonRuntime {
   explicit PythonRuntime(std::vector<std::string> command) : python(command), runtime(std::move(command)) {}
 
@@ -221,11 +221,11 @@ void bind_run(nb::module_& module) {
       nb::arg("outcome"));
   module.def(
       "metrics_text", [](nb::dict metrics) { return api::metrics_text(python::to_dict(metrics, "metrics")); },
-      nb::arg("metrics"), "The first few, for one line.");
+      nb::arg("metrics"), "The first few metrics, for one line.");
   module.def("count_of", &base::count_of, nb::arg("count"), nb::arg("noun"), "'1 worker', '4 workers'.");
   module.def(
       "check_metrics", [](nb::dict metrics) { return to_python(python::to_dict(metrics, "metrics")); },
-      nb::arg("metrics"), "What report() would store; ValueError names the key that cannot be.");
+      nb::arg("metrics"), "What report() would store; ValueError names the key that cannot be stored.");
   module.def("read_run", &read_run, nb::arg("path"), nb::arg("filesystem") = nb::none());
   module.def("describe_messages", [] { return to_python(wire::describe_messages()); });
 }

@@ -169,13 +169,15 @@ def describe_event(event: dict) -> str | None: ...
 def result_table(outcome: dict) -> str: ...
 
 def metrics_text(metrics: dict) -> str:
-    """The first few, for one line."""
+    """The first few metrics, for one line."""
 
 def count_of(count: int, noun: str) -> str:
     """'1 worker', '4 workers'."""
 
 def check_metrics(metrics: dict) -> dict:
-    """What report() would store; ValueError names the key that cannot be."""
+    """
+    What report() would store; ValueError names the key that cannot be stored.
+    """
 
 def read_run(path: str, filesystem: object | None = None) -> dict: ...
 

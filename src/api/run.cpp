@@ -34,18 +34,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How often the logs of workers are looked at while nothing else happens.
+// How often the logs of workers are read while there are no events.
 constexpr base::Seconds kLogPeriod{0.05};
 constexpr std::size_t kLogTailLines = 20;
 
 base::Result<std::string> expand_home(const std::string& path) {
   if (path != "~" && !path.starts_with("~/")) return path;
   const char* home = std::getenv("HOME");
-  if (!home) return base::error("RunConfig.storage_path = '{}': there is no $HOME to find it in", path);
+  if (!home) return base::error("RunConfig.storage_path = '{}': $HOME is not set; give an absolute path", path);
   return home + path.substr(1);
 }
 
-// Where a run whose storage is elsewhere keeps its event log and its workers' logs.
+// The local folder of a run with remote storage: its event log and its workers' logs.
 fs::path mirror_folder(const std::string& uri, const std::string& name) {
   std::string readable;
   for (char c : uri) readable += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
@@ -60,7 +60,7 @@ double from_environment(const char* name, double standard) {
   return text && end != text && value > 0 ? value : standard;
 }
 
-// Makes the folder too: of two runs that start in the same second each gets its own.
+// Creates the folder, so that two runs that start in the same second get different names.
 base::Result<std::string> make_dated_folder(const std::string& storage, double wall) {
   const std::string dated = "trireme_run-" + base::timestamp_name(wall);
   std::string name = dated;
@@ -86,7 +86,7 @@ void remove_half_written(const std::string& run_path) {
   }
 }
 
-// A later start of the same run has its own attempts: its logs must not be mixed with the earlier ones.
+// A later start of the same run continues the count of attempts, so that it does not append to earlier logs.
 base::Result<int> next_attempt(const std::string& run_path, bool logs_are_here) {
   int next = 0;
   for (const auto& file : control::log_files(run_path)) next = std::max(next, file.attempt + 1);
@@ -99,7 +99,7 @@ base::Result<int> next_attempt(const std::string& run_path, bool logs_are_here) 
   return next;
 }
 
-// A folder that the user made has no manifest, and none of these.
+// Empty for a folder that the user made: it has no manifest.
 Dict positions_in(const std::string& checkpoint) {
   storage::LocalFiles files;
   auto read = checkpoint::read_manifest(files, checkpoint);
@@ -147,11 +147,11 @@ Run::~Run() { close(); }
 void Run::close() {
   if (lease_) lease_->on_lost(nullptr);
   controller_.reset();
-  // The entry only serves the command line; a run that is over must not keep its secret there.
+  // The entry is only for the command line; the secret of a finished run must not stay there.
   if (registered_) (void)registry_.finish_run(plan_.id).ok();
   registered_ = false;
   if (plan_.files && !plan_.files->local()) {
-    // Of workers that were killed: nobody else may come by for long.
+    // What killed workers left behind; it may be long before another run removes it.
     checkpoint::ScratchFolder::remove_abandoned();
     checkpoint::SharedDownload::remove_abandoned();
   }
@@ -165,11 +165,11 @@ base::Result<std::unique_ptr<Run>> Run::prepare(Runtime& runtime, RunSpec spec, 
   const auto& checkpoints = spec.run.checkpoint_config;
   if (checkpoints.checkpoint_frequency > 0 || checkpoints.checkpoint_at_end) {
     return base::error(
-        "CheckpointConfig.{} is for trainers that own their loop; {} runs your function, which makes a checkpoint "
-        "wherever it passes one to report()",
+        "CheckpointConfig.{} is for trainers with their own training loop; {} runs your function, which saves a "
+        "checkpoint when it passes one to report()",
         checkpoints.checkpoint_frequency > 0 ? "checkpoint_frequency" : "checkpoint_at_end", spec.trainer);
   }
-  // Beside these the start message holds little: names, ranks, resources.
+  // The rest of the start message is small: names, ranks, resources.
   const std::size_t size = spec.payload.data.size() + base::to_json(spec.metadata).size();
   if (size + (std::size_t{1} << 20) > wire::kControllerFrameLimit) {
     return base::error(
@@ -199,7 +199,7 @@ base::Result<void> Run::plan_gang() {
   gang.trainer = engine::trainer_bundle(scaling);
   gang.accelerator_type = scaling.accelerator_type;
   gang.timeout = base::Seconds(spec_.run.start_timeout_s);
-  // An elastic run starts with as many as there is room for.
+  // An elastic run starts with as many workers as the capacity allows.
   for (std::int64_t count = scaling.num_workers.max;; --count) {
     gang.bundles.assign(static_cast<std::size_t>(count), engine::worker_bundle(scaling));
     auto checked = engine_.check(gang);
@@ -231,7 +231,7 @@ base::Result<void> Run::plan_gang() {
   if (const char* listen = std::getenv("TRIREME_LISTEN")) {
     TRIREME_ASSIGN(plan_.listen, wire::parse_address(listen), "TRIREME_LISTEN");
   }
-  // Ten thousand workers may beat more slowly: the controller's time goes to reports.
+  // With many workers heartbeats are less frequent, which leaves the controller's time for reports.
   const double crowd = std::max(1.0, rules.num_workers / 500.0);
   plan_.heartbeat_s = from_environment("TRIREME_HEARTBEAT_S", 0.3) * crowd;
   plan_.heartbeat_timeout_s = from_environment("TRIREME_HEARTBEAT_TIMEOUT_S", 4.0 * plan_.heartbeat_s);
@@ -267,7 +267,7 @@ base::Result<void> Run::plan_local_folder(const std::string& storage) {
 }
 
 base::Result<void> Run::plan_remote_folder(const std::string& storage) {
-  // Nobody can make a folder there and be the only one: the id makes the name ours.
+  // Object stores cannot create a folder exclusively: the id makes the name unique.
   plan_.name = spec_.run.name.value_or(
       fmt::format("trireme_run-{}-{}", base::timestamp_name(runtime_.clock().wall()), plan_.id.substr(0, 4)));
   plan_.storage_path = storage + "/" + plan_.name;
@@ -281,8 +281,8 @@ base::Result<void> Run::plan_remote_folder(const std::string& storage) {
   TRIREME_ASSIGN(lease_,
                  control::Lease::take(plan_.files, plan_.storage_path, plan_.id,
                                       [](const std::string& message) { base::log_warning("{}", message); }, {}));
-  plan_.permit = [lease = lease_.get()] { return lease->confirm(); };  // the controller goes first
-  // An earlier start may have been on another machine: its history is in the storage.
+  plan_.permit = [lease = lease_.get()] { return lease->confirm(); };  // the controller is destroyed first
+  // An earlier start may have run on another machine: its history is in the storage.
   for (const char* name : {"/run.json", "/events.jsonl"}) {
     TRIREME_ASSIGN(bool there, plan_.files->exists(plan_.storage_path + name));
     if (!there) continue;
@@ -313,12 +313,12 @@ base::Result<void> Run::check_resume(bool there) const {
 
 base::Result<void> Run::lock_folder() {
   const std::string path = plan_.path + "/.lock";
-  // This user's alone: whoever may open it may lock it.
+  // Only for this user: a process that may open the file may also lock it.
   lock_ = base::LockFile(base::Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)));
   if (!lock_.valid()) return base::system_error(fmt::format("the run folder cannot be written: {}", path), errno);
-  // An earlier version made it readable by all. Not ours to change where another user made it.
+  // An earlier version made it readable by all. This fails if another user created it, which is fine.
   (void)::fchmod(lock_.get(), 0600);
-  // The kernel gives it back when this process ends, however it ends.
+  // The kernel releases the lock when this process ends, also when it is killed.
   if (lock_.lock(LOCK_EX | LOCK_NB)) return {};
   std::string who;
   for (const auto& entry : registry_.list_runs()) {
@@ -342,8 +342,8 @@ base::Result<void> Run::plan_resume() {
         plan_.last_metrics = std::move(history.back());
       }
     } else {
-      plan_.warnings.push_back(
-          fmt::format("the history of the run cannot be read: {}; reports are counted anew", record.error().message()));
+      plan_.warnings.push_back(fmt::format(
+          "the history of the run cannot be read: {}; the count of reports starts at 0", record.error().message()));
     }
   }
   TRIREME_ASSIGN(plan_.first_attempt, next_attempt(plan_.path, plan_.files->local()));
@@ -359,8 +359,8 @@ base::Result<void> Run::plan_resume() {
   return pick_checkpoint(std::move(listing.committed));
 }
 
-// The newest one that is whole. What is damaged stays in its folder, for a person to look at, until the run gets to
-// that report again.
+// The newest intact one. A damaged checkpoint stays in its folder for inspection, until the run reaches that report
+// again.
 base::Result<void> Run::pick_checkpoint(std::vector<checkpoint::Committed> committed) {
   std::vector<std::string> damaged;
   while (!committed.empty()) {
@@ -439,7 +439,7 @@ base::Result<void> Run::start() {
   entry.started = runtime_.clock().wall();
   entry.address = controller_->address().text();
   entry.secret = base::to_hex(plan_.secret);
-  TRIREME_TRY(registry_.register_run(entry), "the run could not be made known to the command line");
+  TRIREME_TRY(registry_.register_run(entry), "the run could not be registered for the command line");
   registered_ = true;
   return {};
 }
@@ -460,7 +460,7 @@ engine::ProcessSpec Run::make_process(int rank, const engine::Slot& slot, std::s
   }
   auto cpus = slot.resources.find("CPU");
   const int threads = cpus == slot.resources.end() ? 1 : std::max(1, static_cast<int>(std::floor(cpus->second)));
-  // What the user set stands.
+  // The user's own value takes precedence.
   process.env.try_emplace("OMP_NUM_THREADS", std::to_string(threads));
   return process;
 }
@@ -473,7 +473,7 @@ void Run::take(const Dict& event) {
     const bool further = reports_.add(control::int_of(event, "attempt"), control::int_of(event, "index"));
     if (control::int_of(event, "rank") == 0) latest_ = event;
     else if (further) furthest_ = event;
-    return;  // nobody waits for it: the next look at the logs shows it
+    return;  // not urgent: next() returns it when it reads the logs
   }
   events_.push_back(event);
   if (kind == "run_finished") over_ = true;
@@ -504,7 +504,7 @@ std::vector<Dict> Run::next(base::Seconds timeout) {
         follower_.follow(rank, control::log_path(plan_.path, attempt, rank));
       }
     }
-    if (over) controller_->wait();  // a moment at most: the event was its last but one act
+    if (over) controller_->wait();  // returns soon: the controller ends after this event
     read_logs(out, over);
     if (!out.empty() || over || runtime_.clock().now() >= deadline) return out;
   }
@@ -520,7 +520,7 @@ void Run::read_logs(std::vector<Dict>& out, bool last) {
     line["ranks"] = List(output.ranks.begin(), output.ranks.end());
     lines.push_back(std::move(line));
   }
-  // What workers printed comes before the lines that say how they ended, and behind those that say how the run began.
+  // The output of workers comes after the events of the run's start, and before those of the workers' end.
   const auto place = std::find_if(out.begin(), out.end(), [](const Dict& event) {
     const std::string kind = control::text_of(event, "event");
     return kind != "run_started" && kind != "warning";

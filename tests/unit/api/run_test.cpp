@@ -294,6 +294,9 @@ TEST_CASE("invalid configurations are refused before anything starts") {
   spec.scaling.resources_per_worker = Resources{{"license", 1}};
   CHECK(says(desk.refusal(spec), "license"));
   spec = desk.spec("report", 1);
+  spec.run.checkpoint_config.checkpoint_frequency = 2;
+  CHECK(says(desk.refusal(spec), "CheckpointConfig.checkpoint_frequency is for trainers with their own training loop"));
+  spec = desk.spec("report", 1);
   spec.resume_from_checkpoint = desk.dir / "absent";
   CHECK(says(desk.refusal(spec), "resume_from_checkpoint = '" + (desk.dir / "absent") + "': there is no such folder"));
 }
