@@ -120,7 +120,7 @@ class Controller final : private wire::ServerHandler {
   // Returns when the run has ended.
   RunEnd wait();
   const wire::Address& address() const { return server_->address(); }
-  std::uint64_t strangers() const { return server_->strangers(); }
+  std::uint64_t refused_peers() const { return server_->refused_peers(); }
 
  private:
   struct Peer {

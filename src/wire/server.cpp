@@ -84,7 +84,7 @@ asio::awaitable<void> Server::accept_loop() {
       continue;
     }
     if (greeting_ >= kGreetingLimit || !from_same_user(socket)) {
-      ++strangers_;
+      ++refused_peers_;
       continue;
     }
     auto channel = tls_ ? std::make_shared<Channel>(std::move(socket), *tls_, kHandshakeFrameLimit)
@@ -146,7 +146,7 @@ asio::awaitable<void> Server::serve(std::shared_ptr<Channel> channel) {
   auto greeted = co_await greet(channel);
   --greeting_;
   if (!greeted) {
-    ++strangers_;
+    ++refused_peers_;
     base::log_debug("refused a connection: {}", greeted.error().message());
     channel->close();
     channels_.erase(channel);

@@ -43,7 +43,7 @@ class Server {
 
   // The address for workers, with the actual port and the fingerprint.
   const Address& address() const { return address_; }
-  std::uint64_t strangers() const { return strangers_; }
+  std::uint64_t refused_peers() const { return refused_peers_; }
   void close();
 
  private:
@@ -68,8 +68,8 @@ class Server {
   std::optional<asio::ssl::context> tls_;
   Acceptor acceptor_;
   std::unordered_set<std::shared_ptr<Channel>> channels_;
-  std::size_t greeting_ = 0;                  // connections that have not proved the secret yet
-  std::atomic<std::uint64_t> strangers_ = 0;  // read from other threads
+  std::size_t greeting_ = 0;                      // connections that have not proved the secret yet
+  std::atomic<std::uint64_t> refused_peers_ = 0;  // read from other threads
 };
 
 }  // namespace trireme::wire

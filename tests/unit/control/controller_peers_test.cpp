@@ -91,7 +91,7 @@ TEST_CASE("unauthenticated peers do not disturb a run") {
     peer.finish_sending();
     CHECK(peer.closed_by_other());
   }
-  CHECK(eventually([&] { return run.controller().strangers() == kPeers; }));
+  CHECK(eventually([&] { return run.controller().refused_peers() == kPeers; }));
   enough = true;
   CHECK(run.wait().outcome == Outcome::kFinished);
 }
@@ -123,7 +123,7 @@ TEST_CASE("a peer with the secret that does not belong to the run is refused") {
     auto joined = join_now(io, run.controller().address(), run.plan().secret, hello);
     REQUIRE_FALSE(joined);
     CHECK(joined.error().message().find("refused") != std::string::npos);
-    CHECK(eventually([&] { return run.controller().strangers() == refused + 1; }));
+    CHECK(eventually([&] { return run.controller().refused_peers() == refused + 1; }));
     ++refused;
   }
   CHECK_FALSE(run.controller().finished());

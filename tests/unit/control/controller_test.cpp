@@ -65,7 +65,7 @@ TEST_CASE("ranks report, share a store, meet, and return") {
   CHECK(end.reports == 3);
   CHECK(end.attempts == 1);
   CHECK(end.failures.empty());
-  CHECK(run.controller().strangers() == 0);
+  CHECK(run.controller().refused_peers() == 0);
 
   const auto logged = run.logged();
   CHECK(logged == run.events());

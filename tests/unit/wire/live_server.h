@@ -75,7 +75,7 @@ class LiveServer final : private ServerHandler {
 
   const Address& address() const { return server_->address(); }
   const std::string& secret() const { return secret_; }
-  std::uint64_t strangers() const { return server_->strangers(); }
+  std::uint64_t refused_peers() const { return server_->refused_peers(); }
   int opened_count() {
     return on_thread([this] { return opened_; });
   }

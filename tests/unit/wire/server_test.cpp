@@ -52,7 +52,7 @@ TEST_CASE("a peer that knows the secret is served, over Unix and TLS") {
     auto answer = finish(io, send_and_read(joined->channel, goodbye));
     REQUIRE_FALSE(answer);
     CHECK(says(answer.error(), "closed by the peer"));
-    CHECK(server.strangers() == 0);
+    CHECK(server.refused_peers() == 0);
     CHECK(serves(server));
   }
 }
@@ -83,7 +83,7 @@ TEST_CASE("a peer that may not join is refused, and the server continues") {
       CHECK(says(joined.error(), server.address().text()));
       CHECK(serves(server));
       ++refused;
-      CHECK(eventually([&] { return server.strangers() == refused; }));
+      CHECK(eventually([&] { return server.refused_peers() == refused; }));
     }
     CHECK(server.opened_count() == static_cast<int>(refused));  // the connections of serves()
   }
@@ -113,7 +113,7 @@ TEST_CASE("unauthenticated peers are closed and counted, and the server continue
                                    {"an empty frame", std::string(4, '\0')},
                                    {"another message", wrong_kind},
                                    {"a hello without proof", unproven}};
-    std::uint64_t strangers = 0;
+    std::uint64_t refused = 0;
     for (const auto& row : rows) {
       CAPTURE(row.what);
       {
@@ -122,8 +122,8 @@ TEST_CASE("unauthenticated peers are closed and counted, and the server continue
         peer.finish_sending();
         CHECK(peer.closed_by_other());
       }
-      ++strangers;
-      CHECK(eventually([&] { return server.strangers() == strangers; }));
+      ++refused;
+      CHECK(eventually([&] { return server.refused_peers() == refused; }));
       CHECK(serves(server));
     }
     CHECK(server.opened_count() == static_cast<int>(rows.size()));
@@ -160,7 +160,7 @@ TEST_CASE("a recorded hello is rejected") {
   hello.rank = 1;
   (void)third.send_frame(encode(hello));
   CHECK(third.read_frame().empty());
-  CHECK(eventually([&] { return server.strangers() == 2; }));
+  CHECK(eventually([&] { return server.refused_peers() == 2; }));
   CHECK(serves(server));
 }
 
@@ -176,7 +176,7 @@ TEST_CASE("a silent peer is closed after some seconds") {
   CHECK(silent.closed_by_other());
   CHECK(no_tls.closed_by_other());
   CHECK(half_way.closed_by_other());
-  CHECK(eventually([&] { return local.strangers() == 2 && remote.strangers() == 1; }));
+  CHECK(eventually([&] { return local.refused_peers() == 2 && remote.refused_peers() == 1; }));
   CHECK(serves(local));
   CHECK(serves(remote));
 }
@@ -192,7 +192,7 @@ TEST_CASE("a peer is not closed because the server was suspended") {
   auto welcome = decode(peer.read_frame());
   REQUIRE(welcome);
   CHECK(std::holds_alternative<Welcome>(*welcome));
-  CHECK(server.strangers() == 0);
+  CHECK(server.refused_peers() == 0);
 }
 
 TEST_CASE("invalid data of an authenticated peer only ends its own connection") {
@@ -205,7 +205,7 @@ TEST_CASE("invalid data of an authenticated peer only ends its own connection") 
     auto answer = finish(io, joined->channel->read_message());
     REQUIRE_FALSE(answer);
     CHECK(eventually([&] { return server.goodbyes().size() == 1; }));
-    CHECK(server.strangers() == 0);
+    CHECK(server.refused_peers() == 0);
     CHECK(serves(server));
   }
 }
@@ -295,7 +295,7 @@ TEST_CASE("random bytes and frames sent to a live server") {
     peer.finish_sending();
     CHECK(peer.closed_by_other());
   }
-  CHECK(eventually([&] { return server.strangers() == kPeers; }));
+  CHECK(eventually([&] { return server.refused_peers() == kPeers; }));
   CHECK(server.opened_count() == 0);
   CHECK(serves(server));
 }
