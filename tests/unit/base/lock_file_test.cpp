@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <string>
@@ -59,9 +60,11 @@ TEST_CASE("a child forked while the lock is held does not keep it") {
     if (holder == 0) {
       LockFile file = open_lock(path);
       const bool locked = file.lock(LOCK_EX | LOCK_NB);
-      const int grandchild = ::fork();
-      const int told = locked ? grandchild : -1;
-      if (grandchild != 0) (void)!::write(ready[1], &told, sizeof told);
+      // The grandchild reports itself: when fork() has returned there, it has closed the lock.
+      if (::fork() == 0) {
+        const int told = locked ? ::getpid() : -1;
+        (void)!::write(ready[1], &told, sizeof told);
+      }
       ::pause();
       ::_exit(0);
     }
