@@ -278,7 +278,7 @@ def test_shuffles(ds):
     assert sorted(blocks) == list(range(ROWS)) and blocks != list(range(ROWS))
     assert sum(b - a != 1 for a, b in pairwise(blocks)) <= 6
     for wrong in ({"seed": -1}, {"seed": "x"}, {"window_rows": 0}):
-        with pytest.raises(ValueError, match="expected (an integer|a number of rows)"):
+        with pytest.raises(ValueError, match=r"expected (an integer|a number of rows)"):
             ds.random_shuffle(**wrong)
 
 
