@@ -42,8 +42,9 @@ build: install $(VENV)/.dev  ## The same, with all tests, examples and benchmark
 STAGE := @tools/stage.sh build/stages.tsv
 test:  ## Everything: unit tests, Python, examples, docs, sanitizers, fuzzers, lint
 	@rm -f build/stages.tsv
-	$(STAGE) "install packages" $(MAKE) --no-print-directory $(VENV)/.dev
-	$(STAGE) "build" $(MAKE) --no-print-directory build
+	$(STAGE) "install" $(MAKE) --no-print-directory install
+	$(STAGE) "packages of the tests" $(MAKE) --no-print-directory $(VENV)/.dev
+	$(STAGE) "tests, examples, benchmarks" $(MAKE) --no-print-directory build
 	$(STAGE) "unit tests" $(MAKE) --no-print-directory test-unit
 	$(STAGE) "lint" $(MAKE) --no-print-directory lint
 	$(STAGE) "Python tests" $(MAKE) --no-print-directory test-python
