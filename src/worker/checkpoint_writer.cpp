@@ -87,9 +87,11 @@ base::Result<std::optional<std::string>> CheckpointWriter::name_for(const Checkp
   return name;
 }
 
-// A rank that does not see the driver's marker would store its part where no other process finds it.
+// A rank that does not see the driver's marker would store its part where no other process finds it. A local folder is
+// checked every time, at the price of two system calls: if the run folder was deleted, it must not be created again
+// without the rest of the run.
 base::Result<void> CheckpointWriter::check_storage() {
-  {
+  if (!files_->local()) {
     std::lock_guard lock(mutex_);
     if (storage_checked_) return {};
   }

@@ -358,7 +358,7 @@ def test_sql(tmp_path: Path, read: Read) -> None:
     missing = tmp_path / "nothing.db"
     assert f"{missing}: unable to open" in refused("read_sql", f"file={missing}", "query=SELECT 1")
     mixed = refused("read_sql", f"file={file}", "query=SELECT 1 AS a UNION ALL SELECT 'x'")
-    assert "column 'a': one is int64 and another string" in mixed
+    assert "column 'a': one value is int64 and another is string" in mixed
 
 
 def test_files_in_a_store_elsewhere(tmp_path: Path, bucket: Bucket, read: Read) -> None:

@@ -324,6 +324,9 @@ def test_pending_uploads_are_finished_by_a_stop(run_config: RunConfig, script: A
 def test_a_deleted_run_folder_does_not_hang(run_config: RunConfig) -> None:
     def train(config: dict[str, str]) -> None:
         trireme.report({"step": 0}, checkpoint=Checkpoint.from_dict({"step": 0}))
+        # Committing creates files, so a folder that was deleted before it could come back.
+        while '"checkpoint_committed"' not in Path(config["path"], "events.jsonl").read_text():
+            time.sleep(0.01)
         while os.path.exists(config["path"]):  # the controller may be about to write there
             shutil.rmtree(config["path"], ignore_errors=True)
         trireme.report({"step": 1}, checkpoint=Checkpoint.from_dict({"step": 1}))
