@@ -162,7 +162,7 @@ TEST_CASE("a rank joins once per attempt") {
       asio::io_context io;
       auto joined = join_raw(io, process);
       if (!joined) return kFailedExit;
-      finish(io, joined->channel->read_message());
+      if (!finish(io, joined->channel->read_message())) return kFailedExit;
     }
     while (!process.killed.stop_requested()) {
       asio::io_context io;
