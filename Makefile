@@ -11,7 +11,6 @@ JOBS ?= $(shell nproc)
 # How often a failed test is run again. 0 by default, so that a flaky test is seen; .ci/run allows one, and the summary
 # lists every test that needed it.
 RETRIES ?= 0
-# Most Python tests wait for processes more than they compute.
 PYTEST := $(BIN)/pytest -q -n $(JOBS) --dist worksteal $(if $(filter-out 0,$(RETRIES)),--reruns $(RETRIES) -raR)
 CTEST := ctest --output-on-failure --parallel $(JOBS) \
   $(if $(filter-out 0,$(RETRIES)),--repeat until-pass:$(shell echo $$(($(RETRIES) + 1))))
