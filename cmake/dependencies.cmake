@@ -7,9 +7,10 @@ find_path(ASIO_INCLUDE_DIR asio.hpp REQUIRED)
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # The sloppiness is what ccache asks for before it caches files that use a precompiled header.
+  # The sloppiness is what ccache asks for before it caches files that use a precompiled header. In its depend mode, a
+  # file that is not in the cache is preprocessed once and not twice.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1 ${CCACHE_PROGRAM})
 endif()
 
 # src/base/fmt_library.cpp fits {fmt} 9; with another one every file compiles its own copy.
@@ -30,7 +31,9 @@ add_library(trireme_dependencies INTERFACE)
 target_include_directories(trireme_dependencies SYSTEM INTERFACE ${ASIO_INCLUDE_DIR} ${XXHASH_INCLUDE_DIR})
 # ASIO_DISABLE_VISIBILITY: asio marks its types visible otherwise, and they would be shared with any other asio in the process.
 target_compile_definitions(trireme_dependencies INTERFACE
-  ASIO_STANDALONE ASIO_DISABLE_VISIBILITY ASIO_NO_DEPRECATED SPDLOG_FMT_EXTERNAL XXH_INLINE_ALL)
+  ASIO_STANDALONE ASIO_DISABLE_VISIBILITY ASIO_NO_DEPRECATED SPDLOG_FMT_EXTERNAL XXH_INLINE_ALL
+  # Asio 1.22 looks for Clang's coroutines in <experimental/coroutine> only.
+  $<$<CXX_COMPILER_ID:Clang>:ASIO_HAS_CO_AWAIT ASIO_HAS_STD_COROUTINE>)
 target_link_libraries(trireme_dependencies INTERFACE
   Threads::Threads nlohmann_json::nlohmann_json
   OpenSSL::SSL OpenSSL::Crypto ${CMAKE_DL_LIBS})

@@ -46,7 +46,7 @@ void Controller::look_for_deadlock() {
     return;
   }
   if (wait_round_) return;  // answers are pending
-  WaitRound& round = wait_round_.emplace();
+  WaitRound& round = wait_round_.emplace(WaitRound{});
   round.id = ++wait_rounds_;
   round.changes = store_.changes();
   wire::WaitRequest request;

@@ -22,7 +22,7 @@ void Controller::collect_stacks(const std::string& title, StacksWritten done) {
     stack_round_->done.push_back(std::move(done));
     return;
   }
-  StackRound& round = stack_round_.emplace();
+  StackRound& round = stack_round_.emplace(StackRound{});
   round.id = ++stack_rounds_;
   round.title = title;
   round.done.push_back(std::move(done));

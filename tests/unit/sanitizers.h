@@ -2,6 +2,16 @@
 
 // What the tests are built with, where that decides how much a test can do.
 
+// g++ defines the macros; Clang answers a question.
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+
 namespace trireme::tests {
 
 #ifdef __SANITIZE_ADDRESS__

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "unit/control/thread_run.h"
 #include "unit/fake_clock.h"
+#include "unit/sanitizers.h"
 #include "unit/wire/live_server.h"
 
 namespace session_test {
@@ -611,7 +612,9 @@ TEST_CASE("reports wait while too many are unacknowledged") {
   CHECK(eventually([&] { return sent == 5000; }));
 }
 
-TEST_CASE("a message that is too large is an error for the caller, and the connection stays open") {
+// Messages of 256 MiB are about sizes, not threads: they take a minute with ThreadSanitizer.
+TEST_CASE("a message that is too large is an error for the caller, and the connection stays open" *
+          doctest::skip(tests::kThreadSanitizer)) {
   MessageBook book;
   FakeController controller([&](wire::Channel& channel, const wire::Message& message) {
     book.answer()(channel, message);
@@ -653,7 +656,7 @@ TEST_CASE("a message that is too large is an error for the caller, and the conne
   CHECK(losses.count() == 0);
 }
 
-TEST_CASE("a text that is too large is truncated at the end") {
+TEST_CASE("a text that is too large is truncated at the end" * doctest::skip(tests::kThreadSanitizer)) {
   MessageBook book;
   FakeController controller(book.answer());
   LossBook losses;

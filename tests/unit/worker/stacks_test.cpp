@@ -182,7 +182,10 @@ TEST_CASE("the location is the innermost function of the program on the main thr
   });
   stacks_test::sleeps_here(pipe.read.get(), tid);
   collector.join();
-  CHECK(stacks.where.starts_with("stacks_test::sleeps_here in "));
+  CAPTURE(stacks.where);
+  // Clang links the functions that sanitizers replace into the program.
+  const bool replaced = tests::kSanitized && has(stacks.where, "interceptor_poll");
+  CHECK((stacks.where.starts_with("stacks_test::sleeps_here in ") || replaced));
   CHECK(has(section(stacks.text, tid), "main thread\n"));
 }
 
