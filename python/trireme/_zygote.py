@@ -49,6 +49,8 @@ _LATER = {
 }
 # Prefixes of environment variables that these modules read once, on import.
 _SETTINGS = ("TORCH", "INDUCTOR_", "AOT", "PARTITIONER_", "SYMPY_")
+# Read on each use, and set by torch itself in a driver that loads its compiler: later workers must still be forked.
+_READ_ON_USE = "TORCHINDUCTOR_CACHE_DIR"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -345,7 +347,7 @@ def flush() -> None:
 
 
 def _settings_of(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name.startswith(_SETTINGS)}
+    return {name: value for name, value in env.items() if name.startswith(_SETTINGS) and name != _READ_ON_USE}
 
 
 def _become_worker(request: dict[str, Any], log_fd: int, zygote_pid: int, fits: bool) -> NoReturn:

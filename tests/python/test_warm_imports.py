@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import trireme
 from trireme import ScalingConfig
 from trireme.torch import TorchTrainer
 
@@ -15,8 +16,9 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 
-def settings_of_a_worker() -> tuple[bool, bool]:
-    """Whether the modules were imported before the fork, and the value of a setting read from a variable."""
+def settings_of_a_worker() -> tuple[bool, bool, str | None]:
+    """Whether the modules were imported before the fork, the value of a setting read from a variable, and the folder of
+    the compiler's files."""
 
     def train() -> Any:
         import sys
@@ -24,7 +26,7 @@ def settings_of_a_worker() -> tuple[bool, bool]:
         before = "torch._dynamo" in sys.modules
         import torch._inductor.config
 
-        return before, torch._inductor.config.size_asserts
+        return before, torch._inductor.config.size_asserts, os.environ.get("TORCHINDUCTOR_CACHE_DIR")
 
     value = TorchTrainer(train, scaling_config=ScalingConfig(num_workers=1)).fit().return_value
     return tuple(value)  # type: ignore[arg-type]
@@ -32,12 +34,18 @@ def settings_of_a_worker() -> tuple[bool, bool]:
 
 def test_later_workers_find_more_imported_and_yet_have_their_own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "TORCHINDUCTOR_SIZE_ASSERTS" not in os.environ
-    deadline = time.monotonic() + 60
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.delenv("TRIREME_RUN_PRELOAD", raising=False)
+    trireme.shutdown()  # the next warm process has not been asked for these modules
+    deadline = time.monotonic() + 120
     while not (found := settings_of_a_worker())[0] and time.monotonic() < deadline:
         time.sleep(1)  # it is idle only then
-    assert found == (True, True)
+    assert found == (True, True, None)
+    # As torch does in a driver that loads its compiler.
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/tmp/compiled")
+    assert settings_of_a_worker() == (True, True, "/tmp/compiled")
     monkeypatch.setenv("TORCHINDUCTOR_SIZE_ASSERTS", "0")
-    assert settings_of_a_worker() == (False, False)
+    assert settings_of_a_worker() == (False, False, "/tmp/compiled")
 
 
 FIRST_SCRIPT = """
