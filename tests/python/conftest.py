@@ -21,6 +21,19 @@ from trireme import RunConfig
 settings.register_profile("trireme", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("trireme")
 
+# What workers of torch tests import anyway: once in the warm process instead of in every worker.
+TORCH_MODULES = [
+    "torch._dynamo",
+    "torch.distributed.checkpoint.state_dict",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor.parallel",
+    "trireme.torch._backend",
+    "trireme.torch._loader",
+    "trireme.torch._model",
+    "trireme.torch._precision",
+    "trireme.torch._sharded",
+]
+
 # A shell ignores Ctrl-C for background jobs, and every child would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -35,11 +48,14 @@ def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def results(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "results"
     monkeypatch.setenv("TRIREME_RESULTS", str(folder))
     for name in [name for name in os.environ if name.startswith(("TRIREME_NUM_", "TRIREME_RUN_", "TRIREME_RESOURCES"))]:
         monkeypatch.delenv(name)
+    # Test modules import pytest, and workers import the module of their function.
+    preload = ["pytest", *(TORCH_MODULES if request.node.get_closest_marker("torch") else [])]
+    monkeypatch.setenv("TRIREME_RUN_PRELOAD", ",".join(preload))
     return folder
 
 
