@@ -28,7 +28,11 @@ def command() -> str:
 
 
 def trireme_command(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([command(), *args], capture_output=True, text=True, timeout=120, check=False)
+    """Runs the package's C++ program directly: the `trireme` command is a Python process that executes it."""
+    programs = [os.path.join(folder, "bin", "trireme") for folder in trireme.__path__]
+    program = next((path for path in programs if os.access(path, os.X_OK)), None)
+    chosen = os.environ.get("TRIREME_CLI") or program or command()
+    return subprocess.run([chosen, *args], capture_output=True, text=True, timeout=120, check=False)
 
 
 def fit(function: Any, workers: Any = 2, config: dict[str, Any] | None = None, **options: Any) -> Result:
