@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -208,6 +209,7 @@ class TheirLoader(DataLoader):  # type: ignore[type-arg]
 @pytest.mark.parametrize("context", ["fork", "forkserver"])
 def test_every_option_of_the_loader_stays(context: str) -> None:
     def train() -> Any:
+        multiprocessing.set_forkserver_preload([__name__])  # imports torch, once for both processes of the loader
         options = {
             "batch_size": 2,
             "num_workers": 2,
