@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -37,6 +38,18 @@ TORCH_MODULES = [
 # A shell ignores Ctrl-C for background jobs, and every child would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without torch tests, skips files that have no others: importing them imports torch."""
+    if "not torch" not in config.getoption("markexpr") or collection_path.suffix != ".py":
+        return None
+    return True if re.search(r"^pytestmark = \[?\s*pytest\.mark\.torch\b", collection_path.read_text(), re.M) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow ones first: the last ones to run should be short, so that all processes of the suite end together."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(autouse=True, scope="session")
