@@ -1,5 +1,7 @@
 """torch.compile: compile a model in place before prepare_model(), so that its parameters keep their names."""
 
+import argparse
+
 import torch
 
 from trireme import ScalingConfig
@@ -16,13 +18,13 @@ class Network(torch.nn.Module):
         return self.narrow(torch.nn.functional.gelu(self.wide(inputs)))
 
 
-def train():
+def train(config):
     losses = {}
     for compiled in (False, True):
         torch.manual_seed(0)
         network = Network()
         if compiled:
-            network.compile()
+            network.compile(backend=config["backend"])
         model = prepare_model(network)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         inputs = torch.randn(32, 8, generator=torch.Generator().manual_seed(1))
@@ -36,6 +38,10 @@ def train():
 
 
 if __name__ == "__main__":
-    losses = TorchTrainer(train, scaling_config=ScalingConfig(num_workers=2)).fit().return_value
+    parser = argparse.ArgumentParser(description="Compare a compiled model with the same model as it is.")
+    parser.add_argument("--backend", default="inductor", help="aot_eager needs no C++ compiler, and is no faster")
+    config = vars(parser.parse_args())
+    scaling_config = ScalingConfig(num_workers=2)
+    losses = TorchTrainer(train, train_loop_config=config, scaling_config=scaling_config).fit().return_value
     torch.testing.assert_close(losses[True], losses[False], rtol=1e-4, atol=1e-6)
     print(f"loss {losses[True]:.5f} compiled, {losses[False]:.5f} not")

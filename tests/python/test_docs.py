@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import signal
 import subprocess
@@ -73,15 +74,32 @@ def run(command: list[Any], folder: Path, **variables: str) -> str:
     return done.stdout
 
 
+@pytest.fixture
+def run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a script in this process, which has imported torch and has a warm process that has done so too: importing it
+    takes longer than most scripts."""
+
+    def run_script(program: Path, *arguments: str) -> str:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", [str(program), *arguments])
+        monkeypatch.syspath_prepend(str(program.parent))
+        capfd.readouterr()
+        runpy.run_path(str(program), run_name="__main__")
+        return capfd.readouterr().out
+
+    return run_script
+
+
 def check_output(block: Block, printed: str) -> None:
     for line in block.output:
         assert line in printed, f"{block.name} does not print {line!r} but\n{printed}"
 
 
 @pytest.mark.parametrize("block", marked(BLOCKS, "python"))
-def test_python_block(block: Block, tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(block.text)
-    check_output(block, run([sys.executable, "program.py"], tmp_path))
+def test_python_block(block: Block, tmp_path: Path, run_here: Callable[..., str]) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(block.text)
+    check_output(block, run_here(program) if "torch" in block.words else run([sys.executable, program.name], tmp_path))
 
 
 @pytest.mark.slow
@@ -195,32 +213,42 @@ EXPECTED = {
 }
 
 
-# Blocks that are worker programs, with their start parameters.
-LAUNCHED = {"torchrun_script.py": (["launch", "-n", "2", "--max-failures", "1"], ["--fail-at", "3"])}
+# Examples that are worker programs, and the options of the command that starts their workers.
+LAUNCHED = {"torchrun_script.py": ["launch", "-n", "2", "--max-failures", "1"]}
+ARGUMENTS = {
+    "torchrun_script.py": ["--fail-at", "3"],
+    # test_torch_model.py uses the default backend, which needs a quarter of a minute for each C++ program.
+    "torch_compile.py": ["--backend", "aot_eager"],
+}
 
 
 def marks_of(example: Path) -> list[pytest.MarkDecorator]:
-    marks = [pytest.mark.torch] if "torch" in example.read_text() else []
-    return [*marks, pytest.mark.slow] if example.name == "torch_compile.py" else marks
+    return [pytest.mark.torch] if "torch" in example.read_text() else []
 
 
 @pytest.mark.parametrize(
     "example",
     [pytest.param(e, id=e.name, marks=marks_of(e)) for e in EXAMPLES],
 )
-def test_example(example: Path, tmp_path: Path) -> None:
-    options, arguments = LAUNCHED.get(example.name, ([], []))
-    program = [*trireme_command(), *options] if options else [sys.executable]
-    printed = run([*program, example, *arguments], tmp_path, TRIREME_PYTHON=sys.executable)
+def test_example(example: Path, tmp_path: Path, run_here: Callable[..., str]) -> None:
+    arguments = ARGUMENTS.get(example.name, [])
+    if example.name in LAUNCHED:
+        program = [*trireme_command(), *LAUNCHED[example.name]]
+        printed = run([*program, example, *arguments], tmp_path, TRIREME_PYTHON=sys.executable)
+    elif "torch" in example.read_text():
+        printed = run_here(example, *arguments)
+    else:
+        printed = run([sys.executable, example, *arguments], tmp_path)
     for pattern in EXPECTED[example.name]:
         assert re.search(pattern, printed), printed
 
 
 @pytest.mark.torch
-def test_digits_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    program = [sys.executable, ROOT / "examples/python/digits.py", "--num-workers", "2", "--name", "digits"]
-    assert "checkpoint_000001 committed" in run([*program, "--epochs", "2"], tmp_path)
-    printed = run([*program, "--epochs", "3"], tmp_path)
+def test_digits_goes_on_from_its_checkpoint(tmp_path: Path, run_here: Callable[..., str]) -> None:
+    program, options = ROOT / "examples/python/digits.py", ["--num-workers", "2", "--name", "digits"]
+    first = run([sys.executable, program, *options, "--epochs", "2"], tmp_path)
+    assert "checkpoint_000001 committed" in first
+    printed = run_here(program, *options, "--epochs", "3")
     assert "digits (continued from checkpoint_000001)" in printed
     assert re.findall(r"(checkpoint_\d+) committed", printed) == ["checkpoint_000002"]
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +40,27 @@ def test_data_parallel_equals_one_worker_with_all_the_data() -> None:
     two, one = fit(train).return_value, fit(train, 1).return_value
     for ours, reference in zip(two, one, strict=True):
         torch.testing.assert_close(ours, reference)
+
+
+@pytest.mark.slow
+def test_the_default_backend_of_torch_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It compiles a C++ program, in processes that the worker starts. examples/python/torch_compile.py trains."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+    class Network(torch.nn.Linear):  # type: ignore[misc, name-defined]
+        def forward(self, inputs: Any) -> Any:  # torch skips its own: those of Linear or Sequential
+            return super().forward(inputs).sin().softmax(dim=1)
+
+    def train() -> None:
+        network = Network(4, 2)
+        inputs = torch.randn(8, 4)
+        with torch.no_grad():
+            expected = network(inputs)
+            network.compile()
+            torch.testing.assert_close(prepare_model(network)(inputs), expected)
+
+    fit(train, 1)
+    assert list(tmp_path.rglob("*.so"))
 
 
 def test_fully_sharded_equals_one_worker_with_all_the_data() -> None:
