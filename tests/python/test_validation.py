@@ -208,7 +208,7 @@ def test_exceptions_are_a_reason_to_try_again_where_asked_for(runner: Any, kwarg
     assert message.startswith(f"ValueError: call {calls}; see ")
 
 
-def test_all_tries_share_one_timeout(runner: Any) -> None:
+def test_all_tries_share_one_timeout(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fn(checkpoint: Checkpoint) -> dict[str, Any]:
         if tries(checkpoint) == 1:
             os._exit(3)
@@ -216,10 +216,20 @@ def test_all_tries_share_one_timeout(runner: Any) -> None:
         return {}
 
     made = runner(fn, ray_remote_kwargs={"max_retries": -1})
+    file, real, begin, second = made.folder / "a/tries", time.monotonic, time.monotonic(), list[float]()
+
+    def slow_until_the_second_try() -> float:
+        """However long a busy machine takes to start two processes, the timeout ends the second try."""
+        if not second and file.exists() and file.read_text() == "2":
+            second.append(real())
+        slow_until = second[0] if second else real()
+        return begin + (slow_until - begin) / 20 + (real() - slow_until)
+
+    monkeypatch.setattr(time, "monotonic", slow_until_the_second_try)
     made.ask("a", timeout_s=5.0)
     ((_, status, _, _),) = made.wait()
     assert status == "VALIDATION_TIMEOUT"
-    assert (made.folder / "a/tries").read_text() == "2"
+    assert file.read_text() == "2"
 
 
 def test_a_pause_of_this_process_is_not_the_validations_time(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
