@@ -5,6 +5,8 @@
 namespace trireme::checkpoint {
 namespace {
 
+constexpr const char* kDroppedName = ".trireme_dropped";
+
 std::string all_of(const std::string& run_path) { return run_path + "/" + kReplacedName; }
 std::string all_of(const std::string& run_path, const std::string& name) { return all_of(run_path) + "/" + name; }
 
@@ -66,7 +68,31 @@ base::Result<void> drop_replaced(storage::Files& files, const std::string& run_p
   TRIREME_ASSIGN(const bool there, files.exists(aside));
   if (!there) return {};
   TRIREME_TRY(remove_manifest(files, aside));
-  return files.remove_folder(aside);  // not its parent: a rank may be about to move another one there
+  // A rank that has read the old manifest may still be about to move the folder of that name here. A faster rank may
+  // have begun the new checkpoint in it by then, so the place must not become free: move_folder() fails if it has
+  // content.
+  TRIREME_TRY(files.write_atomically(aside + "/" + kDroppedName, ""));
+  TRIREME_ASSIGN(const auto entries, files.list_files(aside));
+  for (const auto& entry : entries) {
+    if (entry.path != kDroppedName) TRIREME_TRY(files.remove_file(aside + "/" + entry.path));
+  }
+  return {};
+}
+
+base::Result<void> forget_dropped(storage::Files& files, const std::string& run_path) {
+  TRIREME_ASSIGN(const auto names, folders_if_any(files, all_of(run_path)));
+  for (const auto& name : names) {
+    TRIREME_ASSIGN(const auto versions, folders_if_any(files, all_of(run_path, name)));
+    for (const auto& version : versions) {
+      const std::string aside = all_of(run_path, name) + "/" + version;
+      TRIREME_ASSIGN(const bool dropped, files.exists(aside + "/" + kDroppedName));
+      if (dropped) TRIREME_TRY(files.remove_folder(aside));
+    }
+    TRIREME_ASSIGN(const auto left, files.list_folders(all_of(run_path, name)));
+    if (left.empty()) TRIREME_TRY(files.remove_folder(all_of(run_path, name)));
+  }
+  TRIREME_ASSIGN(const auto left, folders_if_any(files, all_of(run_path)));
+  return left.empty() ? files.remove_folder(all_of(run_path)) : base::Result<void>();
 }
 
 base::Result<std::vector<Replaced>> list_replaced(storage::Files& files, const std::string& run_path) {

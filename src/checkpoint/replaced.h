@@ -43,9 +43,12 @@ base::Result<bool> set_aside(storage::Files& files, const std::string& run_path,
 
 // Call after the new checkpoint is committed.
 base::Result<void> drop_replaced(storage::Files& files, const std::string& run_path, const std::string& name);
-// Only the checkpoint of that report, if it was moved aside.
+// Only the checkpoint of that report, if it was moved aside. Its place stays taken until forget_dropped() or the next
+// commit under that name.
 base::Result<void> drop_replaced(storage::Files& files, const std::string& run_path, const std::string& name,
                                  Origin origin);
+// Call when no rank writes any more.
+base::Result<void> forget_dropped(storage::Files& files, const std::string& run_path);
 
 // The newest checkpoint aside for every name. Ignores those that are removed during the call.
 base::Result<std::vector<Replaced>> list_replaced(storage::Files& files, const std::string& run_path);

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "checkpoint/commit.h"
+#include "checkpoint/replaced.h"
 #include "storage/local_files.h"
 #include "storage/run_names.h"
 
@@ -85,6 +86,12 @@ void Committer::update(KeptCheckpoint kept) {
 void Committer::remove(std::string name, checkpoint::Origin origin) {
   jobs_.push([this, name = std::move(name), origin] {
     warn_of(checkpoint::remove(*place_.files, place_.storage_path, name, origin), "could not remove an old checkpoint");
+  });
+}
+
+void Committer::forget_dropped() {
+  jobs_.push([this] {
+    warn_of(checkpoint::forget_dropped(*place_.files, place_.storage_path), "could not remove an old checkpoint");
   });
 }
 

@@ -35,6 +35,8 @@ class Committer {
   // Both skip a newer checkpoint that has reused the name.
   void update(KeptCheckpoint checkpoint);
   void remove(std::string name, checkpoint::Origin origin);
+  // What remove() leaves so that ranks can reuse names. Call when no rank writes any more.
+  void forget_dropped();
   // Copies run.json and the event log to remote storage, where Result.from_path() reads them; `all`: also the logs and
   // the other files of the folder. Does nothing for a local run.
   void mirror(bool all);

@@ -462,6 +462,7 @@ void Controller::run(const SendPreemption& action) {
 
 void Controller::run(const Finish&) {
   flush(true);
+  committer_->forget_dropped();
   committer_->mirror(true);
   committer_.reset();  // finishes its jobs; their results are no longer needed
   for (const auto& [gang, id] : gangs_) engine_.release(id);

@@ -390,7 +390,23 @@ TEST_CASE("a removal keeps a newer folder with the same name") {
     REQUIRE(checkpoint::remove(run.files, run.path, "slot", {0, 0}));
     append_file(run.path + "/slot/mine", "x");
     REQUIRE(checkpoint::remove(run.files, run.path, "slot", {0, 0}));
+    REQUIRE(forget_dropped(run.files, run.path));
     CHECK(run.names() == Names{"slot/mine"});
+  }
+  SUBCASE("a checkpoint being written; a rank that has read the old manifest is late") {
+    const auto records = run.put("new", "slot", Origin{0, 2});
+    REQUIRE(checkpoint::remove(run.files, run.path, "slot", {0, 0}));
+    const auto free = set_aside(run.files, run.path, "slot", {0, 0});
+    REQUIRE(free);
+    CHECK(*free);
+    CHECK(run.names("slot") == Names{".trireme_uploading", "weights"});
+    REQUIRE(run.commit_as("slot", 2, records));
+    CHECK(run.names() == Names{"slot/.trireme_manifest.json", "slot/weights"});
+  }
+  SUBCASE("nothing is left at the end of the run") {
+    REQUIRE(checkpoint::remove(run.files, run.path, "slot", {0, 0}));
+    REQUIRE(forget_dropped(run.files, run.path));
+    CHECK(fs::is_empty(run.path));
   }
 }
 
