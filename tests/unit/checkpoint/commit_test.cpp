@@ -350,6 +350,7 @@ TEST_CASE("a checkpoint is removed, and removing it again is not an error") {
   run.make("source", "b", 1);
   REQUIRE(checkpoint::remove(run.files, run.path, "a", {0, 0}));
   REQUIRE(checkpoint::remove(run.files, run.path, "a", {0, 0}));
+  REQUIRE(forget_dropped(run.files, run.path));
   CHECK(run.names() == Names{"b/.trireme_manifest.json", "b/deep/file"});
   CHECK_FALSE(checkpoint::remove(run.files, run.path, "../run", {0, 0}));
   CHECK_FALSE(checkpoint::remove(run.files, run.path, "logs", {0, 0}));

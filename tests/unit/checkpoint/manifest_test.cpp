@@ -125,10 +125,10 @@ TEST_CASE("files are sent as lists, and untrusted lists are checked") {
   CHECK(files_from(to_list(example().files)).value() == example().files);
   CHECK(files_from({}).value().empty());
   CHECK_FALSE(files_from({"a"}));
-  CHECK_FALSE(files_from({List{"a", 1}}));
-  CHECK_FALSE(files_from({List{"../a", 1, "0000000000000000"}}));
-  CHECK_FALSE(files_from({List{"a", -1, "0000000000000000"}}));
-  CHECK_FALSE(files_from({List{"a", 1, ""}}));
+  CHECK_FALSE(files_from({Value(List{"a", 1})}));
+  CHECK_FALSE(files_from({Value(List{"../a", 1, "0000000000000000"})}));
+  CHECK_FALSE(files_from({Value(List{"a", -1, "0000000000000000"})}));
+  CHECK_FALSE(files_from({Value(List{"a", 1, ""})}));
 }
 
 }  // namespace manifest_test

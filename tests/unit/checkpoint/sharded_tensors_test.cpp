@@ -20,16 +20,17 @@ Value shard(List shape, List offsets, List parts) {
 }
 
 // [[0, 1, 2], [3, 4, 5]] by column: rank 0 has the first, rank 1 the others, in two pieces.
+// Value(List{...}) where it is the only element: compilers disagree on whether List{List{...}} is a list of one list.
 Dict of_rank(int rank) {
   if (rank == 0) {
-    return {{"weight", shard({2, 3}, {List{0, 0}}, {Tensor::of<float>({0, 3}, {2, 1})})},
-            {"pairs", Dict{{"$dict", List{List{0, Tensor::of<float>({0})}}}}},
-            {"scalar", shard({}, {List{}}, {Tensor::scalar(2.5F)})},
+    return {{"weight", shard({2, 3}, {Value(List{0, 0})}, {Tensor::of<float>({0, 3}, {2, 1})})},
+            {"pairs", Dict{{"$dict", List{Value(List{0, Tensor::of<float>({0})})}}}},
+            {"scalar", shard({}, {Value(List{})}, {Tensor::scalar(2.5F)})},
             {"step", 3}};
   }
   return {{"weight", shard({2, 3}, {List{0, 1}, List{1, 1}},
                            {Tensor::of<float>({1, 2}, {1, 2}), Tensor::of<float>({4, 5}, {1, 2})})},
-          {"pairs", Dict{{"$dict", List{List{1, Tensor::of<float>({1})}}}}},
+          {"pairs", Dict{{"$dict", List{Value(List{1, Tensor::of<float>({1})})}}}},
           {"scalar", shard({}, {}, {})},
           {"step", 4},
           {"more", Dict{{"$tuple", List{shard({0, 2}, {}, {}), "a"}}}}};
@@ -99,7 +100,7 @@ TEST_CASE("incomplete or mismatched tensors are named") {
   CHECK(message({of_rank(0), {{"weight", shard({3, 3}, {}, {})}}}).find("F32[2, 3] on one rank and F32[3, 3]") !=
         std::string::npos);
   CHECK(message({of_rank(0), {{"weight", 3}}}).find("sharded on one rank and int on another") != std::string::npos);
-  CHECK(message({{{"a", Dict{{"b", shard({2}, {List{1}}, {Tensor::of<float>({0, 3})})}}}}})
+  CHECK(message({{{"a", Dict{{"b", shard({2}, {Value(List{1})}, {Tensor::of<float>({0, 3})})}}}}})
             .find("'a/b' of the state: a shard of it, F32[2], does not fit") != std::string::npos);
   CHECK(message({{{"a", shard({2}, {}, {})}}}).find("no rank stored it") != std::string::npos);
   for (const Value& content : {Value(3), Value(Dict{{"shape", List{-1}}}), Value(Dict{{"shape", List{}}})}) {

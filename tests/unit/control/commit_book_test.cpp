@@ -20,7 +20,7 @@ void add(CommitBook& book, int rank, std::int64_t index) {
   book.uploaded(rank, index, {});
 }
 
-List files_of(int rank) { return {List{"rank_" + std::to_string(rank), 7, "xxh3"}}; }
+List files_of(int rank) { return {Value(List{"rank_" + std::to_string(rank), 7, "xxh3"})}; }
 
 std::vector<std::int64_t> indexes(const std::vector<ReadyCheckpoint>& ready) {
   std::vector<std::int64_t> all;

@@ -71,7 +71,7 @@ TEST_CASE("the files of each rank are part of the commit") {
   machine.run();
   for (int rank : {0, 1}) {
     report(machine, rank, 0);
-    machine.on(Uploaded{rank, 0, std::nullopt, List{List{"rank_" + std::to_string(rank), 1, "aa"}}});
+    machine.on(Uploaded{rank, 0, std::nullopt, List{Value(List{"rank_" + std::to_string(rank), 1, "aa"})}});
   }
   const auto* commit = std::get_if<Commit>(&machine.all.back());
   REQUIRE(commit);
