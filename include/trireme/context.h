@@ -27,7 +27,8 @@ namespace trireme {
   FIELD(std::string, experiment_name, {}, "name of the run")                                                           \
   FIELD(std::string, run_id, {}, "unique id of the run")                                                               \
   FIELD(std::string, path, {}, "folder of the run on the driver's machine: logs, event log; empty in local mode")      \
-  FIELD(std::vector<int>, gpus, {}, "devices of this worker")                                                          \
+  FIELD(std::vector<std::string>, gpus, {}, "ids of this worker's devices, as in CUDA_VISIBLE_DEVICES")                \
+  FIELD(std::vector<std::string>, visible_gpus, {}, "ids of the devices that this process sees: device i is the i-th") \
   FIELD(Resources, resources, {}, "what this worker takes")                                                            \
   FIELD(Dict, metadata, {}, "what the user attached to the run")
 // clang-format on

@@ -32,7 +32,7 @@ nb::list to_python_list(const std::vector<Dict>& dicts) {
 
 Dict node_dict(const engine::NodeInfo& node) {
   List gpus;
-  for (const auto& gpu : node.gpus) gpus.push_back(Dict{{"index", gpu.index}, {"type", gpu.type}});
+  for (const auto& gpu : node.gpus) gpus.push_back(Dict{{"id", gpu.id}, {"type", gpu.type}});
   Dict made{{"id", node.id}, {"host", node.host}, {"cpus_declared", node.cpus_declared}};
   made["total"] = base::Codec<Resources>::to(node.total);
   made["available"] = base::Codec<Resources>::to(node.available);

@@ -53,7 +53,8 @@ class TrainContext:
     _storage: Location | None = None
     _attempt: int = 0
     _hosts: Sequence[str] = ()
-    _gpus: Sequence[int] = ()
+    _gpus: Sequence[str] = ()
+    _visible_gpus: Sequence[str] = ()
     _resources: Mapping[str, float] = field(default_factory=dict)
     _metadata: Mapping[str, Any] = field(default_factory=dict)
 

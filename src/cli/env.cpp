@@ -57,9 +57,7 @@ Dict memory() {
 
 List gpus() {
   List list;
-  for (const auto& gpu : engine::visible_gpus(engine::nvml_devices(), environment("CUDA_VISIBLE_DEVICES"))) {
-    list.push_back(Dict{{"index", gpu.index}, {"type", gpu.type}});
-  }
+  for (const auto& gpu : engine::find_gpus().gpus) list.push_back(Dict{{"id", gpu.id}, {"type", gpu.type}});
   return list;
 }
 
@@ -131,7 +129,7 @@ std::string python_text(const Dict& python) {
 std::string gpus_text(const List& gpus) {
   if (gpus.empty()) return "none";
   std::vector<std::string> parts;
-  for (const auto& gpu : gpus) parts.push_back(fmt::format("{}: {}", gpu["index"].as_int(), gpu["type"].as_string()));
+  for (const auto& gpu : gpus) parts.push_back(fmt::format("{}: {}", gpu["id"].as_string(), gpu["type"].as_string()));
   return fmt::format("{} ({})", gpus.size(), base::join(parts, ", "));
 }
 

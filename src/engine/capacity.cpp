@@ -49,9 +49,9 @@ std::string describe(const NodeInfo& before, const NodeInfo& after, const std::v
   return parts.empty() ? "" : "capacity was " + base::join(parts, " and ");
 }
 
-std::set<int> devices_of(const NodeInfo& node) {
-  std::set<int> devices;
-  for (const auto& gpu : node.gpus) devices.insert(gpu.index);
+std::set<std::string> devices_of(const NodeInfo& node) {
+  std::set<std::string> devices;
+  for (const auto& gpu : node.gpus) devices.insert(gpu.device());
   return devices;
 }
 
@@ -81,29 +81,33 @@ base::Error in_use(const std::string& name, double asked, const std::vector<Hold
 }
 
 // The totals may be sufficient even if a device that is in use would be removed.
-Result<void> check_devices(const NodeInfo& after, const std::vector<Holding>& firm) {
+Result<void> check_devices(const NodeInfo& before, const NodeInfo& after, const std::vector<Holding>& firm) {
   const auto devices = devices_of(after);
   for (const auto& holding : firm) {
-    for (const auto& gpu : holding.gpus) {
-      if (devices.contains(gpu.index)) continue;
+    for (const auto& share : holding.gpus) {
+      if (devices.contains(share.device)) continue;
+      const auto gpu = std::find_if(before.gpus.begin(), before.gpus.end(),
+                                    [&](const Gpu& each) { return each.device() == share.device; });
+      // A device of another driver, whose mask differs from ours.
+      if (gpu == before.gpus.end()) continue;
       return base::error(
           "num_gpus = {} removes GPU {}, which {} uses. Options: (1) num_gpus = {} or more; (2) stop the run first: "
           "`trireme stop {}`",
-          devices.size(), gpu.index, run_text(holding), gpu.index + 1, holding.run_name);
+          devices.size(), gpu->id, run_text(holding), gpu - before.gpus.begin() + 1, holding.run_name);
     }
   }
   return {};
 }
 
 bool fits_still(const Holding& holding, const std::vector<std::string>& names, const Resources& left,
-                const std::set<int>& devices) {
+                const std::set<std::string>& devices) {
   const bool sums = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
     const double held = amount_of(holding.resources, name);
     return held <= kAmountTolerance || held <= amount_of(left, name) + kAmountTolerance;
   });
   const bool fewer_gpus = std::find(names.begin(), names.end(), "GPU") != names.end();
   return sums && (!fewer_gpus || std::all_of(holding.gpus.begin(), holding.gpus.end(),
-                                             [&](const GpuShare& gpu) { return devices.contains(gpu.index); }));
+                                             [&](const GpuShare& gpu) { return devices.contains(gpu.device); }));
 }
 
 }  // namespace
@@ -137,7 +141,7 @@ Result<Lowering> lower_capacity(const NodeInfo& before, const NodeInfo& after, c
     for (const auto& holding : firm) held += amount_of(holding.resources, name);
     left[name] = amount_of(after.total, name) - held;
     if (left[name] < -kAmountTolerance) return in_use(name, amount_of(after.total, name), firm);
-    if (name == "GPU") TRIREME_TRY(check_devices(after, firm));
+    if (name == "GPU") TRIREME_TRY(check_devices(before, after, firm));
   }
   Lowering lowering{.too_much = {}, .why = describe(before, after, names)};
   const auto devices = devices_of(after);

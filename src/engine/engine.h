@@ -29,9 +29,12 @@ Result<Strategy> parse_strategy(const std::string& name);
 const char* to_string(Strategy strategy);
 
 struct Gpu {
-  int index = 0;
-  std::string type;        // "NVIDIA H100"; empty when only declared
+  std::string id;          // as in CUDA_VISIBLE_DEVICES: an index, a UUID or a MIG device
+  std::string uuid = {};   // identifies the device to other drivers; empty: unknown, the id does
+  std::string type = {};   // "NVIDIA H100"; empty when only declared
   double available = 1.0;  // the unreserved share of the device
+
+  const std::string& device() const { return uuid.empty() ? id : uuid; }
 };
 
 struct NodeInfo {
@@ -65,7 +68,7 @@ struct Slot {
   std::string node_id;
   std::string host;
   Resources resources;
-  std::vector<int> gpus;  // indexes of the devices that this bundle may use, shared ones included
+  std::vector<std::string> gpus;  // ids of the devices that this bundle may use, shared ones included
 
   bool operator==(const Slot&) const = default;
 };
@@ -86,6 +89,9 @@ struct ProcessSpec {
   std::string cwd;
   std::string log_path;  // stdout and stderr are appended to it
   std::string ticket;    // JSON; passed on the descriptor named by $TRIREME_TICKET_FD, never on a command line
+  // Ids of the GPUs that the process sees, in this order; the engine sets the variables of their kind. Empty: `env` is
+  // left unchanged.
+  std::vector<std::string> visible_gpus = {};
   std::optional<PythonStart> python;
 };
 

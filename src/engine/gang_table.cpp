@@ -189,6 +189,11 @@ void GangTable::run(command::Start command) {
                                                gang->second.size, command.bundle)});
     return;
   }
+  if (!command.spec.visible_gpus.empty()) {
+    for (auto& [name, value] : machine_.visible_variables(command.spec.visible_gpus)) {
+      command.spec.env[name] = std::move(value);
+    }
+  }
   supervisor_.start({command.gang, command.bundle}, std::move(command.spec));
 }
 

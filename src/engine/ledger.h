@@ -18,8 +18,8 @@
 
 namespace trireme::engine {
 
-#define TRIREME_GPU_SHARE(FIELD)              \
-  FIELD(int, index, 0, "index of the device") \
+#define TRIREME_GPU_SHARE(FIELD)                                             \
+  FIELD(std::string, device, "", "UUID of the device, or its id if unknown") \
   FIELD(double, share, 0.0, "share of the device, at most 1")
 
 TRIREME_STRUCT(GpuShare, TRIREME_GPU_SHARE)

@@ -3,12 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/cpus.h"
-#include "engine/gpus.h"
 #include "engine/placement.h"
 #include "engine/resources.h"
 
@@ -25,9 +23,9 @@ void take_away(NodeInfo& node, const Holding& holding) {
   Resources others = holding.resources;
   others.erase("GPU");
   subtract(node.available, others);
-  for (const auto& [index, share] : holding.gpus) {
+  for (const auto& [device, share] : holding.gpus) {
     for (auto& gpu : node.gpus) {
-      if (gpu.index == index) gpu.available = std::max(0.0, gpu.available - share);
+      if (gpu.device() == device) gpu.available = std::max(0.0, gpu.available - share);
     }
   }
   double gpus = 0.0;
@@ -35,16 +33,19 @@ void take_away(NodeInfo& node, const Holding& holding) {
   if (!node.gpus.empty()) node.available["GPU"] = gpus;
 }
 
-Holding use_of(const GangRequest& request, const Placement& placement) {
+Holding use_of(const GangRequest& request, const Placement& placement, const NodeInfo& node) {
   Holding holding{.pid = ::getpid(), .run_name = request.run_name, .resources = {}, .gpus = {}};
-  std::map<int, double> shares;
+  std::map<std::string, double> shares;  // by id
   const auto take = [&](const Slot& slot) {
     add(holding.resources, slot.resources);
-    for (const auto& [index, share] : gpu_shares(slot)) shares[index] += share;
+    for (const auto& [id, share] : gpu_shares(slot)) shares[id] += share;
   };
   take(placement.trainer);
   for (const auto& slot : placement.slots) take(slot);
-  for (const auto& [index, share] : shares) holding.gpus.push_back({.index = index, .share = std::min(1.0, share)});
+  for (const auto& gpu : node.gpus) {
+    const auto share = shares.find(gpu.id);
+    if (share != shares.end()) holding.gpus.push_back({.device = gpu.device(), .share = std::min(1.0, share->second)});
+  }
   return holding;
 }
 
@@ -152,15 +153,30 @@ NodeInfo Machine::total(const MachineOptions& options, bool with_gpus) const {
                 .cpus_declared = options.num_cpus.has_value()};
   node.total["CPU"] = options.num_cpus ? *options.num_cpus : usable_cpus();
   if (with_gpus) {
-    std::call_once(gpus_once_, [&] {
-      const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-      found_gpus_ = visible_gpus(nvml_devices(), visible ? std::optional<std::string>(visible) : std::nullopt);
-    });
-    node.gpus = options.num_gpus ? declared_gpus(found_gpus_, *options.num_gpus) : found_gpus_;
+    const GpuInventory& here = inventory();
+    node.gpus = options.num_gpus ? declared_gpus(here, *options.num_gpus) : here.gpus;
+    if (options.num_gpus && node.gpus.size() < static_cast<std::size_t>(std::max(0, *options.num_gpus))) {
+      std::call_once(masked_once_, [&] {
+        base::log_warning("num_gpus = {}, but {} allows only {}: no other device is used; change the list, or num_gpus",
+                          *options.num_gpus, here.accelerator.variable, base::count_of(node.gpus.size(), "device"));
+      });
+    }
     if (!node.gpus.empty()) node.total["GPU"] = static_cast<double>(node.gpus.size());
   }
   node.available = node.total;
   return node;
+}
+
+const GpuInventory& Machine::inventory() const {
+  std::call_once(gpus_once_, [&] {
+    inventory_ = find_gpus();
+    for (const auto& warning : inventory_.warnings) base::log_warning("{}", warning);
+  });
+  return inventory_;
+}
+
+std::map<std::string, std::string> Machine::visible_variables(const std::vector<std::string>& gpus) const {
+  return engine::visible_variables(inventory(), gpus);
 }
 
 NodeInfo Machine::node() const {
@@ -183,7 +199,7 @@ Result<std::variant<Machine::Granted, Machine::Busy>> Machine::reserve(const Gan
   TRIREME_TRY(check_capacity(request, {whole}));
   const auto placement_on_empty = place(request, {whole});
   TRIREME_CHECK(placement_on_empty, "no placement for a request that passed the check");
-  Holding use = use_of(request, *placement_on_empty);
+  Holding use = use_of(request, *placement_on_empty, whole);
   if (limited(use, whole.cpus_declared).resources.empty()) {
     return std::variant<Granted, Busy>(Granted{placement_on_empty->slots, std::move(use), std::nullopt});
   }
@@ -194,7 +210,7 @@ Result<std::variant<Machine::Granted, Machine::Busy>> Machine::reserve(const Gan
     for (const auto& holding : holdings) take_away(node, holding);
     placement = place(request, {node});
     if (placement) {
-      use = use_of(request, *placement);
+      use = use_of(request, *placement, node);
       return limited(use, node.cpus_declared);
     }
     why = who_has_it(request, node, holdings);

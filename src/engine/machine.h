@@ -10,6 +10,7 @@
 
 #include "engine/capacity.h"
 #include "engine/engine.h"
+#include "engine/gpus.h"
 #include "engine/ledger.h"
 
 // This machine as the only node of the local engine: its resources, its declared capacity and its reservations.
@@ -66,16 +67,21 @@ class Machine {
   };
   Result<std::variant<Granted, Busy>> reserve(const GangRequest& request) const;
 
+  // The variables that limit a process to these GPUs.
+  std::map<std::string, std::string> visible_variables(const std::vector<std::string>& gpus) const;
+
  private:
   MachineOptions options() const;
   NodeInfo total(const MachineOptions& options, bool with_gpus) const;
+  const GpuInventory& inventory() const;
 
   mutable std::mutex mutex_;
   MachineOptions options_;  // under the mutex
   Ledger ledger_;
   // Querying the NVIDIA driver can take a second, so it is done once, and only if GPUs are needed.
   mutable std::once_flag gpus_once_;
-  mutable std::vector<Gpu> found_gpus_;
+  mutable std::once_flag masked_once_;
+  mutable GpuInventory inventory_;
 };
 
 }  // namespace trireme::engine

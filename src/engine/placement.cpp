@@ -27,7 +27,7 @@ class Room {
     for (const auto& [name, amount] : need) {
       if (name != "GPU" && limits(name)) subtract(node_.available, {{name, amount}});
     }
-    for (const auto& [index, share] : gpu_shares(slot)) device(index).available -= share;
+    for (const auto& [id, share] : gpu_shares(slot)) device(id).available -= share;
     return slot;
   }
 
@@ -39,30 +39,32 @@ class Room {
  private:
   bool limits(const std::string& name) const { return name != "CPU" || node_.cpus_declared; }
 
-  Gpu& device(int index) {
-    const auto found =
-        std::find_if(node_.gpus.begin(), node_.gpus.end(), [&](const Gpu& gpu) { return gpu.index == index; });
-    TRIREME_CHECK(found != node_.gpus.end(), "GPU {} of node {}", index, node_.id);
+  Gpu& device(const std::string& id) {
+    const auto found = std::find_if(node_.gpus.begin(), node_.gpus.end(), [&](const Gpu& gpu) { return gpu.id == id; });
+    TRIREME_CHECK(found != node_.gpus.end(), "GPU {} of node {}", id, node_.id);
     return *found;
   }
 
   // A fraction is placed on the fullest device that has room for it, so that other devices stay free.
-  std::optional<std::vector<int>> choose_devices(double amount, const std::optional<std::string>& type) const {
-    if (amount <= kAmountTolerance) return std::vector<int>();
+  std::optional<std::vector<std::string>> choose_devices(double amount, const std::optional<std::string>& type) const {
+    if (amount <= kAmountTolerance) return std::vector<std::string>();
     const bool whole = std::abs(amount - std::round(amount)) <= kAmountTolerance;
     if (amount > 1.0 && !whole) return {};
-    std::vector<Gpu> free;
-    for (const auto& gpu : node_.gpus) {
+    std::vector<std::size_t> free;
+    for (std::size_t i = 0; i < node_.gpus.size(); ++i) {
+      const Gpu& gpu = node_.gpus[i];
       const double share = whole ? 1.0 : amount;
-      if ((!type || matches_accelerator(gpu, *type)) && gpu.available + kAmountTolerance >= share) free.push_back(gpu);
+      if ((!type || matches_accelerator(gpu, *type)) && gpu.available + kAmountTolerance >= share) free.push_back(i);
     }
-    std::stable_sort(free.begin(), free.end(),
-                     [](const Gpu& a, const Gpu& b) { return a.available + kAmountTolerance < b.available; });
+    std::stable_sort(free.begin(), free.end(), [&](std::size_t a, std::size_t b) {
+      return node_.gpus[a].available + kAmountTolerance < node_.gpus[b].available;
+    });
     const auto count = static_cast<std::size_t>(whole ? std::lround(amount) : 1);
     if (free.size() < count) return {};
-    std::vector<int> devices;
-    for (std::size_t i = 0; i < count; ++i) devices.push_back(free[i].index);
-    std::sort(devices.begin(), devices.end());
+    free.resize(count);
+    std::sort(free.begin(), free.end());
+    std::vector<std::string> devices;
+    for (const std::size_t i : free) devices.push_back(node_.gpus[i].id);
     return devices;
   }
 
@@ -209,10 +211,10 @@ std::vector<NodeInfo> emptied(std::vector<NodeInfo> nodes) {
   return nodes;
 }
 
-std::map<int, double> gpu_shares(const Slot& slot) {
-  std::map<int, double> shares;
+std::map<std::string, double> gpu_shares(const Slot& slot) {
+  std::map<std::string, double> shares;
   const double amount = amount_of(slot.resources, "GPU");
-  for (const int index : slot.gpus) shares[index] = std::min(1.0, amount);
+  for (const auto& id : slot.gpus) shares[id] = std::min(1.0, amount);
   return shares;
 }
 

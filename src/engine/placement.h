@@ -24,8 +24,8 @@ std::optional<Placement> place(const GangRequest& request, const std::vector<Nod
 // The same nodes with nothing reserved: place() on them distinguishes "never" from "not now".
 std::vector<NodeInfo> emptied(std::vector<NodeInfo> nodes);
 
-// The share of each device that a slot uses: 1 of each, or a fraction of a single one.
-std::map<int, double> gpu_shares(const Slot& slot);
+// The share of each device that a slot uses, by its id: 1 of each, or a fraction of a single one.
+std::map<std::string, double> gpu_shares(const Slot& slot);
 
 // "H100" matches "NVIDIA H100 80GB HBM3", ignoring case. An unknown type matches nothing.
 bool matches_accelerator(const Gpu& gpu, const std::string& accelerator_type);

@@ -18,7 +18,7 @@
 
 namespace trireme::wire {
 
-inline constexpr int kProtocolVersion = 5;
+inline constexpr int kProtocolVersion = 6;
 
 // clang-format off
 

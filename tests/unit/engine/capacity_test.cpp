@@ -19,7 +19,7 @@ NodeInfo node(double cpus, int gpus = 0, bool declared = true) {
   NodeInfo made;
   made.total["CPU"] = cpus;
   if (gpus > 0) made.total["GPU"] = gpus;
-  for (int i = 0; i < gpus; ++i) made.gpus.push_back({.index = i, .type = "", .available = 1.0});
+  for (int i = 0; i < gpus; ++i) made.gpus.push_back({.id = std::to_string(i)});
   made.cpus_declared = declared;
   return made;
 }
@@ -27,7 +27,7 @@ NodeInfo node(double cpus, int gpus = 0, bool declared = true) {
 Holding holding(const std::string& run, double cpus, std::vector<int> gpus = {}) {
   Holding made{.pid = 7, .run_name = run, .resources = {{"CPU", cpus}}, .gpus = {}};
   if (!gpus.empty()) made.resources["GPU"] = static_cast<double>(gpus.size());
-  for (const int index : gpus) made.gpus.push_back({.index = index, .share = 1.0});
+  for (const int index : gpus) made.gpus.push_back({.device = std::to_string(index), .share = 1.0});
   return made;
 }
 

@@ -18,7 +18,7 @@ using namespace trireme::engine::testing;
 namespace {
 
 Holding holding(const std::string& run, double cpus) {
-  return {.pid = ::getpid(), .run_name = run, .resources = {{"CPU", cpus}}, .gpus = {{.index = 1, .share = 0.5}}};
+  return {.pid = ::getpid(), .run_name = run, .resources = {{"CPU", cpus}}, .gpus = {{.device = "1", .share = 0.5}}};
 }
 
 std::optional<Reservation> take(const Ledger& ledger, const Holding& what) {
@@ -172,7 +172,7 @@ TEST_CASE("drivers share declared CPUs, GPUs and custom resources; undeclared CP
   {
     const auto fits = machine.reserve(gang(1, {{"CPU", 2}, {"GPU", 1}}));
     REQUIRE(fits.ok());
-    CHECK(std::get<Machine::Granted>(*fits).slots.front().gpus == std::vector<int>{1});
+    CHECK(std::get<Machine::Granted>(*fits).slots.front().gpus == std::vector<std::string>{"1"});
     CHECK(std::holds_alternative<Machine::Busy>(*machine.reserve(gang(1, {{"GPU", 0.5}}))));
   }
   other.crash();

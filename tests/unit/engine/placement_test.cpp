@@ -12,7 +12,7 @@ namespace {
 NodeInfo node(const std::string& id, double cpus, int gpus = 0, const std::string& type = "NVIDIA A100") {
   NodeInfo info{
       .id = id, .host = "host-" + id, .total = {{"CPU", cpus}}, .available = {}, .gpus = {}, .cpus_declared = true};
-  for (int i = 0; i < gpus; ++i) info.gpus.push_back({.index = i, .type = type});
+  for (int i = 0; i < gpus; ++i) info.gpus.push_back({.id = std::to_string(i), .type = type});
   if (gpus > 0) info.total["GPU"] = gpus;
   info.available = info.total;
   return info;
@@ -36,7 +36,10 @@ std::string nodes_of(const std::optional<Placement>& placement) {
 std::vector<std::vector<int>> gpus_of(const std::optional<Placement>& placement) {
   std::vector<std::vector<int>> gpus;
   if (placement) {
-    for (const auto& slot : placement->slots) gpus.push_back(slot.gpus);
+    for (const auto& slot : placement->slots) {
+      auto& indexes = gpus.emplace_back();
+      for (const auto& id : slot.gpus) indexes.push_back(std::stoi(id));
+    }
   }
   return gpus;
 }
@@ -80,7 +83,7 @@ TEST_CASE("strategies over nodes") {
 TEST_CASE("8 workers with half a GPU each share 4 devices in pairs") {
   const auto placement = place(gang(8, {{"CPU", 4}, {"GPU", 0.5}}), {node("a", 32, 4)});
   CHECK(gpus_of(placement) == std::vector<std::vector<int>>{{0}, {0}, {1}, {1}, {2}, {2}, {3}, {3}});
-  CHECK(gpu_shares(placement->slots.front()) == std::map<int, double>{{0, 0.5}});
+  CHECK(gpu_shares(placement->slots.front()) == std::map<std::string, double>{{"0", 0.5}});
   CHECK_FALSE(place(gang(9, {{"GPU", 0.5}}), {node("a", 32, 4)}));
 }
 

@@ -100,7 +100,7 @@ TEST_CASE("GPUs are refused at once if there are none or too few") {
   CHECK(has(none, "use_gpu needs 1 GPU per worker, but this machine has none"));
   CHECK(has(none, "remove use_gpu"));
   CHECK(has(none, "in init(): num_gpus = 2, or in the environment: TRIREME_NUM_GPUS=2"));
-  const auto two = node({{"CPU", 8}, {"GPU", 2}}, true, {{0, "NVIDIA A100"}, {1, "NVIDIA A100"}});
+  const auto two = node({{"CPU", 8}, {"GPU", 2}}, true, {{"0", "", "NVIDIA A100"}, {"1", "", "NVIDIA A100"}});
   CHECK(has(refusal(gang(4, {{"GPU", 1}}), {two}), "GPU: 4 needed (4 x 1), 2 available"));
   CHECK(has(refusal(gang(1, {{"GPU", 1.5}}), {two}), R"(resources_per_worker = {"GPU": 1.5})"));
   CHECK(has(refusal(gang(1, {}, {{"GPU", 1}}), {node({{"CPU", 2}})}), "trainer_resources requests 1 GPU"));
