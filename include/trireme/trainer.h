@@ -85,6 +85,9 @@ struct TrainerOptions {
   RunConfig run = {};
   std::optional<Checkpoint> resume_from_checkpoint = {};
   Dict metadata = {};
+  // false: each worker sees only its own GPUs, and the first is device 0. true: it sees the GPUs of all workers on its
+  // node, ordered so that device `local_rank` is its own; see docs/gpu.md.
+  bool share_cuda_visible_devices = false;
 };
 
 class TRIREME_API DataParallelTrainer {

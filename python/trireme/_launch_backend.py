@@ -19,6 +19,7 @@ _TIMEOUT_S = 1800.0  # torch's default
 @dataclass
 class LaunchConfig(BackendConfig):
     max_restarts: int = 0
+    share_cuda_visible_devices: bool = True  # as under torchrun: scripts use `cuda:LOCAL_RANK`
 
     @property
     def backend_cls(self) -> type[Backend]:
@@ -35,8 +36,6 @@ class LaunchBackend(Backend):
             **_torchelastic_variables(context, self.config.max_restarts),
             **master_variables(context, session, prefix, _TIMEOUT_S),
         }
-        if context._gpus:
-            variables["CUDA_VISIBLE_DEVICES"] = _visible_gpus(context, session, prefix)
         os.environ.update(variables)
         if one_host(context):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's own name may not resolve
@@ -73,13 +72,3 @@ def _torchelastic_variables(context: TrainContext, max_restarts: int) -> dict[st
         "TORCHELASTIC_RUN_ID": context._run_id,
         "TORCHELASTIC_USE_AGENT_STORE": "False",
     }
-
-
-def _visible_gpus(context: TrainContext, session: Any, prefix: str) -> str:
-    """The GPUs of all workers on this machine. Scripts use `cuda:LOCAL_RANK`, so each worker's first GPU is listed
-    first."""
-    here = f"{prefix}gpus/{context.get_node_rank()}/"
-    session.store_set(f"{here}{context.get_local_rank()}", ",".join(map(str, context._gpus)).encode())
-    ranks = range(context.get_local_world_size())
-    owned = [session.store_get(f"{here}{rank}", _TIMEOUT_S).decode().split(",") for rank in ranks]
-    return ",".join([gpus[0] for gpus in owned] + [gpu for gpus in owned for gpu in gpus[1:]])

@@ -248,6 +248,7 @@ class DataParallelTrainer:
             "resume_from_checkpoint": str(resume._where()) if resume else None,
             "resume_checkpoint_elsewhere": foreign,
             "metadata": self.metadata,
+            "share_cuda_visible_devices": bool(self.backend_config.share_cuda_visible_devices),
             "every_report": bool(self.run_config.callbacks),
         }
 

@@ -44,9 +44,14 @@ class Backend:
 
 
 class BackendConfig:
-    """Sent to the workers. Subclasses define the Backend, and the modules to import before workers are forked."""
+    """Sent to the workers. Subclasses define the Backend, and the modules to import before workers are forked.
+
+    share_cuda_visible_devices: whether each worker sees the GPUs of all workers on its node (`cuda:LOCAL_RANK` is its
+    own), or only its own GPUs, from `cuda:0`.
+    """
 
     preload: ClassVar[tuple[str, ...]] = ()
+    share_cuda_visible_devices: bool = False
 
     @property
     def backend_cls(self) -> type[Backend]:

@@ -218,6 +218,7 @@ base::Result<void> Run::plan_gang() {
   rules.max_preemptions = failures.max_preemption_failures;
   rules.repeated_error_limit = failures.repeated_error_limit;
   rules.warm_restart = failures.warm_restart;
+  rules.share_cuda_visible_devices = spec_.share_cuda_visible_devices;
   rules.cancel_timeout_s = failures.cancel_timeout_s;
   rules.backoff_s = failures.restart_backoff_s;
   rules.max_backoff_s = failures.max_restart_backoff_s;
@@ -395,6 +396,7 @@ base::Result<void> Run::write_run_file() const {
   run["scaling_config"] = base::to_dict(spec_.scaling);
   run["run_config"] = base::to_dict(spec_.run);
   run["metadata"] = spec_.metadata;
+  run["share_cuda_visible_devices"] = spec_.share_cuda_visible_devices;
   return storage::write_file_atomically(fmt::format("{}/{}", plan_.path, storage::kRunFile),
                                         base::to_pretty_json(run) + "\n");
 }
@@ -455,9 +457,6 @@ engine::ProcessSpec Run::make_process(int rank, const engine::Slot& slot, std::s
   process.ticket = std::move(ticket);
   process.python = spec_.python;
   process.env["TRIREME_WORKER"] = "1";
-  if (spec_.scaling.use_gpu) {
-    process.env["CUDA_VISIBLE_DEVICES"] = fmt::format("{}", fmt::join(slot.gpus, ","));
-  }
   auto cpus = slot.resources.find("CPU");
   const int threads = cpus == slot.resources.end() ? 1 : std::max(1, static_cast<int>(std::floor(cpus->second)));
   // The user's own value takes precedence.

@@ -116,6 +116,7 @@ RunSpec make_spec(const Job& job, const TrainerOptions& options) {
   apply_runtime_env(spec.run.worker_runtime_env, spec);
   if (options.resume_from_checkpoint) spec.resume_from_checkpoint = options.resume_from_checkpoint->path();
   spec.metadata = options.metadata;
+  spec.share_cuda_visible_devices = options.share_cuda_visible_devices;
   spec.every_report = false;
   return spec;
 }
@@ -271,6 +272,8 @@ TrainerOptions DataParallelTrainer::restored_options(const std::string& path) {
   // Only the names of variables are recorded; workers inherit them from this process.
   options.run.worker_runtime_env.erase("env_vars");
   options.metadata = record.run.at("metadata").as_dict();
+  const Value* share = record.run.find("share_cuda_visible_devices");  // absent in runs of older versions
+  options.share_cuda_visible_devices = share && share->get_if<bool>() && share->as_bool();
   return options;
 }
 

@@ -207,14 +207,15 @@ void Controller::run(const StartProcess& action) {
               {"rank", action.rank},
               {"attempt", state_.attempt},
               {"driver", ::getpid()}};
-  engine_.start(gang_of(action.rank), worker.seat.bundle,
-                plan_.make_process(action.rank, state_.attempt, worker.slot, base::to_json(ticket),
-                                   log_path(plan_.path, state_.attempt, action.rank)));
+  auto process = plan_.make_process(action.rank, state_.attempt, worker.slot, base::to_json(ticket),
+                                    log_path(plan_.path, state_.attempt, action.rank));
+  process.visible_gpus = worker.visible_gpus;
+  engine_.start(gang_of(action.rank), worker.seat.bundle, std::move(process));
 }
 
 void Controller::run(const SendStart& action) {
   const auto& place = places_[static_cast<std::size_t>(action.rank)];
-  const auto& slot = state_.workers[static_cast<std::size_t>(action.rank)].slot;
+  const Worker& worker = state_.workers[static_cast<std::size_t>(action.rank)];
   wire::Start start;
   start.world_rank = action.rank;
   start.world_size = static_cast<int>(state_.workers.size());
@@ -233,8 +234,9 @@ void Controller::run(const SendStart& action) {
   start.checkpoint = checkpoint_;
   start.checkpoint_in_storage = checkpoint_in_storage_;
   start.memory = memory_.files(checkpoint_index_);
-  start.gpus = slot.gpus;
-  start.resources = slot.resources;
+  start.gpus = worker.slot.gpus;
+  start.visible_gpus = worker.visible_gpus;
+  start.resources = worker.slot.resources;
   start.hosts = nodes_;
   start.next_report = state_.commits.next_report(action.rank);
   start.metadata = plan_.metadata;

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
 #include "control/decider.h"
+#include "control/ranks.h"
 
 namespace trireme::control {
 
@@ -205,12 +207,11 @@ void Decider::start_attempt() {
   begin_when_complete();
 }
 
-// Assigns ranks to all remaining seats, ranks of one node together. A worker that is ready keeps its process.
-void Decider::seat_workers() {
-  release_leaving();
+// The workers of the next attempt, by rank: all seats that remain, those of one node together.
+std::vector<Worker> Decider::next_workers() const {
   std::vector<Worker> seated;
   for (const auto& [id, gang] : state_.gangs) {
-    for (int bundle = 0; gang.reserved && bundle < gang.size; ++bundle) {
+    for (int bundle = 0; gang.reserved && !gang.leaving && bundle < gang.size; ++bundle) {
       Worker worker;
       worker.seat = {id, bundle};
       worker.slot = gang.slots[static_cast<std::size_t>(bundle)];
@@ -221,6 +222,31 @@ void Decider::seat_workers() {
   for (const auto& worker : seated) nodes.emplace(worker.slot.node_id, static_cast<int>(nodes.size()));
   std::stable_sort(seated.begin(), seated.end(),
                    [&](const Worker& a, const Worker& b) { return nodes[a.slot.node_id] < nodes[b.slot.node_id]; });
+  std::vector<engine::Slot> slots;
+  for (const auto& worker : seated) slots.push_back(worker.slot);
+  auto visible = visible_gpus_of(slots, rules_.share_cuda_visible_devices);
+  for (std::size_t rank = 0; rank < seated.size(); ++rank) seated[rank].visible_gpus = std::move(visible[rank]);
+  return seated;
+}
+
+// The ranks whose process sees other GPUs than the next attempt assigns to its seat. CUDA reads the list once, so such
+// a process would use a GPU that it does not hold any more, or not find its own.
+std::set<int> Decider::ranks_with_other_gpus() const {
+  std::map<Seat, std::vector<std::string>> next;
+  for (auto& worker : next_workers()) next[worker.seat] = std::move(worker.visible_gpus);
+  std::set<int> ranks;
+  for (int rank = 0; rank < size(); ++rank) {
+    const Worker& worker = state_.workers[static_cast<std::size_t>(rank)];
+    const auto seat = next.find(worker.seat);
+    if (seat != next.end() && seat->second != worker.visible_gpus) ranks.insert(rank);
+  }
+  return ranks;
+}
+
+// Assigns ranks to all remaining seats. A worker that is ready keeps its process.
+void Decider::seat_workers() {
+  release_leaving();
+  std::vector<Worker> seated = next_workers();
   std::vector<int> taken_over(seated.size(), -1);
   std::map<Seat, int> ready;
   for (int rank = 0; rank < size(); ++rank) {
@@ -318,11 +344,12 @@ void Decider::cancel_or_kill() {
   // The cause of the deadlock is in one of the processes, and it is unknown which one.
   const bool nobody_knows = std::any_of(state_.failures.begin(), state_.failures.end(),
                                         [](const Failure& each) { return each.cause == "deadlock"; });
+  const std::set<int> other_gpus = ranks_with_other_gpus();
   for (int rank = 0; rank < size(); ++rank) {
     Worker& worker = at(rank);
     const bool to_blame = std::any_of(state_.failures.begin(), state_.failures.end(),
                                       [&](const Failure& each) { return each.rank == rank && !each.collateral; });
-    const bool well = worker.process && worker.channel && !to_blame && !nobody_knows;
+    const bool well = worker.process && worker.channel && !to_blame && !nobody_knows && !other_gpus.contains(rank);
     const bool connected = worker.phase != WorkerPhase::kAbsent && worker.phase != WorkerPhase::kStarted;
     const bool untouched = worker.phase == WorkerPhase::kConnected;  // it has not received a function yet
     const bool keep = rules_.warm_restart.always.value_or(untouched || !worker.holds.empty());
@@ -334,6 +361,19 @@ void Decider::cancel_or_kill() {
       act(KillProcess{rank, 0.0});
     }
   }
+}
+
+// The gangs may have changed since workers were cancelled.
+bool Decider::replace_those_with_other_gpus() {
+  bool some = false;
+  for (const int rank : ranks_with_other_gpus()) {
+    Worker& worker = at(rank);
+    if (!worker.process || worker.phase != WorkerPhase::kReady) continue;
+    worker.phase = WorkerPhase::kFailed;
+    act(KillProcess{rank, 0.0});
+    some = true;
+  }
+  return some;
 }
 
 void Decider::enter_stopping(Next next) {
@@ -359,6 +399,7 @@ void Decider::end_when_gone() {
   });
   // The next attempt resumes from the newest checkpoint, so it must be known which one that is.
   if (some || state_.commits_in_flight > 0) return;
+  if (restart && replace_those_with_other_gpus()) return;
   act(DisarmTimer{Timer::kStop});
   if (restart) {
     const double pause = pause_before_restart();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -56,6 +57,9 @@ class Decider {
 
   // The course of an attempt.
   void start_attempt();
+  std::vector<Worker> next_workers() const;
+  std::set<int> ranks_with_other_gpus() const;
+  bool replace_those_with_other_gpus();
   void seat_workers();
   void begin_when_complete();
   void finish_when_done();

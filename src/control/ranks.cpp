@@ -1,9 +1,22 @@
 #include "control/ranks.h"
 
+#include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 
 namespace trireme::control {
+namespace {
+
+// Whether a process may see the devices of other ranks in addition to its own.
+bool can_be_listed_with_others(const engine::Slot& slot) {
+  const auto amount = slot.resources.find("GPU");
+  const bool whole = amount == slot.resources.end() || amount->second >= 1.0;
+  return whole &&
+         std::none_of(slot.gpus.begin(), slot.gpus.end(), [](const std::string& id) { return id.starts_with("MIG-"); });
+}
+
+}  // namespace
 
 std::vector<Place> places_of(const std::vector<engine::Slot>& slots) {
   std::map<std::string, int> node_ranks;
@@ -18,6 +31,25 @@ std::vector<Place> places_of(const std::vector<engine::Slot>& slots) {
     places[rank].num_nodes = static_cast<int>(node_ranks.size());
   }
   return places;
+}
+
+std::vector<std::vector<std::string>> visible_gpus_of(const std::vector<engine::Slot>& slots, bool share) {
+  std::map<std::string, std::vector<std::string>> by_node;
+  std::set<std::string> isolated;
+  for (const auto& slot : slots) {
+    if (!slot.gpus.empty()) by_node[slot.node_id].push_back(slot.gpus.front());
+    if (!can_be_listed_with_others(slot)) isolated.insert(slot.node_id);
+  }
+  for (const auto& slot : slots) {
+    auto& list = by_node[slot.node_id];
+    for (std::size_t i = 1; i < slot.gpus.size(); ++i) list.push_back(slot.gpus[i]);
+  }
+  std::vector<std::vector<std::string>> visible;
+  for (const auto& slot : slots) {
+    const bool own = !share || slot.gpus.empty() || isolated.contains(slot.node_id);
+    visible.push_back(own ? slot.gpus : by_node[slot.node_id]);
+  }
+  return visible;
 }
 
 }  // namespace trireme::control

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "engine/engine.h"
@@ -17,5 +18,12 @@ struct Place {
 
 // Rank r runs in slot r. Nodes are numbered in order of first appearance.
 std::vector<Place> places_of(const std::vector<engine::Slot>& slots);
+
+// The GPUs that the process of each rank sees, by id and in this order.
+//
+// Shared: those of all ranks on its node, first the first GPU of each rank in the order of local ranks, so that
+// `cuda:LOCAL_RANK` is a rank's own, then the others. A process cannot list a device twice, and sees one MIG device at
+// most: where ranks have a fraction of a GPU or a MIG device, each sees only its own, as if not shared.
+std::vector<std::vector<std::string>> visible_gpus_of(const std::vector<engine::Slot>& slots, bool share);
 
 }  // namespace trireme::control

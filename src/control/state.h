@@ -95,11 +95,12 @@ struct Worker {
   bool process = false;  // the engine has started it, or is starting it
   bool channel = false;  // its connection is open
   std::optional<engine::ExitStatus> exit;
-  std::string out_of_memory;  // evidence that it was killed for lack of memory
-  std::string full_log;       // path of its log file if no space was left when it ended
-  std::string lost;           // why its connection was closed
-  std::string holds;          // what is expensive to recreate in its process; empty: nothing
-  bool drained = false;       // after a stop: has no upload in flight
+  std::string out_of_memory;              // evidence that it was killed for lack of memory
+  std::string full_log;                   // path of its log file if no space was left when it ended
+  std::string lost;                       // why its connection was closed
+  std::string holds;                      // what is expensive to recreate in its process; empty: nothing
+  std::vector<std::string> visible_gpus;  // ids of the GPUs that its process sees, fixed when it starts
+  bool drained = false;                   // after a stop: has no upload in flight
 
   bool operator==(const Worker&) const = default;
 };
@@ -170,6 +171,7 @@ struct Rules {
   std::int64_t start_limit = 3;
   std::int64_t max_preemptions = -1;
   std::int64_t repeated_error_limit = 0;  // 0: disabled
+  bool share_cuda_visible_devices = false;
   double resize_interval_s = 60.0;
   WarmRestart warm_restart = false;
   double cancel_timeout_s = 5.0;

@@ -1,5 +1,7 @@
 #include "trireme/torch/torch.h"
 
+#include <algorithm>
+
 #include "expect_training.h"
 
 namespace trireme::torch {
@@ -49,8 +51,12 @@ void expect_training(const char* caller) {
 }  // namespace detail
 
 c10::Device get_device() {
-  if (context().gpus.empty()) return c10::Device(c10::DeviceType::CPU);
-  return c10::Device(c10::DeviceType::CUDA, 0);
+  const auto& own = context().gpus;
+  const auto& visible = context().visible_gpus;
+  if (own.empty()) return c10::Device(c10::DeviceType::CPU);
+  const auto place = std::find(visible.begin(), visible.end(), own.front());
+  const auto index = place == visible.end() ? 0 : place - visible.begin();
+  return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
 }
 
 c10::intrusive_ptr<c10d::Store> store() { return c10::make_intrusive<ControlPlaneStore>(); }

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <trireme/state.h>
+#include <trireme/store.h>
 #include <trireme/torch/torch.h>
 #include <unistd.h>
 
@@ -28,6 +29,24 @@ trireme::Value meet() {
   return heard && checked && counted && on_cpu;
 }
 TRIREME_TRAIN_FUNCTION(meet);
+
+// "cuda:0 cuda:1": the devices of both ranks. Nothing is computed on them.
+trireme::Value devices() {
+  const auto name = [](int rank) { return "device" + std::to_string(rank); };
+  trireme::store::set(name(trireme::context().world_rank), trireme::torch::get_device().str());
+  const std::string first = trireme::store::get(name(0), std::chrono::seconds(30));
+  return first + " " + trireme::store::get(name(1), std::chrono::seconds(30));
+}
+TRIREME_TRAIN_FUNCTION(devices);
+
+bool devices_are(const std::string& expected, bool share) {
+  const auto result = trireme::DataParallelTrainer(devices, {.scaling = {.num_workers = 2, .use_gpu = true},
+                                                             .share_cuda_visible_devices = share})
+                          .fit();
+  const auto seen = result.return_value.get<std::string>();
+  if (seen != expected) std::printf("devices: %s\n", seen.c_str());
+  return seen == expected;
+}
 
 using trireme::torch::from_torch;
 using trireme::torch::to_torch;
@@ -74,13 +93,14 @@ bool tensors_convert(const std::string& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  trireme::init(argc, argv);
+  trireme::init(argc, argv, {.num_gpus = 2});
   const auto folder = std::filesystem::temp_directory_path() / ("trireme_torch_" + std::to_string(::getpid()));
   const bool converted = tensors_convert(folder.string());
   std::filesystem::remove_all(folder);
   if (!converted) return 1;
   const auto result = trireme::DataParallelTrainer(meet, {.scaling = {.num_workers = 2}}).fit();
   const bool met = result.return_value.get<bool>();
+  if (!devices_are("cuda:0 cuda:1", true) || !devices_are("cuda:0 cuda:0", false)) return 1;
   std::printf("%s\n", met ? "the workers have met" : "the workers have not met");
   return met ? 0 : 1;
 }

@@ -24,7 +24,8 @@ class ProcessGroup;
 
 namespace trireme::torch {
 
-// The first of this worker's GPUs, or the CPU. CUDA_VISIBLE_DEVICES is set per worker, so the first is always index 0.
+// The first of this worker's GPUs, or the CPU. Its index is its position among the GPUs that the process sees: 0, or
+// the local rank with TrainerOptions.share_cuda_visible_devices.
 TRIREME_API c10::Device get_device();
 
 // The gang's rendezvous store for libtorch: pass it to a c10d backend.

@@ -62,8 +62,8 @@ class TorchBackend(Backend):
 
 
 def _standard_backend(context: TrainContext, device: torch.device) -> str:
-    # NCCL does not allow two ranks on one device, which a fractional GPU implies.
-    whole = context._resources.get("GPU", 0) >= 1
+    # NCCL does not allow two ranks on one device, which a fraction of a GPU and MIG devices imply.
+    whole = context._resources.get("GPU", 0) >= 1 and not any(gpu.startswith("MIG-") for gpu in context._gpus)
     return "nccl" if device.type == "cuda" and whole and dist.is_nccl_available() else "gloo"
 
 

@@ -16,11 +16,14 @@ class TorchConfig(BackendConfig):
     backend: any backend of torch; by default "nccl" if every worker has at least one GPU, otherwise "gloo".
     init_method: "env" or "tcp"; the rendezvous uses the run's own connection in both cases.
     timeout_s: time limit of a collective operation, in seconds.
+    share_cuda_visible_devices: True: each worker sees the GPUs of all workers on its node, and `cuda:LOCAL_RANK` is its
+        own. False, and always with fractions of GPUs and MIG devices: it sees only its own GPUs, from `cuda:0`.
     """
 
     backend: str | None = None
     init_method: str = "env"
     timeout_s: float = 1800
+    share_cuda_visible_devices: bool = True
 
     preload: ClassVar[tuple[str, ...]] = ("torch",)
 
@@ -32,6 +35,9 @@ class TorchConfig(BackendConfig):
         number = isinstance(self.timeout_s, (int, float)) and not isinstance(self.timeout_s, bool)
         if not number or not self.timeout_s > 0:
             raise ConfigError(f"TorchConfig.timeout_s: expected a positive number of seconds, got {self.timeout_s!r}")
+        if not isinstance(self.share_cuda_visible_devices, bool):
+            shared = self.share_cuda_visible_devices
+            raise ConfigError(f"TorchConfig.share_cuda_visible_devices: expected bool, got {shared!r}")
 
     @property
     def backend_cls(self) -> type[Backend]:

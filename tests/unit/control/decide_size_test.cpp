@@ -34,6 +34,10 @@ void become_ready(RunMachine& machine, std::vector<int> ranks) {
   for (int rank : ranks) machine.on(BecameReady{rank});
 }
 
+using Gpus = std::vector<std::string>;
+
+engine::Slot gpu_slot(const std::string& id) { return {"node", "host", {{"GPU", 1}}, {id}}; }
+
 }  // namespace
 
 TEST_CASE("an elastic run requests its minimum, and the rest one by one") {
@@ -280,6 +284,62 @@ TEST_CASE("announced preemptions have a separate budget") {
   two.on(TimerFired{Timer::kCause});
   CHECK(two.recorded("attempt_failed")["next"] == Value("fail"));
   CHECK(two.recorded("attempt_failed")["max_failures"] == Value(0));
+}
+
+TEST_CASE("a process whose list of GPUs changes is replaced: CUDA reads it only once") {
+  struct Row {
+    bool share;
+    std::string resizing;
+    std::string started;
+    Gpus rank_0;
+  };
+  const std::vector<Row> rows = {
+      {true, "kill 0 0, kill 1 0", "reset, start 0, start 1, start 2", {"4", "5", "6"}},
+      {false, "cancel 0, cancel 1", "reset 0<-0 1<-1, worker_kept, worker_kept, start 2", {"4"}},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row.share);
+    RunMachine machine = elastic(2, 2, 3);
+    machine.rules.share_cuda_visible_devices = row.share;
+    machine.state.kept = {{0, "checkpoint_0", {}, checkpoint::Status::kCommitted, {}}};
+    machine.on(Begin{});
+    machine.on(GangReserved{{gpu_slot("4"), gpu_slot("5")}});
+    machine.start_processes();
+    machine.connect();
+    CHECK(machine.state.workers[1].visible_gpus == (row.share ? Gpus{"4", "5"} : Gpus{"5"}));
+    machine.on(RoomGrew{});
+    machine.on(GangReserved{{gpu_slot("6")}, 1});
+    CHECK(commit(machine, 0, {0, 1}).find("resizing, " + row.resizing) != std::string::npos);
+    become_ready(machine, {0, 1});
+    std::string last;
+    if (row.share) last = machine.exit_all();
+    CHECK(to_text(machine.all).find("attempt_started, " + row.started) != std::string::npos);
+    CHECK(machine.state.workers.size() == 3);
+    CHECK(machine.state.workers[0].visible_gpus == row.rank_0);
+  }
+}
+
+TEST_CASE("a process whose list of GPUs changes while others leave their function is replaced too") {
+  RunMachine machine = elastic(3, 2, 3);
+  machine.rules.share_cuda_visible_devices = true;
+  machine.rules.max_failures = 1;
+  machine.on(Begin{});
+  machine.on(GangReserved{{gpu_slot("0"), gpu_slot("1")}});
+  machine.on(GangReserved{{gpu_slot("2")}, 1});
+  machine.start_processes();
+  machine.connect();
+  machine.on(raised(1));
+  CHECK(machine.on(TimerFired{Timer::kCause}).find("kill 1 0, cancel 2") != std::string::npos);
+  machine.on(ProcessExited{1, kKilled});
+  CHECK(machine.on(BecameReady{2}) == "");
+  machine.on(GangReclaimed{1, "lowered", std::nullopt});
+  // The next attempt has two ranks, so rank 0 must not see the third GPU any more.
+  CHECK(machine.on(BecameReady{0}) == "kill 0 0");
+  CHECK(machine.on(ConnectionLost{0, "closed"}) == "");
+  CHECK(machine.on(ProcessExited{0, kKilled}).find("release gang 1, attempt_started, reset, start 0, start 1") !=
+        std::string::npos);
+  CHECK(machine.state.workers[0].visible_gpus == Gpus{"0", "1"});
+  CHECK(machine.state.failures_used == 1);
 }
 
 }  // namespace decide_size_test
