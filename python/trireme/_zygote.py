@@ -2,7 +2,8 @@
 
 It imports frameworks, runs none of their operations and stays single-threaded, because a fork copies only one thread:
 a lock held by another thread would stay locked in the worker forever. It forks between imports, never during one. After
-an import that failed midway it restarts in a new interpreter: otherwise every worker would inherit the partial import.
+an import that failed midway, or that initialized CUDA, it restarts in a new interpreter without that module: otherwise
+every worker would inherit the partial import, or a driver that does not work after a fork.
 Frames in both directions are a 4-byte big-endian length and a JSON object; file descriptors are attached to the first
 byte of a frame.
 """
@@ -48,9 +49,18 @@ _LATER = {
     )
 }
 # Prefixes of environment variables that these modules read once, on import.
-_SETTINGS = ("TORCH", "INDUCTOR_", "AOT", "PARTITIONER_", "SYMPY_")
-# Read on each use, and set by torch itself in a driver that loads its compiler: later workers must still be forked.
-_READ_ON_USE = "TORCHINDUCTOR_CACHE_DIR"
+_SETTINGS = ("TORCH", "PYTORCH_", "INDUCTOR_", "AOT", "PARTITIONER_", "SYMPY_")
+# Those that torch's libraries read when they are loaded, for example the choice of the CUDA allocator.
+_READ_BY_TORCH = "PYTORCH_"
+# Read on each use. The engine sets the first one in this process, so that torch.cuda.is_available() does not initialize
+# CUDA. torch itself sets the second one in a driver that loads its compiler: later workers must still be forked.
+_NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
+_READ_ON_USE = (_NVML_CHECK, "TORCHINDUCTOR_CACHE_DIR")
+_CUDA_NOT_INITIALIZED = 3
+_INITIALIZED_CUDA = (
+    "its import initialized CUDA, which does not work after a fork; to start workers faster, move calls such as "
+    "torch.cuda.get_device_name() into the training function"
+)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -108,6 +118,8 @@ class Zygote:
         self._failed: dict[str, str] = {}
         self._later: list[str] = []
         self._settings: dict[str, str] | None = None  # of the workers so far, or those that _later modules have read
+        self._read_by_torch: dict[str, str] | None = None
+        self._cuda_from_the_start = cuda_initialized()
         self._deeper = False
         self._poll = select.poll()
         self._poll.register(channel.sock, select.POLLIN)
@@ -167,6 +179,8 @@ class Zygote:
                 self._start_over(name, wanted[index + 1 :], answer)
             if name in self._imported:
                 self._later += [later for later in _LATER.get(name, ()) if later not in self._failed]
+            if name == "torch":
+                self._read_by_torch = _settings_of(os.environ, _READ_BY_TORCH)
         if answer:
             told = {"op": "preloaded", "modules": self._imported, "failed": self._failed, "threads": thread_count()}
             self._channel.send(told)
@@ -185,12 +199,16 @@ class Zygote:
             self._start_over(name, [], answer=False)
 
     def _import(self, name: str, listed: bool = True) -> bool:
-        """False if the import failed midway. A module that does not exist leaves nothing behind and returns True."""
+        """False if workers must not inherit the module: the import failed midway, or initialized CUDA. A module that
+        does not exist leaves nothing behind and returns True."""
         try:
             importlib.import_module(name)
         except BaseException as error:  # including SystemExit: the worker then imports the module itself
             self._failed[name] = f"{type(error).__name__}: {error}"
             return _is_absent(name, error)
+        if cuda_initialized() and not self._cuda_from_the_start:
+            self._failed[name] = _INITIALIZED_CUDA
+            return False
         if listed:
             self._imported.append(name)
         return True
@@ -201,7 +219,10 @@ class Zygote:
         The partially imported package is removed from `sys.modules` but its submodules are still there: importing it
         again would give a new package without them.
         """
-        self._channel.send({"op": "replacing", "module": broken, "why": self._failed[broken]})
+        why = self._failed[broken]
+        if why != _INITIALIZED_CUDA:
+            why = f"its import failed midway: {why}"
+        self._channel.send({"op": "replacing", "module": broken, "why": why})
         kept = {
             "children": list(self._children.values()),
             "failed": self._failed,
@@ -219,22 +240,35 @@ class Zygote:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**self._started_with, **variables})
 
     def _fork(self, request: dict[str, Any], log_fd: int) -> None:
-        threads = thread_count()
-        if threads != 1:
-            why = f"{threads} threads after importing {', '.join(self._imported) or 'nothing'}"
+        if why := self._unfit_to_fork():
             self._channel.send({"op": "refused", "id": request["id"], "why": why})
             return
         settings = _settings_of(request["env"])
         if not self._deeper:
             self._settings = settings
+        fits = settings == self._settings and self._read_by_torch in (None, _settings_of(settings, _READ_BY_TORCH))
         gc.freeze()  # the collector must not write to pages shared by parent and children
         flush()
         zygote_pid = os.getpid()
         pid = os.fork()
         if pid == 0:
             self._close_in_child()
-            _become_worker(request, log_fd, zygote_pid, settings == self._settings)
+            _become_worker(request, log_fd, zygote_pid, fits)
         self._channel.send({"op": "forked", "id": request["id"], "pid": pid}, (self._watch(pid),))
+
+    def _unfit_to_fork(self) -> str:
+        """The reason why workers cannot be forked; empty: they can."""
+        imported = ", ".join(self._imported) or "nothing"
+        if (threads := thread_count()) != 1:
+            return f"{threads} threads after importing {imported}"
+        if self._cuda_from_the_start:
+            return (
+                "CUDA is initialized when Python starts, before anything is imported, and does not work after a fork; "
+                "look for it in sitecustomize, .pth files and LD_PRELOAD"
+            )
+        if cuda_initialized():
+            return f"CUDA is initialized after importing {imported}, and does not work after a fork"
+        return ""
 
     def _watch(self, pid: int) -> int:
         pidfd = os.pidfd_open(pid)  # only this process reaps the child, so the pid is still valid
@@ -336,6 +370,16 @@ def _runnable() -> int:
     return 0
 
 
+def cuda_initialized() -> bool:
+    """Whether cuInit() was called in this process. torch.cuda.is_initialized() does not notice if others called it."""
+    try:
+        library = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        return False  # not loaded
+    code: int = library.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))
+    return code != _CUDA_NOT_INITIALIZED
+
+
 def thread_count() -> int:
     return len(os.listdir("/proc/self/task"))
 
@@ -346,8 +390,8 @@ def flush() -> None:
             stream.flush()
 
 
-def _settings_of(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name.startswith(_SETTINGS) and name != _READ_ON_USE}
+def _settings_of(env: Mapping[str, str], prefixes: str | tuple[str, ...] = _SETTINGS) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(prefixes) and name not in _READ_ON_USE}
 
 
 def _become_worker(request: dict[str, Any], log_fd: int, zygote_pid: int, fits: bool) -> NoReturn:

@@ -127,9 +127,8 @@ void WarmPython::handle(Zygote::Message message) {
     for (const auto& [module, why] : preloaded->failed) base::log_debug("{} could not be preloaded: {}", module, why);
   } else if (const auto* replacing = std::get_if<Zygote::Replacing>(&message)) {
     ready_ = false;
-    base::log_warning(
-        "the warm Python process restarts without {}, which workers import themselves: its import failed midway: {}",
-        replacing->module, replacing->why);
+    base::log_warning("the warm Python process restarts without {}, which workers import themselves: {}",
+                      replacing->module, replacing->why);
   } else if (auto* forked = std::get_if<Zygote::Forked>(&message)) {
     pending_.erase(forked->id);
     owner_.forked(forked->id, std::move(forked->process));

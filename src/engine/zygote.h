@@ -38,7 +38,7 @@ class Zygote {
     int pid;
     ExitStatus status;
   };
-  // An import failed midway: the process restarts in a new interpreter and then sends Ready again.
+  // An import failed midway or initialized CUDA: the process restarts in a new interpreter and then sends Ready again.
   struct Replacing {
     std::string module;
     std::string why;

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import trireme
+from cpp_programs import BUILD
 from trireme import ScalingConfig
 from trireme.torch import TorchTrainer
 
@@ -46,6 +47,33 @@ def test_later_workers_find_more_imported_and_yet_have_their_own_settings(monkey
     assert settings_of_a_worker() == (True, True, "/tmp/compiled")
     monkeypatch.setenv("TORCHINDUCTOR_SIZE_ASSERTS", "0")
     assert settings_of_a_worker() == (False, False, "/tmp/compiled")
+
+
+FAKE_CUDA = BUILD / "tests/fake_driver/libcuda.so.1"
+
+
+@pytest.mark.skipif(not FAKE_CUDA.exists(), reason=f"{FAKE_CUDA} is not built: run `make build` first")
+def test_a_preloaded_module_that_initializes_cuda_is_imported_by_the_workers(script: Any) -> None:
+    script.write(f"import ctypes\nassert ctypes.CDLL({str(FAKE_CUDA)!r}).cuInit(0) == 0", "poison.py")
+    done = script.run("""
+        from trireme import DataParallelTrainer, RunConfig, ScalingConfig
+
+        def train():
+            import os, sys
+            before = "poison" in sys.modules
+            import poison
+            return before, "trireme._zygote" in open(f"/proc/{os.getppid()}/cmdline").read()
+
+        if __name__ == "__main__":
+            run = RunConfig(preload=["poison", "decimal"])
+            for _ in range(2):
+                trainer = DataParallelTrainer(train, run_config=run, scaling_config=ScalingConfig(num_workers=2))
+                print(trainer.fit().return_value)
+    """)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("(")] == ["(False, True)"] * 2
+    told = done.stdout + done.stderr
+    assert told.count("restarts without poison, which workers import themselves: its import initialized CUDA") == 1
 
 
 FIRST_SCRIPT = """

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import processes
+from cpp_programs import BUILD
 from trireme import _zygote
 
 
@@ -104,7 +105,7 @@ def test_an_import_that_failed_midway_is_not_inherited(driver: Driver, tmp_path:
     driver.send({"op": "preload", "modules": [module, "whole"], "sys_path": [str(tmp_path)]})
     answers = [driver.receive()[0] for _ in range(4)]
     told = {answer["op"]: answer for answer in answers}
-    assert told["replacing"] == {"op": "replacing", "module": module, "why": why}
+    assert told["replacing"] == {"op": "replacing", "module": module, "why": f"its import failed midway: {why}"}
     assert told["preloaded"]["modules"] == ["decimal", "whole"]
     assert told["preloaded"]["failed"] == {module: why}
     assert told["ready"]["pid"] == driver.process.pid
@@ -136,7 +137,7 @@ def test_what_failed_while_nobody_waited_has_it_start_over_too(tmp_path: Path) -
     told = [driver.receive()[0] for _ in range(3)]
     assert [answer["op"] for answer in told if answer["op"] != "exit"] == ["replacing", "ready"]
     (replacing,) = (answer for answer in told if answer["op"] == "replacing")
-    assert (replacing["module"], replacing["why"]) == ("broken", "ValueError: midway")
+    assert (replacing["module"], replacing["why"]) == ("broken", "its import failed midway: ValueError: midway")
     answer = driver.preload("json")
     assert answer["failed"].keys() == {"no_such_module", "broken"}
     driver.sock.close()
@@ -171,6 +172,81 @@ def test_a_second_thread_means_no_fork(driver: Driver, tmp_path: Path) -> None:
     assert (answer["op"], answer["id"]) == ("refused", 7)
     assert "2 threads" in answer["why"]
     assert "starts_a_thread" in answer["why"]
+
+
+FAKE_CUDA = BUILD / "tests/fake_driver/libcuda.so.1"
+needs_fake_cuda = pytest.mark.skipif(not FAKE_CUDA.exists(), reason=f"{FAKE_CUDA} is not built: run `make build` first")
+CUDA_MODULES = {
+    "maps_cuda.py": f"import ctypes\nlibrary = ctypes.CDLL({str(FAKE_CUDA)!r})\n",
+    "initializes_cuda.py": "import maps_cuda\nassert maps_cuda.library.cuInit(0) == 0\n",
+    "whole.py": "",
+}
+
+
+def write_cuda_modules(folder: Path) -> str:
+    for name, source in CUDA_MODULES.items():
+        (folder / name).write_text(source)
+    return str(folder)
+
+
+@needs_fake_cuda
+def test_a_module_that_initializes_cuda_is_not_inherited(driver: Driver, tmp_path: Path) -> None:
+    """CUDA does not work after a fork. Loading its library is harmless."""
+    folder = write_cuda_modules(tmp_path)
+    assert driver.preload("maps_cuda", sys_path=[folder])["failed"] == {}
+    first = driver.fork(tmp_path / "log")
+    assert first["op"] == "forked"
+    assert driver.receive()[0]["op"] == "exit"
+    driver.send({"op": "preload", "modules": ["initializes_cuda", "whole"], "sys_path": [folder]})
+    replacing, preloaded, ready = (driver.receive()[0] for _ in range(3))
+    assert (replacing["op"], replacing["module"]) == ("replacing", "initializes_cuda")
+    assert replacing["why"].startswith("its import initialized CUDA")
+    assert preloaded["modules"] == ["maps_cuda", "whole"]
+    assert list(preloaded["failed"]) == ["initializes_cuda"]
+    assert ready["op"] == "ready"
+    assert driver.fork(tmp_path / "log")["op"] == "forked"
+    assert driver.receive()[0]["op"] == "exit"
+
+
+@needs_fake_cuda
+def test_cuda_that_is_initialized_before_any_import_means_no_fork(tmp_path: Path) -> None:
+    folder = write_cuda_modules(tmp_path)
+    code = (
+        f"import sys; sys.path.insert(0, {folder!r}); import initializes_cuda; from trireme._zygote import main; main()"
+    )
+    driver = Driver([sys.executable, "-c", code])
+    driver.receive()
+    assert driver.preload("whole")["modules"] == ["whole"], "it is not the module's fault"
+    answer = driver.fork(tmp_path / "log")
+    assert (answer["op"], answer["id"]) == ("refused", 7)
+    assert "CUDA is initialized when Python starts" in answer["why"]
+    driver.sock.close()
+    assert driver.process.wait(60) == 0
+
+
+def test_settings_that_torch_reads_when_it_is_loaded_are_not_inherited(tmp_path: Path) -> None:
+    """For example the allocator of PYTORCH_CUDA_ALLOC_CONF. Such a worker starts in a new interpreter."""
+    (tmp_path / "torch.py").write_text("def set_num_threads(number): pass\n")
+    code = "from trireme import _zygote\n_zygote._LATER = {}\n_zygote.main()"
+    driver = Driver([sys.executable, "-c", code], PYTORCH_X="1", PYTORCH_NVML_BASED_CUDA_CHECK="1")
+    driver.receive()
+    assert driver.preload("torch", sys_path=[str(tmp_path)])["failed"] == {}
+
+    def forked(name: str, **env: str) -> bool:
+        """Whether the worker, which fails because of its ticket, ran in a copy of the process."""
+        log = tmp_path / name
+        driver.fork(log, env={**os.environ, "PYTHONPATH": str(tmp_path), **env})
+        assert driver.receive()[0]["op"] == "exit"
+        text = log.read_text()
+        assert "Traceback" in text
+        return "_zygote.py" in text
+
+    assert forked("same", PYTORCH_X="1")
+    assert forked("check", PYTORCH_X="1", PYTORCH_NVML_BASED_CUDA_CHECK="0")
+    assert not forked("other", PYTORCH_X="2")
+    assert not forked("none")
+    driver.sock.close()
+    assert driver.process.wait(60) == 0
 
 
 def test_ctrl_c_is_not_for_it(driver: Driver) -> None:

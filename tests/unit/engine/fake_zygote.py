@@ -108,7 +108,7 @@ def serve(sock, children):
         if request is None:
             return
         if request["op"] == "preload" and MODE == "replaced":
-            send(sock, {"op": "replacing", "module": "broken", "why": "ValueError: midway"})
+            send(sock, {"op": "replacing", "module": "broken", "why": "its import failed midway"})
             assert not select.select([sock], [], [], 0.2)[0], "a fork was asked for in between"
             send(sock, {"op": "preloaded", "modules": [], "failed": {"broken": "ValueError: midway"}, "threads": 1})
             send(sock, {"op": "ready", "pid": os.getpid()})
