@@ -85,6 +85,9 @@ chaos: build  ## Failure scenarios on real processes: make chaos [SEED=1] [N=30]
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) --count $(or $(N),30) --first $(or $(FIRST),0) \
 	  $(if $(LOAD),--load) --parallel $(or $(PARALLEL),1) $(ARGS)
 
+test-gpu: build  ## Failures and resizes on a machine with two GPUs: make test-gpu [ARGS="--case kill"] [ARGS=--cpu]
+	@PYTHONPATH=tests $(BIN)/python -m gpu $(ARGS)
+
 define sanitized
 @cmake --preset $(1) $(if $(SANITIZER_CXX),-D CMAKE_CXX_COMPILER=$(SANITIZER_CXX)) > /dev/null
 @cmake --build --preset $(1) --parallel $(JOBS) --target sanitized_tests
@@ -125,8 +128,8 @@ bench-peers: build  ## The same side by side with Ray Train and torchrun, in a v
 clean:  ## Remove what was built
 	rm -rf build dist $(VENV)
 
-.PHONY: help demo install library build test test-fast test-unit test-python asan tsan fuzz chaos lint tidy format bench \
-  bench-peers clean
+.PHONY: help demo install library build test test-fast test-unit test-python test-gpu asan tsan fuzz chaos lint tidy \
+  format bench bench-peers clean
 
 # The compiler, the libraries and the tools of the build.
 $(VENV)/.tools: constraints.txt tools/install_packages.sh

@@ -54,8 +54,7 @@ _SETTINGS = ("TORCH", "PYTORCH_", "INDUCTOR_", "AOT", "PARTITIONER_", "SYMPY_")
 _READ_BY_TORCH = "PYTORCH_"
 # Read on each use. The engine sets the first one in this process, so that torch.cuda.is_available() does not initialize
 # CUDA. torch itself sets the second one in a driver that loads its compiler: later workers must still be forked.
-_NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
-_READ_ON_USE = (_NVML_CHECK, "TORCHINDUCTOR_CACHE_DIR")
+_READ_ON_USE = ("PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR")
 _CUDA_NOT_INITIALIZED = 3
 _INITIALIZED_CUDA = (
     "its import initialized CUDA, which does not work after a fork; to start workers faster, move calls such as "
