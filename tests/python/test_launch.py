@@ -150,6 +150,14 @@ def test_gpus_are_numbered_for_cuda_local_rank(folder: Folder) -> None:
     assert [told["gpus"] for told in folder.told(2)] == ["0,2,1,3", "0,2,1,3"]
 
 
+def test_gpus_are_those_of_the_mask(folder: Folder) -> None:
+    folder.write("train.py", f"import os\n{textwrap.dedent(TELL)}\ntell(gpus=os.environ['CUDA_VISIBLE_DEVICES'])")
+    words = ["-n", "gpu", "--num-gpus", "2", "train.py"]
+    done = folder.launch(*words, CUDA_VISIBLE_DEVICES="6,4,5", HIP_VISIBLE_DEVICES=None, ROCR_VISIBLE_DEVICES=None)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [told["gpus"] for told in folder.told(2)] == ["6,4", "6,4"]
+
+
 def test_workers_for_each_cpu(folder: Folder) -> None:
     folder.write("train.py", "print('here')")
     done = folder.launch("-n", "auto", "--num-cpus", "3", "--num-gpus", "0", "train.py")
