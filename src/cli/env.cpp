@@ -75,8 +75,8 @@ Dict folder(const fs::path& path) {
 
 Dict declared() {
   Dict found;
-  for (const char* name :
-       {"TRIREME_NUM_CPUS", "TRIREME_NUM_GPUS", "TRIREME_RESOURCES", "TRIREME_ENGINE", "CUDA_VISIBLE_DEVICES"}) {
+  for (const char* name : {"TRIREME_NUM_CPUS", "TRIREME_NUM_GPUS", "TRIREME_RESOURCES", "TRIREME_ENGINE",
+                           "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}) {
     if (auto value = environment(name)) found[name] = *value;
   }
   return found;

@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from cpp_programs import BUILD
 from runs import command
+
+FAKE_DRIVER = BUILD / "tests/fake_driver"
 
 
 class Machine:
@@ -346,6 +349,19 @@ def test_env(machine: Machine) -> None:
     shown = machine.trireme("env").stdout
     assert str(machine.results) in shown
     assert "CPUs" in shown
+
+
+@pytest.mark.skipif(not FAKE_DRIVER.exists(), reason=f"{FAKE_DRIVER} is not built: run `make build` first")
+def test_env_lists_gpus(machine: Machine) -> None:
+    variables = {
+        "LD_LIBRARY_PATH": str(FAKE_DRIVER),
+        "TRIREME_FAKE_NVML": "NVIDIA T4|GPU-aa;NVIDIA H100|GPU-bb;NVIDIA H100|GPU-cc",
+        "CUDA_VISIBLE_DEVICES": "GPU-cc,GPU-aa",
+    }
+    told = json.loads(machine.trireme("env", "--json", **variables).stdout)
+    assert told["gpus"] == [{"id": "GPU-cc", "type": "NVIDIA H100"}, {"id": "GPU-aa", "type": "NVIDIA T4"}]
+    assert told["declared"]["CUDA_VISIBLE_DEVICES"] == "GPU-cc,GPU-aa"
+    assert "2 (GPU-cc: NVIDIA H100, GPU-aa: NVIDIA T4)" in machine.trireme("env", **variables).stdout
 
 
 def test_run_refuses_before_python_starts(machine: Machine, tmp_path: Path) -> None:
