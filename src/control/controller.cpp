@@ -50,8 +50,8 @@ Controller::Controller(RunPlan plan, engine::Engine& engine, const base::Clock& 
   state_.first_attempt = state_.attempt = plan_.first_attempt;
   state_.kept = plan_.kept;
   checkpoint_in_storage_ = plan_.checkpoint_in_storage;
-  for (Timer timer :
-       {Timer::kStart, Timer::kCause, Timer::kStop, Timer::kSilence, Timer::kPause, Timer::kResize, Timer::kPreempt}) {
+  for (Timer timer : {Timer::kStart, Timer::kCause, Timer::kStop, Timer::kAbort, Timer::kSilence, Timer::kPause,
+                      Timer::kResize, Timer::kPreempt}) {
     timers_.emplace(timer, ArmedTimer{asio::steady_timer(io_)});
   }
 }

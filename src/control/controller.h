@@ -216,6 +216,7 @@ class Controller final : private wire::ServerHandler {
   void take(wire::Channel& channel, wire::Broadcast& message);
   void take(wire::Channel& channel, wire::ListCheckpoints& message);
   void take(wire::Channel& channel, wire::Drained& message);
+  void take(wire::Channel& channel, wire::Aborted& message);
   void take(wire::Channel& channel, wire::Ready& message);
   void take(wire::Channel& channel, wire::PreemptionNotice& message);
   void take(wire::Channel& channel, wire::Stack& message);

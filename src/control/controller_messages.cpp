@@ -194,6 +194,8 @@ void Controller::take(wire::Channel& channel, wire::Failed& message) {
 
 void Controller::take(wire::Channel& channel, wire::Drained&) { handle(UploadsDrained{channel.peer().rank}); }
 
+void Controller::take(wire::Channel& channel, wire::Aborted&) { handle(CollectivesAborted{channel.peer().rank}); }
+
 void Controller::take(wire::Channel& channel, wire::Ready&) { handle(BecameReady{channel.peer().rank}); }
 
 void Controller::take(wire::Channel& channel, wire::PreemptionNotice& message) {

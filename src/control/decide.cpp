@@ -78,6 +78,7 @@ void Decider::on(ProcessExited event) {
   worker.out_of_memory = std::move(event.out_of_memory);
   worker.full_log = std::move(event.full_log);
   judge_departure(event.rank);
+  kill_doomed(true);
   end_when_gone();
 }
 
@@ -103,6 +104,7 @@ void Decider::on(const ConnectionLost& event) {
     if (worker.process) act(KillProcess{event.rank, 0.0});
   }
   judge_departure(event.rank);
+  kill_doomed(true);
   end_when_gone();
 }
 
@@ -124,10 +126,18 @@ void Decider::on(FunctionReturned event) {
   stop_when_drained();
 }
 
+void Decider::on(const CollectivesAborted& event) {
+  Worker& worker = at(event.rank);
+  if (worker.phase != WorkerPhase::kCancelled) return;
+  worker.aborted = true;
+  kill_doomed(true);
+}
+
 void Decider::on(const BecameReady& event) {
   Worker& worker = at(event.rank);
   if (worker.phase != WorkerPhase::kCancelled) return;
   worker.phase = WorkerPhase::kReady;
+  kill_doomed(true);
   end_when_gone();
 }
 
@@ -161,11 +171,13 @@ void Decider::on(const TimerFired& event) {
   switch (event.timer) {
     case Timer::kStart: return start_timed_out();
     case Timer::kCause: return settle_causes();
+    case Timer::kAbort: return kill_doomed(false);
     case Timer::kSilence: return give_up_on_silent_ranks();
     case Timer::kStop:
       // Workers that are ready stay, and are not waited for.
       for (int rank = 0; state_.phase == Phase::kStopping && rank < size(); ++rank) {
         const bool stays = state_.next == Next::kRestart && at(rank).phase == WorkerPhase::kReady;
+        at(rank).doomed = false;
         if (at(rank).process && !stays) act(KillProcess{rank, 0.0});
       }
       return;
@@ -333,6 +345,7 @@ void Decider::stop_when_drained() {
 
 void Decider::kill_all(double grace) {
   for (int rank = 0; rank < size(); ++rank) {
+    at(rank).doomed = false;
     if (at(rank).process) act(KillProcess{rank, grace});
   }
 }
@@ -357,10 +370,27 @@ void Decider::cancel_or_kill() {
       worker.phase = WorkerPhase::kCancelled;
       act(SendCancel{rank, state_.failures.empty() ? "the gang is resized" : "the next attempt starts",
                      rules_.warm_restart.automatic()});
-    } else if (worker.process) {
-      act(KillProcess{rank, 0.0});
+    } else {
+      worker.doomed = worker.process;
     }
   }
+  kill_doomed(true);
+}
+
+// A process frees its memory when it ends, and with NCCL a rank that is still in a collective may be reading it: it
+// would crash instead of being kept. So cancelled workers abort their collectives first. They have half of their time
+// for it: the end of the others also ends collectives that cannot be aborted, such as those of Gloo.
+void Decider::kill_doomed(bool waits) {
+  const auto doomed = [](const Worker& each) { return each.doomed && each.process; };
+  if (std::none_of(state_.workers.begin(), state_.workers.end(), doomed)) return;
+  const bool awaited = std::any_of(state_.workers.begin(), state_.workers.end(), [](const Worker& each) {
+    return each.process && each.phase == WorkerPhase::kCancelled && !each.aborted;
+  });
+  if (waits && awaited) return;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (std::exchange(at(rank).doomed, false) && at(rank).process) act(KillProcess{rank, 0.0});
+  }
+  if (state_.phase == Phase::kStopping) act(DisarmTimer{Timer::kAbort});
 }
 
 // The gangs may have changed since workers were cancelled.
@@ -388,6 +418,9 @@ void Decider::enter_stopping(Next next) {
   const bool cancelling = std::any_of(state_.workers.begin(), state_.workers.end(),
                                       [](const Worker& each) { return each.phase == WorkerPhase::kCancelled; });
   act(ArmTimer{Timer::kStop, cancelling ? rules_.cancel_timeout_s : rules_.stop_grace_s});
+  const bool waiting = std::any_of(state_.workers.begin(), state_.workers.end(),
+                                   [](const Worker& each) { return each.doomed && each.process; });
+  if (waiting) act(ArmTimer{Timer::kAbort, rules_.cancel_timeout_s / 2});
   end_when_gone();
 }
 

@@ -35,6 +35,7 @@ class Decider {
   void on(const UploadsDrained& event);
   void on(FunctionReturned event);
   void on(FunctionFailed event);
+  void on(const CollectivesAborted& event);
   void on(const BecameReady& event);
   void on(const PreemptionAnnounced& event);
   void on(const HangNoticed& event);
@@ -67,6 +68,7 @@ class Decider {
   void stop_when_drained();
   void kill_all(double grace);
   void cancel_or_kill();
+  void kill_doomed(bool waits);
   void enter_stopping(Next next);
   void end_when_gone();
   void finish();

@@ -15,6 +15,7 @@ enum class Timer {
   kStart,    // the gang has not started in time
   kCause,    // the wait for a better cause is over
   kStop,     // the gang has not ended in time, or has not left the function
+  kAbort,    // cancelled workers have not aborted their collectives in time
   kSilence,  // checkpoints have waited long enough for ranks that never report
   kPause,    // the next attempt may start
   kResize,   // check for more room
@@ -107,6 +108,10 @@ struct FunctionReturned {
   int rank;
   ReturnValue value;
 };
+// A worker that was cancelled has aborted its collectives: it no longer uses memory of other ranks.
+struct CollectivesAborted {
+  int rank;
+};
 // A worker that was cancelled is ready for the next attempt.
 struct BecameReady {
   int rank;
@@ -149,9 +154,10 @@ struct TimerFired {
   Timer timer;
 };
 
-using Event = std::variant<Begin, GangReserved, ReservationFailed, ProcessStarted, ProcessStartFailed, ProcessExited,
-                           Connected, ConnectionLost, FunctionEntered, Reported, Uploaded, CommitEnded, ValidationEnded,
-                           UploadsDrained, FunctionReturned, FunctionFailed, StopRequested, TimerFired, GangReclaimed,
-                           RoomGrew, BecameReady, PreemptionAnnounced, HangNoticed, DeadlockFound, StorageSettled>;
+using Event =
+    std::variant<Begin, GangReserved, ReservationFailed, ProcessStarted, ProcessStartFailed, ProcessExited, Connected,
+                 ConnectionLost, FunctionEntered, Reported, Uploaded, CommitEnded, ValidationEnded, UploadsDrained,
+                 FunctionReturned, FunctionFailed, StopRequested, TimerFired, GangReclaimed, RoomGrew,
+                 CollectivesAborted, BecameReady, PreemptionAnnounced, HangNoticed, DeadlockFound, StorageSettled>;
 
 }  // namespace trireme::control

@@ -101,6 +101,8 @@ struct Worker {
   std::string holds;                      // what is expensive to recreate in its process; empty: nothing
   std::vector<std::string> visible_gpus;  // ids of the GPUs that its process sees, fixed when it starts
   bool drained = false;                   // after a stop: has no upload in flight
+  bool aborted = false;                   // cancelled, and its collectives have ended
+  bool doomed = false;                    // is killed as soon as no cancelled worker is in a collective with it
 
   bool operator==(const Worker&) const = default;
 };

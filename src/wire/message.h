@@ -243,7 +243,8 @@ inline constexpr int kProtocolVersion = 6;
   MESSAGE(36, PreemptRun, TRIREME_PREEMPT_RUN)            \
   MESSAGE(37, SetCapacity, TRIREME_SET_CAPACITY)          \
   MESSAGE(38, WaitRequest, TRIREME_WAIT_REQUEST)          \
-  MESSAGE(39, Waits, TRIREME_WAITS)
+  MESSAGE(39, Waits, TRIREME_WAITS)                       \
+  MESSAGE(40, Aborted, TRIREME_NO_FIELDS)
 // clang-format on
 
 #define TRIREME_MESSAGE_STRUCT(number, Name, TABLE) TRIREME_STRUCT(Name, TABLE)

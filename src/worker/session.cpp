@@ -124,6 +124,7 @@ Session::~Session() {
       writer = std::move(writer_);
     }
   }
+  if (cancel_thread_.joinable()) cancel_thread_.join();
   if (!thread_.joinable()) return;
   asio::post(io_, [this] {
     leaving_ = true;
@@ -257,10 +258,32 @@ void Session::cancel() {
     pending_start_.reset();
     return tell(wire::Ready{});
   }
+  if (cancelled_) return;
   cancelled_ = true;
   for (auto& [id, request] : requests_) request.answer.set_value(base::error("{}", kCancelled));
   requests_.clear();
+  abort_collectives();
   asio::post(io_, [this] { interrupt(); });
+}
+
+// Under the mutex. On a separate thread: NCCL's abort may take seconds, or never return, and heartbeats must continue.
+void Session::abort_collectives() {
+  if (!on_cancel_) return tell(wire::Aborted{});
+  aborting_ = true;
+  cancel_thread_ = std::jthread([this, on_cancel = on_cancel_] {
+    try {
+      on_cancel();
+    } catch (const std::exception& thrown) {
+      std::fprintf(stderr, "trireme: the collectives could not be aborted: %s\n", thrown.what());
+    } catch (...) {
+      std::fprintf(stderr,
+                   "trireme: the collectives could not be aborted: an exception that is not a std::exception\n");
+    }
+    tell(wire::Aborted{});
+    std::lock_guard lock(mutex_);
+    aborting_ = false;
+    changed_.notify_all();
+  });
 }
 
 void Session::interrupt() {
@@ -318,9 +341,16 @@ void Session::set_interrupt(std::function<void()> interrupt) {
   interrupt_ = std::move(interrupt);
 }
 
+void Session::set_on_cancel(std::function<void()> on_cancel) {
+  std::lock_guard lock(mutex_);
+  // The previous one is destroyed after the lock is released: it may need the GIL, whose owner may wait for the lock.
+  std::swap(on_cancel_, on_cancel);
+  if (cancelled_ && on_cancel_ && !cancel_thread_.joinable()) abort_collectives();
+}
+
 bool Session::wait_for_cancel() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return cancelled_ || goodbye_ || !lost_why_.empty(); });
+  changed_.wait(lock, [&] { return (cancelled_ && !aborting_) || goodbye_ || !lost_why_.empty(); });
   return cancelled_;
 }
 
@@ -332,6 +362,8 @@ void Session::become_ready() {
   }
   if (writer) writer->wait_idle();  // parts in flight belong to the attempt that is over
   writer.reset();
+  if (cancel_thread_.joinable()) cancel_thread_.join();
+  set_on_cancel({});
   std::lock_guard lock(mutex_);
   cancelled_ = false;
   ready_ = true;

@@ -100,7 +100,10 @@ class Session {
   bool may_decline() const { return may_decline_; }
   // Interrupts the user's thread in its function. Called on the I/O thread, repeatedly until become_ready().
   void set_interrupt(std::function<void()> interrupt);
-  // After the function: whether another attempt follows. False: the run is over.
+  // For this attempt: what to do as soon as it is cancelled, on a separate thread, while the function may be blocked in
+  // native code that no interrupt ends. It aborts the function's collectives; the controller is told when it returns.
+  void set_on_cancel(std::function<void()> on_cancel);
+  // After the function: whether another attempt follows. If so, the hook above has returned. False: the run is over.
   bool wait_for_cancel();
   // The function has ended: this process is ready for the next attempt.
   void become_ready();
@@ -145,6 +148,7 @@ class Session {
 
   void interrupt();
   void cancel();
+  void abort_collectives();
   void answer_stack_request(std::int64_t id);
   void answer_wait_request(std::int64_t id);
   struct PendingRequests {
@@ -207,6 +211,8 @@ class Session {
   std::map<std::int64_t, std::string> on_their_way_;  // folders of ASYNC reports not known to be committed
   std::pair<std::int64_t, std::string> newest_{-1, {}};
   std::function<void()> interrupt_;
+  std::function<void()> on_cancel_;
+  bool aborting_ = false;  // on_cancel_ runs
   std::optional<PreemptionInfo> preemption_;
   std::string lost_why_;  // set after the connection is lost
 
@@ -215,6 +221,7 @@ class Session {
   std::atomic<bool> may_decline_ = false;
 
   std::jthread stacks_thread_;  // while stacks are collected
+  std::jthread cancel_thread_;  // runs on_cancel_; joined by become_ready()
   std::jthread thread_;         // stops before the members it uses
   // Guarded by the mutex. Shared with reports in progress: a thread that the function left behind may still be in one
   // when the attempt ends. Last, because the thread above sends what the writer finishes.

@@ -62,7 +62,9 @@ TEST_CASE("auto keeps the processes that hold something expensive") {
   machine.on(FunctionEntered{2, "a CUDA context"});
   kill_rank(machine, 1);
   CHECK(machine.on(TimerFired{Timer::kCause}) ==
-        "failure 1 signal, attempt_failed, kill 0 0, cancel 2 or let it end, disarm start, disarm cause, arm stop 5");
+        "failure 1 signal, attempt_failed, cancel 2 or let it end, disarm start, disarm cause, arm stop 5, "
+        "arm abort 2.5");
+  CHECK(machine.on(CollectivesAborted{2}) == "kill 0 0, disarm abort");
   machine.on(ProcessExited{0, kKilled});
   SUBCASE("and knows in the next attempt what a kept one holds") {
     CHECK(machine.on(BecameReady{2}) ==
@@ -93,10 +95,60 @@ TEST_CASE("a rank whose own code failed is replaced, although it is alive") {
   RunMachine machine = warm(2);
   machine.on(raised(0));
   CHECK(machine.on(TimerFired{Timer::kCause}) ==
-        "failure 0 exception, attempt_failed, kill 0 0, cancel 1, disarm start, disarm cause, arm stop 5");
-  machine.on(BecameReady{1});
+        "failure 0 exception, attempt_failed, cancel 1, disarm start, disarm cause, arm stop 5, arm abort 2.5");
+  CHECK(machine.on(BecameReady{1}) == "kill 0 0, disarm abort");
   CHECK(machine.on(ProcessExited{0, kKilled}) ==
         "disarm stop, attempt_started, reset 1<-1, start 0, worker_kept, settle, arm start 120");
+}
+
+// Its memory is freed when it ends, and the others may still read it.
+TEST_CASE("a process that is replaced is killed after the others have aborted their collectives") {
+  for (const bool hung : {true, false}) {
+    CAPTURE(hung);
+    RunMachine machine = warm(4);
+    machine.rules.on_hang = "restart";
+    if (hung) {
+      machine.on(HangNoticed{1, "rank 1 is behind", "stacks"});
+    } else {
+      machine.on(raised(1));
+    }
+    CHECK(machine.on(TimerFired{Timer::kCause}).find("cancel 0, cancel 2, cancel 3, disarm") != std::string::npos);
+    CHECK(machine.on(CollectivesAborted{0}) == "");
+    CHECK(machine.on(CollectivesAborted{0}) == "");
+    struct Row {
+      const char* what;
+      Event event;
+      const char* actions;
+    };
+    const auto before = machine;
+    for (const Row& row : {Row{"aborted", CollectivesAborted{3}, "kill 1 0, disarm abort"},
+                           Row{"ready", BecameReady{3}, "kill 1 0, disarm abort"},
+                           Row{"ended", ProcessExited{3, kKilled}, "kill 1 0, disarm abort"},
+                           Row{"lost", ConnectionLost{3, "closed"}, "kill 3 0, kill 1 0, disarm abort"},
+                           Row{"too late", TimerFired{Timer::kAbort}, "kill 1 0, disarm abort"},
+                           Row{"much too late", TimerFired{Timer::kStop}, "kill 0 0, kill 1 0, kill 3 0"},
+                           Row{"a hard stop", StopRequested{"Ctrl-C", true},
+                               "stop_requested, kill 0 0, kill 1 0, kill 2 0, kill 3 0, disarm start, disarm cause, "
+                               "arm stop 5"}}) {
+      CAPTURE(row.what);
+      machine = before;
+      machine.on(BecameReady{2});
+      CHECK(machine.on(row.event) == row.actions);
+      CHECK(machine.on(TimerFired{Timer::kAbort}) == "");
+    }
+  }
+}
+
+TEST_CASE("nobody waits for a process that has already ended") {
+  RunMachine machine = warm(2);
+  machine.on(raised(0));
+  machine.on(TimerFired{Timer::kCause});
+  machine.on(ProcessExited{0, kCleanExit});
+  CHECK(machine.on(CollectivesAborted{1}) == "");
+  CHECK(machine.on(BecameReady{1}) ==
+        "disarm stop, attempt_started, reset 1<-1, start 0, worker_kept, settle, arm start 120");
+  // The timer of the last attempt.
+  CHECK(machine.on(TimerFired{Timer::kAbort}) == "");
 }
 
 TEST_CASE("a worker that is not ready in time is replaced too") {

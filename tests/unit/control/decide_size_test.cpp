@@ -182,8 +182,9 @@ TEST_CASE("an announced preemption: workers are notified, and a checkpoint saves
   machine.on(Reported{1, 0, {}, std::nullopt});
   CHECK(commit(machine, 1, {0, 1}) == "checkpoint_committed, tell 1, arm cause 0.02");
   CHECK(machine.on(TimerFired{Timer::kCause}) ==
-        "failure 1 preemption, attempt_failed, cancel 0, kill 1 0, disarm start, disarm cause, disarm preempt, "
-        "arm stop 5");
+        "failure 1 preemption, attempt_failed, cancel 0, disarm start, disarm cause, disarm preempt, arm stop 5, "
+        "arm abort 2.5");
+  CHECK(machine.on(CollectivesAborted{0}) == "kill 1 0, disarm abort");
   // Not a failure, and not limited.
   CHECK(machine.state.failures_used == 0);
   CHECK(machine.state.preemptions_used == 1);

@@ -208,12 +208,14 @@ const std::vector<std::pair<std::string, Event>> kEvents = {
     {"start timer", TimerFired{Timer::kStart}},
     {"cause timer", TimerFired{Timer::kCause}},
     {"stop timer", TimerFired{Timer::kStop}},
+    {"abort timer", TimerFired{Timer::kAbort}},
     {"silence timer", TimerFired{Timer::kSilence}},
     {"pause timer", TimerFired{Timer::kPause}},
     {"resize timer", TimerFired{Timer::kResize}},
     {"preempt timer", TimerFired{Timer::kPreempt}},
     {"gang reclaimed", GangReclaimed{0, "spot", std::nullopt}},
     {"room grew", RoomGrew{}},
+    {"aborted", CollectivesAborted{1}},
     {"became ready", BecameReady{1}},
     {"preemption", PreemptionAnnounced{{1}, 5.0, "spot"}},
     {"hang", HangNoticed{1, "rank 1 is behind", "stacks.txt"}},
@@ -222,9 +224,12 @@ const std::vector<std::pair<std::string, Event>> kEvents = {
 };
 
 // Events of ranks cannot occur before there is a gang.
-const std::set<std::string> kNeedGang = {"process started", "process start failed", "process exited", "connected",
-                                         "connection lost", "upload failed",        "returned",       "failed",
-                                         "drained",         "became ready"};
+const std::set<std::string> kNeedGang = {"process started", "process start failed",
+                                         "process exited",  "connected",
+                                         "connection lost", "upload failed",
+                                         "returned",        "failed",
+                                         "drained",         "aborted",
+                                         "became ready"};
 
 // A commit starts while the function runs, and must complete before the next attempt or the end of the run.
 bool may_commit(const RunState& state) {
@@ -349,8 +354,9 @@ TEST_CASE("every phase ends after any two events") {
               report && machine.state.workers.size() > 1 && machine.state.commits.next_report(1) != 0;
           const bool no_commit = std::holds_alternative<CommitEnded>(event) && machine.state.commits_in_flight == 0;
           if (out_of_turn || no_commit) continue;
-          const bool of_a_rank =
-              (event.index() >= 3 && event.index() <= 15) || std::holds_alternative<BecameReady>(event);
+          const bool of_a_rank = (event.index() >= 3 && event.index() <= 15) ||
+                                 std::holds_alternative<CollectivesAborted>(event) ||
+                                 std::holds_alternative<BecameReady>(event);
           if (machine.state.workers.empty() && of_a_rank) continue;
           machine.on(event);
         }

@@ -19,6 +19,7 @@ inline const char* to_text(Timer timer) {
     case Timer::kStart: return "start";
     case Timer::kCause: return "cause";
     case Timer::kStop: return "stop";
+    case Timer::kAbort: return "abort";
     case Timer::kSilence: return "silence";
     case Timer::kPause: return "pause";
     case Timer::kResize: return "resize";

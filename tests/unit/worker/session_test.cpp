@@ -90,7 +90,10 @@ class MessageBook {
   FakeController::Answer answer() {
     return [this](wire::Channel& channel, const wire::Message& message) {
       echo_heartbeats(channel, message);
-      if (std::holds_alternative<wire::Heartbeat>(message)) return;
+      if (std::holds_alternative<wire::Heartbeat>(message)) {
+        ++beats_;
+        return;
+      }
       {
         const std::lock_guard lock(mutex_);
         messages_.push_back(message);
@@ -108,6 +111,7 @@ class MessageBook {
     const auto all = names();
     return std::find(all.begin(), all.end(), name) != all.end();
   }
+  int beats() const { return beats_; }
   template <typename T>
   std::vector<T> all() {
     const std::lock_guard lock(mutex_);
@@ -121,6 +125,7 @@ class MessageBook {
  private:
   std::mutex mutex_;
   std::vector<wire::Message> messages_;
+  std::atomic<int> beats_ = 0;
 };
 
 // A run's storage in a folder, with an upload that blocks until the test opens the gate.
@@ -586,7 +591,59 @@ TEST_CASE("a thread that the function left behind cannot report to the next atte
   CHECK((*session)->report({{"i", 1}}).error().message() == "this attempt is over");
   CHECK((*session)->store_set("k", "v").error().message() == "this attempt is over");
   CHECK(eventually([&] { return messages.holds("Ready"); }));
-  CHECK(messages.names() == std::vector<std::string>{"Ready"});
+  CHECK(messages.names() == std::vector<std::string>{"Aborted", "Ready"});
+}
+
+TEST_CASE("a cancel calls the hook on another thread, and waits for it") {
+  MessageBook messages;
+  FakeController controller(messages.answer());
+  LossBook losses;
+  auto session = Session::join(controller.ticket(), losses.handler());
+  REQUIRE(session);
+  REQUIRE((*session)->wait_start());
+  std::promise<void> gate;
+  std::atomic<int> calls = 0;
+  (*session)->set_on_cancel([&, open = gate.get_future().share()] {
+    ++calls;
+    open.wait();
+  });
+  controller.on_channel([](wire::Channel& channel) { channel.send(wire::Cancel{}); });
+  REQUIRE(eventually([&] { return calls == 1; }));
+  std::atomic<bool> left = false;
+  {
+    const std::jthread user([&] { left = (*session)->wait_for_cancel(); });
+    // The I/O thread continues meanwhile.
+    controller.on_channel([](wire::Channel& channel) { channel.send(wire::Cancel{}); });
+    const auto beats = messages.beats();
+    REQUIRE(eventually([&] { return messages.beats() > beats + 1; }));
+    CHECK(!left);
+    CHECK(messages.names().empty());
+    gate.set_value();
+  }
+  CHECK(left);
+  (*session)->become_ready();
+  REQUIRE(eventually([&] { return messages.holds("Ready"); }));
+  CHECK(messages.names() == std::vector<std::string>{"Aborted", "Ready"});
+  CHECK(calls == 1);
+
+  // It belongs to one attempt.
+  controller.on_channel([](wire::Channel& channel) { channel.send(wire::Start{}); });
+  REQUIRE((*session)->wait_start());
+  controller.on_channel([](wire::Channel& channel) { channel.send(wire::Cancel{}); });
+  REQUIRE((*session)->wait_for_cancel());
+  REQUIRE(eventually([&] { return messages.names().size() == 3; }));
+  CHECK(messages.names().back() == "Aborted");
+  CHECK(calls == 1);
+
+  // A hook that is set too late is called at once, and its error does not end the process.
+  (*session)->set_on_cancel([&] {
+    ++calls;
+    throw std::runtime_error("the communicator is broken");
+  });
+  REQUIRE((*session)->wait_for_cancel());
+  CHECK(eventually([&] { return messages.names().size() == 4; }));
+  (*session)->become_ready();
+  CHECK(calls == 2);
 }
 
 TEST_CASE("reports wait while too many are unacknowledged") {
