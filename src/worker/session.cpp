@@ -268,7 +268,8 @@ void Session::cancel() {
 
 // Under the mutex. On a separate thread: NCCL's abort may take seconds, or never return, and heartbeats must continue.
 void Session::abort_collectives() {
-  if (!on_cancel_) return tell(wire::Aborted{});
+  // Not posted, on the I/O thread: the user's thread could post Ready before it.
+  if (!on_cancel_) return channel_->send(wire::Aborted{});
   aborting_ = true;
   cancel_thread_ = std::jthread([this, on_cancel = on_cancel_] {
     try {
