@@ -23,15 +23,19 @@ std::unique_ptr<Session> join(const std::string& ticket) {
   return value_or_raise(unlocked([&] { return Session::join(parsed); }));
 }
 
+// An object for threads of the core. Shared: copies must not change reference counts without the GIL.
+std::shared_ptr<nb::object> held_outside_python(nb::object given) {
+  return {new nb::object(std::move(given)), [](nb::object* held) {
+            nb::gil_scoped_acquire lock;
+            delete held;
+          }};
+}
+
 // The user's checkpoint_upload_fn. An exception is a failure of the upload.
 struct PythonUpload {
-  std::shared_ptr<nb::object> function;  // shared: copies must not change reference counts without the GIL
+  std::shared_ptr<nb::object> function;
 
-  explicit PythonUpload(nb::object given)
-      : function(new nb::object(std::move(given)), [](nb::object* held) {
-          nb::gil_scoped_acquire lock;
-          delete held;
-        }) {}
+  explicit PythonUpload(nb::object given) : function(held_outside_python(std::move(given))) {}
 
   base::Result<std::string> operator()(const std::string& name) const {
     nb::gil_scoped_acquire lock;
@@ -83,6 +87,20 @@ nb::object preemption(Session& self) {
 // The signal is sent to the calling thread, which runs the user's function.
 void interrupt_by(Session& self, int signal) {
   self.set_interrupt([thread = ::pthread_self(), signal] { ::pthread_kill(thread, signal); });
+}
+
+// Called on a thread of the core. Native code of another thread that keeps the GIL delays it.
+void set_on_cancel(Session& self, nb::object on_cancel) {
+  if (on_cancel.is_none()) return unlocked([&] { self.set_on_cancel({}); });
+  auto hook = [function = held_outside_python(std::move(on_cancel))] {
+    nb::gil_scoped_acquire lock;
+    try {
+      (*function)();
+    } catch (nb::python_error& raised) {
+      raised.discard_as_unraisable("on_cancel()");
+    }
+  };
+  unlocked([&] { self.set_on_cancel(std::move(hook)); });
 }
 
 void fail(Session& self, std::string error_type, std::string message, std::string traceback,
@@ -188,6 +206,8 @@ void bind_session(nb::module_& module) {
           nb::arg("data") = nb::none())
       .def("interrupt_by", &interrupt_by, nb::arg("signal"),
            "Sets the signal that this thread receives repeatedly until it leaves a cancelled function.")
+      .def("set_on_cancel", &set_on_cancel, nb::arg("on_cancel").none(),
+           "Sets the function that a separate thread calls as soon as this attempt is cancelled.")
       .def_prop_ro("cancelled", &Session::cancelled)
       .def_prop_ro("may_decline", &Session::may_decline)
       .def("wait_for_cancel", &Session::wait_for_cancel, nb::call_guard<nb::gil_scoped_release>(),

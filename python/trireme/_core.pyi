@@ -213,6 +213,11 @@ class Session:
         Sets the signal that this thread receives repeatedly until it leaves a cancelled function.
         """
 
+    def set_on_cancel(self, on_cancel: object | None) -> None:
+        """
+        Sets the function that a separate thread calls as soon as this attempt is cancelled.
+        """
+
     @property
     def cancelled(self) -> bool: ...
 

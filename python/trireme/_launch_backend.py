@@ -9,7 +9,7 @@ from typing import Any
 from trireme._after_import import after_import
 from trireme._context import TrainContext
 from trireme._gloo_threads import guard_destroy, wait_for_gloo_threads
-from trireme._process_group import end_process_group
+from trireme._process_group import abort_collectives, abort_process_group, end_process_group
 from trireme._rank_variables import master_variables, one_host, rank_variables
 from trireme.backend import Backend, BackendConfig
 
@@ -56,8 +56,11 @@ class LaunchBackend(Backend):
     def holds(self, context: TrainContext) -> str:
         return ""  # scripts written for torchrun expect every attempt to start in a new process
 
+    def on_cancel(self, context: TrainContext, session: Any) -> None:
+        abort_collectives()
+
     def on_interrupt(self, context: TrainContext, session: Any) -> None:
-        end_process_group()
+        abort_process_group()
 
 
 def _torchelastic_variables(context: TrainContext, max_restarts: int) -> dict[str, str]:

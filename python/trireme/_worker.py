@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import gc
+import functools
 import os
 import sys
 import types
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import cloudpickle
 
-from trireme import _core, _function_fork, _ship, _stacks
+from trireme import _core, _function_fork, _leftovers, _ship, _stacks
 from trireme._checkpoint import Checkpoint
 from trireme._context import TrainContext
 from trireme._forked import call_ending_forks, prepare_forks
@@ -232,12 +232,20 @@ def main(ticket: str) -> int:
         attempt = _Attempt(core, start)
         succeeded = attempt.run(guard)
         if not core.wait_for_cancel():
+            core.set_on_cancel(None)  # it refers to the session, which could not be closed
             return 0 if succeeded else 1
         if core.may_decline and (objection := attempt.objection()):
             _end_process(f"this process is replaced for the next attempt: {objection}")
         attempt.clear()
+        device = _leftovers.device_in_use()
+        if device is not None:
+            try:
+                _leftovers.clear_device(device)
+            except Exception as error:  # every later call would raise it again
+                _end_process(f"this process is replaced for the next attempt: its device is unusable: {error}")
         core.become_ready()
-        gc.collect()  # while other workers are replaced
+        if device is None:
+            _leftovers.collect_garbage()  # while other workers are replaced
         start = core.wait_start()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError):  # the disk may be full
@@ -293,6 +301,8 @@ class _Attempt:
         set_session(session)
         backend_config = extras["backend_config"]
         self._backend = backend = backend_config.backend_cls(backend_config)
+        if type(backend).on_cancel is not Backend.on_cancel:  # without it, a cancel does not need the GIL
+            self._core.set_on_cancel(functools.partial(backend.on_cancel, session.context, self._core))
         backend.on_start(session.context, self._core)
         self._core.entered(backend.holds(session.context))
         value = call_ending_forks(function, *arguments)

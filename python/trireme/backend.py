@@ -36,6 +36,14 @@ class Backend:
         """
         return ""
 
+    def on_cancel(self, context: TrainContext, session: Any) -> None:
+        """Called on another thread as soon as the function must be left for another attempt, and before on_interrupt().
+
+        The main thread still runs the function, or on_start(). If it is blocked in native code, where no exception can
+        be raised in it, this ends the call: it aborts collectives. It must not change state that the function uses, and
+        not wait for other ranks, which are ended when it has returned.
+        """
+
     def on_interrupt(self, context: TrainContext, session: Any) -> None:
         """Called after the function was interrupted for another attempt, which calls on_start() in the same process.
 

@@ -14,8 +14,7 @@ import pytest
 import like_nccl
 import trireme
 from like_nccl import LikeNccl
-from runs import events, fit
-from trireme import Checkpoint
+from runs import events, fit, pids
 
 torch = pytest.importorskip("torch")
 
@@ -27,26 +26,22 @@ pytestmark = [
 ]
 
 
-def train(config: dict[str, Any]) -> int:
-    """Three steps of DDP, or of plain all_reduce(). Rank 1 breaks in the second one of the first attempt."""
+def train(config: dict[str, Any]) -> None:
+    """Three steps of DDP, or of plain all_reduce(). In the first attempt, rank 1 breaks after the first collective."""
     import torch.distributed as dist
 
     context = trireme.get_context()
-    checkpoint = trireme.get_checkpoint()
-    first = checkpoint.to_dict()["step"] + 1 if checkpoint else 0
     model = torch.nn.Linear(4, 1)
     if config["model"] == "ddp":
         model = torch.nn.parallel.DistributedDataParallel(model)
-    for step in range(first, 3):
-        if (step, context._attempt, context.get_world_rank()) == (1, 0, 1):
-            fail(config["fault"])
+    for step in range(3):
         if config["model"] == "ddp":
             model(torch.ones(2, 4)).sum().backward()
         else:
             dist.all_reduce(torch.ones(1))
-        mine = Checkpoint.from_dict({"step": step}) if context.get_world_rank() == 0 else None
-        trireme.report({"step": step}, checkpoint=mine)
-    return first
+        if (context._attempt, context.get_world_rank()) == (0, 1):
+            fail(config["fault"])
+        trireme.report({"step": step})
 
 
 def fail(fault: str) -> None:
@@ -61,6 +56,36 @@ def fail(fault: str) -> None:
 def run(config: dict[str, Any], nccl: LikeNccl, **options: Any) -> trireme.Result:
     trainer = partial(TorchTrainer, torch_config=nccl)
     return fit(partial(train), 3, config, trainer_class=trainer, max_failures=1, **options)
+
+
+@pytest.mark.parametrize(
+    ("model", "fault", "cause"),
+    [
+        ("ddp", "kill", "signal"),
+        ("plain", "kill", "signal"),
+        ("plain", "raise", "exception"),
+        ("plain", "hang", "hang"),
+    ],
+)
+def test_survivors_are_kept(model: str, fault: str, cause: str) -> None:
+    # Nothing but an abort ends the survivors' collectives before this timeout, after which they are replaced.
+    options = {"hang_timeout_s": 5.0, "on_hang": "restart"} if fault == "hang" else {}
+    result = run({"model": model, "fault": fault}, LikeNccl(), cancel_timeout_s=30.0, **options)
+    (failure,) = [each for each in events(result.path, "worker_failed") if not each["collateral"]]
+    assert (failure["rank"], failure["cause"]) == (1, cause)
+    (restarted,) = events(result.path, "restarted")
+    assert (restarted["kind"], restarted["kept"], restarted["replaced"]) == ("warm", 2, 1)
+    before, after = pids(result.path, 0), pids(result.path, 1)
+    assert [rank for rank in before if before[rank] == after[rank]] == [0, 2]
+
+
+def test_a_worker_whose_abort_hangs_is_replaced() -> None:
+    nccl = LikeNccl(abort_hangs=True)
+    result = run({"model": "plain", "fault": "kill"}, nccl, cancel_timeout_s=1.0)
+    (restarted,) = events(result.path, "restarted")
+    assert (restarted["kept"], restarted["replaced"]) == (1, 2)
+    before, after = pids(result.path, 0), pids(result.path, 1)
+    assert [rank for rank in before if before[rank] == after[rank]] == [2], "rank 0 never becomes ready"
 
 
 def test_the_watchdog_ends_the_process_like_nccl() -> None:

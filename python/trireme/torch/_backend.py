@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from trireme._context import TrainContext
 from trireme._gloo_threads import wait_for_gloo_threads
-from trireme._process_group import end_process_group
+from trireme._process_group import abort_collectives, abort_process_group, end_process_group
 from trireme._rank_variables import master_variables, one_host, rank_variables
 from trireme.backend import Backend
 from trireme.torch._device import devices_of
@@ -57,8 +57,11 @@ class TorchBackend(Backend):
         verb = "keeps" if len(loaded) == 1 else "keep"
         return f"{' and '.join(loaded)} {verb} process groups of this attempt in globals" if loaded else ""
 
+    def on_cancel(self, context: TrainContext, session: Any) -> None:
+        abort_collectives()
+
     def on_interrupt(self, context: TrainContext, session: Any) -> None:
-        end_process_group()
+        abort_process_group()
 
 
 def _standard_backend(context: TrainContext, device: torch.device) -> str:
