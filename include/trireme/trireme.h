@@ -2,6 +2,7 @@
 
 // The complete C++ API. Start with trainer.h (the driver's side) and context.h (the training function's side).
 
+#include "trireme/cancel.h"
 #include "trireme/checkpoint.h"
 #include "trireme/config.h"
 #include "trireme/context.h"

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "api/cancel_hooks.h"
 #include "api/train_session.h"
 #include "base/fields.h"
 #include "base/json.h"
@@ -99,6 +100,19 @@ std::string expensive_holdings(const wire::Start& start) {
     return std::string_view(library->dlpi_name).find("libtorch") == std::string_view::npos ? 0 : 1;
   };
   return ::dl_iterate_phdr(is_libtorch, nullptr) ? "libtorch" : "";
+}
+
+// Exceptions of the user's hooks stop here and end this process, which is replaced.
+void call_interrupt_hooks(const CancelHooks& hooks) {
+  std::string why = "an exception that is not a std::exception";
+  try {
+    return hooks.interrupt();
+  } catch (const std::exception& thrown) {
+    why = thrown.what();
+  } catch (...) {
+  }
+  std::fprintf(stderr, "trireme: this process is replaced for the next attempt: %s\n", why.c_str());
+  leave(0);
 }
 
 // Ends a process that the training function forked and that returned from the function like its parent. Only the parent
@@ -217,8 +231,11 @@ void Program::work(const TrainFunction& function, const TrainerDatasets& dataset
   worker::prepare_stacks();
   worker::watch_termination(*session_);
   while (true) {
-    const bool succeeded = run_attempt(function, datasets);
+    const auto hooks = std::make_shared<CancelHooks>();
+    session_->set_on_cancel([hooks] { hooks->cancel(); });
+    const bool succeeded = run_attempt(function, datasets, hooks);
     if (!session_->wait_for_cancel()) leave(succeeded ? 0 : kFailedExitCode);
+    call_interrupt_hooks(*hooks);
     session_->become_ready();
     auto start = session_->wait_start();
     if (!start) give_up(start.error().message());
@@ -233,8 +250,10 @@ void Program::work(const TrainFunction& function, const TrainerDatasets& dataset
   }
 }
 
-bool Program::run_attempt(const TrainFunction& function, const TrainerDatasets& datasets) {
+bool Program::run_attempt(const TrainFunction& function, const TrainerDatasets& datasets,
+                          const std::shared_ptr<CancelHooks>& hooks) {
   Current current;
+  current.hooks = hooks;
   current.context = context_of(session_->start());
   current.session = session_;
   WorkerDatasets shards(datasets, job_.datasets, current.context);

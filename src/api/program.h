@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "api/cancel_hooks.h"
 #include "api/past_fit.h"
 #include "api/runtime.h"
 #include "api/trainer_datasets.h"
@@ -64,7 +65,8 @@ class Program {
   Result replay(const TrainFunction& function, const TrainerDatasets& datasets);
   [[noreturn]] void work(const TrainFunction& function, const TrainerDatasets& datasets);
   // Whether the function did not fail.
-  bool run_attempt(const TrainFunction& function, const TrainerDatasets& datasets);
+  bool run_attempt(const TrainFunction& function, const TrainerDatasets& datasets,
+                   const std::shared_ptr<CancelHooks>& hooks);
 
   std::vector<Registered> functions_;
   std::vector<std::string> argv_;

@@ -11,6 +11,7 @@
 
 namespace trireme::api {
 
+class CancelHooks;
 class WorkerDatasets;
 
 // The state behind the calls of context.h while a training function runs in this process: a worker's session, or, in
@@ -18,6 +19,7 @@ class WorkerDatasets;
 struct Current {
   Context context;
   std::shared_ptr<worker::Session> session;  // empty in local mode; shared with the caller of the function
+  std::shared_ptr<CancelHooks> hooks;        // empty in local mode; shared with the thread that calls them
   std::optional<Checkpoint> checkpoint;      // to start from; in local mode the last reported one
   std::optional<Metrics> metrics;            // of the last report in local mode
   std::int64_t reports = 0;
