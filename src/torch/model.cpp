@@ -16,6 +16,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <unordered_set>
 
+#include "cancel.h"
 #include "expect_training.h"
 #include "trireme/torch/torch.h"
 
@@ -133,10 +134,11 @@ class Replica::State : public std::enable_shared_from_this<Replica::State> {
                                            module.name(), " requires a gradient: there is nothing to train"));
     }
     expect_not_prepared();
+    detail::clear_on_interrupt(get_device());
     if (context().world_size == 1) return;
     const auto buffers = buffers_of(module);
     expect_module_of_rank_zero(all, buffers);
-    group_ = new_process_group();
+    group_ = new_process_group({.timeout_s = options.timeout_s});
     buffers_ = tensors_of(buffers);
     broadcast(tensors_of(all));
     broadcast(buffers_);

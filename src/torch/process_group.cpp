@@ -1,13 +1,12 @@
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#if defined(USE_C10D_NCCL) && __has_include(<nccl.h>)
-#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
-#define TRIREME_HAS_NCCL
-#endif
 
-#include <cstdlib>
-
+#include "cancel.h"
+#include "nccl_backend.h"
 #include "trireme/context.h"
 #include "trireme/store.h"
 #include "trireme/torch/torch.h"
@@ -17,9 +16,10 @@ namespace {
 
 using BackendType = c10d::ProcessGroup::BackendType;
 
-c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store) {
+c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store,
+                                            std::chrono::milliseconds timeout) {
   using Gloo = c10d::ProcessGroupGloo;
-  auto options = Gloo::Options::create();
+  auto options = Gloo::Options::create(timeout);
   if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME")) {
     options->devices.push_back(Gloo::createDeviceForInterface(interface));
   } else if (context().num_nodes == 1) {
@@ -38,30 +38,58 @@ std::string agree_on_prefix() {
   return "torch/group_" + collective::broadcast_from_rank_zero(mine);
 }
 
+std::chrono::milliseconds timeout_of(const ProcessGroupOptions& options) {
+  if (!(options.timeout_s > 0)) {
+    throw std::invalid_argument("timeout_s: expected a positive number of seconds, got " +
+                                std::to_string(options.timeout_s));
+  }
+  // Longer ones would overflow when c10d converts them to nanoseconds.
+  const std::chrono::duration<double> timeout(std::min(options.timeout_s, 1e9));
+  return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(timeout), std::chrono::milliseconds(1));
+}
+
+// NCCL refuses two ranks on one device, as with fractional GPUs.
+bool has_whole_gpu() {
+  const auto gpus = context().resources.find("GPU");
+  return gpus != context().resources.end() && gpus->second >= 1;
+}
+
+void warn_of_gloo() {
+  static bool warned = false;
+  if (std::exchange(warned, true) || context().world_rank != 0) return;
+  std::fprintf(stderr,
+               "trireme: warning: NCCL is not available, so tensors on GPUs are exchanged with Gloo, which is much "
+               "slower: %s\n",
+               detail::no_nccl().c_str());
+}
+
 }  // namespace
 
-c10::intrusive_ptr<c10d::ProcessGroup> new_process_group() {
-  const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(agree_on_prefix(), store());
+c10::intrusive_ptr<c10d::ProcessGroup> new_process_group(const ProcessGroupOptions& options) {
+  const auto timeout = timeout_of(options);
+  const auto all = store();
+  all->setTimeout(timeout);
+  const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(agree_on_prefix(), all);
   const int rank = context().world_rank, size = context().world_size;
   auto group = c10::make_intrusive<c10d::ProcessGroup>(prefixed, rank, size);
-  const auto gloo = make_gloo(c10::make_intrusive<c10d::PrefixStore>("gloo", prefixed));
+  const auto gloo = make_gloo(c10::make_intrusive<c10d::PrefixStore>("gloo", prefixed), timeout);
   // A short function may return, and close its connections, while another rank is still connecting.
   collective::barrier();
   group->setBackend(c10::DeviceType::CPU, BackendType::GLOO, gloo);
   group->setDefaultBackend(BackendType::GLOO);
-  if (get_device().is_cuda()) {
-#ifdef TRIREME_HAS_NCCL
-    // NCCL refuses two ranks on one device, as with fractional GPUs.
-    const auto gpus = context().resources.find("GPU");
-    if (gpus != context().resources.end() && gpus->second >= 1) {
+  const c10::Device device = get_device();
+  detail::clear_on_interrupt(device);
+  if (device.is_cuda()) {
+    const bool nccl = has_whole_gpu() && detail::no_nccl().empty();
+    if (nccl) {
       const auto nccl_store = c10::make_intrusive<c10d::PrefixStore>("nccl", prefixed);
-      group->setBackend(c10::DeviceType::CUDA, BackendType::NCCL,
-                        c10::make_intrusive<c10d::ProcessGroupNCCL>(nccl_store, rank, size));
-      return group;
+      group->setBackend(c10::DeviceType::CUDA, BackendType::NCCL, detail::make_nccl(nccl_store, rank, size, timeout));
+    } else {
+      if (has_whole_gpu()) warn_of_gloo();
+      group->setBackend(c10::DeviceType::CUDA, BackendType::GLOO, gloo);
     }
-#endif
-    group->setBackend(c10::DeviceType::CUDA, BackendType::GLOO, gloo);
   }
+  abort_on_cancel(group);
   return group;
 }
 

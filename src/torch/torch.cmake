@@ -2,11 +2,15 @@
 if(Torch_FOUND)
   add_library(trireme_torch SHARED torch/torch.cpp torch/dataset.cpp torch/tensor.cpp torch/process_group.cpp torch/model.cpp
     torch/rank_sampler.cpp torch/transfer.cpp torch/precision.cpp torch/state.cpp torch/scheduler_state.cpp
-    torch/optimizer_state.cpp torch/lbfgs_state.cpp)
+    torch/optimizer_state.cpp torch/lbfgs_state.cpp torch/nccl_backend.cpp torch/cancel.cpp)
   add_library(trireme::torch ALIAS trireme_torch)
   # gloo's own headers are not part of libtorch; one file needs a few names of them.
   set_source_files_properties(torch/process_group.cpp PROPERTIES
     INCLUDE_DIRECTORIES ${CMAKE_CURRENT_SOURCE_DIR}/torch/gloo)
+  # Nor is NCCL's header.
+  if(TRIREME_NCCL_INCLUDE_DIR)
+    set_source_files_properties(torch/nccl_backend.cpp PROPERTIES INCLUDE_DIRECTORIES ${TRIREME_NCCL_INCLUDE_DIR})
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # In a unity build, sources look like headers to g++: it warns about classes that use their unnamed namespaces.
     target_compile_options(trireme_torch PRIVATE -Wno-subobject-linkage)

@@ -1,6 +1,7 @@
 #include "trireme/torch/torch.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "expect_training.h"
 
@@ -14,24 +15,51 @@ std::vector<std::uint8_t> to_bytes(const std::string& text) { return {text.begin
 class ControlPlaneStore final : public c10d::Store {
  public:
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
-    trireme::store::set(key, to_string(value));
+    call([&] { trireme::store::set(key, to_string(value)); });
   }
   std::vector<std::uint8_t> get(const std::string& key) override {
-    return to_bytes(trireme::store::get(key, getTimeout()));
+    return call([&] { return to_bytes(trireme::store::get(key, getTimeout())); });
   }
-  std::int64_t add(const std::string& key, std::int64_t value) override { return trireme::store::add(key, value); }
-  bool deleteKey(const std::string& key) override { return trireme::store::erase(key); }
+  std::int64_t add(const std::string& key, std::int64_t value) override {
+    return call([&] { return trireme::store::add(key, value); });
+  }
+  bool deleteKey(const std::string& key) override {
+    return call([&] { return trireme::store::erase(key); });
+  }
   std::vector<std::uint8_t> compareSet(const std::string& key, const std::vector<std::uint8_t>& expected,
                                        const std::vector<std::uint8_t>& desired) override {
-    return to_bytes(trireme::store::compare_set(key, to_string(expected), to_string(desired)));
+    return call([&] { return to_bytes(trireme::store::compare_set(key, to_string(expected), to_string(desired))); });
   }
-  bool check(const std::vector<std::string>& keys) override { return trireme::store::contains(keys); }
-  std::int64_t getNumKeys() override { return trireme::store::size(); }
-  void wait(const std::vector<std::string>& keys) override { trireme::store::wait(keys, getTimeout()); }
+  bool check(const std::vector<std::string>& keys) override {
+    return call([&] { return trireme::store::contains(keys); });
+  }
+  std::int64_t getNumKeys() override {
+    return call([&] { return trireme::store::size(); });
+  }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, getTimeout()); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
-    trireme::store::wait(keys, timeout);
+    call([&] { trireme::store::wait(keys, timeout); });
   }
-  c10::intrusive_ptr<Store> clone() override { return c10::make_intrusive<ControlPlaneStore>(); }
+  c10::intrusive_ptr<Store> clone() override {
+    auto copy = c10::make_intrusive<ControlPlaneStore>();
+    copy->function_thread_ = function_thread_;
+    copy->setTimeout(getTimeout());
+    return copy;
+  }
+
+ private:
+  // Threads of c10d, such as NCCL's watchdog, handle only a std::exception: Interrupted would end the process there.
+  template <typename Call>
+  auto call(const Call& call) const -> decltype(call()) {
+    try {
+      return call();
+    } catch (const Interrupted&) {
+      if (std::this_thread::get_id() == function_thread_) throw;
+      C10_THROW_ERROR(DistStoreError, "this attempt is over");
+    }
+  }
+
+  std::thread::id function_thread_ = std::this_thread::get_id();
 };
 
 }  // namespace

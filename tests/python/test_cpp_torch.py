@@ -12,6 +12,7 @@ import pytest
 
 import trireme
 from cpp_programs import BUILD, EXAMPLES, ROOT, checked, metrics, result_of, run
+from runs import events
 
 torch = pytest.importorskip("torch")
 
@@ -312,3 +313,27 @@ def test_example_that_goes_on_from_python(tmp_path: Path, results: Path) -> None
     model = torch.nn.Linear(4, 2)
     model.load_state_dict(back["model"])
     torch.optim.AdamW(model.parameters()).load_state_dict(back["optimizer"])
+
+
+CANCEL = BUILD / "tests/torch_cancel_program"
+
+
+@pytest.mark.parametrize(("fault", "cause"), [("kill", "signal"), ("throw", "exception"), ("hang", "hang")])
+def test_collectives_are_aborted_when_a_rank_is_lost(results: Path, fault: str, cause: str) -> None:
+    assert checked(CANCEL, "lost", fault, "cleans").endswith("RETURNED 2\n"), "the second call in this process"
+    (failure,) = events(results / "run", "worker_failed")
+    assert (failure["rank"], failure["cause"]) == (1, cause)
+    (restarted,) = events(results / "run", "restarted")
+    assert (restarted["kind"], restarted["kept"], restarted["replaced"]) == ("warm", 1, 1)
+
+
+def test_a_process_that_cannot_be_cleaned_up_is_replaced(results: Path) -> None:
+    assert checked(CANCEL, "lost", "kill", "throws").endswith("RETURNED 1\n"), "the first call in a new process"
+    (restarted,) = events(results / "run", "restarted")
+    assert (restarted["kept"], restarted["replaced"]) == (0, 2)
+    log = (results / "run/logs/attempt_0/rank_0.log").read_text()
+    assert "this process is replaced for the next attempt: the device is unusable" in log
+
+
+def test_collectives_have_a_timeout() -> None:
+    assert re.search(r"RETURNED .*Timed out waiting 500ms", checked(CANCEL, "timeout"))

@@ -28,6 +28,7 @@ struct ModelOptions {
   // The size of a transfer. The first one is smaller, so that sending starts early in the backward pass.
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
   std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
+  double timeout_s = 1800;  // time limit of a transfer
 };
 
 namespace detail {

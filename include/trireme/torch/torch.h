@@ -31,8 +31,16 @@ TRIREME_API c10::Device get_device();
 // The gang's rendezvous store for libtorch: pass it to a c10d backend.
 TRIREME_API c10::intrusive_ptr<c10d::Store> store();
 
+struct ProcessGroupOptions {
+  double timeout_s = 1800;  // time limit of a collective operation, and of the rendezvous
+};
+
 // A process group of all ranks, for custom communication; every rank must call it. Gloo for tensors on the CPU, NCCL
 // for those on a GPU if this libtorch has it. Its methods need <torch/csrc/distributed/c10d/ProcessGroup.hpp>.
-TRIREME_API c10::intrusive_ptr<c10d::ProcessGroup> new_process_group();
+TRIREME_API c10::intrusive_ptr<c10d::ProcessGroup> new_process_group(const ProcessGroupOptions& options = {});
+
+// For process groups that the function creates itself; new_process_group() does it. Ends their collectives when the
+// gang is restarted or resized: with NCCL a rank would otherwise wait forever for one that has exited.
+TRIREME_API void abort_on_cancel(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
 
 }  // namespace trireme::torch
