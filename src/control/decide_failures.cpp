@@ -241,7 +241,8 @@ bool Decider::repeats_itself(const Failure& root) {
     state_.same_errors = 0;
     return false;
   }
-  const std::string error = root.error_type + ": " + root.message.substr(0, root.message.find('\n'));
+  const std::string error =
+      root.error_type + ": " + without_numbers(std::string_view(root.message).substr(0, root.message.find('\n')));
   const std::int64_t place = state_.commits.next_report(root.rank);
   const bool same = state_.same_errors > 0 && error == state_.last_error && place == state_.last_error_at;
   state_.same_errors = same ? state_.same_errors + 1 : 1;

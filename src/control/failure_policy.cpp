@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <string_view>
 #include <utility>
 
@@ -56,6 +57,29 @@ bool looks_like_peer_loss(const Failure& failure) {
   if (failure.cause != "exception") return false;
   return std::any_of(kPeerLossPhrases.begin(), kPeerLossPhrases.end(),
                      [&](std::string_view phrase) { return failure.message.find(phrase) != std::string::npos; });
+}
+
+std::string without_numbers(std::string_view text) {
+  std::string plain;
+  auto digit = [](char each) { return each >= '0' && each <= '9'; };
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (!digit(text[at])) {
+      plain += text[at];
+      continue;
+    }
+    // 0x7f3a, 12, 3.50: letters of a hexadecimal number count only after 0x.
+    const bool hexadecimal = text.substr(at).starts_with("0x");
+    if (hexadecimal) ++at;
+    auto part = [&](char each) {
+      return digit(each) || (hexadecimal && std::isxdigit(static_cast<unsigned char>(each)) != 0);
+    };
+    while (at + 1 < text.size() &&
+           (part(text[at + 1]) || (text[at + 1] == '.' && at + 2 < text.size() && digit(text[at + 2])))) {
+      ++at;
+    }
+    plain += '#';
+  }
+  return plain;
 }
 
 bool is_loss_in_collective(const Failure& failure) {

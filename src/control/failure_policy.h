@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "control/event.h"
@@ -16,6 +17,10 @@ bool looks_like_peer_loss(const Failure& failure);
 
 // The same, raised by a library for collectives: it must be about another rank.
 bool is_loss_in_collective(const Failure& failure);
+
+// The text with every number replaced. Errors that are otherwise equal may contain pids, addresses, sizes and times:
+// CUDA's out-of-memory error has the pid and the free memory.
+std::string without_numbers(std::string_view text);
 
 // Whether no better explanation is expected. For a failed upload, the exception that report() raises is the better one.
 bool is_clear(const Failure& failure);

@@ -243,6 +243,18 @@ TEST_CASE("the same error at the same report, three times") {
     CHECK(attempt("boom") == "fail");
     CHECK(machine.state.error.find("the same error 3 times in a row at report 0") != std::string::npos);
   }
+  SUBCASE("also if its numbers change, as in CUDA's out-of-memory error") {
+    auto text = [](int pid, const std::string& free) {
+      return fmt::format(
+          "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which {} MiB is "
+          "free. Process {} has 78.50 GiB memory in use.",
+          free, pid);
+    };
+    CHECK(attempt(text(4711, "1023.25")) == "restart");
+    CHECK(attempt(text(4712, "1021.5")) == "restart");
+    CHECK(attempt(text(98, "990")) == "fail");
+    CHECK(machine.state.error.find("Process 98 has") != std::string::npos);
+  }
   SUBCASE("another error in between resets the count") {
     CHECK(attempt("boom") == "restart");
     CHECK(attempt("boom") == "restart");

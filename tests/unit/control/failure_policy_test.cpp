@@ -58,6 +58,15 @@ TEST_CASE("the root cause") {
   CHECK_THROWS_AS(root_cause({}), base::BrokenInvariant);
 }
 
+TEST_CASE("texts without their numbers") {
+  CHECK(without_numbers("") == "");
+  CHECK(without_numbers("boom") == "boom");
+  CHECK(without_numbers("7") == "#");
+  CHECK(without_numbers("at 0x7f3aBc, 12 of 3.50 GiB.") == "at #, # of # GiB.");
+  CHECK(without_numbers("v1.2.3 a1b 5.") == "v# a#b #.");
+  CHECK(without_numbers("0x") == "#");
+}
+
 TEST_CASE("in order of blame") {
   CHECK(in_order_of_blame({}).empty());
   auto ordered = in_order_of_blame({failure(0, "exception", kGloo), failure(1, "exception", "late but own"),
