@@ -25,6 +25,11 @@ inline constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minute
 TRIREME_API void set(const std::string& key, const std::string& value);
 // Waits until the key is set.
 TRIREME_API std::string get(const std::string& key, std::chrono::milliseconds timeout = kDefaultTimeout);
+// Waits until all keys are set and returns their values.
+TRIREME_API std::vector<std::string> multi_get(const std::vector<std::string>& keys,
+                                               std::chrono::milliseconds timeout = kDefaultTimeout);
+// Adds to the end of the value; an absent key counts as empty.
+TRIREME_API void append(const std::string& key, const std::string& value);
 // Adds to a number (0 if the key is absent) and returns the sum.
 TRIREME_API std::int64_t add(const std::string& key, std::int64_t amount);
 TRIREME_API void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout = kDefaultTimeout);

@@ -141,6 +141,24 @@ void bind_store(nb::class_<Session>& session) {
           },
           nb::arg("keys"), nb::arg("timeout_s"))
       .def(
+          "store_multi_get",
+          [](Session& self, const std::vector<std::string>& keys, double timeout_s) {
+            nb::list values;
+            for (const auto& value :
+                 value_or_raise(unlocked([&] { return self.store_multi_get(keys, base::Seconds(timeout_s)); }))) {
+              values.append(to_bytes(value));
+            }
+            return values;
+          },
+          nb::arg("keys"), nb::arg("timeout_s"))
+      .def(
+          "store_append",
+          [](Session& self, const std::string& key, const nb::bytes& value) {
+            std::string data = from_bytes(value);
+            value_or_raise(unlocked([&] { return self.store_append(key, std::move(data)); }));
+          },
+          nb::arg("key"), nb::arg("value"))
+      .def(
           "store_check",
           [](Session& self, const std::vector<std::string>& keys) {
             return value_or_raise(unlocked([&] { return self.store_check(keys); }));

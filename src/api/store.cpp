@@ -28,6 +28,14 @@ std::string get(const std::string& key, std::chrono::milliseconds timeout) {
   return value_or_timeout(session("store::get").store_get(key, timeout));
 }
 
+std::vector<std::string> multi_get(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) {
+  return value_or_timeout(session("store::multi_get").store_multi_get(keys, timeout));
+}
+
+void append(const std::string& key, const std::string& value) {
+  api::value_or_throw(session("store::append").store_append(key, value));
+}
+
 std::int64_t add(const std::string& key, std::int64_t amount) {
   return api::value_or_throw(session("store::add").store_add(key, amount));
 }

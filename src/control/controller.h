@@ -208,6 +208,8 @@ class Controller final : private wire::ServerHandler {
   void take(wire::Channel& channel, wire::StoreGet& message);
   void take(wire::Channel& channel, wire::StoreAdd& message);
   void take(wire::Channel& channel, wire::StoreWait& message);
+  void take(wire::Channel& channel, wire::StoreMultiGet& message);
+  void take(wire::Channel& channel, wire::StoreAppend& message);
   void take(wire::Channel& channel, wire::StoreCheck& message);
   void take(wire::Channel& channel, wire::StoreDelete& message);
   void take(wire::Channel& channel, wire::StoreCompareSet& message);

@@ -241,6 +241,20 @@ void Controller::take(wire::Channel& channel, wire::StoreWait& message) {
               });
 }
 
+void Controller::take(wire::Channel& channel, wire::StoreMultiGet& message) {
+  store_.multi_get({channel.peer().rank, message.id, message.timeout_s}, message.keys,
+                   [to = channel.weak_from_this(), id = message.id](const std::vector<std::string>& values) {
+                     List list;
+                     for (const auto& value : values) list.push_back(Bytes{value});
+                     if (auto open = to.lock()) open->send(reply(id, std::move(list)));
+                   });
+}
+
+void Controller::take(wire::Channel& channel, wire::StoreAppend& message) {
+  store_.append(message.key, message.value.data);
+  channel.send(reply(message.id, true));
+}
+
 void Controller::take(wire::Channel& channel, wire::StoreAdd& message) {
   auto sum = store_.add(message.key, message.amount);
   channel.send(sum ? reply(message.id, *sum) : refusal(message.id, sum.error().message()));

@@ -39,6 +39,22 @@ void KeyValueStore::wait(Asker asker, const std::vector<std::string>& keys, Answ
   }
 }
 
+void KeyValueStore::multi_get(Asker asker, const std::vector<std::string>& keys, ListAnswer answer) {
+  wait(asker, keys, [this, keys, answer = std::move(answer)](const std::string&) {
+    std::vector<std::string> values;
+    for (const auto& key : keys) {
+      auto held = values_.find(key);
+      values.push_back(held == values_.end() ? "" : held->second);
+    }
+    answer(values);
+  });
+}
+
+void KeyValueStore::append(const std::string& key, const std::string& value) {
+  auto held = values_.find(key);
+  set(key, held == values_.end() ? value : held->second + value);
+}
+
 base::Result<std::int64_t> KeyValueStore::add(const std::string& key, std::int64_t amount) {
   std::int64_t number = 0;
   if (auto it = values_.find(key); it != values_.end()) {

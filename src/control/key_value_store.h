@@ -17,6 +17,7 @@ namespace trireme::control {
 class KeyValueStore {
  public:
   using Answer = std::function<void(const std::string& value)>;
+  using ListAnswer = std::function<void(const std::vector<std::string>& values)>;
 
   // The origin of a request: the rank to forget when it disconnects, and the request that it waits with.
   struct Asker {
@@ -36,6 +37,10 @@ class KeyValueStore {
   // Answers at once if the key is set, otherwise when it is set.
   void get(Asker asker, const std::string& key, Answer answer);
   void wait(Asker asker, const std::vector<std::string>& keys, Answer answer);
+  // Answers with the values of all keys when all of them are set.
+  void multi_get(Asker asker, const std::vector<std::string>& keys, ListAnswer answer);
+  // An absent key counts as empty.
+  void append(const std::string& key, const std::string& value);
   // Fails if the value is not a number.
   base::Result<std::int64_t> add(const std::string& key, std::int64_t amount);
   bool contains(const std::vector<std::string>& keys) const;

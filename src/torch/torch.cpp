@@ -11,7 +11,7 @@ namespace {
 std::string to_string(const std::vector<std::uint8_t>& bytes) { return std::string(bytes.begin(), bytes.end()); }
 std::vector<std::uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
-// A c10d store on top of the gang's store.
+// A c10d store on top of the gang's store. Has no state of its own except the timeout, so a clone is another handle.
 class ControlPlaneStore final : public c10d::Store {
  public:
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
@@ -40,6 +40,21 @@ class ControlPlaneStore final : public c10d::Store {
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
     call([&] { trireme::store::wait(keys, timeout); });
   }
+  void append(const std::string& key, const std::vector<std::uint8_t>& value) override {
+    call([&] { trireme::store::append(key, to_string(value)); });
+  }
+  std::vector<std::vector<std::uint8_t>> multiGet(const std::vector<std::string>& keys) override {
+    std::vector<std::vector<std::uint8_t>> values;
+    call([&] {
+      for (const auto& value : trireme::store::multi_get(keys, getTimeout())) values.push_back(to_bytes(value));
+    });
+    return values;
+  }
+  void multiSet(const std::vector<std::string>& keys, const std::vector<std::vector<std::uint8_t>>& values) override {
+    TORCH_CHECK_VALUE(keys.size() == values.size(), "multiSet: ", keys.size(), " keys, ", values.size(), " values");
+    for (std::size_t i = 0; i < keys.size(); ++i) set(keys[i], values[i]);
+  }
+  bool hasExtendedApi() const override { return true; }
   c10::intrusive_ptr<Store> clone() override {
     auto copy = c10::make_intrusive<ControlPlaneStore>();
     copy->function_thread_ = function_thread_;

@@ -136,6 +136,16 @@ inline constexpr int kProtocolVersion = 6;
   FIELD(Bytes, expected, {}, "empty: also where the key is absent")                                              \
   FIELD(Bytes, desired, {}, "")
 
+#define TRIREME_STORE_APPEND(FIELD)                                                                              \
+  FIELD(std::int64_t, id, 0, "request number")                                                                   \
+  FIELD(std::string, key, {}, "absent counts as empty")                                                          \
+  FIELD(Bytes, value, {}, "what to add at the end")
+
+#define TRIREME_STORE_MULTI_GET(FIELD)                                                                           \
+  FIELD(std::int64_t, id, 0, "request number; the reply lists the values")                                       \
+  FIELD(std::vector<std::string>, keys, {}, "answered when all of them are set")                                 \
+  FIELD(double, timeout_s, 0.0, "how long the worker waits for the answer")
+
 #define TRIREME_STORE_COUNT(FIELD)                                                                               \
   FIELD(std::int64_t, id, 0, "request number; the reply holds the number of keys")
 
@@ -244,7 +254,9 @@ inline constexpr int kProtocolVersion = 6;
   MESSAGE(37, SetCapacity, TRIREME_SET_CAPACITY)          \
   MESSAGE(38, WaitRequest, TRIREME_WAIT_REQUEST)          \
   MESSAGE(39, Waits, TRIREME_WAITS)                       \
-  MESSAGE(40, Aborted, TRIREME_NO_FIELDS)
+  MESSAGE(40, Aborted, TRIREME_NO_FIELDS)                 \
+  MESSAGE(41, StoreAppend, TRIREME_STORE_APPEND)          \
+  MESSAGE(42, StoreMultiGet, TRIREME_STORE_MULTI_GET)
 // clang-format on
 
 #define TRIREME_MESSAGE_STRUCT(number, Name, TABLE) TRIREME_STRUCT(Name, TABLE)

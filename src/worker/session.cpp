@@ -657,6 +657,24 @@ Result<void> Session::store_wait(const std::vector<std::string>& keys, base::Sec
   return {};
 }
 
+Result<std::vector<std::string>> Session::store_multi_get(const std::vector<std::string>& keys, base::Seconds timeout) {
+  wire::StoreMultiGet request;
+  request.keys = keys;
+  request.timeout_s = timeout.count();
+  TRIREME_ASSIGN(auto value, ask(std::move(request), timeout), "store keys {}", fmt::join(keys, ", "));
+  std::vector<std::string> values;
+  for (const auto& each : value.as_list()) values.push_back(each.as_bytes().data);
+  return values;
+}
+
+Result<void> Session::store_append(const std::string& key, std::string value) {
+  wire::StoreAppend request;
+  request.key = key;
+  request.value.data = std::move(value);
+  TRIREME_TRY(ask(std::move(request)));
+  return {};
+}
+
 Result<bool> Session::store_check(const std::vector<std::string>& keys) {
   wire::StoreCheck request;
   request.keys = keys;

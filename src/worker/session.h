@@ -117,6 +117,9 @@ class Session {
   Result<std::string> store_get(const std::string& key, base::Seconds timeout);
   Result<std::int64_t> store_add(const std::string& key, std::int64_t amount);
   Result<void> store_wait(const std::vector<std::string>& keys, base::Seconds timeout);
+  // The values of all keys, when all of them are set.
+  Result<std::vector<std::string>> store_multi_get(const std::vector<std::string>& keys, base::Seconds timeout);
+  Result<void> store_append(const std::string& key, std::string value);
   // Whether all keys are set now.
   Result<bool> store_check(const std::vector<std::string>& keys);
   Result<bool> store_delete(const std::string& key);

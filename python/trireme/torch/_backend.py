@@ -23,15 +23,12 @@ _STATEFUL = ("accelerate", "deepspeed", "lightning", "pytorch_lightning", "megat
 
 
 class TorchBackend(Backend):
-    # torch references only the C++ half of the store; the Python half must live as long as the process group.
-    _store: ControlStore | None = None
-
     def on_start(self, context: TrainContext, session: Any) -> None:
         if not dist.is_available():
             raise RuntimeError("this torch was built without torch.distributed; install a build that includes it")
         timeout = timedelta(seconds=self.config.timeout_s)
         prefix = f"torch/{context._attempt}/"
-        self._store = ControlStore(session, prefix, timeout)
+        store = ControlStore(session, prefix, timeout)
         device = devices_of(context)[0]
         os.environ.update(rank_variables(context))
         os.environ.update(master_variables(context, session, prefix, self.config.timeout_s))
@@ -40,7 +37,7 @@ class TorchBackend(Backend):
             torch.cuda.set_device(device)
         dist.init_process_group(
             backend=self.config.backend or _standard_backend(context, device),
-            store=self._store,
+            store=store,
             rank=context.get_world_rank(),
             world_size=context.get_world_size(),
             timeout=timeout,

@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, urlparse
-
-if TYPE_CHECKING:
-    from trireme.torch._store import ControlStore
 
 _PLACE = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _STANDARD_TIMEOUT = timedelta(minutes=30)
@@ -31,8 +28,7 @@ class _EnvRendezvous:
         self._session = session
         self._prefix = prefix
         self._place = {name: os.environ[name] for name in _PLACE}
-        # torch references only the C++ half of a store; the Python half must live as long as the process group.
-        self._stores: list[ControlStore] = []
+        self._count = 0
 
     def __call__(self, url: str, timeout: timedelta = _STANDARD_TIMEOUT, **options: Any) -> Iterator[Any]:
         query = {name.upper(): values[-1] for name, values in parse_qs(urlparse(url).query).items()}
@@ -43,6 +39,6 @@ class _EnvRendezvous:
         from trireme.torch._store import ControlStore
 
         # A group that is created again must not see the addresses of the previous one.
-        store = ControlStore(self._session, f"{self._prefix}torch/{len(self._stores)}/", timeout)
-        self._stores.append(store)
+        store = ControlStore(self._session, f"{self._prefix}torch/{self._count}/", timeout)
+        self._count += 1
         return iter([(store, int(self._place["RANK"]), int(self._place["WORLD_SIZE"]))])

@@ -48,6 +48,40 @@ TEST_CASE("a wait needs all of its keys") {
   CHECK(answers.back() == "2");
 }
 
+TEST_CASE("multi_get answers with all values when all keys are set, and waits like any other request") {
+  KeyValueStore store;
+  std::vector<std::vector<std::string>> answers;
+  auto into_lists = [&](const std::vector<std::string>& values) { answers.push_back(values); };
+  store.set("a", std::string("1\0", 2));
+  store.multi_get({3, 7, 30.0}, {"b", "a"}, into_lists);
+  CHECK(answers.empty());
+  REQUIRE(store.waits().size() == 1);
+  CHECK(store.waits()[0].asker.owner == 3);
+  CHECK(store.waits()[0].asker.request == 7);
+  CHECK(store.waits()[0].missing == std::vector<std::string>{"b"});
+  const auto before = store.changes();
+  store.append("b", "2");
+  CHECK(store.changes() > before);
+  CHECK(answers == std::vector<std::vector<std::string>>{{"2", std::string("1\0", 2)}});
+  CHECK(store.waits().empty());
+  store.multi_get(0, {}, into_lists);
+  CHECK(answers.back().empty());
+  store.multi_get(4, {"c"}, into_lists);
+  store.forget(4);
+  store.set("c", "3");
+  CHECK(answers.size() == 2);
+}
+
+TEST_CASE("append adds to the end") {
+  KeyValueStore store;
+  Answers answers;
+  store.append("a", std::string("\0x", 2));
+  store.append("a", "");
+  store.append("a", "y");
+  store.get(0, "a", into(answers));
+  CHECK(answers == Answers{std::string("\0xy", 3)});
+}
+
 TEST_CASE("a key that is deleted during a wait is not restored") {
   KeyValueStore store;
   Answers answers;
