@@ -17,7 +17,7 @@ struct WorkerFailure {
   int rank = 0;
   int pid = 0;
   std::string host;
-  std::string cause;  // exception, exit, signal, lost or start
+  std::string cause;  // see docs/run_states.md
   std::string error_type;
   std::string message;
   std::string traceback;

@@ -222,6 +222,10 @@ void bind_session(nb::module_& module) {
             return to_bytes(value_or_raise(unlocked([&] { return self.broadcast(std::move(given)); })));
           },
           nb::arg("data") = nb::none())
+      .def(
+          "set_collective_timeout",
+          [](Session& self, double seconds) { self.set_collective_timeout(base::Seconds(seconds)); },
+          nb::arg("seconds"))
       .def("interrupt_by", &interrupt_by, nb::arg("signal"),
            "Sets the signal that this thread receives repeatedly until it leaves a cancelled function.")
       .def("set_on_cancel", &set_on_cancel, nb::arg("on_cancel").none(),

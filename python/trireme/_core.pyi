@@ -208,6 +208,8 @@ class Session:
 
     def broadcast(self, data: bytes | None = None) -> bytes: ...
 
+    def set_collective_timeout(self, seconds: float) -> None: ...
+
     def interrupt_by(self, signal: int) -> None:
         """
         Sets the signal that this thread receives repeatedly until it leaves a cancelled function.

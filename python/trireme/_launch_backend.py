@@ -8,6 +8,7 @@ from typing import Any
 
 from trireme._after_import import after_import
 from trireme._context import TrainContext
+from trireme._flight_recorder import keep_flight_records
 from trireme._gloo_threads import guard_destroy, wait_for_gloo_threads
 from trireme._process_group import abort_collectives, abort_process_group, end_process_group
 from trireme._rank_variables import master_variables, one_host, rank_variables
@@ -40,6 +41,7 @@ class LaunchBackend(Backend):
         if one_host(context):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's own name may not resolve
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+        keep_flight_records(context)
 
         def take_over(module: Any) -> None:
             from trireme.torch._launch import take_env_rendezvous

@@ -186,9 +186,9 @@ void Controller::engine_event(int gang, engine::EngineEvent event) {
     }
   } else if (auto* exited = std::get_if<engine::Exited>(&event)) {
     if (int rank = rank_at({gang, exited->bundle}); rank >= 0) {
-      std::string log = log_path(plan_.path, state_.attempt, rank);
+      const std::string log = log_path(plan_.path, state_.attempt, rank);
       handle(ProcessExited{rank, exited->status, std::move(exited->out_of_memory),
-                           storage::no_space_for(log) ? std::move(log) : ""});
+                           storage::no_space_for(log) ? log : "", watchdog_of(rank, exited->status, log)});
     }
   } else if (auto* reclaim = std::get_if<engine::Reclaim>(&event)) {
     std::optional<double> seconds;
@@ -407,6 +407,10 @@ void Controller::run(const ResetAttempt& action) {
   }
   peers_ = std::move(peers);
   hang_told_ = false;
+  collective_timeout_s_ = 0.0;
+  timeout_looked_.reset();
+  timeout_stacks_.clear();
+  set_aside_flight_records();
   wait_round_.reset();
   std::vector<engine::Slot> slots;
   for (const auto& worker : state_.workers) slots.push_back(worker.slot);
@@ -544,6 +548,7 @@ void Controller::tick() {
     check_heartbeats(now);
     warn_of_stall(now);
     look_for_hang(now);
+    look_for_timeout(now);
     look_for_deadlock();
     tick();
   });

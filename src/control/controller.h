@@ -179,6 +179,9 @@ class Controller final : private wire::ServerHandler {
   void warn_of_stall(base::MonotonicTime now);
   void look_for_hang(base::MonotonicTime now);
   int likely_culprit() const;
+  void look_for_timeout(base::MonotonicTime now);
+  std::string watchdog_of(int rank, const engine::ExitStatus& status, const std::string& log) const;
+  void set_aside_flight_records() const;
   void look_for_deadlock();
   std::map<int, RankWait> waits_for_good() const;
   // Requests the stacks of every rank and calls back with all of them, written to a file, when they have arrived or
@@ -223,6 +226,7 @@ class Controller final : private wire::ServerHandler {
   void take(wire::Channel& channel, wire::PreemptionNotice& message);
   void take(wire::Channel& channel, wire::Stack& message);
   void take(wire::Channel& channel, wire::Waits& message);
+  void take(wire::Channel& channel, wire::CollectiveTimeout& message);
   // Messages from the command line.
   void serve(wire::Channel& channel, wire::StopRun& message);
   void serve(wire::Channel& channel, wire::GetStacks& message);
@@ -295,7 +299,10 @@ class Controller final : private wire::ServerHandler {
   };
   std::optional<WaitRound> wait_round_;
   std::int64_t wait_rounds_ = 0;
-  bool hang_told_ = false;  // for the current silence
+  bool hang_told_ = false;             // for the current silence
+  double collective_timeout_s_ = 0.0;  // the shortest of this attempt; 0: unknown
+  std::optional<base::MonotonicTime> timeout_looked_;
+  std::string timeout_stacks_;  // the file with the stacks of this attempt's last look
   std::int64_t stalled_index_ = -1;
   base::MonotonicTime stalled_since_;
 

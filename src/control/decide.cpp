@@ -77,6 +77,7 @@ void Decider::on(ProcessExited event) {
   worker.exit = event.status;
   worker.out_of_memory = std::move(event.out_of_memory);
   worker.full_log = std::move(event.full_log);
+  worker.watchdog = std::move(event.watchdog);
   judge_departure(event.rank);
   kill_doomed(true);
   end_when_gone();
@@ -200,6 +201,7 @@ void Decider::start_attempt() {
   state_.next = Next::kNone;
   state_.leave_at.reset();
   state_.preemption.reset();
+  state_.stacks.reset();
   state_.began_at = state_.furthest;
   seat_workers();
   state_.commits = state_.commits.next_attempt(size());

@@ -35,6 +35,10 @@ void Decider::on(const HangNoticed& event) {
   fail(failure_of(event.rank, "hang", "Hang", fmt::format("{}; all stacks: {}", event.summary, event.path)));
 }
 
+void Decider::on(StacksTaken event) {
+  if (state_.phase == Phase::kRunning) state_.stacks = std::move(event.stacks);
+}
+
 void Decider::on(const DeadlockFound& event) {
   if (state_.phase != Phase::kRunning || event.waits.empty()) return;
   std::vector<int> returned;
@@ -101,6 +105,11 @@ void Decider::fail_departed(int rank) {
       failure.message += fmt::format("; no space is left for its log, {}: free space there", worker.full_log);
     }
   }
+  if (!worker.watchdog.empty()) {
+    failure.cause = "watchdog";
+    failure.error_type = "NcclWatchdog";
+    failure.message = fmt::format("NCCL's watchdog ended the process: {}", worker.watchdog);
+  }
   if (!worker.out_of_memory.empty()) {
     failure.cause = "out_of_memory";
     failure.error_type = "OutOfMemory";
@@ -156,6 +165,7 @@ void Decider::settle_causes() {
 void Decider::give_verdict() {
   state_.failures = in_order_of_blame(std::move(state_.failures));
   blame_who_returned();
+  blame_who_stayed_away();
   record_failures();
   warn_of_incomplete();
   const Failure& root = state_.failures.front();
@@ -221,6 +231,39 @@ void Decider::blame_who_returned() {
       failure_of(returned.front(), "returned", "ReturnedEarly", returned_early_message(returned, root.rank));
   root.collateral = true;
   state_.failures.insert(state_.failures.begin(), std::move(early));
+}
+
+// Where ranks wait in a collective until it times out, the cause is a rank that did not take part.
+void Decider::blame_who_stayed_away() {
+  Failure& root = state_.failures.front();
+  if (!is_collective_timeout(root)) return;
+  const std::string stacks =
+      state_.stacks ? fmt::format("; before that: {}; all stacks: {}", state_.stacks->summary, state_.stacks->path)
+                    : "";
+  std::vector<int> waited;
+  for (const auto& failure : state_.failures) {
+    if (is_collective_timeout(failure)) waited.push_back(failure.rank);
+  }
+  std::sort(waited.begin(), waited.end());
+  auto where = [&](int rank) {
+    const auto index = static_cast<std::size_t>(rank);
+    return state_.stacks && index < state_.stacks->where.size() ? state_.stacks->where[index] : std::string();
+  };
+  // A rank that waits in the same place only has not timed out yet.
+  std::vector<int> away;
+  for (int rank = 0; rank < size(); ++rank) {
+    const bool works = at(rank).phase == WorkerPhase::kRunning;
+    if (works && (where(rank).empty() || where(rank) != where(root.rank))) away.push_back(rank);
+  }
+  if (away.empty()) {
+    root.message += stacks;
+    return;
+  }
+  Failure hang =
+      failure_of(away.front(), "hang", "Hang", stayed_away_message(away, waited, where(away.front())) + stacks);
+  at(away.front()).phase = WorkerPhase::kFailed;
+  root.collateral = true;
+  state_.failures.insert(state_.failures.begin(), std::move(hang));
 }
 
 bool Decider::spend(const Failure& root, Dict& told) {

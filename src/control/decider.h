@@ -40,6 +40,7 @@ class Decider {
   void on(const PreemptionAnnounced& event);
   void on(const HangNoticed& event);
   void on(const DeadlockFound& event);
+  void on(StacksTaken event);
   void on(const StopRequested& event);
   void on(const TimerFired& event);
 
@@ -97,6 +98,7 @@ class Decider {
   void settle_causes();
   void give_verdict();
   void blame_who_returned();
+  void blame_who_stayed_away();
   void record_failures();
   // Whether the budget allows this failure, which it then counts; adds the numbers to `told`.
   bool spend(const Failure& root, Dict& told);

@@ -52,6 +52,7 @@ struct ProcessExited {
   engine::ExitStatus status;
   std::string out_of_memory = {};
   std::string full_log = {};  // path of its log file if no space was left for it
+  std::string watchdog = {};  // see Worker
 };
 struct Connected {
   int rank;
@@ -128,6 +129,10 @@ struct HangNoticed {
   std::string summary;
   std::string path;
 };
+// The stacks of all ranks, taken because collective operations may fail soon for lack of progress.
+struct StacksTaken {
+  GangStacks stacks;
+};
 // What a rank waits for at the moment.
 struct RankWait {
   std::vector<std::string> keys = {};  // store keys that are not set
@@ -154,10 +159,10 @@ struct TimerFired {
   Timer timer;
 };
 
-using Event =
-    std::variant<Begin, GangReserved, ReservationFailed, ProcessStarted, ProcessStartFailed, ProcessExited, Connected,
-                 ConnectionLost, FunctionEntered, Reported, Uploaded, CommitEnded, ValidationEnded, UploadsDrained,
-                 FunctionReturned, FunctionFailed, StopRequested, TimerFired, GangReclaimed, RoomGrew,
-                 CollectivesAborted, BecameReady, PreemptionAnnounced, HangNoticed, DeadlockFound, StorageSettled>;
+using Event = std::variant<Begin, GangReserved, ReservationFailed, ProcessStarted, ProcessStartFailed, ProcessExited,
+                           Connected, ConnectionLost, FunctionEntered, Reported, Uploaded, CommitEnded, ValidationEnded,
+                           UploadsDrained, FunctionReturned, FunctionFailed, StopRequested, TimerFired, GangReclaimed,
+                           RoomGrew, CollectivesAborted, BecameReady, PreemptionAnnounced, HangNoticed, DeadlockFound,
+                           StorageSettled, StacksTaken>;
 
 }  // namespace trireme::control

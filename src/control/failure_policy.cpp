@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -15,7 +16,8 @@ namespace trireme::control {
 namespace {
 
 // Messages of gloo, NCCL, MPI and plain sockets when the peer is lost.
-constexpr std::array<std::string_view, 12> kPeerLossPhrases = {"Connection closed by peer",
+constexpr std::array<std::string_view, 13> kPeerLossPhrases = {"Connection closed by peer",
+                                                               "NCCL communicator was aborted",
                                                                "Connection reset by peer",
                                                                "Broken pipe",
                                                                "Connection refused",
@@ -27,6 +29,19 @@ constexpr std::array<std::string_view, 12> kPeerLossPhrases = {"Connection close
                                                                "Application timeout caused pair closure",
                                                                "Read error",
                                                                "Rank has been lost"};
+
+// Messages of NCCL's watchdog, also as an exception (TORCH_NCCL_BLOCKING_WAIT), and of gloo, after a timeout.
+constexpr std::array<std::string_view, 3> kTimeoutPhrases = {
+    "Watchdog caught collective operation timeout", "for recv operation to complete", "for send operation to complete"};
+
+constexpr std::string_view kWatchdogEnd = "watchdog thread terminated with exception";
+// The watchdog of a rank that did not time out itself ends its process because another rank has asked it to.
+constexpr std::string_view kDumpSignal = "dump signal from another rank";
+
+bool contains_any(std::string_view text, std::span<const std::string_view> phrases) {
+  return std::any_of(phrases.begin(), phrases.end(),
+                     [&](std::string_view phrase) { return text.find(phrase) != std::string_view::npos; });
+}
 
 // More would make the line unreadable.
 constexpr std::size_t kMostGroups = 6;
@@ -46,17 +61,39 @@ std::string describe_wait(const RankWait& wait) {
 
 // A lower weight is a more likely root cause.
 int weight(const Failure& failure) {
-  if (failure.cause == "exception") return looks_like_peer_loss(failure) ? 2 : 0;
+  if (failure.cause == "exception" || failure.cause == "watchdog") return looks_like_peer_loss(failure) ? 2 : 0;
   return failure.cause == "lost" ? 1 : 0;
 }
 
 }  // namespace
 
 bool looks_like_peer_loss(const Failure& failure) {
-  if (failure.cause == "lost") return true;
+  if (failure.cause == "lost" || failure.cause == "watchdog") return true;
   if (failure.cause != "exception") return false;
-  return std::any_of(kPeerLossPhrases.begin(), kPeerLossPhrases.end(),
-                     [&](std::string_view phrase) { return failure.message.find(phrase) != std::string::npos; });
+  return contains_any(failure.message, kPeerLossPhrases) || is_collective_timeout(failure);
+}
+
+bool is_collective_timeout(const Failure& failure) {
+  if (failure.cause != "exception" && failure.cause != "watchdog") return false;
+  return contains_any(failure.message, kTimeoutPhrases) || failure.message.find(kDumpSignal) != std::string::npos;
+}
+
+std::string watchdog_line(std::string_view log) {
+  std::string_view found;
+  while (!log.empty()) {
+    const std::string_view line = log.substr(0, log.find('\n'));
+    log.remove_prefix(std::min(log.size(), line.size() + 1));
+    const bool ended = line.find(kWatchdogEnd) != std::string_view::npos;
+    // An illegal memory access or a failed assertion on its own device is a cause, not a consequence.
+    if (ended && line.find("CUDA error") != std::string_view::npos) return "";
+    const bool peer = ended && contains_any(line, kPeerLossPhrases);
+    if (peer || contains_any(line, kTimeoutPhrases) || line.find(kDumpSignal) != std::string_view::npos) found = line;
+  }
+  // "[rank5]:[E623 21:21:18.8 ProcessGroupNCCL.cpp:2197] [PG ID 0 ... Rank 5] Process group watchdog thread terminated
+  // with exception: [Rank 5] Watchdog caught ...": the text starts after the last prefix.
+  constexpr std::string_view kThen = "exception: ";
+  if (const auto at = found.rfind(kThen); at != std::string_view::npos) found.remove_prefix(at + kThen.size());
+  return std::string(found);
 }
 
 std::string without_numbers(std::string_view text) {
@@ -83,6 +120,7 @@ std::string without_numbers(std::string_view text) {
 }
 
 bool is_loss_in_collective(const Failure& failure) {
+  if (failure.cause == "watchdog") return true;
   if (failure.cause != "exception" || !looks_like_peer_loss(failure)) return false;
   return failure.message.find("gloo") != std::string::npos || failure.message.find("nccl") != std::string::npos;
 }
@@ -129,6 +167,14 @@ std::string returned_early_message(const std::vector<int>& returned, int waiting
       "{} returned from the training function while rank {} waited for {} in a collective; every rank must call the "
       "same collectives the same number of times",
       one ? "it" : fmt::format("ranks {}", base::rank_list(returned)), waiting, one ? "it" : "them");
+}
+
+std::string stayed_away_message(const std::vector<int>& away, const std::vector<int>& waited,
+                                const std::string& where) {
+  return fmt::format("rank {} waited in a collective until its timeout, and {} did not take part{}",
+                     base::rank_list(waited),
+                     away.size() == 1 ? std::string("this rank") : fmt::format("ranks {}", base::rank_list(away)),
+                     where.empty() ? "" : fmt::format(": in {}", where));
 }
 
 std::string deadlock_message(const std::map<int, RankWait>& waits, const std::vector<int>& returned) {

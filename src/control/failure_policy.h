@@ -18,6 +18,13 @@ bool looks_like_peer_loss(const Failure& failure);
 // The same, raised by a library for collectives: it must be about another rank.
 bool is_loss_in_collective(const Failure& failure);
 
+// A collective operation took longer than its timeout: some rank did not take part.
+bool is_collective_timeout(const Failure& failure);
+
+// The last line in a log that shows that NCCL's watchdog ended the process because of another rank: a timeout, or a
+// peer that is lost. Empty: there is none, or the watchdog reported an error of the process's own device.
+std::string watchdog_line(std::string_view log);
+
 // The text with every number replaced. Errors that are otherwise equal may contain pids, addresses, sizes and times:
 // CUDA's out-of-memory error has the pid and the free memory.
 std::string without_numbers(std::string_view text);
@@ -44,6 +51,10 @@ std::string deadlock_message(const std::map<int, RankWait>& waits, const std::ve
 
 // For ranks that returned while another rank waited for them in a collective.
 std::string returned_early_message(const std::vector<int>& returned, int waiting);
+
+// For ranks that did not take part in a collective that the others waited in until its timeout. `where`: the place of
+// the first of them; may be empty.
+std::string stayed_away_message(const std::vector<int>& away, const std::vector<int>& waited, const std::string& where);
 
 // As in the event log and in Python, without the exception itself, which only Python can read. For Failure and the
 // public WorkerFailure, which has the same members.

@@ -132,7 +132,10 @@ HangReport hang_report(std::vector<RankPlace> ranks) {
   std::sort(ranks.begin(), ranks.end(), [](const RankPlace& a, const RankPlace& b) { return a.rank < b.rank; });
   HangReport report{.summary = summary_of(ranks), .text = ""};
   report.text = report.summary + "\n";
-  for (const RankPlace& rank : ranks) report.text += "\n" + section(rank);
+  for (const RankPlace& rank : ranks) {
+    report.text += "\n" + section(rank);
+    report.where.push_back(rank.where);
+  }
   return report;
 }
 

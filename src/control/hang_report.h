@@ -19,8 +19,9 @@ struct RankPlace {
 };
 
 struct HangReport {
-  std::string summary;  // one line: where ranks wait, and for which ranks
-  std::string text;     // for the file: the summary and the stacks of every rank
+  std::string summary;                  // one line: where ranks wait, and for which ranks
+  std::string text;                     // for the file: the summary and the stacks of every rank
+  std::vector<std::string> where = {};  // RankPlace::where of every rank; empty if it did not answer
 };
 
 HangReport hang_report(std::vector<RankPlace> ranks);

@@ -55,7 +55,7 @@ struct Failure {
   int rank = 0;
   int pid = 0;
   std::string host;
-  // exception, exit, signal, out_of_memory, lost, start, hang, deadlock, returned or preemption
+  // exception, exit, signal, out_of_memory, watchdog, lost, start, hang, deadlock, returned or preemption
   std::string cause;
   std::string error_type;
   std::string message;
@@ -95,8 +95,11 @@ struct Worker {
   bool process = false;  // the engine has started it, or is starting it
   bool channel = false;  // its connection is open
   std::optional<engine::ExitStatus> exit;
-  std::string out_of_memory;              // evidence that it was killed for lack of memory
-  std::string full_log;                   // path of its log file if no space was left when it ended
+  std::string out_of_memory;  // evidence that it was killed for lack of memory
+  std::string full_log;       // path of its log file if no space was left when it ended
+  // What it printed if NCCL's watchdog ended it because of another rank: watchdog_line(), and where the flight recorder
+  // is. Empty: it did not.
+  std::string watchdog;
   std::string lost;                       // why its connection was closed
   std::string holds;                      // what is expensive to recreate in its process; empty: nothing
   std::vector<std::string> visible_gpus;  // ids of the GPUs that its process sees, fixed when it starts
@@ -105,6 +108,15 @@ struct Worker {
   bool doomed = false;                    // is killed as soon as no cancelled worker is in a collective with it
 
   bool operator==(const Worker&) const = default;
+};
+
+// The stacks of all ranks at one moment.
+struct GangStacks {
+  std::vector<std::string> where;  // by rank: worker::Stacks::where; empty: no answer
+  std::string summary;             // see HangReport
+  std::string path;
+
+  bool operator==(const GangStacks&) const = default;
 };
 
 // Workers that will be lost soon, as announced.
@@ -143,9 +155,10 @@ struct RunState {
   std::int64_t same_errors = 0;
   std::optional<std::int64_t> leave_at;  // the attempt ends with the checkpoint of this report: the gang is resized
   std::optional<Preemption> preemption;
-  bool last_failure = false;  // regardless of the budget
-  bool paused = false;        // the pause is over
-  bool settled = false;       // no operation of an earlier attempt on the storage is in progress
+  std::optional<GangStacks> stacks;  // of this attempt, the newest
+  bool last_failure = false;         // regardless of the budget
+  bool paused = false;               // the pause is over
+  bool settled = false;              // no operation of an earlier attempt on the storage is in progress
   CommitBook commits;
   int commits_in_flight = 0;         // manifests being written
   std::vector<KeptCheckpoint> kept;  // committed and not removed

@@ -15,6 +15,8 @@ inline constexpr const char* kMetricsLines = "metrics.jsonl";
 inline constexpr const char* kReturnValueFile = "return_value.pkl";
 inline constexpr const char* kLogsFolder = "logs";
 inline constexpr const char* kStacksFolder = "stacks";
+// torch writes the flight recorder's dump of each rank to this name plus the rank (trireme/_flight_recorder.py).
+inline constexpr const char* kFlightRecord = "stacks/flight_recorder_rank_";
 inline constexpr const char* kDataFolder = "data";  // digests of the rows that ranks read
 // Written by Python.
 inline constexpr const char* kTrainerFile = "trainer.pkl";

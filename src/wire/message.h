@@ -146,6 +146,9 @@ inline constexpr int kProtocolVersion = 6;
   FIELD(std::vector<std::string>, keys, {}, "answered when all of them are set")                                 \
   FIELD(double, timeout_s, 0.0, "how long the worker waits for the answer")
 
+#define TRIREME_COLLECTIVE_TIMEOUT(FIELD)                                                                        \
+  FIELD(double, seconds, 0.0, "after this time a collective operation of this worker's process groups fails")
+
 #define TRIREME_STORE_COUNT(FIELD)                                                                               \
   FIELD(std::int64_t, id, 0, "request number; the reply holds the number of keys")
 
@@ -256,7 +259,8 @@ inline constexpr int kProtocolVersion = 6;
   MESSAGE(39, Waits, TRIREME_WAITS)                       \
   MESSAGE(40, Aborted, TRIREME_NO_FIELDS)                 \
   MESSAGE(41, StoreAppend, TRIREME_STORE_APPEND)          \
-  MESSAGE(42, StoreMultiGet, TRIREME_STORE_MULTI_GET)
+  MESSAGE(42, StoreMultiGet, TRIREME_STORE_MULTI_GET)     \
+  MESSAGE(43, CollectiveTimeout, TRIREME_COLLECTIVE_TIMEOUT)
 // clang-format on
 
 #define TRIREME_MESSAGE_STRUCT(number, Name, TABLE) TRIREME_STRUCT(Name, TABLE)

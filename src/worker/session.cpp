@@ -703,6 +703,12 @@ Result<std::int64_t> Session::store_count() {
   return value.as_int();
 }
 
+void Session::set_collective_timeout(base::Seconds timeout) {
+  wire::CollectiveTimeout message;
+  message.seconds = timeout.count();
+  tell(message);
+}
+
 Result<void> Session::barrier() {
   wire::Barrier request;
   {

@@ -126,6 +126,10 @@ class Session {
   Result<std::string> store_compare_set(const std::string& key, std::string expected, std::string desired);
   Result<std::int64_t> store_count();
 
+  // Collective operations of this process fail after this time: the controller collects the stacks of a gang without
+  // progress before.
+  void set_collective_timeout(base::Seconds timeout);
+
   Result<void> barrier();
   // Rank 0's data, on every rank.
   Result<std::string> broadcast(std::optional<std::string> data);

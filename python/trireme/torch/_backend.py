@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from trireme._context import TrainContext
+from trireme._flight_recorder import keep_flight_records
 from trireme._gloo_threads import wait_for_gloo_threads
 from trireme._process_group import abort_collectives, abort_process_group, end_process_group
 from trireme._rank_variables import master_variables, one_host, rank_variables
@@ -33,6 +34,8 @@ class TorchBackend(Backend):
         os.environ.update(rank_variables(context))
         os.environ.update(master_variables(context, session, prefix, self.config.timeout_s))
         _set_defaults(context, device)
+        keep_flight_records(context)
+        session.set_collective_timeout(self.config.timeout_s)
         if device.type == "cuda":
             torch.cuda.set_device(device)
         dist.init_process_group(

@@ -41,4 +41,5 @@ class _EnvRendezvous:
         # A group that is created again must not see the addresses of the previous one.
         store = ControlStore(self._session, f"{self._prefix}torch/{self._count}/", timeout)
         self._count += 1
+        self._session.set_collective_timeout(timeout.total_seconds())
         return iter([(store, int(self._place["RANK"]), int(self._place["WORLD_SIZE"]))])

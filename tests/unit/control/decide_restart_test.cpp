@@ -279,6 +279,98 @@ TEST_CASE("killed for lack of memory") {
         std::string::npos);
 }
 
+namespace {
+
+constexpr engine::ExitStatus kAborted{engine::ExitStatus::Kind::kSignal, 6};
+const std::string kWatchdogTimeout =
+    "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)";
+
+void abort_rank(RunMachine& machine, int rank, const std::string& watchdog) {
+  machine.on(ProcessExited{rank, kAborted, "", "", watchdog});
+  machine.on(ConnectionLost{rank, "closed"});
+}
+
+}  // namespace
+
+TEST_CASE("a lost rank comes before ranks that NCCL's watchdog ended") {
+  const std::string remote = "NCCL error: remote process exited or there was a network error, ncclRemoteError";
+  for (const std::string& watchdog : {remote, kWatchdogTimeout}) {
+    CAPTURE(watchdog);
+    RunMachine machine = warm(3);
+    abort_rank(machine, 0, watchdog);
+    machine.on(ConnectionLost{1, "no heartbeat for 1.9 s"});
+    abort_rank(machine, 2, watchdog);
+    CHECK(machine.on(TimerFired{Timer::kCause})
+              .starts_with("failure 1 lost, failure 0 watchdog*, failure 2 watchdog*, attempt_failed"));
+    CHECK(machine.state.failures[1].message == "NCCL's watchdog ended the process: " + watchdog);
+  }
+  // An abort that the watchdog does not explain is a cause.
+  RunMachine machine = warm(2);
+  abort_rank(machine, 0, "");
+  machine.on(ConnectionLost{1, "no heartbeat for 1.9 s"});
+  CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 signal, failure 1 lost*, attempt_failed"));
+}
+
+TEST_CASE("a process that died comes before ranks that NCCL's watchdog ended") {
+  RunMachine machine = warm(2);
+  abort_rank(machine, 0, kWatchdogTimeout);
+  kill_rank(machine, 1);
+  CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 1 signal, failure 0 watchdog*, attempt_failed"));
+}
+
+TEST_CASE("if collectives time out, the cause is a rank that did not take part") {
+  RunMachine machine = warm(4);
+  SUBCASE("the stacks show its place") {
+    const std::string loss = "train.py:30 in step";
+    machine.on(StacksTaken{{{loss, loss, "train.py:12 in load", loss}, "rank 2 is in load", "/run/stacks/1.txt"}});
+    abort_rank(machine, 3, kWatchdogTimeout);
+    abort_rank(machine, 0, kWatchdogTimeout);
+    // Rank 1 waits where the others do: its watchdog is only slower.
+    CHECK(machine.on(TimerFired{Timer::kCause})
+              .starts_with("failure 2 hang, failure 3 watchdog*, failure 0 watchdog*, attempt_failed"));
+    CHECK(machine.state.workers[2].phase == WorkerPhase::kFailed);  // it is not kept
+    CHECK(machine.state.failures.front().message ==
+          "rank 0,3 waited in a collective until its timeout, and this rank did not take part: in train.py:12 in load; "
+          "before that: rank 2 is in load; all stacks: /run/stacks/1.txt");
+  }
+  SUBCASE("without stacks: ranks that did not time out") {
+    for (int rank : {0, 1}) abort_rank(machine, rank, kWatchdogTimeout);
+    CHECK(machine.on(TimerFired{Timer::kCause})
+              .starts_with("failure 2 hang, failure 0 watchdog*, failure 1 watchdog*, attempt_failed"));
+    CHECK(machine.state.failures.front().message ==
+          "rank 0-1 waited in a collective until its timeout, and ranks 2-3 did not take part");
+  }
+  SUBCASE("all ranks timed out, in different collectives") {
+    machine.rules.max_failures = 0;
+    machine.on(StacksTaken{{{"a", "a", "b", "b"}, "ranks 0-1 are in a", "/run/stacks/1.txt"}});
+    for (int rank : {1, 0, 2, 3}) abort_rank(machine, rank, kWatchdogTimeout);
+    CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 1 watchdog, failure 0 watchdog*, "));
+    CHECK(machine.state.failures.front().message.ends_with("ranks 0-1 are in a; all stacks: /run/stacks/1.txt"));
+  }
+  SUBCASE("an exception of gloo") {
+    machine.on(FunctionFailed{0,
+                              "RuntimeError",
+                              "[gloo/unbound_buffer.cc:81] Timed out waiting 5000ms for recv operation to complete",
+                              "",
+                              {}});
+    CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 1 hang, failure 0 exception*, attempt_failed"));
+  }
+  SUBCASE("a rank that returned is the cause, not one that still works") {
+    machine.on(FunctionReturned{2, {}});
+    abort_rank(machine, 0, kWatchdogTimeout);
+    CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 2 returned, failure 0 watchdog*, attempt_failed"));
+  }
+}
+
+TEST_CASE("the next attempt does not see the stacks of the last") {
+  RunMachine machine = warm(1);
+  machine.on(StacksTaken{{{"a"}, "rank 0 is in a", "/run/stacks/1.txt"}});
+  CHECK(machine.state.stacks.has_value());
+  kill_rank(machine, 0);
+  machine.on(TimerFired{Timer::kCause});
+  CHECK_FALSE(machine.state.stacks.has_value());
+}
+
 TEST_CASE("a log without space is reported") {
   RunMachine machine(1);
   machine.run();

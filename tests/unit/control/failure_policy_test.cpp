@@ -23,6 +23,16 @@ Failure failure(int rank, const std::string& cause, const std::string& message =
 const std::string kGloo =
     "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:40123";
 
+const std::string kTimeout =
+    "[Rank 5] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=10, OpType=BROADCAST, NumelIn=234881024, "
+    "NumelOut=234881024, Timeout(ms)=600000) ran for 600021 milliseconds before timing out.";
+const std::string kGlooTimeout =
+    "[/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 5000ms for recv operation "
+    "to complete";
+const std::string kPrefix = "[rank5]:[E623 21:21:18.895381245 ProcessGroupNCCL.cpp:2197] ";
+const std::string kEnd =
+    "[PG ID 0 PG GUID 0(default_pg) Rank 5] Process group watchdog thread terminated with exception: ";
+
 }  // namespace
 
 TEST_CASE("errors that only report a lost peer") {
@@ -31,6 +41,10 @@ TEST_CASE("errors that only report a lost peer") {
   CHECK(looks_like_peer_loss(failure(0, "exception", "[Errno 32] Broken pipe")));
   CHECK(looks_like_peer_loss(failure(0, "exception", "NCCL error: ncclRemoteError: A call failed")));
   CHECK(looks_like_peer_loss(failure(0, "lost", "its connection was lost")));
+  CHECK(looks_like_peer_loss(failure(0, "exception", "NCCL communicator was aborted on rank 1.")));
+  CHECK(looks_like_peer_loss(failure(0, "exception", kTimeout)));
+  CHECK(looks_like_peer_loss(failure(0, "exception", kGlooTimeout)));
+  CHECK(looks_like_peer_loss(failure(0, "watchdog", "ncclRemoteError")));
   CHECK_FALSE(looks_like_peer_loss(failure(0, "exception", "boom")));
   CHECK_FALSE(looks_like_peer_loss(failure(0, "signal", "Broken pipe")));
   CHECK_FALSE(looks_like_peer_loss(failure(0, "exit", kGloo)));
@@ -43,8 +57,7 @@ TEST_CASE("the root cause") {
     std::size_t root;
   };
   for (const Row& row : {
-           Row{{failure(0, "exception", "boom")}, 0},
-           Row{{failure(0, "exception", kGloo), failure(1, "signal")}, 1},
+           Row{{failure(0, "exception", "boom")}, 0}, Row{{failure(0, "exception", kGloo), failure(1, "signal")}, 1},
            Row{{failure(0, "exception", kGloo), failure(1, "lost"), failure(2, "exit")}, 2},
            Row{{failure(0, "exception", kGloo), failure(1, "lost")}, 1},
            Row{{failure(0, "lost"), failure(1, "exception", "boom")}, 1},
@@ -52,10 +65,42 @@ TEST_CASE("the root cause") {
            Row{{failure(3, "exception", "a"), failure(1, "signal")}, 0},
            Row{{failure(3, "lost"), failure(1, "start")}, 1},
            Row{{failure(3, "exception", kGloo), failure(1, "exception", kGloo)}, 0},
+           Row{{failure(0, "watchdog", kTimeout), failure(1, "lost")}, 1},
+           Row{{failure(0, "watchdog", "ncclRemoteError"), failure(1, "lost")}, 1},
+           Row{{failure(0, "watchdog", kTimeout), failure(2, "watchdog", kTimeout), failure(1, "signal")}, 2},
+           Row{{failure(0, "watchdog", kTimeout), failure(1, "out_of_memory")}, 1},
+           Row{{failure(0, "exception", kGlooTimeout), failure(1, "exception", "boom")}, 1},
+           Row{{failure(0, "lost"), failure(1, "signal")}, 1},  // an abort of its own
        }) {
     CHECK(root_cause(row.failures) == row.root);
   }
   CHECK_THROWS_AS(root_cause({}), base::BrokenInvariant);
+}
+
+TEST_CASE("what NCCL's watchdog prints before it ends a process because of another rank") {
+  const std::string stack = "\nException raised from checkTimeout at ProcessGroupNCCL.cpp:760\nframe #0: c10::Error\n";
+  CHECK(watchdog_line("") == "");
+  CHECK(watchdog_line("step 1\nWatchdog\nfree(): invalid pointer\n") == "");
+  CHECK(watchdog_line(kPrefix + kTimeout + "\nstep 2") == kPrefix + kTimeout);
+  CHECK(watchdog_line(kPrefix + kTimeout + stack + kPrefix + kEnd + kTimeout + stack) == kTimeout);
+  CHECK(watchdog_line("terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  " + kEnd +
+                      kTimeout + stack) == kTimeout);
+  const std::string remote = "NCCL error: remote process exited or there was a network error, NCCL version 2.27.5";
+  CHECK(watchdog_line(kPrefix + kEnd + remote + stack) == remote);
+  const std::string signal = "Observed flight recorder dump signal from another rank via TCPStore.";
+  CHECK(watchdog_line(kPrefix + signal) == kPrefix + signal);
+  // Its own device failed: this rank is the cause, whatever it printed before.
+  for (const std::string own : {"an illegal memory access was encountered", "device-side assert triggered"}) {
+    CHECK(watchdog_line(kPrefix + kTimeout + "\n" + kPrefix + kEnd + "CUDA error: " + own + stack) == "");
+  }
+}
+
+TEST_CASE("a collective that timed out") {
+  CHECK(is_collective_timeout(failure(0, "watchdog", kTimeout)));
+  CHECK(is_collective_timeout(failure(0, "exception", kGlooTimeout)));
+  CHECK_FALSE(is_collective_timeout(failure(0, "watchdog", "NCCL error: remote process exited")));
+  CHECK_FALSE(is_collective_timeout(failure(0, "exception", kGloo)));
+  CHECK_FALSE(is_collective_timeout(failure(0, "signal", kTimeout)));
 }
 
 TEST_CASE("texts without their numbers") {
