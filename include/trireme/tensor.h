@@ -52,6 +52,21 @@ template <typename T>
 struct DTypeOf;
 }
 
+// The bytes of a tensor that is not in host memory, for example on a GPU.
+class TRIREME_API DeviceBytes {
+ public:
+  virtual ~DeviceBytes() = default;
+
+  struct Copy {
+    const DeviceBytes* from;  // of the same class
+    void* to;
+  };
+  // Copies all of them, and returns when the copies are complete: why that failed, or an empty text.
+  virtual std::string copy_to_host(const std::vector<Copy>& copies) const = 0;
+  // Makes copies to this host memory faster, until the returned object is destroyed. Null: not possible.
+  virtual std::shared_ptr<void> pin(void* memory, std::size_t size) const = 0;
+};
+
 // A handle: copies share the bytes.
 class TRIREME_API Tensor {
  public:
@@ -60,6 +75,11 @@ class TRIREME_API Tensor {
   // A view of external memory, kept alive by `owner`; if `owner` is empty, by the caller. The memory must be aligned
   // for the element type.
   static Tensor view(DType dtype, std::vector<std::int64_t> shape, void* data, std::shared_ptr<const void> owner = {});
+  // A tensor in the memory of a device. Its bytes are copied to host memory when they are first needed; they must not
+  // change before.
+  static Tensor on_device(DType dtype, std::vector<std::int64_t> shape, std::shared_ptr<const DeviceBytes> bytes);
+  // Copies the bytes of those tensors that are still on a device, all at once. Throws std::runtime_error if that fails.
+  static void fetch(const std::vector<Tensor>& tensors);
   // A copy of the values, one-dimensional unless a shape is given.
   template <typename T>
   static Tensor of(const std::vector<T>& values, std::vector<std::int64_t> shape = {}) {
@@ -82,6 +102,8 @@ class TRIREME_API Tensor {
   std::int64_t num_elements() const;
   std::size_t num_bytes() const;
   void* data() const;
+  // Null if the bytes are in host memory, or have been copied there.
+  std::shared_ptr<const DeviceBytes> on_device() const;
 
   // The elements. Throws ValueError if T is not the element type.
   template <typename T>

@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "bindings.h"
 #include "checkpoint/state_file.h"
 #include "errors.h"
@@ -39,6 +40,50 @@ std::shared_ptr<const void> keep(nb::handle owner) {
             nb::handle(const_cast<PyObject*>(static_cast<const PyObject*>(held))).dec_ref();
           }};
 }
+
+// A torch tensor on a device. trireme/_device_copy.py copies it.
+class PythonDeviceBytes final : public DeviceBytes {
+ public:
+  explicit PythonDeviceBytes(nb::handle tensor) : tensor_(keep(tensor)) {}
+
+  std::string copy_to_host(const std::vector<Copy>& copies) const override {
+    nb::gil_scoped_acquire lock;
+    try {
+      nb::list jobs;
+      for (const auto& copy : copies) {
+        const auto& from = static_cast<const PythonDeviceBytes&>(*copy.from);
+        jobs.append(nb::make_tuple(from.tensor(), reinterpret_cast<std::uintptr_t>(copy.to)));
+      }
+      module().attr("copy_to_host")(jobs);
+    } catch (const std::exception& failed) {  // Python's too
+      return failed.what();
+    }
+    return "";
+  }
+
+  std::shared_ptr<void> pin(void* memory, std::size_t size) const override {
+    nb::gil_scoped_acquire lock;
+    const auto address = reinterpret_cast<std::uintptr_t>(memory);
+    nb::object unpin = module().attr("pin")(tensor(), address, size);
+    if (unpin.is_none()) return nullptr;
+    return {unpin.release().ptr(), [](void* held) {
+              if (!Py_IsInitialized()) return;  // the process ends, and the pin with it
+              nb::gil_scoped_acquire held_lock;
+              const nb::object function = nb::steal(static_cast<PyObject*>(held));
+              try {
+                function();
+              } catch (const nb::python_error& failed) {
+                base::log_warning("{}", failed.what());
+              }
+            }};
+  }
+
+ private:
+  static nb::module_ module() { return nb::module_::import_("trireme._device_copy"); }
+  nb::handle tensor() const { return const_cast<PyObject*>(static_cast<const PyObject*>(tensor_.get())); }
+
+  std::shared_ptr<const void> tensor_;
+};
 
 // Calls trireme/_state.py, which converts types of torch and numpy. Its errors get the place prepended.
 class PythonSide {
@@ -255,6 +300,10 @@ Tensor make_tensor(std::uintptr_t address, const std::string& dtype, std::vector
   return Tensor::view(dtype_of(dtype), std::move(shape), reinterpret_cast<void*>(address), keep(owner));
 }
 
+Tensor make_device_tensor(const std::string& dtype, std::vector<std::int64_t> shape, nb::handle tensor) {
+  return Tensor::on_device(dtype_of(dtype), std::move(shape), std::make_shared<PythonDeviceBytes>(tensor));
+}
+
 void save(const std::string& folder, nb::handle state, bool allow_pickle) {
   const Dict tree = to_state(state, allow_pickle);
   auto write = [&] {
@@ -293,6 +342,7 @@ void bind_state(nb::module_& module) {
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)}, {0, nullptr}};
   nb::class_<Tensor>(module, "Tensor", nb::type_slots(slots), "Memory with a type and a shape. Exports its bytes.")
       .def(nb::new_(&make_tensor), nb::arg("address"), nb::arg("dtype"), nb::arg("shape"), nb::arg("owner"))
+      .def_static("on_device", &make_device_tensor, nb::arg("dtype"), nb::arg("shape"), nb::arg("tensor"))
       .def_prop_ro("dtype", [](const Tensor& self) { return name_of(self.dtype()); })
       .def_prop_ro("shape", [](const Tensor& self) { return nb::tuple(nb::cast(self.shape())); })
       .def_prop_ro("nbytes", &Tensor::num_bytes)

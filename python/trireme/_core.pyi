@@ -272,6 +272,9 @@ class Tensor:
 
     def __init__(self, address: int, dtype: str, shape: Sequence[int], owner: object) -> None: ...
 
+    @staticmethod
+    def on_device(dtype: str, shape: Sequence[int], tensor: object) -> Tensor: ...
+
     @property
     def dtype(self) -> str: ...
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
-from trireme import _core
+from trireme import _core, _device_copy
 from trireme._checkpoint import Checkpoint
 from trireme._parts import load_part, ranks_in
 from trireme._sharded_tensors import Box, Part, ShardedTensor, assembled, has_shards, merged
@@ -225,9 +225,11 @@ def _encode_torch(torch: Any, tensor: Any) -> Any:
             f"is of type {_name_of(type(tensor))}, which wraps other tensors: store the plain tensors in it "
             "(for a DTensor: trireme.torch.save_sharded() on every rank, or full_tensor())"
         )
+    name = _FROM_TORCH.get(str(tensor.dtype))
+    if not tensor.is_cpu and name is not None and _device_copy.has_streams(tensor.device):
+        return _core.Tensor.on_device(name, tensor.shape, tensor.detach().resolve_conj().resolve_neg())
     if not tensor.is_cpu or tensor.is_conj() or tensor.is_neg() or not tensor.is_contiguous():
         tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    name = _FROM_TORCH.get(str(tensor.dtype))
     if name is None:
         raw = tensor.detach().unsqueeze(-1).view(torch.uint8)
         return "$torch", {"bytes": _torch_view(raw, "U8"), "dtype": str(tensor.dtype)}

@@ -5,6 +5,10 @@
 
 #include <array>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <typeindex>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -80,24 +84,68 @@ struct Tensor::Storage {
   std::int64_t elements;
   void* data;
   std::shared_ptr<const void> owner;  // keeps the memory alive
+
+  // Null: `data` is the memory. Otherwise it is allocated and filled when it is first needed.
+  std::shared_ptr<const DeviceBytes> device = {};
+  mutable std::mutex mutex = {};
+  mutable std::shared_ptr<std::byte[]> fetched = {};
+
+  std::shared_ptr<std::byte[]> in_host_memory() const {
+    const std::lock_guard lock(mutex);
+    return fetched;
+  }
+  std::size_t num_bytes() const { return static_cast<std::size_t>(elements) * size_of(dtype); }
 };
 
 Tensor::Tensor(DType dtype, std::vector<std::int64_t> shape) {
   const std::int64_t elements = count(dtype, shape);
   auto memory = std::shared_ptr<std::byte[]>(new std::byte[static_cast<std::size_t>(elements) * size_of(dtype)]());
-  storage_ = std::make_shared<const Storage>(Storage{dtype, std::move(shape), elements, memory.get(), memory});
+  storage_ = std::make_shared<const Storage>(dtype, std::move(shape), elements, memory.get(), memory);
 }
 
 Tensor Tensor::view(DType dtype, std::vector<std::int64_t> shape, void* data, std::shared_ptr<const void> owner) {
   const std::int64_t elements = count(dtype, shape);
-  return Tensor(std::make_shared<const Storage>(Storage{dtype, std::move(shape), elements, data, std::move(owner)}));
+  return Tensor(std::make_shared<const Storage>(dtype, std::move(shape), elements, data, std::move(owner)));
+}
+
+Tensor Tensor::on_device(DType dtype, std::vector<std::int64_t> shape, std::shared_ptr<const DeviceBytes> bytes) {
+  const std::int64_t elements = count(dtype, shape);
+  return Tensor(std::make_shared<const Storage>(dtype, std::move(shape), elements, nullptr, nullptr, std::move(bytes)));
+}
+
+std::shared_ptr<const DeviceBytes> Tensor::on_device() const {
+  return storage_->device && !storage_->in_host_memory() ? storage_->device : nullptr;
+}
+
+void Tensor::fetch(const std::vector<Tensor>& tensors) {
+  std::vector<std::pair<const Storage*, std::shared_ptr<std::byte[]>>> made;
+  std::map<std::type_index, std::vector<DeviceBytes::Copy>> copies;  // of each kind of device at once
+  for (const auto& tensor : tensors) {
+    const auto device = tensor.on_device();
+    if (!device) continue;
+    const Storage* storage = tensor.storage_.get();
+    made.emplace_back(storage, new std::byte[storage->num_bytes()]);
+    const DeviceBytes& kind = *device;
+    copies[typeid(kind)].push_back({device.get(), made.back().second.get()});
+  }
+  for (const auto& [kind, each] : copies) {
+    if (auto failure = each.front().from->copy_to_host(each); !failure.empty()) throw std::runtime_error(failure);
+  }
+  for (auto& [storage, memory] : made) {
+    const std::lock_guard lock(storage->mutex);
+    if (!storage->fetched) storage->fetched = std::move(memory);  // another thread may have been faster
+  }
 }
 
 DType Tensor::dtype() const { return storage_->dtype; }
 const std::vector<std::int64_t>& Tensor::shape() const { return storage_->shape; }
 std::int64_t Tensor::num_elements() const { return storage_->elements; }
 std::size_t Tensor::num_bytes() const { return static_cast<std::size_t>(storage_->elements) * size_of(dtype()); }
-void* Tensor::data() const { return storage_->data; }
+void* Tensor::data() const {
+  if (!storage_->device) return storage_->data;
+  if (on_device()) fetch({*this});
+  return storage_->in_host_memory().get();
+}
 
 std::string Tensor::describe() const { return fmt::format("{}[{}]", name_of(dtype()), fmt::join(shape(), ", ")); }
 

@@ -22,10 +22,16 @@ base::Result<std::unique_ptr<SnapshotBuffer>> SnapshotBuffer::create() {
 }
 
 SnapshotBuffer::~SnapshotBuffer() {
+  pin_.reset();
   if (data_) ::munmap(data_, mapped_);
 }
 
 base::Result<void> SnapshotBuffer::resize(std::size_t size) {
+  if (size != size_) {
+    // Pages behind the new end are freed. If the file grows again, it has other pages there than those that are pinned.
+    pin_.reset();
+    pin_tried_ = false;
+  }
   // Processes that open the file must see the end of the content. The pages before the end stay allocated.
   if (::ftruncate(tensors_.get(), static_cast<off_t>(size)) != 0) return failed(size, errno);
   size_ = size;
@@ -36,6 +42,12 @@ base::Result<void> SnapshotBuffer::resize(std::size_t size) {
   data_ = static_cast<std::byte*>(moved);
   mapped_ = size;
   return {};
+}
+
+void SnapshotBuffer::pin_for(const DeviceBytes& device) {
+  if (pin_tried_) return;
+  pin_tried_ = true;
+  pin_ = device.pin(data_, size_);
 }
 
 base::Result<void> SnapshotBuffer::write_tree(std::string_view json) {

@@ -6,6 +6,7 @@
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "trireme/tensor.h"
 
 namespace trireme::checkpoint {
 
@@ -21,6 +22,8 @@ class SnapshotBuffer {
   // The content is undefined afterwards.
   base::Result<void> resize(std::size_t size);
   base::Result<void> write_tree(std::string_view json);
+  // Until the size changes, copies from the device are fast.
+  void pin_for(const DeviceBytes& device);
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
@@ -35,6 +38,8 @@ class SnapshotBuffer {
   std::byte* data_ = nullptr;
   std::size_t mapped_ = 0;
   std::size_t size_ = 0;
+  bool pin_tried_ = false;     // for the current memory
+  std::shared_ptr<void> pin_;  // null: not pinned
 };
 
 }  // namespace trireme::checkpoint

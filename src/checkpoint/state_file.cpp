@@ -119,6 +119,18 @@ base::Result<Dict> load_checked(const fs::path& folder, const LoadOptions& optio
   return state;
 }
 
+// In one step: each tensor alone would wait for its device.
+base::Result<void> fetch(const Layout& layout) {
+  std::vector<Tensor> tensors;
+  for (const auto& place : layout.places) tensors.push_back(place.tensor);
+  try {
+    Tensor::fetch(tensors);
+  } catch (const std::runtime_error& failed) {  // a device's error is not a bug
+    return base::error("{}", failed.what());
+  }
+  return {};
+}
+
 }  // namespace
 
 bool is_rank_folder(const std::filesystem::path& folder) {
@@ -143,6 +155,7 @@ base::Result<std::vector<storage::FileRecord>> save_state(const std::string& fol
                                                           const SaveOptions& options) {
   TRIREME_ASSIGN(const auto image, lay_out(state), "could not save a state into {}", folder);
   FileContent tensors{kTensorsName, {image.tensors.head}};
+  TRIREME_TRY(fetch(image.tensors), "could not save a state into {}", folder);
   for (const auto& place : image.tensors.places) {
     tensors.pieces.emplace_back(static_cast<const char*>(place.tensor.data()), place.tensor.num_bytes());
   }

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 
+#include "device_bytes.h"
 #include "lbfgs_state.h"
 #include "trireme/torch/tensor.h"
 
@@ -49,7 +50,7 @@ class Writer {
     into_[name] = Tensor::scalar(static_cast<float>(steps));
   }
   void operator()(const char* name, const at::Tensor& tensor) {
-    if (tensor.defined()) into_[name] = from_torch(tensor);
+    if (tensor.defined()) into_[name] = state_tensor(tensor);
   }
 
  private:

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "device_bytes.h"
 #include "optimizer_state.h"
 #include "trireme/torch/tensor.h"
 #include "trireme/torch/torch.h"
@@ -15,7 +16,7 @@
 namespace trireme::torch {
 namespace {
 
-std::string described(const at::Tensor& tensor) { return from_torch(tensor.detach()).describe(); }
+std::string described(const at::Tensor& tensor) { return detail::state_tensor(tensor.detach()).describe(); }
 
 // Parameters and buffers under their names in Python.
 std::vector<std::pair<std::string, at::Tensor>> tensors_of(const ::torch::nn::Module& module) {
@@ -118,7 +119,7 @@ std::string name_of(const c10::Device& device) { return device.is_cpu() ? "cpu" 
 
 Dict state_of(const ::torch::nn::Module& module) {
   Dict state;
-  for (const auto& [name, tensor] : tensors_of(module)) state.append(name, from_torch(tensor));
+  for (const auto& [name, tensor] : tensors_of(module)) state.append(name, detail::state_tensor(tensor));
   return state;
 }
 

@@ -2,7 +2,7 @@
 if(Torch_FOUND)
   add_library(trireme_torch SHARED torch/torch.cpp torch/dataset.cpp torch/tensor.cpp torch/process_group.cpp torch/model.cpp
     torch/rank_sampler.cpp torch/transfer.cpp torch/precision.cpp torch/state.cpp torch/scheduler_state.cpp
-    torch/optimizer_state.cpp torch/lbfgs_state.cpp torch/nccl_backend.cpp torch/cancel.cpp)
+    torch/optimizer_state.cpp torch/lbfgs_state.cpp torch/nccl_backend.cpp torch/cancel.cpp torch/device_bytes.cpp)
   add_library(trireme::torch ALIAS trireme_torch)
   # gloo's own headers are not part of libtorch; one file needs a few names of them.
   set_source_files_properties(torch/process_group.cpp PROPERTIES

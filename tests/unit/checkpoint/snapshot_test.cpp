@@ -131,4 +131,98 @@ TEST_CASE("a failed copy or write is an error, and its memory is reused") {
   CHECK(pool.num_spare() == 1);
 }
 
+namespace {
+
+// Counts what is copied, and where memory is pinned.
+struct FakeDevice {
+  int batches = 0;
+  int pins = 0;
+  std::map<void*, std::size_t> pinned;
+  std::string failure;
+};
+
+class FakeBytes final : public DeviceBytes {
+ public:
+  FakeBytes(FakeDevice& device, std::string bytes) : device_(device), bytes_(std::move(bytes)) {}
+
+  std::string copy_to_host(const std::vector<Copy>& copies) const override {
+    ++device_.batches;
+    for (const auto& copy : copies) {
+      const std::string& bytes = static_cast<const FakeBytes&>(*copy.from).bytes_;
+      std::memcpy(copy.to, bytes.data(), bytes.size());
+    }
+    return device_.failure;
+  }
+  std::shared_ptr<void> pin(void* memory, std::size_t size) const override {
+    ++device_.pins;
+    device_.pinned[memory] = size;
+    return {memory, [device = &device_](void* held) { device->pinned.erase(held); }};
+  }
+
+ private:
+  FakeDevice& device_;
+  std::string bytes_;
+};
+
+Tensor on_device(FakeDevice& device, const std::string& bytes) {
+  return Tensor::on_device(DType::kU8, {static_cast<std::int64_t>(bytes.size())},
+                           std::make_shared<FakeBytes>(device, bytes));
+}
+
+Dict device_state(FakeDevice& device, const std::string& bytes) {
+  return {{"a", on_device(device, bytes)}, {"b", on_device(device, bytes + "b")}, {"c", Tensor::scalar(1.0F)}};
+}
+
+Dict host_state(const std::string& bytes) {
+  auto tensor = [](const std::string& text) { return Tensor::of(std::vector<std::uint8_t>(text.begin(), text.end())); };
+  return {{"a", tensor(bytes)}, {"b", tensor(bytes + "b")}, {"c", Tensor::scalar(1.0F)}};
+}
+
+}  // namespace
+
+TEST_CASE("tensors of a device are copied at once into memory that is pinned while its size stays") {
+  TempDir folder;
+  FakeDevice device;
+  {
+    SnapshotPool pool;
+    for (int round = 0; round < 3; ++round) {
+      const std::string bytes = std::string(100, static_cast<char>('a' + round));
+      const Dict state = device_state(device, bytes);
+      REQUIRE(pool.take(state).value()->write(folder / "s").ok());
+      CHECK(device.batches == round + 1);
+      CHECK(load_state(folder / "s").value() == host_state(bytes));
+      CHECK(state["a"].as_tensor().on_device() != nullptr);  // no other copy was made
+    }
+    CHECK(device.pins == 1);
+    CHECK(device.pinned.size() == 1);
+    // Another size has other pages.
+    REQUIRE(pool.take(device_state(device, "short")).ok());
+    CHECK(device.pins == 2);
+    CHECK(device.pinned.size() == 1);
+    device.failure = "the device is lost";
+    CHECK(pool.take(device_state(device, "x")).error().message().find("the device is lost") != std::string::npos);
+  }
+  CHECK(device.pinned.empty());
+}
+
+TEST_CASE("a state that is saved without a snapshot is copied from its device at once") {
+  TempDir folder;
+  FakeDevice device;
+  const Dict state = device_state(device, "bytes");
+  REQUIRE(save_state(folder / "s", state).ok());
+  CHECK(device.batches == 1);
+  CHECK(load_state(folder / "s").value() == host_state("bytes"));
+  CHECK(state == host_state("bytes"));  // already in host memory
+  CHECK(device.batches == 1);
+  CHECK(device.pins == 0);
+  const Tensor alone = on_device(device, "x");
+  CHECK(alone.values<std::uint8_t>()[0] == 'x');
+  CHECK(alone.on_device() == nullptr);
+  CHECK(device.batches == 2);
+  device.failure = "the device is lost";
+  CHECK(save_state(folder / "s", device_state(device, "y")).error().message().find("the device is lost") !=
+        std::string::npos);
+  CHECK_THROWS_WITH(on_device(device, "z").data(), "the device is lost");
+}
+
 }  // namespace snapshot_test
