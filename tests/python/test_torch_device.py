@@ -126,5 +126,35 @@ def test_a_failed_copy_is_the_error_of_the_report(tmp_path: Path) -> None:
         fit(train, tmp_path, keep_in_memory=False)
 
 
+def test_batches_are_copied_ahead_on_a_separate_stream(tmp_path: Path) -> None:
+    def train() -> Any:
+        import torch
+
+        from fake_gpu import FakeGpu
+        from trireme.torch._transfer import transferred
+
+        gpu = FakeGpu()
+        taken = []
+
+        def batches() -> Any:
+            for i in range(3):
+                taken.append(i)
+                yield {"x": torch.full((4,), float(i)).pin_memory(), "names": ["a"]}
+
+        before = gpu.counts()
+        seen = []
+        for batch in transferred(batches(), gpu.device, True):
+            seen.append((batch["x"].device.type, len(taken), batch["x"].cpu().tolist(), batch["names"]))
+        after = gpu.counts()
+        return seen, after["recorded"] - before["recorded"]
+
+    seen, recorded = fit(train, tmp_path).return_value
+    assert [(device, values, names) for device, _, values, names in seen] == [
+        ("fakegpu", [float(i)] * 4, ["a"]) for i in range(3)
+    ]
+    assert [taken for _, taken, _, _ in seen] == [2, 3, 3]  # the next batch is copied while this one is processed
+    assert recorded == 3
+
+
 def test_cpp_snapshots_and_batches() -> None:
     assert checked(BUILD / "tests/torch_device_program").endswith("all right\n")

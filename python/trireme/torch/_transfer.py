@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from trireme._device_copy import has_streams
+
 
 def move(batch: Any, device: torch.device) -> Any:
     """Moves the tensors in mappings, tuples and lists, and other objects that have a to() method."""
@@ -14,27 +16,27 @@ def move(batch: Any, device: torch.device) -> Any:
 
 
 def transferred(batches: Iterator[Any], device: torch.device, ahead: bool) -> Iterator[Any]:
-    """ahead: if the device is a GPU, copy a batch while the previous one is processed."""
+    """ahead: if the device is an accelerator with streams, copy a batch while the previous one is processed."""
     if device.type == "cpu":  # loaders create batches on the CPU
         return batches
-    if ahead and device.type == "cuda":
+    if ahead and has_streams(device):
         return _copied_ahead(batches, device)
     return (move(batch, device) for batch in batches)
 
 
 def _copied_ahead(batches: Iterator[Any], device: torch.device) -> Iterator[Any]:
-    stream = torch.cuda.Stream(device)
+    stream = torch.Stream(device=device)
 
     def next_one() -> list[Any]:
         for batch in batches:
-            with torch.cuda.stream(stream):
+            with stream:
                 # Returns immediately for pinned memory (DataLoader(pin_memory=True)).
                 return [_each_tensor(batch, lambda tensor: tensor.to(device, non_blocking=True))]
         return []
 
     coming = next_one()
     while coming:
-        torch.cuda.current_stream(device).wait_stream(stream)
+        torch.accelerator.current_stream(device).wait_stream(stream)
         batch = _each_tensor(coming[0], _read_here)
         coming = next_one()
         yield move(batch, device)  # objects with their own to() may use any stream
@@ -42,7 +44,7 @@ def _copied_ahead(batches: Iterator[Any], device: torch.device) -> Iterator[Any]
 
 def _read_here(tensor: torch.Tensor) -> torch.Tensor:
     """The memory was allocated on the other stream and must not be reused while this stream reads it."""
-    tensor.record_stream(torch.cuda.current_stream(tensor.device))
+    tensor.record_stream(torch.accelerator.current_stream(tensor.device))
     return tensor
 
 
