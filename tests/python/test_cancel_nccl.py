@@ -91,7 +91,7 @@ def test_a_worker_whose_abort_hangs_is_replaced() -> None:
 def test_the_watchdog_ends_the_process_like_nccl() -> None:
     nccl = LikeNccl(watchdog=True, timeout_s=1.0)
     result = run({"model": "plain", "fault": "hang"}, nccl, restart_backoff_s=0.01)
-    died = [each for each in events(result.path, "worker_failed") if each["cause"] == "signal"]
+    died = [each for each in events(result.path, "worker_failed") if each["cause"] == "watchdog"]
     assert died, "ranks 0 and 2 wait for rank 1, and their watchdogs end them"
     log = Path(result.path or "", f"logs/attempt_0/rank_{died[0]['rank']}.log").read_text()
     assert "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=" in log

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import like_nccl
 import trireme
 from runs import events
 from trireme import ScalingConfig, WorkerGroupError
@@ -48,11 +49,12 @@ def loads_forever() -> None:
         time.sleep(0.02)
 
 
-def fit(function: Any, workers: int) -> WorkerGroupError:
+def fit(function: Any, workers: int, **options: Any) -> WorkerGroupError:
     trainer = TorchTrainer(
         function,
         scaling_config=ScalingConfig(num_workers=workers),
         run_config=trireme.RunConfig(name="run"),
+        **options,
     )
     with pytest.raises(WorkerGroupError) as raised:
         trainer.fit()
@@ -91,6 +93,29 @@ def test_the_rank_that_did_not_take_part_is_blamed(results: Path) -> None:
         record = results / f"run/stacks/flight_recorder_rank_{event['rank']}"
         assert f"flight recorder: {record}" in event["message"]
         assert record.read_bytes() == b"dump"
+
+
+@pytest.mark.skipif(like_nccl.MODULE is None, reason="the module nccl_like is not built: run `make build` first")
+def test_the_rank_that_hangs_is_blamed_and_not_the_watchdogs_of_others(results: Path) -> None:
+    def train() -> None:
+        import torch
+        import torch.distributed as dist
+
+        trireme.report({"step": 0})
+        if trireme.get_context().get_world_rank() == 1:
+            loads_forever()
+        dist.all_reduce(torch.ones(1))
+
+    nccl = like_nccl.LikeNccl(watchdog=True, timeout_s=4.0)
+    error = str(fit(train, 3, torch_config=nccl))
+    assert re.search(r"rank 1 \(pid \d+ on \S+\) failed: Hang: rank [02,]+ waited in a collective until", error)
+    assert re.search(r"this rank did not take part: in \S*test_collective_timeout\.py:\d+ in loads_forever", error)
+    first, *others = events(results / "run", "worker_failed")
+    assert (first["rank"], first["cause"]) == (1, "hang")
+    assert others
+    for event in others:
+        assert (event["cause"], event["collateral"]) == ("watchdog", True)
+        assert "Watchdog caught collective operation timeout: WorkNCCL(" in event["message"]
 
 
 def test_a_rank_that_died_is_blamed_and_not_the_watchdogs_of_others(results: Path) -> None:
