@@ -11,6 +11,7 @@ namespace trireme::control {
 
 void Decider::on(Reported event) {
   if (!running()) return;
+  if (state_.phase == Phase::kRunning) state_.stacks.reset();  // the rank has left the place where they show it
   if (event.checkpoint && state_.commits.taken(event.index)) {
     part_came_too_late(event.rank, *event.checkpoint);
     event.checkpoint.reset();  // the report still counts: the rank's next one has the next number

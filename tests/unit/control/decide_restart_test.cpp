@@ -362,8 +362,11 @@ TEST_CASE("if collectives time out, the cause is a rank that did not take part")
   }
 }
 
-TEST_CASE("the next attempt does not see the stacks of the last") {
+TEST_CASE("stacks are outdated after a report, and in the next attempt") {
   RunMachine machine = warm(1);
+  machine.on(StacksTaken{{{"a"}, "rank 0 is in a", "/run/stacks/1.txt"}});
+  machine.on(Reported{0, 0, {}, std::nullopt});
+  CHECK_FALSE(machine.state.stacks.has_value());
   machine.on(StacksTaken{{{"a"}, "rank 0 is in a", "/run/stacks/1.txt"}});
   CHECK(machine.state.stacks.has_value());
   kill_rank(machine, 0);
