@@ -19,4 +19,8 @@ TRIREME_API void on_cancel(std::function<void()> hook);
 // throws, the process is replaced.
 TRIREME_API void on_interrupt(std::function<void()> hook);
 
+// The time limit of collectives, in seconds. Before it expires, the stacks of all ranks are recorded, so that a timeout
+// is blamed on the rank that did not take part. trireme::torch sets it for its process groups.
+TRIREME_API void set_collective_timeout(double seconds);
+
 }  // namespace trireme

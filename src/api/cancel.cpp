@@ -56,4 +56,9 @@ void on_interrupt(std::function<void()> hook) {
   if (current.hooks) current.hooks->add_on_interrupt(std::move(hook));
 }
 
+void set_collective_timeout(double seconds) {
+  auto& current = api::current("set_collective_timeout");
+  if (current.session != nullptr) current.session->set_collective_timeout(base::Seconds(seconds));
+}
+
 }  // namespace trireme

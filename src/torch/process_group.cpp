@@ -1,12 +1,15 @@
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <utility>
 
 #include "cancel.h"
 #include "nccl_backend.h"
+#include "trireme/cancel.h"
 #include "trireme/context.h"
 #include "trireme/store.h"
 #include "trireme/torch/torch.h"
@@ -48,10 +51,12 @@ std::chrono::milliseconds timeout_of(const ProcessGroupOptions& options) {
   return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(timeout), std::chrono::milliseconds(1));
 }
 
-// NCCL refuses two ranks on one device, as with fractional GPUs.
+// NCCL refuses two ranks on one device, which a fraction of a GPU and MIG devices imply.
 bool has_whole_gpu() {
+  const auto& own = context().gpus;
+  const bool mig = std::any_of(own.begin(), own.end(), [](const auto& gpu) { return gpu.starts_with("MIG-"); });
   const auto gpus = context().resources.find("GPU");
-  return gpus != context().resources.end() && gpus->second >= 1;
+  return !mig && gpus != context().resources.end() && gpus->second >= 1;
 }
 
 void warn_of_gloo() {
@@ -67,6 +72,7 @@ void warn_of_gloo() {
 
 c10::intrusive_ptr<c10d::ProcessGroup> new_process_group(const ProcessGroupOptions& options) {
   const auto timeout = timeout_of(options);
+  set_collective_timeout(std::chrono::duration<double>(timeout).count());
   const auto all = store();
   all->setTimeout(timeout);
   const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(agree_on_prefix(), all);

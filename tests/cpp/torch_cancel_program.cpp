@@ -1,6 +1,7 @@
 // Process groups when a rank is lost, and their timeouts. tests/python/test_cpp_torch.py runs it:
 //   lost FAULT: rank 1 breaks while rank 0 waits for it in a process group that fails like NCCL
-//   timeout: rank 0 waits in a process group for a rank that does not come
+//   timeout: rank 0 waits in a process group for a rank that does not come, and handles the error
+//   away: it does not handle the error
 
 #include <signal.h>
 #include <trireme/torch/torch.h>
@@ -72,6 +73,15 @@ trireme::Value time_out() {
 }
 TRIREME_TRAIN_FUNCTION(time_out);
 
+trireme::Value stay_away() {
+  const auto group = trireme::torch::new_process_group({.timeout_s = 2.0});
+  all_reduce(*group);
+  if (trireme::context().world_rank == 1) break_down("hang");
+  all_reduce(*group);
+  return "";
+}
+TRIREME_TRAIN_FUNCTION(stay_away);
+
 template <typename F>
 int fit(F function, const trireme::TrainerOptions& options) {
   const auto result = trireme::DataParallelTrainer(function, options).fit();
@@ -86,6 +96,7 @@ int main(int argc, char** argv) {
   trireme::TrainerOptions options;
   options.scaling.num_workers = 2;
   options.run.name = "run";
+  if (argc < 4 && std::string(argv[1]) == "away") return fit(stay_away, options);
   if (argc < 4) return fit(time_out, options);
   const std::string fault = argv[2];
   options.config = {{"fault", fault}, {"interrupt", argv[3]}};

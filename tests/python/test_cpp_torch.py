@@ -337,3 +337,11 @@ def test_a_process_that_cannot_be_cleaned_up_is_replaced(results: Path) -> None:
 
 def test_collectives_have_a_timeout() -> None:
     assert re.search(r"RETURNED .*Timed out waiting 500ms", checked(CANCEL, "timeout"))
+
+
+def test_the_rank_that_stays_away_from_a_collective_is_blamed(results: Path) -> None:
+    assert run(CANCEL, "away").returncode != 0
+    blamed, waited = events(results / "run", "worker_failed")
+    assert (blamed["rank"], blamed["cause"], blamed["collateral"]) == (1, "hang", False)
+    assert (waited["rank"], waited["collateral"]) == (0, True)
+    assert "all stacks: " in blamed["message"]

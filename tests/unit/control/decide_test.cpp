@@ -219,6 +219,7 @@ const std::vector<std::pair<std::string, Event>> kEvents = {
     {"became ready", BecameReady{1}},
     {"preemption", PreemptionAnnounced{{1}, 5.0, "spot"}},
     {"hang", HangNoticed{1, "rank 1 is behind", "stacks.txt"}},
+    {"stacks", StacksTaken{}},
     {"deadlock", DeadlockFound{{{0, {.keys = {"a"}}}, {1, {.keys = {"b"}}}}}},
     {"storage settled", StorageSettled{0}},
 };
