@@ -86,26 +86,6 @@ def test_every_method_directly_through_a_prefix_and_on_clones() -> None:
     assert fit(train, 1).error is None
 
 
-def test_a_group_is_split() -> None:
-    def train() -> Any:
-        import torch
-        import torch.distributed as dist
-
-        # Gloo supports it, but the Python function asks for an accelerator.
-        torch.accelerator.is_available = lambda: True  # type: ignore[method-assign]
-        torch.accelerator.current_accelerator = lambda check_available=False: torch.device("cpu")  # type: ignore
-        world = dist.group.WORLD
-        assert world is not None
-        world.bound_device_id = torch.device("cpu", 0)
-        options = world._get_backend(torch.device("cpu")).options
-        # Connects the ranks of each part through clones of the store.
-        part = dist.split_group(split_ranks=[[0, 2], [1]], pg_options=options)
-        return dist.get_process_group_ranks(part)
-
-    result = fit(train, 3)
-    assert result.return_value == [0, 2]
-
-
 def test_from_a_thread_of_cpp() -> None:
     def train() -> Any:
         import os
