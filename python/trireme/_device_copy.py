@@ -14,7 +14,8 @@ from typing import Any
 
 def has_streams(device: Any) -> bool:
     """Whether the device is the machine's accelerator with streams; others are copied tensor by tensor."""
-    accelerator = sys.modules["torch"].accelerator.current_accelerator()
+    module = getattr(sys.modules["torch"], "accelerator", None)  # since torch 2.6
+    accelerator = module.current_accelerator() if module is not None else None
     return accelerator is not None and accelerator.type == device.type and device.type != "mps"
 
 
