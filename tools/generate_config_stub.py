@@ -23,7 +23,7 @@ STUB_HEAD = """\
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 from trireme._core import ConfigError as ConfigError
 from trireme.callbacks import UserCallback
@@ -85,6 +85,18 @@ def stub_class(name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def options_class(name: str) -> str:
+    """Keyword arguments of methods, which only type checkers need."""
+    lines = ["", f"class {name}(TypedDict, total=False):"]
+    lines += [f"    {field['name']}: {option_type(field)}" for field in _core.config_schema()[name]]
+    return "\n".join(lines) + "\n"
+
+
+def option_type(field: dict[str, Any]) -> str:
+    # The core has no None here: Python turns it into the number of rows.
+    return "int | None" if field["name"] == "batch_size" else quoted(field["type"])
+
+
 def page_section(name: str) -> str:
     standard = _core.check_config(name, {})
     lines = ["", f"## {name}", "", "| field | type | default | meaning |", "|---|---|---|---|"]
@@ -98,7 +110,7 @@ def page_section(name: str) -> str:
 
 def generated() -> dict[Path, str]:
     return {
-        STUB: STUB_HEAD + "".join(stub_class(name) for name in CLASSES),
+        STUB: STUB_HEAD + "".join(stub_class(name) for name in CLASSES) + options_class("IterBatchesOptions"),
         PAGE: PAGE_HEAD + "".join(page_section(name) for name in CLASSES),
     }
 

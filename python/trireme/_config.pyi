@@ -2,7 +2,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 from trireme._core import ConfigError as ConfigError
 from trireme.callbacks import UserCallback
@@ -158,3 +158,12 @@ class RunConfig(_ConfigBase):
         start_timeout_s: float = ...,
         stop_grace_s: float = ...,
     ) -> None: ...
+
+class IterBatchesOptions(TypedDict, total=False):
+    batch_size: int | None
+    global_batch_size: int | None
+    drop_last: bool
+    pad_last: bool
+    prefetch_batches: int
+    local_shuffle_buffer_size: int | None
+    local_shuffle_seed: int | None

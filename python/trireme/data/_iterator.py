@@ -7,7 +7,7 @@ import inspect
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import pyarrow as pa
 
@@ -16,6 +16,9 @@ from trireme._core import count_of
 from trireme.data._formats import Batch, LazyBatch, check_format, in_format, rows
 from trireme.data._fragment import DataError
 from trireme.data._planned import Planned
+
+if TYPE_CHECKING:
+    from trireme._config import IterBatchesOptions  # only in the generated stub
 
 # How long a signal (Ctrl-C, a cancel) may wait while no batch is ready.
 _WAIT_S = 0.1
@@ -52,18 +55,6 @@ class Part:
         """The same for a reader whose rows do not count as taken."""
         options = {**self.options, "digest_folder": ""}
         return Part(seed=self.seed, virtual_shards=self.virtual_shards, place_counts=self.place_counts, **options)
-
-
-class IterBatchesOptions(TypedDict, total=False):
-    """The options of iter_batches(), for type checkers; defaults and checks are those of the core's table."""
-
-    batch_size: int | None
-    global_batch_size: int | None
-    drop_last: bool
-    pad_last: bool
-    prefetch_batches: int
-    local_shuffle_buffer_size: int | None
-    local_shuffle_seed: int | None
 
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
