@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -148,13 +150,15 @@ class AsSchema(ColumnOp):
 class FilterExpression(ColumnOp):
     keeps_rows = False
 
-    def __init__(self, expression: pc.Expression) -> None:
-        self.expression = expression
-        self.name = f"filter({expression})"
+    def __init__(self, conditions: Sequence[pc.Expression]) -> None:
+        self.conditions = list(conditions)
+        self.name = f"filter({functools.reduce(operator.and_, self.conditions)})"
 
     def change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         with _told("filter", batch.schema):
-            return batch.filter(self.expression)
+            for condition in self.conditions:
+                batch = batch.filter(condition)
+            return batch
 
 
 class RandomSample(Op):

@@ -51,16 +51,37 @@ def expression(value: Any, asked_by: str) -> pc.Expression:
     )
 
 
+def conditions(value: Any, asked_by: str) -> list[pc.Expression]:
+    """Expressions that select the same rows if they are applied one after another: the parts of a text joined by `and`,
+    also in the form not (a or b). A source may be able to apply only some of them.
+    """
+    if not isinstance(value, str):
+        return [expression(value, asked_by)]
+    parser = _Parser(value)
+    return [_lifted(parser.value(node)) for node in _joined_by_and(_tree(value))]
+
+
 def parse(text: str) -> pc.Expression:
     """Supports comparisons, and/or/not, in, is None, arithmetic and a few functions of columns, in Python's syntax."""
+    return _lifted(_Parser(text).value(_tree(text)))
+
+
+def _tree(text: str) -> ast.expr:
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        return ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
         raise ValueError(
             f"{text!r} is not an expression: {error.msg}. Write it as in Python: \"x > 3 and y == 'a'\""
         ) from None
-    value = _Parser(text).value(tree.body)
-    return value if isinstance(value, pc.Expression) else pc.scalar(value)
+
+
+def _joined_by_and(node: ast.expr, negated: bool = False) -> list[ast.expr]:
+    match node:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _joined_by_and(operand, not negated)
+        case ast.BoolOp(op=op, values=values) if isinstance(op, ast.Or if negated else ast.And):
+            return [part for value in values for part in _joined_by_and(value, negated)]
+    return [ast.copy_location(ast.UnaryOp(ast.Not(), node), node) if negated else node]
 
 
 class _Parser:
@@ -117,6 +138,9 @@ class _Parser:
             if not isinstance(right, list) or any(isinstance(item, pc.Expression) for item in right):
                 raise self._refused(node, "`in` needs a list of values: x in [1, 2]")
             found = _lifted(left).isin(right)
+            if any(item == 0 and not isinstance(item, (bool, str, bytes)) for item in right):
+                # Arrow's hash tables distinguish -0.0 from 0.0.
+                found = found | (_lifted(left).is_valid() & (_lifted(left) == 0))
             return found if isinstance(op, ast.In) else ~found
         return _COMPARE[type(op)](_lifted(left), right)
 

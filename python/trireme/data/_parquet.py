@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.fs as fs
 import pyarrow.parquet as pq
 
 from trireme import _core
@@ -85,7 +86,8 @@ class ParquetSource(FileSource):
     def __init__(self, listing: Listing, on_bad_file: str = "raise", schema: pa.Schema | None = None) -> None:
         super().__init__(listing, on_bad_file)
         self._given_schema = schema
-        self._filter: Any = None
+        self._filter: Any = None  # Arrow's scanner evaluates it, and prunes row groups by their statistics
+        self._late: Any = None  # evaluated on the rows that were read, and on the partitions
 
     def with_filter(self, expression: Any) -> Source | None:
         try:
@@ -104,7 +106,9 @@ class ParquetSource(FileSource):
             raise DataError(
                 f"read_parquet: filter = {expression}: {reason}; there are {', '.join(schema.names)}"
             ) from error
-        return self._changed(_filter=expression if self._filter is None else self._filter & expression)
+        name = "_filter" if _false_for_nan(expression, schema) else "_late"
+        before = getattr(self, name)
+        return self._changed(**{name: expression if before is None else before & expression})
 
     def _infer(self, file: File) -> pa.Schema:
         if self._given_schema is not None:
@@ -122,11 +126,13 @@ class ParquetSource(FileSource):
         needed = pa.schema([field for field in body if field.name in names])
         widths = _Widths(needed)
         first = self._listing.files()[0]
+        late = None if self._late is None else _Late(self._late, _columns_of(self._late, scanned))
 
-        def fragments_of(entry: tuple[Placed, Any]) -> list[Fragment]:
-            (file, constants), row_filter = entry
-            if row_filter is False:
+        def fragments_of(entry: tuple[Placed, bool | None]) -> list[Fragment]:
+            (file, constants), kept_whole = entry
+            if kept_whole is False:
                 return []
+            row_filter = None if kept_whole else self._filter
             fragment = _scan(file, constants, scanned)
             footer = _named(file, lambda: fragment.metadata)
             if self._given_schema is None:
@@ -136,23 +142,30 @@ class ParquetSource(FileSource):
                 kept = fragment.split_by_row_group(filter=row_filter, schema=scanned)
                 groups = [group.id for part in kept for group in part.row_groups]
             constants = {name: value for name, value in constants.items() if name not in body.names}
-            plan = _FilePlan(file, constants, scanned, names, row_filter)
+            plan = _FilePlan(file, constants, scanned, names, row_filter, None if kept_whole else late)
             return [ParquetFragment(plan, group, footer.row_group(group), widths) for group in groups]
 
-        return in_threads(fragments_of, list(zip(files, self._filters(files, scanned), strict=True)))
+        return in_threads(fragments_of, list(zip(files, self._decided(files, scanned), strict=True)))
 
-    def _filters(self, files: Sequence[Placed], scanned: pa.Schema) -> list[Any]:
-        """The remaining filter of each file: None if its partition satisfies the filter, False if it excludes it."""
-        if self._filter is None:
-            return [None] * len(files)
+    def _decided(self, files: Sequence[Placed], scanned: pa.Schema) -> list[bool | None]:
+        """Whether the partition of each file satisfies the filters; None: it depends on the rows."""
+        filters = [each for each in (self._filter, self._late) if each is not None]
+        if not filters:
+            return [True] * len(files)
+        whole_filter = functools.reduce(operator.and_, filters)
         fragments = [_scan(file, constants, scanned) for file, constants in files]
         whole = ds.FileSystemDataset(fragments, scanned, _FORMAT, files[0][0].filesystem)
-        possible = {fragment.path for fragment in whole.get_fragments(filter=self._filter)}
-        undecided = {fragment.path for fragment in whole.get_fragments(filter=~self._filter)}
-        return [
-            False if file.path not in possible else self._filter if file.path in undecided else None
-            for file, _ in files
-        ]
+        possible = {fragment.path for fragment in whole.get_fragments(filter=whole_filter)}
+        undecided = {fragment.path for fragment in whole.get_fragments(filter=~whole_filter)}
+        return [False if file.path not in possible else None if file.path in undecided else True for file, _ in files]
+
+
+@dataclass(frozen=True)
+class _Late:
+    """A filter for the rows that were read, and the columns that it needs."""
+
+    expression: Any
+    columns: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -164,6 +177,7 @@ class _FilePlan:
     scanned: pa.Schema
     names: Sequence[str]
     row_filter: Any
+    late: _Late | None
 
 
 class ParquetFragment(Fragment):
@@ -172,7 +186,7 @@ class ParquetFragment(Fragment):
         self._group = group
         self._row_bytes, pages = widths.of(about)
         self.name = f"{plan.file.name}, row group {group}"
-        self.rows = about.num_rows if plan.row_filter is None else None
+        self.rows = about.num_rows if plan.row_filter is None and plan.late is None else None
         self.size_bytes: int = int(about.num_rows * self._row_bytes)
         # Decoding at once holds the complete row group in memory, however few of its rows are left to deliver.
         self.decoding_bytes = pages if self._paged() else 2 * self.size_bytes
@@ -189,9 +203,16 @@ class ParquetFragment(Fragment):
             raise DataError(
                 f"{plan.file.shown} has changed since the dataset was created: row group {self._group} is missing"
             )
+        late = plan.late
+        read = names if late is None else list(dict.fromkeys([*names, *late.columns]))
         if self._paged():
-            return pa.RecordBatchReader.from_batches(self._schema(names), self._streamed(footer, names)), 0
-        return self._scanned(whole, names), 0
+            reader = pa.RecordBatchReader.from_batches(self._schema(read), self._streamed(footer, read))
+        else:
+            reader = self._scanned(whole, read)
+        if late is None:
+            return reader, 0
+        batches = (batch.filter(late.expression).select(names) for batch in reader)
+        return pa.RecordBatchReader.from_batches(self._schema(names), batches), 0
 
     def _paged(self) -> bool:
         return self._plan.row_filter is None and self.size_bytes > _SCANNED_BYTES
@@ -276,6 +297,46 @@ def _width(kind: pa.DataType) -> int | None:
         return int(kind.bit_width + 7) // 8
     except ValueError:
         return None
+
+
+def _false_for_nan(expression: Any, schema: pa.Schema) -> bool:
+    """Whether the expression excludes all rows with a NaN. Only then can statistics exclude row groups: they ignore
+    NaN. Arrow answers: with a column fixed at NaN, no fragment satisfies the expression.
+    """
+    local = fs.LocalFileSystem()
+    for path, kind in _floats(schema.field(name) for name in _columns_of(expression, schema)):
+        fixed = pc.field(*path) == pc.scalar(pa.scalar(float("nan"), kind))
+        fragment = _FORMAT.make_fragment("any", local, partition_expression=fixed)
+        dataset = ds.FileSystemDataset([fragment], schema, _FORMAT, local)
+        try:
+            if list(dataset.get_fragments(filter=expression)):
+                return False
+        except pa.ArrowException:  # for example, a NaN cannot be cast to an integer
+            return False
+    return True
+
+
+def _floats(fields: Iterable[pa.Field]) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    """The paths and types of the floats, also within structs."""
+    for field in fields:
+        if pa.types.is_floating(field.type):
+            yield (field.name,), field.type
+        elif pa.types.is_struct(field.type):
+            yield from (((field.name, *path), kind) for path, kind in _floats(field.type))
+
+
+def _columns_of(expression: Any, schema: pa.Schema) -> list[str]:
+    """The columns that the expression uses: without one of them, Arrow cannot bind it."""
+    text = str(expression)
+    found = []
+    for index, name in enumerate(schema.names):
+        if name not in text and "FieldPath" not in text:
+            continue
+        try:
+            ds.dataset(schema.remove(index).empty_table()).scanner(filter=expression)
+        except (pa.ArrowException, TypeError):
+            found.append(name)
+    return found
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:

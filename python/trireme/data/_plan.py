@@ -246,7 +246,9 @@ class Plan:
         if below.parent is not None:
             return None
         self.op.schema(self.parent.schema())  # reports errors in the same way as without push-down
-        source = below.source.with_filter(self.op.expression)
+        source: Source | None = below.source
+        for condition in self.op.conditions:
+            source = None if source is None else source.with_filter(condition)
         if source is not None:
             self._pushed = Plan(source)
             for selection in reversed(selections):

@@ -18,7 +18,7 @@ from trireme.data._column_ops import (
     WithColumns,
 )
 from trireme.data._derived import JoinedFragment, PlanSource, UnionSource
-from trireme.data._expressions import expression
+from trireme.data._expressions import conditions, expression
 from trireme.data._fragment import Fragment
 from trireme.data._methods import DatasetMethods, is_whole
 from trireme.data._plan import Plan, Shuffle
@@ -153,7 +153,7 @@ class TransformMethods(DatasetMethods):
         if (fn is None) == (expr is None):
             raise ValueError("filter: pass either a function or an expression")
         if expr is not None or isinstance(fn, (str, pc.Expression)):
-            return self._then(FilterExpression(expression(fn if expr is None else expr, "filter")))
+            return self._then(FilterExpression(conditions(fn if expr is None else expr, "filter")))
         from trireme.data._functions import FilterRows
 
         assert fn is not None
