@@ -99,7 +99,7 @@ def test_csv_columns_in_another_order(tmp_path: Path) -> None:
     assert trireme.data.read_csv(tmp_path).to_arrow().to_pydict() == {
         "n": [1, 2],
         "s": ["x", "y"],
-        "none": ["", "text"],
+        "none": [None, "text"],
     }
 
 

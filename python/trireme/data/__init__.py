@@ -28,6 +28,7 @@ from trireme.data._text_files import read_csv, read_json, read_text
 from trireme.data._tfrecords import read_tfrecords
 from trireme.data._webdataset import read_webdataset
 from trireme.data._whole_files import read_binary_files
+from trireme.data._write import FilenameProvider
 
 
 def __getattr__(name: str) -> object:
@@ -52,6 +53,7 @@ __all__ = [
     "DataIterator",
     "Dataset",
     "FileShuffleConfig",
+    "FilenameProvider",
     "Fragment",
     "GroupedData",
     "MaterializedDataset",

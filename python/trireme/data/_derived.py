@@ -145,13 +145,13 @@ def ordered(plan: Plan) -> Plan:
     return plan.carried_out
 
 
-def stream_of(plan: Plan, ahead: bool = True) -> Iterator[pa.RecordBatch]:
-    """The rows in order. All batches have the columns of the first."""
-    if plan.shuffle is not None and plan.shuffle.rows and plan.carried_out is None:
+def stream_of(plan: Plan, ahead: bool = True, pieces: list[FragmentSlice] | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows in order, or those of some slices. All batches have the columns of the first."""
+    if pieces is None and plan.shuffle is not None and plan.shuffle.rows and plan.carried_out is None:
         yield from _shuffled(plan)
         return
     plan = ordered(plan)
-    pieces = plan.in_stream()
+    pieces = plan.in_stream() if pieces is None else pieces
     batches = stream(pieces, ahead)
     if not any(piece.has_functions for piece in pieces):
         yield from _alike(batches, plan.schema(), plan.source.name)

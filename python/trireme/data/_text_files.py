@@ -139,6 +139,7 @@ def read_text(
 class CsvSource(FileSource):
     def __init__(self, listing: Listing, on_bad_file: str, read: Any, parse: Any, convert: Any) -> None:
         super().__init__(listing, on_bad_file)
+        self._finds_nulls = convert is None
         self._options = (
             read or pa.csv.ReadOptions(block_size=BLOCK),
             parse or pa.csv.ParseOptions(),
@@ -149,12 +150,21 @@ class CsvSource(FileSource):
         read, parse, convert = self._options
         larger = copy.copy(read)
         larger.block_size, larger.use_threads = max(SAMPLE, read.block_size or 0), False
-        try:
+
+        def inferred(convert: Any) -> pa.Schema:
             with file.open_stream() as stream, pa.csv.open_csv(stream, larger, parse, convert) as reader:
-                found = reader.schema
+                return string_for_null(reader.schema)
+
+        try:
+            found = inferred(convert)
         except pa.ArrowInvalid as error:
             raise DataError(f"{file.shown} is not a readable CSV file: {error}") from error
-        return string_for_null(found)
+        if self._finds_nulls:
+            # As write_csv() writes it: null without quotes, text in quotes. Not for files with quoted nulls in numbers.
+            quoting = pa.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
+            if inferred(quoting).equals(found):
+                self._options = (read, parse, quoting)
+        return found
 
     def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
         names = self.schema().names

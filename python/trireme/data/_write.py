@@ -2,32 +2,71 @@
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypedDict, Unpack
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as fs
 
 from trireme import _storage
 from trireme._core import count_of
 from trireme.data._column_ops import require_columns
-from trireme.data._derived import stream_of
+from trireme.data._cut import exact_batches
+from trireme.data._derived import ordered, stream_of
+from trireme.data._file_writers import (
+    CsvWriter,
+    JsonLinesWriter,
+    NumpyWriter,
+    ParquetWriter,
+    Writer,
+    check_csv_options,
+    check_options,
+    check_parquet_options,
+)
 from trireme.data._methods import DatasetMethods, is_whole
 from trireme.data._plan import Plan
-from trireme.data._tensors import numpy_of, rows_of
 
 # A file is closed when it is this large in memory; `min_rows_per_file` sets the limit in rows.
 _FILE_BYTES = 512 << 20
-_ROW_GROUP_ROWS = 131_072
-_ROW_GROUP_BYTES = 64 << 20
 _MODES = ("append", "overwrite", "ignore", "error")
+
+
+class FilenameProvider:
+    """Names the files of write_parquet(..., filename_provider=...) and similar methods."""
+
+    def get_filename_for_block(self, block: pa.Table, write_uuid: str, task_index: int, block_index: int) -> str:
+        """The name of a file. block: its first rows; task_index: with concurrency, the part; block_index: the file."""
+        raise NotImplementedError
+
+    def get_filename_for_row(
+        self, row: Mapping[str, Any], write_uuid: str, task_index: int, block_index: int, row_index: int
+    ) -> str:
+        """The name of a file with one row, for formats such as images."""
+        raise NotImplementedError
+
+
+class FileOptions(TypedDict, total=False):
+    """The arguments of all methods that write files.
+
+    mode: if the folder already has files: "append", "overwrite", "ignore" (write nothing) or "error".
+    min_rows_per_file: a file is closed when it has this many rows; num_rows_per_file: exactly this many, except in the
+    last. concurrency: the number of files that are written at the same time.
+    """
+
+    filesystem: Any
+    mode: Any
+    min_rows_per_file: int | None
+    num_rows_per_file: int | None
+    filename_provider: FilenameProvider | None
+    concurrency: int | None
+    arrow_open_stream_args: Mapping[str, Any] | None
+    ray_remote_args: Any  # has no effect
+    try_create_dir: bool  # has no effect: local folders are always created
 
 
 class WriteMethods(DatasetMethods):
@@ -36,88 +75,84 @@ class WriteMethods(DatasetMethods):
         path: str | os.PathLike[str],
         *,
         partition_cols: Sequence[str] | None = None,
-        filesystem: Any = None,
         arrow_parquet_args_fn: Callable[[], Mapping[str, Any]] | None = None,
-        min_rows_per_file: int | None = None,
-        mode: Any = "append",
-        **arrow_parquet_args: Any,
+        **options: Any,
     ) -> None:
         """Writes files to a folder, local or in an object store ("s3://..."). File names sort in the dataset's order.
 
-        partition_cols: write to the folders x=1/, x=2/, ... mode: if the folder already has files: "append",
-        "overwrite", "ignore" (write nothing) or "error". Other arguments: those of pyarrow.parquet.ParquetWriter.
+        partition_cols: write to the folders x=1/, x=2/, ... Other arguments: filesystem, mode, min_rows_per_file,
+        num_rows_per_file, filename_provider, concurrency (see FileOptions), and those of pyarrow.parquet.ParquetWriter.
         """
-        options = {**(arrow_parquet_args_fn() if arrow_parquet_args_fn else {}), **arrow_parquet_args}
+        target = Target("write_parquet", path, ".parquet", options)
+        formats = {**(arrow_parquet_args_fn() if arrow_parquet_args_fn else {}), **target.others}
+        check_parquet_options(formats)
         if partition_cols:
-            _write_partitioned(self._plan, _Folder(path, filesystem, ".parquet"), list(partition_cols), options, mode)
-            return
-        folder = _Folder(path, filesystem, ".parquet")
-        _write(self._plan, folder, lambda sink, schema: _Parquet(sink, schema, options), min_rows_per_file, mode)
+            _write_partitioned(self._plan, target, list(partition_cols), formats)
+        else:
+            write_files(self._plan, target, lambda sink, schema: ParquetWriter(sink, schema, formats))
 
-    def write_csv(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        filesystem: Any = None,
-        min_rows_per_file: int | None = None,
-        mode: Any = "append",
-        **arrow_csv_args: Any,
-    ) -> None:
-        """Writes files to a folder. Other arguments: those of pyarrow.csv.WriteOptions, or write_options=."""
-        folder = _Folder(path, filesystem, ".csv")
-        _write(self._plan, folder, lambda sink, schema: _Csv(sink, schema, arrow_csv_args), min_rows_per_file, mode)
+    def write_csv(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Writes files to a folder. Takes FileOptions, and those of pyarrow.csv.WriteOptions, or write_options=.
 
-    def write_json(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        filesystem: Any = None,
-        min_rows_per_file: int | None = None,
-        mode: Any = "append",
-    ) -> None:
+        Text is quoted and null is not, so that read_csv() distinguishes null from empty text.
+        """
+        target = Target("write_csv", path, ".csv", options)
+        check_csv_options(target.others)
+        write_files(self._plan, target, lambda sink, schema: CsvWriter(sink, schema, target.others))
+
+    def write_json(self, path: str | os.PathLike[str], **options: Unpack[FileOptions]) -> None:
         """Writes files to a folder, with one JSON object per line."""
-        folder = _Folder(path, filesystem, ".json")
-        _write(self._plan, folder, lambda sink, schema: _JsonLines(sink), min_rows_per_file, mode)
+        target = Target("write_json", path, ".json", options)
+        check_options("write_json", target.others, set(FileOptions.__annotations__))
+        write_files(self._plan, target, lambda sink, schema: JsonLinesWriter(sink))
 
-    def write_numpy(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        column: str,
-        filesystem: Any = None,
-        min_rows_per_file: int | None = None,
-        mode: Any = "append",
-    ) -> None:
+    def write_numpy(self, path: str | os.PathLike[str], *, column: str, **options: Unpack[FileOptions]) -> None:
         """Writes one column to a folder, as .npy files."""
         require_columns([column], self._plan.schema(), "write_numpy(column)")
-        folder = _Folder(path, filesystem, ".npy")
-        _write(self._plan, folder, lambda sink, schema: _Numpy(sink, column, schema), min_rows_per_file, mode)
+        target = Target("write_numpy", path, ".npy", options)
+        check_options("write_numpy", target.others, set(FileOptions.__annotations__))
+        write_files(self._plan, target, lambda sink, schema: NumpyWriter(sink, column, schema))
 
 
-class _Folder:
-    """The target folder. Files get their final names when they are complete."""
+class Target:
+    """The folder and the FileOptions of a write. Files get their final names when they are complete.
 
-    def __init__(self, path: str | os.PathLike[str], filesystem: Any, suffix: str) -> None:
-        self.location = _storage.resolve(path, filesystem)
+    others: the options that are not FileOptions.
+    """
+
+    def __init__(self, method: str, path: str | os.PathLike[str], suffix: str, options: Mapping[str, Any]) -> None:
+        self.method = method
+        self.others = {name: value for name, value in options.items() if name not in FileOptions.__annotations__}
+        self.location = _storage.resolve(path, options.get("filesystem"))
         self.filesystem = self.location.filesystem or fs.LocalFileSystem()
-        self._prefix = os.urandom(4).hex()
+        self.min_rows: int | None = self._number("min_rows_per_file", options)
+        self.num_rows: int | None = self._number("num_rows_per_file", options)
+        if self.min_rows and self.num_rows:
+            raise ValueError(f"{method}: set either min_rows_per_file or num_rows_per_file")
+        self.concurrency: int = self._number("concurrency", options) or 1
+        self.provider: FilenameProvider | None = options.get("filename_provider")
+        if self.provider is not None and not hasattr(self.provider, "get_filename_for_block"):
+            raise TypeError(f"{method}(filename_provider={self.provider!r}): expected a FilenameProvider")
+        self._stream_args = dict(options.get("arrow_open_stream_args") or {})
+        mode = options.get("mode", "append")
+        self._mode = str(getattr(mode, "value", mode)).lower()
+        if self._mode not in _MODES:
+            raise ValueError(f"mode={self._mode!r}: expected one of {', '.join(map(repr, _MODES))}")
+        self.uuid = os.urandom(4).hex()
         self._suffix = suffix
 
-    def prepare(self, mode: Any, inputs: Sequence[str]) -> bool:
+    def prepare(self, inputs: Sequence[str]) -> bool:
         """Whether there is anything to write."""
-        mode = str(getattr(mode, "value", mode)).lower()
-        if mode not in _MODES:
-            raise ValueError(f"mode={mode!r}: expected one of {', '.join(map(repr, _MODES))}")
         selector = fs.FileSelector(self.location.path, recursive=True, allow_not_found=True)
         there = [info.path for info in self.filesystem.get_file_info(selector) if info.type == fs.FileType.File]
-        if there and mode == "error":
+        if there and self._mode == "error":
             raise FileExistsError(
                 f"{self.location} has {count_of(len(there), 'file')}; mode='overwrite' replaces them, "
                 "'append' adds to them"
             )
-        if there and mode == "ignore":
+        if there and self._mode == "ignore":
             return False
-        if there and mode == "overwrite":
+        if there and self._mode == "overwrite":
             below = str(self.location).rstrip("/") + "/"
             read = next((file for file in inputs if file.startswith(below)), None)
             if read is not None:
@@ -128,19 +163,30 @@ class _Folder:
         return True
 
     def template(self) -> str:
-        return f"{self._prefix}-{{i}}{self._suffix}"
+        return f"{self.uuid}-{{i}}{self._suffix}"
 
-    def create(self, index: int) -> _File:
-        name = f"{self._prefix}-{index:06}{self._suffix}"
-        return _File(self.filesystem, self.location.path, name, hidden=self.location.local)
+    def create(self, part: int, index: int, head: pa.RecordBatch | None) -> _File:
+        if self.provider is not None:
+            block = pa.table({}) if head is None else pa.Table.from_batches([head])
+            name = str(self.provider.get_filename_for_block(block, self.uuid, part, index))
+        else:
+            parts = f"{part:06}-" if self.concurrency > 1 else ""
+            name = f"{self.uuid}-{parts}{index:06}{self._suffix}"
+        return _File(self.filesystem, self.location.path, name, self.location.local, self._stream_args)
+
+    def _number(self, name: str, options: Mapping[str, Any]) -> int | None:
+        value = options.get(name)
+        if value is not None and (not is_whole(value) or value < 1):
+            raise ValueError(f"{self.method}({name}={value!r}): expected an integer, 1 or more")
+        return value
 
 
 class _File:
-    def __init__(self, filesystem: Any, folder: str, name: str, hidden: bool) -> None:
+    def __init__(self, filesystem: Any, folder: str, name: str, hidden: bool, stream_args: Mapping[str, Any]) -> None:
         self._filesystem = filesystem
         self._final = posixpath.join(folder, name)
         self._path = posixpath.join(folder, f".{name}") if hidden else self._final
-        self.sink = filesystem.open_output_stream(self._path)
+        self.sink = filesystem.open_output_stream(self._path, **stream_args)
 
     def done(self) -> None:
         self.sink.close()
@@ -148,131 +194,55 @@ class _File:
             self._filesystem.move(self._path, self._final)
 
     def discard(self) -> None:
+        """Deletes it, also after done()."""
         with suppress(Exception):
             self.sink.close()
-        with suppress(Exception):
-            self._filesystem.delete_file(self._path)
+        for path in {self._path, self._final}:
+            with suppress(Exception):
+                self._filesystem.delete_file(path)
 
 
-class _Writer(ABC):
-    @abstractmethod
-    def add(self, batch: pa.RecordBatch) -> None: ...
-
-    def close(self) -> None:  # noqa: B027
-        """Writes buffered rows."""
-
-
-class _Parquet(_Writer):
-    def __init__(self, sink: Any, schema: pa.Schema, options: Mapping[str, Any]) -> None:
-        import pyarrow.parquet as pq
-
-        options = dict(options)
-        self._rows: int = options.pop("row_group_size", _ROW_GROUP_ROWS)
-        self._schema = schema
-        self._writer = pq.ParquetWriter(sink, schema, **options)
-        self._held: list[pa.RecordBatch] = []
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self._held.append(batch)
-        rows = sum(held.num_rows for held in self._held)
-        if rows >= self._rows or sum(held.nbytes for held in self._held) >= _ROW_GROUP_BYTES:
-            self._flush()
-
-    def close(self) -> None:
-        self._flush()
-        self._writer.close()
-
-    def _flush(self) -> None:
-        if self._held:
-            self._writer.write_table(pa.Table.from_batches(self._held, self._schema), row_group_size=self._rows)
-            self._held = []
-
-
-class _Csv(_Writer):
-    def __init__(self, sink: Any, schema: pa.Schema, options: Mapping[str, Any]) -> None:
-        from pyarrow import csv
-
-        nested = [field for field in schema if pa.types.is_nested(field.type) or _is_tensor(field.type)]
-        if nested:
-            raise ValueError(
-                f"write_csv: column {nested[0].name!r} is {nested[0].type}, which CSV cannot hold; "
-                "drop it, or use write_parquet"
-            )
-        options = dict(options)
-        chosen = options.pop("write_options", None) or csv.WriteOptions(**options)
-        self._writer = csv.CSVWriter(sink, schema, write_options=chosen)
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class _JsonLines(_Writer):
-    def __init__(self, sink: Any) -> None:
-        self._sink = sink
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        for index, field in enumerate(batch.schema):
-            if pa.types.is_floating(field.type):  # JSON has no NaN
-                column = batch.column(index)
-                finite = pc.if_else(pc.is_finite(column), column, pa.scalar(None, field.type))
-                batch = batch.set_column(index, field.name, finite)
-        lines = (json.dumps(row, default=_plain, ensure_ascii=False) for row in rows_of(batch))
-        self._sink.write("".join(f"{line}\n" for line in lines).encode())
-
-
-class _Numpy(_Writer):
-    def __init__(self, sink: Any, column: str, schema: pa.Schema) -> None:
-        self._sink = sink
-        self._column = column
-        self._parts: list[pa.Array] = []
-        self._type = schema.field(column).type
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self._parts.append(batch.column(self._column))
-
-    def close(self) -> None:
-        values = numpy_of(pa.chunked_array(self._parts, self._type), self._column)
-        if values.dtype == object and len({np.shape(value) for value in values}) == 1:
-            values = np.stack(list(values))
-        if values.dtype == object:
-            raise ValueError(
-                f"write_numpy: column {self._column!r} is {self._type}; .npy files hold numbers of one shape"
-            )
-        np.save(_Stream(self._sink), values, allow_pickle=False)
-
-
-class _Stream:
-    """Adapts an Arrow stream to numpy, which needs a write() method."""
-
-    def __init__(self, sink: Any) -> None:
-        self._sink = sink
-
-    def write(self, data: bytes) -> int:
-        self._sink.write(data)
-        return len(data)
-
-
-def _write(
-    plan: Plan, folder: _Folder, make: Callable[[Any, pa.Schema], _Writer], min_rows: int | None, mode: Any
-) -> None:
-    if min_rows is not None and (not is_whole(min_rows) or min_rows < 1):
-        raise ValueError(f"min_rows_per_file={min_rows!r}: expected a number of rows, 1 or more")
-    if not folder.prepare(mode, plan.source.files()):
+def write_files(plan: Plan, target: Target, make: Callable[[Any, pa.Schema], Writer]) -> None:
+    """make: a writer for an open file and the schema of the rows."""
+    if not target.prepare(plan.source.files()):
         return
-    batches = stream_of(plan)
+    if target.concurrency == 1 or target.num_rows is not None:
+        _write_part(plan, 0, stream_of(plan), target, make)
+        return
+    parts = _parts(ordered(plan), target.concurrency)
+    with ThreadPoolExecutor(target.concurrency, "trireme-write") as threads:
+        jobs = [threads.submit(_write_part, plan, index, part, target, make) for index, part in enumerate(parts)]
+        for job in jobs:
+            job.result()
+
+
+def _parts(plan: Plan, count: int) -> list[Iterator[pa.RecordBatch]]:
+    """The rows in order, in parts of about the same number of fragments."""
+    pieces = plan.in_stream()
+    edges = [len(pieces) * part // count for part in range(count + 1)]
+    parts = [pieces[begin:end] for begin, end in pairwise(edges) if begin < end]
+    return [stream_of(plan, pieces=part) for part in parts] or [iter(())]
+
+
+def _write_part(
+    plan: Plan,
+    part: int,
+    batches: Iterator[pa.RecordBatch],
+    target: Target,
+    make: Callable[[Any, pa.Schema], Writer],
+) -> None:
+    if target.num_rows is not None:
+        batches = exact_batches(batches, target.num_rows)
     waiting = _Peeking(batches)
     schema = waiting.head.schema if waiting.more() else plan.schema()
     index = 0
     more = True
     while more:
-        file = folder.create(index)
+        file = target.create(part, index, waiting.head)
         writer = None
         try:
             writer = make(file.sink, schema)
-            more = _fill(writer, waiting, min_rows)
+            more = _fill(writer, waiting, target.num_rows or target.min_rows)
             writer.close()
             file.done()
         except BaseException:
@@ -284,7 +254,7 @@ def _write(
         index += 1
 
 
-def _fill(writer: _Writer, batches: _Peeking, min_rows: int | None) -> bool:
+def _fill(writer: Writer, batches: _Peeking, min_rows: int | None) -> bool:
     """Whether another file must follow."""
     rows = size = 0
     for batch in batches:
@@ -318,36 +288,28 @@ class _Peeking:
         return self.head is not None
 
 
-def _write_partitioned(plan: Plan, folder: _Folder, columns: list[str], options: Mapping[str, Any], mode: Any) -> None:
+def _write_partitioned(plan: Plan, target: Target, columns: list[str], options: Mapping[str, Any]) -> None:
     import pyarrow.dataset as ds
 
+    if target.min_rows or target.provider:
+        raise ValueError("write_parquet: partition_cols excludes min_rows_per_file and filename_provider")
     schema = plan.schema()
     require_columns(columns, schema, "write_parquet(partition_cols)")
-    if not folder.prepare(mode, plan.source.files()):
+    if not target.prepare(plan.source.files()):
         return
     kind = ds.ParquetFileFormat()
+    options = dict(options)
+    rows = options.pop("row_group_size", 1 << 20)
     ds.write_dataset(
         pa.RecordBatchReader.from_batches(schema, stream_of(plan)),
-        folder.location.path,
-        basename_template=folder.template(),
+        target.location.path,
+        basename_template=target.template(),
         format=kind,
         file_options=kind.make_write_options(**options),
-        filesystem=folder.filesystem,
+        filesystem=target.filesystem,
         partitioning=ds.partitioning(pa.schema([schema.field(name) for name in columns]), flavor="hive"),
         existing_data_behavior="overwrite_or_ignore",
+        max_rows_per_group=min(rows, target.num_rows or rows),
+        max_rows_per_file=target.num_rows or 0,
         use_threads=False,
     )
-
-
-def _is_tensor(kind: pa.DataType) -> bool:
-    return isinstance(kind, pa.BaseExtensionType)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        raise TypeError("JSON cannot hold bytes; decode or drop the column, or use write_parquet")
-    return str(value)
