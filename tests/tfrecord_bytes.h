@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/crc32c.h"
+#include "formats/crc32c.h"
 
 // TFRecord files and examples in them, byte by byte.
 
@@ -21,7 +21,7 @@ std::string little_endian(T value) {
 }
 
 inline std::string masked(std::string_view bytes) {
-  const std::uint32_t crc = data::crc32c(bytes);
+  const std::uint32_t crc = formats::crc32c(bytes);
   return little_endian<std::uint32_t>((crc >> 15 | crc << 17) + 0xA282EAD8U);
 }
 

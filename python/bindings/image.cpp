@@ -1,7 +1,7 @@
 #include <nanobind/ndarray.h>
 
 #include "bindings.h"
-#include "data/resample.h"
+#include "formats/resample.h"
 
 namespace trireme::python {
 namespace {
@@ -16,9 +16,9 @@ void resample(const From& pixels, const To& out) {
   if (!fits || pixels.size() == 0 || out.size() == 0) {
     throw nb::value_error("resample() expects [height, width, bytes per pixel] and [height, width, channels]");
   }
-  const data::Pixels from{pixels.data(), size(pixels, 0), size(pixels, 1), size(out, 2), size(pixels, 2)};
+  const formats::Pixels from{pixels.data(), size(pixels, 0), size(pixels, 1), size(out, 2), size(pixels, 2)};
   nb::gil_scoped_release unlocked;
-  data::resample(from, out.data(), size(out, 0), size(out, 1));
+  formats::resample(from, out.data(), size(out, 0), size(out, 1));
 }
 
 }  // namespace

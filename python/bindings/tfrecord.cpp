@@ -1,4 +1,4 @@
-#include "data/tfrecord.h"
+#include "formats/tfrecord.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -13,9 +13,9 @@
 namespace trireme::python {
 namespace {
 
-using data::FeatureColumn;
-using data::TfRecordReader;
-using data::TfRecordTypes;
+using formats::FeatureColumn;
+using formats::TfRecordReader;
+using formats::TfRecordTypes;
 
 // Names and pyarrow's names of types.
 using Columns = std::vector<std::pair<std::string, std::string>>;

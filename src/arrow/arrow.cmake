@@ -1,12 +1,14 @@
 # trireme::arrow, linked to the Arrow that cmake/arrow.cmake found.
 if(TARGET trireme_arrow_library)
   add_library(trireme_arrow SHARED arrow/conditions.cpp arrow/file_source.cpp arrow/file_streams.cpp arrow/filesystem.cpp
-    arrow/found_files.cpp arrow/image.cpp arrow/image_jpeg.cpp arrow/image_others.cpp arrow/image_pixels.cpp
-    arrow/image_png.cpp arrow/images.cpp arrow/joined_tables.cpp arrow/json_lines.cpp arrow/kernels.cpp
+    arrow/found_files.cpp arrow/images.cpp arrow/joined_tables.cpp arrow/json_lines.cpp arrow/kernels.cpp
     arrow/npy_values.cpp arrow/npy_writer.cpp arrow/numpy_files.cpp arrow/parquet_pages.cpp
     arrow/relational.cpp arrow/sample_values.cpp arrow/sql.cpp arrow/sqlite.cpp arrow/tables.cpp
     arrow/tensor_columns.cpp arrow/texts.cpp arrow/tfrecords.cpp arrow/value_columns.cpp arrow/webdataset.cpp
-    arrow/writers.cpp arrow/written_files.cpp)
+    arrow/writers.cpp arrow/written_files.cpp
+    # Here and not in the core, which does without libjpeg and libpng.
+    formats/images/image.cpp formats/images/jpeg.cpp formats/images/others.cpp formats/images/pixels.cpp
+    formats/images/png.cpp)
   add_library(trireme::arrow ALIAS trireme_arrow)
   # Arrow is private: users of the library need its headers only for wrap().
   target_link_libraries(trireme_arrow PUBLIC trireme PRIVATE "$<BUILD_INTERFACE:trireme_arrow_library>")

@@ -5,7 +5,7 @@
 
 #include "file_source.h"
 #include "file_streams.h"
-#include "image.h"
+#include "formats/images/image.h"
 #include "tensor_columns.h"
 #include "trireme/arrow/data.h"
 
@@ -36,22 +36,22 @@ constexpr std::int64_t kBatchFiles = 8;
 
 struct ImageReader {
   std::shared_ptr<::arrow::fs::FileSystem> filesystem;  // shared with the source
-  arrow::ImageRequest request;
+  formats::ImageRequest request;
 
   ::arrow::Result<Tensor> decode(const FileInfo& file) const {
     ARROW_ASSIGN_OR_RAISE(const auto content, arrow::read_whole(*filesystem, file));
-    auto image = arrow::decode_image(std::string_view(*content), request);
+    auto image = arrow::as_arrow(formats::decode_image(std::string_view(*content), request));
     ARROW_RETURN_NOT_OK(named(file, image.status()));
-    return arrow::tensor_of(*std::move(image));
+    return formats::tensor_of(*std::move(image));
   }
 
   ::arrow::Result<std::vector<std::int64_t>> look_at(const FileInfo& file) const {
     ARROW_ASSIGN_OR_RAISE(auto opened, filesystem->OpenInputFile(file));
     ARROW_ASSIGN_OR_RAISE(auto beginning, opened->ReadAt(0, kHeaderBytes));
-    auto shape = arrow::image_shape(std::string_view(*beginning), request);
+    auto shape = arrow::as_arrow(formats::image_shape(std::string_view(*beginning), request));
     if (!shape.ok() && beginning->size() == kHeaderBytes) {
       ARROW_ASSIGN_OR_RAISE(const auto content, arrow::read_whole(*filesystem, file));
-      shape = arrow::image_shape(std::string_view(*content), request);
+      shape = arrow::as_arrow(formats::image_shape(std::string_view(*content), request));
     }
     ARROW_RETURN_NOT_OK(named(file, shape.status()));
     return shape;
@@ -69,7 +69,7 @@ struct ImageReader {
 
 class ImageSource final : public arrow::FileSource {
  public:
-  ImageSource(std::vector<std::string> paths, arrow::FileSourceOptions options, arrow::ImageRequest request)
+  ImageSource(std::vector<std::string> paths, arrow::FileSourceOptions options, formats::ImageRequest request)
       : FileSource("read_images", std::move(paths), std::move(options)), request_(request) {}
 
   bool costly() const override { return true; }
@@ -137,14 +137,14 @@ class ImageSource final : public arrow::FileSource {
     return std::make_shared<arrow::MadeBatches>(body(), std::move(make));
   }
 
-  arrow::ImageRequest request_;
+  formats::ImageRequest request_;
   std::int64_t row_bytes_ = 0;  // 0: shapes differ
 };
 
 }  // namespace
 
 Dataset read_images(const Paths& paths, const ReadImagesOptions& options) {
-  arrow::ImageRequest request;
+  formats::ImageRequest request;
   if (options.size) {
     const auto [height, width] = *options.size;
     constexpr std::int64_t kLargest = 65535;
@@ -159,9 +159,9 @@ Dataset read_images(const Paths& paths, const ReadImagesOptions& options) {
   }
   request.max_pixels = options.max_pixels;
   if (!options.mode.empty()) {
-    request.mode = arrow::find_image_mode(options.mode);
+    request.mode = formats::find_image_mode(options.mode);
     if (!request.mode) {
-      throw ValueError("read_images: mode = '" + options.mode + "': expected one of " + arrow::image_modes());
+      throw ValueError("read_images: mode = '" + options.mode + "': expected one of " + formats::image_modes());
     }
   }
   const std::vector<std::string> endings = {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif"};

@@ -8,7 +8,7 @@ namespace {
 
 using BufferPointer = std::shared_ptr<::arrow::Buffer>;
 
-::arrow::Result<BufferPointer> transposed(const data::NpyHeader& header, const ::arrow::Buffer& values,
+::arrow::Result<BufferPointer> transposed(const formats::NpyHeader& header, const ::arrow::Buffer& values,
                                           std::int64_t width) {
   ARROW_ASSIGN_OR_RAISE(BufferPointer out, ::arrow::AllocateBuffer(values.size()));
   const auto& shape = header.shape;
@@ -31,7 +31,7 @@ using BufferPointer = std::shared_ptr<::arrow::Buffer>;
 
 }  // namespace
 
-::arrow::Result<BufferPointer> in_row_order(const data::NpyHeader& header, BufferPointer values) {
+::arrow::Result<BufferPointer> in_row_order(const formats::NpyHeader& header, BufferPointer values) {
   const auto width = static_cast<std::int64_t>(size_of(header.dtype));
   if (header.fortran_order && header.shape.size() > 1) {
     ARROW_ASSIGN_OR_RAISE(values, transposed(header, *values, width));

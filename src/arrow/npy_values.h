@@ -5,12 +5,12 @@
 
 #include <memory>
 
-#include "data/npy.h"
+#include "formats/npy.h"
 
 namespace trireme::arrow {
 
 // The values of a .npy file in row-major order and native byte order. Rearranged only if needed.
-::arrow::Result<std::shared_ptr<::arrow::Buffer>> in_row_order(const data::NpyHeader& header,
+::arrow::Result<std::shared_ptr<::arrow::Buffer>> in_row_order(const formats::NpyHeader& header,
                                                                std::shared_ptr<::arrow::Buffer> values);
 
 }  // namespace trireme::arrow

@@ -5,8 +5,8 @@
 #include <map>
 #include <mutex>
 
-#include "data/npy.h"
 #include "file_source.h"
+#include "formats/npy.h"
 #include "npy_values.h"
 #include "tensor_columns.h"
 #include "trireme/arrow/data.h"
@@ -24,9 +24,11 @@ using ::arrow::fs::FileInfo;
 constexpr std::int64_t kArrayRows = 65536;
 constexpr std::int64_t kFirstRead = 256;  // large enough for nearly every header
 
-std::vector<std::int64_t> row_shape(const NpyHeader& header) { return {header.shape.begin() + 1, header.shape.end()}; }
+std::vector<std::int64_t> row_shape(const formats::NpyHeader& header) {
+  return {header.shape.begin() + 1, header.shape.end()};
+}
 
-std::int64_t row_bytes(const NpyHeader& header) {
+std::int64_t row_bytes(const formats::NpyHeader& header) {
   auto bytes = static_cast<std::int64_t>(size_of(header.dtype));
   for (const auto size : row_shape(header)) bytes *= size;
   return bytes;
@@ -41,18 +43,18 @@ class NumpySource final : public arrow::FileSource {
   using FileSource::FileSource;
 
  private:
-  ::arrow::Result<NpyHeader> header_of(const FileInfo& info) {
+  ::arrow::Result<formats::NpyHeader> header_of(const FileInfo& info) {
     ARROW_ASSIGN_OR_RAISE(auto file, filesystem()->OpenInputFile(info));
     ARROW_ASSIGN_OR_RAISE(const std::int64_t size, file->GetSize());
-    NpyPrefix prefix{std::nullopt, kFirstRead};
+    formats::NpyPrefix prefix{std::nullopt, kFirstRead};
     while (!prefix.header) {
       ARROW_ASSIGN_OR_RAISE(const auto beginning, file->ReadAt(0, prefix.needed));
-      auto parsed = parse_npy(std::string_view(*beginning));
+      auto parsed = formats::parse_npy(std::string_view(*beginning));
       if (!parsed) return broken(info, parsed.error().message());
       if (!parsed->header && size < parsed->needed) return broken(info, "its header is truncated");
       prefix = *std::move(parsed);
     }
-    const NpyHeader& header = *prefix.header;
+    const formats::NpyHeader& header = *prefix.header;
     if (header.shape.empty()) {
       return ::arrow::Status::Invalid(info.path(), " is a single value: expected a dimension for the rows");
     }
@@ -69,7 +71,7 @@ class NumpySource final : public arrow::FileSource {
   }
 
   ::arrow::Result<std::vector<FilePart>> plan(const std::vector<FileInfo>& files) override {
-    std::vector<NpyHeader> headers(files.size());
+    std::vector<formats::NpyHeader> headers(files.size());
     ARROW_RETURN_NOT_OK(
         arrow::in_threads(files.size(), [&](std::size_t i) { return header_of(files[i]).Value(&headers[i]); }));
     std::vector<FilePart> parts;
@@ -77,7 +79,7 @@ class NumpySource final : public arrow::FileSource {
     return parts;
   }
 
-  ::arrow::Status add_parts(const FileInfo& file, const NpyHeader& header, std::vector<FilePart>& parts) {
+  ::arrow::Status add_parts(const FileInfo& file, const formats::NpyHeader& header, std::vector<FilePart>& parts) {
     const auto type = arrow::tensor_type(header.dtype, row_shape(header));
     if (!type->Equals(body()->field(0)->type())) {
       return ::arrow::Status::Invalid(
@@ -103,7 +105,7 @@ class NumpySource final : public arrow::FileSource {
 
   ::arrow::Result<std::shared_ptr<::arrow::RecordBatchReader>> read(const FilePart& part, std::int64_t row) override {
     const FileInfo& info = part.files.front();
-    NpyHeader header;
+    formats::NpyHeader header;
     {
       std::lock_guard lock(mutex_);
       header = headers_.at(info.path());
@@ -129,7 +131,7 @@ class NumpySource final : public arrow::FileSource {
 
   // nullptr if the file is too short.
   static ::arrow::Result<std::shared_ptr<::arrow::Array>> values_of(::arrow::io::RandomAccessFile& file,
-                                                                    const NpyHeader& header, std::int64_t row,
+                                                                    const formats::NpyHeader& header, std::int64_t row,
                                                                     std::int64_t count) {
     const std::int64_t size = row_bytes(header);
     // Fortran order: a row is spread over the file.
@@ -143,7 +145,7 @@ class NumpySource final : public arrow::FileSource {
   }
 
   std::mutex mutex_;
-  std::map<std::string, NpyHeader> headers_;  // by path
+  std::map<std::string, formats::NpyHeader> headers_;  // by path
 };
 
 }  // namespace

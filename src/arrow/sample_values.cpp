@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "data/npy.h"
-#include "image.h"
+#include "formats/images/image.h"
+#include "formats/npy.h"
 #include "npy_values.h"
 
 namespace trireme::arrow {
@@ -84,7 +84,7 @@ constexpr int kMostNested = 200;
 }
 
 ::arrow::Result<Value> array_of(std::string_view content) {
-  const auto prefix = data::parse_npy(content);
+  const auto prefix = formats::parse_npy(content);
   if (!prefix) return Status::Invalid(prefix.error().message());
   if (!prefix->header) return Status::Invalid("its header is truncated");
   const auto& header = *prefix->header;
@@ -110,9 +110,9 @@ constexpr int kMostNested = 200;
   if (is_one_of(kind, {"json", "jsn"})) return json_of(content);
   if (kind == "npy") return array_of(content);
   if (is_one_of(kind, {"jpg", "jpeg", "png", "ppm", "pgm", "pbm", "bmp", "gif", "tif", "tiff", "webp"})) {
-    auto image = decode_image(content, {.max_pixels = max_pixels});
-    if (!image.ok()) return image.status().WithMessage("it is not a readable image: ", image.status().message());
-    return Value(tensor_of(*std::move(image)));
+    auto image = formats::decode_image(content, {.max_pixels = max_pixels});
+    if (!image) return Status::Invalid("it is not a readable image: ", image.error().message());
+    return Value(formats::tensor_of(*std::move(image)));
   }
   return Value(Bytes{std::move(content)});
 }

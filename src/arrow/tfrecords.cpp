@@ -2,9 +2,9 @@
 #include <arrow/c/bridge.h>
 #include <arrow/io/interfaces.h>
 
-#include "data/tfrecord.h"
 #include "file_source.h"
 #include "file_streams.h"
+#include "formats/tfrecord.h"
 #include "trireme/arrow/data.h"
 #include "trireme/value.h"
 
@@ -17,6 +17,7 @@ using arrow::BatchPointer;
 using arrow::FilePart;
 using arrow::SchemaPointer;
 using ::arrow::fs::FileInfo;
+using formats::FeatureColumn;
 
 constexpr std::int64_t kReadBytes = std::int64_t{1} << 20;
 // Estimated compression ratio.
@@ -33,7 +34,7 @@ class TfRecordSource final : public arrow::FileSource {
   ::arrow::Result<SchemaPointer> infer(const FileInfo& file) override {
     columns_ = given_;
     if (columns_.empty()) {
-      TfRecordTypes types(file.path());
+      formats::TfRecordTypes types(file.path());
       ARROW_ASSIGN_OR_RAISE(auto stream, arrow::open_stream(*filesystem(), file));
       for (bool more = true; more;) {
         ARROW_ASSIGN_OR_RAISE(const auto block, stream->Read(kReadBytes));
@@ -42,7 +43,7 @@ class TfRecordSource final : public arrow::FileSource {
       }
       ARROW_ASSIGN_OR_RAISE(columns_, arrow::as_arrow(types.columns()));
     }
-    ArrowSchema schema = ExampleColumns(columns_, {}).schema();
+    ArrowSchema schema = formats::ExampleColumns(columns_, {}).schema();
     return ::arrow::ImportSchema(&schema);
   }
 
@@ -59,7 +60,7 @@ class TfRecordSource final : public arrow::FileSource {
     std::vector<std::string> names;
     for (const auto& column : columns_) names.push_back(column.name);
     const FileInfo& file = part.files.front();
-    const auto reader = std::make_shared<TfRecordReader>(file.path(), columns_, names, row);
+    const auto reader = std::make_shared<formats::TfRecordReader>(file.path(), columns_, names, row);
     ARROW_ASSIGN_OR_RAISE(auto stream, arrow::open_stream(*filesystem(), file));
     auto make = [reader, stream, schema = body()]() -> ::arrow::Result<BatchPointer> {
       for (bool ended = false;;) {

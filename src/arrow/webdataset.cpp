@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "data/tar.h"
 #include "file_source.h"
 #include "file_streams.h"
+#include "formats/tar.h"
 #include "sample_values.h"
 #include "trireme/arrow/data.h"
 #include "value_columns.h"
@@ -118,7 +118,7 @@ class Samples {
   std::string path_;
   ReadWebdatasetOptions options_;
   ::arrow::Status stream_status_;
-  TarReader tar_;
+  formats::TarReader tar_;
   std::optional<Member> member_;  // read, but not yet in a sample
 };
 

@@ -1,8 +1,8 @@
-#include "data/npy.h"
+#include "formats/npy.h"
 #include "fuzz/fuzzer.h"
 
 using namespace trireme;
-using namespace trireme::data;
+using namespace trireme::formats;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto prefix = parse_npy(as_text(data, size));

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "data/tar.h"
+#include "formats/tar.h"
 #include "fuzz/fuzzer.h"
 #include "tar_bytes.h"
 
 using namespace trireme;
-using namespace trireme::data;
+using namespace trireme::formats;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string_view rest = as_text(data, size);

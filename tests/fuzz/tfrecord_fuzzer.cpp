@@ -1,11 +1,11 @@
-#include "data/crc32c.h"
 #include "data/schema.h"
-#include "data/tfrecord.h"
+#include "formats/crc32c.h"
+#include "formats/tfrecord.h"
 #include "fuzz/fuzzer.h"
 #include "tfrecord_bytes.h"
 
 using namespace trireme;
-using namespace trireme::data;
+using namespace trireme::formats;
 
 namespace {
 

@@ -16,6 +16,7 @@ ALLOWED: dict[str, set[str]] = {
     "storage": {"base"},
     "checkpoint": {"base", "storage"},
     "data": {"base", "storage"},
+    "formats": {"base", "data"},
     "engine": {"base", "wire"},
     "control": {"base", "wire", "engine", "checkpoint", "storage"},
     "worker": {"base", "wire", "checkpoint", "storage", "data"},
@@ -26,10 +27,10 @@ ALLOWED["api"] = _CORE
 ALLOWED["cli"] = _CORE | {"api"}
 # Optional libraries that no other module includes.
 for _optional in ("torch", "arrow", "boosting"):
-    ALLOWED[_optional] = {"base", "data", "worker", "checkpoint"}
+    ALLOWED[_optional] = {"base", "data", "formats", "worker", "checkpoint"}
 
 # The bindings combine modules as the API does, but do not use engines.
-BINDINGS = {"base", "wire", "storage", "checkpoint", "data", "control", "worker", "api"}
+BINDINGS = {"base", "wire", "storage", "checkpoint", "data", "formats", "control", "worker", "api"}
 
 # Allowed includes of the optional libraries' public headers, besides public headers and std.
 PUBLIC_MAY_ALSO = {"torch": ("torch/", "ATen/", "c10/"), "arrow": ("arrow/",), "boosting": ()}

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trireme::data {
+namespace trireme::formats {
 
 constexpr int kWeightBits = 32 - 8 - 2;
 
@@ -51,4 +51,4 @@ inline Weights weights_of(std::int64_t from, std::int64_t to) {
   return weights;
 }
 
-}  // namespace trireme::data
+}  // namespace trireme::formats

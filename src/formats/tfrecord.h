@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "base/result.h"
-#include "data/tf_example.h"
+#include "formats/tf_example.h"
 #include "trireme/export.h"
 
 // TFRecord files: records with their length, and checksums of both. Errors name the file and the record.
 
-namespace trireme::data {
+namespace trireme::formats {
 
 // Splits the bytes of a file, which arrive in parts of any size, into records.
 class TRIREME_API RecordCutter {
@@ -75,4 +75,4 @@ class TRIREME_API TfRecordReader {
   bool ended_ = false;
 };
 
-}  // namespace trireme::data
+}  // namespace trireme::formats

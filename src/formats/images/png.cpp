@@ -5,10 +5,10 @@
 #include <cstring>
 #endif
 
-#include "image.h"
-#include "image_formats.h"
+#include "formats/images/decoders.h"
+#include "formats/images/image.h"
 
-namespace trireme::arrow {
+namespace trireme::formats {
 
 #ifdef TRIREME_HAS_PNG
 namespace {
@@ -90,25 +90,24 @@ bool decode_into(png_structp png, png_infop info, std::int64_t most, bool only_h
 
 }  // namespace
 
-::arrow::Result<Image> decode_png(std::string_view content, const ImageRequest& request, bool only_header) {
+base::Result<Image> decode_png(std::string_view content, const ImageRequest& request, bool only_header) {
   Reading reading{content, {}};
   png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reading, fail, ignore);
   png_infop info = png ? png_create_info_struct(png) : nullptr;
-  if (!info) return ::arrow::Status::OutOfMemory("libpng is out of memory");
+  if (!info) return base::error("libpng is out of memory");
   png_set_read_fn(png, &reading, read_bytes);
   Image image;
   std::vector<png_bytep> rows;
   const bool decoded = decode_into(png, info, request.max_pixels, only_header, image, rows);
   png_destroy_read_struct(&png, &info, nullptr);
-  if (!decoded) return ::arrow::Status::Invalid(reading.problem);
-  ARROW_RETURN_NOT_OK(check_pixels(image.height, image.width, request.max_pixels));
+  if (!decoded) return base::Error(reading.problem);
+  TRIREME_TRY(check_pixels(image.height, image.width, request.max_pixels));
   return image;
 }
 #else
-::arrow::Result<Image> decode_png(std::string_view, const ImageRequest&, bool) {
-  return ::arrow::Status::NotImplemented(
-      "PNG images need libpng, but trireme::arrow was built without it: install libpng-dev and rebuild");
+base::Result<Image> decode_png(std::string_view, const ImageRequest&, bool) {
+  return base::error("PNG images need libpng, but trireme::arrow was built without it: install libpng-dev and rebuild");
 }
 #endif
 
-}  // namespace trireme::arrow
+}  // namespace trireme::formats

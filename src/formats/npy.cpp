@@ -1,10 +1,10 @@
-#include "data/npy.h"
+#include "formats/npy.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 
-namespace trireme::data {
+namespace trireme::formats {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
@@ -163,4 +163,4 @@ base::Result<NpyPrefix> parse_npy(std::string_view beginning) {
   return NpyPrefix{std::move(header), 0};
 }
 
-}  // namespace trireme::data
+}  // namespace trireme::formats

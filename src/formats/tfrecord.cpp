@@ -1,10 +1,10 @@
-#include "data/tfrecord.h"
+#include "formats/tfrecord.h"
 
 #include <cstring>
 
-#include "data/crc32c.h"
+#include "formats/crc32c.h"
 
-namespace trireme::data {
+namespace trireme::formats {
 namespace {
 
 constexpr std::size_t kHead = 12;  // the length and its checksum
@@ -106,4 +106,4 @@ base::Result<std::optional<ArrowArray>> TfRecordReader::next() {
   return std::optional(columns_.take());
 }
 
-}  // namespace trireme::data
+}  // namespace trireme::formats

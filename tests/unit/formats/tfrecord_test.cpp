@@ -1,14 +1,14 @@
-#include "data/tfrecord.h"
+#include "formats/tfrecord.h"
 
 #include <doctest/doctest.h>
 
-#include "data/crc32c.h"
+#include "formats/crc32c.h"
 #include "tfrecord_bytes.h"
 
 namespace tfrecord_test {
 
 using namespace trireme;
-using namespace trireme::data;
+using namespace trireme::formats;
 using namespace trireme::test;
 
 namespace {

@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "trireme/export.h"
 
-namespace trireme::data {
+namespace trireme::formats {
 
 // Iterates over the members of a tar file: ustar, with the long names of pax and GNU.
 class TRIREME_API TarReader {
@@ -39,4 +39,4 @@ class TRIREME_API TarReader {
   std::uint64_t padding_ = 0;
 };
 
-}  // namespace trireme::data
+}  // namespace trireme::formats

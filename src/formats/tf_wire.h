@@ -4,11 +4,11 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "data/tf_example.h"
+#include "formats/tf_example.h"
 
 // The wire format of tf.train.Example: nested fields of a number and a value.
 
-namespace trireme::data::tf_wire {
+namespace trireme::formats::tf_wire {
 
 bool is_utf8(std::string_view text);
 base::Error broken(std::string_view why);
@@ -153,4 +153,4 @@ base::Result<std::int64_t> for_each_value(FeatureKind kind, std::string_view lis
   return count;
 }
 
-}  // namespace trireme::data::tf_wire
+}  // namespace trireme::formats::tf_wire

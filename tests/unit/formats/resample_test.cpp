@@ -1,4 +1,4 @@
-#include "data/resample.h"
+#include "formats/resample.h"
 
 #include <doctest/doctest.h>
 
@@ -12,7 +12,7 @@
 namespace resample_test {
 
 using namespace trireme;
-using data::Pixels;
+using formats::Pixels;
 
 namespace {
 
@@ -83,8 +83,8 @@ TEST_CASE("images of all shapes match the formula") {
     CAPTURE(i);
     const auto from = noise(static_cast<std::size_t>(each.from_height * each.from_width * each.step), i);
     std::vector<std::uint8_t> made(static_cast<std::size_t>(each.height * each.width * each.channels));
-    data::resample({from.data(), each.from_height, each.from_width, each.channels, each.step}, made.data(), each.height,
-                   each.width);
+    formats::resample({from.data(), each.from_height, each.from_width, each.channels, each.step}, made.data(),
+                      each.height, each.width);
     const auto wanted = expected(from, each);
     // Fixed point may round a half the other way; after two passes the difference is at most one.
     int most = 0;
@@ -96,7 +96,7 @@ TEST_CASE("images of all shapes match the formula") {
 TEST_CASE("maximum brightness is preserved") {
   const std::vector<std::uint8_t> white(50 * 70 * 3, 255);
   std::vector<std::uint8_t> made(33 * 91 * 3);
-  data::resample({white.data(), 50, 70, 3, 3}, made.data(), 33, 91);
+  formats::resample({white.data(), 50, 70, 3, 3}, made.data(), 33, 91);
   CHECK(std::all_of(made.begin(), made.end(), [](std::uint8_t value) { return value == 255; }));
 }
 
@@ -106,8 +106,8 @@ TEST_CASE("16-bit grayscale matches 8-bit grayscale") {
   for (const auto& [height, width] : {std::pair{22L, 31L}, std::pair{37L, 90L}, std::pair{50L, 53L}}) {
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(height * width));
     std::vector<std::uint16_t> made(bytes.size());
-    data::resample({from.data(), 37, 53, 1, 1}, bytes.data(), height, width);
-    data::resample_grey16(wide.data(), 37, 53, made.data(), height, width);
+    formats::resample({from.data(), 37, 53, 1, 1}, bytes.data(), height, width);
+    formats::resample_grey16(wide.data(), 37, 53, made.data(), height, width);
     CHECK(std::equal(made.begin(), made.end(), bytes.begin(), bytes.end()));
   }
 }

@@ -16,17 +16,17 @@
 #include <limits>
 #include <memory>
 
-#include "image.h"
-#include "image_formats.h"
+#include "formats/images/decoders.h"
+#include "formats/images/image.h"
 
 // BMP, GIF (first frame) and PNM.
 
-namespace trireme::arrow {
+namespace trireme::formats {
 
 #ifdef TRIREME_HAS_STB
-::arrow::Result<Image> decode_others(std::string_view content, const ImageRequest& request) {
+base::Result<Image> decode_others(std::string_view content, const ImageRequest& request) {
   if (content.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
-    return ::arrow::Status::Invalid("it is larger than 2 GB");
+    return base::error("it is larger than 2 GB");
   }
   const auto* bytes = reinterpret_cast<const stbi_uc*>(content.data());
   const int size = static_cast<int>(content.size());
@@ -34,23 +34,23 @@ namespace trireme::arrow {
   int height = 0;
   int channels = 0;
   if (stbi_info_from_memory(bytes, size, &width, &height, &channels) == 0) {
-    return ::arrow::Status::Invalid("it is not a JPEG, PNG, BMP, GIF or PNM image");
+    return base::error("it is not a JPEG, PNG, BMP, GIF or PNM image");
   }
-  ARROW_RETURN_NOT_OK(check_pixels(height, width, request.max_pixels));
+  TRIREME_TRY(check_pixels(height, width, request.max_pixels));
   // Without transparency, which is rare in these formats; Pillow also drops it from GIF and BMP.
   const int wanted = channels < 3 ? 1 : 3;
   const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
       stbi_load_from_memory(bytes, size, &width, &height, &channels, wanted), stbi_image_free);
-  if (!pixels) return ::arrow::Status::Invalid(stbi_failure_reason());
+  if (!pixels) return base::Error(stbi_failure_reason());
   const auto count = static_cast<std::size_t>(width) * static_cast<std::size_t>(height * wanted);
   return Image{wanted == 1 ? ImageMode::kGrey : ImageMode::kRgb, height, width, {pixels.get(), pixels.get() + count}};
 }
 #else
-::arrow::Result<Image> decode_others(std::string_view, const ImageRequest&) {
-  return ::arrow::Status::NotImplemented(
+base::Result<Image> decode_others(std::string_view, const ImageRequest&) {
+  return base::error(
       "it is neither JPEG nor PNG; BMP, GIF and PNM images need stb_image, but trireme::arrow was built without it: "
       "install libstb-dev and rebuild");
 }
 #endif
 
-}  // namespace trireme::arrow
+}  // namespace trireme::formats

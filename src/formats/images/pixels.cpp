@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "data/resample.h"
-#include "image.h"
+#include "formats/images/image.h"
+#include "formats/resample.h"
 
 // Conversion of modes and sizes, with Pillow's arithmetic.
 
-namespace trireme::arrow {
+namespace trireme::formats {
 namespace {
 
 std::uint8_t multiply(unsigned a, unsigned b) {
@@ -48,7 +48,7 @@ bool is_grey(ImageMode mode) {
 void resample_grey16(Image& image, std::int64_t height, std::int64_t width) {
   std::vector<std::uint16_t> values(image.pixels.size() / 2), made(static_cast<std::size_t>(height * width));
   std::memcpy(values.data(), image.pixels.data(), image.pixels.size());
-  data::resample_grey16(values.data(), image.height, image.width, made.data(), height, width);
+  formats::resample_grey16(values.data(), image.height, image.width, made.data(), height, width);
   image.pixels.resize(made.size() * 2);
   std::memcpy(image.pixels.data(), made.data(), image.pixels.size());
 }
@@ -56,7 +56,7 @@ void resample_grey16(Image& image, std::int64_t height, std::int64_t width) {
 void resample_bytes(Image& image, std::int64_t height, std::int64_t width) {
   const std::int64_t channels = image.channels();
   std::vector<std::uint8_t> made(static_cast<std::size_t>(height * width * channels));
-  data::resample({image.pixels.data(), image.height, image.width, channels, channels}, made.data(), height, width);
+  resample({image.pixels.data(), image.height, image.width, channels, channels}, made.data(), height, width);
   image.pixels = std::move(made);
 }
 
@@ -136,4 +136,4 @@ Image resized(Image image, std::int64_t height, std::int64_t width) {
   return image;
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::formats

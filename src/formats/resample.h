@@ -9,7 +9,7 @@
 // with the columns if that is less work, and then rounds differently; the result must not depend on the version of a
 // library.)
 
-namespace trireme::data {
+namespace trireme::formats {
 
 // Pixels of bytes, row by row. The distance between pixels may exceed the number of channels: Pillow keeps RGB in four
 // bytes.
@@ -30,4 +30,4 @@ TRIREME_API void resample_grey16(const std::uint16_t* values, std::int64_t from_
 // To height * width * channels bytes.
 TRIREME_API void resample(const Pixels& pixels, std::uint8_t* out, std::int64_t height, std::int64_t width);
 
-}  // namespace trireme::data
+}  // namespace trireme::formats

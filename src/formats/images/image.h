@@ -1,7 +1,5 @@
 #pragma once
 
-#include <arrow/result.h>
-
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -9,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/arrow/data.h"
+#include "base/result.h"
 #include "trireme/tensor.h"
 
 // Images in Pillow's representation, so that both languages read the same pixels.
 
-namespace trireme::arrow {
+namespace trireme::formats {
 
 enum class ImageMode : std::uint8_t { kBit, kGrey, kGreyAlpha, kPalette, kRgb, kRgba, kCmyk, kGrey16 };
 
@@ -36,23 +34,23 @@ std::string image_modes();
 struct ImageRequest {
   std::optional<ImageMode> mode = {};
   std::optional<std::array<std::int64_t, 2>> size = {};  // height and width
-  std::int64_t max_pixels = data::kMaxPixels;
+  std::int64_t max_pixels = 0;                           // of the file; larger images are refused
 };
 
 // Decodes a file to an image of that mode and size. The error has the reason, not the path.
-::arrow::Result<Image> decode_image(std::string_view content, const ImageRequest& request);
+base::Result<Image> decode_image(std::string_view content, const ImageRequest& request);
 // The shape of the image, from its first bytes if possible.
-::arrow::Result<std::vector<std::int64_t>> image_shape(std::string_view content, const ImageRequest& request);
+base::Result<std::vector<std::int64_t>> image_shape(std::string_view content, const ImageRequest& request);
 
 // [height, width, channels], without channels if it is 1.
 std::vector<std::int64_t> shape_of(const Image& image);
 Tensor tensor_of(Image image);
 
 // Parts of decode_image().
-::arrow::Result<Image> decode_jpeg(std::string_view content, const ImageRequest& request, bool only_header);
-::arrow::Result<Image> decode_png(std::string_view content, const ImageRequest& request, bool only_header);
-::arrow::Result<Image> decode_others(std::string_view content, const ImageRequest& request);
+base::Result<Image> decode_jpeg(std::string_view content, const ImageRequest& request, bool only_header);
+base::Result<Image> decode_png(std::string_view content, const ImageRequest& request, bool only_header);
+base::Result<Image> decode_others(std::string_view content, const ImageRequest& request);
 Image converted(Image image, ImageMode mode);
 Image resized(Image image, std::int64_t height, std::int64_t width);
 
-}  // namespace trireme::arrow
+}  // namespace trireme::formats

@@ -10,7 +10,7 @@
 #include "trireme/export.h"
 #include "trireme/tensor.h"
 
-namespace trireme::data {
+namespace trireme::formats {
 
 // The header of a .npy file of numbers or booleans.
 struct NpyHeader {
@@ -31,4 +31,4 @@ struct NpyPrefix {
 };
 TRIREME_API base::Result<NpyPrefix> parse_npy(std::string_view beginning);
 
-}  // namespace trireme::data
+}  // namespace trireme::formats

@@ -15,7 +15,7 @@
 // Converts tf.train.Example, a protocol buffer with named features, to columns. Does not need protobuf: three messages
 // are parsed by hand.
 
-namespace trireme::data {
+namespace trireme::formats {
 
 enum class FeatureKind : std::uint8_t { kNone, kBytes, kFloat, kInt };
 
@@ -82,4 +82,4 @@ class TRIREME_API ExampleColumns {
   std::int64_t rows_ = 0;
 };
 
-}  // namespace trireme::data
+}  // namespace trireme::formats

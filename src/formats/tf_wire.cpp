@@ -1,6 +1,6 @@
-#include "data/tf_wire.h"
+#include "formats/tf_wire.h"
 
-namespace trireme::data::tf_wire {
+namespace trireme::formats::tf_wire {
 
 base::Error broken(std::string_view why) {
   return base::error("this is not a tf.train.Example ({}); read_binary_files reads other records", why);
@@ -30,4 +30,4 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-}  // namespace trireme::data::tf_wire
+}  // namespace trireme::formats::tf_wire

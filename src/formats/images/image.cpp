@@ -1,10 +1,10 @@
-#include "image.h"
+#include "formats/images/image.h"
 
 #include <cstring>
 
-#include "image_formats.h"
+#include "formats/images/decoders.h"
 
-namespace trireme::arrow {
+namespace trireme::formats {
 namespace {
 
 struct ModeName {
@@ -22,7 +22,7 @@ Format format_of(std::string_view content) {
   return Format::kOther;
 }
 
-::arrow::Result<Image> decode(std::string_view content, const ImageRequest& request, bool only_header) {
+base::Result<Image> decode(std::string_view content, const ImageRequest& request, bool only_header) {
   switch (format_of(content)) {
     case Format::kJpeg: return decode_jpeg(content, request, only_header);
     case Format::kPng: return decode_png(content, request, only_header);
@@ -60,21 +60,21 @@ std::string image_modes() {
   return names;
 }
 
-::arrow::Status check_pixels(std::int64_t height, std::int64_t width, std::int64_t most) {
-  if (height > 0 && width > 0 && height <= most / width) return ::arrow::Status::OK();
-  return ::arrow::Status::Invalid("it has ", width, " x ", height, " pixels, more than max_pixels = ", most,
-                                  ": raise it if that is intended");
+base::Result<void> check_pixels(std::int64_t height, std::int64_t width, std::int64_t most) {
+  if (height > 0 && width > 0 && height <= most / width) return {};
+  return base::error("it has {} x {} pixels, more than max_pixels = {}: raise it if that is intended", width, height,
+                     most);
 }
 
-::arrow::Result<Image> decode_image(std::string_view content, const ImageRequest& request) {
-  ARROW_ASSIGN_OR_RAISE(auto image, decode(content, request, false));
+base::Result<Image> decode_image(std::string_view content, const ImageRequest& request) {
+  TRIREME_ASSIGN(auto image, decode(content, request, false));
   if (request.mode) image = converted(std::move(image), *request.mode);
   if (request.size) image = resized(std::move(image), (*request.size)[0], (*request.size)[1]);
   return image;
 }
 
-::arrow::Result<std::vector<std::int64_t>> image_shape(std::string_view content, const ImageRequest& request) {
-  ARROW_ASSIGN_OR_RAISE(auto image, decode(content, {.max_pixels = request.max_pixels}, true));
+base::Result<std::vector<std::int64_t>> image_shape(std::string_view content, const ImageRequest& request) {
+  TRIREME_ASSIGN(auto image, decode(content, {.max_pixels = request.max_pixels}, true));
   if (request.mode) image.mode = *request.mode;
   if (request.size) std::tie(image.height, image.width) = std::tuple((*request.size)[0], (*request.size)[1]);
   return shape_of(image);
@@ -97,4 +97,4 @@ Tensor tensor_of(Image image) {
   return Tensor::view(dtype, shape_of(*owner), owner->pixels.data(), owner);
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::formats

@@ -1,4 +1,4 @@
-#include "data/tf_example.h"
+#include "formats/tf_example.h"
 
 #include <array>
 #include <cstring>
@@ -8,11 +8,15 @@
 #include "base/text.h"
 #include "data/array_buffers.h"
 #include "data/bits.h"
-#include "data/tf_wire.h"
+#include "formats/tf_wire.h"
 
-namespace trireme::data {
+namespace trireme::formats {
 namespace {
 
+using data::Array;
+using data::Buffer;
+using data::Kind;
+using data::Type;
 using tf_wire::for_each_feature;
 using tf_wire::for_each_value;
 using tf_wire::is_utf8;
@@ -64,7 +68,7 @@ void set_validity(Array& array, const std::vector<std::uint8_t>& valid) {
   if (array.null_count == 0) return;
   array.validity = Buffer::zeroed(static_cast<std::int64_t>((valid.size() + 7) / 8));
   for (std::size_t i = 0; i < valid.size(); ++i) {
-    or_bit(array.validity.data(), static_cast<std::int64_t>(i), valid[i] != 0);
+    data::or_bit(array.validity.data(), static_cast<std::int64_t>(i), valid[i] != 0);
   }
 }
 
@@ -253,9 +257,9 @@ ArrowArray ExampleColumns::take() {
     column.list_offsets.assign(1, 0);
   }
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    exported.push_back(export_array(type_of(columns_[i].what), taken->arrays[i], taken));
+    exported.push_back(data::export_array(type_of(columns_[i].what), taken->arrays[i], taken));
   }
-  return export_struct(std::exchange(rows_, 0), std::move(exported), taken);
+  return data::export_struct(std::exchange(rows_, 0), std::move(exported), taken);
 }
 
 ArrowSchema ExampleColumns::schema() const {
@@ -273,4 +277,4 @@ ArrowSchema ExampleColumns::schema() const {
   return made;
 }
 
-}  // namespace trireme::data
+}  // namespace trireme::formats

@@ -1,13 +1,13 @@
 #pragma once
 
-#include <arrow/status.h>
-
 #include <cstdint>
 
-namespace trireme::arrow {
+#include "base/result.h"
+
+namespace trireme::formats {
 
 // An image must not use up the memory. Height and width are those of the file: decoders may need all pixels even if few
 // of them are requested.
-::arrow::Status check_pixels(std::int64_t height, std::int64_t width, std::int64_t most);
+base::Result<void> check_pixels(std::int64_t height, std::int64_t width, std::int64_t most);
 
-}  // namespace trireme::arrow
+}  // namespace trireme::formats

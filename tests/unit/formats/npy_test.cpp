@@ -1,11 +1,11 @@
-#include "data/npy.h"
+#include "formats/npy.h"
 
 #include <doctest/doctest.h>
 
 namespace npy_test {
 
 using namespace trireme;
-using namespace trireme::data;
+using namespace trireme::formats;
 
 namespace {
 

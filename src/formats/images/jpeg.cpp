@@ -8,10 +8,10 @@
 
 #endif
 
-#include "image.h"
-#include "image_formats.h"
+#include "formats/images/decoders.h"
+#include "formats/images/image.h"
 
-namespace trireme::arrow {
+namespace trireme::formats {
 
 #ifdef TRIREME_HAS_JPEG
 namespace {
@@ -88,7 +88,7 @@ bool decode_into(jpeg_decompress_struct& info, Failure& failure, std::string_vie
 
 }  // namespace
 
-::arrow::Result<Image> decode_jpeg(std::string_view content, const ImageRequest& request, bool only_header) {
+base::Result<Image> decode_jpeg(std::string_view content, const ImageRequest& request, bool only_header) {
   jpeg_decompress_struct info{};
   Failure failure{};
   info.err = jpeg_std_error(&failure.manager);
@@ -100,18 +100,18 @@ bool decode_into(jpeg_decompress_struct& info, Failure& failure, std::string_vie
   const std::int64_t height = info.image_height;
   const std::int64_t width = info.image_width;
   jpeg_destroy_decompress(&info);
-  if (!decoded) return ::arrow::Status::Invalid(failure.message);
-  if (too_large) return check_pixels(height, width, request.max_pixels);
+  if (!decoded) return base::Error(failure.message);
+  if (too_large) TRIREME_TRY(check_pixels(height, width, request.max_pixels));
   if (image.mode == ImageMode::kCmyk) {
     for (auto& value : image.pixels) value = static_cast<std::uint8_t>(255 - value);  // Adobe writes inverted values
   }
   return image;
 }
 #else
-::arrow::Result<Image> decode_jpeg(std::string_view, const ImageRequest&, bool) {
-  return ::arrow::Status::NotImplemented(
+base::Result<Image> decode_jpeg(std::string_view, const ImageRequest&, bool) {
+  return base::error(
       "JPEG images need libjpeg, but trireme::arrow was built without it: install libjpeg-dev and rebuild");
 }
 #endif
 
-}  // namespace trireme::arrow
+}  // namespace trireme::formats

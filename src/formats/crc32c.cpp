@@ -1,10 +1,10 @@
-#include "data/crc32c.h"
+#include "formats/crc32c.h"
 
 #include <array>
 #include <bit>
 #include <cstring>
 
-namespace trireme::data {
+namespace trireme::formats {
 namespace {
 
 constexpr std::uint32_t kPolynomial = 0x82F63B78;
@@ -68,4 +68,4 @@ std::uint32_t crc32c(std::string_view bytes) {
   return ~with_tables(0xFFFFFFFF, bytes);
 }
 
-}  // namespace trireme::data
+}  // namespace trireme::formats

@@ -1,4 +1,4 @@
-#include "data/tar.h"
+#include "formats/tar.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace trireme::data {
+namespace trireme::formats {
 
 namespace {
 
@@ -179,4 +179,4 @@ base::Result<std::string> TarReader::content() {
   return taken;
 }
 
-}  // namespace trireme::data
+}  // namespace trireme::formats

@@ -1,4 +1,4 @@
-#include "data/resample.h"
+#include "formats/resample.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "base/check.h"
-#include "data/resample_weights.h"
+#include "formats/resample_weights.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-namespace trireme::data {
+namespace trireme::formats {
 namespace {
 
 constexpr std::int32_t kHalf = 1 << (kWeightBits - 1);
@@ -223,4 +223,4 @@ void resample(const Pixels& pixels, std::uint8_t* out, std::int64_t height, std:
   pack(at + packed * step, count - packed, step, pixels.channels, out + packed * pixels.channels);
 }
 
-}  // namespace trireme::data
+}  // namespace trireme::formats

@@ -1,4 +1,4 @@
-#include "data/tar.h"
+#include "formats/tar.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 namespace tar_test {
 
 using namespace trireme;
-using namespace trireme::data;
+using namespace trireme::formats;
 using trireme::test::tar_member;
 
 namespace {
