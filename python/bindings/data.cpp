@@ -14,6 +14,8 @@
 #include "base/config_fields.h"
 #include "bindings.h"
 #include "data/digest_log.h"
+#include "data/pipeline.h"
+#include "data/random.h"
 #include "data/shard.h"
 #include "errors.h"
 #include "fields.h"
@@ -186,9 +188,22 @@ nb::dict stats_of(const Shard& shard) {
   return made;
 }
 
+// One byte per row: 1 if random_sample() keeps it.
+nb::bytes sampled(std::int64_t seed, std::int64_t first_row, std::int64_t rows, double fraction) {
+  std::string mask(static_cast<std::size_t>(std::max<std::int64_t>(rows, 0)), '\0');
+  for (std::size_t i = 0; i < mask.size(); ++i) {
+    const std::int64_t row = first_row + static_cast<std::int64_t>(i);
+    mask[i] = data::samples(static_cast<std::uint64_t>(seed), row, fraction) ? 1 : 0;
+  }
+  return nb::bytes(mask.data(), mask.size());
+}
+
 }  // namespace
 
 void bind_data(nb::module_& module) {
+  module.attr("READ_RETRIES") = data::kReadRetries;
+  module.def("sampled", &sampled, nb::arg("seed"), nb::arg("first_row"), nb::arg("rows"), nb::arg("fraction"),
+             "A byte per row, 1 if random_sample() keeps it; first_row is an index in the dataset.");
   module.def(
       "finish_unused_dataset",
       [](const std::string& folder, const std::string& dataset, int rank, int attempt, std::int64_t epoch,

@@ -14,6 +14,9 @@
 
 namespace trireme::data {
 
+// How often both languages repeat a failed read of a remote store.
+inline constexpr int kReadRetries = 4;
+
 struct PipelineOptions {
   Layout layout;
   std::int64_t epoch = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -42,6 +43,13 @@ class Random {
  private:
   std::uint64_t state_;
 };
+
+// Whether random_sample() keeps a row. `row` is its index in the dataset, so that the sample does not depend on how the
+// dataset is divided into fragments. This is the definition for both languages.
+inline bool samples(std::uint64_t seed, std::int64_t row, double fraction) {
+  const std::uint64_t drawn = mixed(seed ^ mixed(static_cast<std::uint64_t>(row)));
+  return std::ldexp(static_cast<double>(drawn >> 11), -53) < fraction;
+}
 
 template <typename T>
 void shuffle(std::span<T> items, Random& random) {

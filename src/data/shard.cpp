@@ -19,7 +19,6 @@ namespace {
 // Manifests store seeds as signed numbers.
 constexpr std::uint64_t kSeedBits = (std::uint64_t{1} << 63) - 1;
 constexpr std::int64_t kMostMemory = 2'000'000'000;
-constexpr int kRemoteRetries = 4;
 
 std::int64_t memory_budget(const ShardOptions& options) {
   if (options.memory_budget) return *options.memory_budget;
@@ -298,7 +297,7 @@ base::Result<PipelineOptions> EpochShard::pipeline_options(const IterBatchesOpti
   made.threads = num_threads(options_);
   made.memory_budget = memory_budget(options_);
   made.decoding_bytes = options_.decoding_bytes;
-  made.read_retries = options_.remote ? kRemoteRetries : 0;
+  made.read_retries = options_.remote ? kReadRetries : 0;
   made.digest = log_ != nullptr;
   return made;
 }
