@@ -1,4 +1,4 @@
-# The user's own Arrow, for trireme::arrow: Arrow's CMake package, or the library inside the pip package pyarrow.
+# The user's own Arrow, for trireme::data: Arrow's CMake package, or the library inside the pip package pyarrow.
 # Datasets of files need its parts for Parquet, data sets and queries too.
 find_package(Arrow QUIET)
 find_package(Parquet QUIET)

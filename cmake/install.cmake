@@ -16,9 +16,9 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/triremeConfigVersion.cmak
 install(FILES ${PROJECT_BINARY_DIR}/triremeConfig.cmake ${PROJECT_BINARY_DIR}/triremeConfigVersion.cmake
   DESTINATION ${TRIREME_PACKAGE_DIR})
 
-if(TARGET trireme_arrow)
-  install(TARGETS trireme_arrow EXPORT trireme_arrowTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(EXPORT trireme_arrowTargets NAMESPACE trireme:: DESTINATION ${TRIREME_PACKAGE_DIR})
+if(TARGET trireme_data)
+  install(TARGETS trireme_data EXPORT trireme_dataTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT trireme_dataTargets NAMESPACE trireme:: DESTINATION ${TRIREME_PACKAGE_DIR})
 endif()
 
 if(TARGET trireme_torch)

@@ -23,7 +23,7 @@ struct ArrowSchema;       //
 struct ArrowArrayStream;  // the Arrow C stream interface
 
 // Datasets: tables that are streamed while they are used. Failures and changes of the number of workers do not change
-// the order of the rows. This header has datasets in memory; trireme::arrow (arrow/data.h) reads files.
+// the order of the rows. This header has datasets in memory; trireme::data (arrow/data.h) reads files.
 //
 //   auto points = trireme::data::range(1000).map([](const Dict& row) -> Dict {
 //     return {{"x", row["id"].as_double() / 1000}};
@@ -35,16 +35,19 @@ struct ArrowArrayStream;  // the Arrow C stream interface
 namespace trireme {
 
 namespace api {
-class Plan;
-struct BatchData;
 struct BatchStream;
 struct ShardData;
 }  // namespace api
 
+namespace plan {
+class Plan;
+struct BatchData;
+}  // namespace plan
+
 // Rows of one or more columns, in memory. A handle: copies share the memory.
 class TRIREME_API Batch {
  public:
-  explicit Batch(std::shared_ptr<const api::BatchData> data) : data_(std::move(data)) {}
+  explicit Batch(std::shared_ptr<const plan::BatchData> data) : data_(std::move(data)) {}
 
   std::int64_t rows() const;
   std::vector<std::string> columns() const;
@@ -60,7 +63,7 @@ class TRIREME_API Batch {
   void export_to(ArrowArray* array, ArrowSchema* schema) const;
 
  private:
-  std::shared_ptr<const api::BatchData> data_;  // shared by the copies of the handle
+  std::shared_ptr<const plan::BatchData> data_;  // shared by the copies of the handle
 };
 
 // The batches of one epoch: for (auto& batch : shard.iter_batches({.batch_size = 32})) ...
@@ -197,7 +200,7 @@ struct TrainTestSplitOptions {
 // again and create their own functions there.
 class TRIREME_API Dataset {
  public:
-  explicit Dataset(std::shared_ptr<api::Plan> plan) : plan_(std::move(plan)) {}
+  explicit Dataset(std::shared_ptr<plan::Plan> plan) : plan_(std::move(plan)) {}
 
   // Maps one row of plain values and tensors to another.
   Dataset map(std::function<Dict(const Dict& row)> function) const;
@@ -276,10 +279,10 @@ class TRIREME_API Dataset {
   // All rows. The caller releases the stream.
   void export_to(ArrowArrayStream* stream) const;
 
-  const std::shared_ptr<api::Plan>& plan() const { return plan_; }
+  const std::shared_ptr<plan::Plan>& plan() const { return plan_; }
 
  private:
-  std::shared_ptr<api::Plan> plan_;  // shared with derived datasets; caches row counts
+  std::shared_ptr<plan::Plan> plan_;  // shared with derived datasets; caches row counts
 };
 
 namespace data {

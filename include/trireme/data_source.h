@@ -12,7 +12,7 @@
 
 struct ArrowArrayStream;  // the Arrow C stream interface
 
-// For libraries that read data: the source of a dataset's rows. trireme::arrow provides the sources for files.
+// For libraries that read data: the source of a dataset's rows. trireme::data provides the sources for files.
 
 namespace trireme {
 

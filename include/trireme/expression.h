@@ -18,7 +18,7 @@
 
 namespace trireme {
 
-namespace api {
+namespace plan {
 struct ExpressionNode;
 }
 
@@ -32,7 +32,7 @@ concept Plain = std::is_arithmetic_v<T> || std::is_convertible_v<T, std::string_
 // An immutable handle.
 class TRIREME_API Expression {
  public:
-  explicit Expression(std::shared_ptr<const api::ExpressionNode> node) : node_(std::move(node)) {}
+  explicit Expression(std::shared_ptr<const plan::ExpressionNode> node) : node_(std::move(node)) {}
   // A constant: col("x") > 3.
   template <Plain T>
   Expression(const T& value) : Expression(of(Value(value))) {}
@@ -57,12 +57,12 @@ class TRIREME_API Expression {
 
   // As a string that parse() accepts.
   std::string text() const;
-  const std::shared_ptr<const api::ExpressionNode>& node() const { return node_; }
+  const std::shared_ptr<const plan::ExpressionNode>& node() const { return node_; }
 
  private:
   static Expression of(Value value);
 
-  std::shared_ptr<const api::ExpressionNode> node_;  // shared by the expressions that contain it
+  std::shared_ptr<const plan::ExpressionNode> node_;  // shared by the expressions that contain it
 };
 
 TRIREME_API Expression operator==(const Expression& left, const Expression& right);

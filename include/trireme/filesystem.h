@@ -9,7 +9,7 @@
 
 #include "trireme/export.h"
 
-// Remote storage. trireme::arrow provides S3, GCS, Azure and HDFS; a program can register its own. Local paths do not
+// Remote storage. trireme::data provides S3, GCS, Azure and HDFS; a program can register its own. Local paths do not
 // need it.
 
 namespace trireme {

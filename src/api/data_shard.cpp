@@ -2,9 +2,9 @@
 
 #include <chrono>
 
-#include "api/dataset_arrays.h"
-#include "api/dataset_rows.h"
 #include "api/train_session.h"
+#include "plan/read.h"
+#include "plan/rows.h"
 
 namespace trireme {
 namespace api {
@@ -12,34 +12,6 @@ namespace {
 
 // How often a function that waits for data checks for an interrupt.
 constexpr std::chrono::duration<double> kLook{0.1};
-constexpr std::chrono::duration<double> kLong{3600};
-
-// Batches of a pass, as a stream.
-class PassProducer final : public ArrayProducer {
- public:
-  PassProducer(std::shared_ptr<const data::Schema> columns, std::shared_ptr<data::Shard> shard,
-               std::unique_ptr<data::Pass> pass)
-      : columns_(std::move(columns)), shard_(std::move(shard)), pass_(std::move(pass)) {}
-
-  base::Result<void> schema(ArrowSchema& out) override {
-    columns_->export_to(out);
-    return {};
-  }
-
-  base::Result<void> next(ArrowArray& out) override {
-    if (!pass_) return {};
-    TRIREME_ASSIGN(auto next, pass_->next(kLong));
-    if (!next.batch) return {};
-    OwnedSchema ignored;
-    next.batch->export_to(out, *ignored);
-    return {};
-  }
-
- private:
-  std::shared_ptr<const data::Schema> columns_;
-  std::shared_ptr<data::Shard> shard_;  // shared with the pass
-  std::unique_ptr<data::Pass> pass_;    // null if there are no rows
-};
 
 }  // namespace
 
@@ -59,70 +31,11 @@ void BatchStream::advance() {
       return;
     }
     if (next.state == data::Next::State::kBatch) {
-      batch = public_batch(*std::move(next.batch));
+      batch = plan::public_batch(*std::move(next.batch));
       return;
     }
     if (current_if_any()) check_interrupted();
   }
-}
-
-data::Ordering ordering_of(const Plan& plan, std::uint64_t standard_seed) {
-  data::Ordering ordering;
-  ordering.seed = standard_seed;
-  const Work work = plan.work();
-  // Operations that change the number of rows must see all previous rows of the fragment.
-  ordering.costly_rows = work.costly && work.keeps_rows;
-  ordering.made_together = work.made_together;
-  const auto shuffle = plan.shuffle();
-  if (!shuffle) return ordering;
-  ordering.shuffle_fragments = true;
-  ordering.shuffle_rows = shuffle->rows;
-  ordering.window_rows = shuffle->window_rows;
-  if (shuffle->seed) ordering.seed = static_cast<std::uint64_t>(*shuffle->seed);
-  return ordering;
-}
-
-base::Result<std::shared_ptr<data::Shard>> make_shard(const std::shared_ptr<Plan>& plan, const data::Ordering& ordering,
-                                                      data::ShardOptions options) {
-  data::Table table;
-  TRIREME_ASSIGN(table.fragments, plan->counted());
-  table.source = source_of(plan);
-  table.layout = data::lay_out(table.fragments, ordering);
-  options.decoding_bytes = plan->decoding_bytes();
-  options.remote = plan->remote();
-  return data::Shard::make(std::move(table), std::move(options));
-}
-
-base::Result<std::shared_ptr<data::Shard>> whole_shard(const std::shared_ptr<Plan>& plan) {
-  auto ordering = ordering_of(*plan, 0);
-  ordering.virtual_shards = 1;
-  return make_shard(plan, ordering, {});
-}
-
-base::Result<std::vector<data::Batch>> read_all(const std::shared_ptr<Plan>& plan, std::int64_t batch_rows) {
-  std::vector<data::Batch> batches;
-  TRIREME_ASSIGN(const auto shard, whole_shard(plan));
-  if (shard->rows() == 0) {
-    TRIREME_ASSIGN(auto columns, plan->schema());
-    batches.push_back(data::Batch::empty(std::move(columns)));
-    return batches;
-  }
-  TRIREME_ASSIGN(auto pass, shard->iterate({.batch_size = batch_rows}));
-  while (true) {
-    TRIREME_ASSIGN(auto next, pass->next(kLong));
-    if (next.state == data::Next::State::kEnd) return batches;
-    if (next.batch) batches.push_back(*std::move(next.batch));
-  }
-}
-
-base::Result<ArrowArrayStream> whole_stream(const std::shared_ptr<Plan>& plan) {
-  TRIREME_ASSIGN(auto columns, plan->schema());
-  TRIREME_ASSIGN(auto shard, whole_shard(plan));
-  std::unique_ptr<data::Pass> pass;
-  if (shard->rows() > 0) {
-    TRIREME_ASSIGN(pass, shard->iterate({.batch_size = kRowsInMemory}));
-  }
-  return make_stream(std::make_unique<PassProducer>(std::move(columns), std::move(shard), std::move(pass)));
 }
 
 }  // namespace api
@@ -160,6 +73,33 @@ void DataShard::load_state(const Dict& state) const { value_or_throw(data_->shar
 DataStats DataShard::stats() const {
   const auto stats = data_->shard->stats();
   return {stats.rows, stats.bytes, stats.batches, stats.wait_s, stats.peak_bytes, stats.retries};
+}
+
+namespace {
+
+DataShard driver_shard(const std::shared_ptr<plan::Plan>& plan) {
+  return DataShard(std::make_shared<api::ShardData>(value_or_throw(plan::whole_shard(plan))));
+}
+
+}  // namespace
+
+Batches Dataset::iter_batches(const IterBatchesOptions& options) const {
+  return driver_shard(plan_).iter_batches(options);
+}
+
+Rows Dataset::iter_rows() const { return driver_shard(plan_).iter_rows(); }
+
+std::vector<DataShard> Dataset::streaming_split(int parts) const {
+  if (parts < 1) throw ValueError(fmt::format("streaming_split({}): expected a number of at least 1", parts));
+  std::vector<DataShard> shards;
+  for (int rank = 0; rank < parts; ++rank) {
+    data::ShardOptions options;
+    options.rank = rank;
+    options.world = options.max_world = parts;
+    auto shard = value_or_throw(plan::make_shard(plan_, plan::ordering_of(*plan_, 0), options));
+    shards.emplace_back(std::make_shared<api::ShardData>(std::move(shard)));
+  }
+  return shards;
 }
 
 }  // namespace trireme

@@ -5,12 +5,13 @@
 #include <random>
 
 #include "api/data_shard.h"
-#include "api/dataset_plan.h"
 #include "api/train_session.h"
 #include "base/config_fields.h"
 #include "base/text.h"
 #include "control/event_fields.h"
 #include "data/digest_log.h"
+#include "plan/plan.h"
+#include "plan/read.h"
 #include "storage/run_names.h"
 
 namespace trireme {
@@ -125,11 +126,11 @@ base::Result<DataShard> WorkerDatasets::make(const std::string& name, const Data
   options.whole = !split;
   options.attempt = context_.attempt;
 
-  auto ordering = ordering_of(*dataset.plan(), static_cast<std::uint64_t>(planned["seed"].as_int()));
+  auto ordering = plan::ordering_of(*dataset.plan(), static_cast<std::uint64_t>(planned["seed"].as_int()));
   // A rank that reads all rows does so in the dataset's own order.
   ordering.virtual_shards = split ? datasets_.config.virtual_shards : 1;
   ordering.memory_budget = options.memory_budget;
-  TRIREME_ASSIGN(auto shard, make_shard(dataset.plan(), ordering, options));
+  TRIREME_ASSIGN(auto shard, plan::make_shard(dataset.plan(), ordering, options));
   shards_.push_back(shard);
   auto data = std::make_shared<ShardData>(shard);
   data->place.emplace(detail::PositionSource::Named{"data/" + name}, [shard] { return shard->position(); });

@@ -113,8 +113,8 @@ base::Result<std::shared_ptr<Files>> open_files(const std::string& uri, std::str
   }
   if (!factory) {
     return base::error(
-        "storage_path = '{}': this program has no file system for '{}'; link trireme::arrow "
-        "(find_package(trireme COMPONENTS arrow)), or register one with trireme::register_filesystem",
+        "storage_path = '{}': this program has no file system for '{}'; link trireme::data "
+        "(find_package(trireme COMPONENTS data)), or register one with trireme::register_filesystem",
         uri, *scheme);
   }
   TRIREME_ASSIGN(auto file_system, call(factory, uri), "storage_path = '{}' cannot be used", uri);

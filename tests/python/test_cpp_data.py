@@ -25,7 +25,7 @@ EXAMPLE = EXAMPLES / "example_data_parquet"
 TORCH_EXAMPLE = EXAMPLES / "example_data_torch"
 
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built: run `make build` first")
-needs_arrow = pytest.mark.skipif(not EXAMPLE.exists(), reason="trireme::arrow is not built")
+needs_arrow = pytest.mark.skipif(not EXAMPLE.exists(), reason="trireme::data is not built")
 
 
 def steps_of(name: str) -> dict[tuple[int, int], list[int]]:
@@ -322,7 +322,7 @@ def test_the_example_ends_with_the_same_weights_after_a_kill(tmp_path: Path) -> 
 
 
 @pytest.mark.torch
-@pytest.mark.skipif(not TORCH_EXAMPLE.exists(), reason="trireme::torch or trireme::arrow is not built")
+@pytest.mark.skipif(not TORCH_EXAMPLE.exists(), reason="trireme::torch or trireme::data is not built")
 def test_batches_as_tensors_of_libtorch(tmp_path: Path) -> None:
     points = [[i / 1000, 1 - i / 500] for i in range(1000)]
     columns = {

@@ -1,4 +1,4 @@
-"""C++ programs whose runs are in remote storage, through trireme::arrow."""
+"""C++ programs whose runs are in remote storage, through trireme::data."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ def test_without_arrow_the_error_names_the_option(bucket: Bucket) -> None:
     assert done.returncode != 0
     said = done.stdout + done.stderr
     assert (
-        "this program has no file system for 's3'; link trireme::arrow (find_package(trireme COMPONENTS arrow))" in said
+        "this program has no file system for 's3'; link trireme::data (find_package(trireme COMPONENTS data))" in said
     )

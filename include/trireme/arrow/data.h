@@ -12,7 +12,7 @@
 #include "trireme/data.h"
 #include "trireme/export.h"
 
-// Datasets from files, through the Arrow library that the program links (trireme::arrow). Paths are files, folders
+// Datasets from files, through the Arrow library that the program links (trireme::data). Paths are files, folders
 // (recursive, without names that start with '.' or '_') and patterns ("train/*.parquet"), local or in an object store
 // ("s3://bucket/train"). Folders named "year=2024" add a column. Compression is detected by extension (.gz, .zst).
 // Files are listed when rows or their number are first requested, and read in the order of their names.

@@ -1,7 +1,7 @@
-#include "api/dataset_columns.h"
-#include "api/dataset_rows.h"
 #include "api/preprocessors/preprocessor_impl.h"
 #include "base/text.h"
+#include "plan/rows.h"
+#include "plan/value_columns.h"
 
 namespace trireme::api::preprocessing {
 namespace {

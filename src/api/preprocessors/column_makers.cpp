@@ -3,17 +3,21 @@
 #include <limits>
 #include <memory>
 
-#include "api/array_memory.h"
-#include "api/dataset_columns.h"
 #include "api/preprocessors/columns.h"
 #include "api/preprocessors/dates.h"
 #include "api/preprocessors/number_types.h"
 #include "api/preprocessors/python_text.h"
+#include "data/array_memory.h"
 #include "data/chunk.h"
 #include "data/schema.h"
+#include "plan/value_columns.h"
 
 namespace trireme::api::preprocessing {
 namespace {
+
+using data::memory;
+using data::Validity;
+using data::validity_of;
 
 using Values = std::vector<const Value*>;  // nullptr for null
 

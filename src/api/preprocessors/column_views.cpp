@@ -2,8 +2,8 @@
 #include <cstdlib>
 #include <limits>
 
-#include "api/array_values.h"
 #include "api/preprocessors/columns.h"
+#include "data/array_values.h"
 #include "data/unaligned.h"
 
 namespace trireme::api::preprocessing {
@@ -56,7 +56,7 @@ bool has_missing(const Column& column) {
 double number_at(const ArrowSchema& type, const ArrowArray& array, std::int64_t index) {
   const std::int64_t row = index + array.offset;
   switch (type.format[0]) {
-    case 'e': return half_at(array, row);
+    case 'e': return data::half_at(array, row);
     case 'f': return load<float>(array.buffers[1], row);
     case 'g': return load<double>(array.buffers[1], row);
     case 'L': return static_cast<double>(load<std::uint64_t>(array.buffers[1], row));

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
-#include "api/array_values.h"
+#include "data/array_values.h"
 
 namespace trireme::api::preprocessing {
 namespace {
+
+using data::dtype_of_format;
 
 struct Traits {
   enum class Class { kBool, kUnsigned, kSigned, kFloat };

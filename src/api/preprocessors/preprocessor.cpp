@@ -1,15 +1,15 @@
 #include <algorithm>
 #include <set>
 
-#include "api/dataset_columns.h"
-#include "api/dataset_ops.h"
-#include "api/dataset_plan.h"
-#include "api/dataset_rows.h"
 #include "api/preprocessors/preprocessor_impl.h"
 #include "api/preprocessors/python_text.h"
 #include "api/preprocessors/transform_op.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "plan/ops.h"
+#include "plan/plan.h"
+#include "plan/rows.h"
+#include "plan/value_columns.h"
 #include "trireme/preprocessors.h"
 
 namespace trireme::data::preprocessors {

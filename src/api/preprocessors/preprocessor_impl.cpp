@@ -2,9 +2,9 @@
 
 #include <map>
 
-#include "api/dataset_ops.h"
 #include "api/preprocessors/transform_op.h"
 #include "base/text.h"
+#include "plan/ops.h"
 
 namespace trireme::api::preprocessing {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "api/dataset_plan.h"
 #include "api/preprocessors/columns.h"
+#include "plan/plan.h"
 
 namespace trireme::api::preprocessing {
 namespace {

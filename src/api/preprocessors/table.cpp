@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "api/dataset_rows.h"
 #include "base/text.h"
 #include "data/type_format.h"
+#include "plan/rows.h"
 
 namespace trireme::api::preprocessing {
 

@@ -5,12 +5,16 @@
 #include <string_view>
 #include <vector>
 
-#include "api/dataset_arrays.h"
 #include "base/result.h"
 #include "data/batch.h"
+#include "plan/record.h"
 #include "trireme/value.h"
 
-namespace trireme::api::preprocessing {
+namespace trireme::api {
+
+using namespace plan;
+
+namespace preprocessing {
 
 // A single column of a record batch.
 struct Column {
@@ -62,4 +66,5 @@ base::Error no_column(const std::string& name, std::string_view who, const std::
 // A tensor for each column of numbers, and a list for columns with nulls or other types.
 base::Result<Dict> columns_as_values(Table table);
 
-}  // namespace trireme::api::preprocessing
+}  // namespace preprocessing
+}  // namespace trireme::api

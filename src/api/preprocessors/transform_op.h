@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "api/dataset_ops.h"
 #include "api/preprocessors/preprocessor_impl.h"
+#include "plan/ops.h"
 
 namespace trireme::api::preprocessing {
 

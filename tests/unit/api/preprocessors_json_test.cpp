@@ -4,11 +4,11 @@
 #include <functional>
 #include <limits>
 
-#include "api/dataset_arrays.h"
 #include "api/preprocessors/dates.h"
 #include "api/preprocessors/number_types.h"
 #include "api/preprocessors/state_json.h"
 #include "base/json.h"
+#include "data/arrays.h"
 #include "trireme/preprocessors.h"
 #include "unit/temp_dir.h"
 

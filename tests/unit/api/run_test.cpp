@@ -286,7 +286,7 @@ TEST_CASE("invalid configurations are refused before anything starts") {
   CHECK(says(desk.refusal(spec), "RunConfig.name = '../up'"));
   spec = desk.spec("report", 1);
   spec.run.storage_path = "s3://bucket/x";
-  CHECK(says(desk.refusal(spec), "this program has no file system for 's3'; link trireme::arrow"));
+  CHECK(says(desk.refusal(spec), "this program has no file system for 's3'; link trireme::data"));
   append_file(desk.dir / "file", "in the way");
   spec.run.storage_path = desk.dir / "file";
   CHECK(says(desk.refusal(spec), desk.dir / "file"));

@@ -45,8 +45,8 @@ TEST_CASE("the error for an invalid URI has a solution") {
   CHECK(refusal("file:///a%zz").find("write '%' as %25") != std::string::npos);
   CHECK(refusal("file:///a%00").find("'%00'") != std::string::npos);
   CHECK(refusal("s3://bucket/run") ==
-        "storage_path = 's3://bucket/run': this program has no file system for 's3'; link trireme::arrow "
-        "(find_package(trireme COMPONENTS arrow)), or register one with trireme::register_filesystem");
+        "storage_path = 's3://bucket/run': this program has no file system for 's3'; link trireme::data "
+        "(find_package(trireme COMPONENTS data)), or register one with trireme::register_filesystem");
 }
 
 TEST_CASE("a registered scheme uses its file system") {

@@ -1,0 +1,152 @@
+#include "data/arrays.h"
+
+#include <cerrno>
+
+namespace trireme::data {
+namespace {
+
+// Owner of the memory of our schema or array; destroyed by its release callback.
+struct MadeSchema {
+  std::string format;
+  std::string name;
+  std::vector<OwnedSchema> children;
+  std::vector<ArrowSchema*> pointers;
+};
+
+struct MadeArray {
+  std::vector<const void*> buffers;
+  std::vector<std::shared_ptr<const void>> owners;
+  std::vector<OwnedArray> children;
+  std::vector<ArrowArray*> pointers;
+};
+
+template <typename Parts, typename C>
+void release(C* c) {
+  delete static_cast<Parts*>(c->private_data);
+  c->release = nullptr;
+}
+
+template <typename Parts>
+auto** pointers_of(Parts& parts) {
+  for (auto& child : parts.children) parts.pointers.push_back(&*child);
+  return parts.pointers.data();
+}
+
+struct Renamed {
+  OwnedSchema inner;
+  std::string name;
+};
+
+struct Producing {
+  std::unique_ptr<ArrayProducer> producer;
+  std::string error;
+
+  int told(const base::Result<void>& done) {
+    if (done) return 0;
+    error = done.error().message();
+    return producer->may_pass() ? EIO : EINVAL;
+  }
+};
+
+Producing& producing(ArrowArrayStream* stream) { return *static_cast<Producing*>(stream->private_data); }
+
+class Batches final : public ArrayProducer {
+ public:
+  explicit Batches(std::vector<Batch> batches) : batches_(std::move(batches)) {}
+
+  base::Result<void> schema(ArrowSchema& out) override {
+    batches_.front().schema()->export_to(out);
+    return {};
+  }
+
+  base::Result<void> next(ArrowArray& out) override {
+    if (given_ == batches_.size()) return {};
+    OwnedSchema ignored;
+    batches_[given_++].export_to(out, *ignored);
+    return {};
+  }
+
+ private:
+  std::vector<Batch> batches_;
+  std::size_t given_ = 0;
+};
+
+}  // namespace
+
+OwnedSchema make_schema(std::string format, std::string name, std::vector<OwnedSchema> children) {
+  auto parts = std::make_unique<MadeSchema>();
+  parts->format = std::move(format);
+  parts->name = std::move(name);
+  parts->children = std::move(children);
+  ArrowSchema schema{};
+  schema.format = parts->format.c_str();
+  schema.name = parts->name.c_str();
+  schema.flags = ARROW_FLAG_NULLABLE;
+  schema.n_children = static_cast<std::int64_t>(parts->children.size());
+  schema.children = pointers_of(*parts);
+  schema.release = release<MadeSchema, ArrowSchema>;
+  schema.private_data = parts.release();
+  return OwnedSchema(schema);
+}
+
+OwnedSchema renamed(OwnedSchema schema, std::string name) {
+  auto parts = std::make_unique<Renamed>(Renamed{std::move(schema), std::move(name)});
+  ArrowSchema outer = *parts->inner;
+  outer.name = parts->name.c_str();
+  outer.release = release<Renamed, ArrowSchema>;
+  outer.private_data = parts.release();
+  return OwnedSchema(outer);
+}
+
+OwnedArray make_array(std::int64_t length, std::int64_t null_count, std::vector<const void*> buffers,
+                      std::vector<std::shared_ptr<const void>> owners, std::vector<OwnedArray> children) {
+  auto parts = std::make_unique<MadeArray>();
+  parts->buffers = std::move(buffers);
+  parts->owners = std::move(owners);
+  parts->children = std::move(children);
+  ArrowArray array{};
+  array.length = length;
+  array.null_count = null_count;
+  array.n_buffers = static_cast<std::int64_t>(parts->buffers.size());
+  array.buffers = parts->buffers.data();
+  array.n_children = static_cast<std::int64_t>(parts->children.size());
+  array.children = pointers_of(*parts);
+  array.release = release<MadeArray, ArrowArray>;
+  array.private_data = parts.release();
+  return OwnedArray(array);
+}
+
+Record record_of(std::vector<OwnedSchema> schemas, std::vector<OwnedArray> arrays, std::int64_t rows) {
+  return {make_array(rows, 0, {nullptr}, {}, std::move(arrays)), make_schema("+s", "", std::move(schemas))};
+}
+
+base::Result<Batch> batch_of(Record record) {
+  ArrowSchema c_schema = record.schema.give();
+  TRIREME_ASSIGN(auto schema, data::Schema::take(c_schema));
+  if (record.array->length == 0) return Batch::empty(std::move(schema));
+  ArrowArray c_array = record.array.give();
+  TRIREME_ASSIGN(std::shared_ptr<const data::Chunk> chunk, data::Chunk::take(c_array, std::move(schema)));
+  const data::Run all{0, 0, chunk->rows()};
+  return Batch::gather({&chunk, 1}, {&all, 1});
+}
+
+ArrowArrayStream make_stream(std::unique_ptr<ArrayProducer> producer) {
+  ArrowArrayStream stream{};
+  stream.get_schema = [](ArrowArrayStream* self, ArrowSchema* out) {
+    return producing(self).told(producing(self).producer->schema(*out));
+  };
+  stream.get_next = [](ArrowArrayStream* self, ArrowArray* out) {
+    *out = {};
+    return producing(self).told(producing(self).producer->next(*out));
+  };
+  stream.get_last_error = [](ArrowArrayStream* self) { return producing(self).error.c_str(); };
+  stream.release = release<Producing, ArrowArrayStream>;
+  stream.private_data = new Producing{std::move(producer), ""};
+  return stream;
+}
+
+ArrowArrayStream stream_of(std::vector<Batch> batches) {
+  return make_stream(std::make_unique<Batches>(std::move(batches)));
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "data/arrow_c.h"
+#include "data/batch.h"
+
+// The Arrow C interfaces from the producer's side: our own arrays, schemas and streams.
+
+namespace trireme::data {
+
+// A schema or an array that is released on destruction, unless it was moved out.
+template <typename C>
+class Owned {
+ public:
+  Owned() = default;
+  explicit Owned(C c) : c_(c) {}
+  ~Owned() {
+    if (c_.release) c_.release(&c_);
+  }
+  Owned(Owned&& other) noexcept : c_(other.give()) {}
+  Owned& operator=(Owned&& other) noexcept {
+    if (c_.release) c_.release(&c_);
+    c_ = other.give();
+    return *this;
+  }
+
+  C& operator*() { return c_; }
+  const C& operator*() const { return c_; }
+  C* operator->() { return &c_; }
+  const C* operator->() const { return &c_; }
+  C give() {
+    C given = c_;
+    c_ = C{};
+    return given;
+  }
+
+ private:
+  C c_{};
+};
+
+using OwnedArray = Owned<ArrowArray>;
+using OwnedSchema = Owned<ArrowSchema>;
+
+// A record batch: a struct array, and its schema.
+struct Record {
+  OwnedArray array;
+  OwnedSchema schema;
+};
+
+OwnedSchema make_schema(std::string format, std::string name, std::vector<OwnedSchema> children = {});
+// The same under another name; the original is unchanged.
+OwnedSchema renamed(OwnedSchema schema, std::string name);
+
+// `owners` keep the buffers' memory alive.
+OwnedArray make_array(std::int64_t length, std::int64_t null_count, std::vector<const void*> buffers,
+                      std::vector<std::shared_ptr<const void>> owners, std::vector<OwnedArray> children = {});
+
+Record record_of(std::vector<OwnedSchema> schemas, std::vector<OwnedArray> arrays, std::int64_t rows);
+
+// A copy that owns its memory.
+base::Result<Batch> batch_of(Record record);
+
+// The implementation of our C streams.
+class ArrayProducer {
+ public:
+  virtual ~ArrayProducer() = default;
+  virtual base::Result<void> schema(ArrowSchema& out) = 0;
+  // Leaves `out` released at the end.
+  virtual base::Result<void> next(ArrowArray& out) = 0;
+  // Whether the returned error may be temporary: the reader retries.
+  virtual bool may_pass() const { return false; }
+};
+
+ArrowArrayStream make_stream(std::unique_ptr<ArrayProducer> producer);
+
+// Concatenates the batches; at least one.
+ArrowArrayStream stream_of(std::vector<Batch> batches);
+
+}  // namespace trireme::data

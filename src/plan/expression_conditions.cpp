@@ -1,0 +1,67 @@
+#include "plan/expression_conditions.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace trireme::plan {
+namespace {
+
+using Kind = DataCondition::Kind;
+
+std::optional<Kind> kind_of(Operation operation) {
+  switch (operation) {
+    case Operation::kEqual: return Kind::kEqual;
+    case Operation::kLess: return Kind::kLess;
+    case Operation::kLessEqual: return Kind::kLessEqual;
+    case Operation::kGreater: return Kind::kGreater;
+    case Operation::kGreaterEqual: return Kind::kGreaterEqual;
+    default: return {};
+  }
+}
+
+// 3 < x is x > 3.
+Kind turned(Kind kind) {
+  switch (kind) {
+    case Kind::kLess: return Kind::kGreater;
+    case Kind::kLessEqual: return Kind::kGreaterEqual;
+    case Kind::kGreater: return Kind::kLess;
+    case Kind::kGreaterEqual: return Kind::kLessEqual;
+    default: return kind;
+  }
+}
+
+bool is_plain(const Value& value) {
+  return value.get_if<std::int64_t>() || value.get_if<double>() || value.get_if<std::string>();
+}
+
+void collect(const ExpressionNode& node, std::vector<DataCondition>& found) {
+  if (node.operation == Operation::kAnd) {
+    for (const auto& each : node.inputs) collect(*each, found);
+    return;
+  }
+  if (node.operation == Operation::kIn) {
+    const auto& input = *node.inputs[0];
+    if (input.operation != Operation::kColumn || !std::all_of(node.values.begin(), node.values.end(), is_plain)) return;
+    found.push_back({input.column, Kind::kOneOf, node.values});
+    return;
+  }
+  const auto kind = kind_of(node.operation);
+  if (!kind) return;
+  const auto& left = *node.inputs[0];
+  const auto& right = *node.inputs[1];
+  if (left.operation == Operation::kColumn && right.operation == Operation::kLiteral && is_plain(right.literal)) {
+    found.push_back({left.column, *kind, {right.literal}});
+  } else if (right.operation == Operation::kColumn && left.operation == Operation::kLiteral && is_plain(left.literal)) {
+    found.push_back({right.column, turned(*kind), {left.literal}});
+  }
+}
+
+}  // namespace
+
+std::vector<DataCondition> conditions_of(const ExpressionNode& node) {
+  std::vector<DataCondition> found;
+  collect(node, found);
+  return found;
+}
+
+}  // namespace trireme::plan

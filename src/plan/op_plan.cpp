@@ -1,0 +1,146 @@
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "plan/ops.h"
+
+namespace trireme::plan {
+namespace {
+
+// The output of an op for one fragment.
+class OpProducer final : public ArrayProducer {
+ public:
+  OpProducer(std::shared_ptr<Op> op, std::shared_ptr<const data::Schema> columns, std::unique_ptr<Input> input,
+             Where where, std::int64_t end)
+      : op_(std::move(op)), columns_(std::move(columns)), input_(std::move(input)), where_(where), end_(end) {}
+
+  base::Result<void> schema(ArrowSchema& out) override {
+    columns_->export_to(out);
+    return {};
+  }
+
+  base::Result<void> next(ArrowArray& out) override {
+    while (where_.row < end_) {
+      auto batch = input_->next(std::min(op_->batch_rows(), end_ - where_.row));
+      may_pass_ = input_->may_pass();
+      if (!batch) return std::move(batch).error();
+      if (batch->rows() == 0) return {};
+      TRIREME_ASSIGN(auto record, op_->apply(*batch, where_), "{}", op_->name());
+      where_.row += batch->rows();
+      if (record.array->length == 0) continue;
+      out = record.array.give();
+      return {};
+    }
+    return {};
+  }
+
+  bool may_pass() const override { return may_pass_; }
+
+ private:
+  std::shared_ptr<Op> op_;  // shared with the plan
+  std::shared_ptr<const data::Schema> columns_;
+  std::unique_ptr<Input> input_;
+  Where where_;
+  std::int64_t end_;  // rows from here on are not needed
+  bool may_pass_ = false;
+};
+
+class OpPlan final : public Plan {
+ public:
+  OpPlan(std::shared_ptr<Plan> input, std::unique_ptr<Op> op) : input_(std::move(input)), op_(std::move(op)) {}
+
+  std::string name() const override { return input_->name() + "." + op_->name(); }
+  std::vector<std::shared_ptr<Plan>> inputs() const override { return {input_}; }
+  // Shuffling the output is as good as shuffling the input.
+  std::optional<Shuffle> shuffle() const override { return input_->shuffle(); }
+
+  base::Result<std::shared_ptr<const data::Schema>> schema() override {
+    std::lock_guard lock(mutex_);
+    if (columns_) return columns_;
+    TRIREME_ASSIGN(columns_, learn(), "{}", op_->name());
+    return columns_;
+  }
+
+  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
+    return opened(fragment, row, std::nullopt);
+  }
+
+  base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
+    return opened(fragment, row, op_->keeps_rows() ? std::optional(end) : std::nullopt);
+  }
+
+  Work work() const override {
+    Work work = input_->work();
+    work.costly = work.costly || op_->is_function();
+    work.keeps_rows = work.keeps_rows && op_->keeps_rows();
+    if (op_->is_aligned()) work.made_together = std::max(work.made_together, op_->batch_rows());
+    return work;
+  }
+
+ protected:
+  base::Result<std::vector<DataFragment>> list() override {
+    TRIREME_ASSIGN(auto fragments, input_->fragments());
+    for (std::size_t i = 0; i < fragments.size(); ++i) {
+      auto& rows = fragments[i].rows;
+      if (!rows || op_->keeps_rows()) continue;
+      const std::int64_t known = op_->count(i, *rows);
+      rows = known < 0 ? std::nullopt : std::optional(known);
+    }
+    return fragments;
+  }
+
+  // If no rows are added or dropped, the input's count is ours, and other plans may need it too.
+  base::Result<std::int64_t> count(std::size_t fragment, base::WaitingNote& note) override {
+    if (!op_->keeps_rows()) return Plan::count(fragment, note);
+    TRIREME_ASSIGN(const auto fragments, input_->counted());
+    return fragments[fragment].rows;
+  }
+
+ private:
+  base::Result<data::Opened> opened(std::size_t fragment, std::int64_t row, std::optional<std::int64_t> end) {
+    TRIREME_ASSIGN(auto columns, schema());
+    std::int64_t first = op_->keeps_rows() ? row : 0;
+    if (const std::int64_t batch = op_->batch_rows(); op_->is_aligned()) {
+      first -= first % batch;
+      if (end) *end += (batch - *end % batch) % batch;
+    }
+    TRIREME_ASSIGN(auto input, Input::open(*input_, fragment, first, end));
+    const std::int64_t last = end.value_or(std::numeric_limits<std::int64_t>::max());
+    return data::Opened{make_stream(std::make_unique<OpProducer>(op_, std::move(columns), std::move(input),
+                                                                 Where{fragment, first}, last)),
+                        first};
+  }
+
+  base::Result<std::shared_ptr<const data::Schema>> learn() {
+    TRIREME_ASSIGN(const auto before, input_->schema());
+    TRIREME_ASSIGN(auto columns, op_->learn(data::Batch::empty(before)));
+    if (columns) return columns;
+    TRIREME_ASSIGN(const auto fragments, input_->fragments());
+    for (std::size_t i = 0; i < fragments.size(); ++i) {
+      TRIREME_ASSIGN(auto input, Input::open(*input_, i, 0), "{}", fragments[i].name);
+      while (true) {
+        TRIREME_ASSIGN(const auto batch, input->next(op_->batch_rows()), "{}", fragments[i].name);
+        if (batch.rows() == 0) break;
+        TRIREME_ASSIGN(columns, op_->learn(batch), "{}", fragments[i].name);
+        if (columns) return columns;
+      }
+    }
+    ArrowSchema none = make_schema("+s", "").give();
+    return data::Schema::take(none);
+  }
+
+  std::shared_ptr<Plan> input_;  // shared with the input dataset
+  std::shared_ptr<Op> op_;       // shared with the streams
+  std::mutex mutex_;
+  std::shared_ptr<const data::Schema> columns_;
+};
+
+}  // namespace
+
+std::int64_t Op::count(std::size_t, std::int64_t) const { return -1; }
+
+std::shared_ptr<Plan> op_plan(std::shared_ptr<Plan> input, std::unique_ptr<Op> op) {
+  return std::make_shared<OpPlan>(std::move(input), std::move(op));
+}
+
+}  // namespace trireme::plan

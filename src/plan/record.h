@@ -1,0 +1,19 @@
+#pragma once
+
+#include "data/arrays.h"
+
+namespace trireme::plan {
+
+using data::ArrayProducer;
+using data::batch_of;
+using data::make_array;
+using data::make_schema;
+using data::make_stream;
+using data::OwnedArray;
+using data::OwnedSchema;
+using data::Record;
+using data::record_of;
+using data::renamed;
+using data::stream_of;
+
+}  // namespace trireme::plan
