@@ -9,7 +9,7 @@ import pytest
 
 import trireme
 from trireme import Result, ScalingConfig, WorkerGroupError
-from trireme.torch import TorchTrainer
+from trireme.torch import TorchConfig, TorchTrainer
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -84,6 +84,31 @@ def test_every_method_directly_through_a_prefix_and_on_clones() -> None:
         check_contract(clone)
 
     assert fit(train, 1).error is None
+
+
+def test_a_group_is_split() -> None:
+    def train() -> Any:
+        import torch
+        import torch.distributed as dist
+
+        # Gloo supports it, but the Python function asks for an accelerator.
+        torch.accelerator.is_available = lambda: True  # type: ignore[method-assign]
+        torch.accelerator.current_accelerator = lambda check_available=False: torch.device("cpu")  # type: ignore
+        world = dist.group.WORLD
+        assert world is not None
+        world.bound_device_id = torch.device("cpu", 0)
+        options = world._get_backend(torch.device("cpu")).options
+        # Connects the ranks of each part through clones of the store.
+        part = dist.split_group(split_ranks=[[0, 2], [1]], pg_options=options)
+        seen = torch.tensor([float(dist.get_rank())])
+        dist.all_reduce(seen, group=part)
+        sums = [torch.zeros(1) for _ in range(3)]
+        dist.all_gather(sums, seen)
+        return dist.get_process_group_ranks(part), [total.item() for total in sums]
+
+    # For one type of device: torch connects a part once per type, and all of them through the same keys (docs/gpu.md).
+    result = fit(train, 3, torch_config=TorchConfig(backend="cpu:gloo"))
+    assert result.return_value == ([0, 2], [2.0, 1.0, 2.0])
 
 
 def test_from_a_thread_of_cpp() -> None:
