@@ -254,7 +254,7 @@ trireme::RunConfig run_config(bool hangs, bool keep_in_memory, trireme::WarmRest
                              .warm_restart = warm_restart,
                              .cancel_timeout_s = 2.0,
                              .restart_backoff_s = 0.1,
-                             .hang_timeout_s = hangs ? 3.0 : 60.0,
+                             .hang_timeout_s = hangs ? std::stod(std::getenv("TRIREME_CHAOS_HANG_S")) : 60.0,
                              .on_hang = "restart",
                              .preemption_grace_s = 3.0},
           .checkpoint_config = {.keep_in_memory = keep_in_memory},

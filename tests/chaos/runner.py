@@ -24,9 +24,12 @@ from chaos.scenario import DISK_FULL, ENDS_THE_DRIVER, FREEZE, FREEZE_LEASE_S, S
 
 TESTS = Path(__file__).resolve().parents[1]
 PROGRAM = check.BUILD / "tests/chaos_program"
-# Generous, because the machine may be busy. It only bounds runs that would otherwise never end.
-TIMEOUT_S = 300.0
+# Generous, because the machine may be busy. They only bound runs that would otherwise never end.
+TIMEOUT_S, LOADED_TIMEOUT_S = 300.0, 1200.0
 MOST_STARTS = 6
+# In scenarios with a hang, a rank that is silent for this long hangs. At the lowest priority, reading a state of 8 MB
+# alone may take several seconds.
+HANG_S, LOADED_HANG_S = 3.0, 60.0
 DISK_BYTES = 2 << 20
 
 
@@ -172,6 +175,7 @@ class Place:
             "TMPDIR": str(self.temporary),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")])),
             "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",
+            "TRIREME_CHAOS_HANG_S": str(LOADED_HANG_S if self._loaded else HANG_S),
         }
         if self.scenario.tls:
             environment["TRIREME_LISTEN"] = "tls://127.0.0.1:0"
@@ -189,14 +193,15 @@ class Place:
             driver.wait()
 
     def _wait(self, driver: subprocess.Popen[bytes]) -> int:
-        deadline = time.monotonic() + TIMEOUT_S
+        timeout_s = LOADED_TIMEOUT_S if self._loaded else TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if self._interrupted.is_set():
                 raise Interrupted
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return driver.wait(0.5)
         self._write_stacks()
-        raise Broken(f"the run did not end within {TIMEOUT_S:.0f} s; its stacks are in {self.folder}")
+        raise Broken(f"the run did not end within {timeout_s:.0f} s; its stacks are in {self.folder}")
 
     def _command(self) -> list[str]:
         script = str(self.folder / "scenario.json")

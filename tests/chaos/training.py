@@ -260,7 +260,7 @@ def run_config(scenario: Scenario) -> RunConfig:
             restart_backoff_s=0.1,
             cancel_timeout_s=2.0,
             warm_restart="auto" if scenario.auto_restart else scenario.warm_restart,
-            hang_timeout_s=3.0 if hangs else 60.0,
+            hang_timeout_s=float(os.environ["TRIREME_CHAOS_HANG_S"]) if hangs else 60.0,
             on_hang="restart",
             preemption_grace_s=3.0,
         ),
