@@ -2,15 +2,12 @@
 
 It imports frameworks, runs none of their operations and stays single-threaded, because a fork copies only one thread:
 a lock held by another thread would stay locked in the worker forever. It forks between imports, never during one. After
-an import that failed midway, or that initialized CUDA, it restarts in a new interpreter without that module: otherwise
-every worker would inherit the partial import, or a driver that does not work after a fork.
-Frames in both directions are a 4-byte big-endian length and a JSON object; file descriptors are attached to the first
-byte of a frame.
+an import that failed midway, or that initialized a GPU driver, it restarts in a new interpreter without that module:
+otherwise every worker would inherit the partial import, or a driver that does not work after a fork.
 """
 
 from __future__ import annotations
 
-import array
 import contextlib
 import ctypes
 import gc
@@ -24,15 +21,15 @@ import socket
 import struct
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from trireme._giving_way import giving_way
+from trireme._gpu_drivers import initialized_driver
+from trireme._zygote_channel import Channel, DriverGone
+
 _PR_SET_PDEATHSIG = 1
-_MAX_FRAME = 256 << 20
 _IDLE_MS = 500
-# Background imports under load alternate between working for _WORK_S and yielding for _WAY_MS.
-_WORK_S = 0.01
-_WAY_MS = 50
 
 # Modules that nearly every training function imports with a framework. They are imported one by one, so that workers
 # can be forked in between. torch's optimizers need torch._dynamo, which needs the rest.
@@ -55,55 +52,7 @@ _READ_BY_TORCH = "PYTORCH_"
 # Read on each use. The engine sets the first one in this process, so that torch.cuda.is_available() does not initialize
 # CUDA. torch itself sets the second one in a driver that loads its compiler: later workers must still be forked.
 _READ_ON_USE = ("PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR")
-_CUDA_NOT_INITIALIZED = 3
-_INITIALIZED_CUDA = (
-    "its import initialized CUDA, which does not work after a fork; to start workers faster, move calls such as "
-    "torch.cuda.get_device_name() into the training function"
-)
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-class DriverGone(Exception):
-    """The other end of the control socket is closed."""
-
-
-class Channel:
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-
-    def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-        body = json.dumps(message).encode()
-        frame = struct.pack(">I", len(body)) + body
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-        try:
-            sent = self.sock.sendmsg([frame], rights)
-            self.sock.sendall(frame[sent:])
-        except (BrokenPipeError, ConnectionResetError) as error:
-            raise DriverGone from error
-
-    def receive(self) -> tuple[dict[str, Any], list[int]]:
-        header, fds = self._take(4, with_fds=True)
-        (length,) = struct.unpack(">I", header)
-        if length > _MAX_FRAME:
-            raise DriverGone(f"invalid frame of {length} bytes from the driver")
-        body, _ = self._take(length)
-        return json.loads(body), fds
-
-    def _take(self, length: int, with_fds: bool = False) -> tuple[bytes, list[int]]:
-        data = bytearray()
-        fds: list[int] = []
-        while len(data) < length:
-            try:
-                if with_fds and not data:
-                    chunk, fds, _, _ = socket.recv_fds(self.sock, length, 4)
-                else:
-                    chunk = self.sock.recv(length - len(data))
-            except ConnectionResetError as error:
-                raise DriverGone from error
-            if not chunk:
-                raise DriverGone
-            data += chunk
-        return bytes(data), fds
 
 
 class Zygote:
@@ -118,7 +67,8 @@ class Zygote:
         self._later: list[str] = []
         self._settings: dict[str, str] | None = None  # of the workers so far, or those that _later modules have read
         self._read_by_torch: dict[str, str] | None = None
-        self._cuda_from_the_start = cuda_initialized()
+        self._driver_from_the_start = initialized_driver()
+        self._poisonous: set[str] = set()  # modules that have initialized a driver
         self._deeper = False
         self._poll = select.poll()
         self._poll.register(channel.sock, select.POLLIN)
@@ -198,15 +148,19 @@ class Zygote:
             self._start_over(name, [], answer=False)
 
     def _import(self, name: str, listed: bool = True) -> bool:
-        """False if workers must not inherit the module: the import failed midway, or initialized CUDA. A module that
-        does not exist leaves nothing behind and returns True."""
+        """False if workers must not inherit the module: the import failed midway, or initialized a GPU driver. A module
+        that does not exist leaves nothing behind and returns True."""
         try:
             importlib.import_module(name)
         except BaseException as error:  # including SystemExit: the worker then imports the module itself
             self._failed[name] = f"{type(error).__name__}: {error}"
             return _is_absent(name, error)
-        if cuda_initialized() and not self._cuda_from_the_start:
-            self._failed[name] = _INITIALIZED_CUDA
+        if not self._driver_from_the_start and (driver := initialized_driver()):
+            self._poisonous.add(name)
+            self._failed[name] = (
+                f"its import initialized {driver}, which does not work after a fork; to start workers faster, move "
+                "calls such as torch.cuda.get_device_name() into the training function"
+            )
             return False
         if listed:
             self._imported.append(name)
@@ -219,7 +173,7 @@ class Zygote:
         again would give a new package without them.
         """
         why = self._failed[broken]
-        if why != _INITIALIZED_CUDA:
+        if broken not in self._poisonous:
             why = f"its import failed midway: {why}"
         self._channel.send({"op": "replacing", "module": broken, "why": why})
         kept = {
@@ -260,13 +214,13 @@ class Zygote:
         imported = ", ".join(self._imported) or "nothing"
         if (threads := thread_count()) != 1:
             return f"{threads} threads after importing {imported}"
-        if self._cuda_from_the_start:
+        if driver := self._driver_from_the_start:
             return (
-                "CUDA is initialized when Python starts, before anything is imported, and does not work after a fork; "
-                "look for it in sitecustomize, .pth files and LD_PRELOAD"
+                f"{driver} is initialized when Python starts, before anything is imported, and does not work after a "
+                "fork; look for it in sitecustomize, .pth files and LD_PRELOAD"
             )
-        if cuda_initialized():
-            return f"CUDA is initialized after importing {imported}, and does not work after a fork"
+        if driver := initialized_driver():
+            return f"{driver} is initialized after importing {imported}, and does not work after a fork"
         return ""
 
     def _watch(self, pid: int) -> int:
@@ -333,50 +287,6 @@ def _in_sessions(leaders: set[int]) -> list[int]:
             if session in leaders:
                 found.append(int(name))
     return found
-
-
-@contextlib.contextmanager
-def giving_way(poll: select.poll) -> Iterator[None]:
-    """Yields the CPU to training processes until `poll` has an event. A lower priority would be inherited by all
-    children."""
-    looking = False
-
-    def look(*_: object) -> None:
-        # The next signal may arrive while this one waits, and a nested poll() raises. An exception here would interrupt
-        # the current import.
-        nonlocal looking
-        if looking:
-            return
-        looking = True
-        if _runnable() > len(os.sched_getaffinity(0)):
-            poll.poll(_WAY_MS)
-        looking = False
-
-    before = signal.signal(signal.SIGPROF, look)
-    signal.siginterrupt(signal.SIGPROF, False)  # native code may not handle interrupted system calls
-    signal.setitimer(signal.ITIMER_PROF, _WORK_S, _WORK_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
-
-
-def _runnable() -> int:
-    """The number of runnable threads on this machine, including the current one."""
-    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/loadavg") as file:
-        return int(file.read().split()[3].partition("/")[0])
-    return 0
-
-
-def cuda_initialized() -> bool:
-    """Whether cuInit() was called in this process. torch.cuda.is_initialized() does not notice if others called it."""
-    try:
-        library = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    except OSError:
-        return False  # not loaded
-    code: int = library.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))
-    return code != _CUDA_NOT_INITIALIZED
 
 
 def thread_count() -> int:

@@ -19,7 +19,7 @@ import pytest
 
 import processes
 from cpp_programs import BUILD
-from trireme import _zygote
+from trireme import _giving_way
 
 
 class Driver:
@@ -224,6 +224,25 @@ def test_cuda_that_is_initialized_before_any_import_means_no_fork(tmp_path: Path
     assert driver.process.wait(60) == 0
 
 
+def test_a_module_that_initializes_rocm_is_not_inherited(driver: Driver, tmp_path: Path) -> None:
+    device = tmp_path / "kfd"
+    device.touch()
+    (tmp_path / "knows_the_device.py").write_text(
+        f"from trireme import _gpu_drivers\n_gpu_drivers._ROCM_DEVICE = {str(device)!r}\n"
+    )
+    (tmp_path / "initializes_rocm.py").write_text(f"file = open({str(device)!r}, 'rb')\n")
+    preloaded = driver.preload("knows_the_device", sys_path=[str(tmp_path)])
+    assert preloaded["failed"] == {}
+    driver.send({"op": "preload", "modules": ["initializes_rocm"], "sys_path": [str(tmp_path)]})
+    replacing, preloaded, ready = (driver.receive()[0] for _ in range(3))
+    assert (replacing["op"], replacing["module"]) == ("replacing", "initializes_rocm")
+    assert replacing["why"].startswith("its import initialized ROCm")
+    assert preloaded["modules"] == ["knows_the_device"]
+    assert ready["op"] == "ready"
+    assert driver.fork(tmp_path / "log")["op"] == "forked"
+    assert driver.receive()[0]["op"] == "exit"
+
+
 def test_settings_that_torch_reads_when_it_is_loaded_are_not_inherited(tmp_path: Path) -> None:
     """For example the allocator of PYTORCH_CUDA_ALLOC_CONF. Such a worker starts in a new interpreter."""
     (tmp_path / "torch.py").write_text("def set_num_threads(number): pass\n")
@@ -292,10 +311,10 @@ def test_what_nobody_waits_for_gives_way_to_those_who_train(monkeypatch: pytest.
 
         def work(runnable: int) -> float:
             """The share of time in which it had a CPU."""
-            monkeypatch.setattr(_zygote, "_runnable", lambda: runnable)
+            monkeypatch.setattr(_giving_way, "_runnable", lambda: runnable)
             began = time.monotonic()
             cpu = time.process_time()
-            with _zygote.giving_way(poll):
+            with _giving_way.giving_way(poll):
                 while time.process_time() - cpu < 0.1:
                     sum(range(1000))
             return (time.process_time() - cpu) / (time.monotonic() - began)
@@ -304,19 +323,19 @@ def test_what_nobody_waits_for_gives_way_to_those_who_train(monkeypatch: pytest.
         assert work(runnable=10_000) < 0.5
         theirs.send(b"!")  # a request for a worker
         began = time.monotonic()
-        monkeypatch.setattr(_zygote, "_WAY_MS", 100_000)
+        monkeypatch.setattr(_giving_way, "_WAY_MS", 100_000)
         work(runnable=10_000)
         assert time.monotonic() - began < 100
         assert signal.getsignal(signal.SIGPROF) == before
         assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
-    assert _zygote._runnable() >= 1
+    assert _giving_way._runnable() >= 1
 
 
 def test_giving_way_raises_nothing_into_the_import(monkeypatch: pytest.MonkeyPatch) -> None:
     """The timer fires again while the handler waits: poll() must not be nested."""
-    monkeypatch.setattr(_zygote, "_runnable", lambda: 10_000)
-    monkeypatch.setattr(_zygote, "_WAY_MS", 200)
-    monkeypatch.setattr(_zygote, "_WORK_S", 1000.0)
+    monkeypatch.setattr(_giving_way, "_runnable", lambda: 10_000)
+    monkeypatch.setattr(_giving_way, "_WAY_MS", 200)
+    monkeypatch.setattr(_giving_way, "_WORK_S", 1000.0)
     fired: list[int] = []
 
     def again(*_: object) -> None:
@@ -325,7 +344,7 @@ def test_giving_way_raises_nothing_into_the_import(monkeypatch: pytest.MonkeyPat
 
     before = signal.signal(signal.SIGALRM, again)
     try:
-        with _zygote.giving_way(select.poll()):
+        with _giving_way.giving_way(select.poll()):
             signal.setitimer(signal.ITIMER_REAL, 0.02)
             signal.raise_signal(signal.SIGPROF)
     finally:
