@@ -29,8 +29,10 @@ if(Torch_FOUND)
   set_target_properties(trireme_torch_program_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(trireme_torch_program_headers PRIVATE -fPIE -O0)
 
-  function(trireme_add_torch_program name source)
-    add_executable(${name} ${source})
+  # Several sources are compiled as one: half of a program's time are the templates of libtorch's headers.
+  function(trireme_add_torch_program name)
+    add_executable(${name} ${ARGN})
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
     target_link_libraries(${name} PRIVATE trireme_torch trireme_warnings)
     # -fpch-preprocess: otherwise ccache passes preprocessed files to the compiler, without the header.
     target_compile_options(${name} PRIVATE -O0 $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)

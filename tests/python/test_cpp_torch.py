@@ -16,13 +16,16 @@ from runs import events
 
 torch = pytest.importorskip("torch")
 
-MODELS = BUILD / "tests/torch_ddp_program"
-TRAINING = BUILD / "tests/torch_train_program"
+PROGRAM = BUILD / "tests/torch_program"
 
 pytestmark = [
     pytest.mark.torch,
-    pytest.mark.skipif(not TRAINING.exists(), reason=f"{TRAINING} is not built: run `make build` with libtorch first"),
+    pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built: run `make build` with libtorch first"),
 ]
+
+
+def test_tensors_devices_and_the_store() -> None:
+    assert checked(PROGRAM, "store").endswith("the workers have met\n")
 
 
 @pytest.mark.parametrize(
@@ -30,7 +33,7 @@ pytestmark = [
     [("gradients", 3), ("gradients", 1), ("accumulation", 2), ("buffers", 2), ("unused", 2), ("two_backwards", 2)],
 )
 def test_data_parallel(what: str, workers: int) -> None:
-    checked(MODELS, what, workers, what)
+    checked(PROGRAM, "models", what, workers, what)
 
 
 @pytest.mark.parametrize(
@@ -50,18 +53,18 @@ def test_data_parallel(what: str, workers: int) -> None:
     ],
 )
 def test_what_cannot_be_prepared(kind: str, rank: int | None, message: str) -> None:
-    done = run(MODELS, "bad", 2, kind, "kind", kind)
+    done = run(PROGRAM, "models", "bad", 2, kind, "kind", kind)
     assert done.returncode == 3, done.stdout + done.stderr
     assert re.search(rf"FAILED rank {'[01]' if rank is None else rank}: .*{message}", done.stdout), done.stdout
 
 
 def test_outside_of_a_worker() -> None:
-    assert checked(MODELS, "outside").splitlines() == ["REFUSED prepare_model", "REFUSED Autocast"]
+    assert checked(PROGRAM, "models", "outside").splitlines() == ["REFUSED prepare_model", "REFUSED Autocast"]
 
 
 @pytest.mark.parametrize(("what", "workers"), [("autocast", 1), ("scaler", 2)])
 def test_precision(what: str, workers: int) -> None:
-    checked(TRAINING, what, workers, what)
+    checked(PROGRAM, "training", what, workers, what)
 
 
 class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -147,7 +150,7 @@ def train_in_python(
 
 
 def train_in_cpp(name: str, kind: str, end: int, *options: object, workers: int = 2) -> trireme.Result:
-    checked(TRAINING, "train", workers, name, "optimizer", kind, "end", end, *options)
+    checked(PROGRAM, "training", "train", workers, name, "optimizer", kind, "end", end, *options)
     return result_of(name)
 
 
@@ -235,7 +238,7 @@ def test_state_that_does_not_fit(tmp_path: Path) -> None:
 
     def refused(name: str, kind: str = "SGD", **changes: Any) -> str:
         trireme.save_state(tmp_path / name, {**state, **changes})
-        done = run(TRAINING, "train", 1, name, "optimizer", kind, "end", 3, "from", tmp_path / name)
+        done = run(PROGRAM, "training", "train", 1, name, "optimizer", kind, "end", 3, "from", tmp_path / name)
         assert done.returncode == 3, done.stdout + done.stderr
         return next(line for line in done.stdout.splitlines() if line.startswith("FAILED"))
 
@@ -315,12 +318,11 @@ def test_example_that_goes_on_from_python(tmp_path: Path, results: Path) -> None
     torch.optim.AdamW(model.parameters()).load_state_dict(back["optimizer"])
 
 
-CANCEL = BUILD / "tests/torch_cancel_program"
-
-
 @pytest.mark.parametrize(("fault", "cause"), [("kill", "signal"), ("throw", "exception"), ("hang", "hang")])
 def test_collectives_are_aborted_when_a_rank_is_lost(results: Path, fault: str, cause: str) -> None:
-    assert checked(CANCEL, "lost", fault, "cleans").endswith("RETURNED 2\n"), "the second call in this process"
+    assert checked(PROGRAM, "cancel", "lost", fault, "cleans").endswith("RETURNED 2\n"), (
+        "the second call in this process"
+    )
     (failure,) = events(results / "run", "worker_failed")
     assert (failure["rank"], failure["cause"]) == (1, cause)
     (restarted,) = events(results / "run", "restarted")
@@ -328,7 +330,9 @@ def test_collectives_are_aborted_when_a_rank_is_lost(results: Path, fault: str, 
 
 
 def test_a_process_that_cannot_be_cleaned_up_is_replaced(results: Path) -> None:
-    assert checked(CANCEL, "lost", "kill", "throws").endswith("RETURNED 1\n"), "the first call in a new process"
+    assert checked(PROGRAM, "cancel", "lost", "kill", "throws").endswith("RETURNED 1\n"), (
+        "the first call in a new process"
+    )
     (restarted,) = events(results / "run", "restarted")
     assert (restarted["kept"], restarted["replaced"]) == (0, 2)
     log = (results / "run/logs/attempt_0/rank_0.log").read_text()
@@ -336,11 +340,11 @@ def test_a_process_that_cannot_be_cleaned_up_is_replaced(results: Path) -> None:
 
 
 def test_collectives_have_a_timeout() -> None:
-    assert re.search(r"RETURNED .*Timed out waiting 500ms", checked(CANCEL, "timeout"))
+    assert re.search(r"RETURNED .*Timed out waiting 500ms", checked(PROGRAM, "cancel", "timeout"))
 
 
 def test_the_rank_that_stays_away_from_a_collective_is_blamed(results: Path) -> None:
-    assert run(CANCEL, "away").returncode != 0
+    assert run(PROGRAM, "cancel", "away").returncode != 0
     blamed, waited = events(results / "run", "worker_failed")
     assert (blamed["rank"], blamed["cause"], blamed["collateral"]) == (1, "hang", False)
     assert (waited["rank"], waited["collateral"]) == (0, True)

@@ -13,7 +13,7 @@ from cpp_programs import BUILD, checked, result_of, run
 
 torch = pytest.importorskip("torch")
 
-PROGRAM = BUILD / "tests/torch_data_program"
+PROGRAM = BUILD / "tests/torch_program"
 
 pytestmark = [
     pytest.mark.torch,
@@ -44,7 +44,8 @@ def in_python(size: int, ranks: int, rank: int, epoch: int, batch: int, drop_las
 )
 def test_order_is_that_of_python(size: int, drop_last: bool, shuffle: bool, threads: int) -> None:
     options = {"drop_last": str(drop_last).lower(), "shuffle": str(shuffle).lower(), "threads": threads}
-    checked(PROGRAM, "data", 3, "data", "size", size, "batch", 2, *[word for item in options.items() for word in item])
+    words = [word for item in options.items() for word in item]
+    checked(PROGRAM, "loaders", "data", 3, "data", "size", size, "batch", 2, *words)
     seen = batches_of("data")
     for epoch in range(2):
         for rank in range(3):
@@ -55,11 +56,11 @@ def test_order_is_that_of_python(size: int, drop_last: bool, shuffle: bool, thre
 @pytest.mark.parametrize("threads", [0, 2])
 def test_position_goes_on_with_any_number_of_ranks(threads: int) -> None:
     data = ("size", 24, "batch", 2, "threads", threads)
-    out = checked(PROGRAM, "data", 2, "left", *data, "stop", 3)
+    out = checked(PROGRAM, "loaders", "data", 2, "left", *data, "stop", 3)
     checkpoint = re.search(r"^CHECKPOINT (.*)$", out, re.MULTILINE)
     assert checkpoint is not None, out
     for ranks in (2, 3):
-        checked(PROGRAM, "data", ranks, f"on_{ranks}", *data, "from", checkpoint[1])
+        checked(PROGRAM, "loaders", "data", ranks, f"on_{ranks}", *data, "from", checkpoint[1])
         done = [i for batches in batches_of("left")[1].values() for batch in batches for i in batch]
         assert len(done) == 12
         rest = batches_of(f"on_{ranks}")
@@ -70,7 +71,7 @@ def test_position_goes_on_with_any_number_of_ranks(threads: int) -> None:
 
 
 def test_python_goes_on_with_the_position() -> None:
-    out = checked(PROGRAM, "data", 2, "left", "size", 24, "batch", 2, "stop", 3)
+    out = checked(PROGRAM, "loaders", "data", 2, "left", "size", 24, "batch", 2, "stop", 3)
     checkpoint = re.search(r"^CHECKPOINT (.*)$", out, re.MULTILINE)
     assert checkpoint is not None, out
     position = trireme.load_state(checkpoint[1])["data"]
@@ -91,26 +92,26 @@ def test_python_goes_on_with_the_position() -> None:
 
 def test_position_in_another_dataset(tmp_path: Path) -> None:
     trireme.save_state(tmp_path / "data", {"data": {"epoch": 1, "samples": 12, "seed": 3, "size": 25}})
-    done = run(PROGRAM, "data", 1, "other", "size", 24, "batch", 2, "from", tmp_path / "data")
+    done = run(PROGRAM, "loaders", "data", 1, "other", "size", 24, "batch", 2, "from", tmp_path / "data")
     assert done.returncode == 3, done.stdout + done.stderr
     assert "for a dataset of 25 samples, but this one has 24" in done.stdout
 
 
 @pytest.mark.parametrize("prefetch", ["false", "true"])
 def test_epoch_that_is_left(prefetch: str) -> None:
-    checked(PROGRAM, "leave", 2, "leave", "prefetch", prefetch)
+    checked(PROGRAM, "loaders", "leave", 2, "leave", "prefetch", prefetch)
 
 
 def test_tensors_are_found_in_any_batch() -> None:
-    checked(PROGRAM, "tensors", 1, "tensors")
+    checked(PROGRAM, "loaders", "tensors", 1, "tensors")
 
 
 def test_columns_of_datasets_with_other_types_and_devices() -> None:
-    checked(PROGRAM, "types", 1, "types")
+    checked(PROGRAM, "loaders", "types", 1, "types")
 
 
 def test_ranks_with_different_data() -> None:
-    done = run(PROGRAM, "data", 2, "uneven", "size", 24, "batch", 2, "uneven", "true")
+    done = run(PROGRAM, "loaders", "data", 2, "uneven", "size", 24, "batch", 2, "uneven", "true")
     assert done.returncode == 3, done.stdout + done.stderr
     samples = r"rank \d has 2[45] samples in batches of 2, shuffled with seed 3"
     assert re.search(rf"FAILED rank [01]: .*the ranks have different data: {samples}, and {samples}; use", done.stdout)
@@ -127,7 +128,7 @@ def test_ranks_with_different_data() -> None:
 )
 def test_killed_and_gone_on_from_the_place(kill: int, options: dict[str, object]) -> None:
     settings: dict[str, Any] = {"size": 24, "batch": 2, "drop_last": "false", "failures": 1, "kill": kill, **options}
-    checked(PROGRAM, "restart", 2, "restart", *[word for item in settings.items() for word in item])
+    checked(PROGRAM, "loaders", "restart", 2, "restart", *[word for item in settings.items() for word in item])
     size, drop_last = settings["size"], settings["drop_last"] == "true"
     for rank in range(2):
         rows = [row["metrics"] for row in result_of("restart").metrics_history() if row["rank"] == rank]
@@ -142,14 +143,14 @@ def test_killed_and_gone_on_from_the_place(kill: int, options: dict[str, object]
 def test_place_goes_on_by_itself_or_not() -> None:
     """In a separate run that starts from the checkpoint."""
     data = ("size", 24, "batch", 2)
-    out = checked(PROGRAM, "data", 2, "left", *data, "stop", 3, "by_hand", "false")
+    out = checked(PROGRAM, "loaders", "data", 2, "left", *data, "stop", 3, "by_hand", "false")
     checkpoint = re.search(r"^CHECKPOINT (.*)$", out, re.MULTILINE)
     assert checkpoint is not None, out
-    checked(PROGRAM, "data", 2, "on", *data, "from", checkpoint[1])
+    checked(PROGRAM, "loaders", "data", 2, "on", *data, "from", checkpoint[1])
     assert batches_of("on") == {1: {rank: in_python(24, 2, rank, 1, 2, False, True)[3:] for rank in range(2)}}
-    checked(PROGRAM, "data", 2, "anew", *data, "from", checkpoint[1], "resume", "false")
+    checked(PROGRAM, "loaders", "data", 2, "anew", *data, "from", checkpoint[1], "resume", "false")
     assert list(batches_of("anew")) == [0, 1]
-    done = run(PROGRAM, "data", 2, "other", "size", 26, "batch", 2, "from", checkpoint[1])
+    done = run(PROGRAM, "loaders", "data", 2, "other", "size", 26, "batch", 2, "from", checkpoint[1])
     assert done.returncode == 3, done.stdout + done.stderr
     assert "in the middle of an epoch over 24 samples, and this loader has 26 samples; use the same data" in done.stdout
 
@@ -168,14 +169,14 @@ def test_place_goes_on_by_itself_or_not() -> None:
 
 def test_epoch_that_is_left_and_data_that_changes_between_epochs() -> None:
     data = ("batch", 2, "failures", 1)
-    out = checked(PROGRAM, "leave_and_report", 2, "left", "size", 24, *data)
+    out = checked(PROGRAM, "loaders", "leave_and_report", 2, "left", "size", 24, *data)
     checkpoint = re.search(r"^CHECKPOINT (.*)$", out, re.MULTILINE)
     assert checkpoint is not None, out
-    checked(PROGRAM, "data", 2, "more", "size", 26, *data, "from", checkpoint[1])
+    checked(PROGRAM, "loaders", "data", 2, "more", "size", 26, *data, "from", checkpoint[1])
     assert list(batches_of("more")) == [1]
 
 
 def test_loader_without_a_batch() -> None:
-    done = run(PROGRAM, "data", 2, "small", "size", 3, "batch", 2, "drop_last", "true")
+    done = run(PROGRAM, "loaders", "data", 2, "small", "size", 3, "batch", 2, "drop_last", "true")
     assert done.returncode == 3, done.stdout + done.stderr
     assert "batch_size 2 on 2 ranks needs more than the 3 samples of the dataset" in done.stdout

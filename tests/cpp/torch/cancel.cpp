@@ -1,10 +1,9 @@
-// Process groups when a rank is lost, and their timeouts. tests/python/test_cpp_torch.py runs it:
+// Process groups when a rank is lost, and their timeouts:
 //   lost FAULT: rank 1 breaks while rank 0 waits for it in a process group that fails like NCCL
 //   timeout: rank 0 waits in a process group for a rank that does not come, and handles the error
 //   away: it does not handle the error
 
 #include <signal.h>
-#include <trireme/torch/torch.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -13,8 +12,10 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "nccl_like.h"
+#include "../nccl_like.h"
+#include "cases.h"
 
+namespace cases::cancel {
 namespace {
 
 void all_reduce(c10d::ProcessGroup& group) {
@@ -91,15 +92,17 @@ int fit(F function, const trireme::TrainerOptions& options) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int start(int argc, char** argv) {
   trireme::init(argc, argv);
+  const std::string what = argc > 2 ? argv[2] : "";
   trireme::TrainerOptions options;
   options.scaling.num_workers = 2;
   options.run.name = "run";
-  if (argc < 4 && std::string(argv[1]) == "away") return fit(stay_away, options);
-  if (argc < 4) return fit(time_out, options);
-  const std::string fault = argv[2];
-  options.config = {{"fault", fault}, {"interrupt", argv[3]}};
+  if (what == "away") return fit(stay_away, options);
+  if (what == "timeout") return fit(time_out, options);
+  expect(what == "lost" && argc == 5, "lost FAULT INTERRUPT");
+  const std::string fault = argv[3];
+  options.config = {{"fault", fault}, {"interrupt", argv[4]}};
   auto& failure = options.run.failure_config;
   failure.max_failures = 1;
   failure.cancel_timeout_s = 30;  // nothing but an abort ends the survivor's collective before
@@ -107,3 +110,5 @@ int main(int argc, char** argv) {
   failure.on_hang = "restart";
   return fit(lose, options);
 }
+
+}  // namespace cases::cancel

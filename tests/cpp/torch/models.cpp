@@ -1,10 +1,9 @@
-#include "torch_cases.h"
+#include "cases.h"
 
 // Models on many ranks. Checks here, on the workers, that the ranks agree.
 
+namespace cases::models {
 namespace {
-
-using namespace cases;
 
 // With buffers.
 struct NormedImpl : torch::nn::Module {
@@ -210,9 +209,9 @@ TRIREME_TRAIN_FUNCTION(prepares_what_is_bad);
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int start(int argc, char** argv) {
   trireme::init(argc, argv);
-  if (argc > 1 && std::string(argv[1]) == "outside") {
+  if (argc > 2 && std::string(argv[2]) == "outside") {
     const auto refused = [](const char* what, const std::function<void()>& act) {
       expect_thrown<std::runtime_error>(act, std::string(what) + "() cannot be used outside of a training function");
       std::cout << "REFUSED " << what << "\n";
@@ -221,7 +220,7 @@ int main(int argc, char** argv) {
     refused("Autocast", [] { const trireme::torch::Autocast guard; });
     return 0;
   }
-  return run(argc, argv, {},
+  return run(argc - 1, argv + 1, {},
              {{"gradients", train_with(gradients_are_averaged)},
               {"accumulation", train_with(gradients_accumulate)},
               {"buffers", train_with(buffers_are_those_of_rank_zero)},
@@ -229,3 +228,5 @@ int main(int argc, char** argv) {
               {"two_backwards", train_with(a_step_may_have_two_backwards)},
               {"bad", train_with(prepares_what_is_bad)}});
 }
+
+}  // namespace cases::models

@@ -9,8 +9,8 @@
 #include <map>
 #include <string>
 
-// Shared by the torch_*_program: each has many training functions; tests/python/test_cpp_torch.py runs one and checks
-// the result.
+// Shared by the files of torch_program: each has many training functions; tests/python/test_cpp_torch*.py run one and
+// check the result.
 
 namespace cases {
 
@@ -93,7 +93,7 @@ inline Config config_of(int argc, char** argv, Config config) {
   return config;
 }
 
-// PROGRAM FUNCTION WORKERS NAME [KEY VALUE]...; "from" is the checkpoint to start from, "failures" is max_failures.
+// FILE FUNCTION WORKERS NAME [KEY VALUE]...; "from" is the checkpoint to start from, "failures" is max_failures.
 inline int run(int argc, char** argv, const Config& defaults, const std::map<std::string, Case>& functions) {
   const auto found = argc > 3 ? functions.find(argv[1]) : functions.end();
   if (found == functions.end()) {
@@ -120,3 +120,20 @@ inline int run(int argc, char** argv, const Config& defaults, const std::map<std
 }
 
 }  // namespace cases
+
+// One per file. Each gets all arguments of the program, because workers are started with them.
+namespace cases::cancel {
+int start(int argc, char** argv);
+}
+namespace cases::loaders {
+int start(int argc, char** argv);
+}
+namespace cases::models {
+int start(int argc, char** argv);
+}
+namespace cases::store {
+int start(int argc, char** argv);
+}
+namespace cases::training {
+int start(int argc, char** argv);
+}

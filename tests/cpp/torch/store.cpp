@@ -3,12 +3,14 @@
 #include <ATen/ATen.h>
 #include <trireme/state.h>
 #include <trireme/store.h>
-#include <trireme/torch/torch.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
 
+#include "cases.h"
+
+namespace cases::store {
 namespace {
 
 std::vector<std::uint8_t> bytes(const std::string& text) { return {text.begin(), text.end()}; }
@@ -92,7 +94,7 @@ bool tensors_convert(const std::string& folder) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int start(int argc, char** argv) {
   trireme::init(argc, argv, {.num_gpus = 2});
   const auto folder = std::filesystem::temp_directory_path() / ("trireme_torch_" + std::to_string(::getpid()));
   const bool converted = tensors_convert(folder.string());
@@ -104,3 +106,5 @@ int main(int argc, char** argv) {
   std::printf("%s\n", met ? "the workers have met" : "the workers have not met");
   return met ? 0 : 1;
 }
+
+}  // namespace cases::store

@@ -1,12 +1,11 @@
 #include <csignal>
 
-#include "torch_cases.h"
+#include "cases.h"
 
 // Loaders and their position.
 
+namespace cases::loaders {
 namespace {
-
-using namespace cases;
 
 struct Numbers : torch::data::datasets::Dataset<Numbers> {
   explicit Numbers(std::int64_t count) : count(count) {}
@@ -159,11 +158,11 @@ TRIREME_TRAIN_FUNCTION(asks_for_types);
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int start(int argc, char** argv) {
   trireme::init(argc, argv);
   const Config defaults = {{"threads", 0},      {"drop_last", false}, {"shuffle", true}, {"stop", -1},     {"kill", -1},
                            {"prefetch", false}, {"resume", true},     {"uneven", false}, {"by_hand", true}};
-  return run(argc, argv, defaults,
+  return run(argc - 1, argv + 1, defaults,
              {{"data", train_with(loads_data)},
               {"restart", train_with(restarts)},
               {"leave", train_with(leaves_an_epoch)},
@@ -171,3 +170,5 @@ int main(int argc, char** argv) {
               {"tensors", train_with(finds_tensors)},
               {"types", train_with(asks_for_types)}});
 }
+
+}  // namespace cases::loaders

@@ -2,13 +2,12 @@
 
 #include <limits>
 
-#include "torch_cases.h"
+#include "cases.h"
 
 // Trainings that tests/python/test_cpp_torch.py compares with Python: optimizers, schedulers, precision, clipping.
 
+namespace cases::training {
 namespace {
-
-using namespace cases;
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& kind, std::vector<Tensor> parameters) {
   using namespace torch::optim;
@@ -222,10 +221,12 @@ TRIREME_TRAIN_FUNCTION(scales);
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int start(int argc, char** argv) {
   trireme::init(argc, argv);
   const Config defaults = {
       {"width", 16}, {"optimizer", "SGD"}, {"scheduler", "step"}, {"precision", "float"}, {"clip", false}};
-  return run(argc, argv, defaults,
+  return run(argc - 1, argv + 1, defaults,
              {{"train", train_with(trains)}, {"autocast", train_with(casts)}, {"scaler", train_with(scales)}});
 }
+
+}  // namespace cases::training
