@@ -6,7 +6,7 @@
 #include <deque>
 #include <memory>
 
-#include "trireme/torch/tensor.h"
+#include "stored_values.h"
 
 namespace trireme::torch::detail {
 namespace {
@@ -17,31 +17,20 @@ using ::torch::optim::LBFGSParamState;
 
 const std::vector<at::Tensor>& parameters_of(const LBFGS& optimizer) { return optimizer.param_groups()[0].params(); }
 
-// In Python, the step length and the first estimate of the curvature start as numbers and become tensors.
-double number(const Value& value) {
-  if (const auto* tensor = value.get_if<Tensor>()) return to_torch(*tensor).item<double>();
-  return value.as_double();
-}
-
-const Value& need(const Dict& from, const char* place, const char* name) {
-  if (const Value* found = from.find(name)) return *found;
-  throw ValueError(c10::str(place, " has no \"", name, "\": the checkpoint is from a different kind of optimizer"));
-}
-
 List written(const std::deque<at::Tensor>& tensors) {
   List list;
   for (const auto& each : tensors) list.emplace_back(from_torch(each));
   return list;
 }
 
-class Reader {
+class FlatReader {
  public:
-  Reader(const Dict& from, const std::vector<at::Tensor>& parameters)
+  FlatReader(const Dict& from, const std::vector<at::Tensor>& parameters)
       : from_(from), options_(parameters.at(0).options().requires_grad(false)) {
     for (const auto& each : parameters) numel_ += each.numel();
   }
 
-  const Value& operator[](const char* name) const { return need(from_, "optimizer/state/0", name); }
+  const Value& operator[](const char* name) const { return stored_value(from_, "optimizer/state/0", name); }
   // All parameters, concatenated.
   at::Tensor flat(const char* name) const { return flat((*this)[name], name); }
   std::deque<at::Tensor> flats(const char* name) const {
@@ -49,7 +38,7 @@ class Reader {
     for (const Value& each : (*this)[name].as_list()) read.push_back(flat(each, name));
     return read;
   }
-  at::Tensor scalar(const Value& value) const { return at::scalar_tensor(number(value), options_); }
+  at::Tensor scalar(const Value& value) const { return at::scalar_tensor(stored_number(value), options_); }
   std::deque<at::Tensor> scalars(const char* name) const {
     std::deque<at::Tensor> read;
     for (const Value& each : (*this)[name].as_list()) read.push_back(scalar(each));
@@ -73,26 +62,28 @@ class Reader {
 };
 
 LBFGSOptions options_from(const Dict& group) {
-  const auto stored = [&](const char* name) -> const Value& { return need(group, "optimizer/param_groups/0", name); };
-  LBFGSOptions read(number(stored("lr")));
+  const auto stored = [&](const char* name) -> const Value& {
+    return stored_value(group, "optimizer/param_groups/0", name);
+  };
+  LBFGSOptions read(stored_number(stored("lr")));
   read.max_iter(stored("max_iter").as_int());
   read.max_eval(stored("max_eval").as_int());
-  read.tolerance_grad(number(stored("tolerance_grad")));
-  read.tolerance_change(number(stored("tolerance_change")));
+  read.tolerance_grad(stored_number(stored("tolerance_grad")));
+  read.tolerance_change(stored_number(stored("tolerance_change")));
   read.history_size(stored("history_size").as_int());
   if (const Value& search = stored("line_search_fn"); !search.is_null()) read.line_search_fn(search.as_string());
   return read;
 }
 
 std::unique_ptr<LBFGSParamState> state_from(const Dict& state, const std::vector<at::Tensor>& parameters) {
-  const Reader stored(state, parameters);
+  const FlatReader stored(state, parameters);
   auto read = std::make_unique<LBFGSParamState>();
   read->func_evals(stored["func_evals"].as_int());
   read->n_iter(stored["n_iter"].as_int());
   if (!state.contains("d")) return read;  // saved before the first step
   read->d(stored.flat("d"));
-  read->t(number(stored["t"]));
-  read->prev_loss(number(stored["prev_loss"]));
+  read->t(stored_number(stored["t"]));
+  read->prev_loss(stored_number(stored["prev_loss"]));
   read->H_diag(stored.scalar(stored["H_diag"]));
   read->prev_flat_grad(stored.flat("prev_flat_grad"));
   read->old_dirs(stored.flats("old_dirs"));

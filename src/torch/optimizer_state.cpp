@@ -13,7 +13,7 @@
 
 #include "device_bytes.h"
 #include "lbfgs_state.h"
-#include "trireme/torch/tensor.h"
+#include "stored_values.h"
 
 // Each optimizer has a list of its options and a list of its state per parameter, under their names in Python. Writing,
 // reading and checking use these lists.
@@ -22,12 +22,6 @@ namespace trireme::torch::detail {
 namespace {
 
 namespace optim = ::torch::optim;
-
-// A number, which Python may store as a tensor.
-double number(const Value& value) {
-  if (const auto* tensor = value.get_if<Tensor>()) return to_torch(*tensor).item<double>();
-  return value.as_double();
-}
 
 Value tuple(double first, double second) { return Dict{{"$tuple", List{first, second}}}; }
 
@@ -62,14 +56,14 @@ class Reader {
   Reader(const Dict& from, std::string place, at::Tensor parameter = {})
       : from_(from), place_(std::move(place)), parameter_(std::move(parameter)) {}
 
-  void operator()(const char* name, double& value) const { value = number(need(name)); }
+  void operator()(const char* name, double& value) const { value = stored_number(need(name)); }
   void operator()(const char* name, bool& value) const { value = need(name).as_bool(); }
   void operator()(const char* name, std::tuple<double, double>& value) const {
     const List& pair = elements(need(name), "$tuple");
-    value = {number(pair.at(0)), number(pair.at(1))};
+    value = {stored_number(pair.at(0)), stored_number(pair.at(1))};
   }
   void operator()(const char* name, std::int64_t& steps) const {
-    steps = static_cast<std::int64_t>(number(need(name)));
+    steps = static_cast<std::int64_t>(stored_number(need(name)));
   }
   void operator()(const char* name, at::Tensor& tensor) const {
     const Value* found = from_.find(name);
@@ -84,13 +78,7 @@ class Reader {
   }
 
  private:
-  const Value& need(const char* name) const {
-    const Value* found = from_.find(name);
-    if (found == nullptr) {
-      throw ValueError(place_ + " has no \"" + name + "\": the checkpoint is from a different kind of optimizer");
-    }
-    return *found;
-  }
+  const Value& need(const char* name) const { return stored_value(from_, place_, name); }
 
   const Dict& from_;
   std::string place_;

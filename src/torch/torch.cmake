@@ -4,9 +4,10 @@ if(Torch_FOUND)
     torch/rank_sampler.cpp torch/transfer.cpp torch/precision.cpp torch/state.cpp torch/scheduler_state.cpp
     torch/optimizer_state.cpp torch/lbfgs_state.cpp torch/nccl_backend.cpp torch/cancel.cpp torch/device_bytes.cpp)
   add_library(trireme::torch ALIAS trireme_torch)
-  # gloo's own headers are not part of libtorch; one file needs a few names of them.
-  set_source_files_properties(torch/process_group.cpp PROPERTIES
-    INCLUDE_DIRECTORIES ${CMAKE_CURRENT_SOURCE_DIR}/torch/gloo)
+  # All as one file: libtorch's headers take longer to compile than our code.
+  set_target_properties(trireme_torch PROPERTIES UNITY_BUILD_BATCH_SIZE 0)
+  # gloo's own headers are not part of libtorch; process_group.cpp needs a few names of them.
+  target_include_directories(trireme_torch PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/torch/gloo)
   # Nor is NCCL's header.
   if(TRIREME_NCCL_INCLUDE_DIR)
     set_source_files_properties(torch/nccl_backend.cpp PROPERTIES INCLUDE_DIRECTORIES ${TRIREME_NCCL_INCLUDE_DIR})
