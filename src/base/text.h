@@ -6,8 +6,6 @@
 #include <string_view>
 #include <vector>
 
-// Text helpers shared by error messages.
-
 namespace trireme::base {
 
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
@@ -29,5 +27,7 @@ std::optional<std::int64_t> parse_bytes(std::string_view text);
 
 std::vector<std::string> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
+
+bool is_utf8(std::string_view text);
 
 }  // namespace trireme::base

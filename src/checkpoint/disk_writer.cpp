@@ -24,7 +24,7 @@ constexpr std::size_t kWriteStep = std::size_t{1} << 20;
 constexpr std::size_t kWriteBackStep = std::size_t{8} << 20;
 // The alignment that O_DIRECT requires of addresses, sizes and offsets on all disks we know.
 constexpr std::size_t kBlock = 4096;
-constexpr std::align_val_t kAlignment{kBlock};
+constexpr std::align_val_t kBlockAlignment{kBlock};
 constexpr std::size_t kDirectStep = std::size_t{8} << 20;
 // Smaller files may stay in the page cache for their next reader.
 constexpr std::size_t kWorthDirect = std::size_t{32} << 20;
@@ -71,7 +71,7 @@ bool set_direct(int fd) {
 class DirectWriter {
  public:
   DirectWriter(int fd, const std::string& path)
-      : fd_(fd), path_(path), stage_(static_cast<char*>(::operator new(kDirectStep, kAlignment))) {}
+      : fd_(fd), path_(path), stage_(static_cast<char*>(::operator new(kDirectStep, kBlockAlignment))) {}
 
   base::Result<void> add(std::string_view piece) {
     while (!piece.empty()) {
@@ -118,7 +118,7 @@ class DirectWriter {
   int fd_;
   const std::string& path_;
   struct Free {
-    void operator()(char* stage) const { ::operator delete(stage, kAlignment); }
+    void operator()(char* stage) const { ::operator delete(stage, kBlockAlignment); }
   };
   std::unique_ptr<char, Free> stage_;
   std::size_t staged_ = 0;  // bytes in it; always at a multiple of kBlock in the file

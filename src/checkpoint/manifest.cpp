@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "storage/digest.h"
 #include "storage/paths.h"
 
@@ -21,33 +22,9 @@ constexpr std::size_t kEnd = kBeforeChecksum.size() + kHexDigits + kAfterChecksu
 constexpr std::array kStatuses = {Status::kCommitted, Status::kPendingValidation, Status::kValidated,
                                   Status::kValidationTimeout, Status::kValidationFailed};
 
-bool is_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto first = static_cast<unsigned char>(text[i]);
-    const std::size_t length = first < 0x80   ? 1
-                               : first < 0xc2 ? 0
-                               : first < 0xe0 ? 2
-                               : first < 0xf0 ? 3
-                               : first < 0xf5 ? 4
-                                              : 0;
-    if (length == 0 || i + length > text.size()) return false;
-    const auto second = length > 1 ? static_cast<unsigned char>(text[i + 1]) : 0;
-    // Overlong encodings, surrogates, and values beyond the last code point.
-    if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) || (first == 0xf0 && second < 0x90) ||
-        (first == 0xf4 && second > 0x8f)) {
-      return false;
-    }
-    for (std::size_t k = 1; k < length; ++k) {
-      if ((static_cast<unsigned char>(text[i + k]) & 0xc0) != 0x80) return false;
-    }
-    i += length;
-  }
-  return true;
-}
-
 // File names are bytes to the kernel; JSON would replace those that are not valid UTF-8.
 Value path_value(const std::string& path) {
-  if (is_utf8(path)) return path;
+  if (base::is_utf8(path)) return path;
   return Bytes{path};
 }
 

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/json.h"
+#include "base/text.h"
 
 namespace trireme::checkpoint {
 namespace {
@@ -12,26 +13,6 @@ namespace {
 bool is_mark(std::string_view key) { return key.starts_with('$'); }
 
 bool is_plain(char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; }
-
-bool is_utf8(std::string_view text) {
-  const auto* at = reinterpret_cast<const unsigned char*>(text.data());
-  const auto* end = at + text.size();
-  while (at < end) {
-    const unsigned char first = *at++;
-    if (first < 0x80) continue;
-    const int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
-    if (first < 0xc2 || first > 0xf4 || end - at < more) return false;
-    // The second byte identifies overlong encodings, surrogates and values beyond Unicode.
-    const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-    const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-    if (at[0] < low || at[0] > high) return false;
-    for (int i = 1; i < more; ++i) {
-      if ((at[i] & 0xc0) != 0x80) return false;
-    }
-    at += more;
-  }
-  return true;
-}
 
 class Encoder {
  public:
@@ -132,7 +113,7 @@ class Encoder {
       json.append(1, '"').append(text).append(1, '"');
       return {};
     }
-    if (!is_utf8(text)) return base::error("{} has text that is not UTF-8: store it as Bytes", place());
+    if (!base::is_utf8(text)) return base::error("{} has text that is not UTF-8: store it as Bytes", place());
     base::append_json(json, text);
     return {};
   }

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kLarge = std::size_t{1} << 20;
 
-struct Exported {
+struct ExportedArray {
   std::shared_ptr<const void> owner;  // the batch, shared with its handles
   std::array<const void*, 3> buffers{};
   std::vector<ArrowArray> children;
@@ -23,14 +23,14 @@ struct Exported {
 };
 
 void release_exported(ArrowArray* array) {
-  const std::unique_ptr<Exported> exported(static_cast<Exported*>(array->private_data));
+  const std::unique_ptr<ExportedArray> exported(static_cast<ExportedArray*>(array->private_data));
   for (auto& child : exported->children) {
     if (child.release) child.release(&child);
   }
   array->release = nullptr;
 }
 
-ArrowArray finish(std::int64_t length, std::int64_t buffers, std::unique_ptr<Exported> exported) {
+ArrowArray finish(std::int64_t length, std::int64_t buffers, std::unique_ptr<ExportedArray> exported) {
   for (auto& child : exported->children) exported->pointers.push_back(&child);
   ArrowArray made{};
   made.length = length;
@@ -82,7 +82,7 @@ std::int64_t Array::bytes() const {
 }
 
 ArrowArray export_array(const Type& type, const Array& array, const std::shared_ptr<const void>& owner) {
-  auto exported = std::make_unique<Exported>();
+  auto exported = std::make_unique<ExportedArray>();
   exported->owner = owner;
   exported->buffers = {array.validity.data(), array.values.data(), array.text.data()};
   for (std::size_t i = 0; i < array.children.size(); ++i) {
@@ -94,7 +94,7 @@ ArrowArray export_array(const Type& type, const Array& array, const std::shared_
 }
 
 ArrowArray export_struct(std::int64_t rows, std::vector<ArrowArray> columns, const std::shared_ptr<const void>& owner) {
-  auto exported = std::make_unique<Exported>();
+  auto exported = std::make_unique<ExportedArray>();
   exported->owner = owner;
   exported->children = std::move(columns);
   return finish(rows, buffer_count(Kind::kStruct), std::move(exported));

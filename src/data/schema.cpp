@@ -77,7 +77,7 @@ base::Result<void> check_same_fields(const ArrowSchema& a, const ArrowSchema& b,
   return {};
 }
 
-struct Exported {
+struct ExportedSchema {
   std::string format;
   std::string name;
   std::string metadata;
@@ -86,7 +86,7 @@ struct Exported {
 };
 
 void release_exported(ArrowSchema* schema) {
-  const std::unique_ptr<Exported> exported(static_cast<Exported*>(schema->private_data));
+  const std::unique_ptr<ExportedSchema> exported(static_cast<ExportedSchema*>(schema->private_data));
   for (auto& child : exported->children) {
     if (child.release) child.release(&child);
   }
@@ -95,7 +95,7 @@ void release_exported(ArrowSchema* schema) {
 
 ArrowSchema copy_resolved(const ArrowSchema& from) {
   const ArrowSchema& values = from.dictionary ? *from.dictionary : from;
-  auto exported = std::make_unique<Exported>();
+  auto exported = std::make_unique<ExportedSchema>();
   exported->format = values.format;
   exported->name = name_of_field(from);
   exported->metadata = metadata_bytes(from.metadata);

@@ -20,7 +20,7 @@ using arrow::SchemaPointer;
 using ::arrow::fs::FileInfo;
 
 // Number of images that are inspected to find out whether all have the same shape.
-constexpr std::size_t kLookedAt = 64;
+constexpr std::size_t kInspectedImages = 64;
 // Bytes that contain the shape of nearly every image.
 constexpr std::int64_t kHeaderBytes = 65536;
 // Estimated ratio of memory to file size, if only decoding would tell.
@@ -90,7 +90,7 @@ class ImageSource final : public arrow::FileSource {
 
   ::arrow::Result<bool> others_are(const std::vector<std::int64_t>& shape) {
     std::vector<const FileInfo*> chosen;
-    const std::size_t step = std::max<std::size_t>(1, files().size() / kLookedAt);
+    const std::size_t step = std::max<std::size_t>(1, files().size() / kInspectedImages);
     for (std::size_t i = 0; i < files().size(); i += step) chosen.push_back(&files()[i]);
     std::vector<std::vector<std::int64_t>> shapes(chosen.size());
     ARROW_RETURN_NOT_OK(arrow::in_threads(chosen.size(), [&](std::size_t i) {

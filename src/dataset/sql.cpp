@@ -16,7 +16,7 @@ namespace {
 
 using arrow::check;
 
-constexpr std::int64_t kFragmentRows = 131'072;
+constexpr std::int64_t kMostFragmentRows = 131'072;
 constexpr std::int64_t kFragmentBytes = std::int64_t{16} << 20;
 // Small results are split too, since functions may take long per row.
 constexpr std::int64_t kFewFragments = 12;
@@ -41,7 +41,7 @@ class SqlSource final : public DataSource {
     const std::int64_t rows = table_->num_rows();
     const std::int64_t bytes = check(::arrow::util::ReferencedBufferSize(*table_));
     const std::int64_t row_bytes = std::max<std::int64_t>(bytes / std::max<std::int64_t>(rows, 1), 1);
-    const std::int64_t most = std::clamp(kFragmentBytes / row_bytes, std::int64_t{1}, kFragmentRows);
+    const std::int64_t most = std::clamp(kFragmentBytes / row_bytes, std::int64_t{1}, kMostFragmentRows);
     const std::int64_t count =
         std::max({(rows + most - 1) / most, std::min(kFewFragments, rows / kFewRows), std::int64_t{1}});
     std::vector<DataFragment> listed;

@@ -21,7 +21,7 @@ using arrow::SchemaPointer;
 using ::arrow::fs::FileInfo;
 
 // Number of samples of the first file that define the columns.
-constexpr std::size_t kLookedAt = 64;
+constexpr std::size_t kInspectedSamples = 64;
 constexpr std::size_t kBatchSamples = 64;
 constexpr std::size_t kBatchBytes = std::size_t{8} << 20;
 constexpr std::int64_t kTarRatio = 4;
@@ -179,7 +179,7 @@ class WebdatasetSource final : public arrow::FileSource {
     ARROW_ASSIGN_OR_RAISE(const auto stream, samples_of(file));
     std::vector<Dict> samples;
     std::vector<std::string> names;
-    while (samples.size() < kLookedAt) {
+    while (samples.size() < kInspectedSamples) {
       ARROW_ASSIGN_OR_RAISE(auto sample, stream->next());
       if (!sample) break;
       for (const auto& [name, value] : *sample) {

@@ -19,7 +19,6 @@ using data::Kind;
 using data::Type;
 using tf_wire::for_each_feature;
 using tf_wire::for_each_value;
-using tf_wire::is_utf8;
 
 constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
 
@@ -197,7 +196,7 @@ base::Result<void> ExampleColumns::append(Column& column) {
   const bool text = column.what.kind() == FeatureKind::kBytes;
   TRIREME_ASSIGN(const auto count, for_each_value(kind, content, [&](std::string_view value) {
                    column.values.append(value);
-                   if (format == 'u') utf8 = utf8 && is_utf8(value);
+                   if (format == 'u') utf8 = utf8 && base::is_utf8(value);
                    if (text) column.offsets.push_back(static_cast<std::int64_t>(column.values.size()));
                  }));
   if (!utf8) return base::error("feature '{}' is not valid UTF-8, which a string must be", name);

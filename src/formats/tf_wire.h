@@ -4,13 +4,13 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "base/text.h"
 #include "formats/tf_example.h"
 
 // The wire format of tf.train.Example: nested fields of a number and a value.
 
 namespace trireme::formats::tf_wire {
 
-bool is_utf8(std::string_view text);
 base::Error broken(std::string_view why);
 
 // Iterates over the fields of a message.
@@ -100,7 +100,7 @@ base::Result<void> for_each_feature(std::string_view example, Visit visit) {
         (part.number == 1 ? name : feature) = part.bytes;
       }
       TRIREME_TRY(parts.ended());
-      if (!is_utf8(name)) return broken("the name of a feature is not valid UTF-8");
+      if (!base::is_utf8(name)) return broken("the name of a feature is not valid UTF-8");
       FeatureKind kind = FeatureKind::kNone;
       std::string_view content;
       Fields lists(feature);

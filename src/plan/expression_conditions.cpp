@@ -6,26 +6,26 @@
 namespace trireme::plan {
 namespace {
 
-using Kind = DataCondition::Kind;
+using ComparisonKind = DataCondition::Kind;
 
-std::optional<Kind> kind_of(Operation operation) {
+std::optional<ComparisonKind> kind_of(Operation operation) {
   switch (operation) {
-    case Operation::kEqual: return Kind::kEqual;
-    case Operation::kLess: return Kind::kLess;
-    case Operation::kLessEqual: return Kind::kLessEqual;
-    case Operation::kGreater: return Kind::kGreater;
-    case Operation::kGreaterEqual: return Kind::kGreaterEqual;
+    case Operation::kEqual: return ComparisonKind::kEqual;
+    case Operation::kLess: return ComparisonKind::kLess;
+    case Operation::kLessEqual: return ComparisonKind::kLessEqual;
+    case Operation::kGreater: return ComparisonKind::kGreater;
+    case Operation::kGreaterEqual: return ComparisonKind::kGreaterEqual;
     default: return {};
   }
 }
 
 // 3 < x is x > 3.
-Kind turned(Kind kind) {
+ComparisonKind turned(ComparisonKind kind) {
   switch (kind) {
-    case Kind::kLess: return Kind::kGreater;
-    case Kind::kLessEqual: return Kind::kGreaterEqual;
-    case Kind::kGreater: return Kind::kLess;
-    case Kind::kGreaterEqual: return Kind::kLessEqual;
+    case ComparisonKind::kLess: return ComparisonKind::kGreater;
+    case ComparisonKind::kLessEqual: return ComparisonKind::kGreaterEqual;
+    case ComparisonKind::kGreater: return ComparisonKind::kLess;
+    case ComparisonKind::kGreaterEqual: return ComparisonKind::kLessEqual;
     default: return kind;
   }
 }
@@ -42,7 +42,7 @@ void collect(const ExpressionNode& node, std::vector<DataCondition>& found) {
   if (node.operation == Operation::kIn) {
     const auto& input = *node.inputs[0];
     if (input.operation != Operation::kColumn || !std::all_of(node.values.begin(), node.values.end(), is_plain)) return;
-    found.push_back({input.column, Kind::kOneOf, node.values});
+    found.push_back({input.column, ComparisonKind::kOneOf, node.values});
     return;
   }
   const auto kind = kind_of(node.operation);

@@ -63,4 +63,20 @@ TEST_CASE("bytes as hex") {
   CHECK_FALSE(from_hex("0g"));
 }
 
+TEST_CASE("UTF-8 is recognized") {
+  for (const char* valid : {"", "plain", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
+                            "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", "a\xe2\x82\xac z"}) {
+    CAPTURE(to_hex(valid));
+    CHECK(is_utf8(valid));
+  }
+  // Continuations alone, overlong encodings, surrogates, values beyond the last code point, and cut characters.
+  for (const char* invalid :
+       {"\x80", "a\xbf", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
+        "\xf5\x80\x80\x80", "\xff", "\xc2", "\xe2\x82", "\xf0\x90\x80", "\xc2z", "\xe2\x82z", "\xf0\x90\x80z"}) {
+    CAPTURE(to_hex(invalid));
+    CHECK(!is_utf8(invalid));
+  }
+  CHECK(is_utf8(std::string_view("a\0b", 3)));
+}
+
 }  // namespace text_test
