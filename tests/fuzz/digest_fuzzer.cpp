@@ -8,6 +8,8 @@
 #include "fuzz/fuzzer.h"
 #include "unit/temp_dir.h"
 
+namespace digest_fuzzer {
+
 using namespace trireme;
 using namespace trireme::data;
 
@@ -62,7 +64,7 @@ std::string fragments_in(std::string_view lines) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void fuzz(const std::uint8_t* data, std::size_t size) {
   static const tests::TempDir folder;
   const std::string_view text = as_text(data, size);
   const std::size_t line = std::min(text.find('\n'), text.size());
@@ -74,15 +76,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::filesystem::remove(fragments);
   if (!verdicts) {
     expect(!verdicts.error().message().empty(), "an error has a message");
-    return 0;
+    return;
   }
   for (const auto& verdict : *verdicts) {
     expect(!verdict.problem.empty() || verdict.seen <= verdict.size, "a valid epoch has its own rows");
   }
-  return 0;
 }
 
-std::vector<std::string> fuzz_seeds() {
+std::vector<std::string> seeds() {
   Layout plain{.fragment_rows = {5, 0, 7}};
   Layout shuffled{.fragment_rows = {4, 9, 3, 6}};
   shuffled.shuffle_fragments = true;
@@ -91,3 +92,7 @@ std::vector<std::string> fuzz_seeds() {
   shuffled.seed = 11;
   return {written(plain), written(shuffled), "{}\n{}\n", ""};
 }
+
+TRIREME_FUZZER(digest);
+
+}  // namespace digest_fuzzer

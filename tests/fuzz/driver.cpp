@@ -1,5 +1,5 @@
-// Runs a fuzzer without libFuzzer: NAME_fuzzer [count] [seed] mutates the fuzzer's own seeds, deterministically.
-// With clang, -DTRIREME_SANITIZE=address,fuzzer-no-link builds the same fuzzers with libFuzzer in place of this file.
+// fuzzers NAME [count] [seed]: mutates the seeds of the fuzzer, deterministically.
+// With Clang and -DTRIREME_SANITIZE=address,fuzzer-no-link it is a program of libFuzzer: TRIREME_FUZZER=NAME fuzzers.
 
 #include <algorithm>
 #include <cstdio>
@@ -42,14 +42,31 @@ void mutate(std::string& text, Random& random, const std::vector<std::string>& s
   }
 }
 
+const Fuzzer& fuzzer_named(const char* name) {
+  const auto found = fuzzers().find(name ? name : "");
+  if (found != fuzzers().end()) return found->second;
+  std::fprintf(stderr, "fuzzers: no fuzzer has the name \"%s\"; choose one of:", name ? name : "");
+  for (const auto& each : fuzzers()) std::fprintf(stderr, " %s", each.first.c_str());
+  std::fprintf(stderr, "\n");
+  std::exit(2);
+}
+
 }  // namespace
 
+#ifdef TRIREME_LIBFUZZER
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const Fuzzer& fuzzer = fuzzer_named(std::getenv("TRIREME_FUZZER"));
+  fuzzer.fuzz(data, size);
+  return 0;
+}
+#else
 int main(int argc, char** argv) {
-  const long count = argc > 1 ? std::atol(argv[1]) : 200000;
-  const long seed = argc > 2 ? std::atol(argv[2]) : 1;
-  const auto seeds = fuzz_seeds();
-  auto feed = [](const std::string& text) {
-    LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+  const Fuzzer& fuzzer = fuzzer_named(argc > 1 ? argv[1] : nullptr);
+  const long count = argc > 2 ? std::atol(argv[2]) : 200000;
+  const long seed = argc > 3 ? std::atol(argv[3]) : 1;
+  const auto seeds = fuzzer.seeds();
+  const auto feed = [&](const std::string& text) {
+    fuzzer.fuzz(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
   };
   for (const auto& each : seeds) feed(each);
   Random random(static_cast<std::uint64_t>(seed));
@@ -61,3 +78,4 @@ int main(int argc, char** argv) {
   std::printf("%ld inputs from %zu seeds (seed %ld)\n", count, seeds.size(), seed);
   return 0;
 }
+#endif

@@ -1,23 +1,24 @@
 #include "fuzz/fuzzer.h"
 #include "plan/expression_node.h"
 
+namespace expression_fuzzer {
+
 using namespace trireme;
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void fuzz(const std::uint8_t* data, std::size_t size) {
   auto node = plan::parse_expression(as_text(data, size));
   if (!node) {
     expect(!node.error().message().empty(), "an error has a message");
-    return 0;
+    return;
   }
   const std::string text = plan::text_of(**node);
   auto again = plan::parse_expression(text);
   // Redundant parentheses may nest it too deeply.
   if (again) expect(plan::text_of(**again) == text, "written text parses to the same value");
   else expect(again.error().message().find("nested") != std::string::npos, "written text can be parsed");
-  return 0;
 }
 
-std::vector<std::string> fuzz_seeds() {
+std::vector<std::string> seeds() {
   return {
       "x > 3 and s == 'a' or not b",
       "1 < x <= 0x10 and y / 2 // 3 % 4 ** 2 - -1.5e3 != x * 2",
@@ -29,3 +30,7 @@ std::vector<std::string> fuzz_seeds() {
       "((((x))))",
   };
 }
+
+TRIREME_FUZZER(expression);
+
+}  // namespace expression_fuzzer

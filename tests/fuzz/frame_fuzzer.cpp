@@ -4,12 +4,14 @@
 #include "fuzz/fuzzer.h"
 #include "wire/frame.h"
 
+namespace frame_fuzzer {
+
 using trireme::wire::append_frame;
 using trireme::wire::FrameReader;
 
 // The first byte sets the size of the chunks in which the others arrive.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size == 0) return 0;
+void fuzz(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return;
   constexpr std::size_t kLimit = 4096;
   const std::size_t piece = 1 + data[0] % 64;
   const std::string_view all = as_text(data + 1, size - 1);
@@ -28,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (!frame) {
         expect(all.starts_with(seen), "frames equal the sent ones");
         expect(!reader.next(), "a broken stream stays broken");
-        return 0;
+        return;
       }
       if (!*frame) break;
       expect((*frame)->size() <= kLimit, "no frame is over the limit");
@@ -36,16 +38,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   expect(all.starts_with(seen), "frames equal the sent ones");
-  return 0;
 }
 
-std::vector<std::string> fuzz_seeds() {
-  std::vector<std::string> seeds;
+std::vector<std::string> seeds() {
+  std::vector<std::string> made;
   for (std::size_t size : {0, 1, 5, 100, 1020, 1024, 4096, 4097}) {
     std::string text(1, static_cast<char>(size));
     append_frame(text, std::string(size, 'x'));
     append_frame(text, "second");
-    seeds.push_back(std::move(text));
+    made.push_back(std::move(text));
   }
-  return seeds;
+  return made;
 }
+
+TRIREME_FUZZER(frame);
+
+}  // namespace frame_fuzzer

@@ -4,17 +4,28 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
-// Defined by each fuzzer.
+// Each NAME_fuzzer.cpp has a namespace with a function fuzz(), which gets an input, and a function seeds(), which
+// returns valid inputs to start from, and ends with TRIREME_FUZZER(NAME).
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
-// Valid inputs to start from.
-std::vector<std::string> fuzz_seeds();
+struct Fuzzer {
+  void (*fuzz)(const std::uint8_t* data, std::size_t size);
+  std::vector<std::string> (*seeds)();
+};
 
-// A failed expectation aborts the process, so that either driver keeps the input.
+inline std::map<std::string, Fuzzer>& fuzzers() {
+  static std::map<std::string, Fuzzer> all;
+  return all;
+}
+
+#define TRIREME_FUZZER(name) \
+  [[maybe_unused]] static const bool registered = fuzzers().emplace(#name, Fuzzer{&fuzz, &seeds}).second
+
+// A failed expectation aborts the process, so that libFuzzer keeps the input.
 inline void expect(bool holds, std::string_view promise) {
   if (holds) return;
   std::fprintf(stderr, "expectation failed: %.*s\n", static_cast<int>(promise.size()), promise.data());

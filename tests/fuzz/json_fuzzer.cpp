@@ -1,13 +1,15 @@
 #include "base/json.h"
 #include "fuzz/fuzzer.h"
 
+namespace json_fuzzer {
+
 using namespace trireme::base;
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void fuzz(const std::uint8_t* data, std::size_t size) {
   auto value = parse_json(as_text(data, size));
   if (!value) {
     expect(!value.error().message().empty(), "an error has a message");
-    return 0;
+    return;
   }
   // Not compared as values: a NaN equals nothing.
   const std::string text = to_json(*value);
@@ -16,10 +18,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   expect(to_json(*again) == text, "and is the same");
   auto pretty = parse_json(to_pretty_json(*value));
   expect(pretty.ok() && to_json(*pretty) == text, "in every notation");
-  return 0;
 }
 
-std::vector<std::string> fuzz_seeds() {
+std::vector<std::string> seeds() {
   return {
       R"({"time":100.5,"event":"report","rank":0,"metrics":{"loss":{"$float":"nan"},"b":{"$bytes":"00ff"}},"l":[1,-2,3e10]})",
       R"({"format":1,"name":"\u00e4\n\"\\","nested":[[[[{"a":[true,false,null]}]]]]})",
@@ -31,3 +32,7 @@ std::vector<std::string> fuzz_seeds() {
       std::string(60, '[') + std::string(60, ']'),
   };
 }
+
+TRIREME_FUZZER(json);
+
+}  // namespace json_fuzzer

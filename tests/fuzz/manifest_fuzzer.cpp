@@ -4,6 +4,8 @@
 #include "storage/digest.h"
 #include "storage/paths.h"
 
+namespace manifest_fuzzer {
+
 using namespace trireme;
 using namespace trireme::checkpoint;
 
@@ -36,17 +38,16 @@ std::string sealed(std::string text) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void fuzz(const std::uint8_t* data, std::size_t size) {
   const std::string text(as_text(data, size));
   try_out(text);
   try_out(sealed(text));
   if (auto value = base::parse_json(text)) {
     if (const auto* list = value->get_if<List>()) (void)files_from(*list);
   }
-  return 0;
 }
 
-std::vector<std::string> fuzz_seeds() {
+std::vector<std::string> seeds() {
   Manifest small;
   Manifest large;
   large.index = 12;
@@ -60,3 +61,7 @@ std::vector<std::string> fuzz_seeds() {
                  {"not \xff text", 3, "ffffffffffffffff"}};
   return {encode(small), encode(large), R"([["a/b", 1, "0123456789abcdef"], ["..", -1, ""], 7])", ""};
 }
+
+TRIREME_FUZZER(manifest);
+
+}  // namespace manifest_fuzzer

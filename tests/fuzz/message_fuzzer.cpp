@@ -2,13 +2,15 @@
 #include "unit/wire/message_samples.h"
 #include "wire/message.h"
 
+namespace message_fuzzer {
+
 using namespace trireme::wire;
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void fuzz(const std::uint8_t* data, std::size_t size) {
   auto message = decode(as_text(data, size));
   if (!message) {
     expect(!message.error().message().empty(), "an error has a message");
-    return 0;
+    return;
   }
   expect(name_of(*message) != nullptr, "a decoded message has a name");
   // Not compared as messages: a NaN equals nothing.
@@ -16,11 +18,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   auto again = decode(encoded);
   expect(again.ok(), "a decoded message can be encoded");
   expect(encode(*again) == encoded, "and is equal after a round trip");
-  return 0;
 }
 
-std::vector<std::string> fuzz_seeds() {
-  std::vector<std::string> seeds;
-  for (const auto& message : testing::sample_messages()) seeds.push_back(encode(message));
-  return seeds;
+std::vector<std::string> seeds() {
+  std::vector<std::string> made;
+  for (const auto& message : testing::sample_messages()) made.push_back(encode(message));
+  return made;
 }
+
+TRIREME_FUZZER(message);
+
+}  // namespace message_fuzzer

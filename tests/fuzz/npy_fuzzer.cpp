@@ -1,26 +1,27 @@
 #include "formats/npy.h"
 #include "fuzz/fuzzer.h"
 
+namespace npy_fuzzer {
+
 using namespace trireme;
 using namespace trireme::formats;
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void fuzz(const std::uint8_t* data, std::size_t size) {
   const auto prefix = parse_npy(as_text(data, size));
   if (!prefix) {
     expect(!prefix.error().message().empty(), "an error has a message");
-    return 0;
+    return;
   }
   if (!prefix->header) {
     expect(prefix->needed > static_cast<std::int64_t>(size), "an incomplete input needs more bytes");
-    return 0;
+    return;
   }
   expect(prefix->header->begin <= static_cast<std::int64_t>(size), "values start after the header");
   expect(prefix->header->value_bytes() >= 0, "the size of all values is known");
   for (const auto each : prefix->header->shape) expect(each >= 0, "no dimension is negative");
-  return 0;
 }
 
-std::vector<std::string> fuzz_seeds() {
+std::vector<std::string> seeds() {
   const auto file = [](std::string_view dict, char version) {
     std::string text = std::string("\x93NUMPY") + version + '\0';
     text += static_cast<char>(dict.size());
@@ -33,3 +34,7 @@ std::vector<std::string> fuzz_seeds() {
           file("{'descr': '>i8', 'fortran_order': False, 'shape': (), }\n", 3),
           file("{\"shape\": (3L,), \"fortran_order\": False, \"descr\": [('a', '<i4')]}", 1)};
 }
+
+TRIREME_FUZZER(npy);
+
+}  // namespace npy_fuzzer

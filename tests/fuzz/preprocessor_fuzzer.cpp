@@ -3,6 +3,8 @@
 #include "fuzz/fuzzer.h"
 #include "trireme/preprocessors.h"
 
+namespace preprocessor_fuzzer {
+
 using trireme::Dict;
 using trireme::List;
 using trireme::data::preprocessors::Preprocessor;
@@ -25,7 +27,7 @@ void apply(const Preprocessor& preprocessor) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void fuzz(const std::uint8_t* data, std::size_t size) {
   try {
     const auto preprocessor = Preprocessor::deserialize(as_text(data, size));
     const std::string text = preprocessor.serialize();
@@ -34,10 +36,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } catch (const trireme::ValueError& error) {
     expect(error.what()[0] != '\0', "an error has a message");
   }
-  return 0;
 }
 
-std::vector<std::string> fuzz_seeds() {
+std::vector<std::string> seeds() {
   return {
       R"json({"preprocessor":"StandardScaler","arguments":{"columns":["x"],"output_columns":["y"]},"fitted":{"stats_":{"mean(x)":1.5,"std(x)":2}}})json",
       R"json({"preprocessor":"RobustScaler","arguments":{"columns":["x"],"quantile_range":{"$tuple":[0.25,0.75]},"output_columns":["x"],"quantile_precision":800},"fitted":{"stats_":{"low_quantile(x)":0,"median(x)":1,"high_quantile(x)":2}}})json",
@@ -54,3 +55,7 @@ std::vector<std::string> fuzz_seeds() {
       R"json({"preprocessor":"LabelEncoder","arguments":{"label_column":"c","output_column":"n"},"fitted":{"stats_":{"unique_values(c)":{"b":0}}}})json",
   };
 }
+
+TRIREME_FUZZER(preprocessor);
+
+}  // namespace preprocessor_fuzzer

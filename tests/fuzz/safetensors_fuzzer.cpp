@@ -3,15 +3,17 @@
 #include "checkpoint/safetensors.h"
 #include "fuzz/fuzzer.h"
 
+namespace safetensors_fuzzer {
+
 using namespace trireme;
 using namespace trireme::checkpoint;
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void fuzz(const std::uint8_t* data, std::size_t size) {
   const std::string_view file = as_text(data, size);
   auto header = parse_header(file);
   if (!header) {
     expect(!header.error().message().empty(), "an error has a message");
-    return 0;
+    return;
   }
   std::vector<NamedTensor> tensors;
   std::uint64_t at = header->entries.empty() ? size : header->entries.front().begin;
@@ -34,10 +36,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto second = parse_header(again);
   expect(second.ok() && second->entries.size() == tensors.size(), "and read again");
   expect(second->metadata == header->metadata, "with its metadata");
-  return 0;
 }
 
-std::vector<std::string> fuzz_seeds() {
+std::vector<std::string> seeds() {
   auto file = [](std::string_view header, std::string_view bytes) {
     const std::uint64_t length = header.size();
     return std::string(reinterpret_cast<const char*>(&length), sizeof length).append(header).append(bytes);
@@ -55,3 +56,7 @@ std::vector<std::string> fuzz_seeds() {
           "1234"),
   };
 }
+
+TRIREME_FUZZER(safetensors);
+
+}  // namespace safetensors_fuzzer

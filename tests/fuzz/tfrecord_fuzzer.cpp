@@ -4,6 +4,8 @@
 #include "fuzz/fuzzer.h"
 #include "tfrecord_bytes.h"
 
+namespace tfrecord_fuzzer {
+
 using namespace trireme;
 using namespace trireme::formats;
 
@@ -53,18 +55,21 @@ void with_checksums(std::string_view example) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void fuzz(const std::uint8_t* data, std::size_t size) {
   const std::string_view input = as_text(data, size);
   const std::vector<FeatureColumn> columns = {{"x", 'l', false}, {"y", 'f', true}, {"z", 'z', true}};
   const auto whole = rows_of(input, size + 1, columns);
   expect(whole == rows_of(input, 5, columns), "the chunks do not matter");
   with_checksums(input);
-  return 0;
 }
 
-std::vector<std::string> fuzz_seeds() {
+std::vector<std::string> seeds() {
   const std::string example = test::example({{"x", test::ints({-1, 1 << 20})}, {"y", test::floats({1.5F, 2})}});
   return {example, test::example({{"z", test::texts({"a", "bc"})}, {"b", test::texts({""})}, {"x", ""}}),
           test::framed({example, ""}), test::framed({}),
           test::framed({test::example({{"x", test::ints({7})}}), test::example({})})};
 }
+
+TRIREME_FUZZER(tfrecord);
+
+}  // namespace tfrecord_fuzzer
