@@ -10,7 +10,7 @@ import trireme
 
 
 def _python(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -38,6 +38,19 @@ def test_import_does_not_load_what_only_some_need() -> None:
 
 def test_trireme_torch_does_not_import_torch() -> None:
     assert _python("import sys, trireme.torch; print('torch' in sys.modules)") == "False"
+
+
+@pytest.mark.torch
+def test_prepare_model_does_not_import_fsdp() -> None:
+    """FSDP takes nearly as long to import as torch, and most models are not sharded."""
+    code = """
+import sys, torch
+from trireme.torch import _model
+_model._check_model(torch.nn.Linear(1, 1), "ddp")
+_model._checked_options("ddp", {"bucket_cap_mb": 1})
+print("torch.distributed.fsdp" in sys.modules)
+"""
+    assert _python(code) == "False"
 
 
 def test_public_names_are_there() -> None:

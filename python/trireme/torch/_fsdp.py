@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import inspect
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-try:
-    from torch.distributed.fsdp import FSDPModule, fully_shard
-except ImportError:  # before torch 2.6
-    fully_shard = None
-
 
 def is_sharded(model: torch.nn.Module) -> bool:
-    return fully_shard is not None and isinstance(model, FSDPModule)
+    # Importing FSDP takes nearly as long as importing torch. No model is sharded before that.
+    kind = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", None)
+    return kind is not None and isinstance(model, kind)
+
+
+def _fully_shard() -> Callable[..., torch.nn.Module]:
+    try:
+        from torch.distributed.fsdp import fully_shard
+    except ImportError:
+        raise RuntimeError(
+            f"parallel_strategy='fsdp' needs torch 2.6 or newer, and this is {torch.__version__}; use 'ddp'"
+        ) from None
+    made: Callable[..., torch.nn.Module] = fully_shard
+    return made
 
 
 def sharding_options() -> set[str]:
-    if fully_shard is None:
-        raise RuntimeError(
-            f"parallel_strategy='fsdp' needs torch 2.6 or newer, and this is {torch.__version__}; use 'ddp'"
-        )
-    return set(inspect.signature(fully_shard).parameters) - {"module"} | {"layers"}
+    return set(inspect.signature(_fully_shard()).parameters) - {"module"} | {"layers"}
 
 
 def shard(model: torch.nn.Module, device: torch.device, options: dict[str, Any]) -> torch.nn.Module:
     """fully_shard itself moves the modules to the mesh's device, one at a time."""
     from torch.distributed.device_mesh import init_device_mesh
 
+    fully_shard = _fully_shard()
     options = dict(options)
     layers = tuple(options.pop("layers", ()))
     mesh = options["mesh"] = options.get("mesh") or init_device_mesh(device.type, (dist.get_world_size(),))
@@ -38,8 +45,7 @@ def shard(model: torch.nn.Module, device: torch.device, options: dict[str, Any])
     for module in list(model.modules()):
         if layers and module is not model and isinstance(module, layers) and not is_sharded(module):
             fully_shard(module, **options)
-    sharded: torch.nn.Module = fully_shard(model, **options)
-    return sharded
+    return fully_shard(model, **options)
 
 
 def _start_equal(model: torch.nn.Module, device: torch.device, group: dist.ProcessGroup) -> None:
