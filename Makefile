@@ -12,7 +12,7 @@ JOBS ?= $(shell nproc)
 # lists every test that needed it.
 RETRIES ?= 0
 PYTEST := $(BIN)/pytest -q -n $(JOBS) --dist worksteal $(if $(filter-out 0,$(RETRIES)),--reruns $(RETRIES) -raR)
-CTEST := ctest --output-on-failure --parallel $(JOBS) \
+CTEST := ctest --output-on-failure \
   $(if $(filter-out 0,$(RETRIES)),--repeat until-pass:$(shell echo $$(($(RETRIES) + 1))))
 PIP := $(BIN)/pip install --disable-pip-version-check --constraint constraints.txt
 # A sixth of pip's time for the packages of the tests. torch is installed with pip, which the machine's settings may
@@ -55,30 +55,34 @@ test:  ## Everything: unit tests, Python, examples, docs, sanitizers, fuzzers, l
 	$(STAGE) "tests, examples, benchmarks" $(MAKE) --no-print-directory build
 	$(STAGE) "lint" $(MAKE) --no-print-directory lint
 	$(STAGE) "Python tests" $(MAKE) --no-print-directory test-python
-	$(STAGE) "AddressSanitizer, UBSan" $(MAKE) --no-print-directory asan
-	$(STAGE) "fuzzers" $(MAKE) --no-print-directory fuzz
+	$(STAGE) "ASan, UBSan, fuzzers" $(MAKE) --no-print-directory asan
 	$(STAGE) "ThreadSanitizer" $(MAKE) --no-print-directory tsan
 	@tools/stage.sh build/stages.tsv
 
-test-fast: build test-unit  ## Unit tests and the quick Python tests, in under 4 minutes
-	$(PYTEST) -m "not torch and not notebook and not slow"
+test-fast:  ## Unit tests and the quick Python tests, in under 4 minutes after a build
+	@rm -f build/stages.tsv
+	$(STAGE) "build" $(MAKE) --no-print-directory build
+	$(STAGE) "unit tests" $(MAKE) --no-print-directory test-unit
+	$(STAGE) "quick Python tests" $(PYTEST) -m "not torch and not notebook and not slow"
+	@tools/stage.sh build/stages.tsv
 
 # `make test` runs them with sanitizers instead: twice is enough.
 test-unit: build  ## The C++ unit tests without sanitizers
 	@cmake --build $(RELEASE) --parallel $(JOBS) --target unit_tests
-	$(CTEST) --test-dir $(RELEASE) --label-exclude "slow|fuzz"
+	$(CTEST) --parallel $(JOBS) --test-dir $(RELEASE) --label-exclude "slow|fuzz"
 
 test-python: build  ## All Python tests, including examples and docs, and the slow C++ tests
 	$(PYTEST)
-	$(CTEST) --test-dir $(RELEASE) --label-regex slow
+	$(CTEST) --parallel $(JOBS) --test-dir $(RELEASE) --label-regex slow
 
-asan: $(VENV)/.dev  ## The unit tests with AddressSanitizer and UndefinedBehaviorSanitizer
-	$(call sanitized,asan,--label-exclude "slow|fuzz")
+# Together, because the unit tests mostly wait and the fuzzers compute.
+asan: $(VENV)/.dev  ## The unit tests and fuzzers with AddressSanitizer and UndefinedBehaviorSanitizer
+	$(call sanitized,asan,--label-exclude slow)
 
 tsan: $(VENV)/.dev  ## The unit tests of code with threads, with ThreadSanitizer
 	$(call sanitized,tsan,--label-exclude "slow|fuzz")
 
-fuzz: $(VENV)/.dev  ## The fuzzers, with a fixed number of inputs, with AddressSanitizer
+fuzz: $(VENV)/.dev  ## Only the fuzzers, with a fixed number of inputs, with AddressSanitizer
 	$(call sanitized,asan,--label-regex fuzz)
 
 chaos: build  ## Failure scenarios on real processes: make chaos [SEED=1] [N=30] [FIRST=0] [LOAD=1] [PARALLEL=4]
@@ -88,10 +92,11 @@ chaos: build  ## Failure scenarios on real processes: make chaos [SEED=1] [N=30]
 test-gpu: build  ## Failures and resizes on a machine with two GPUs: make test-gpu [ARGS="--case kill"] [ARGS=--cpu]
 	@PYTHONPATH=tests $(BIN)/python -m gpu $(ARGS)
 
+# Twice as many tests as cores: most of them wait for processes and sockets.
 define sanitized
 @cmake --preset $(1) $(if $(SANITIZER_CXX),-D CMAKE_CXX_COMPILER=$(SANITIZER_CXX)) > /dev/null
 @cmake --build --preset $(1) --parallel $(JOBS) --target sanitized_tests
-$(CTEST) --preset $(1) $(2)
+$(CTEST) --parallel $$((2 * $(JOBS))) --preset $(1) $(2)
 endef
 
 lint: $(VENV)/.dev  ## Format, ruff, mypy --strict
