@@ -89,6 +89,10 @@ chaos: build  ## Failure scenarios on real processes: make chaos [SEED=1] [N=30]
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) --count $(or $(N),30) --first $(or $(FIRST),0) \
 	  $(if $(LOAD),--load) --parallel $(or $(PARALLEL),1) $(ARGS)
 
+differential: build  ## Random data plans against an oracle: make differential [SEED=1] [N=1000] [FIRST=0] [LANGUAGE=python|cpp|both]
+	@PYTHONPATH=tests $(BIN)/python -m differential $(if $(SEED),--seed $(SEED)) --count $(or $(N),1000) \
+	  --first $(or $(FIRST),0) --language $(or $(LANGUAGE),both) $(ARGS)
+
 test-gpu: build  ## Failures and resizes on a machine with two GPUs: make test-gpu [ARGS="--case kill"] [ARGS=--cpu]
 	@PYTHONPATH=tests $(BIN)/python -m gpu $(ARGS)
 
@@ -133,7 +137,7 @@ bench-peers: build  ## The same side by side with Ray Train and torchrun, in a v
 clean:  ## Remove what was built
 	rm -rf build dist $(VENV)
 
-.PHONY: help demo install library build test test-fast test-unit test-python test-gpu asan tsan fuzz chaos lint tidy \
+.PHONY: help demo install library build test test-fast test-unit test-python test-gpu asan tsan fuzz chaos differential lint tidy \
   format bench bench-peers clean
 
 # The compiler, the libraries and the tools of the build.
