@@ -1,10 +1,12 @@
-"""Tensors of which every rank holds a part, as boxes of the full tensor."""
+"""Tensors of which every rank holds a part, as boxes of the full tensor. The core computes with the boxes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from trireme import _core
 
 
 class Box(NamedTuple):
@@ -13,42 +15,14 @@ class Box(NamedTuple):
     offset: tuple[int, ...]
     shape: tuple[int, ...]
 
-    def overlap(self, other: Box) -> Box | None:
-        """None if the boxes do not overlap. A tensor without dimensions has one element."""
-        starts = tuple(map(max, self.offset, other.offset))
-        ends = map(min, _ends(self), _ends(other))
-        sizes = tuple(end - start for start, end in zip(starts, ends, strict=True))
-        return Box(starts, sizes) if all(size > 0 for size in sizes) else None
-
-    def without(self, other: Box) -> Iterator[Box]:
-        """The rest of this box without the other one, as boxes."""
-        common = self.overlap(other)
-        if common is None:
-            yield self
-            return
-        offset, shape = list(self.offset), list(self.shape)
-        for dim in range(len(shape)):
-            end = offset[dim] + shape[dim]
-            common_end = common.offset[dim] + common.shape[dim]
-            for start, stop in ((offset[dim], common.offset[dim]), (common_end, end)):
-                if stop > start:
-                    yield Box(
-                        (*offset[:dim], start, *offset[dim + 1 :]), (*shape[:dim], stop - start, *shape[dim + 1 :])
-                    )
-            offset[dim], shape[dim] = common.offset[dim], common.shape[dim]
-
     def within(self, outer: Box) -> tuple[slice, ...]:
         """The slices of this box in a tensor that has the elements of the outer box."""
         starts = [mine - its for mine, its in zip(self.offset, outer.offset, strict=True)]
         return tuple(slice(start, start + size) for start, size in zip(starts, self.shape, strict=True))
 
     def __str__(self) -> str:
-        ranges = [f"{start}:{end}" for start, end in zip(self.offset, _ends(self), strict=True)]
+        ranges = [f"{start}:{start + size}" for start, size in zip(self.offset, self.shape, strict=True)]
         return f"[{', '.join(ranges)}]"
-
-
-def _ends(box: Box) -> list[int]:
-    return [start + size for start, size in zip(box.offset, box.shape, strict=True)]
 
 
 class Part(NamedTuple):
@@ -70,17 +44,13 @@ class ShardedTensor:
         return Box((0,) * len(self.shape), self.shape)
 
     def overlaps(self, wanted: Box) -> list[tuple[Box, Part]]:
-        found = ((part.box.overlap(wanted), part) for part in self.parts)
-        return [(common, part) for common, part in found if common is not None]
+        found = _core.box_overlaps(wanted, [part.box for part in self.parts])
+        return [(Box(*common), self.parts[index]) for index, common in found]
 
     def gap_in(self, wanted: Box) -> Box | None:
         """A box that no part covers, or None."""
-        missing = [wanted] if 0 not in wanted.shape else []
-        for _, part in self.overlaps(wanted):
-            missing = [rest for box in missing for rest in box.without(part.box)]
-            if not missing:
-                break
-        return missing[0] if missing else None
+        gap = _core.box_gap(wanted, [part.box for part in self.parts])
+        return None if gap is None else Box(*gap)
 
     def copy_to(self, target: Any, place: Box) -> None:
         """Copies the parts into a tensor that has the elements of `place`."""

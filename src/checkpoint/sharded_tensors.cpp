@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/json.h"
+#include "checkpoint/boxes.h"
 #include "trireme/tensor.h"
 
 namespace trireme::checkpoint {
@@ -102,54 +103,12 @@ void copy(const Part& part, const Tensor& whole) {
   }
 }
 
-struct Box {
-  Sizes offset;
-  Sizes size;
-};
-
-// Adds the rest of the box without the part to `rest`: in each dimension, the boxes below and above the part.
-void cut(Box box, const Part& part, std::vector<Box>& rest) {
-  const std::size_t dims = box.size.size();
-  auto low = [&](std::size_t i) { return std::max(box.offset[i], part.offset[i]); };
-  auto high = [&](std::size_t i) {
-    return std::min(box.offset[i] + box.size[i], part.offset[i] + part.tensor.shape()[i]);
-  };
-  for (std::size_t i = 0; i < dims; ++i) {
-    if (low(i) < high(i)) continue;
-    rest.push_back(std::move(box));
-    return;
-  }
-  for (std::size_t i = 0; i < dims; ++i) {
-    const std::int64_t first = low(i), last = high(i), end = box.offset[i] + box.size[i];
-    if (box.offset[i] < first) {
-      rest.push_back(box);
-      rest.back().size[i] = first - box.offset[i];
-    }
-    if (last < end) {
-      rest.push_back(box);
-      rest.back().offset[i] = last;
-      rest.back().size[i] = end - last;
-    }
-    box.offset[i] = first;
-    box.size[i] = last - first;
-  }
-}
-
-// Elements that no part has. Parts may overlap if several ranks stored the same, so their sizes prove nothing.
+// Elements that no part has.
 std::int64_t count_missing(const std::vector<Part>& parts, const Tensor& whole) {
-  std::vector<Box> missing;
-  if (whole.num_elements() > 0) missing.push_back({Sizes(whole.shape().size(), 0), whole.shape()});
-  for (const auto& part : parts) {
-    std::vector<Box> rest;
-    for (auto& box : missing) cut(std::move(box), part, rest);
-    missing = std::move(rest);
-  }
+  std::vector<Box> boxes;
+  for (const auto& part : parts) boxes.push_back({part.offset, part.tensor.shape()});
   std::int64_t count = 0;
-  for (const auto& box : missing) {
-    std::int64_t elements = 1;
-    for (const std::int64_t size : box.size) elements *= size;
-    count += elements;
-  }
+  for (const auto& box : uncovered({Sizes(whole.shape().size(), 0), whole.shape()}, boxes)) count += box.elements();
   return count;
 }
 

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import trireme
@@ -375,18 +376,45 @@ def test_one_process_stores_a_plain_state() -> None:
         load_sharded(result.checkpoint, {"model": torch.nn.Linear(2, 1).state_dict()}, strict=False)
 
 
-def test_boxes() -> None:
+@pytest.mark.parametrize("dims", [0, 1, 2, 3])
+def test_boxes(dims: int) -> None:
+    """Overlaps and gaps are those of a mask with one element per element of the tensor."""
     from trireme._sharded_tensors import Box, Part, ShardedTensor
 
-    whole = Box((0, 0), (4, 6))
-    hole = Box((1, 2), (2, 3))
-    rest = list(whole.without(hole))
-    assert sum(box.shape[0] * box.shape[1] for box in rest) == 4 * 6 - 2 * 3
-    assert all(a.overlap(b) is None for a in rest for b in [hole, *[box for box in rest if box is not a]])
-    parts = [Part(box, torch.ones(box.shape)) for box in rest]
-    assert ShardedTensor((4, 6), "F32", parts).gap_in(whole) == hole
-    assert str(hole) == "[1:3, 2:5]"
-    assert ShardedTensor((4, 6), "F32", [*parts, Part(hole, torch.zeros(2, 3))]).gap_in(whole) is None
+    random = np.random.default_rng(dims)
+    for _ in range(200):
+        shape = tuple(int(size) for size in random.integers(0, 6, dims))
+
+        def box(within: tuple[int, ...] = shape) -> Box:
+            starts = [int(random.integers(0, size + 1)) for size in within]
+            return Box(
+                tuple(starts), tuple(int(random.integers(0, s - a + 1)) for s, a in zip(within, starts, strict=True))
+            )
+
+        wanted = box()
+        parts = [Part(each, torch.full(each.shape, float(n))) for n, each in enumerate(box() for _ in range(4))]
+        tensor = ShardedTensor(shape, "F32", parts)
+        covered, asked = np.zeros(shape, bool), np.zeros(shape, bool)
+        asked[wanted.within(tensor.whole)] = True
+        common = {id(part): each for each, part in tensor.overlaps(wanted)}
+        for part in parts:
+            mine = np.zeros(shape, bool)
+            mine[part.box.within(tensor.whole)] = True
+            covered |= mine
+            both = np.zeros(shape, bool)
+            if id(part) in common:
+                both[common[id(part)].within(tensor.whole)] = True
+            assert (both == (mine & asked)).all()
+            assert (id(part) in common) == bool((mine & asked).any())
+        gap = tensor.gap_in(wanted)
+        assert (gap is None) == bool(covered[asked].all())
+        if gap is not None:
+            assert 0 not in gap.shape
+            assert not covered[gap.within(tensor.whole)].any()
+            assert asked[gap.within(tensor.whole)].all()
+    assert str(Box((1, 2), (2, 3))) == "[1:3, 2:5]"
+    with pytest.raises(ValueError, match="different numbers of dimensions"):
+        ShardedTensor((4,), "F32", [Part(Box((0,), (4,)), torch.ones(4))]).overlaps(Box((0, 0), (4, 1)))
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 7, 12, 13])
