@@ -1,8 +1,11 @@
 #include "formats/npy.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 
 namespace trireme::formats {
 namespace {
@@ -63,7 +66,11 @@ class Literal {
       skip_spaces();
       std::int64_t number = 0;
       const auto [end, failed] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), number);
-      if (failed != std::errc() || number < 0) return std::nullopt;
+      if (failed == std::errc::result_out_of_range && *rest_.data() != '-') {
+        number = std::numeric_limits<std::int64_t>::max();  // reported as too large
+      } else if (failed != std::errc() || number < 0) {
+        return std::nullopt;
+      }
       rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
       (void)is('L');  // suffix of Python 2 integers
       found.push_back(number);
@@ -80,17 +87,40 @@ class Literal {
   std::string_view rest_;
 };
 
-base::Result<void> set_type(NpyHeader& header, std::string_view described) {
+// The size of a value of a type such as "<U5", "M8[ns]" or "c16".
+std::optional<std::int64_t> bytes_of(std::string_view described) {
+  if (described.starts_with('<') || described.starts_with('>') || described.starts_with('|'))
+    described.remove_prefix(1);
+  if (described.empty()) return std::nullopt;
+  const char kind = described.front();
+  std::uint32_t count = 0;
+  const char* const end = described.data() + described.size();
+  const auto [after, failed] = std::from_chars(described.data() + 1, end, count);
+  if (failed != std::errc() || (after != end && *after != '[')) return std::nullopt;
+  return std::int64_t{count} * (kind == 'U' ? 4 : 1);  // text has 4 bytes per letter
+}
+
+base::Result<void> set_type(NpyHeader& header, std::string_view described, NpyValues values) {
+  header.descr = described;
   for (const auto& [text, dtype] : kTypes) {
     if (described.size() != 3 || described.substr(1) != text) continue;
     header.dtype = dtype;
     header.swapped = described.front() == '>' && size_of(dtype) > 1;
+    header.item_bytes = static_cast<std::int64_t>(size_of(dtype));
+    return {};
+  }
+  if (described.ends_with('O')) {
+    return base::error("it is an array of objects, which is not supported; save numbers or text");
+  }
+  const auto bytes = bytes_of(described);
+  if (values == NpyValues::kAny && bytes) {
+    header.item_bytes = *bytes;
     return {};
   }
   return base::error("its values are {}; only numbers and booleans are supported", described);
 }
 
-base::Result<NpyHeader> parse_dict(std::string_view text) {
+base::Result<NpyHeader> parse_dict(std::string_view text, NpyValues values) {
   Literal literal(text);
   NpyHeader header;
   bool typed = false;
@@ -103,7 +133,7 @@ base::Result<NpyHeader> parse_dict(std::string_view text) {
     if (*key == "descr") {
       const auto described = literal.string();
       if (!described) return base::error("its rows are records of several fields; only numbers are supported");
-      TRIREME_TRY(set_type(header, *described));
+      TRIREME_TRY(set_type(header, *described, values));
       typed = true;
     } else if (*key == "fortran_order") {
       header.fortran_order = literal.is("True");
@@ -121,11 +151,11 @@ base::Result<NpyHeader> parse_dict(std::string_view text) {
     if (typed && ordered && shaped) break;
   }
   if (!typed || !ordered || !shaped) return base::error("its header is invalid");
-  auto bytes = static_cast<std::int64_t>(size_of(header.dtype));
+  auto bytes = std::max<std::int64_t>(header.item_bytes, 1);
   for (const auto size : header.shape) {
     // Multiply sizes after a 0 too, so that the size of one row is known to fit.
     if (__builtin_mul_overflow(bytes, std::max<std::int64_t>(size, 1), &bytes)) {
-      return base::error("its shape is too large");
+      return base::error("it has a shape that is too large: [{}]", fmt::join(header.shape, ", "));
     }
   }
   return header;
@@ -134,12 +164,12 @@ base::Result<NpyHeader> parse_dict(std::string_view text) {
 }  // namespace
 
 std::int64_t NpyHeader::value_bytes() const {
-  auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  std::int64_t bytes = item_bytes;
   for (const auto size : shape) bytes *= size;
   return bytes;
 }
 
-base::Result<NpyPrefix> parse_npy(std::string_view beginning) {
+base::Result<NpyPrefix> parse_npy(std::string_view beginning, NpyValues values) {
   const auto byte = [&](std::size_t at) {
     return static_cast<std::int64_t>(static_cast<unsigned char>(beginning[at]));
   };
@@ -158,7 +188,7 @@ base::Result<NpyPrefix> parse_npy(std::string_view beginning) {
   if (length > kLongestHeader) return base::error("its header is invalid");
   const std::int64_t begin = static_cast<std::int64_t>(text_at) + length;
   if (static_cast<std::int64_t>(beginning.size()) < begin) return NpyPrefix{std::nullopt, begin};
-  TRIREME_ASSIGN(auto header, parse_dict(beginning.substr(text_at, static_cast<std::size_t>(length))));
+  TRIREME_ASSIGN(auto header, parse_dict(beginning.substr(text_at, static_cast<std::size_t>(length)), values));
   header.begin = begin;
   return NpyPrefix{std::move(header), 0};
 }

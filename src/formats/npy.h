@@ -12,10 +12,17 @@
 
 namespace trireme::formats {
 
-// The header of a .npy file of numbers or booleans.
+enum class NpyValues : std::uint8_t {
+  kNumbers,  // and booleans
+  kAny,      // also text, dates and others that only NumPy reads; no objects
+};
+
+// The header of a .npy file.
 struct NpyHeader {
-  DType dtype = DType::kF32;
-  bool swapped = false;  // big-endian
+  std::string descr;            // NumPy's name of the type, such as "<f4"
+  std::int64_t item_bytes = 0;  // of one value
+  DType dtype = DType::kF32;    // if it is one
+  bool swapped = false;         // big-endian
   bool fortran_order = false;
   std::vector<std::int64_t> shape;
   std::int64_t begin = 0;  // offset of the values
@@ -29,6 +36,6 @@ struct NpyPrefix {
   std::optional<NpyHeader> header;
   std::int64_t needed = 0;
 };
-TRIREME_API base::Result<NpyPrefix> parse_npy(std::string_view beginning);
+TRIREME_API base::Result<NpyPrefix> parse_npy(std::string_view beginning, NpyValues values = NpyValues::kNumbers);
 
 }  // namespace trireme::formats

@@ -55,6 +55,7 @@ bool checksum_matches(std::string_view block) {
 struct Extended {
   std::optional<std::string> name;
   std::optional<std::uint64_t> size;
+  bool sparse = false;
 };
 
 // Records such as "27 path=some/long/name
@@ -72,6 +73,7 @@ bool parse_pax(std::string_view records, Extended& extended) {
     if (equal == std::string_view::npos) return false;
     const std::string_view key = record.substr(0, equal);
     const std::string_view value = record.substr(equal + 1);
+    if (key.starts_with("GNU.sparse.")) extended.sparse = true;
     if (key == "path") extended.name = std::string(value);
     if (key == "size") {
       std::uint64_t size = 0;
@@ -120,7 +122,9 @@ base::Result<void> TarReader::skip(std::uint64_t bytes) {
 base::Result<bool> TarReader::read_header(Header& header) {
   std::array<char, kBlock> block;
   TRIREME_ASSIGN(const auto count, read_(block.data(), kBlock));
+  if (count == 0 && empty_) return base::error("it is empty");
   if (count == 0) return false;
+  empty_ = false;
   if (count < kBlock) return base::error("it is truncated");
   if (std::all_of(block.begin(), block.end(), [](char byte) { return byte == '\0'; })) return false;
   const std::string_view whole(block.data(), kBlock);
@@ -155,7 +159,8 @@ base::Result<std::optional<TarReader::Member>> TarReader::next() {
       continue;
     }
     if (header.type == 'g' || header.type == 'K') continue;  // global headers; long link targets
-    if (header.type == 'S') return base::error("{} is a sparse file, which is not supported", header.name);
+    if (header.type == 'S' || extended.sparse)
+      return base::error("{} is a sparse file, which is not supported", header.name);
     Member member{std::move(header.name), header.size, header.type == '0' || header.type == '\0' || header.type == '7'};
     if (extended.name) member.name = *std::move(extended.name);
     if (extended.size) {
@@ -177,6 +182,13 @@ base::Result<std::string> TarReader::content() {
   TRIREME_ASSIGN(auto taken, take(left_));
   left_ = 0;
   return taken;
+}
+
+base::Result<void> TarReader::content(char* out) {
+  TRIREME_ASSIGN(const auto count, read_(out, static_cast<std::size_t>(left_)));
+  if (count < left_) return base::error("it is truncated");
+  left_ = 0;
+  return {};
 }
 
 }  // namespace trireme::formats

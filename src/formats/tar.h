@@ -24,8 +24,9 @@ class TRIREME_API TarReader {
   };
   // Nothing at the end. Skips the unread rest of the previous member.
   base::Result<std::optional<Member>> next();
-  // The content of the current member. Call it once.
+  // The content of the current member. Call one of them once. The memory has Member::size bytes.
   base::Result<std::string> content();
+  base::Result<void> content(char* out);
 
  private:
   struct Header;
@@ -37,6 +38,7 @@ class TRIREME_API TarReader {
   Read read_;
   std::uint64_t left_ = 0;  // unread bytes of the content
   std::uint64_t padding_ = 0;
+  bool empty_ = true;  // nothing was read
 };
 
 }  // namespace trireme::formats

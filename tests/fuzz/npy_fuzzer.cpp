@@ -7,6 +7,8 @@ using namespace trireme;
 using namespace trireme::formats;
 
 void fuzz(const std::uint8_t* data, std::size_t size) {
+  const auto any = parse_npy(as_text(data, size), NpyValues::kAny);
+  expect(!any || !any->header || any->header->value_bytes() >= 0, "the size of all values of any type is known");
   const auto prefix = parse_npy(as_text(data, size));
   if (!prefix) {
     expect(!prefix.error().message().empty(), "an error has a message");

@@ -253,7 +253,7 @@ def test_numpy_files_that_cannot_be_read(tmp_path: Path) -> None:
     for content, message in (
         (np.ones((2, 4)), r"a row of .*b.npy is float64\[4\], but a row of .*a.npy is"),
         (np.float64(3), "b.npy is a single value"),
-        (np.array([{}], object), "b.npy is an array of objects"),
+        (np.array([{}], object), "b.npy is not a readable .npy file: it is an array of objects"),
     ):
         np.save(tmp_path / "b.npy", content, allow_pickle=True)
         with pytest.raises(DataError, match=message):
@@ -277,7 +277,7 @@ def test_shapes_whose_product_wraps_around(tmp_path: Path, shape: tuple[int, ...
     np.lib.format.write_array_header_1_0(buffer, header)
     content = buffer.getvalue() + bytes(64)
     (tmp_path / "a.npy").write_bytes(content)
-    with pytest.raises(DataError, match=r"a.npy has a shape that is too large: \["):
+    with pytest.raises(DataError, match=r"a.npy is not a readable .npy file: it has a shape that is too large: \["):
         trireme.data.read_numpy(tmp_path / "a.npy").to_arrow()
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
         member = tarfile.TarInfo("x.npy")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 # Larger files are split into fragments, which several threads read.
 _FRAGMENT_BYTES = 4 * BATCH_BYTES
+_FIRST_READ = 256  # large enough for nearly every header
 
 
 def read_numpy(
@@ -61,6 +61,10 @@ class _Header:
     @property
     def row_bytes(self) -> int:
         return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    @property
+    def end(self) -> int:
+        return self.begin + math.prod(self.shape) * self.dtype.itemsize
 
 
 class NumpySource(FileSource):
@@ -133,48 +137,44 @@ class NumpyFragment(FileFragment):
                 yield pa.record_batch([array_of(values, "data")], ["data"])
 
 
-class _Unreadable(ValueError):
-    """The error text, to be appended to the file's name."""
-
-
 def array_in(content: bytes) -> np.ndarray:
     """The array in a file's content. Raises ValueError if it is invalid."""
-    try:
-        header = _parsed(io.BytesIO(content), len(content))
-    except _Unreadable as error:
-        raise ValueError(f"it {error}") from None
+    header = _parsed(io.BytesIO(content))
+    if len(content) < header.end:
+        raise ValueError(f"it is truncated: {_too_short(len(content), header)}")
     values = np.frombuffer(content, header.dtype, math.prod(header.shape), header.begin)
     array: np.ndarray = values.reshape(header.shape, order="F" if header.fortran_order else "C")
     return array
 
 
-def _parsed(handle: Any, size: int) -> _Header:
-    """Refuses files with fewer bytes than the shape needs. Computes with Python's integers, which do not overflow."""
-    formats = np.lib.format
-    version = formats.read_magic(handle)
-    read = formats.read_array_header_1_0 if version == (1, 0) else formats.read_array_header_2_0
-    shape, fortran_order, dtype = read(handle)
-    if dtype.hasobject:
-        raise _Unreadable("is an array of objects, which is not supported; save numbers or text")
-    if any(side < 0 for side in shape):
-        raise _Unreadable(f"has an invalid shape: {list(shape)}")
-    begin = handle.tell()
-    # Dimensions after a 0 count, too: the size of one row must fit.
-    if math.prod(max(side, 1) for side in shape) * max(dtype.itemsize, 1) > sys.maxsize:
-        raise _Unreadable(f"has a shape that is too large: {list(shape)}")
-    if size < begin + math.prod(shape) * dtype.itemsize:
-        raise _Unreadable(f"is truncated: it has {count_of(size, 'byte')}, too few for the shape {list(shape)}")
-    return _Header(shape, dtype, fortran_order, begin)
+def _parsed(handle: Any) -> _Header:
+    """Raises ValueError if it is invalid."""
+    content, found = b"", _FIRST_READ
+    try:
+        while isinstance(found, int):
+            more = handle.read(found - len(content))
+            if not more:
+                raise ValueError("its header is truncated")
+            content += more
+            found = _core.parse_npy(content)
+        descr, shape, fortran_order, begin = found
+        return _Header(shape, np.dtype(descr), fortran_order, begin)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _too_short(size: int, header: _Header) -> str:
+    return f"it has {count_of(size, 'byte')}, too few for the shape {list(header.shape)}"
 
 
 def _header(file: File) -> _Header:
     try:
         with file.open_file() as handle:
-            header = _parsed(handle, file.size)
-    except _Unreadable as error:
-        raise DataError(f"{file.shown} {error}") from None
+            header = _parsed(handle)
     except ValueError as error:
         raise DataError(f"{file.shown} is not a readable .npy file: {error}") from error
+    if file.size < header.end:
+        raise DataError(f"{file.shown} is truncated: {_too_short(file.size, header)}")
     if not header.shape:
         raise DataError(f"{file.shown} is a single value: expected a dimension for the rows")
     return header

@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import posixpath
-import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -32,6 +31,7 @@ _MOST_BYTES = 2**31 - 1
 _BATCH_BYTES = 8 << 20
 
 Sample = dict[str, Any]
+_Read = TypeVar("_Read")
 
 
 def read_webdataset(
@@ -151,23 +151,25 @@ def _samples(file: File, decoder: Any, suffixes: tuple[str, ...] | None) -> Iter
 
 def _members(file: File, suffixes: tuple[str, ...] | None) -> Iterator[tuple[str, str, bytes]]:
     """(key, suffix, content). The key ends at the first dot of the file's name."""
+    with file.open_stream() as stream:
+        tar = _core.TarReader(stream)
+        while (member := _readable(file, tar.next)) is not None:
+            path, size, is_file = member
+            folder, name = posixpath.split(path)
+            stem, _, suffix = name.partition(".")
+            if not is_file or not stem or not suffix:
+                continue
+            if suffixes is None or suffix in suffixes:
+                if size > _MOST_BYTES:
+                    raise DataError(f"{file.shown}: {path} has {size} bytes, more than the limit of {_MOST_BYTES}")
+                yield posixpath.join(folder, stem), suffix, _readable(file, tar.content)
+
+
+def _readable(file: File, read: Callable[[], _Read]) -> _Read:
     try:
-        with file.open_stream() as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
-            for member in tar:
-                folder, name = posixpath.split(member.name)
-                stem, _, suffix = name.partition(".")
-                if not member.isfile() or not stem or not suffix:
-                    continue
-                if suffixes is None or suffix in suffixes:
-                    if member.size > _MOST_BYTES:
-                        raise DataError(
-                            f"{file.shown}: {member.name} has {member.size} bytes, more than the limit of {_MOST_BYTES}"
-                        )
-                    content = tar.extractfile(member)
-                    assert content is not None
-                    yield posixpath.join(folder, stem), suffix, content.read()
-    except tarfile.TarError as error:
-        raise DataError(f"{file.shown} is not a readable tar file: {error}") from error
+        return read()
+    except RuntimeError as error:
+        raise DataError(f"{file.shown} is not a readable tar file: {error}") from None
 
 
 def _decoded(sample: Sample, decoder: Any, file: File) -> Sample:

@@ -1,6 +1,9 @@
 #include "formats/npy.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <map>
 
 namespace npy_test {
 
@@ -43,7 +46,26 @@ TEST_CASE("unsupported files are rejected with a reason") {
   CHECK(problem("{'descr': '<f4', 'shape': (5,)}") == "its header is invalid");
   CHECK(problem("{'descr': '<f4', 'fortran_order': False, 'shape': (-5,)}") == "its header is invalid");
   CHECK(problem("{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296)}") ==
-        "its shape is too large");
+        "it has a shape that is too large: [4294967296, 4294967296]");
+  CHECK(problem("{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999999999999, 2)}")
+            .starts_with("it has a shape that is too large"));
+  CHECK(problem("{'descr': '|O', 'fortran_order': False, 'shape': (5,)}").find("it is an array of objects") == 0);
+}
+
+TEST_CASE("types that only NumPy reads are described") {
+  const auto described = [](std::string_view descr) {
+    const auto dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': (5, 2), }}", descr);
+    return parse_npy(file(dict), NpyValues::kAny);
+  };
+  for (const auto& [descr, bytes] : std::map<std::string, std::int64_t>{
+           {"<U5", 20}, {"|S3", 3}, {"<c16", 16}, {"<M8[ns]", 8}, {"<f4", 4}, {"|b1", 1}, {"<U0", 0}, {"|V6", 6}}) {
+    const auto header = described(descr).value().header;
+    CHECK(header->descr == descr);
+    CHECK(header->item_bytes == bytes);
+    CHECK(header->value_bytes() == 10 * bytes);
+  }
+  for (const auto* invalid : {"", "<", "U", "<U-1", "<U5x", "<U99999999999"}) CHECK_FALSE(described(invalid));
+  CHECK_FALSE(described("|O"));
 }
 
 }  // namespace npy_test

@@ -49,11 +49,12 @@ TEST_CASE("files of a tar, with long names") {
   REQUIRE(pax.size() == 166);
   CHECK(read(tar_member("pax", "166 path=" + long_name + "\n", 'x') + tar_member("dd", "1") + end) ==
         Found{long_name + "=1"});
-  CHECK(read("") == Found{});
+  CHECK(read(end) == Found{});
 }
 
 TEST_CASE("an invalid tar file is an error") {
   const std::string good = tar_member("a.txt", "hello");
+  CHECK(read("") == Found{"it is empty"});
   std::string flipped = good;
   flipped[3] ^= 1;
   CHECK(read(flipped) == Found{"a header is corrupt"});
@@ -61,6 +62,8 @@ TEST_CASE("an invalid tar file is an error") {
   CHECK(read(good.substr(0, 514)) == Found{"it is truncated"});
   CHECK(read(good.substr(0, 100)) == Found{"it is truncated"});
   CHECK(read(tar_member("x", "9 path=\n", 'x')) == Found{"a pax header is corrupt"});
+  CHECK(read(tar_member("x", "22 GNU.sparse.major=1\n", 'x') + tar_member("a", "1")) ==
+        Found{"a is a sparse file, which is not supported"});
   // More than a column holds, however large a compressed file unpacks.
   CHECK(read(tar_member("x", "19 size=2147483648\n", 'x') + tar_member("a", "1")) ==
         Found{"a member has 2147483648 bytes, more than the limit of 2147483647"});
