@@ -26,14 +26,6 @@ void bind_config(nb::module_& module) {
       },
       nb::arg("name"), nb::arg("fields"),
       "Returns the fields, complete and normalised; raises ConfigError if one is invalid.");
-  module.def(
-      "memory_budget",
-      [](const nb::dict& config) {
-        auto checked = base::checked_config<DataConfig>(to_dict(config, "config"), "DataConfig");
-        if (!checked) raise_config_error(checked.error().message());
-        return value_or_raise(base::memory_budget_of(*checked));
-      },
-      nb::arg("config"), "DataConfig.memory_budget in bytes; None: automatic.");
 }
 
 }  // namespace trireme::python

@@ -1,24 +1,19 @@
 #include "api/trainer_datasets.h"
 
 #include <algorithm>
-#include <cstring>
-#include <random>
 
 #include "api/data_shard.h"
 #include "api/train_session.h"
-#include "base/config_fields.h"
 #include "base/text.h"
 #include "control/event_fields.h"
 #include "data/digest_log.h"
+#include "data/shard_plan.h"
 #include "plan/plan.h"
 #include "plan/read.h"
-#include "storage/run_names.h"
 
 namespace trireme {
 namespace api {
 namespace {
-
-constexpr std::string_view kNameSigns = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
 
 std::vector<std::string> names_of(const TrainerDatasets& datasets) {
   std::vector<std::string> names;
@@ -26,51 +21,15 @@ std::vector<std::string> names_of(const TrainerDatasets& datasets) {
   return names;
 }
 
-bool is_split(const TrainerDatasets& datasets, const std::string& name) {
-  const Value& which = datasets.config.datasets_to_split;
-  const auto* list = which.get_if<List>();
-  if (!list) return true;  // "all": validate() allows nothing else
-  return std::any_of(list->begin(), list->end(), [&](const Value& each) { return each.as_string() == name; });
-}
-
-// Names of datasets become file names.
-base::Result<void> check_names(const TrainerDatasets& datasets) {
-  for (const auto& [name, dataset] : datasets.by_name) {
-    if (!name.empty() && name.find_first_not_of(kNameSigns) == std::string::npos && !std::strchr("-.", name[0]))
-      continue;
-    return base::error("datasets: invalid name '{}'; use letters, digits, '_', '-' and '.'", name);
-  }
-  const auto* list = datasets.config.datasets_to_split.get_if<List>();
-  for (const auto& each : list ? *list : List()) {
-    const auto& name = each.as_string();
-    if (datasets.by_name.contains(name)) continue;
-    return base::error("DataConfig.datasets_to_split: no dataset named '{}'{} (datasets: {})", name,
-                       base::did_you_mean(name, names_of(datasets)),
-                       datasets.by_name.empty() ? "none" : base::join(names_of(datasets), ", "));
-  }
-  return {};
-}
-
-std::int64_t drawn_seed() {
-  std::random_device device;
-  return static_cast<std::int64_t>((std::uint64_t{device()} << 32 | device()) >> 1);
-}
-
 base::Result<Dict> plan_one(const TrainerDatasets& datasets, const std::string& name, const Dataset& dataset,
                             int max_workers) {
   TRIREME_ASSIGN(const auto fragments, dataset.plan()->counted());
   std::int64_t rows = 0;
   for (const auto& each : fragments) rows += each.rows;
-  const bool split = is_split(datasets, name);
-  if (rows == 0) return base::error("it has no rows");
-  if (split && rows < max_workers) {
-    return base::error(
-        "it has {} for {}: each needs at least one row; use fewer workers, or remove it from "
-        "DataConfig.datasets_to_split so that each reads all of it",
-        base::count_of(rows, "row"), base::count_of(max_workers, "worker"));
-  }
-  Dict planned{{"split", split}, {"rows", rows}, {"max_workers", max_workers}};
-  planned["seed"] = datasets.config.seed.value_or(drawn_seed());
+  const auto shuffle = dataset.plan()->shuffle();
+  TRIREME_ASSIGN(const auto shard_plan,
+                 data::plan_shard(name, rows, datasets.config, max_workers, shuffle ? shuffle->seed : std::nullopt));
+  Dict planned = base::to_dict(shard_plan);
   planned["counts"] = dataset.plan()->counts();
   return planned;
 }
@@ -78,11 +37,10 @@ base::Result<Dict> plan_one(const TrainerDatasets& datasets, const std::string& 
 }  // namespace
 
 base::Result<Dict> plan_datasets(const TrainerDatasets& datasets, int max_workers) {
-  TRIREME_TRY(check_names(datasets));
+  TRIREME_TRY(data::check_datasets(names_of(datasets), datasets.config));
   Dict planned;
   for (const auto& [name, dataset] : datasets.by_name) {
-    TRIREME_ASSIGN(planned[name], plan_one(datasets, name, dataset, std::max(max_workers, 1)), "the dataset '{}'",
-                   name);
+    TRIREME_ASSIGN(planned[name], plan_one(datasets, name, dataset, max_workers), "the dataset '{}'", name);
   }
   return planned;
 }
@@ -110,25 +68,14 @@ base::Result<DataShard> WorkerDatasets::make(const std::string& name, const Data
   TRIREME_TRY(
       dataset.plan()->take_counts(planned["counts"].as_dict()),
       "this worker created a different dataset than the driver; main() must create the same one in every process");
-  const bool split = planned["split"].as_bool();
-  data::ShardOptions options;
-  options.name = name;
-  options.rank = split ? context_.world_rank : 0;
-  options.world = split ? context_.world_size : 1;
-  options.max_world = split ? static_cast<int>(planned["max_workers"].as_int()) : 1;
-  options.equal = datasets_.config.equal;
-  options.workers_here = context_.local_world_size;
-  options.threads = datasets_.config.num_threads;
-  TRIREME_ASSIGN(options.memory_budget, base::memory_budget_of(datasets_.config));
-  options.digest_folder = digest_folder();
-  options.log_rank = context_.world_rank;
-  options.log_world = context_.world_size;
-  options.whole = !split;
-  options.attempt = context_.attempt;
-
-  auto ordering = plan::ordering_of(*dataset.plan(), static_cast<std::uint64_t>(planned["seed"].as_int()));
-  // A rank that reads all rows does so in the dataset's own order.
-  ordering.virtual_shards = split ? datasets_.config.virtual_shards : 1;
+  Dict fields = planned;
+  fields.erase("counts");
+  TRIREME_ASSIGN(const auto shard_plan, base::from_dict<data::ShardPlan>(fields, "ShardPlan"));
+  const data::ShardWorker worker{context_.world_rank, context_.world_size, context_.local_world_size, context_.attempt,
+                                 context_.path};
+  TRIREME_ASSIGN(auto options, data::shard_options(shard_plan, datasets_.config, worker));
+  auto ordering = plan::ordering_of(*dataset.plan(), static_cast<std::uint64_t>(shard_plan.seed));
+  ordering.virtual_shards = data::virtual_shards(shard_plan, datasets_.config);
   ordering.memory_budget = options.memory_budget;
   TRIREME_ASSIGN(auto shard, plan::make_shard(dataset.plan(), ordering, options));
   shards_.push_back(shard);
@@ -152,14 +99,9 @@ Dict WorkerDatasets::totals() const {
   return {{"rows", sum.rows}, {"bytes", sum.bytes}, {"wait_s", sum.wait_s}};
 }
 
-std::string WorkerDatasets::digest_folder() const {
-  const bool logged = datasets_.config.log_samples && !context_.path.empty();
-  return logged ? fmt::format("{}/{}", context_.path, storage::kDataFolder) : "";
-}
-
 base::Result<void> WorkerDatasets::finish(const Dict& positions) {
   for (auto& shard : shards_) shard->finish();
-  const std::string folder = digest_folder();
+  const std::string folder = data::digest_folder(datasets_.config, context_.path);
   if (folder.empty()) return {};
   for (const auto& [name, planned] : planned_) {
     if (made_.contains(name)) continue;

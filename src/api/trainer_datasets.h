@@ -39,7 +39,6 @@ class WorkerDatasets {
 
  private:
   base::Result<DataShard> make(const std::string& name, const Dataset& dataset);
-  std::string digest_folder() const;  // empty: samples are not logged
 
   TrainerDatasets datasets_;
   Dict planned_;

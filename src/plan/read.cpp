@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "data/shard_plan.h"
+
 namespace trireme::plan {
 namespace {
 
@@ -48,7 +50,7 @@ data::Ordering ordering_of(const Plan& plan, std::uint64_t standard_seed) {
   ordering.shuffle_fragments = true;
   ordering.shuffle_rows = shuffle->rows;
   ordering.window_rows = shuffle->window_rows;
-  if (shuffle->seed) ordering.seed = static_cast<std::uint64_t>(*shuffle->seed);
+  if (shuffle->seed) ordering.seed = data::seed_of(*shuffle->seed);
   return ordering;
 }
 

@@ -343,13 +343,13 @@ class TestBadInput:
             ([1], None, TypeError, "datasets must be a dict"),
             ({"a/b": 1}, None, ValueError, "invalid name 'a/b'"),
             ({"train": 5}, None, TypeError, r"datasets\['train'\] must be a trireme.data.Dataset"),
-            ({"train": pa.table({"x": [1]})}, None, ValueError, "has 1 row for 2 workers: use fewer workers"),
-            ({"train": pa.table({"x": pa.array([], pa.int64())})}, None, ValueError, r"datasets\['train'\] is empty"),
+            ({"train": pa.table({"x": [1]})}, None, ValueError, "has 1 row for 2 workers: each needs at least one row"),
+            ({"train": pa.table({"x": pa.array([], pa.int64())})}, None, ValueError, r"datasets\['train'\] \(.*\): it has no rows"),
             (
                 {"train": pa.table({"x": [1, 2]})},
                 DataConfig(datasets_to_split=["valid"]),
                 ConfigError,
-                "no dataset named 'valid'; the trainer has 'train'",
+                r"no dataset named 'valid' \(datasets: train\)",
             ),
         ],
     )

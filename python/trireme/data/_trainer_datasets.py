@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import secrets
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -12,28 +9,21 @@ from typing import Any
 from trireme import _core
 from trireme._config import ConfigError, DataConfig
 from trireme._context import TrainContext
-from trireme._core import count_of
 from trireme._positions import Positions
 from trireme.data._dataset import Dataset
 from trireme.data._iterator import DataIterator, Part
 from trireme.data._memory import from_arrow
 from trireme.data._planned import Planned
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-
 
 class DatasetPlans:
     """The datasets as the driver sends them to the workers: fragments, seeds, and how they are divided. Picklable."""
 
     def __init__(self, datasets: Mapping[str, Any], config: DataConfig | None, max_workers: int) -> None:
-        self._config = config or DataConfig()
-        self._split = _split_names(self._config, datasets)
-        self._max_workers = max(max_workers, 1)
+        self._config = (config or DataConfig()).to_dict()
+        _core.check_datasets(list(datasets), self._config)
         self._plans = {name: _dataset_of(name, given).plan() for name, given in datasets.items()}
-        for name, plan in self._plans.items():
-            _check_size(name, plan, self._max_workers if name in self._split else 1)
-        self._seeds = {name: self._seed(plan) for name, plan in self._plans.items()}
-        self._budget = _core.memory_budget(self._config.to_dict())
+        self._shards = {name: self._shard(name, plan, max_workers) for name, plan in self._plans.items()}
 
     @property
     def has_functions(self) -> bool:
@@ -42,36 +32,25 @@ class DatasetPlans:
     def shards(self, context: TrainContext, positions: Positions) -> WorkerDatasets:
         return WorkerDatasets({name: self._part(name, context) for name in self._plans}, self._plans, positions)
 
-    def _seed(self, plan: Planned) -> int:
-        """The seed of the dataset or the configuration, or a new one, which is stored in checkpoints."""
+    def _shard(self, name: str, plan: Planned, max_workers: int) -> dict[str, Any]:
         own = plan.shuffle.seed if plan.shuffle is not None else None
-        for seed in (own, self._config.seed):
-            if seed is not None:
-                return int(seed) % 2**63
-        return secrets.randbits(63)
+        seed = None if own is None else int(own) % 2**63
+        try:
+            return dict(_core.plan_shard(name, plan.rows, self._config, max_workers, seed))
+        except ConfigError as error:
+            raise ValueError(f"datasets[{name!r}] ({plan.name}): {error}") from None
 
     def _part(self, name: str, context: TrainContext) -> Part:
-        split = name in self._split
-        rank, world = context.get_world_rank(), context.get_world_size()
-        return Part(
-            name=name,
-            rank=rank if split else 0,
-            world=world if split else 1,
-            max_world=self._max_workers if split else 1,
-            equal=self._config.equal,
-            seed=self._seeds[name],
-            # A dataset that is not split is read completely by every worker: it needs no virtual shards.
-            virtual_shards=self._config.virtual_shards if split else 1,
-            threads=self._config.num_threads,
-            memory_budget=self._budget,
-            workers_here=context.get_local_world_size(),
-            digest_folder=os.path.join(context._path, "data") if self._config.log_samples and context._path else "",
-            log_rank=rank,
-            log_world=world,
-            whole=not split,
-            attempt=context._attempt,
-            place_counts=True,
-        )
+        worker = {
+            "rank": context.get_world_rank(),
+            "world": context.get_world_size(),
+            "workers_here": context.get_local_world_size(),
+            "attempt": context._attempt,
+            "run_folder": context._path or "",
+        }
+        shard = self._shards[name]
+        options, virtual_shards = _core.shard_options(shard, self._config, worker)
+        return Part(seed=shard["seed"], virtual_shards=virtual_shards, place_counts=True, **options)
 
 
 class WorkerDatasets:
@@ -155,27 +134,7 @@ def check_names(datasets: Any) -> dict[str, Any]:
     if not isinstance(datasets, dict):
         raise TypeError(f"datasets must be a dict of names to Datasets, got {type(datasets).__name__}")
     for name in datasets:
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ValueError(f"datasets: invalid name {name!r}; use letters, digits, '_', '-' and '.'")
+        if not isinstance(name, str):
+            raise TypeError(f"datasets: invalid name {name!r}; a name must be a string")
+    _core.check_datasets(list(datasets), DataConfig().to_dict())
     return datasets
-
-
-def _split_names(config: DataConfig, datasets: Mapping[str, Any]) -> set[str]:
-    wanted = config.datasets_to_split
-    if wanted == "all":
-        return set(datasets)
-    for name in wanted:
-        if name not in datasets:
-            known = ", ".join(repr(each) for each in datasets)
-            raise ConfigError(f"DataConfig.datasets_to_split: no dataset named {name!r}; the trainer has {known}")
-    return set(wanted)
-
-
-def _check_size(name: str, plan: Planned, workers: int) -> None:
-    if plan.rows == 0:
-        raise ValueError(f"datasets[{name!r}] is empty: no rows remain of {plan.name}")
-    if plan.rows < workers:
-        raise ValueError(
-            f"datasets[{name!r}] has {count_of(plan.rows, 'row')} for {count_of(workers, 'worker')}: use fewer "
-            "workers, or remove it from DataConfig(datasets_to_split=[...]) so that every worker reads all of it"
-        )
