@@ -45,9 +45,14 @@ nb::object first_gap(const GivenBox& wanted, const std::vector<GivenBox>& parts)
 }  // namespace
 
 void bind_boxes(nb::module_& module) {
-  module.def("box_overlaps", &overlaps, nb::arg("wanted"), nb::arg("parts"),
-             "The index of each part that overlaps the wanted box, and the common box. A box is (offset, shape).");
+  module.def(
+      "box_overlaps", &overlaps, nb::arg("wanted"), nb::arg("parts"),
+      nb::sig("def box_overlaps(wanted: tuple[Sequence[int], Sequence[int]], parts: Sequence[tuple[Sequence[int], "
+              "Sequence[int]]]) -> list[tuple[int, tuple[tuple[int, ...], tuple[int, ...]]]]"),
+      "The index of each part that overlaps the wanted box, and the common box. A box is (offset, shape).");
   module.def("box_gap", &first_gap, nb::arg("wanted"), nb::arg("parts"),
+             nb::sig("def box_gap(wanted: tuple[Sequence[int], Sequence[int]], parts: Sequence[tuple[Sequence[int], "
+                     "Sequence[int]]]) -> tuple[tuple[int, ...], tuple[int, ...]] | None"),
              "A box inside of the wanted one that no part covers, or None.");
 }
 

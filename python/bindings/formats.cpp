@@ -39,7 +39,7 @@ class PythonStream {
 
  private:
   nb::object read_;
-  nb::bytes block_;
+  nb::bytes block_{"", 0};
   std::size_t at_ = 0;
 };
 

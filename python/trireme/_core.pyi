@@ -11,6 +11,14 @@ class ConfigError(TypeError, ValueError): ...
 
 version: str = '0.1.0'
 
+def box_overlaps(wanted: tuple[Sequence[int], Sequence[int]], parts: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[tuple[int, tuple[tuple[int, ...], tuple[int, ...]]]]:
+    """
+    The index of each part that overlaps the wanted box, and the common box. A box is (offset, shape).
+    """
+
+def box_gap(wanted: tuple[Sequence[int], Sequence[int]], parts: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """A box inside of the wanted one that no part covers, or None."""
+
 def config_schema() -> dict:
     """
     All configurations and their fields: name, type, default, doc, python_only.
@@ -20,9 +28,6 @@ def check_config(name: str, fields: dict) -> dict:
     """
     Returns the fields, complete and normalised; raises ConfigError if one is invalid.
     """
-
-def memory_budget(config: dict) -> int | None:
-    """DataConfig.memory_budget in bytes; None: automatic."""
 
 def finish_unused_dataset(folder: str, dataset: str, rank: int, attempt: int, epoch: int, row: int) -> None: ...
 
@@ -95,6 +100,24 @@ class SharedFolder:
     def folder(self) -> str: ...
 
     def release(self) -> None: ...
+
+class TarReader:
+    """The members of a tar file, from a stream that is read in order."""
+
+    def __init__(self, stream: object) -> None: ...
+
+    def next(self) -> tuple[str, int, bool] | None:
+        """
+        The next member: its name, its size, and whether it is a file. None at the end.
+        """
+
+    def content(self) -> bytes:
+        """The bytes of the current member. Call it once."""
+
+def parse_npy(content: bytes) -> tuple[str, tuple[int, ...], bool, int] | int:
+    """
+    The header in the first bytes of a .npy file: type, shape, whether it is in Fortran order, and offset of the values. If the bytes are too few: how many are needed.
+    """
 
 def resample(pixels: Annotated[NDArray[numpy.uint8], dict(shape=(None, None, None), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None, None, None), order='C', device='cpu')]) -> None:
     """
@@ -259,6 +282,19 @@ class Session:
     def store_num_keys(self) -> int: ...
 
 def redirect_output(path: str) -> None: ...
+
+def check_datasets(names: Sequence[str], config: dict) -> None:
+    """Raises ConfigError for an invalid name of a dataset."""
+
+def plan_shard(name: str, rows: int, config: dict, max_workers: int, own_seed: int | None) -> dict:
+    """
+    How a trainer's dataset is divided among its workers: the fields of ShardPlan (src/data/shard_plan.h).
+    """
+
+def shard_options(plan: dict, config: dict, worker: dict) -> tuple[dict, int | None]:
+    """
+    A worker's part: the fields of ShardOptions, and the number of virtual shards; None: chosen by size.
+    """
 
 def prepare_stacks() -> None: ...
 

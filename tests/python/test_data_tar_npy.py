@@ -108,7 +108,7 @@ def test_arrays_are_those_of_numpy(tmp_path_factory: Any, data: st.DataObject, f
     dtype = data.draw(_DTYPES)
     sides = 1 if dtype.kind == "U" else 3
     shape = data.draw(np_st.array_shapes(max_dims=sides, max_side=5))
-    letters = st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=3)
+    letters = st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=max(dtype.itemsize // 4, 1))
     array = data.draw(np_st.arrays(dtype, shape, elements=letters if dtype.kind == "U" else None))
     folder = tmp_path_factory.mktemp("npy")
     version = data.draw(st.sampled_from([(1, 0), (2, 0), (3, 0)]))
@@ -142,8 +142,8 @@ def test_damaged_npy_files_are_refused_or_read_like_numpy(tmp_path_factory: Any,
     path.write_bytes(content[: data.draw(st.integers(len(content) - 40, len(content)))])
     try:
         batches = list(trireme.data.read_numpy(path).iter_batches(batch_size=None))
-    except (DataError, TypeError) as error:
-        assert "a.npy" in str(error) or isinstance(error, TypeError)
+    except DataError as error:
+        assert "a.npy" in str(error)
         return
     expected = np.load(path)
     if len(expected):

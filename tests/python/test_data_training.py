@@ -344,7 +344,12 @@ class TestBadInput:
             ({"a/b": 1}, None, ValueError, "invalid name 'a/b'"),
             ({"train": 5}, None, TypeError, r"datasets\['train'\] must be a trireme.data.Dataset"),
             ({"train": pa.table({"x": [1]})}, None, ValueError, "has 1 row for 2 workers: each needs at least one row"),
-            ({"train": pa.table({"x": pa.array([], pa.int64())})}, None, ValueError, r"datasets\['train'\] \(.*\): it has no rows"),
+            (
+                {"train": pa.table({"x": pa.array([], pa.int64())})},
+                None,
+                ValueError,
+                r"datasets\['train'\] \(.*\): it has no rows",
+            ),
             (
                 {"train": pa.table({"x": [1, 2]})},
                 DataConfig(datasets_to_split=["valid"]),

@@ -149,7 +149,8 @@ def array_in(content: bytes) -> np.ndarray:
 
 def _parsed(handle: Any) -> _Header:
     """Raises ValueError if it is invalid."""
-    content, found = b"", _FIRST_READ
+    content = b""
+    found: tuple[str, tuple[int, ...], bool, int] | int = _FIRST_READ
     try:
         while isinstance(found, int):
             more = handle.read(found - len(content))
