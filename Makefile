@@ -12,6 +12,8 @@ JOBS ?= $(shell nproc)
 # lists every test that needed it.
 RETRIES ?= 0
 PYTEST := $(BIN)/pytest -q -n $(JOBS) --dist worksteal $(if $(filter-out 0,$(RETRIES)),--reruns $(RETRIES) -raR)
+# Twice as many C++ tests as cores at a time: most of them wait for processes and sockets.
+TESTS = $(shell echo $$((2 * $(JOBS))))
 CTEST := ctest --output-on-failure \
   $(if $(filter-out 0,$(RETRIES)),--repeat until-pass:$(shell echo $$(($(RETRIES) + 1))))
 PIP := $(BIN)/pip install --disable-pip-version-check --constraint constraints.txt
@@ -69,7 +71,7 @@ test-fast:  ## Unit tests and the quick Python tests, in under 4 minutes after a
 # `make test` runs them with sanitizers instead: twice is enough.
 test-unit: build  ## The C++ unit tests without sanitizers
 	@cmake --build $(RELEASE) --parallel $(JOBS) --target unit_tests
-	$(CTEST) --parallel $(JOBS) --test-dir $(RELEASE) --label-exclude "slow|fuzz"
+	$(CTEST) --parallel $(TESTS) --test-dir $(RELEASE) --label-exclude "slow|fuzz"
 
 test-python: build  ## All Python tests, including examples and docs, and the slow C++ tests
 	$(PYTEST)
@@ -96,11 +98,10 @@ differential: build  ## Random data plans against an oracle: make differential [
 test-gpu: build  ## Failures and resizes on a machine with two GPUs: make test-gpu [ARGS="--case kill"] [ARGS=--cpu]
 	@PYTHONPATH=tests $(BIN)/python -m gpu $(ARGS)
 
-# Twice as many tests as cores: most of them wait for processes and sockets.
 define sanitized
 @cmake --preset $(1) $(if $(SANITIZER_CXX),-D CMAKE_CXX_COMPILER=$(SANITIZER_CXX)) > /dev/null
 @cmake --build --preset $(1) --parallel $(JOBS) --target sanitized_tests
-$(CTEST) --parallel $$((2 * $(JOBS))) --preset $(1) $(2)
+$(CTEST) --parallel $(TESTS) --preset $(1) $(2)
 endef
 
 lint: $(VENV)/.dev  ## Format, ruff, mypy --strict
