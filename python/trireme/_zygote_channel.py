@@ -1,7 +1,7 @@
 """Frames between the driver and its warm process.
 
-In both directions they are a 4-byte big-endian length and a JSON object; file descriptors are attached to the first byte
-of a frame.
+In both directions they are a 4-byte big-endian length and a JSON object; file descriptors are attached to the first
+byte of a frame.
 """
 
 from __future__ import annotations
