@@ -15,8 +15,9 @@ from trireme.data._column_ops import require_columns
 class AggregateFn:
     """One value for a column."""
 
-    function: str  # of pyarrow's group_by
+    function: str  # of pyarrow's group_by; "": none, see _folded_aggregates.py
     verb: str
+    needs_column = True
 
     def __init__(self, on: str | None = None, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
         self.on = on
@@ -198,11 +199,11 @@ def over_rows(batches: Iterable[pa.RecordBatch], aggregates: Sequence[AggregateF
     states = [aggregate.start() for aggregate in aggregates]
     for batch in batches:
         for index, aggregate in enumerate(aggregates):
-            column = batch.column(aggregate.on) if aggregate.on is not None else _Rows(batch.num_rows)
+            column = _input(batch, aggregate)
             try:
                 states[index] = aggregate.add(states[index], column)
             except (pa.ArrowException, TypeError) as error:
-                raise _unfit(aggregate, column.type, error) from error
+                raise _unfit(aggregate, getattr(column, "type", None), error) from error
     return {aggregate.name: aggregate.finish(state) for aggregate, state in zip(aggregates, states, strict=True)}
 
 
@@ -210,6 +211,9 @@ def over_groups(table: pa.Table, keys: Sequence[str], aggregates: Sequence[Aggre
     """One row for each group, sorted by the keys; nulls are a group, too, and sort last."""
     given = table.select(list(keys))
     asked: list[tuple[Any, str, Any]] = []
+    folded = [aggregate for aggregate in aggregates if not aggregate.function]
+    if folded:
+        return _with_folded(table, keys, aggregates, folded)
     for index, aggregate in enumerate(aggregates):
         if aggregate.on is None:
             asked.append(([], "count_all", None))
@@ -230,6 +234,34 @@ def over_groups(table: pa.Table, keys: Sequence[str], aggregates: Sequence[Aggre
             f"groupby({', '.join(keys)}): cannot compute {', '.join(one.name for one in aggregates)} for {kinds}: "
             f"{str(error).splitlines()[0]}"
         ) from error
+
+
+def _with_folded(
+    table: pa.Table, keys: Sequence[str], aggregates: Sequence[AggregateFn], folded: Sequence[Any]
+) -> pa.Table:
+    """Arrow groups the row numbers, too, from which the other aggregates are computed."""
+    from trireme.data._folded_aggregates import fold_groups
+
+    numbers = _RowNumbers("__row")
+    plain = [aggregate for aggregate in aggregates if aggregate.function]
+    numbered = table.append_column("__row", pa.array(range(table.num_rows), pa.int64()))
+    made = over_groups(numbered, keys, [*plain, numbers])
+    try:
+        columns = dict(zip(folded, fold_groups(table, made.column(numbers.name), folded), strict=True))
+    except (pa.ArrowException, TypeError) as error:
+        names = ", ".join(one.name for one in folded)
+        raise ValueError(f"groupby({', '.join(keys)}): cannot compute {names}: {error}") from error
+    result = made.select(list(keys))
+    for one in aggregates:
+        result = result.append_column(one.name, columns[one] if one in columns else made.column(one.name))
+    return result
+
+
+def needed_columns(aggregates: Sequence[AggregateFn]) -> list[str] | None:
+    """The columns to read; None: all."""
+    if any(one.on is None and not one.function for one in aggregates):
+        return None
+    return list(dict.fromkeys(one.on for one in aggregates if one.on is not None))
 
 
 def aggregates_on(
@@ -254,10 +286,23 @@ def check_aggregates(aggregates: Sequence[Any], schema: pa.Schema) -> None:
             raise TypeError(
                 f"aggregate: {one!r} is not an aggregate; pass for example trireme.data.aggregate.Mean('x')"
             )
-        if one.on is None and not isinstance(one, Count):
+        if one.on is None and not isinstance(one, Count) and one.needs_column:
             raise ValueError(f"aggregate: {type(one).__name__}() needs a column")
         if one.on is not None:
             require_columns([one.on], schema, one.verb)
+
+
+def _input(batch: pa.RecordBatch, aggregate: AggregateFn) -> Any:
+    if aggregate.on is not None:
+        return batch.column(aggregate.on)
+    return _Rows(batch.num_rows) if aggregate.function else pa.Table.from_batches([batch])
+
+
+class _RowNumbers(AggregateFn):
+    verb = function = "list"
+
+    def options(self) -> Any:
+        return None
 
 
 class _Rows:

@@ -19,6 +19,7 @@ from trireme.data._aggregates import (
     Sum,
     aggregates_on,
     check_aggregates,
+    needed_columns,
     over_groups,
     over_rows,
 )
@@ -52,7 +53,8 @@ class GroupedData:
         def computed() -> pa.Table:
             require_columns(keys, plan.schema(), "groupby")
             check_aggregates(aggs, plan.schema())
-            names = list(dict.fromkeys([*keys, *(one.on for one in aggs if one.on is not None)]))
+            columns = needed_columns(aggs)
+            names = [] if columns is None else list(dict.fromkeys([*keys, *columns]))
             needed = plan.then(SelectColumns(names)) if names else plan
             if not keys:
                 return pa.Table.from_pylist([over_rows(stream_of(needed), aggs)])

@@ -20,6 +20,7 @@ from trireme.data._aggregates import (
     Unique,
     aggregates_on,
     check_aggregates,
+    needed_columns,
     over_rows,
 )
 from trireme.data._column_ops import SelectColumns, require_columns
@@ -31,6 +32,7 @@ from trireme.data._zip import ZippedSource
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
     from trireme.data._grouped import GroupedData
+    from trireme.data._summary import DatasetSummary
 
 # Our names and Ray's, with Acero's names.
 _JOINS = {
@@ -121,9 +123,27 @@ class RelationalMethods(DatasetMethods):
     def aggregate(self, *aggs: AggregateFn) -> dict[str, Any]:
         """Several aggregates in one pass: aggregate(Mean("x"), Max("y"))."""
         check_aggregates(aggs, self._plan.schema())
-        names = list(dict.fromkeys(one.on for one in aggs if one.on is not None))
+        names = needed_columns(aggs)
         plan = self._plan.shuffled(None)
         return over_rows(stream_of(plan.then(SelectColumns(names)) if names else plan), aggs)
+
+    def summary(self, columns: Sequence[str] | None = None, override_dtype_agg_mapping: Any = None) -> DatasetSummary:
+        """Statistics of the columns by type, in one pass: count, missing values, mean, extremes, median, frequent
+        values.
+
+        override_dtype_agg_mapping: a dict of pyarrow types to functions that return the aggregates for a column.
+        """
+        from trireme.data._summary import DatasetSummary, aggregates_of
+
+        schema = self._plan.schema()
+        names = schema.names if columns is None else list(columns)
+        require_columns(names, schema, "summary(columns)")
+        stats: dict[str, dict[str, Any]] = {}
+        chosen = {name: aggregates_of(schema.field(name), override_dtype_agg_mapping) for name in names}
+        found = self.aggregate(*(one for aggregates in chosen.values() for one in aggregates)) if names else {}
+        for name, aggregates in chosen.items():
+            stats[name] = {one.name.removesuffix(f"({name})"): found[one.name] for one in aggregates}
+        return DatasetSummary(schema, stats)
 
     def unique(self, column: str, ignore_nulls: bool = False) -> list[Any]:
         """The distinct values of a column, in order of first appearance."""
