@@ -19,6 +19,7 @@ from trireme._forked import call_ending_forks
 from trireme._ship import dumps
 from trireme._user_exception import dump_exception, format_exception
 from trireme._zygote import _reseed, _set_thread_counts
+from trireme.data._context import DataContext
 from trireme.data._cut import Stage, WorkUnit, rows_text, run_unit
 from trireme.data._fragment import DataError, Where
 from trireme.data._segment import Segment
@@ -38,6 +39,7 @@ class Setup(NamedTuple):
     sys_path: list[str]
     argv: list[str]
     names: list[str]  # of the stages
+    context: bytes  # the DataContext
     stages: bytes  # a list[Stage], by cloudpickle; loading it imports modules from sys_path
 
 
@@ -118,6 +120,7 @@ def _load(setup: Setup) -> list[Stage] | Failure:
         os.chdir(setup.folder)
         sys.path[:], sys.argv[:] = setup.sys_path, setup.argv
         importlib.invalidate_caches()
+        DataContext._set_current(pickle.loads(setup.context))
         stages: list[Stage] = pickle.loads(setup.stages)
     except Exception as error:
         told = f"cannot be loaded in a function process: {type(error).__name__}: {error}"
@@ -165,4 +168,5 @@ def pack(stages: Sequence[Stage], sys_path: list[str]) -> bytes:
     """A Setup with the current environment of this process."""
     names = [stage.name for stage in stages]
     dumped = dumps(list(stages))
-    return pickle.dumps(Setup(dict(os.environ), os.getcwd(), sys_path, list(sys.argv), names, dumped))
+    context = dumps(DataContext.get_current())
+    return pickle.dumps(Setup(dict(os.environ), os.getcwd(), sys_path, list(sys.argv), names, context, dumped))

@@ -10,6 +10,7 @@ from trireme import _core
 from trireme._config import ConfigError, DataConfig
 from trireme._context import TrainContext
 from trireme._positions import Positions
+from trireme.data._context import DataContext
 from trireme.data._dataset import Dataset
 from trireme.data._iterator import DataIterator, Part
 from trireme.data._memory import from_arrow
@@ -24,12 +25,15 @@ class DatasetPlans:
         _core.check_datasets(list(datasets), self._config)
         self._plans = {name: _dataset_of(name, given).plan() for name, given in datasets.items()}
         self._shards = {name: self._shard(name, plan, max_workers) for name, plan in self._plans.items()}
+        self._context = DataContext.get_current().copy()
+        self._context.execution_options.validate()
 
     @property
     def has_functions(self) -> bool:
         return any(plan.has_functions for plan in self._plans.values())
 
     def shards(self, context: TrainContext, positions: Positions) -> WorkerDatasets:
+        DataContext._set_current(self._context)
         return WorkerDatasets({name: self._part(name, context) for name in self._plans}, self._plans, positions)
 
     def _shard(self, name: str, plan: Planned, max_workers: int) -> dict[str, Any]:
@@ -40,6 +44,16 @@ class DatasetPlans:
         except ConfigError as error:
             raise ValueError(f"datasets[{name!r}] ({plan.name}): {error}") from None
 
+    def _limited(self, world: int) -> dict[str, Any]:
+        """The configuration for one of `world` workers: limits of the DataContext apply where DataConfig has none."""
+        limits = self._context.execution_options.resource_limits
+        limited = dict(self._config)
+        if limited["num_threads"] is None and limits.cpu is not None:
+            limited["num_threads"] = max(int(limits.cpu // world), 1)
+        if limited["memory_budget"] is None and limits.object_store_memory is not None:
+            limited["memory_budget"] = max(int(limits.object_store_memory // world), 1)
+        return limited
+
     def _part(self, name: str, context: TrainContext) -> Part:
         worker = {
             "rank": context.get_world_rank(),
@@ -49,7 +63,7 @@ class DatasetPlans:
             "run_folder": context._path or "",
         }
         shard = self._shards[name]
-        options, virtual_shards = _core.shard_options(shard, self._config, worker)
+        options, virtual_shards = _core.shard_options(shard, self._limited(context.get_world_size()), worker)
         return Part(seed=shard["seed"], virtual_shards=virtual_shards, place_counts=True, **options)
 
 
