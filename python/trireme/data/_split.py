@@ -19,6 +19,7 @@ from trireme.data._derived import PlanSource, ordered, table_of
 from trireme.data._fragment_slice import FragmentSlice
 from trireme.data._methods import DatasetMethods, is_whole
 from trireme.data._plan import Plan, Shuffle
+from trireme.data._streaming_split import SplitRows, check
 
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
@@ -106,6 +107,27 @@ class SplitMethods(DatasetMethods):
         parts = self._by_mask(self._plan.shuffled(None), mask)
         shuffled = [part._made(part._plan.shuffled(Shuffle(seed))) for part in parts]
         return shuffled[0], shuffled[1]
+
+    def streaming_train_test_split(
+        self,
+        test_size: float,
+        *,
+        split_type: str = "random",
+        hash_column: str | None = None,
+        seed: int | None = None,
+        **resources: Any,
+    ) -> tuple[Dataset, Dataset]:
+        """Two datasets, without counting the rows: each row is a test row with the probability test_size.
+
+        split_type: "random", or "hash": rows with equal values of hash_column are in the same dataset. seed: default
+        0, so that all calls split in the same way.
+        """
+        from trireme.data._transforms import check_resources
+
+        check_resources("streaming_train_test_split", resources)
+        check(test_size, split_type, hash_column)
+        train, test = (SplitRows(is_test, test_size, seed or 0, hash_column) for is_test in (False, True))
+        return self._then(train), self._then(test)
 
     def streaming_split(self, n: int, *, equal: bool = False, locality_hints: Any = None) -> list[DataIterator]:
         """n iterators that divide the rows, for n processes or threads; equal: each gets the same number of rows."""

@@ -21,6 +21,7 @@ from trireme.data._derived import JoinedFragment, PlanSource, UnionSource
 from trireme.data._expressions import conditions, expression
 from trireme.data._fragment import Fragment
 from trireme.data._methods import DatasetMethods, is_whole
+from trireme.data._mix import MixedSource, MixStoppingCondition, checked_weights
 from trireme.data._plan import Plan, Shuffle
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _RESOURCES = frozenset(
     (
         *("num_cpus", "num_gpus", "memory", "resources", "accelerator_type", "runtime_env", "max_calls"),
+        *("compute", "concurrency"),
         *("label_selector", "fallback_strategy", "scheduling_strategy", "ray_remote_args", "ray_remote_args_fn"),
     )
 )
@@ -251,6 +253,23 @@ class TransformMethods(DatasetMethods):
             if not isinstance(dataset, DatasetMethods):
                 raise TypeError(f"union: argument {index} is a {type(dataset).__name__}, expected a Dataset")
         return self._made(UnionSource([self._plan, *(dataset._plan for dataset in other)]))
+
+    def mix(
+        self,
+        *other: Dataset,
+        weights: Sequence[float] | None = None,
+        stopping_condition: MixStoppingCondition = MixStoppingCondition.STOP_ON_LONGEST_DROP,
+    ) -> Dataset:
+        """Interleaves the rows of several datasets in a fixed ratio; always in the same order. Rows are counted.
+
+        weights: the ratio, this dataset first; default: equal. The order in each dataset is kept.
+        """
+        for index, dataset in enumerate(other, 1):
+            if not isinstance(dataset, DatasetMethods):
+                raise TypeError(f"mix: argument {index} is a {type(dataset).__name__}, expected a Dataset")
+        stop = MixStoppingCondition(getattr(stopping_condition, "value", stopping_condition))
+        plans = [self._plan, *(dataset._plan for dataset in other)]
+        return self._made(MixedSource(plans, checked_weights(weights, len(plans)), stop))
 
     def repartition(
         self,
