@@ -9,6 +9,7 @@
 #include "arrow_capsules.h"
 #include "bindings.h"
 #include "errors.h"
+#include "formats/crc32c.h"
 
 namespace trireme::python {
 namespace {
@@ -94,6 +95,10 @@ void bind_tfrecord(nb::module_& module) {
           "add", [](TfRecordReader& self, const nb::bytes& content) { self.add(view(content)); }, nb::arg("content"))
       .def("end", &TfRecordReader::end)
       .def("next", next_batch);
+
+  module.def(
+      "crc32c", [](const nb::bytes& content) { return formats::crc32c(view(content)); }, nb::arg("content"),
+      "Castagnoli's CRC-32, the checksum of TFRecord files before masking.");
 }
 
 }  // namespace trireme::python

@@ -349,3 +349,6 @@ class TfRecordReader:
     def end(self) -> None: ...
 
     def next(self) -> RecordBatch: ...
+
+def crc32c(content: bytes) -> int:
+    """Castagnoli's CRC-32, the checksum of TFRecord files before masking."""
