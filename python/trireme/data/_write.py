@@ -172,6 +172,9 @@ class Target:
         else:
             parts = f"{part:06}-" if self.concurrency > 1 else ""
             name = f"{self.uuid}-{parts}{index:06}{self._suffix}"
+        return self.open(name)
+
+    def open(self, name: str) -> _File:
         return _File(self.filesystem, self.location.path, name, self.location.local, self._stream_args)
 
     def _number(self, name: str, options: Mapping[str, Any]) -> int | None:
