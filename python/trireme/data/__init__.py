@@ -8,8 +8,21 @@ except ImportError as error:
 
 from importlib import import_module as _import_module
 
-from trireme.data._context import DataContext
+from trireme.data._columnar_files import read_avro, read_orc
+from trireme.data._context import DataContext, ExecutionOptions, ExecutionResources
 from trireme.data._dataset import Dataset, MaterializedDataset
+from trireme.data._datasink import BlockBasedFileDatasink, Datasink, RowBasedFileDatasink
+from trireme.data._datasource import BlockMetadata, Datasource, FileBasedDatasource, ReadTask, read_datasource
+from trireme.data._exchange import (
+    from_arrow_refs,
+    from_blocks,
+    from_daft,
+    from_dask,
+    from_modin,
+    from_numpy_refs,
+    from_pandas_refs,
+    from_spark,
+)
 from trireme.data._expressions import col, lit
 from trireme.data._file_source import FileShuffleConfig
 from trireme.data._foreign import from_huggingface, from_tf, from_torch
@@ -19,11 +32,15 @@ from trireme.data._functions import ActorPoolStrategy, TaskPoolStrategy
 from trireme.data._grouped import GroupedData
 from trireme.data._images import read_images
 from trireme.data._iterator import DataIterator
+from trireme.data._lakehouse import read_delta, read_iceberg, read_lance
+from trireme.data._media import read_audio, read_videos
 from trireme.data._memory import from_arrow, from_items, from_numpy, from_pandas, range, range_tensor
+from trireme.data._mix import MixStoppingCondition
 from trireme.data._numpy_files import read_numpy
 from trireme.data._parquet import read_parquet
 from trireme.data._paths import PathPartitionFilter
 from trireme.data._sql import read_sql
+from trireme.data._summary import DatasetSummary
 from trireme.data._text_files import read_csv, read_json, read_text
 from trireme.data._tfrecords import read_tfrecords
 from trireme.data._webdataset import read_webdataset
@@ -42,45 +59,72 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_SUBMODULES})
 
 
-_SUBMODULES = ("aggregate", "expressions", "preprocessors")
+_SUBMODULES = ("aggregate", "block", "datasource", "expressions", "preprocessors")
 
 __all__ = [
     "ActorPoolStrategy",
     "ArrowBatchCollateFn",
+    "BlockBasedFileDatasink",
+    "BlockMetadata",
     "CollateFn",
     "DataContext",
     "DataError",
     "DataIterator",
     "Dataset",
+    "DatasetSummary",
+    "Datasink",
+    "Datasource",
+    "ExecutionOptions",
+    "ExecutionResources",
+    "FileBasedDatasource",
     "FileShuffleConfig",
     "FilenameProvider",
     "Fragment",
     "GroupedData",
     "MaterializedDataset",
+    "MixStoppingCondition",
     "NumpyBatchCollateFn",
     "PandasBatchCollateFn",
     "PathPartitionFilter",
+    "ReadTask",
+    "RowBasedFileDatasink",
     "Source",
     "TaskPoolStrategy",
     "col",
     "from_arrow",
+    "from_arrow_refs",
+    "from_blocks",
+    "from_daft",
+    "from_dask",
     "from_huggingface",
     "from_items",
+    "from_modin",
     "from_numpy",
+    "from_numpy_refs",
     "from_pandas",
+    "from_pandas_refs",
+    "from_spark",
     "from_tf",
     "from_torch",
     "lit",
     "range",
     "range_tensor",
+    "read_audio",
+    "read_avro",
     "read_binary_files",
     "read_csv",
+    "read_datasource",
+    "read_delta",
+    "read_iceberg",
     "read_images",
     "read_json",
+    "read_lance",
     "read_numpy",
+    "read_orc",
     "read_parquet",
     "read_sql",
     "read_text",
     "read_tfrecords",
+    "read_videos",
     "read_webdataset",
 ]

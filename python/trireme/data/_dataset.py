@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from trireme.data._context import DataContext
+from trireme.data._exchange import ExchangeMethods
 from trireme.data._formats import check_format, in_format
 from trireme.data._fragment import Source
 from trireme.data._fragment_slice import alike
@@ -16,6 +18,7 @@ from trireme.data._methods import is_whole
 from trireme.data._plan import Plan
 from trireme.data._planned import Planned
 from trireme.data._relational import RelationalMethods
+from trireme.data._sinks import SinkMethods
 from trireme.data._split import SplitMethods
 from trireme.data._stats import describe
 from trireme.data._tensors import rows_of
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from trireme.data._iterator import DataIterator
 
 
-class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods):
+class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods, SinkMethods, ExchangeMethods):
     """Rows from files or from memory, in a fixed order, with the operations to apply to them.
 
     Created by trireme.data.read_parquet() and similar functions. Immutable: every method returns a new dataset. Lazy:
@@ -36,6 +39,8 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods):
     def __init__(self, source: Source | Plan) -> None:
         self._plan = source if isinstance(source, Plan) else Plan(source)
         self._name: str | None = None
+        self._context = DataContext.get_current().copy()
+        self._id = uuid.uuid4().hex
         self._planned: Planned | None = None
 
     def plan(self) -> Planned:
@@ -76,6 +81,16 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods):
         """A summary: the operations, fragments, rows, shuffle, and the speed of the last read."""
         return describe(self._plan, self._reading)
 
+    def explain(self) -> None:
+        """Prints the operations in the order in which they run, and where."""
+        from trireme.data._summary import explained
+
+        print("\n".join(explained(self._plan)))
+
+    def get_dataset_id(self) -> str:
+        """A unique name of this object: "<name>_<id>"."""
+        return f"{self._name or 'dataset'}_{self._id}"
+
     @property
     def name(self) -> str | None:
         return self._name
@@ -85,7 +100,8 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods):
 
     @property
     def context(self) -> DataContext:
-        return DataContext.get_current()
+        """A copy of the settings when the dataset was created. Derived datasets share it."""
+        return self._context
 
     def copy(self) -> Dataset:
         """A new dataset with the same rows."""

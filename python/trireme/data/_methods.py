@@ -31,6 +31,7 @@ class DatasetMethods:
 
         made = Dataset(plan)
         made._name = getattr(self, "_name", None)
+        made._context = getattr(self, "_context", made._context)
         return made
 
     def _then(self, op: Op) -> Dataset:

@@ -1,0 +1,226 @@
+"""ORC and Avro files."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from trireme.data._blocks import skipped
+from trireme.data._datasource import DecodedFiles
+from trireme.data._extras import import_extra
+from trireme.data._file_source import (
+    FileFragment,
+    FileSource,
+    Placed,
+    check_same,
+    dataset_of_files,
+    in_threads,
+    listing_of,
+)
+from trireme.data._fragment import DataError, Fragment
+from trireme.data._paths import File, select
+
+if TYPE_CHECKING:
+    from trireme.data._dataset import Dataset
+
+_AVRO_ROWS = 1024
+
+
+def read_orc(
+    paths: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    filesystem: Any = None,
+    partition_filter: Any = None,
+    partitioning: Any = "hive",
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: Sequence[str] | None = ("orc",),
+    on_bad_file: str = "raise",
+    **others: Any,
+) -> Dataset:
+    """ORC files. A fragment is a stripe; only the needed columns are read."""
+    selection = select("read_orc", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
+    source = OrcSource(listing_of(selection, partitioning, include_paths), on_bad_file)
+    return dataset_of_files(source if columns is None else source.with_columns(columns), shuffle, others)
+
+
+class OrcSource(FileSource):
+    def _infer(self, file: File) -> pa.Schema:
+        with _orc(file) as orc:
+            return orc.schema
+
+    def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
+        names = self.schema().names
+        first = self._listing.files()[0]
+
+        def fragments(entry: Placed) -> list[Fragment]:
+            file, constants = entry
+            with _orc(file) as orc:
+                check_same(self.name, file, orc.schema, first, body)
+                stripes, rows = orc.nstripes, orc.nrows
+            # ORC stores the number of rows of a stripe, but pyarrow does not return it.
+            return [
+                OrcFragment(file, stripe, stripes, rows if stripes == 1 else None, body, constants, names)
+                for stripe in range(stripes)
+            ]
+
+        return in_threads(fragments, files)
+
+
+class OrcFragment(FileFragment):
+    def __init__(
+        self,
+        file: File,
+        stripe: int,
+        stripes: int,
+        rows: int | None,
+        body: pa.Schema,
+        constants: Mapping[str, pa.Scalar],
+        names: Sequence[str],
+    ) -> None:
+        super().__init__(file, f"stripe {stripe}", body, constants, names)
+        self._stripe = stripe
+        self.rows = rows
+        self.size_bytes = self.size_bytes // stripes if self.size_bytes is not None else None
+
+    def _batches(self, columns: Sequence[str], row: int) -> Iterator[pa.RecordBatch]:
+        with _orc(self._file) as orc:
+            names = list(columns) or self._body.names[:1]
+            yield from skipped([orc.read_stripe(self._stripe, columns=names)], row)
+
+
+class _orc:
+    """An open ORC file. Errors name it."""
+
+    def __init__(self, file: File) -> None:
+        from pyarrow import orc
+
+        self._file = file
+        self._handle = file.open_file()
+        try:
+            self._orc = orc.ORCFile(self._handle)
+        except (pa.ArrowException, OSError) as error:
+            self._handle.close()
+            if file.remote and isinstance(error, OSError):
+                file.check()  # raises if the store does not respond
+            raise DataError(f"{file.shown} is not a readable ORC file: {error}") from error
+
+    def __enter__(self) -> Any:
+        return self._orc
+
+    def __exit__(self, *_: Any) -> None:
+        self._handle.close()
+
+
+def read_avro(
+    paths: Any,
+    *,
+    filesystem: Any = None,
+    partition_filter: Any = None,
+    partitioning: Any = None,
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: Sequence[str] | None = ("avro",),
+    on_bad_file: str = "raise",
+    **others: Any,
+) -> Dataset:
+    """Avro files, with the types of their schema. A fragment is a file. Needs trireme[avro]."""
+    import_extra("read_avro", "fastavro", "avro")
+    selection = select("read_avro", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
+    source = AvroSource(listing_of(selection, partitioning, include_paths), on_bad_file, decode_avro)
+    return dataset_of_files(source, shuffle, others)
+
+
+class AvroSource(DecodedFiles):
+    def _infer(self, file: File) -> pa.Schema:
+        for batch in decode_avro(file):
+            return batch.schema
+        raise AssertionError("decode_avro() yields at least one batch")
+
+
+def decode_avro(file: File) -> Iterator[pa.RecordBatch]:
+    """At least one batch, which may be empty: the schema is known."""
+    fastavro = import_extra("read_avro", "fastavro", "avro")
+    with file.open_stream() as stream:
+        if stream.read(4) != b"Obj\x01":
+            raise DataError(f"{file.shown} is not a readable Avro file: it does not begin with 'Obj'")
+    with file.open_stream() as stream:
+        records = fastavro.reader(stream)
+        schema = _arrow_schema(records.writer_schema, file)
+        empty = True
+        while rows := list(itertools.islice(records, _AVRO_ROWS)):
+            empty = False
+            yield pa.RecordBatch.from_pylist(rows, schema)
+        if empty:
+            yield _no_rows(schema)
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+_AVRO_TYPES = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+    "fixed": pa.binary(),
+}
+_AVRO_LOGICAL_TYPES = {
+    "date": pa.date32(),
+    "time-millis": pa.time32("ms"),
+    "time-micros": pa.time64("us"),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+}
+
+
+def _arrow_schema(schema: Any, file: File) -> pa.Schema:
+    if not isinstance(schema, Mapping) or schema.get("type") != "record":
+        raise DataError(
+            f"{file.shown}: the top of the schema is {schema!r}; expected a record, whose fields are columns"
+        )
+    return pa.schema(list(_arrow_type(schema, {}, file.shown)))
+
+
+def _arrow_type(schema: Any, known: dict[str, pa.DataType], where: str) -> pa.DataType:
+    if isinstance(schema, list):  # a union
+        others = [member for member in schema if member != "null"]
+        if len(others) > 1:
+            raise DataError(f"{where}: a union of {others}: a column has one type and null")
+        return _arrow_type(others[0], known, where) if others else pa.null()
+    if isinstance(schema, str):
+        return known[schema] if schema in known else _AVRO_TYPES[schema]
+    kind, logical = schema["type"], schema.get("logicalType")
+    if logical in _AVRO_LOGICAL_TYPES:
+        return _AVRO_LOGICAL_TYPES[logical]
+    if logical == "decimal":
+        found: pa.DataType = pa.decimal128(schema["precision"], schema.get("scale", 0))
+    elif kind == "record":
+        fields = [
+            (field["name"], _arrow_type(field["type"], known, f"{where}, {field['name']}"))
+            for field in schema["fields"]
+        ]
+        found = pa.struct(fields)
+    elif kind == "array":
+        found = pa.list_(_arrow_type(schema["items"], known, where))
+    elif kind == "map":
+        found = pa.map_(pa.string(), _arrow_type(schema["values"], known, where))
+    else:
+        found = _arrow_type(kind, known, where)
+    if "name" in schema:
+        known[schema["name"]] = found
+    return found
