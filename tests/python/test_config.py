@@ -13,6 +13,7 @@ import cloudpickle
 import pytest
 
 import trireme
+from cpp_programs import ROOT
 from trireme import (
     CheckpointConfig,
     ConfigError,
@@ -23,8 +24,6 @@ from trireme import (
     ScalingConfig,
     UserCallback,
 )
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_defaults_are_those_of_the_tables() -> None:

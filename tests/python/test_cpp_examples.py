@@ -15,9 +15,8 @@ import pytest
 
 import processes
 import trireme
+from cpp_programs import BUILD
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("TRIREME_BUILD_DIR", ROOT / "build/release"))
 EXAMPLES = BUILD / "examples/cpp"
 PROGRAM = BUILD / "tests/api_program"
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import processes
-from runs import ROOT, events, pids, trireme_command
+from cpp_programs import BUILD
+from runs import events, pids, trireme_command
 
-BUILD = Path(os.environ.get("TRIREME_BUILD_DIR", ROOT / "build/release"))
 PROGRAM = BUILD / "tests/failure_program"
 
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built: run `make build` first")

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 import trireme
+from cpp_programs import BUILD
 from s3_server import Bucket
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("TRIREME_BUILD_DIR", ROOT / "build/release"))
 PROGRAM = BUILD / "tests/arrow_program"
 EXAMPLE = BUILD / "examples/cpp/example_quickstart"
 

@@ -23,10 +23,9 @@ import pytest
 
 import trireme
 import trireme.data
+from cpp_programs import BUILD, ROOT
 from trireme import CheckpointConfig, DataParallelTrainer, FailureConfig, RunConfig, ScalingConfig, _core
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("TRIREME_BUILD_DIR", ROOT / "build/release"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "src/README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)^```$", re.MULTILINE)
 EXAMPLES = sorted((ROOT / "examples/python").glob("*.py"))

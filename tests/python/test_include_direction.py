@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from cpp_programs import ROOT
 
 # The modules that a module may include, besides itself and the public headers.
 ALLOWED: dict[str, set[str]] = {

@@ -17,9 +17,7 @@ from typing import Any
 import pytest
 
 import trireme
-
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("TRIREME_BUILD_DIR", ROOT / "build/release"))
+from cpp_programs import BUILD
 
 
 def around(folder: Path, state: Any, **options: Any) -> Any:
