@@ -138,6 +138,7 @@ def test_a_framework_that_is_not_there_is_named_with_how_to_get_it(
         call((batch_of({"number": [1]}), {}))
 
 
+@pytest.mark.slow
 def test_tensorflow_batches() -> None:
     tf = pytest.importorskip("tensorflow")
     batch = (mixed().select(["number", "image", "list"]), {})
@@ -151,6 +152,7 @@ def test_tensorflow_batches() -> None:
         to_tf_batch((batch_of({"number": [1, None]}), {}))
 
 
+@pytest.mark.slow
 def test_a_tensorflow_dataset() -> None:
     tf = pytest.importorskip("tensorflow")
     batch = mixed()
@@ -169,6 +171,7 @@ def test_a_tensorflow_dataset() -> None:
         iterator.to_tf("ragged", "number")
 
 
+@pytest.mark.slow
 def test_jax_batches_are_padded_to_one_shape() -> None:
     pytest.importorskip("jax")
     batch = (batch_of({"a": [1, 2, 3], "b": np.ones((3, 2), np.float32)}), {})

@@ -232,6 +232,7 @@ def test_torch_datasets_are_read_by_index() -> None:
         trireme.data.from_torch(Broken()).to_arrow()
 
 
+@pytest.mark.slow
 def test_hugging_face(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     datasets.disable_progress_bars()
@@ -253,6 +254,7 @@ def test_hugging_face(tmp_path: Path) -> None:
         trireme.data.from_huggingface(datasets.DatasetDict({"train": made}))
 
 
+@pytest.mark.slow
 def test_tensorflow() -> None:
     tf = pytest.importorskip("tensorflow")
     made = tf.data.Dataset.from_tensor_slices({"x": [1.0, 2.0], "y": [[1, 2], [3, 4]]})

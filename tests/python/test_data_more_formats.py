@@ -321,6 +321,7 @@ def test_images_are_written(tmp_path: Path) -> None:
         trireme.data.range(3).write_images(str(tmp_path / "ids"), "id")
 
 
+@pytest.mark.slow
 def test_tfrecord_files_are_written(tmp_path: Path) -> None:
     tensorflow = pytest.importorskip("tensorflow")
     table = pa.table(

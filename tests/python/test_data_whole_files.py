@@ -332,6 +332,7 @@ def test_tfrecords(tmp_path: Path) -> None:
     assert reader.read_all().column("label").to_pylist() == [row["label"][0] for row in rows[2500:]]
 
 
+@pytest.mark.slow
 def test_tfrecords_as_tensorflow_writes_them(tmp_path: Path) -> None:
     tf = pytest.importorskip("tensorflow")
     feature = {"x": tf.train.Feature(float_list=tf.train.FloatList(value=[1.5, 2.5]))}
