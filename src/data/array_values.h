@@ -35,6 +35,25 @@ inline std::optional<DType> dtype_of_format(std::string_view format) {
   }
 }
 
+// nullptr if Arrow has no such type.
+inline const char* format_of(DType dtype) {
+  switch (dtype) {
+    case DType::kBool: return "b";
+    case DType::kU8: return "C";
+    case DType::kI8: return "c";
+    case DType::kU16: return "S";
+    case DType::kI16: return "s";
+    case DType::kU32: return "I";
+    case DType::kI32: return "i";
+    case DType::kU64: return "L";
+    case DType::kI64: return "l";
+    case DType::kF16: return "e";
+    case DType::kF32: return "f";
+    case DType::kF64: return "g";
+    default: return nullptr;
+  }
+}
+
 template <typename T>
 T number_at(const ArrowArray& array, int buffer, std::int64_t row) {
   T value;

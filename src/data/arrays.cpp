@@ -1,5 +1,8 @@
 #include "data/arrays.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <cerrno>
 
 namespace trireme::data {
@@ -36,6 +39,44 @@ struct Renamed {
   OwnedSchema inner;
   std::string name;
 };
+
+struct WithMetadata {
+  OwnedSchema inner;
+  std::string metadata;
+};
+
+template <typename C>
+struct WithDictionary {
+  Owned<C> inner;
+  Owned<C> values;
+};
+
+// Arrow's encoding: the number of pairs, then the length and bytes of each key and value.
+std::string metadata_of(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  std::string bytes;
+  const auto append = [&](std::size_t number) {
+    const auto value = static_cast<std::int32_t>(number);
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  append(pairs.size());
+  for (const auto& [key, value] : pairs) {
+    for (const auto* text : {&key, &value}) {
+      append(text->size());
+      bytes += *text;
+    }
+  }
+  return bytes;
+}
+
+template <typename C>
+Owned<C> paired(Owned<C> indices, Owned<C> values) {
+  auto parts = std::make_unique<WithDictionary<C>>(WithDictionary<C>{std::move(indices), std::move(values)});
+  C outer = *parts->inner;
+  outer.dictionary = &*parts->values;
+  outer.release = release<WithDictionary<C>, C>;
+  outer.private_data = parts.release();
+  return Owned<C>(outer);
+}
 
 struct Producing {
   std::unique_ptr<ArrayProducer> producer;
@@ -96,6 +137,25 @@ OwnedSchema renamed(OwnedSchema schema, std::string name) {
   outer.release = release<Renamed, ArrowSchema>;
   outer.private_data = parts.release();
   return OwnedSchema(outer);
+}
+
+OwnedSchema as_tensors(OwnedSchema lists, const std::vector<std::int64_t>& shape) {
+  auto parts = std::make_unique<WithMetadata>(WithMetadata{
+      std::move(lists),
+      metadata_of({{"ARROW:extension:name", "arrow.fixed_shape_tensor"},
+                   {"ARROW:extension:metadata", fmt::format("{{\"shape\":[{}]}}", fmt::join(shape, ","))}})});
+  ArrowSchema outer = *parts->inner;
+  outer.metadata = parts->metadata.c_str();
+  outer.release = release<WithMetadata, ArrowSchema>;
+  outer.private_data = parts.release();
+  return OwnedSchema(outer);
+}
+
+OwnedSchema with_dictionary(OwnedSchema indices, OwnedSchema values) {
+  return paired(std::move(indices), std::move(values));
+}
+OwnedArray with_dictionary(OwnedArray indices, OwnedArray values) {
+  return paired(std::move(indices), std::move(values));
 }
 
 OwnedArray make_array(std::int64_t length, std::int64_t null_count, std::vector<const void*> buffers,

@@ -54,6 +54,11 @@ struct Record {
 OwnedSchema make_schema(std::string format, std::string name, std::vector<OwnedSchema> children = {});
 // The same under another name; the original is unchanged.
 OwnedSchema renamed(OwnedSchema schema, std::string name);
+// A tensor column: Arrow's extension type fixed_shape_tensor over lists of a fixed size.
+OwnedSchema as_tensors(OwnedSchema lists, const std::vector<std::int64_t>& shape);
+// Indices into `values`.
+OwnedSchema with_dictionary(OwnedSchema indices, OwnedSchema values);
+OwnedArray with_dictionary(OwnedArray indices, OwnedArray values);
 
 // `owners` keep the buffers' memory alive.
 OwnedArray make_array(std::int64_t length, std::int64_t null_count, std::vector<const void*> buffers,

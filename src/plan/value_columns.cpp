@@ -10,32 +10,16 @@
 
 #include "base/text.h"
 #include "data/array_memory.h"
+#include "data/array_values.h"
 
 namespace trireme::plan {
 namespace {
 
+using data::format_of;
 using data::memory;
 using data::Validity;
 using Kind = ValueType::Kind;
 using Values = std::vector<const Value*>;  // nullptr for null
-
-const char* format_of(DType dtype) {
-  switch (dtype) {
-    case DType::kBool: return "b";
-    case DType::kU8: return "C";
-    case DType::kI8: return "c";
-    case DType::kU16: return "S";
-    case DType::kI16: return "s";
-    case DType::kU32: return "I";
-    case DType::kI32: return "i";
-    case DType::kU64: return "L";
-    case DType::kI64: return "l";
-    case DType::kF16: return "e";
-    case DType::kF32: return "f";
-    case DType::kF64: return "g";
-    default: return nullptr;
-  }
-}
 
 base::Result<ValueType> merged(ValueType a, ValueType b);
 
