@@ -29,10 +29,9 @@
 
 namespace trireme {
 
-namespace api::preprocessing {
-class Kind;
+namespace preprocess {
 struct Data;
-}  // namespace api::preprocessing
+}  // namespace preprocess
 
 namespace data::preprocessors {
 
@@ -47,7 +46,7 @@ class TRIREME_API PreprocessorNotFittedException : public std::runtime_error {
 // Base class of the preprocessors below. A handle: copies share the statistics.
 class TRIREME_API Preprocessor {
  public:
-  explicit Preprocessor(std::shared_ptr<api::preprocessing::Data> data) : data_(std::move(data)) {}
+  explicit Preprocessor(std::shared_ptr<preprocess::Data> data) : data_(std::move(data)) {}
 
   // For example "StandardScaler".
   std::string name() const;
@@ -80,10 +79,10 @@ class TRIREME_API Preprocessor {
   void save(const std::string& folder) const;
   static Preprocessor load(const std::string& folder);
 
-  const std::shared_ptr<api::preprocessing::Data>& data() const { return data_; }
+  const std::shared_ptr<preprocess::Data>& data() const { return data_; }
 
  private:
-  std::shared_ptr<api::preprocessing::Data> data_;  // shared by the copies of the handle
+  std::shared_ptr<preprocess::Data> data_;  // shared by the copies of the handle
 };
 
 using Names = std::vector<std::string>;
@@ -205,7 +204,7 @@ struct CategorizerOptions {
   Names output_columns = {};
 };
 
-// Replaces values that fit() has not seen with null. (Python also creates pandas categorical columns.)
+// Replaces values that fit() has not seen with null. (In Python the columns are categorical, too.)
 class TRIREME_API Categorizer : public Preprocessor {
  public:
   explicit Categorizer(const Names& columns, const CategorizerOptions& options = {});

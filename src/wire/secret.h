@@ -20,6 +20,4 @@ std::string prove(std::string_view secret, std::initializer_list<std::string_vie
 // Constant-time comparison.
 bool same_proof(std::string_view a, std::string_view b);
 
-std::string sha256(std::string_view bytes);
-
 }  // namespace trireme::wire

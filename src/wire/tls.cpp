@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/hex.h"
+#include "base/sha256.h"
 #include "wire/secret.h"
 
 namespace trireme::wire {
@@ -40,7 +41,7 @@ std::string fingerprint_of(X509* certificate) {
   if (size <= 0) return "";
   std::string bytes(reinterpret_cast<char*>(der), static_cast<std::size_t>(size));
   OPENSSL_free(der);
-  return base::to_hex(sha256(bytes));
+  return base::to_hex(base::sha256(bytes));
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "worker": {"base", "wire", "checkpoint", "storage", "data"},
     "dash": {"base", "storage"},
     "plan": {"base", "storage", "data"},
+    "preprocess": {"base", "data"},
 }
 _CORE = set(ALLOWED)
 ALLOWED["api"] = _CORE
@@ -32,7 +33,7 @@ for _optional in ("torch", "dataset", "boosting"):
 ALLOWED["dataset"].add("plan")
 
 # The bindings combine modules as the API does, but do not use engines.
-BINDINGS = {"base", "wire", "storage", "checkpoint", "data", "formats", "control", "worker", "api"}
+BINDINGS = {"base", "wire", "storage", "checkpoint", "data", "formats", "preprocess", "control", "worker", "api"}
 
 # Allowed includes of the optional libraries' public headers, besides public headers and std.
 PUBLIC_MAY_ALSO = {"torch": ("torch/", "ATen/", "c10/"), "arrow": ("arrow/",), "boosting": ()}

@@ -38,8 +38,4 @@ TEST_CASE("proofs are compared completely") {
   CHECK_FALSE(same_proof("abc", ""));
 }
 
-TEST_CASE("sha256") {
-  CHECK(base::to_hex(sha256("abc")) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-}
-
 }  // namespace secret_test

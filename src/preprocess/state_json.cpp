@@ -1,0 +1,171 @@
+#include "preprocess/state_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+
+#include "preprocess/big_int.h"
+#include "preprocess/decimals.h"
+#include "preprocess/python_text.h"
+#include "preprocess/temporal.h"
+
+namespace trireme::preprocess {
+namespace {
+
+constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+std::string to_base64(std::string_view bytes) {
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t group = 0;
+    const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
+    for (std::size_t j = 0; j < 3; ++j) group = group << 8 | (j < count ? static_cast<std::uint8_t>(bytes[i + j]) : 0);
+    for (std::size_t j = 0; j < 4; ++j) text += j <= count ? kDigits[group >> (18 - 6 * j) & 63] : '=';
+  }
+  return text;
+}
+
+base::Result<std::string> from_base64(std::string_view text) {
+  const auto wrong = [&] { return base::error("'{}' is not base64", text.substr(0, 60)); };
+  if (text.size() % 4 != 0) return wrong();
+  std::string bytes;
+  for (std::size_t i = 0; i < text.size(); i += 4) {
+    const bool last = i + 4 == text.size();
+    const std::size_t filled = !last ? 4 : text[i + 2] == '=' ? 2 : text[i + 3] == '=' ? 3 : 4;
+    std::uint32_t group = 0;
+    for (std::size_t j = 0; j < 4; ++j) {
+      const auto digit = j < filled ? kDigits.find(text[i + j]) : 0;
+      if (digit == std::string_view::npos || (j >= filled && text[i + j] != '=')) return wrong();
+      group = group << 6 | static_cast<std::uint32_t>(digit);
+    }
+    for (std::size_t j = 0; j + 1 < filled; ++j) bytes += static_cast<char>(group >> (16 - 8 * j) & 255);
+  }
+  return bytes;
+}
+
+base::Result<Value> decoded_float(const Value& content) {
+  const auto* text = content.get_if<std::string>();
+  if (text && *text == "nan") return Value(std::numeric_limits<double>::quiet_NaN());
+  if (text && *text == "inf") return Value(std::numeric_limits<double>::infinity());
+  if (text && *text == "-inf") return Value(-std::numeric_limits<double>::infinity());
+  return base::error("{} is not a number", python_text(content));
+}
+
+base::Result<Value> decoded_list(const List& list) {
+  List items;
+  items.reserve(list.size());
+  for (const auto& each : list) {
+    TRIREME_ASSIGN(auto item, decoded(each));
+    items.push_back(std::move(item));
+  }
+  return Value(std::move(items));
+}
+
+// The first key, as in Python; "" if it does not start with "$".
+std::string_view kind_of(const Value& value) {
+  const auto* dict = value.get_if<Dict>();
+  if (!dict || dict->empty() || !dict->begin()->first.starts_with('$')) return "";
+  return dict->begin()->first;
+}
+
+struct NamedType {
+  std::string_view name;
+  DType dtype;
+};
+// NumPy's.
+constexpr auto kTypes = std::to_array<NamedType>({{"|b1", DType::kBool},
+                                                  {"|u1", DType::kU8},
+                                                  {"|i1", DType::kI8},
+                                                  {"<u2", DType::kU16},
+                                                  {"<i2", DType::kI16},
+                                                  {"<u4", DType::kU32},
+                                                  {"<i4", DType::kI32},
+                                                  {"<u8", DType::kU64},
+                                                  {"<i8", DType::kI64},
+                                                  {"<f2", DType::kF16},
+                                                  {"<f4", DType::kF32},
+                                                  {"<f8", DType::kF64}});
+
+}  // namespace
+
+Value encoded(const Value& value) {
+  if (const auto* bytes = value.get_if<Bytes>()) return Dict{{"$bytes", to_base64(bytes->data)}};
+  const auto* list = value.get_if<List>();
+  if (!list) return value;
+  List items;
+  for (const auto& each : *list) items.push_back(encoded(each));
+  return Dict{{"$tuple", std::move(items)}};
+}
+
+base::Result<Value> decoded(const Value& value) {
+  if (const auto* list = value.get_if<List>()) return decoded_list(*list);
+  const auto kind = kind_of(value);
+  if (kind.empty() && value.get_if<Dict>()) return base::error("{} is not a column value", python_text(value));
+  if (kind.empty()) return value;
+  const Value& content = value.as_dict().begin()->second;
+  if (kind == "$float") return decoded_float(content);
+  if (parse_temporal(value) || decimal_of(value) || parse_big_int(value)) return value;
+  if (kind == "$tuple" && content.get_if<List>()) return decoded_list(content.as_list());
+  if (kind == "$bytes" && content.get_if<std::string>()) {
+    TRIREME_ASSIGN(auto bytes, from_base64(content.as_string()));
+    return Value(Bytes{std::move(bytes)});
+  }
+  return base::error("{} is not a value of the kind '{}' that this version supports", python_text(content),
+                     kind.substr(1));
+}
+
+Value encoded_pairs(Pairs pairs) {
+  const bool plain = std::all_of(pairs.begin(), pairs.end(), [](const auto& pair) {
+    const auto* text = pair.first.template get_if<std::string>();
+    return text && !text->starts_with('$');
+  });
+  Dict dict;
+  List list;
+  for (auto& [key, value] : pairs) {
+    if (plain) dict.append(key.as_string(), std::move(value));
+    else list.push_back(List{encoded(key), std::move(value)});
+  }
+  if (plain) return dict;
+  return Dict{{"$pairs", std::move(list)}};
+}
+
+base::Result<Pairs> decoded_pairs(const Value& value) {
+  const auto* dict = value.get_if<Dict>();
+  if (!dict) return base::error("expected a dict, got {}", python_text(value));
+  Pairs pairs;
+  if (kind_of(value).empty()) {
+    for (const auto& [key, each] : *dict) pairs.emplace_back(key, each);
+    return pairs;
+  }
+  const Value& content = dict->begin()->second;
+  if (kind_of(value) != "$pairs" || !content.get_if<List>())
+    return base::error("expected a dict, got {}", python_text(value));
+  for (const auto& each : content.as_list()) {
+    const auto* pair = each.get_if<List>();
+    if (!pair || pair->size() != 2) return base::error("{} is not a pair of key and value", python_text(each));
+    TRIREME_ASSIGN(auto key, decoded(pair->front()));
+    pairs.emplace_back(std::move(key), pair->back());
+  }
+  return pairs;
+}
+
+Value encoded_dtype(std::optional<DType> dtype) {
+  for (const auto& known : kTypes) {
+    if (dtype == known.dtype) return Dict{{"$dtype", std::string(known.name)}};
+  }
+  return dtype ? Value(name_of(*dtype)) : Value();
+}
+
+base::Result<std::optional<DType>> decoded_dtype(const Value& value) {
+  if (value.is_null()) return std::optional<DType>();
+  const auto* text = kind_of(value) == "$dtype" ? value.as_dict().begin()->second.get_if<std::string>() : nullptr;
+  for (const auto& known : kTypes) {
+    if (text && *text == known.name) return std::optional(known.dtype);
+  }
+  return base::error("dtype={}: expected a NumPy number type of at most 64 bits", python_text(value));
+}
+
+}  // namespace trireme::preprocess
