@@ -14,6 +14,7 @@ void bind_data(nb::module_& module);
 void bind_filesystem(nb::module_& module);
 void bind_formats(nb::module_& module);
 void bind_image(nb::module_& module);
+void bind_preprocess(nb::module_& module);
 void bind_run(nb::module_& module);
 void bind_session(nb::module_& module);
 void bind_shard_plan(nb::module_& module);

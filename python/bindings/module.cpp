@@ -10,6 +10,7 @@ NB_MODULE(_core, module) {
   trireme::python::bind_filesystem(module);
   trireme::python::bind_formats(module);
   trireme::python::bind_image(module);
+  trireme::python::bind_preprocess(module);
   trireme::python::bind_run(module);
   trireme::python::bind_session(module);
   trireme::python::bind_shard_plan(module);

@@ -124,6 +124,40 @@ def resample(pixels: Annotated[NDArray[numpy.uint8], dict(shape=(None, None, Non
     Resizes an image to the size of `out`, like Pillow's BILINEAR, horizontally first.
     """
 
+class TransformedBatch:
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple: ...
+
+class PreprocessorLearner:
+    def add(self, batches: object) -> None:
+        """Reads an object with __arrow_c_stream__."""
+
+    def done(self) -> tuple:
+        """The fitted preprocessor, and its statistics."""
+
+class CorePreprocessor:
+    @staticmethod
+    def of_json(described: str) -> CorePreprocessor: ...
+
+    @property
+    def arguments(self) -> dict: ...
+
+    @property
+    def inputs(self) -> list[str]: ...
+
+    @property
+    def outputs(self) -> list[str]: ...
+
+    @property
+    def fittable(self) -> bool: ...
+
+    @property
+    def learned(self) -> list[str]: ...
+
+    def learner(self) -> PreprocessorLearner: ...
+
+    def transform(self, batch: object, back: bool = False) -> TransformedBatch:
+        """Takes an object with __arrow_c_array__, and returns one."""
+
 class Runtime:
     """
     What the process keeps between runs: capacity and the warm Python process.

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from trireme.data._formats import check_format, in_format
 from trireme.data.preprocessors._columns import batch_from
-from trireme.data.preprocessors._preprocessor import ColumnsPreprocessor, Preprocessor
+from trireme.data.preprocessors._preprocessor import Preprocessor
 
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
@@ -98,7 +98,7 @@ class BatchMapper(Preprocessor):
         return f"BatchMapper({getattr(self.fn, '__name__', self.fn)}, batch_format={self.batch_format!r})"
 
 
-class TorchVisionPreprocessor(ColumnsPreprocessor):
+class TorchVisionPreprocessor(Preprocessor):
     """Applies a torchvision transform to columns of images. It cannot be serialized: serialize() raises.
 
     transform: takes a tensor, or an array if it does not accept tensors (like ToTensor), and returns either.
@@ -115,9 +115,19 @@ class TorchVisionPreprocessor(ColumnsPreprocessor):
         batched: bool = False,
     ) -> None:
         super().__init__()
-        self._set_columns(columns, output_columns)
+        outputs = columns if output_columns is None else output_columns
+        if isinstance(columns, str) or isinstance(outputs, str) or len(columns) != len(outputs):
+            raise ValueError(f"columns={columns!r}, output_columns={outputs!r}: expected two lists of the same length")
+        self.columns = list(columns)
+        self.output_columns = list(outputs)
         self.torchvision_transform = transform
         self.batched = batched
+
+    def get_input_columns(self) -> list[str]:
+        return self.columns
+
+    def get_output_columns(self) -> list[str]:
+        return self.output_columns
 
     def _arguments(self) -> dict[str, Any]:
         return {

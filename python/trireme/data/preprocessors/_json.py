@@ -26,6 +26,8 @@ def encoded(value: Any) -> Any:
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": str(value)}
+    if isinstance(value, int) and value >= 1 << 63:  # from columns of uint64
+        return {"$int": str(value)}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Mapping):
@@ -55,6 +57,8 @@ def decoded(value: Any) -> Any:
     content = value[name]
     if name == "$float":
         return float(content)
+    if name == "$int":
+        return int(content)
     if name == "$pairs":
         return {decoded(key): decoded(item) for key, item in content}
     if name[1:] not in _KINDS:
@@ -62,11 +66,21 @@ def decoded(value: Any) -> Any:
     return _KINDS[name[1:]][2](content)
 
 
+def _datetime(text: str) -> datetime:
+    fraction = text.partition(".")[2]
+    if fraction[6:7].isdigit():  # only pandas has nanoseconds
+        import pandas as pd
+
+        stamp: datetime = pd.Timestamp(text)
+        return stamp
+    return datetime.fromisoformat(text)
+
+
 # By name: the type, its encoder and its decoder. A datetime is also a date: it must be first.
 _KINDS: dict[str, tuple[type, Any, Any]] = {
     "tuple": (tuple, lambda value: [encoded(item) for item in value], lambda items: tuple(map(decoded, items))),
     "bytes": (bytes, lambda value: base64.b64encode(value).decode(), base64.b64decode),
-    "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "datetime": (datetime, lambda value: value.isoformat(), _datetime),
     "date": (date, date.isoformat, date.fromisoformat),
     "time": (time, time.isoformat, time.fromisoformat),
     "timedelta": (

@@ -6,14 +6,13 @@ import inspect
 import json
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from trireme._core import count_of
 from trireme._storage import write_whole
 from trireme.data._column_ops import ColumnOp
 from trireme.data._formats import in_format
@@ -167,7 +166,7 @@ class Preprocessor:
         raise NotImplementedError(f"{type(self).__name__} has no _fit(ds); set _is_fittable = False if it needs no fit")
 
     def _change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Implemented by Trireme's preprocessors with pyarrow and numpy. Fast: runs in the reading thread."""
+        """Implemented by Trireme's preprocessors, which the core computes. Fast: runs in the reading thread."""
         raise NotImplementedError
 
     def _transform_numpy(self, data: dict[str, Any]) -> Any:
@@ -263,30 +262,6 @@ class Preprocessor:
         return made
 
 
-class ColumnsPreprocessor(Preprocessor):
-    """A preprocessor with one output column for each input column."""
-
-    columns: list[str]
-    output_columns: list[str]
-
-    def _set_columns(self, columns: Sequence[str], output_columns: Sequence[str] | None) -> None:
-        self.columns = checked_names("columns", columns)
-        self.output_columns = (
-            list(self.columns) if output_columns is None else checked_names("output_columns", output_columns)
-        )
-        if len(self.output_columns) != len(self.columns):
-            raise ValueError(
-                f"output_columns={self.output_columns}: {count_of(len(self.output_columns), 'name')} for "
-                f"{count_of(len(self.columns), 'column')}; pass one for each"
-            )
-
-    def get_input_columns(self) -> list[str]:
-        return self.columns
-
-    def get_output_columns(self) -> list[str]:
-        return self.output_columns
-
-
 class PreprocessorOp(ColumnOp):
     def __init__(self, preprocessor: Preprocessor) -> None:
         self._preprocessor = preprocessor
@@ -302,14 +277,6 @@ class PreprocessorOp(ColumnOp):
 
     def change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return self._preprocessor._change(batch)
-
-
-def checked_names(argument: str, names: Sequence[str]) -> list[str]:
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names) or not names:
-        raise ValueError(f"{argument}={names!r}: expected a list of column names")
-    if len(set(names)) < len(names):
-        raise ValueError(f"{argument}={names!r}: a name appears twice")
-    return list(names)
 
 
 def _require_dataset(ds: Any, what: str) -> None:
