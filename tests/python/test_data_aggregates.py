@@ -231,6 +231,20 @@ def test_user_defined_aggregates(seed: int) -> None:
     assert (strict is None) == (None in _values(table, "n"))
 
 
+def test_categories_and_empty_datasets() -> None:
+    kinds = pa.array(["a", "b", "a", None]).dictionary_encode()
+    dataset = trireme.data.from_arrow(pa.table({"k": [1, 1, 2, 2], "c": kinds}))
+    aggregates = [AsList("c"), ValueCounter("c"), CountDistinct("c"), ApproximateTopK("c", 1)]
+    rows = dataset.groupby("k").aggregate(*aggregates).take_all()
+    assert [row["list(c)"] for row in rows] == [["a", "b"], ["a", None]]
+    assert [row["value_counter(c)"]["counts"] for row in rows] == [[1, 1], [1]]
+    assert [row["count_distinct(c)"] for row in rows] == [2, 1]
+    empty = dataset.filter("k > 2")
+    assert empty.groupby("k").aggregate(Quantile("k"), AsList("c"), CountDistinct("k")).take_all() == []
+    whole = empty.aggregate(Quantile("k"), AsList("k"), CountDistinct("k"), MissingValuePercentage("k"))
+    assert list(whole.values()) == [None, [], 0, None]
+
+
 def test_errors_of_aggregates() -> None:
     dataset = trireme.data.from_items([{"k": 1, "s": "a", "l": [1]}])
     with pytest.raises(ValueError, match=r"Quantile\(q\) = 2"):

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -126,29 +127,31 @@ def _train(config: dict[str, Any]) -> None:
         rank = trireme.get_context().get_world_rank()
         checkpoint = Checkpoint.from_dict({"seen": seen}) if rank == 0 else None
         trireme.report({"seen": seen}, checkpoint=checkpoint)
-        if step == 4 and stored is None and rank == 1:
+        if config["fails"] and step == 4 and stored is None and rank == 1:
             os._exit(1)
     with open(os.path.join(config["folder"], f"{trireme.get_context().get_world_rank()}.json"), "w") as file:
         json.dump(seen, file)
 
 
-def test_a_run_resumes_in_the_middle_of_a_custom_source(tmp_path: Any) -> None:
-    """Every row is used once, in the order of an undisturbed run."""
-    dataset = trireme.data.read_datasource(Squares(known=False)).random_shuffle(seed=5)
-    undisturbed = [int(n) for batch in dataset.iterator().iter_batches(batch_size=10) for n in batch["n"]]
-    result = DataParallelTrainer(
-        _train,
-        train_loop_config={"folder": str(tmp_path)},
-        scaling_config=ScalingConfig(num_workers=2),
-        run_config=RunConfig(
-            name="run", storage_path=str(tmp_path / "runs"), failure_config=FailureConfig(max_failures=1)
-        ),
-        datasets={"train": dataset},
-    ).fit()
-    assert result.error is None
-    rank0 = json.loads((tmp_path / "0.json").read_text())
-    assert len(rank0) == len(set(rank0)) == 55
-    assert set(rank0) <= set(undisturbed)
+def test_a_run_resumes_in_the_middle_of_a_custom_source(tmp_path: Path) -> None:
+    """Rank 0 sees the rows of an undisturbed run, in the same order."""
+    seen = {}
+    for name in ("undisturbed", "failing"):
+        folder = tmp_path / name
+        folder.mkdir()
+        result = DataParallelTrainer(
+            _train,
+            train_loop_config={"folder": str(folder), "fails": name == "failing"},
+            scaling_config=ScalingConfig(num_workers=2),
+            run_config=RunConfig(
+                name="run", storage_path=str(folder / "runs"), failure_config=FailureConfig(max_failures=1)
+            ),
+            datasets={"train": trireme.data.read_datasource(Squares(known=False)).random_shuffle(seed=5)},
+        ).fit()
+        assert result.error is None
+        seen[name] = json.loads((folder / "0.json").read_text())
+    assert seen["failing"] == seen["undisturbed"]
+    assert len(set(seen["failing"])) == 55
 
 
 class Lines(FileBasedDatasource):
@@ -265,3 +268,5 @@ def test_sinks_that_write_files(tmp_path: Any) -> None:
         trireme.data.range(10).write_datasink(TextSink(str(numbered), file_format="txt"))
     assert [path.read_text() for path in sorted(numbered.iterdir())] == [str(i) for i in range(7)]
     assert all(path.suffix == ".txt" for path in numbered.iterdir())
+    with pytest.raises(FileExistsError, match="numbered has 7 files"):
+        trireme.data.range(3).write_datasink(TextSink(str(numbered), mode=trireme.data.SaveMode.ERROR))

@@ -154,6 +154,16 @@ def context() -> Any:
     DataContext._set_current(before)
 
 
+def test_names_that_scripts_use() -> None:
+    assert trireme.data.DatasetContext is DataContext
+    dataset = trireme.data.range(100)
+    seeded = [dataset.random_shuffle(seed=seed).take_all() for seed in (3, trireme.data.RandomSeedConfig(3))]
+    assert seeded[0] == seeded[1]
+    columns = dataset.select_columns(["id"], concurrency=2).rename_columns({"id": "x"}, concurrency=2)
+    assert columns.take(1) == [{"x": 0}]
+    assert dataset.iterator().get_context() is DataContext.get_current()
+
+
 def _train_with_settings(config: dict[str, Any]) -> Any:
     current = DataContext.get_current()
     shard = trireme.get_dataset_shard("train")

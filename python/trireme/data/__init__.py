@@ -9,9 +9,9 @@ except ImportError as error:
 from importlib import import_module as _import_module
 
 from trireme.data._columnar_files import read_avro, read_orc
-from trireme.data._context import DataContext, ExecutionOptions, ExecutionResources
+from trireme.data._context import DataContext, ExecutionOptions, ExecutionResources, RandomSeedConfig
 from trireme.data._dataset import Dataset, MaterializedDataset
-from trireme.data._datasink import BlockBasedFileDatasink, Datasink, RowBasedFileDatasink
+from trireme.data._datasink import BlockBasedFileDatasink, Datasink, RowBasedFileDatasink, SaveMode
 from trireme.data._datasource import BlockMetadata, Datasource, FileBasedDatasource, ReadTask, read_datasource
 from trireme.data._exchange import (
     from_arrow_refs,
@@ -47,6 +47,10 @@ from trireme.data._webdataset import read_webdataset
 from trireme.data._whole_files import read_binary_files
 from trireme.data._write import FilenameProvider
 
+# Ray's older names.
+DatasetContext = DataContext
+DatasetIterator = DataIterator
+
 
 def __getattr__(name: str) -> object:
     """Imports submodules on first access, as `ray.data` does; most scripts need none."""
@@ -71,6 +75,8 @@ __all__ = [
     "DataError",
     "DataIterator",
     "Dataset",
+    "DatasetContext",
+    "DatasetIterator",
     "DatasetSummary",
     "Datasink",
     "Datasource",
@@ -86,8 +92,10 @@ __all__ = [
     "NumpyBatchCollateFn",
     "PandasBatchCollateFn",
     "PathPartitionFilter",
+    "RandomSeedConfig",
     "ReadTask",
     "RowBasedFileDatasink",
+    "SaveMode",
     "Source",
     "TaskPoolStrategy",
     "col",

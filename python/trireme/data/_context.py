@@ -52,6 +52,14 @@ class ExecutionOptions:
 
 
 @dataclass
+class RandomSeedConfig:
+    """The seed of random_shuffle(seed=RandomSeedConfig(1)) and similar. A shuffle has a new order in every epoch."""
+
+    seed: int | None = None
+    reseed_after_execution: bool = True
+
+
+@dataclass
 class DataContext:
     """enable_progress_bars: print a line if counting rows takes long. execution_options: limits for trainers.
 

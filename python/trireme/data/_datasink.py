@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import posixpath
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
 _WRITE_BYTES = 128 << 20
 
 Returned = TypeVar("Returned")
+
+
+class SaveMode(enum.Enum):
+    """What write_*(mode=...) does if the folder has files already."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    IGNORE = "ignore"
+    ERROR = "error"
 
 
 @dataclass(frozen=True)

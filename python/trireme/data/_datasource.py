@@ -309,7 +309,7 @@ class _named:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, DataError):
+        if isinstance(error, DataError) and self._name not in str(error):
             raise DataError(f"{self._name}: {error}") from error.__cause__ or error
-        if isinstance(error, Exception) and not isinstance(error, (OSError, pa.ArrowException)):
+        if isinstance(error, Exception) and not isinstance(error, (DataError, OSError, pa.ArrowException)):
             raise DataError(f"{self._name} raised {type(error).__name__}: {error}") from error

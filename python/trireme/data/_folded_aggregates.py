@@ -132,7 +132,7 @@ class AsList(_Collected):
         return (values.drop_null() if self.ignore_nulls else values).to_pylist()
 
     def type_of(self, column: pa.DataType) -> pa.DataType:
-        return pa.list_(column)
+        return pa.list_(_decoded(column))
 
 
 class CountDistinct(AggregateFn):

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from trireme import _core
 from trireme._core import count_of
+from trireme.data._context import DataContext
 from trireme.data._formats import Batch, LazyBatch, check_format, in_format, rows
 from trireme.data._fragment import DataError
 from trireme.data._planned import Planned
@@ -218,6 +219,10 @@ class DataIterator:
 
     def schema(self) -> pa.Schema:
         return self._planned.schema
+
+    def get_context(self) -> DataContext:
+        """The settings of this process: in a worker, those of the driver."""
+        return DataContext.get_current()
 
     def count(self) -> int:
         """The number of rows of the whole dataset."""

@@ -27,13 +27,18 @@ class DatasetPlans:
         self._shards = {name: self._shard(name, plan, max_workers) for name, plan in self._plans.items()}
         self._context = DataContext.get_current().copy()
         self._context.execution_options.validate()
+        self._sent = False  # whether this is the copy of a worker
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _sent=True)
 
     @property
     def has_functions(self) -> bool:
         return any(plan.has_functions for plan in self._plans.values())
 
     def shards(self, context: TrainContext, positions: Positions) -> WorkerDatasets:
-        DataContext._set_current(self._context)
+        if self._sent:
+            DataContext._set_current(self._context)
         return WorkerDatasets({name: self._part(name, context) for name in self._plans}, self._plans, positions)
 
     def _shard(self, name: str, plan: Planned, max_workers: int) -> dict[str, Any]:
