@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "data/random.h"
+#include "data/steps.h"
 
 namespace trireme::data {
 namespace {
@@ -26,8 +27,6 @@ constexpr std::int64_t kLeastRows = 4096;
 constexpr std::int64_t kLeastCostlyRows = 32;
 // Maximum number of parts of a fragment if splitting pays.
 constexpr std::int64_t kMostParts = 12;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 std::int64_t choose_virtual_shards(const DatasetSize& size, const Ordering& ordering) {
   const bool costly = ordering.costly_rows;

@@ -7,14 +7,11 @@
 namespace trireme::data {
 namespace {
 
-// For values of at least -shards.
-std::int64_t ceil_div_or_zero(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
-
 // A slice of the batch's rows, sorted by virtual shard.
 void append_slice(std::vector<ShardRows>& taken, Span batch, std::int64_t shards, Span slice) {
   std::int64_t before = 0;  // rows of the previous shards
   for (std::int64_t shard = 0; shard < shards && before < slice.end; ++shard) {
-    const Span rows{ceil_div_or_zero(batch.begin - shard, shards), ceil_div_or_zero(batch.end - shard, shards)};
+    const Span rows{ceil_div(batch.begin - shard, shards), ceil_div(batch.end - shard, shards)};
     const std::int64_t from = std::max(slice.begin - before, std::int64_t{0});
     const std::int64_t to = std::min(slice.end - before, rows.size());
     if (from < to) taken.push_back({shard, {rows.begin + from, rows.begin + to}});

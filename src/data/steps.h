@@ -10,6 +10,9 @@
 
 namespace trireme::data {
 
+// a / b, rounded up; 0 for negative a.
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
+
 // Rows of the epoch: [begin, end).
 struct Span {
   std::int64_t begin = 0;
