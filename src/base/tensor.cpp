@@ -5,12 +5,11 @@
 
 #include <array>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <stdexcept>
-#include <typeindex>
 
 #include "base/check.h"
+#include "base/device_copies.h"
 #include "base/text.h"
 #include "trireme/value.h"
 
@@ -119,18 +118,15 @@ std::shared_ptr<const DeviceBytes> Tensor::on_device() const {
 
 void Tensor::fetch(const std::vector<Tensor>& tensors) {
   std::vector<std::pair<const Storage*, std::shared_ptr<std::byte[]>>> made;
-  std::map<std::type_index, std::vector<DeviceBytes::Copy>> copies;  // of each kind of device at once
+  base::DeviceCopies copies;
   for (const auto& tensor : tensors) {
-    const auto device = tensor.on_device();
+    auto device = tensor.on_device();
     if (!device) continue;
     const Storage* storage = tensor.storage_.get();
     made.emplace_back(storage, new std::byte[storage->num_bytes()]);
-    const DeviceBytes& kind = *device;
-    copies[typeid(kind)].push_back({device.get(), made.back().second.get()});
+    copies.add(std::move(device), made.back().second.get());
   }
-  for (const auto& [kind, each] : copies) {
-    if (auto failure = each.front().from->copy_to_host(each); !failure.empty()) throw std::runtime_error(failure);
-  }
+  if (auto failure = copies.run(); !failure.empty()) throw std::runtime_error(failure);
   for (auto& [storage, memory] : made) {
     const std::lock_guard lock(storage->mutex);
     if (!storage->fetched) storage->fetched = std::move(memory);  // another thread may have been faster

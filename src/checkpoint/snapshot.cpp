@@ -2,40 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <mutex>
-#include <typeindex>
 
+#include "base/device_copies.h"
 #include "checkpoint/parallel_copy.h"
 #include "checkpoint/snapshot_buffer.h"
 #include "checkpoint/state_tree.h"
 
 namespace trireme::checkpoint {
-namespace {
-
-// Copies from devices directly into the buffer: the bytes are copied once, and the training waits once.
-class DeviceCopies {
- public:
-  void add(std::shared_ptr<const DeviceBytes> from, void* to) {
-    const DeviceBytes& kind = *from;
-    copies_[typeid(kind)].push_back({from.get(), to});
-    held_.push_back(std::move(from));
-  }
-
-  base::Result<void> run(SnapshotBuffer& buffer) const {
-    for (const auto& [kind, copies] : copies_) {
-      buffer.pin_for(*copies.front().from);
-      if (auto failure = copies.front().from->copy_to_host(copies); !failure.empty()) return base::error("{}", failure);
-    }
-    return {};
-  }
-
- private:
-  std::map<std::type_index, std::vector<DeviceBytes::Copy>> copies_;
-  std::vector<std::shared_ptr<const DeviceBytes>> held_;
-};
-
-}  // namespace
 
 // The unused buffers.
 struct Snapshot::Shelf {
@@ -90,7 +64,7 @@ base::Result<std::shared_ptr<const Snapshot>> SnapshotPool::take(const Dict& sta
   TRIREME_TRY(buffer->resize(layout.tensors.size));
   TRIREME_TRY(buffer->write_tree(layout.tree));
   std::vector<CopyJob> jobs{{buffer->data(), layout.tensors.head.data(), layout.tensors.head.size()}};
-  DeviceCopies from_devices;
+  base::DeviceCopies from_devices;
   for (const auto& place : layout.tensors.places) {
     std::byte* to = buffer->data() + place.offset;
     if (auto device = place.tensor.on_device()) {
@@ -100,7 +74,9 @@ base::Result<std::shared_ptr<const Snapshot>> SnapshotPool::take(const Dict& sta
     }
   }
   copy_in_parallel(jobs, threads_);
-  TRIREME_TRY(from_devices.run(*buffer), "could not copy a state");
+  // Directly into the buffer: the bytes are copied once.
+  const auto failure = from_devices.run([&](const DeviceBytes& kind) { buffer->pin_for(kind); });
+  if (!failure.empty()) return base::error("could not copy a state: {}", failure);
   return std::shared_ptr<const Snapshot>(new Snapshot(shelf_, std::move(buffer), std::move(layout.tree)));
 }
 
