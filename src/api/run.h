@@ -90,6 +90,7 @@ class Run {
   base::Result<void> plan_resume();
   base::Result<void> pick_checkpoint(std::vector<checkpoint::Committed> committed);
   base::Result<void> write_run_file() const;
+  void remove_half_written() const;
   engine::ProcessSpec make_process(int rank, const engine::Slot& slot, std::string ticket, std::string log_path) const;
   void take(const Dict& event);
   void read_logs(std::vector<Dict>& out, bool last);

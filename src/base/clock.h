@@ -11,6 +11,11 @@ namespace trireme::base {
 using Seconds = std::chrono::duration<double>;
 using MonotonicTime = std::chrono::steady_clock::time_point;
 
+// For timers and time points, which count in integers.
+inline std::chrono::nanoseconds nanoseconds(Seconds seconds) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(seconds);
+}
+
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -95,6 +95,15 @@ std::optional<std::int64_t> parse_bytes(std::string_view text) {
   return static_cast<std::int64_t>(bytes);
 }
 
+std::string shortened(std::string text, std::size_t longest) {
+  if (text.size() <= longest) return text;
+  std::size_t length = longest;
+  while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) --length;  // inside of a character
+  const std::string end = fmt::format("\n... and {} bytes more", text.size() - length);
+  text.resize(length);
+  return text + end;
+}
+
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   while (true) {

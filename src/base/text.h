@@ -25,6 +25,9 @@ std::string rank_list(std::vector<int> ranks);
 // "1GB" -> 1000000000, "512MiB" -> 536870912, "100" -> 100; nullopt if the text is not an amount of memory.
 std::optional<std::int64_t> parse_bytes(std::string_view text);
 
+// Truncated to this many bytes, between two characters, with a note of what is missing.
+std::string shortened(std::string text, std::size_t longest);
+
 std::vector<std::string> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 

@@ -145,6 +145,11 @@ class Session {
   static void exit_process(const std::string& why);
 
  private:
+  // Reports in flight: enough to never wait in practice, few enough to bound memory.
+  static constexpr std::int64_t kReportWindow = 4096;
+  static constexpr const char* kCancelled = "this attempt is over";
+  static constexpr std::size_t kLongestText = std::size_t{1} << 20;  // in a message
+
   Session(Ticket ticket, LostHandler lost, const base::Clock& clock);
 
   Result<void> connect();

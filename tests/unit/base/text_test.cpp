@@ -44,6 +44,13 @@ TEST_CASE("counts with plurals") {
   CHECK(amount(0.1 + 0.2) == "0.3");
 }
 
+TEST_CASE("long texts are truncated between two characters") {
+  CHECK(shortened("abc", 3) == "abc");
+  CHECK(shortened("abcdef", 4) == "abcd\n... and 2 bytes more");
+  CHECK(shortened("a\u00e9\u00e9", 4) == "a\u00e9\n... and 2 bytes more");
+  CHECK(shortened("\u20ac", 2) == "\n... and 3 bytes more");
+}
+
 TEST_CASE("lists of ranks are abbreviated") {
   CHECK(rank_list({}).empty());
   CHECK(rank_list({3}) == "3");
