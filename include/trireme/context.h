@@ -29,6 +29,7 @@ namespace trireme {
   FIELD(std::string, path, {}, "folder of the run on the driver's machine: logs, event log; empty in local mode")      \
   FIELD(std::vector<std::string>, gpus, {}, "ids of this worker's devices, as in CUDA_VISIBLE_DEVICES")                \
   FIELD(std::vector<std::string>, visible_gpus, {}, "ids of the devices that this process sees: device i is the i-th") \
+  FIELD(bool, whole_gpus, false, "its devices are whole GPUs, at least one: no fraction and no MIG device")            \
   FIELD(Resources, resources, {}, "what this worker takes")                                                            \
   FIELD(Dict, metadata, {}, "what the user attached to the run")
 // clang-format on

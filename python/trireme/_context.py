@@ -55,6 +55,7 @@ class TrainContext:
     _hosts: Sequence[str] = ()
     _gpus: Sequence[str] = ()
     _visible_gpus: Sequence[str] = ()
+    _whole_gpus: bool = False
     _resources: Mapping[str, float] = field(default_factory=dict)
     _metadata: Mapping[str, Any] = field(default_factory=dict)
 

@@ -71,6 +71,7 @@ void Controller::run(const SendStart& action) {
   start.memory = memory_.files(checkpoint_index_);
   start.gpus = worker.slot.gpus;
   start.visible_gpus = worker.visible_gpus;
+  start.whole_gpus = has_whole_gpus(worker.slot);
   start.resources = worker.slot.resources;
   start.hosts = nodes_;
   start.next_report = state_.commits.next_report(action.rank);

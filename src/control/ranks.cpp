@@ -6,17 +6,12 @@
 #include <string>
 
 namespace trireme::control {
-namespace {
 
-// Whether a process may see the devices of other ranks in addition to its own.
-bool can_be_listed_with_others(const engine::Slot& slot) {
+bool has_whole_gpus(const engine::Slot& slot) {
   const auto amount = slot.resources.find("GPU");
-  const bool whole = amount == slot.resources.end() || amount->second >= 1.0;
-  return whole &&
+  return amount != slot.resources.end() && amount->second >= 1.0 && !slot.gpus.empty() &&
          std::none_of(slot.gpus.begin(), slot.gpus.end(), [](const std::string& id) { return id.starts_with("MIG-"); });
 }
-
-}  // namespace
 
 std::vector<Place> places_of(const std::vector<engine::Slot>& slots) {
   std::map<std::string, int> node_ranks;
@@ -37,8 +32,9 @@ std::vector<std::vector<std::string>> visible_gpus_of(const std::vector<engine::
   std::map<std::string, std::vector<std::string>> by_node;
   std::set<std::string> isolated;
   for (const auto& slot : slots) {
-    if (!slot.gpus.empty()) by_node[slot.node_id].push_back(slot.gpus.front());
-    if (!can_be_listed_with_others(slot)) isolated.insert(slot.node_id);
+    if (slot.gpus.empty()) continue;
+    by_node[slot.node_id].push_back(slot.gpus.front());
+    if (!has_whole_gpus(slot)) isolated.insert(slot.node_id);
   }
   for (const auto& slot : slots) {
     auto& list = by_node[slot.node_id];

@@ -19,6 +19,10 @@ struct Place {
 // Rank r runs in slot r. Nodes are numbered in order of first appearance.
 std::vector<Place> places_of(const std::vector<engine::Slot>& slots);
 
+// Whether its devices are whole GPUs, at least one: no fraction and no MIG device. Only with these, NCCL connects
+// ranks, and a process may see the devices of other ranks.
+bool has_whole_gpus(const engine::Slot& slot);
+
 // The GPUs that the process of each rank sees, by id and in this order.
 //
 // Shared: those of all ranks on its node, first the first GPU of each rank in the order of local ranks, so that

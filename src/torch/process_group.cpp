@@ -51,14 +51,6 @@ std::chrono::milliseconds timeout_of(const ProcessGroupOptions& options) {
   return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(timeout), std::chrono::milliseconds(1));
 }
 
-// NCCL refuses two ranks on one device, which a fraction of a GPU and MIG devices imply.
-bool has_whole_gpu() {
-  const auto& own = context().gpus;
-  const bool mig = std::any_of(own.begin(), own.end(), [](const auto& gpu) { return gpu.starts_with("MIG-"); });
-  const auto gpus = context().resources.find("GPU");
-  return !mig && gpus != context().resources.end() && gpus->second >= 1;
-}
-
 void warn_of_gloo() {
   static bool warned = false;
   if (std::exchange(warned, true) || context().world_rank != 0) return;
@@ -86,12 +78,14 @@ c10::intrusive_ptr<c10d::ProcessGroup> new_process_group(const ProcessGroupOptio
   const c10::Device device = get_device();
   detail::clear_on_interrupt(device);
   if (device.is_cuda()) {
-    const bool nccl = has_whole_gpu() && detail::no_nccl().empty();
+    // NCCL refuses two ranks on one device, which a fraction of a GPU and MIG devices imply.
+    const bool whole = context().whole_gpus;
+    const bool nccl = whole && detail::no_nccl().empty();
     if (nccl) {
       const auto nccl_store = c10::make_intrusive<c10d::PrefixStore>("nccl", prefixed);
       group->setBackend(c10::DeviceType::CUDA, BackendType::NCCL, detail::make_nccl(nccl_store, rank, size, timeout));
     } else {
-      if (has_whole_gpu()) warn_of_gloo();
+      if (whole) warn_of_gloo();
       group->setBackend(c10::DeviceType::CUDA, BackendType::GLOO, gloo);
     }
   }

@@ -66,8 +66,7 @@ class TorchBackend(Backend):
 
 def _standard_backend(context: TrainContext, device: torch.device) -> str:
     # NCCL does not allow two ranks on one device, which a fraction of a GPU and MIG devices imply.
-    whole = context._resources.get("GPU", 0) >= 1 and not any(gpu.startswith("MIG-") for gpu in context._gpus)
-    return "nccl" if device.type == "cuda" and whole and dist.is_nccl_available() else "gloo"
+    return "nccl" if device.type == "cuda" and context._whole_gpus and dist.is_nccl_available() else "gloo"
 
 
 def _set_defaults(context: TrainContext, device: torch.device) -> None:

@@ -76,4 +76,12 @@ TEST_CASE("with shared GPUs, device LOCAL_RANK is a rank's own; without, device 
   }
 }
 
+TEST_CASE("fractions of GPUs and MIG devices are no whole GPUs") {
+  CHECK(has_whole_gpus(with_gpus("a", {"0"})));
+  CHECK(has_whole_gpus(with_gpus("a", {"GPU-x", "GPU-y"})));
+  CHECK_FALSE(has_whole_gpus(with_gpus("a", {"0"}, 0.5)));
+  CHECK_FALSE(has_whole_gpus(with_gpus("a", {"MIG-1"})));
+  CHECK_FALSE(has_whole_gpus({"a", "host-a", {{"CPU", 1}}, {}}));
+}
+
 }  // namespace ranks_test
