@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "data/unaligned.h"
 #include "preprocess/big_int.h"
 #include "preprocess/decimals.h"
 #include "preprocess/python_text.h"
@@ -56,6 +57,19 @@ bool fits(std::string_view format, const Value& value) {
   if (is_decimal(format)) return decimal_of(value).has_value();
   const auto temporal = parse_temporal(value);
   return temporal && temporal_kind(format) == temporal->kind;
+}
+
+// The common case, without a look at the type of each value.
+template <typename Offset>
+void find_texts(const ArrowArray& array, const Places& places, std::vector<std::int64_t>& found) {
+  const auto* bytes = static_cast<const char*>(array.buffers[2]);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const std::int64_t row = array.offset + static_cast<std::int64_t>(i);
+    const Offset begin = data::load<Offset>(array.buffers[1], row);
+    const Offset end = data::load<Offset>(array.buffers[1], row + 1);
+    found[i] = places.find(begin == end ? std::string_view()
+                                        : std::string_view(bytes + begin, static_cast<std::size_t>(end - begin)));
+  }
 }
 
 }  // namespace
@@ -112,6 +126,11 @@ base::Result<void> Categories::expect_fit(const ArrowSchema& type, const Column&
 base::Result<std::vector<std::int64_t>> Categories::codes(const Column& column, std::string_view who) const {
   TRIREME_TRY(expect_fit(*column.schema, column, who));
   std::vector<std::int64_t> found(static_cast<std::size_t>(column.rows()));
+  if (is_text(column.format()) && !any_null(*column.array, 0, column.rows())) {
+    if (column.format() == "u") find_texts<std::int32_t>(*column.array, places_, found);
+    else find_texts<std::int64_t>(*column.array, places_, found);
+    return found;
+  }
   for (std::size_t i = 0; i < found.size(); ++i)
     found[i] = places_.find(*column.schema, *column.array, static_cast<std::int64_t>(i));
   return found;

@@ -221,6 +221,13 @@ std::string temporals_format(Temporal finest, const std::vector<Value>& values) 
 
 }  // namespace
 
+Column from_doubles(std::string name, std::shared_ptr<const double[]> values, const Column& like) {
+  auto schema = make_schema("g", name);
+  const void* out = values.get();
+  return {std::move(name), std::move(schema),
+          flat_array(static_cast<std::size_t>(like.rows()), validity_like(like), out, std::move(values))};
+}
+
 Column from_floats(std::string name, std::vector<double> values, const Column& like) {
   const auto validity = validity_like(like);
   const bool narrow = like.format() == "f";

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,8 @@ std::vector<double> floats_of(const Column& column);
 base::Result<const Column*> without_nulls(const Table& table, const std::string& name, std::string_view who);
 base::Error nulls_in(const std::string& name, std::string_view who);
 
+// A column of float64: null where the column `like` is null.
+Column from_doubles(std::string name, std::shared_ptr<const double[]> values, const Column& like);
 // A column computed from the column `like`: null where that is null. float32 stays float32.
 Column from_floats(std::string name, std::vector<double> values, const Column& like);
 // Negative: null.

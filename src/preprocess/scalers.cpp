@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cmath>
+#include <memory>
 
+#include "data/unaligned.h"
 #include "preprocess/column_preprocessor.h"
 #include "preprocess/columns.h"
 #include "preprocess/state_json.h"
@@ -38,13 +41,27 @@ class Scaler : public EachColumnPreprocessor {
 
   base::Result<Column> changed(const Table& table, std::size_t index) const override {
     TRIREME_ASSIGN(const Column* found, numeric(table, column(index), name()));
-    auto values = floats_of(*found);
     const Scale scale = scales_[index];
+    if (found->format() == "g") return scaled(*found, scale, index);
+    auto values = floats_of(*found);
     for (double& value : values) value = (value - scale.moved) / scale.divided;
     return from_floats(output(index), std::move(values), *found);
   }
 
  private:
+  // In one pass from the column to the result: half the time.
+  Column scaled(const Column& column, Scale scale, std::size_t index) const {
+    const ArrowArray& array = *column.array;
+    const auto rows = static_cast<std::size_t>(column.rows());
+    auto values = std::make_shared_for_overwrite<double[]>(std::max<std::size_t>(rows, 1));
+    double* out = values.get();
+    for (std::size_t i = 0; i < rows; ++i) {
+      const auto value = data::load<double>(array.buffers[1], array.offset + static_cast<std::int64_t>(i));
+      out[i] = (value - scale.moved) / scale.divided;
+    }
+    return from_doubles(output(index), std::move(values), column);
+  }
+
   std::vector<Scale> scales_;
 };
 
