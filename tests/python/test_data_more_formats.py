@@ -258,7 +258,12 @@ def test_spark_dataframes() -> None:
         assert sorted(dataset.take_all(), key=lambda row: row["n"]) == _frame().to_dict("records")
         assert dataset.to_spark(spark).toPandas().to_dict("records") == dataset.take_all()
     finally:
+        gateway = spark.sparkContext._gateway
         spark.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # Spark's process ends at the end of its input
+        gateway.proc.wait()
+        type(spark.sparkContext)._gateway = type(spark.sparkContext)._jvm = None
 
 
 def test_modin_dataframes() -> None:
