@@ -16,6 +16,7 @@ import pytest
 
 import trireme
 import trireme.data
+from processes import wait_until
 from trireme import Checkpoint, DataParallelTrainer, FailureConfig, RunConfig, ScalingConfig
 from trireme.data import (
     BlockBasedFileDatasink,
@@ -118,19 +119,19 @@ def test_errors_name_the_task() -> None:
 
 def _train(config: dict[str, Any]) -> None:
     shard = trireme.get_dataset_shard("train")
-    seen: list[int] = []
+    rank = trireme.get_context().get_world_rank()
+    folder = Path(config["folder"])
     stored = trireme.get_checkpoint()
-    if stored is not None:
-        seen = stored.to_dict()["seen"]
+    seen: list[int] = [] if stored is None else stored.to_dict()["seen"]
     for step, batch in enumerate(shard.iter_batches(global_batch_size=10)):
         seen.extend(int(n) for n in batch["n"])
-        rank = trireme.get_context().get_world_rank()
         checkpoint = Checkpoint.from_dict({"seen": seen}) if rank == 0 else None
-        trireme.report({"seen": seen}, checkpoint=checkpoint)
-        if config["fails"] and step == 4 and stored is None and rank == 1:
+        trireme.report({"step": step}, checkpoint=checkpoint)
+        if config["fails"] and step == 4 and rank == 1 and not (folder / "failed").exists():
+            (folder / "failed").touch()
+            assert wait_until((folder / "runs" / "run" / "checkpoint_000002").exists)
             os._exit(1)
-    with open(os.path.join(config["folder"], f"{trireme.get_context().get_world_rank()}.json"), "w") as file:
-        json.dump(seen, file)
+    (folder / f"{rank}.json").write_text(json.dumps(seen))
 
 
 def test_a_run_resumes_in_the_middle_of_a_custom_source(tmp_path: Path) -> None:
@@ -149,6 +150,7 @@ def test_a_run_resumes_in_the_middle_of_a_custom_source(tmp_path: Path) -> None:
             datasets={"train": trireme.data.read_datasource(Squares(known=False)).random_shuffle(seed=5)},
         ).fit()
         assert result.error is None
+        assert (folder / "failed").exists() == (name == "failing")
         seen[name] = json.loads((folder / "0.json").read_text())
     assert seen["failing"] == seen["undisturbed"]
     assert len(set(seen["failing"])) == 55
