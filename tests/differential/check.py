@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from differential import files, oracle, run_python
 from differential.compare import between_languages, disagreement
 from differential.oracle_expressions import Unsupported
+from differential.pending import pending
 from differential.run_cpp import Program
 
 
@@ -19,6 +21,8 @@ class Checker:
         self._languages = languages
         self._program = Program()
         self._number = 0
+        self.skipped: Counter[str] = Counter()  # by the known defect that a plan meets
+        self.compared: Counter[str] = Counter()  # by language
 
     def __enter__(self) -> Checker:
         return self
@@ -37,6 +41,11 @@ class Checker:
         placed = files.write(plan, folder)
         outcomes = {}
         for language in self._languages:
+            defect = pending(plan, language)
+            if defect is not None:
+                self.skipped[f"{language}: {defect}"] += 1
+                continue
+            self.compared[language] += 1
             outcomes[language] = run_python.run(placed) if language == "python" else self._program.run(placed)
         shutil.rmtree(folder)
         for language, outcome in outcomes.items():
@@ -44,5 +53,5 @@ class Checker:
             if found is not None:
                 return f"{language}: {found}"
         if len(outcomes) == 2:
-            return between_languages(outcomes["python"], outcomes["cpp"], expected)
+            return between_languages(plan, outcomes["python"], outcomes["cpp"], expected)
         return None

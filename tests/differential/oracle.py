@@ -129,6 +129,8 @@ def _map(frame: Frame, function: str, column: str) -> Frame:
     rows = [MAPS[function](row, column) for row in frame.rows]
     kinds = dict(frame.kinds)
     if function == "is_missing":
+        if not rows:
+            raise Unsupported("a new column of a function that is never called")
         kinds["missing"] = "bool"
     if frame.kinds[column] == "int64" and any(abs(row[column] or 0) >= 2**63 for row in rows):
         raise Unsupported("an integer of Python")

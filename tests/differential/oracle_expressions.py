@@ -87,15 +87,24 @@ def evaluate(expression: Expression, row: dict[str, Any], kinds: dict[str, str])
     if op in ("in", "not in"):  # never null: a null is in no list of values
         found = first is not None and any(first == value for value in operands[1])
         return found == (op == "in")
-    if first is None:
-        return None
     if op in _UNARY:
-        return _UNARY[op](first, kind_of(operands[0], kinds))
+        return None if first is None else _UNARY[op](first, kind_of(operands[0], kinds))
     second = evaluate(operands[1], row, kinds)
-    if second is None:
-        return None
     both = kind_of(operands[0], kinds), kind_of(operands[1], kinds)
-    return _compare(op, first, second, both) if op in COMPARISONS else arithmetic(op, first, second, both)
+    _check_casts(op, first, second, both)
+    if first is None or second is None:
+        return None
+    return _COMPARE[op](first, second) if op in COMPARISONS else arithmetic(op, first, second, both)
+
+
+def _check_casts(op: str, first: Any, second: Any, kinds: tuple[str, str]) -> None:
+    """Columns are converted before they meet, also in rows where the other value is null."""
+    if not all(kind in NUMBERS for kind in kinds):
+        return
+    met = "float64" if op in ("/", "//", "%") else common(*kinds)
+    for value, kind in ((first, kinds[0]), (second, kinds[1])):
+        if value is not None and kind in INTEGERS and not _exact(value, met):
+            raise (Lossy if op in COMPARISONS else Overflows)(f"{value} as {met}")
 
 
 def _kleene(op: str, first: Any, second: Any) -> Any:
@@ -135,23 +144,11 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _compare(op: str, first: Any, second: Any, kinds: tuple[str, str]) -> bool:
-    if all(kind in NUMBERS for kind in kinds):
-        met = common(*kinds)
-        for value, kind in ((first, kinds[0]), (second, kinds[1])):
-            if kind in INTEGERS and not _exact(value, met):
-                raise Lossy(f"{value} as {met}")
-    return _COMPARE[op](first, second)
-
-
 def arithmetic(op: str, first: Any, second: Any, kinds: tuple[str, str]) -> Any:
     assert op in ARITHMETIC
     if op in ("/", "//", "%"):
-        return _divide(op, first, second, kinds)
+        return _divide(op, first, second)
     met = common(*kinds)
-    for value, kind in ((first, kinds[0]), (second, kinds[1])):
-        if kind in INTEGERS and not _exact(value, met):
-            raise Overflows(f"{value} as {met}")
     change = {"+": operator.add, "-": operator.sub, "*": operator.mul}[op]
     if met in INTEGERS:
         made = change(first, second)
@@ -163,10 +160,7 @@ def arithmetic(op: str, first: Any, second: Any, kinds: tuple[str, str]) -> Any:
         return float(change(number(first), number(second)))
 
 
-def _divide(op: str, first: Any, second: Any, kinds: tuple[str, str]) -> float:
-    for value, kind in ((first, kinds[0]), (second, kinds[1])):
-        if kind in INTEGERS and not _exact(value, "float64"):
-            raise Overflows(f"{value} as float64")
+def _divide(op: str, first: Any, second: Any) -> float:
     if second == 0:
         raise Overflows("a division by zero")
     with np.errstate(all="ignore"):

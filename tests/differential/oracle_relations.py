@@ -71,7 +71,10 @@ def groupby(frame: Frame, keys: list[str], aggregates: list[list[Any]]) -> Frame
     kinds = {key: frame.kinds[key] for key in keys}
     for function, column in aggregates:
         kind = "int64" if column is None else aggregate_kind(function, frame.kinds[column])
-        kinds[f"{function}({column or ''})"] = kind
+        name = f"{function}({column or ''})"
+        if name in kinds:
+            raise Unsupported("two columns of one name")
+        kinds[name] = kind
     made = []
     for rows in groups.values():
         row = {key: rows[0][key] for key in keys}

@@ -1,0 +1,68 @@
+"""Plans that once disagreed, made smaller. pending.py has those whose defect is not fixed yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from differential.files import Plan
+
+ROWS = {"kind": "rows"}
+MEMORY = {"table": 0, "from": "memory", "chunks": 1}
+
+
+def _plan(
+    tables: list[dict[str, Any]], source: dict[str, Any], steps: list[dict[str, Any]], result: dict[str, Any] = ROWS
+) -> Plan:
+    return {"tables": tables, "dataset": {"source": source, "steps": steps}, "result": result}
+
+
+def _numbers(*rows: list[Any], kind: str = "int64") -> dict[str, Any]:
+    return {"columns": [["a", kind], ["b", "int64"]], "rows": list(rows)}
+
+
+def _zipped() -> Plan:
+    other = {"source": {"table": 1, "from": "memory", "chunks": 3}, "steps": []}
+    steps = [{"op": "zip", "others": [other]}, {"op": "repartition", "blocks": 3}]
+    rows = [[number, -number] for number in range(5)]
+    return _plan([_numbers(*rows), _numbers(*rows)], {"table": 0, "from": "parquet", "files": 1, "group": 100}, steps)
+
+
+CASES: dict[str, Plan] = {
+    "a part of a zip with several fragments": _zipped(),
+    "uneven parts": _plan([_numbers([1, 2], [3, 4])], MEMORY, [{"op": "split", "parts": 3, "part": 1}]),
+    "more parts than rows": _plan([_numbers([1, 2])], MEMORY, [{"op": "split", "parts": 4, "part": 3}]),
+    "a mean beyond the type of the sum": _plan(
+        [_numbers([2**64 - 1, 1], [9, 2], kind="uint64")],
+        MEMORY,
+        [],
+        {"kind": "mean", "column": "a", "ignore_nulls": True},
+    ),
+    "groups of no rows": _plan(
+        [_numbers()], MEMORY, [{"op": "groupby", "keys": ["a"], "aggregates": [["count", None], ["mean", "b"]]}]
+    ),
+    "a sort by a dictionary": _plan(
+        [_numbers(["b", 1], [None, 2], ["a", 3], kind="dictionary<string>")],
+        MEMORY,
+        [{"op": "sort", "keys": ["a"], "descending": False}],
+    ),
+    "a function whose first rows are null": _plan(
+        [_numbers([None, 1], ["a", 2], kind="string")],
+        {"table": 0, "from": "parquet", "files": 2, "group": 1},
+        [{"op": "map", "function": "add_one", "column": "b"}],
+    ),
+    "a comparison of decimals": _plan(
+        [_numbers(["1.50", 1], ["0.25", 2], [None, 3], kind="decimal(9, 2)")],
+        MEMORY,
+        [{"op": "filter", "expression": ["not", [">", ["col", "a"], ["col", "a"]]]}],
+    ),
+    "NaN in a row group that statistics exclude": _plan(
+        [_numbers([-1.0, 0], [0.0, 1], [-0.0, 2], [2.0, 3], [3.0, 4], [float("nan"), 5], kind="float64")],
+        {"table": 0, "from": "parquet", "files": 1, "group": 2},
+        [{"op": "filter", "expression": ["not", [">=", ["col", "a"], ["lit", -1]]]}],
+    ),
+    "a filter for both zeros": _plan(
+        [_numbers([-1.0, 0], [0.0, 1], [-0.0, 2], [float("nan"), 5], kind="float64")],
+        {"table": 0, "from": "parquet", "files": 1, "group": 1},
+        [{"op": "filter", "expression": ["in", ["col", "a"], [0.0]]}],
+    ),
+}

@@ -1,0 +1,48 @@
+"""Random plans return what plain Python computes, in both languages. `make differential` runs more of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("trireme.data")
+
+from differential import cases, plans
+from differential.check import Checker
+from differential.run_cpp import PROGRAM
+
+needs_program = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built: run `make build` first")
+
+
+def disagreements(folder: Path, languages: tuple[str, ...], drawn: dict[Any, dict[str, Any]]) -> dict[Any, str]:
+    with Checker(folder, languages) as checker:
+        found = {name: checker.problem(plan) for name, plan in drawn.items()}
+        assert checker.compared  # known defects do not exclude every plan
+    return {name: problem for name, problem in found.items() if problem is not None}
+
+
+@pytest.mark.parametrize("seed", [101, 102])
+def test_random_plans_in_python(tmp_path: Path, seed: int) -> None:
+    drawn = {number: plans.draw(seed, number) for number in range(150)}
+    assert not disagreements(tmp_path, ("python",), drawn)
+
+
+@needs_program
+def test_random_plans_in_both_languages(tmp_path: Path) -> None:
+    drawn = {number: plans.draw(103, number) for number in range(150)}
+    assert not disagreements(tmp_path, ("python", "cpp"), drawn)
+
+
+def test_plans_that_once_disagreed(tmp_path: Path) -> None:
+    languages = ("python", "cpp") if PROGRAM.exists() else ("python",)
+    assert not disagreements(tmp_path, languages, cases.CASES)
+
+
+def test_a_plan_is_drawn_again_from_its_seed() -> None:
+    assert plans.draw(7, 3) == plans.draw(7, 3) != plans.draw(7, 4)
