@@ -37,6 +37,12 @@ CASES: dict[str, Plan] = {
         [],
         {"kind": "mean", "column": "a", "ignore_nulls": True},
     ),
+    "a minimum of fragments with only NaN": _plan(
+        [_numbers([float("nan"), 1], [-5.25, 2], [float("nan"), 3], kind="float64")],
+        {"table": 0, "from": "parquet", "files": 3, "group": 1},
+        [],
+        {"kind": "min", "column": "a", "ignore_nulls": True},
+    ),
     "groups of no rows": _plan(
         [_numbers()], MEMORY, [{"op": "groupby", "keys": ["a"], "aggregates": [["count", None], ["mean", "b"]]}]
     ),

@@ -105,7 +105,7 @@ class Min(_Sifted):
         return pc.min(column).as_py()
 
     def joined(self, first: Any, second: Any) -> Any:
-        return min(first, second)
+        return _number(first, second) if first != first or second != second else min(first, second)
 
 
 class Max(_Sifted):
@@ -115,7 +115,7 @@ class Max(_Sifted):
         return pc.max(column).as_py()
 
     def joined(self, first: Any, second: Any) -> Any:
-        return max(first, second)
+        return _number(first, second) if first != first or second != second else max(first, second)
 
 
 class AbsMax(Max):
@@ -303,6 +303,11 @@ class _RowNumbers(AggregateFn):
 
     def options(self) -> Any:
         return None
+
+
+def _number(first: Any, second: Any) -> Any:
+    """The one that is not NaN, if there is one: batches may have only NaN."""
+    return second if first != first else first
 
 
 class _Rows:
