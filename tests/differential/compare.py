@@ -39,6 +39,8 @@ def between_languages(plan: dict[str, Any], first: Outcome, second: Outcome, exp
     node = plan["dataset"]
     if node["source"]["from"] != "parquet" or not {step["op"] for step in node["steps"]} <= _SAME_FRAGMENTS:
         return None
+    if node["source"]["files"] > len(plan["tables"][node["source"]["table"]]["rows"]):
+        return None  # a known defect: a file without rows is a fragment in one language only
     rows = [[*map(identity, row)] for row in first["table"]["rows"]]
     others = [[*map(identity, row)] for row in second["table"]["rows"]]
     if rows != others:

@@ -21,9 +21,9 @@ class Set(list[Any]):
 
 
 def identity(value: Any) -> Hashable:
-    """What makes two keys equal: NaN equals NaN, and 0.0 does not equal -0.0."""
+    """What makes two keys equal: NaN equals NaN, and 0.0 equals -0.0."""
     if isinstance(value, float):
-        return ("nan",) if math.isnan(value) else (value, math.copysign(1, value))
+        return ("nan",) if math.isnan(value) else (value + 0.0,)
     if isinstance(value, list):
         return ("list", *(identity(each) for each in value))
     if isinstance(value, dict):
@@ -84,21 +84,15 @@ def groupby(frame: Frame, keys: list[str], aggregates: list[list[Any]]) -> Frame
             row[name] = len(rows) if column is None else aggregate(function, values, frame.kinds[column])
         made.append(row)
     made.sort(key=lambda row: tuple(rank(row[key], False) for key in keys))
-    zeros = any(_has_both_zeros([row[key] for row in made]) for key in keys)
     loose = (frame.loose & set(keys)) if keys else set(kinds)
-    return replace(frame, kinds=kinds, rows=made, ordered=frame.ordered or not zeros, loose=loose)
-
-
-def _has_both_zeros(values: list[Any]) -> bool:
-    zeros = [math.copysign(1, value) for value in values if isinstance(value, float) and value == 0]
-    return len(set(zeros)) > 1
+    return replace(frame, kinds=kinds, rows=made, ordered=True, loose=loose)
 
 
 def aggregate_kind(function: str, kind: str) -> str:
     if function == "count":
         return "int64"
     if function in ("min", "max"):
-        if kind in ("dictionary<string>", "null"):
+        if kind in ("dictionary<string>", "null") or kind.startswith(("list", "struct")):
             raise Unsupported(f"{function} of {kind}")
         return kind
     if function in ("mean", "std"):
@@ -121,8 +115,6 @@ def aggregate(function: str, values: list[Any], kind: str) -> Any:
     if not given:
         return None
     if function in ("min", "max"):
-        if isinstance(given[0], (list, dict)):
-            raise Unsupported(f"{function} of {kind}")
         numbers = [value for value in given if not (isinstance(value, float) and math.isnan(value))]
         return (min if function == "min" else max)(numbers) if numbers else math.nan
     if function == "sum":

@@ -13,8 +13,9 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 pytest.importorskip("pyarrow")
 pytest.importorskip("trireme.data")
 
-from differential import cases, plans
+from differential import cases, files, oracle, plans, rules, run_python
 from differential.check import Checker
+from differential.compare import equal
 from differential.run_cpp import PROGRAM
 
 needs_program = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built: run `make build` first")
@@ -46,3 +47,21 @@ def test_plans_that_once_disagreed(tmp_path: Path) -> None:
 
 def test_a_plan_is_drawn_again_from_its_seed() -> None:
     assert plans.draw(7, 3) == plans.draw(7, 3) != plans.draw(7, 4)
+
+
+def test_the_examples_are_of_documented_rules() -> None:
+    assert {operation for operation, _, _ in rules.EXAMPLES} <= set(rules.documented())
+
+
+@pytest.mark.parametrize("number", range(len(rules.EXAMPLES)))
+def test_the_examples_of_documented_rules(tmp_path: Path, number: int) -> None:
+    """In the oracle and in Python; the plans in both languages are compared above."""
+    operation, plan, required = rules.EXAMPLES[number]
+    expected = oracle.run(plan)
+    outcome = run_python.run(files.write(plan, tmp_path))
+    if expected.frame is None:
+        assert equal(required, expected.value), operation
+        assert equal(required, outcome["value"]), operation
+        return
+    assert equal(required, [next(iter(row.values())) for row in expected.frame.rows]), operation
+    assert equal(required, [row[0] for row in outcome["table"]["rows"]]), operation
