@@ -225,7 +225,7 @@ def test_limit_and_union(ds):
     assert ds.limit(1).union(other_order).take_all()[1] == {"x": 5, "y": 0.5, "k": "z", "n": 1.0}
     with pytest.raises(ValueError, match=r"limit\(-1\)"):
         ds.limit(-1)
-    with pytest.raises(data.DataError, match="column 'x' is string in dataset 1 and int64 in dataset 0"):
+    with pytest.raises(data.DataError, match="column 'x' is string in dataset 1 and int64 in the ones before"):
         ds.select_columns("x").union(data.from_items([{"x": "a"}])).count()
     with pytest.raises(data.DataError, match="column 'y' is missing in dataset 2"):
         ds.union(ds, ds.drop_columns("y")).take()
@@ -237,7 +237,7 @@ def test_union_where_one_has_only_nulls():
     both = data.from_items([{"a": None}]).union(data.from_items([{"a": 3}]))
     assert both.schema().field("a").type == pa.int64()
     assert both.take_all() == [{"a": None}, {"a": 3}]
-    assert both.plan().open(0, 0)[0].read_all().schema == both.schema()
+    assert both.plan().reads().open(0, 0)[0].read_all().schema == both.schema()
 
 
 def test_random_sample(ds):
@@ -378,7 +378,7 @@ def test_stratified_split(ds):
     assert xs(train) == sorted(xs(train))
     planned = train.plan()
     assert planned.rows == train.count() == len(xs(train))
-    assert sum(planned.open(i, 0)[0].read_all().num_rows for i in range(len(planned.fragments))) == planned.rows
+    assert sum(planned.reads().open(i, 0)[0].read_all().num_rows for i in range(len(planned.fragments))) == planned.rows
 
 
 @pytest.mark.parametrize("size", [0.0, 1.0, 1.5, -0.2, 0, 100, -3])

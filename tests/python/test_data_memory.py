@@ -131,11 +131,6 @@ def test_anything_that_speaks_arrow() -> None:
             "column 'a' is int64 in number 0 and string in number 1",
         ),
         (
-            lambda: trireme.data.from_numpy([np.ones((1, 2)), np.ones((1, 3))]),
-            DataError,
-            r"column 'data' is .*\[2\].* in number 0 and .*\[3\].* in number 1",
-        ),
-        (
             lambda: trireme.data.from_arrow(pa.Table.from_arrays([pa.array([1])] * 2, ["a", "a"])),
             DataError,
             "2 columns named 'a'",

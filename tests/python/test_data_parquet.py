@@ -139,12 +139,16 @@ def test_files_that_disagree(tmp_path: Path, way: str) -> None:
     pq.write_table(pa.table({"s": ["y"], "n": [1.5]}), tmp_path / "b.parquet")
     message = r"column 'n' is double in .*b.parquet and int64 in .*a.parquet"
     with pytest.raises(DataError, match=message):
+        trireme.data.read_parquet(tmp_path, strict=True).to_arrow()
+    assert trireme.data.read_parquet(tmp_path).to_arrow().column("n").to_pylist() == [1.0, 1.5]
+    pq.write_table(pa.table({"s": ["y"], "n": ["text"]}), tmp_path / "b.parquet")
+    with pytest.raises(DataError, match=r"column 'n' is string in .*b.parquet and int64 in .*a.parquet"):
         trireme.data.read_parquet(tmp_path).to_arrow()
     # Columns that are not read may differ, and so may the order of columns.
     assert trireme.data.read_parquet(tmp_path, columns=["s"]).to_arrow().to_pydict() == {"s": ["x", "y"]}
     pq.write_table(pa.table({"s": ["y"]}), tmp_path / "b.parquet")
     with pytest.raises(DataError, match=r"column 'n' is missing in .*b.parquet and int64 in"):
-        trireme.data.read_parquet(tmp_path).to_arrow()
+        trireme.data.read_parquet(tmp_path, strict=True).to_arrow()
     schema = pa.schema([("n", pa.float64()), ("s", pa.string())])
     given = trireme.data.read_parquet(tmp_path, schema=schema).to_arrow()
     assert given.schema == schema and given.to_pydict() == {"n": [1.0, None], "s": ["x", "y"]}

@@ -74,7 +74,11 @@ def xs(dataset):
 
 
 def planned_xs(planned):
-    return [x for i in range(len(planned.fragments)) for x in planned.open(i, 0)[0].read_all().column("x").to_pylist()]
+    return xs_of(planned, planned.reads())
+
+
+def xs_of(planned, reads):
+    return [x for i in range(len(planned.fragments)) for x in reads.open(i, 0)[0].read_all().column("x").to_pylist()]
 
 
 def double(batch):
@@ -188,10 +192,11 @@ def test_whether_a_function_keeps_rows_is_found_out():
         return {"x": batch["x"][:3]} if batch["x"][0] > 3 else batch
 
     planned = Dataset(Parts([4, 4])).map_batches(later).plan()
+    reads = planned.reads()
     with pytest.raises(Exception, match="udf_modifying_row_count=True"):
-        planned_xs(planned)
-    assert isinstance(planned.take_error(), DataError)
-    assert planned.take_error() is None
+        xs_of(planned, reads)
+    assert isinstance(reads.take_error(), DataError)
+    assert reads.take_error() is None
 
 
 def test_slow_functions_are_tried_with_a_few_rows_and_quick_ones_with_more(monkeypatch):
@@ -279,7 +284,7 @@ def test_a_plan_is_read_in_another_process():
     assert copy.fingerprint == planned.fingerprint
     assert copy.has_functions and not copy.remote
     assert planned_xs(copy) == [0, 2, 4, 8, 10, 12, 14, 16, 18]
-    script = "import sys, pickle; p = pickle.load(sys.stdin.buffer); print(p.open(0, 0)[0].read_all().num_rows)"
+    script = "import sys, pickle; p = pickle.load(sys.stdin.buffer); print(p.reads().open(0, 0)[0].read_all().num_rows)"
     table = data.from_arrow(pa.table({"x": np.arange(300_000)})).sort("x", descending=True).limit(200_000)
     planned = table.plan()
     sent = cloudpickle.dumps(planned)
@@ -303,7 +308,7 @@ def test_opening_at_a_row_gives_the_same_rows():
             whole = planned_xs(planned)
             assert len(whole) == planned.rows
             for row in range(planned.rows):
-                reader, first = planned.open(0, row)
+                reader, first = planned.reads().open(0, row)
                 assert first <= row
                 assert reader.read_all().column("x").to_pylist() == whole[first:]
 
@@ -314,8 +319,8 @@ def test_functions_see_the_same_batches_from_wherever_reading_begins():
 
     for step in (1, 5):
         planned = Dataset(Parts([20], step=step)).map_batches(shared, batch_size=6).plan()
-        whole = planned.open(0, 0)[0].read_all()
-        reader, first = planned.open(0, 14)
+        whole = planned.reads().open(0, 0)[0].read_all()
+        reader, first = planned.reads().open(0, 14)
         assert first == 12
         assert reader.read_all().equals(whole.slice(12))
 
@@ -359,10 +364,11 @@ def test_a_shuffle_stays_until_the_order_matters():
 def test_the_rows_of_a_file_that_changes_are_not_given_out():
     source = Parts([4, 4])
     planned = Dataset(source).map_batches(lambda b: b).plan()
+    reads = planned.reads()
     source._parts[0].table = source._parts[0].table.slice(1)
     with pytest.raises(Exception, match="part 0 has 3 rows now and had 4"):
-        planned_xs(planned)
-    assert isinstance(planned.take_error(), DataError)
+        xs_of(planned, reads)
+    assert isinstance(reads.take_error(), DataError)
 
 
 def test_batches_of_another_type_are_named():
@@ -461,7 +467,7 @@ def test_repartition_keeps_rows_and_order(sizes, known, blocks, rows):
     assert all(count == rows for count, _, _ in by_rows.fragments[:-1])
     for index, (count, _, _) in enumerate(by_rows.fragments):
         for row in range(count):
-            reader, first = by_rows.open(index, row)
+            reader, first = by_rows.reads().open(index, row)
             assert (
                 reader.read_all().column("x").to_pylist() == list(range(total))[index * rows + first :][: count - first]
             )

@@ -184,7 +184,7 @@ def test_zip_is_side_by_side(rows, one, two, cut):
     assert zipped.select_columns(["id"]).limit(cut).take_all() == [{"id": row["id"]} for row in expected[:cut]]
     planned = zipped.plan()
     for index, (count, _, _) in enumerate(planned.fragments):
-        reader, first = planned.open(index, count // 2)
+        reader, first = planned.reads().open(index, count // 2)
         assert reader.read_all().num_rows == count - first
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trireme.data
+from trireme import _core
 from trireme.data.expressions import col
 
 _FLOATS = [-1.0, 0.0, -0.0, 2.0, 3.0, float("nan")]
@@ -89,3 +90,104 @@ def test_nulls_in_conditions() -> None:
         ("x is not None", [0, 1, 2]),
     ):
         assert [row["id"] for row in rows.filter(text).take_all()] == expected, text
+
+
+def test_sums_and_means_do_not_wrap_around() -> None:
+    moments = [1_700_000_000_000_000_000 + step for step in range(8)]
+    rows = trireme.data.from_arrow(pa.table({"k": [0, 1] * 4, "t": moments}))
+    assert rows.mean("t") == sum(moments) / 8
+    with pytest.raises(OverflowError, match=r"sum\(t\): 36893488147419103232 does not fit"):
+        trireme.data.from_arrow(pa.table({"t": [2**62] * 8})).sum("t")
+    assert trireme.data.from_arrow(pa.table({"t": [2**62, 2**62, -(2**62), -7]})).sum("t") == 2**62 - 7
+    means = rows.groupby("k").mean("t").take_all()
+    assert [row["mean(t)"] for row in means] == pytest.approx([np.mean(moments[0::2]), np.mean(moments[1::2])])
+    with pytest.raises(OverflowError, match=r"sum\(t\)"):
+        trireme.data.from_arrow(pa.table({"k": [0] * 4, "t": [2**62] * 4})).groupby("k").sum("t").take_all()
+    fits = trireme.data.from_arrow(pa.table({"k": [0, 1, 2], "t": [2**62] * 3})).groupby("k").sum("t").take_all()
+    assert [row["sum(t)"] for row in fits] == [2**62] * 3
+
+
+def test_files_are_unified_by_name(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": pa.array([1, 2], pa.int32()), "s": ["a", "b"]}), tmp_path / "a.parquet")
+    wide = pa.table({"s": pa.array(["c"], pa.large_string()), "x": [2**40], "only": [1.5]})
+    pq.write_table(wide, tmp_path / "b.parquet")
+    rows = trireme.data.read_parquet([str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")])
+    assert rows.schema() == pa.schema([("x", pa.int64()), ("s", pa.large_string()), ("only", pa.float64())])
+    expected = [
+        {"x": 1, "s": "a", "only": None},
+        {"x": 2, "s": "b", "only": None},
+        {"x": 2**40, "s": "c", "only": 1.5},
+    ]
+    assert rows.take_all() == expected
+    assert list(rows.iter_rows()) == expected
+    assert rows.filter("only > 1").take_all() == expected[2:]
+    with pytest.raises(trireme.data.DataError, match=r"column 'x' is int64 in .*b.parquet and int32 in .*a.parquet"):
+        trireme.data.read_parquet(tmp_path, strict=True).take_all()
+    pq.write_table(pa.table({"x": ["text"]}), tmp_path / "c.parquet")
+    with pytest.raises(trireme.data.DataError, match=r"column 'x' is string in .*c.parquet"):
+        trireme.data.read_parquet(tmp_path).schema()
+
+
+def test_layouts_of_one_type_are_unified() -> None:
+    plain = pa.table({"k": ["a", "b"], "n": pa.array([1, 2], pa.int32())})
+    large = pa.table({"k": pa.array(["b", "c"], pa.large_string()), "n": [3, 4]})
+    coded = pa.table({"k": pa.array(["b", "a", None]).dictionary_encode(), "n": [5, 6, 7]})
+    sets = [trireme.data.from_arrow(table) for table in (plain, large, coded)]
+    together = sets[0].union(sets[1], sets[2])
+    assert [row["k"] for row in together.take_all()] == ["a", "b", "b", "c", "b", "a", None]
+    assert together.schema() == pa.schema([("k", pa.large_string()), ("n", pa.int64())])
+    assert [row["k"] for row in together.iter_rows()] == ["a", "b", "b", "c", "b", "a", None]
+    for left, right, expected in ((0, 1, [("b", 2, 3)]), (0, 2, [("a", 1, 6), ("b", 2, 5)]), (1, 2, [("b", 3, 5)])):
+        joined = sets[left].join(sets[right], on="k", right_suffix="_r")
+        assert [tuple(row.values()) for row in joined.take_all()] == expected
+    by_number = sets[0].join(trireme.data.from_arrow(pa.table({"n": [2.0], "v": [9]})), on="n")
+    assert by_number.take_all() == [{"n": 2.0, "k": "b", "v": 9}]
+    with pytest.raises(ValueError, match="cannot match k: string with n: int64"):
+        sets[0].join(sets[1], on="k", right_on="n").take_all()
+    assert sets[2].groupby("k").sum("n").take_all() == [
+        {"k": "a", "sum(n)": 6},
+        {"k": "b", "sum(n)": 5},
+        {"k": None, "sum(n)": 7},
+    ]
+    assert [row["k"] for row in sets[2].sort("k").take_all()] == ["a", "b", None]
+
+
+def test_zeros_and_nans_as_keys() -> None:
+    table = pa.table({"f": [0.0, -0.0, float("nan"), float("nan"), None], "v": [1, 2, 3, 4, 5]})
+    rows = trireme.data.from_arrow(table)
+    assert [row["sum(v)"] for row in rows.groupby("f").sum("v").take_all()] == [3, 7, 5]
+    joined = rows.join(trireme.data.from_arrow(pa.table({"f": [0.0, float("nan"), None], "w": [1, 2, 3]})), on="f")
+    assert [(row["v"], row["w"]) for row in joined.take_all()] == [(1, 1), (2, 1), (3, 2), (4, 2)]
+    assert len(rows.unique("f")) == 3
+
+
+def test_an_empty_dataset_has_no_batches() -> None:
+    for empty in (trireme.data.range(0), trireme.data.range(5).filter("id > 9"), trireme.data.from_items([])):
+        assert list(empty.iter_batches()) == []
+        assert list(empty.iter_batches(batch_size=None)) == []
+        assert list(empty.iter_rows()) == []
+        assert list(empty.iterator().iter_batches()) == []
+
+
+def test_a_sample_does_not_depend_on_fragments() -> None:
+    samples = [trireme.data.range(1000, override_num_blocks=blocks).random_sample(0.3, seed=5) for blocks in (1, 7, 50)]
+    ids = [[row["id"] for row in sample.take_all()] for sample in samples]
+    assert ids[0] == ids[1] == ids[2]
+    assert 200 < len(ids[0]) < 400
+    kept = np.frombuffer(_core.sampled(5, 0, 1000, 0.3), bool)
+    assert ids[0] == np.flatnonzero(kept).tolist()
+    even = trireme.data.range(2000).filter("id % 2 == 0").random_sample(0.3, seed=5)
+    assert [row["id"] // 2 for row in even.take_all()] == ids[0]
+    assert sorted(row["id"] for row in samples[1].random_shuffle(seed=1).take_all()) == ids[0]
+
+
+def test_integers_with_nulls_in_numpy_batches() -> None:
+    rows = trireme.data.from_arrow(pa.table({"masked_n": [2**53 + 1, None, 3]}))
+    with pytest.warns(UserWarning, match="column 'masked_n' is int64 and has nulls"):
+        (batch,) = rows.iter_batches()
+    assert batch["masked_n"].dtype == np.float64 and np.isnan(batch["masked_n"][1])
+    (batch,) = rows.iter_batches(nullable="masked")
+    assert batch["masked_n"].dtype == np.int64
+    assert batch["masked_n"].tolist() == [2**53 + 1, None, 3]
+    with pytest.raises(ValueError, match="nullable='both'"):
+        rows.iter_batches(nullable="both")

@@ -9,12 +9,12 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 from trireme.data import DataError  # noqa: E402
+from trireme.data._promotion import conform  # noqa: E402
 from trireme.data._tensors import (  # noqa: E402
     RaggedTensorType,
     array_of,
     batch_of,
     batch_of_rows,
-    conform,
     numpy_of,
     plain_type,
     rows_of,
@@ -161,7 +161,7 @@ def test_conforming_loses_nothing() -> None:
     conformed = conform(fixed, pa.schema([("t", ragged.type)]), "here")
     assert numpy_of(conformed.column("t"))[0].shape == (4, 4)
 
-    with pytest.raises(DataError, match="here: column 'n' is string, but int64 in the others"):
+    with pytest.raises(DataError, match="here: column 'n' is string in row 0, and int64 in the others"):
         conform(batch_of({"n": ["x"]}), pa.schema([("n", pa.int64())]), "here")
     with pytest.raises(DataError, match="here: column 'y' does not exist in the others"):
         conform(batch_of({"y": [1]}), pa.schema([("n", pa.int64())]), "here")

@@ -118,7 +118,7 @@ def test_json_of_one_value(tmp_path: Path) -> None:
         ('{"n": "x"}\n', r"b.json: .*Column\(/n\) changed from number to string.*explicit_schema"),
         ('{"n": 1, "z": 1}\n', r"b.json: .*unexpected field: the beginning of the dataset has only n.*explicit_schema"),
         ('[{"n": 1, "z": 1}]', "b.json: field 'z' is only in this file"),
-        ('[{"n": "x"}]', "b.json: column 'n' is string, but int64 in the others"),
+        ('[{"n": "x"}]', "b.json: column 'n' is string in row 0, and int64 in the others"),
         ("[1, 2]", "b.json: element 0 of the array is int, expected an object"),
         ('{"n": 1}\n{"n": \n', "b.json: "),
         ('[{"n": 1}', "b.json: "),

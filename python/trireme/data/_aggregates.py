@@ -91,11 +91,19 @@ class Count(AggregateFn):
 class Sum(_Sifted):
     verb = function = "sum"
 
+    _most = 2**63
+
     def of(self, column: Any) -> Any:
-        return pc.sum(column).as_py()
+        self._most = 2**64 if pa.types.is_unsigned_integer(column.type) else 2**63
+        return exact_sum(column)
 
     def joined(self, first: Any, second: Any) -> Any:
         return first + second
+
+    def result(self, value: Any) -> Any:
+        if isinstance(value, int) and not -(2**63) <= value < self._most:
+            raise OverflowError(_too_large(self.name, value))
+        return value
 
 
 class Min(_Sifted):
@@ -130,7 +138,7 @@ class Mean(_Sifted):
 
     def of(self, column: Any) -> Any:
         rows = len(column) - column.null_count
-        return (pc.sum(column).as_py(), rows) if rows else None
+        return (exact_sum(column), rows) if rows else None
 
     def joined(self, first: Any, second: Any) -> Any:
         return first[0] + second[0], first[1] + second[1]
@@ -171,6 +179,19 @@ class Std(_Sifted):
         return math.sqrt(squares / (rows - self.ddof)) if rows > self.ddof else math.nan
 
 
+def exact_sum(column: Any) -> Any:
+    """Arrow's sum wraps around: 64-bit integers are added in two halves, which cannot overflow. None: no values."""
+    if not (pa.types.is_int64(column.type) or pa.types.is_uint64(column.type)):
+        return pc.sum(column).as_py()
+    low = pc.sum(pc.bit_wise_and(column, pa.scalar(2**32 - 1, column.type))).as_py()
+    high = pc.sum(pc.shift_right(column, pa.scalar(32, column.type))).as_py()
+    return None if low is None else high * 2**32 + low
+
+
+def _too_large(name: str, value: int) -> str:
+    return f"{name}: {value} does not fit into a 64-bit integer; cast the column to float64 or decimal first"
+
+
 class Unique(AggregateFn):
     """The distinct values, in order of first appearance."""
 
@@ -184,6 +205,8 @@ class Unique(AggregateFn):
         return pc.CountOptions(mode="only_valid" if self.ignore_nulls else "all")
 
     def add(self, state: Any, column: Any) -> Any:
+        if pa.types.is_floating(column.type):
+            column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 as 0.0
         found = pc.unique(column)
         if isinstance(found, pa.DictionaryArray):
             found = found.dictionary_decode()
@@ -224,6 +247,8 @@ def over_groups(table: pa.Table, keys: Sequence[str], aggregates: Sequence[Aggre
             asked.append((f"__{index}", aggregate.function, aggregate.options()))
         except pa.ArrowException as error:
             raise _unfit(aggregate, column.type, error) from error
+    given = grouped_by_value(given, keys)
+    _check_sums(given, keys, aggregates)
     try:
         made = given.group_by(list(keys), use_threads=False).aggregate(asked)
         made = made.rename_columns([*keys, *(aggregate.name for aggregate in aggregates)])
@@ -262,6 +287,33 @@ def needed_columns(aggregates: Sequence[AggregateFn]) -> list[str] | None:
     if any(one.on is None and not one.function for one in aggregates):
         return None
     return list(dict.fromkeys(one.on for one in aggregates if one.on is not None))
+
+
+def grouped_by_value(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The keys as Arrow's hash tables compare them: dictionaries as their values, -0.0 as 0.0."""
+    for key in keys:
+        index, column = table.schema.get_field_index(key), table.column(key)
+        if pa.types.is_dictionary(column.type):
+            table = table.set_column(index, key, column.cast(column.type.value_type))
+        elif pa.types.is_floating(column.type):
+            table = table.set_column(index, key, pc.add(column, pa.scalar(0.0, column.type)))
+    return table
+
+
+def _check_sums(given: pa.Table, keys: Sequence[str], aggregates: Sequence[AggregateFn]) -> None:
+    """Raises if a sum of 64-bit integers wraps around: Arrow does not notice."""
+    for index, aggregate in enumerate(aggregates):
+        column = given.column(f"__{index}") if isinstance(aggregate, Sum) and aggregate.on is not None else None
+        if column is None or not pa.types.is_integer(column.type):
+            continue
+        ends = [value for value in pc.min_max(column).as_py().values() if value is not None]
+        if max(map(abs, ends), default=0) * len(column) < 2**63:
+            continue
+        floats = given.select(list(keys)).append_column("sum", column.cast(pa.float64(), safe=False))
+        sums = floats.group_by(list(keys), use_threads=False).aggregate([("sum", "sum")]).column("sum_sum")
+        largest = pc.max(pc.abs(sums)).as_py()
+        if largest >= 2.0 ** (64 if pa.types.is_unsigned_integer(column.type) else 63):
+            raise OverflowError(_too_large(aggregate.name, int(largest)))
 
 
 def aggregates_on(

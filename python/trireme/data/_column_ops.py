@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trireme import _core
 from trireme._core import count_of
 from trireme.data._fragment import Op, Where
-from trireme.data._tensors import conform
+from trireme.data._promotion import conform, widened
 
 
 def require_columns(names: Sequence[str], schema: pa.Schema, asked_by: str) -> None:
@@ -135,8 +135,8 @@ class WithColumns(ColumnOp):
         return one_batch(table)
 
 
-class AsSchema(ColumnOp):
-    """Reorders the columns, and sets the type of null columns."""
+class Promote(ColumnOp):
+    """Gives all batches the columns of a schema, or wider types where functions return them."""
 
     name = "as the others"
 
@@ -144,7 +144,7 @@ class AsSchema(ColumnOp):
         self._schema = schema
 
     def change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return conform(batch, self._schema, "union")
+        return conform(batch, widened(self._schema, batch.schema, "union", batch), "union")
 
 
 class FilterExpression(ColumnOp):
@@ -162,20 +162,26 @@ class FilterExpression(ColumnOp):
 
 
 class RandomSample(Op):
-    """Keeps each row with the same probability; always the same rows."""
+    """Keeps each row with the same probability; always the same rows, in both languages.
+
+    first_row: the index in the dataset of the first row of the fragment.
+    """
 
     keeps_rows = False
     any_columns = True
 
-    def __init__(self, fraction: float, seed: int) -> None:
+    def __init__(self, fraction: float, seed: int, first_row: int) -> None:
         self.fraction = fraction
         self.seed = seed
+        self.first_row = first_row
         self.name = f"random_sample({fraction}, seed={seed})"
 
     def __call__(self, batches: Iterator[pa.RecordBatch], where: Where) -> Iterator[pa.RecordBatch]:
-        generator = np.random.default_rng([self.seed, zlib.crc32(where.fragment.encode()), where.row])
+        row = self.first_row
         for batch in batches:
-            yield batch.filter(pa.array(generator.random(batch.num_rows) < self.fraction))
+            kept = np.frombuffer(_core.sampled(self.seed, row, batch.num_rows, self.fraction), bool)
+            yield batch.filter(pa.array(kept))
+            row += batch.num_rows
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         return schema

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from trireme.data._fragment import Where
+from trireme.data._promotion import conform, promoted
 
 if TYPE_CHECKING:
     from trireme.data._functions import Function
@@ -46,6 +47,9 @@ def exact_parts(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[list[p
 def one_batch(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     if len(parts) == 1:
         return parts[0]
+    if any(not part.schema.equals(parts[0].schema) for part in parts):
+        *_, last = promoted(parts, None, "a batch")
+        parts = [conform(part, last.schema, "a batch") for part in parts]
     schema = parts[0].schema
     columns = [pa.concat_arrays([part.column(index) for part in parts]) for index in range(len(schema))]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from trireme.data._column_ops import one_batch
 from trireme.data._context import DataContext
 from trireme.data._exchange import ExchangeMethods
 from trireme.data._formats import check_format, in_format
 from trireme.data._fragment import Source
-from trireme.data._fragment_slice import alike
 from trireme.data._memory import TableSource
 from trireme.data._methods import is_whole
 from trireme.data._plan import Plan
 from trireme.data._planned import Planned
+from trireme.data._promotion import fixed, one_table
 from trireme.data._relational import RelationalMethods
 from trireme.data._sinks import SinkMethods
 from trireme.data._split import SplitMethods
@@ -130,7 +131,7 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods, S
         batches = list(self._head(batch_size))
         if not batches:
             raise ValueError("take_batch: the dataset is empty")
-        return in_format((_one(batches), {}), batch_format)
+        return in_format((one_batch(one_table(batches, "take_batch")), {}), batch_format)
 
     def show(self, limit: int = 20) -> None:
         """Prints the first rows."""
@@ -139,19 +140,12 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods, S
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
         """All rows as one table. Raises if there are more than `limit`."""
-        batches: list[pa.RecordBatch] = []
-        rows = 0
-        for batch in self._stream():
-            batches.append(batch)
-            rows += batch.num_rows
-            if limit is not None and rows > limit:
-                raise ValueError(f"the dataset has more rows than limit={limit}; limit({limit}) returns the first")
-        return pa.Table.from_batches(batches) if batches else self._plan.schema().empty_table()
+        return self._table(limit)
 
     def to_pandas(self, limit: int | None = None) -> Any:
         """All rows as one DataFrame. Raises if there are more than `limit`."""
         table = self.to_arrow(limit)
-        return in_format((_one(table.to_batches(), table.schema), {}), "pandas")
+        return in_format((one_batch(table), {}), "pandas")
 
     def materialize(self) -> MaterializedDataset:
         """Reads the rows into memory now and runs functions once. A shuffled dataset keeps this one order."""
@@ -162,7 +156,7 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods, S
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """For pyarrow, polars, DuckDB and other readers of Arrow streams."""
         schema = self._plan.schema()
-        batches = (alike(batch, schema, self._plan.source.name) for batch in self._stream())
+        batches = fixed(self._stream(), schema, self._plan.source.name)
         reader = pa.RecordBatchReader.from_batches(schema, batches)
         return reader.__arrow_c_stream__(requested_schema)
 
@@ -229,9 +223,3 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods, S
 
 class MaterializedDataset(Dataset):
     """A dataset whose rows are in memory."""
-
-
-def _one(batches: list[pa.RecordBatch], schema: pa.Schema | None = None) -> pa.RecordBatch:
-    from trireme.data._column_ops import one_batch
-
-    return one_batch(pa.Table.from_batches(batches, schema))

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trireme.data._column_ops import AsSchema
-from trireme.data._fragment import DataError, Fragment, Source
-from trireme.data._fragment_slice import FragmentSlice, alike, read
+from trireme.data._column_ops import Promote
+from trireme.data._fragment import BatchFragment, DataError, Fragment, FunctionOp, Source
+from trireme.data._fragment_slice import FragmentSlice, read
 from trireme.data._memory import TableSource, rows_of_batch
 from trireme.data._plan import Plan, Shuffle
+from trireme.data._promotion import common_schema, one_table, promoted
 from trireme.data._stream import stream
 
 
@@ -54,14 +55,21 @@ class UnionSource(Source):
 
     def fragments(self) -> list[Fragment]:
         schema = self.schema()
-        alike = [plan if plan.schema().equals(schema) else plan.then(AsSchema(schema)) for plan in self._plans]
+        alike = [plan if plan.schema().equals(schema) else plan.then(Promote(schema)) for plan in self._plans]
         return [piece for plan in alike for piece in plan.pieces()]
 
     def schema(self) -> pa.Schema:
-        first = self._plans[0].schema()
+        found = self._plans[0].schema()
         for index, plan in enumerate(self._plans[1:], 1):
-            first = _matched(first, plan.schema(), index)
-        return first
+
+            def differ(before: pa.Field, field: pa.Field, index: int = index) -> DataError:
+                return DataError(
+                    f"union: column {field.name!r} is {field.type} in dataset {index} and {before.type} in the ones "
+                    "before; rename, drop or cast it first"
+                )
+
+            found = common_schema(found, plan.schema(), differ)
+        return found
 
     def files(self) -> list[str]:
         return [file for plan in self._plans for file in plan.source.files()]
@@ -101,7 +109,7 @@ class ComputedSource(Source):
         return self._held
 
 
-class JoinedFragment(Fragment):
+class JoinedFragment(BatchFragment):
     """Several slices read as one fragment."""
 
     def __init__(self, pieces: Sequence[FragmentSlice]) -> None:
@@ -118,7 +126,7 @@ class JoinedFragment(Fragment):
     def has_functions(self) -> bool:
         return any(piece.has_functions for piece in self._pieces)
 
-    def open(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
+    def batches(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[Iterator[pa.RecordBatch], int]:
         at = 0
         index = 0
         while index + 1 < len(self._pieces) and at + (self._pieces[index].rows or 0) <= row:
@@ -126,9 +134,7 @@ class JoinedFragment(Fragment):
             index += 1
         batches, first = read(self._pieces[index], columns, row - at)
         rest = itertools.chain.from_iterable(read(piece, columns, 0)[0] for piece in self._pieces[index + 1 :])
-        head = next(batches)
-        rows = itertools.chain([head], batches, rest)
-        return pa.RecordBatchReader.from_batches(head.schema, _alike(rows, head.schema, self.name)), at + first
+        return promoted(itertools.chain(batches, rest), None, self.name), at + first
 
 
 def ordered(plan: Plan) -> Plan:
@@ -146,18 +152,15 @@ def ordered(plan: Plan) -> Plan:
 
 
 def stream_of(plan: Plan, ahead: bool = True, pieces: list[FragmentSlice] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows in order, or those of some slices. All batches have the columns of the first."""
+    """The rows in order, or those of some slices. Batches have the schema of the ones before, or a wider one."""
     if pieces is None and plan.shuffle is not None and plan.shuffle.rows and plan.carried_out is None:
         yield from _shuffled(plan)
         return
     plan = ordered(plan)
     pieces = plan.in_stream() if pieces is None else pieces
     batches = stream(pieces, ahead)
-    if not any(piece.has_functions for piece in pieces):
-        yield from _alike(batches, plan.schema(), plan.source.name)
-    elif (head := next(batches, None)) is not None:
-        yield head
-        yield from _alike(batches, head.schema, plan.source.name)
+    functions = any(piece.has_functions for piece in pieces)
+    yield from promoted(batches, None if functions else plan.schema(), name_of(plan))
 
 
 def _shuffled(plan: Plan) -> Iterator[pa.RecordBatch]:
@@ -171,8 +174,8 @@ def _shuffled(plan: Plan) -> Iterator[pa.RecordBatch]:
         return
     rows = rows_of_batch(sum(size for _, size, _ in planned.fragments) / max(planned.rows, 1))
     batches = DataIterator.of(planned, rank=0, world=1).iter_batches(batch_size=rows, batch_format="pyarrow")
-    for table in batches:
-        yield from _alike(iter(table.to_batches()), planned.schema, plan.source.name)
+    tables = (batch for table in batches for batch in table.to_batches())
+    yield from promoted(tables, planned.schema, name_of(plan))
 
 
 def _permuted(plan: Plan, seed: int) -> list[FragmentSlice]:
@@ -190,26 +193,11 @@ def table_of(plan: Plan) -> pa.Table:
 
 
 def _table(batches: Iterator[pa.RecordBatch], plan: Plan) -> pa.Table:
-    found = list(batches)
-    return pa.Table.from_batches(found) if found else plan.schema().empty_table()
+    table = one_table(batches, name_of(plan))
+    return plan.schema().empty_table() if table is None else table
 
 
-def _alike(batches: Iterator[pa.RecordBatch], schema: pa.Schema, name: str) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield alike(batch, schema, name)
-
-
-def _matched(first: pa.Schema, other: pa.Schema, index: int) -> pa.Schema:
-    """The columns of both schemas. A column that is null in one has the type of the other."""
-    fields = []
-    for name in dict.fromkeys([*first.names, *other.names]):
-        mine, its = (s.field(name) if name in s.names else None for s in (first, other))
-        types = [None if field is None else field.type for field in (mine, its)]
-        if (types[0] != types[1] and pa.null() not in types) or None in types:
-            here, there = ("missing" if kind is None else str(kind) for kind in types)
-            raise DataError(
-                f"union: column {name!r} is {there} in dataset {index} and {here} in dataset 0; "
-                "rename, drop or cast columns first, so that all datasets have the same columns"
-            )
-        fields.append(its if types[0] == pa.null() else mine)
-    return pa.schema(fields)
+def name_of(plan: Plan) -> str:
+    """The operation that decides the types, for messages."""
+    functions = [op.name for op in plan.ops() if isinstance(op, FunctionOp)]
+    return functions[-1] if functions else plan.source.name

@@ -17,7 +17,7 @@ from trireme import _core
 from trireme._core import count_of
 from trireme.data._fragment import DataError, Fragment, Source
 from trireme.data._paths import File, Selection, partition_values
-from trireme.data._tensors import conform
+from trireme.data._promotion import conform
 
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset

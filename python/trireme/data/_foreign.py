@@ -13,7 +13,8 @@ import pyarrow as pa
 from trireme import _core
 from trireme.data._fragment import DataError, Fragment, Source
 from trireme.data._memory import TableSource, num_fragments, plain_table, rows_of_batch
-from trireme.data._tensors import batch_of_rows, conform, fixed_tensors
+from trireme.data._promotion import conform
+from trireme.data._tensors import batch_of_rows, fixed_tensors
 
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset

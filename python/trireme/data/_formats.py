@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
@@ -50,10 +51,13 @@ def check_format(batch_format: str | None) -> None:
         )
 
 
-def in_format(batch: Batch, batch_format: str | None = "default") -> Any:
-    """A dict of arrays ("default", "numpy"), a DataFrame ("pandas"), or a pyarrow Table ("pyarrow", None)."""
+def in_format(batch: Batch, batch_format: str | None = "default", nullable: str | None = None) -> Any:
+    """A dict of arrays ("default", "numpy"), a DataFrame ("pandas"), or a pyarrow Table ("pyarrow", None).
+
+    nullable: integers with nulls as floats with one warning ("float"), or as masked arrays ("masked").
+    """
     if batch_format in ("default", "numpy"):
-        return numpy_batch(batch)
+        return numpy_batch(batch) if nullable is None else _with_nullable(batch, nullable)
     if batch_format == "pandas":
         return pandas_batch(_arrow(batch))
     check_format(batch_format)
@@ -67,6 +71,43 @@ def numpy_batch(batch: Batch) -> dict[str, np.ndarray]:
         name: tensors[name] if name in tensors else numpy_of(record_batch.column(index), name)
         for index, name in enumerate(names)
     }
+
+
+def check_nullable(nullable: str, batch_format: str | None) -> None:
+    if nullable not in ("float", "masked"):
+        raise ValueError(f"nullable={nullable!r}: expected 'float' or 'masked'")
+    if nullable == "masked" and batch_format not in ("default", "numpy"):
+        raise ValueError(f"nullable='masked' is for numpy batches, not for batch_format={batch_format!r}")
+
+
+def _with_nullable(batch: Batch, nullable: str) -> dict[str, np.ndarray]:
+    record_batch, tensors = batch
+    made: dict[str, np.ndarray] = {}
+    for index, name in enumerate(record_batch.schema.names):
+        if name in tensors:
+            made[name] = tensors[name]
+            continue
+        column = record_batch.column(index)
+        if column.null_count and pa.types.is_integer(column.type):
+            if nullable == "masked":
+                made[name] = np.ma.masked_array(column.fill_null(0).to_numpy(), column.is_null().to_numpy(False))
+                continue
+            _warn_of_floats(name, column.type)
+        made[name] = numpy_of(column, name)
+    return made
+
+
+_warned: set[str] = set()
+
+
+def _warn_of_floats(name: str, kind: pa.DataType) -> None:
+    if name not in _warned:
+        _warned.add(name)
+        warnings.warn(
+            f"column {name!r} is {kind} and has nulls: its numpy batches are float64 with NaN for null, inexact beyond "
+            "2**53; iter_batches(nullable='masked') gives masked arrays of integers",
+            stacklevel=2,
+        )
 
 
 def pandas_batch(record_batch: pa.RecordBatch) -> Any:

@@ -41,6 +41,23 @@ class Fragment(ABC):
         """
 
 
+class BatchFragment(Fragment):
+    """A fragment that is computed: later batches may have a wider type than the first."""
+
+    @abstractmethod
+    def batches(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[Iterator[pa.RecordBatch], int]:
+        """Its rows from `row` on, and the first row: `row`, or an earlier one."""
+
+    def open(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
+        import pyarrow as pa
+
+        from trireme.data._promotion import one_table
+
+        batches, first = self.batches(columns, row)
+        table = one_table(batches, self.name)
+        return (pa.schema([]).empty_table() if table is None else table).to_reader(), first
+
+
 class Source(ABC):
     """Provides a dataset's fragments. Lists and reads files only on demand."""
 

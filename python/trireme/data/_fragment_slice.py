@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from trireme._core import count_of
 from trireme.data._column_ops import SelectColumns
-from trireme.data._fragment import DataError, Fragment, FunctionOp, Op, Where
+from trireme.data._fragment import BatchFragment, DataError, Fragment, FunctionOp, Op, Where
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ class Count:
         self.size_bytes = size_bytes  # of the counted rows; None: unknown
 
 
-class FragmentSlice(Fragment):
+class FragmentSlice(BatchFragment):
     """Rows [start, stop) of a fragment, and the ops that follow.
 
     If the ops keep rows, a slice of a slice is a slice of the same fragment: a split before a map and a split after it
@@ -121,14 +121,6 @@ class FragmentSlice(Fragment):
         base = self.base.identity() if isinstance(self.base, FragmentSlice) else (self.base.name, self.base.version)
         return base, self.start, self.stop, tuple(op.name for op in self.ops)
 
-    def open(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
-        import pyarrow as pa
-
-        batches, first = self.batches(columns, row)
-        head = next(batches, None)
-        schema = pa.schema([]) if head is None else head.schema
-        return pa.RecordBatchReader.from_batches(schema, _chained(head, batches)), first
-
     def _begin(self, row: int) -> int:
         """The row to start at, so that functions always see `row` in the same batch."""
         if row == 0 or not self.keeps_rows:
@@ -162,7 +154,7 @@ def _any_columns(op: Op) -> bool:
 
 def read(fragment: Fragment, columns: Sequence[str] | None, row: int) -> tuple[Iterator[pa.RecordBatch], int]:
     """A fragment's batches, and their first row."""
-    if isinstance(fragment, FragmentSlice):
+    if isinstance(fragment, BatchFragment):
         return fragment.batches(columns, row)
     reader, first = fragment.open(columns, row)
     return iter(reader), first
@@ -222,25 +214,6 @@ def _between(batches: Iterator[pa.RecordBatch], found: int, begin: int, stop: in
             return
 
 
-def alike(batch: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch:
-    """The batch with the columns of the schema. A DataError names the column that does not match."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from trireme.data._tensors import conform
-
-    if batch.schema.equals(schema):
-        return batch
-    for index, field in enumerate(batch.schema):
-        wanted = schema.field(field.name).type if field.name in schema.names else None
-        # numpy integers have no null: functions receive NaN for it, and return NaN.
-        if wanted is not None and pa.types.is_integer(wanted) and pa.types.is_floating(field.type):
-            column = batch.column(index)
-            nulled = pc.if_else(pc.is_nan(column), pa.scalar(None, field.type), column)
-            batch = batch.set_column(index, field.name, nulled)
-    return conform(batch, schema, name)
-
-
 def checked(batches: Iterator[pa.RecordBatch], rows: int, name: str) -> Iterator[pa.RecordBatch]:
     """Raises unless there are exactly `rows` rows: the order of the data is computed from the counts."""
     seen = 0
@@ -253,9 +226,3 @@ def checked(batches: Iterator[pa.RecordBatch], rows: int, name: str) -> Iterator
             "function returns a different number of rows each time. Functions must return the same rows for the same "
             "input; if a function adds or drops rows, use map_batches(..., udf_modifying_row_count=True)"
         )
-
-
-def _chained(head: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    if head is not None:
-        yield head
-        yield from rest

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trireme._core import count_of
 from trireme.data._cut import exact_batches, rows_text
 from trireme.data._formats import check_format, in_format
 from trireme.data._fragment import DataError, FunctionOp, Where
 from trireme.data._function_call import Call, name_of, processes_asked
-from trireme.data._tensors import array_of, batch_of, batch_of_rows, rows_of
+from trireme.data._tensors import array_of, batch_of, batch_of_rows, columns_of, rows_from, rows_of
 
 _AUTO_ROWS = 1024
 _BATCHES = "a dict of arrays or lists, a pandas DataFrame, a pyarrow Table or RecordBatch, or a generator of those"
@@ -126,10 +129,10 @@ class Function(FunctionOp):
 
 
 class _ByRows(Function):
-    def _results(self, batch: pa.RecordBatch, where: Where) -> Iterator[tuple[int, Any]]:
+    def _results(self, rows: Iterable[dict[str, Any]], where: Where) -> Iterator[tuple[int, Any]]:
         """The result of the function for each row, with the row's number in the fragment."""
         call = self.prepare()
-        for row, values in enumerate(rows_of(batch), where.row):
+        for row, values in enumerate(rows, where.row):
             try:
                 with self._one_at_a_time:
                     result = call(values, *self._args, **self._kwargs)
@@ -137,9 +140,15 @@ class _ByRows(Function):
                 raise self._failed(_row(where, row), error) from error
             yield row, result
 
-    def _as_batch(self, rows: list[Mapping[str, Any]], batch: pa.RecordBatch, where: Where) -> pa.RecordBatch:
+    def _as_batch(
+        self,
+        rows: list[Mapping[str, Any]],
+        batch: pa.RecordBatch,
+        where: Where,
+        kept: Mapping[str, pa.Array] | None = None,
+    ) -> pa.RecordBatch:
         try:
-            return batch_of_rows(rows)
+            return batch_of_rows(rows, kept)
         except DataError as error:
             raise DataError(f"{self.name} on {rows_text(where, batch.num_rows)} returned {error}") from error
 
@@ -154,11 +163,12 @@ class Map(_ByRows):
 
     def apply(self, batch: pa.RecordBatch, where: Where) -> Iterator[pa.RecordBatch]:
         rows: list[Mapping[str, Any]] = []
-        for row, result in self._results(batch, where):
+        given = columns_of(batch)
+        for row, result in self._results(rows_from(given), where):
             if not isinstance(result, Mapping):
                 raise self._returned(result, "a dict with the columns of a row", where, row)
             rows.append(result)
-        yield self._as_batch(rows, batch, where)
+        yield self._as_batch(rows, batch, where, _unchanged(rows, batch, given))
 
 
 class FlatMap(_ByRows):
@@ -170,7 +180,7 @@ class FlatMap(_ByRows):
 
     def apply(self, batch: pa.RecordBatch, where: Where) -> Iterator[pa.RecordBatch]:
         rows: list[Mapping[str, Any]] = []
-        for row, result in self._results(batch, where):
+        for row, result in self._results(rows_of(batch), where):
             if isinstance(result, (Mapping, str, bytes)) or not isinstance(result, Iterable):
                 raise self._returned(result, "a list of dicts, or a generator of them", where, row)
             rows += self._rows_of(result, where, row)
@@ -197,7 +207,7 @@ class FilterRows(_ByRows):
 
     def apply(self, batch: pa.RecordBatch, where: Where) -> Iterator[pa.RecordBatch]:
         mask = np.empty(batch.num_rows, bool)
-        for row, result in self._results(batch, where):
+        for row, result in self._results(rows_of(batch), where):
             try:
                 mask[row - where.row] = bool(result)
             except Exception:  # an array has no truth value
@@ -304,9 +314,9 @@ class MapBatches(_ByBatches):
             return batches or [pa.RecordBatch.from_pylist([], schema=result.schema)]  # keeps the types
         try:
             if isinstance(result, Mapping):
-                return [batch_of(result)]
+                return [_with_nulls(batch_of(result), batch)]
             if _is_frame(result):
-                return [batch_of({str(name): result[name] for name in result.columns})]
+                return [_with_nulls(batch_of({str(name): result[name] for name in result.columns}), batch)]
         except DataError as error:
             raise DataError(f"{self.name} on {rows_text(where, batch.num_rows)} returned {error}") from error
         raise DataError(
@@ -340,6 +350,33 @@ class AddColumn(_ByBatches):
             raise DataError(f"{self.name} returned {values} for {rows}, {on}")
         columns = {**dict(zip(batch.schema.names, batch.columns, strict=True)), self._column: column}
         yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _unchanged(
+    rows: Sequence[Mapping[str, Any]], batch: pa.RecordBatch, given: Mapping[str, list[Any]]
+) -> dict[str, pa.Array]:
+    """The columns whose values the function has returned as they were. They keep their types, which values alone do not
+    show: the width of numbers, the type of a column without values."""
+    kept: dict[str, pa.Array] = {}
+    for field in batch.schema:
+        mutable = pa.types.is_nested(field.type) or isinstance(field.type, pa.BaseExtensionType)
+        if not mutable and all(map(operator.is_, (row.get(field.name, rows) for row in rows), given[field.name])):
+            kept[field.name] = batch.column(field.name)
+    return kept
+
+
+def _with_nulls(made: pa.RecordBatch, given: pa.RecordBatch) -> pa.RecordBatch:
+    """Integers have no null in numpy and pandas: functions receive NaN for it, and return NaN."""
+    for index, field in enumerate(made.schema):
+        before = given.column(field.name) if field.name in given.schema.names else None
+        if before is None or not before.null_count or not pa.types.is_integer(before.type):
+            continue
+        if pa.types.is_floating(field.type):
+            column = made.column(index)
+            nulled = pc.if_else(pc.is_nan(column), pa.scalar(None, field.type), column)
+            with contextlib.suppress(pa.ArrowInvalid):  # there are fractions: it stays a float
+                made = made.set_column(index, field.name, nulled.cast(before.type))
+    return made
 
 
 def _row(where: Where, row: int) -> str:

@@ -19,6 +19,7 @@ from trireme.data._aggregates import (
     Sum,
     aggregates_on,
     check_aggregates,
+    grouped_by_value,
     needed_columns,
     over_groups,
     over_rows,
@@ -177,6 +178,7 @@ def _edges(table: pa.Table, keys: list[str]) -> np.ndarray:
     rows = table.num_rows
     starts = np.zeros(rows, bool)
     starts[:1] = True
+    table = grouped_by_value(table.select(keys), keys)
     for key in keys:
         column = pc.dictionary_encode(table.column(key), null_encoding="encode").unify_dictionaries().combine_chunks()
         one = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column

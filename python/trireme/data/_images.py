@@ -16,7 +16,8 @@ from trireme import _core
 from trireme.data._file_source import FileSource, Listing, Placed, dataset_of_files, in_threads, listing_of
 from trireme.data._fragment import DataError, Fragment
 from trireme.data._paths import File, select
-from trireme.data._tensors import RaggedTensorType, array_of, conform, ragged_tensors
+from trireme.data._promotion import conform
+from trireme.data._tensors import RaggedTensorType, array_of, ragged_tensors
 from trireme.data._whole_files import FilesFragment, together
 
 if TYPE_CHECKING:

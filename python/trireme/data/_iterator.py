@@ -14,9 +14,10 @@ import pyarrow as pa
 from trireme import _core
 from trireme._core import count_of
 from trireme.data._context import DataContext
-from trireme.data._formats import Batch, LazyBatch, check_format, in_format, rows
+from trireme.data._formats import Batch, LazyBatch, check_format, check_nullable, in_format, rows
 from trireme.data._fragment import DataError
 from trireme.data._planned import Planned
+from trireme.data._promotion import one_table
 
 if TYPE_CHECKING:
     from trireme._config import IterBatchesOptions  # only in the generated stub
@@ -86,6 +87,7 @@ class DataIterator:
         self._planned = planned
         self._part = part or Part(virtual_shards=1)
         self._made: Any = None
+        self._reads: Any = None
         self._passes: set[Any] = set()
         self._process = os.getpid()
 
@@ -99,10 +101,12 @@ class DataIterator:
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy has a position of its own, which no checkpoint stores: its rows must not count as taken.
-        return self.__dict__ | {"_part": self._part.without_digests(), "_made": None, "_passes": set()}
+        return self.__dict__ | {"_part": self._part.without_digests(), "_made": None, "_reads": None, "_passes": set()}
 
     @_with_options
-    def iter_batches(self, *, batch_format: str | None = "default", **options: Unpack[IterBatchesOptions]) -> Batches:
+    def iter_batches(
+        self, *, batch_format: str | None = "default", nullable: str = "float", **options: Unpack[IterBatchesOptions]
+    ) -> Batches:
         """Dicts of arrays ("default", "numpy"), DataFrames ("pandas") or tables ("pyarrow") of this worker's rows.
 
         batch_size: rows in a batch of one worker; None: all rows.
@@ -112,10 +116,12 @@ class DataIterator:
             leaves it out and pad_last fills it up with rows of its own.
         prefetch_batches: number of batches that are prepared ahead.
         local_shuffle_buffer_size, local_shuffle_seed: shuffle rows once more, each among this many consecutive ones.
+        nullable: integers with nulls as floats with NaN ("float"), or as masked arrays ("masked"), in numpy batches.
         """
         check_format(batch_format)
+        check_nullable(nullable, batch_format)
         checked = self._checked(options)
-        return Batches(self, checked, lambda batches: (in_format(batch, batch_format) for batch in batches))
+        return Batches(self, checked, lambda batches: (in_format(batch, batch_format, nullable) for batch in batches))
 
     def iter_rows(self, *, prefetch_batches: int = 1) -> Batches:
         """This worker's rows, as dicts. In a training function the position moves with every row."""
@@ -196,7 +202,7 @@ class DataIterator:
         """All options with their final values; ConfigError names the one that is wrong, before anything is read."""
         given = {name: value for name, value in options.items() if value is not None}
         if "batch_size" in options and options["batch_size"] is None:
-            given["batch_size"] = self._planned.rows
+            given["batch_size"] = max(self._planned.rows, 1)
         return _core.check_config("IterBatchesOptions", given)
 
     # The position.
@@ -234,7 +240,9 @@ class DataIterator:
 
         copy = DataIterator(self._planned, self._part.without_digests())
         tables = list(copy.iter_batches(batch_size=65536, batch_format="pyarrow"))
-        return from_arrow(pa.concat_tables(tables) if tables else self._planned.schema.empty_table())
+        batches = [batch for table in tables for batch in table.to_batches()]
+        table = one_table(batches, self._planned.name)
+        return from_arrow(self._planned.schema.empty_table() if table is None else table)
 
     def stats(self) -> str:
         """How much has been read so far, and how long the reader waited for it."""
@@ -270,7 +278,8 @@ class DataIterator:
                 "memory_budget": part.options["memory_budget"],
             }
             options = {**part.options, "decoding_bytes": planned.decoding_bytes, "remote": planned.remote}
-            self._made = _core.DataShard.make(planned.fragments, planned.open, ordering, options)
+            self._reads = planned.reads()
+            self._made = _core.DataShard.make(planned.fragments, self._reads.open, ordering, options)
         return self._made
 
     def _pass(self, options: dict[str, Any], ahead: int = 0) -> Iterator[Batch]:
@@ -282,6 +291,8 @@ class DataIterator:
                 f"worker (pid {self._process}) that keeps its position: iterate in the worker itself, not in a "
                 "DataLoader with num_workers > 0; DataConfig(num_threads=...) reads in parallel"
             )
+        if self._planned.rows == 0:
+            return
         running = self._shard().iterate(options, ahead)
         _running.add(running)
         self._passes.add(running)
@@ -295,12 +306,15 @@ class DataIterator:
                 try:
                     batch = running.next(_WAIT_S)
                 except RuntimeError as error:
+                    if self._reads.widen():
+                        running.reopen()
+                        continue
                     explained = self._explained(error)
                     raise explained from explained.__cause__
                 if batch is None:
                     return
                 if batch is not False:
-                    yield LazyBatch(self._planned.schema, batch), batch.tensors()
+                    yield LazyBatch(self._reads.schema, batch), batch.tensors()
         finally:
             # A forked child keeps it: to close it would wait for threads that the child does not have.
             if os.getpid() == process:
@@ -310,7 +324,7 @@ class DataIterator:
 
     def _explained(self, error: RuntimeError) -> Exception:
         """The exception that the Python code of a read has raised; the core only has its text."""
-        original = self._planned.take_error()
+        original = self._reads.take_error()
         if isinstance(original, DataError):
             return original
         explained = DataError(str(error))

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from trireme import _core
 from trireme.data._fragment import DataError, Fragment, Source
+from trireme.data._promotion import common_schema, table_with
 from trireme.data._shared_table import SharedTable
 from trireme.data._tensors import array_of, batch_of, batch_of_rows, fixed_tensors, plain_type
 
@@ -286,13 +287,17 @@ def _concatenated(tables: Sequence[pa.Table], what: str) -> pa.Table:
         raise DataError(
             f"{what}: there are {first.names.count(repeated[0])} columns named {repeated[0]!r}; rename them"
         )
+    schema = first
     for index, table in enumerate(tables):
-        for name in dict.fromkeys([*first.names, *table.schema.names]):
-            kinds = [s.field(name).type if name in s.names else None for s in (first, table.schema)]
-            if kinds[0] != kinds[1]:
-                here, there = ("missing" if kind is None else str(kind) for kind in kinds)
-                raise DataError(f"{what}: column {name!r} is {here} in number 0 and {there} in number {index}")
-    return pa.concat_tables([table.select(first.names).cast(first) for table in tables])
+
+        def differ(before: pa.Field, field: pa.Field, index: int = index) -> DataError:
+            return DataError(
+                f"{what}: column {field.name!r} is {before.type} in number 0 and {field.type} in number {index}"
+            )
+
+        schema = common_schema(schema, table.schema, differ)
+    batches = [batch for table in tables for batch in table.to_batches()]
+    return table_with(batches, schema, what)
 
 
 def _as_table(value: Any) -> pa.Table:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
 
-from trireme.data._derived import stream_of
+from trireme.data._derived import name_of, stream_of
 from trireme.data._fragment import Op, Source
 from trireme.data._plan import Plan
+from trireme.data._promotion import one_table
 from trireme.data._stats import Reading
 
 if TYPE_CHECKING:
@@ -42,6 +43,14 @@ class DatasetMethods:
         self._reading = Reading()
         return self._reading.watch(stream_of(self._plan, ahead))
 
-    def _table(self) -> pa.Table:
-        batches = list(self._stream())
-        return pa.Table.from_batches(batches) if batches else self._plan.schema().empty_table()
+    def _table(self, limit: int | None = None) -> pa.Table:
+        table = one_table(self._within(limit), name_of(self._plan))
+        return self._plan.schema().empty_table() if table is None else table
+
+    def _within(self, limit: int | None) -> Iterator[pa.RecordBatch]:
+        rows = 0
+        for batch in self._stream():
+            rows += batch.num_rows
+            if limit is not None and rows > limit:
+                raise ValueError(f"the dataset has more rows than limit={limit}; limit({limit}) returns the first")
+            yield batch

@@ -28,7 +28,8 @@ from trireme.data._file_source import (
 from trireme.data._fragment import DataError, Fragment, Source
 from trireme.data._memory import rows_of_batch
 from trireme.data._paths import File, select
-from trireme.data._tensors import conform, plain_type
+from trireme.data._promotion import common_type, conform
+from trireme.data._tensors import plain_type
 
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
@@ -52,6 +53,7 @@ def read_parquet(
     columns: Sequence[str] | None = None,
     filter: Any = None,
     schema: pa.Schema | None = None,
+    strict: bool = False,
     partition_filter: Any = None,
     partitioning: Any = "hive",
     shuffle: Any = None,
@@ -65,15 +67,16 @@ def read_parquet(
     """Parquet files, folders or globs, local or in an object store.
 
     columns: only these are read. filter: a pyarrow.compute expression; row groups that it excludes are not read.
-    schema: of all files; columns that a file lacks are null. on_bad_file="skip": reads every file once at the start, to
-    skip the unreadable ones.
+    Files may have different columns and types: columns that a file lacks are null, and types are promoted where nothing
+    is lost. strict: all files must have the columns and types of the first. schema: of all files, instead of theirs.
+    on_bad_file="skip": reads every file once at the start, to skip the unreadable ones.
     """
     selection = select(
         "read_parquet", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter, skip_paths
     )
     for name in ("batch_size", "use_threads"):
         others.pop(name, None)
-    source = ParquetSource(listing_of(selection, partitioning, include_paths), on_bad_file, schema)
+    source = ParquetSource(listing_of(selection, partitioning, include_paths), on_bad_file, schema, strict)
     if columns is not None:
         also = ["path"] if include_paths and "path" not in columns else []
         source = source.with_columns([*columns, *also] if not isinstance(columns, str) else columns)
@@ -83,9 +86,13 @@ def read_parquet(
 
 
 class ParquetSource(FileSource):
-    def __init__(self, listing: Listing, on_bad_file: str = "raise", schema: pa.Schema | None = None) -> None:
+    def __init__(
+        self, listing: Listing, on_bad_file: str = "raise", schema: pa.Schema | None = None, strict: bool = False
+    ) -> None:
         super().__init__(listing, on_bad_file)
         self._given_schema = schema
+        self._strict = strict
+        self._clashes: dict[str, str] = {}
         self._filter: Any = None  # Arrow's scanner evaluates it, and prunes row groups by their statistics
         self._late: Any = None  # evaluated on the rows that were read, and on the partitions
 
@@ -115,6 +122,46 @@ class ParquetSource(FileSource):
             return self._given_schema
         return _plain(_physical_schema(file))
 
+    def _body_schema(self) -> pa.Schema:
+        if self._body is None:
+            found = super()._body_schema()
+            if self._given_schema is None and not self._strict:
+                found = self._common(found)
+            self._body = found
+        return self._body
+
+    def schema(self) -> pa.Schema:
+        found = super().schema()
+        for name in found.names:
+            if name in self._clashes:
+                raise DataError(self._clashes[name])
+        return found
+
+    def _common(self, found: pa.Schema) -> pa.Schema:
+        """The columns of all files. Those without a common type are an error only if they are read."""
+        first, *others = self._listing.files()
+        fields = {field.name: field for field in found}
+        for file, schema in zip(others, in_threads(self._columns_of, others), strict=True):
+            for field in schema or ():
+                before = fields.get(field.name, field)
+                kind = common_type(before.type, field.type)
+                fields[field.name] = before if kind is None else pa.field(field.name, kind)
+                if kind is None:
+                    self._clashes[field.name] = (
+                        f"read_parquet: column {field.name!r} is {field.type} in {file.shown} and {before.type} in "
+                        f"{first.shown} or a file after it: read them separately and convert one, or omit the column "
+                        "(columns=[...])"
+                    )
+        return pa.schema(list(fields.values()))
+
+    def _columns_of(self, file: File) -> pa.Schema | None:
+        try:
+            return self._infer(file)
+        except (DataError, pa.ArrowException):
+            if self._on_bad_file == "skip":
+                return None
+            raise
+
     def _scanned_schema(self) -> pa.Schema:
         """The schema for Arrow: the files' columns and the partitions, without our path column."""
         body, whole = self._body_schema(), self._whole_schema()
@@ -135,7 +182,7 @@ class ParquetSource(FileSource):
             row_filter = None if kept_whole else self._filter
             fragment = _scan(file, constants, scanned)
             footer = _named(file, lambda: fragment.metadata)
-            if self._given_schema is None:
+            if self._given_schema is None and self._strict:
                 check_same("read_parquet", file, _plain(fragment.physical_schema), first, needed)
             groups = [group for group in range(footer.num_row_groups) if footer.row_group(group).num_rows]
             if row_filter is not None:

@@ -20,6 +20,7 @@ from trireme.data._column_ops import ColumnOp, DropColumns, FilterExpression, Se
 from trireme.data._context import DataContext
 from trireme.data._fragment import Fragment, FunctionOp, Op, Source, Where
 from trireme.data._fragment_slice import FragmentSlice, apply, rows_in
+from trireme.data._promotion import promoted
 
 # A trial call on a few rows determines the output of a function. A fast one is tried on more rows, to find rare cases.
 _FIRST_TRIED_ROWS = 32
@@ -197,7 +198,10 @@ class Plan:
         if schema is not None:
             return schema
         tried = self._try()
-        return tried[0].schema if tried else self.parent.schema()
+        if not tried:
+            return self.parent.schema()
+        *_, last = promoted(tried, None, self.op.name)
+        return last.schema
 
     def _resolved(self) -> Op:
         """The op, completed by the results of a trial call."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 
-from trireme.data._fragment_slice import FragmentSlice, alike, checked
+from trireme.data._fragment_slice import FragmentSlice, checked
 from trireme.data._plan import Plan, Shuffle
+from trireme.data._promotion import conform, widened
 
 # The assumed size of a text or list of unknown size.
 _VARYING_BYTES = 32.0
@@ -41,34 +41,48 @@ class Planned:
         costly = self.has_functions or any(piece.costly for piece in self._pieces)
         self.costly: bool = costly and all(piece.keeps_rows for piece in self._pieces)
         self.fingerprint: str = self._fingerprint()
-        self._error: BaseException | None = None
-        self._lock = threading.Lock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_lock", "_error")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._error = None
-        self._lock = threading.Lock()
 
     @property
     def rows(self) -> int:
         return sum(rows for rows, _, _ in self.fragments)
 
+    def piece(self, index: int) -> FragmentSlice:
+        return self._pieces[index]
+
+    def reads(self) -> Reads:
+        return Reads(self)
+
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        digest.update(str([(field.name, str(field.type)) for field in self.schema]).encode())
+        for piece in self._pieces:
+            digest.update(repr((piece.rows, piece.identity())).encode())
+        return digest.hexdigest()
+
+
+class Reads:
+    """The reads of one iterator: the schema of its batches, which functions may widen, and the last error."""
+
+    def __init__(self, planned: Planned) -> None:
+        self.schema = planned.schema
+        self._planned = planned
+        self._wider: pa.Schema | None = None
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+
     def open(self, index: int, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
         """A fragment's rows from `row` on, as an Arrow stream, and its first row. Callable from any thread."""
+        schema = self.schema
         try:
-            piece = self._pieces[index]
+            piece = self._planned.piece(index)
             direct = piece.reader(row)
-            if direct is not None and direct[0].schema.equals(self.schema):
+            if direct is not None and direct[0].schema.equals(schema):
                 return direct
             batches, first = piece.batches(row=row)
         except BaseException as error:
             self._keep(error)
             raise
-        rows = self._guarded(piece, batches, (piece.rows or 0) - first)
-        return pa.RecordBatchReader.from_batches(self.schema, rows), first
+        return pa.RecordBatchReader.from_batches(schema, self._guarded(piece, batches, schema, first)), first
 
     def take_error(self) -> BaseException | None:
         """The last exception raised while reading. The stream itself carries only its text."""
@@ -76,10 +90,31 @@ class Planned:
             error, self._error = self._error, None
             return error
 
-    def _guarded(self, piece: FragmentSlice, batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    def widen(self) -> bool:
+        """Whether the reads have failed only because a batch needs a wider type, which the next reads will have."""
+        with self._lock:
+            wider, self._wider = self._wider, None
+            if wider is None or not isinstance(self._error, _Widened):
+                return False
+            before = self.schema
+            self.schema = widened(before, wider, self._planned.name)
+            self._error = None
+            return self.schema is not before
+
+    def _guarded(
+        self, piece: FragmentSlice, batches: Iterator[pa.RecordBatch], schema: pa.Schema, first: int
+    ) -> Iterator[pa.RecordBatch]:
+        row = first
         try:
-            for batch in checked(batches, rows, piece.name):
-                yield alike(batch, self.schema, piece.name)
+            for batch in checked(batches, (piece.rows or 0) - first, piece.name):
+                if not batch.schema.equals(schema):
+                    with self._lock:
+                        known = self._wider or schema
+                    wider = widened(known, batch.schema, piece.name, batch, row)
+                    if not wider.equals(schema):
+                        raise _Widened(wider)
+                yield conform(batch, schema, piece.name, row)
+                row += batch.num_rows
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -88,14 +123,19 @@ class Planned:
 
     def _keep(self, error: BaseException) -> None:
         with self._lock:
+            if isinstance(error, _Widened):
+                self._wider = error.schema
+                if self._error is not None:
+                    return
             self._error = error
 
-    def _fingerprint(self) -> str:
-        digest = hashlib.sha256()
-        digest.update(str([(field.name, str(field.type)) for field in self.schema]).encode())
-        for piece in self._pieces:
-            digest.update(repr((piece.rows, piece.identity())).encode())
-        return digest.hexdigest()
+
+class _Widened(Exception):
+    """Reading stops, and continues with this schema."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        super().__init__(f"a batch needs the schema {schema}")
+        self.schema = schema
 
 
 def _size(piece: FragmentSlice, per_row: float | None, share: float, schema: pa.Schema) -> int:

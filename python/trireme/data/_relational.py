@@ -20,6 +20,7 @@ from trireme.data._aggregates import (
     Unique,
     aggregates_on,
     check_aggregates,
+    grouped_by_value,
     needed_columns,
     over_rows,
 )
@@ -27,6 +28,8 @@ from trireme.data._column_ops import SelectColumns, require_columns
 from trireme.data._derived import ComputedSource, stream_of, table_of
 from trireme.data._methods import DatasetMethods
 from trireme.data._plan import Plan
+from trireme.data._promotion import common_type
+from trireme.data._tensors import cast
 from trireme.data._zip import ZippedSource
 
 if TYPE_CHECKING:
@@ -194,7 +197,7 @@ def sorted_plan(plan: Plan, keys: list[str], descending: bool | Sequence[bool]) 
 def sorted_table(table: pa.Table, order: list[tuple[str, str]]) -> pa.Table:
     names = [name for name, _ in order]
     try:
-        indices = pc.sort_indices(table.select(names), sort_keys=order)
+        indices = pc.sort_indices(grouped_by_value(table.select(names), names), sort_keys=order)
     except (pa.ArrowException, TypeError) as error:
         kinds = ", ".join(f"{name}: {table.schema.field(name).type}" for name in names)
         raise ValueError(f"cannot sort by {kinds}: {str(error).splitlines()[0]}") from error
@@ -205,10 +208,11 @@ def _join(
     left: pa.Table, right: pa.Table, kind: str, left_on: list[str], right_on: list[str], suffixes: tuple[str, str]
 ) -> pa.Table:
     """Acero joins the keys and the row numbers; the columns, which may be of any type, are gathered by row number."""
+    left, right = _same_keys(left, right, left_on, right_on)
     keys = [f"key{index}" for index in range(len(left_on))]
     sides = []
     for table, on, name in ((left, left_on, "left"), (right, right_on, "right")):
-        numbered = table.select(on).rename_columns(keys)
+        numbered = grouped_by_value(table.select(on).rename_columns(keys), keys)
         sides.append(numbered.append_column(name, pa.array(np.arange(table.num_rows))))
     try:
         pairs = sides[0].join(sides[1], keys, join_type=kind, use_threads=False)
@@ -241,3 +245,26 @@ def _join(
                 )
             columns[new] = rows.column(name)
     return pa.table(columns)
+
+
+def _same_keys(left: pa.Table, right: pa.Table, left_on: list[str], right_on: list[str]) -> tuple[pa.Table, pa.Table]:
+    """Promotes the keys to common types."""
+    for mine, its in zip(left_on, right_on, strict=True):
+        kinds = left.schema.field(mine).type, right.schema.field(its).type
+        kind = common_type(*kinds)
+        if kind is None:
+            raise ValueError(f"join: cannot match {mine}: {kinds[0]} with {its}: {kinds[1]}; cast one of them first")
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        left, right = _with_type(left, mine, kind), _with_type(right, its, kind)
+    return left, right
+
+
+def _with_type(table: pa.Table, name: str, kind: pa.DataType) -> pa.Table:
+    column = table.column(name)
+    if column.type == kind:
+        return table
+    try:
+        chunks = [cast(chunk, kind) for chunk in column.chunks]
+    except pa.ArrowException as error:
+        raise ValueError(f"join: column {name!r} ({column.type}) cannot be compared as {kind}: {error}") from error
+    return table.set_column(table.schema.get_field_index(name), name, pa.chunked_array(chunks, kind))

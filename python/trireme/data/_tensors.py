@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,45 +104,26 @@ def batch_of(columns: Mapping[str, Any]) -> pa.RecordBatch:
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """The rows as dicts of Python values; tensors are numpy arrays."""
-    names = batch.schema.names
-    columns = [_row_values(batch.column(index)) for index in range(len(names))]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return rows_from(columns_of(batch))
 
 
-def batch_of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-    """Converts a list of dicts to a batch; missing keys become null."""
+def columns_of(batch: pa.RecordBatch) -> dict[str, list[Any]]:
+    return {name: _row_values(batch.column(index)) for index, name in enumerate(batch.schema.names)}
+
+
+def rows_from(columns: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def batch_of_rows(rows: Sequence[Mapping[str, Any]], known: Mapping[str, pa.Array] | None = None) -> pa.RecordBatch:
+    """Converts a list of dicts to a batch; missing keys become null. known: columns that are converted already."""
+    known = known or {}
     names: dict[str, None] = {}
     for index, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise DataError(f"row {index} is {_shown(row)}: expected a dict with a value for each column")
         names.update(dict.fromkeys(row))
-    return batch_of({name: [row.get(name) for row in rows] for name in names})
-
-
-def conform(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
-    """The same rows with the columns of `schema`, if the conversion is lossless. Errors name `where` and the column.
-
-    Missing columns are null. Tensors of one shape may become lists or ragged tensors, never the reverse.
-    """
-    if batch.schema.equals(schema):
-        return batch
-    for name in batch.schema.names:
-        if name not in schema.names:
-            raise DataError(f"{where}: column {name!r} does not exist in the others ({', '.join(schema.names)})")
-    columns = []
-    for field in schema:
-        index = batch.schema.get_field_index(field.name)
-        if index < 0:
-            columns.append(pa.nulls(batch.num_rows, field.type))
-            continue
-        column = batch.column(index)
-        try:
-            columns.append(column if column.type == field.type else _cast(column, field.type))
-        except (pa.ArrowException, ValueError) as error:
-            raise DataError(
-                f"{where}: column {field.name!r} is {column.type}, but {field.type} in the others: {error}"
-            ) from error
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return batch_of({name: known[name] if name in known else [row.get(name) for row in rows] for name in names})
 
 
 def tensor_shape(kind: pa.DataType) -> tuple[int, ...] | None:
@@ -213,14 +195,15 @@ def ragged_tensors(values: Sequence[np.ndarray | None]) -> pa.Array:
     return pa.ExtensionArray.from_storage(RaggedTensorType(data.type.value_type), storage)
 
 
-def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Raises if a value would be lost. Tensors of one shape may become lists or ragged tensors, never the reverse."""
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), kind)
     if isinstance(kind, RaggedTensorType) and tensor_shape(column.type) is not None:
         dtype = kind.value_type.to_pandas_dtype()
         return ragged_tensors([None if row is None else row.astype(dtype) for row in numpy_of(column)])
     if isinstance(column.type, pa.FixedShapeTensorType):
-        if len(column.type.shape) > 1:
+        if len(column.type.shape) > 1 and tensor_shape(column.type) != tensor_shape(kind):
             raise ValueError("their shapes differ")
         column = column.storage
     if isinstance(kind, pa.BaseExtensionType):
@@ -242,7 +225,9 @@ def _of_numpy(values: np.ndarray, name: str) -> pa.Array:
 
 def _of_objects(values: Sequence[Any] | np.ndarray, name: str, may_differ: bool) -> pa.Array:
     if not any(_is_tensor(value) for value in values):
-        return pa.array(values.tolist() if isinstance(values, np.ndarray) else values)
+        objects = values.tolist() if isinstance(values, np.ndarray) else values
+        _check_mixture(objects)
+        return pa.array(objects)
     tensors = [None if value is None else _as_numpy(value) for value in values]
     present = [tensor for tensor in tensors if tensor is not None]
     ranks = {tensor.ndim for tensor in present}
@@ -257,6 +242,37 @@ def _of_objects(values: Sequence[Any] | np.ndarray, name: str, may_differ: bool)
         dtype = np.result_type(*present)
         return _lists([np.ascontiguousarray(tensor, dtype) for tensor in present], dtype, tensors)
     return ragged_tensors(tensors)
+
+
+def _check_mixture(values: Iterable[Any]) -> None:
+    """Raises for values of types that Arrow combines although one of them loses its meaning: True in a list of numbers
+    would become 1, and the time of a datetime after a date would be dropped."""
+    kinds = set(map(type, values)) - {type(None)}
+    if dict in kinds:
+        fields: dict[str, list[Any]] = {}
+        for value in values:
+            for key, inner in (value or {}).items():
+                fields.setdefault(key, []).append(inner)
+        for inner in fields.values():
+            _check_mixture(inner)
+    elif kinds & {list, tuple}:
+        _check_mixture([inner for value in values if value is not None for inner in value])
+    elif len(kinds) > 1:
+        families = {_family(value) for value in values} - {""}
+        if len(families) > 1:
+            raise TypeError(f"Arrow would lose values: there are {' and '.join(sorted(families))}")
+
+
+def _family(value: Any) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return "booleans"
+    if isinstance(value, (int, float, np.number)):
+        return "numbers"
+    if isinstance(value, datetime.datetime):
+        return "datetimes" if value.tzinfo is None else "datetimes with a time zone"
+    if isinstance(value, datetime.date):
+        return "dates"
+    return "text" if isinstance(value, str) else "bytes" if isinstance(value, bytes) else ""
 
 
 def _of_series(values: Any, name: str) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ from trireme.data._column_ops import (
 from trireme.data._derived import JoinedFragment, PlanSource, UnionSource
 from trireme.data._expressions import conditions, expression
 from trireme.data._fragment import Fragment
+from trireme.data._fragment_slice import FragmentSlice
 from trireme.data._methods import DatasetMethods, is_whole
 from trireme.data._mix import MixedSource, MixStoppingCondition, checked_weights
 from trireme.data._plan import Plan, Shuffle
@@ -217,7 +219,11 @@ class TransformMethods(DatasetMethods):
         """Keeps each row with this probability; always the same rows."""
         if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 <= fraction <= 1:
             raise ValueError(f"random_sample(fraction={fraction!r}): expected a number from 0 to 1")
-        return self._then(RandomSample(float(fraction), _seed("random_sample", seed)))
+        share, chosen = float(fraction), _seed("random_sample", seed)
+        plan = self._plan
+        name = f"random_sample({share}, seed={chosen})"
+        sample = Plan(PlanSource(plan.shuffled(None), name, partial(_sample, fraction=share, seed=chosen)))
+        return self._made(sample.shuffled(plan.shuffle))
 
     def random_shuffle(
         self,
@@ -300,6 +306,13 @@ class TransformMethods(DatasetMethods):
         blocks = partial(_blocks, size=size, is_number=num_blocks is not None)
         repartitioned = Plan(PlanSource(plan.shuffled(None), f"repartition({name}={size})", blocks))
         return self._made(repartitioned.shuffled(after))
+
+
+def _sample(plan: Plan, fraction: float, seed: int) -> list[FragmentSlice]:
+    plan.count()  # a row is kept by its index in the dataset
+    pieces = plan.pieces()
+    firsts = itertools.accumulate((piece.rows or 0 for piece in pieces), initial=0)
+    return [piece.then(RandomSample(fraction, seed, first)) for piece, first in zip(pieces, firsts, strict=False)]
 
 
 def _blocks(plan: Plan, size: int, is_number: bool) -> list[Fragment]:

@@ -26,7 +26,7 @@ class UncountedIterator(DataIterator):
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
         self._part = Part(virtual_shards=1)
-        self._made = None
+        self._made = self._reads = None
         self._passes = set()
 
     def __repr__(self) -> str:
@@ -41,13 +41,9 @@ class UncountedIterator(DataIterator):
             yield from self._dataset.iterator()._pass(options)
             return
         size = options["batch_size"]
-        empty = True
         for batch in exact_batches(self._dataset._stream(), size):
-            empty = False
             if batch.num_rows == size or not options["drop_last"]:
                 yield batch, _arrays(batch)
-        if empty:
-            yield from self._dataset.iterator()._pass(options)  # reports the same error as for other empty datasets
 
 
 def _arrays(batch: pa.RecordBatch) -> dict[str, np.ndarray]:

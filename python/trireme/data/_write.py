@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,7 +18,7 @@ from trireme import _storage
 from trireme._core import count_of
 from trireme.data._column_ops import require_columns
 from trireme.data._cut import exact_batches
-from trireme.data._derived import ordered, stream_of
+from trireme.data._derived import name_of, ordered, stream_of
 from trireme.data._file_writers import (
     CsvWriter,
     JsonLinesWriter,
@@ -30,6 +31,7 @@ from trireme.data._file_writers import (
 )
 from trireme.data._methods import DatasetMethods, is_whole
 from trireme.data._plan import Plan
+from trireme.data._promotion import conform, fixed, widened
 
 # A file is closed when it is this large in memory; `min_rows_per_file` sets the limit in rows.
 _FILE_BYTES = 512 << 20
@@ -209,14 +211,14 @@ def write_files(plan: Plan, target: Target, make: Callable[[Any, pa.Schema], Wri
     """make: a writer for an open file and the schema of the rows."""
     if not target.prepare(plan.source.files()):
         return
-    if target.concurrency == 1 or target.num_rows is not None:
-        _write_part(plan, 0, stream_of(plan), target, make)
-        return
-    parts = _parts(ordered(plan), target.concurrency)
-    with ThreadPoolExecutor(target.concurrency, "trireme-write") as threads:
-        jobs = [threads.submit(_write_part, plan, index, part, target, make) for index, part in enumerate(parts)]
-        for job in jobs:
-            job.result()
+    common = _Common()
+    while True:
+        run = _Run(plan, target, make, common)
+        try:
+            run.write()
+            return
+        except _Widened:  # the files before it have another type: write them again
+            run.discard()
 
 
 def _parts(plan: Plan, count: int) -> list[Iterator[pa.RecordBatch]]:
@@ -227,34 +229,79 @@ def _parts(plan: Plan, count: int) -> list[Iterator[pa.RecordBatch]]:
     return [stream_of(plan, pieces=part) for part in parts] or [iter(())]
 
 
-def _write_part(
-    plan: Plan,
-    part: int,
-    batches: Iterator[pa.RecordBatch],
-    target: Target,
-    make: Callable[[Any, pa.Schema], Writer],
-) -> None:
-    if target.num_rows is not None:
-        batches = exact_batches(batches, target.num_rows)
-    waiting = _Peeking(batches)
-    schema = waiting.head.schema if waiting.more() else plan.schema()
-    index = 0
-    more = True
-    while more:
-        file = target.create(part, index, waiting.head)
-        writer = None
-        try:
-            writer = make(file.sink, schema)
-            more = _fill(writer, waiting, target.num_rows or target.min_rows)
-            writer.close()
-            file.done()
-        except BaseException:
-            if writer is not None:
-                with suppress(Exception):
-                    writer.close()
+class _Widened(Exception):
+    """A batch needs a wider schema than that of the files."""
+
+
+class _Common:
+    """The schema of all files of a write, which functions may widen."""
+
+    def __init__(self) -> None:
+        self.schema: pa.Schema | None = None
+        self._lock = threading.Lock()
+
+    def conformed(self, batches: Iterator[pa.RecordBatch], where: str) -> Iterator[pa.RecordBatch]:
+        row, mine = 0, self.schema
+        for batch in batches:
+            with self._lock:
+                self.schema = (
+                    batch.schema if self.schema is None else widened(self.schema, batch.schema, where, batch, row)
+                )
+                mine = self.schema if mine is None else mine
+                if self.schema is not mine:
+                    raise _Widened
+            yield conform(batch, mine, where, row)
+            row += batch.num_rows
+
+
+class _Run:
+    """One attempt to write all files."""
+
+    def __init__(self, plan: Plan, target: Target, make: Callable[[Any, pa.Schema], Writer], common: _Common) -> None:
+        self._plan = plan
+        self._target = target
+        self._make = make
+        self._common = common
+        self._files: list[_File] = []
+
+    def write(self) -> None:
+        plan, workers = self._plan, self._target.concurrency
+        if workers == 1 or self._target.num_rows is not None:
+            self._write_part(0, stream_of(plan))
+            return
+        parts = _parts(ordered(plan), workers)
+        with ThreadPoolExecutor(workers, "trireme-write") as threads:
+            jobs = [threads.submit(self._write_part, index, part) for index, part in enumerate(parts)]
+            for job in jobs:
+                job.result()
+
+    def discard(self) -> None:
+        for file in self._files:
             file.discard()
-            raise
-        index += 1
+
+    def _write_part(self, part: int, batches: Iterator[pa.RecordBatch]) -> None:
+        target = self._target
+        batches = self._common.conformed(batches, name_of(self._plan))
+        waiting = _Peeking(batches if target.num_rows is None else exact_batches(batches, target.num_rows))
+        schema = waiting.head.schema if waiting.more() else self._common.schema or self._plan.schema()
+        index = 0
+        more = True
+        while more:
+            file = target.create(part, index, waiting.head)
+            writer = None
+            try:
+                writer = self._make(file.sink, schema)
+                more = _fill(writer, waiting, target.num_rows or target.min_rows)
+                writer.close()
+                file.done()
+                self._files.append(file)
+            except BaseException:
+                if writer is not None:
+                    with suppress(Exception):
+                        writer.close()
+                file.discard()
+                raise
+            index += 1
 
 
 def _fill(writer: Writer, batches: _Peeking, min_rows: int | None) -> bool:
@@ -304,7 +351,7 @@ def _write_partitioned(plan: Plan, target: Target, columns: list[str], options: 
     options = dict(options)
     rows = options.pop("row_group_size", 1 << 20)
     ds.write_dataset(
-        pa.RecordBatchReader.from_batches(schema, stream_of(plan)),
+        pa.RecordBatchReader.from_batches(schema, fixed(stream_of(plan), schema, name_of(plan))),
         target.location.path,
         basename_template=target.template(),
         format=kind,

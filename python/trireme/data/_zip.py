@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from trireme._core import count_of
 from trireme.data._derived import ordered
-from trireme.data._fragment import Fragment, Source
-from trireme.data._fragment_slice import FragmentSlice, alike, read
+from trireme.data._fragment import BatchFragment, Fragment, Source
+from trireme.data._fragment_slice import FragmentSlice, read
 from trireme.data._plan import Plan
+from trireme.data._promotion import promoted
 
 
 class ZippedSource(Source):
@@ -61,7 +62,7 @@ class ZippedSource(Source):
         return new
 
 
-class ZippedFragment(Fragment):
+class ZippedFragment(BatchFragment):
     def __init__(
         self, left: FragmentSlice, right: Sequence[FragmentSlice], names: dict[str, str], schema: pa.Schema
     ) -> None:
@@ -82,17 +83,17 @@ class ZippedFragment(Fragment):
     def has_functions(self) -> bool:
         return any(piece.has_functions for piece in (self._left, *self._right))
 
-    def open(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
+    def batches(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[Iterator[pa.RecordBatch], int]:
         schema = self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns])
-        return pa.RecordBatchReader.from_batches(schema, self._batches(schema, row)), row
+        return promoted(self._zipped(schema.names, row), schema, self.name), row
 
-    def _batches(self, schema: pa.Schema, row: int) -> Iterator[pa.RecordBatch]:
+    def _zipped(self, wanted: list[str], row: int) -> Iterator[pa.RecordBatch]:
         renamed = list(self._names.values())
         mine, its = _rows_from([self._left], row), _rows_from(self._right, row)
         for left, right in _aligned(mine, its):
             names = [*left.schema.names, *renamed]
             batch = pa.RecordBatch.from_arrays([*left.columns, *right.select(list(self._names)).columns], names)
-            yield alike(batch.select(schema.names), schema, self.name)
+            yield batch.select(wanted)
 
 
 def _rows_from(pieces: Sequence[FragmentSlice], row: int) -> Iterator[pa.RecordBatch]:
