@@ -157,6 +157,15 @@ class PythonPass {
     return nb::cast(*std::move(given.batch));
   }
 
+  // After next() has raised: continues with the rows that it has not returned, in a schema that may have changed.
+  void reopen() {
+    auto reopened = unlocked([&]() -> base::Result<void> {
+      std::lock_guard lock(mutex_);
+      return closed_ ? base::Result<void>(base::error("this pass over the data is closed")) : pass_->reopen();
+    });
+    if (!reopened) raise_error(reopened.error());
+  }
+
  private:
   const std::int64_t epoch_;
   const std::int64_t steps_;
@@ -230,6 +239,7 @@ void bind_data(nb::module_& module) {
       .def_prop_ro("epoch", &PythonPass::epoch)
       .def_prop_ro("steps", &PythonPass::steps)
       .def("next", &PythonPass::next, nb::arg("timeout_s"))
+      .def("reopen", &PythonPass::reopen)
       .def("close", &PythonPass::close);
   nb::class_<Shard>(module, "DataShard")
       .def_static("make", &make_shard, nb::arg("fragments"), nb::arg("open"), nb::arg("ordering"), nb::arg("options"))

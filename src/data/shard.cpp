@@ -203,28 +203,43 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
 
 class EpochPass final : public Pass {
  public:
-  EpochPass(std::shared_ptr<EpochShard> shard, std::unique_ptr<Pipeline> pipeline, std::int64_t epoch,
+  EpochPass(std::shared_ptr<EpochShard> shard, std::unique_ptr<Pipeline> pipeline, PipelineOptions options,
             std::int64_t number, int ahead)
       : shard_(std::move(shard)),
         pipeline_(std::move(pipeline)),
-        epoch_(epoch),
+        options_(std::move(options)),
         number_(number),
         ahead_(static_cast<std::size_t>(ahead)) {}
 
   ~EpochPass() override {
     std::lock_guard lock(shard_->mutex_);
-    add(shard_->past_, pipeline_->stats());
-    if (shard_->running_ == pipeline_.get()) shard_->running_ = nullptr;
+    leave_pipeline();
     if (!current()) return;
     if (!ended_) shard_->place_.left = true;
     if (shard_->log_) shard_->log_->end(false);
   }
 
-  std::int64_t epoch() const override { return epoch_; }
-  std::int64_t steps() const override { return pipeline_->steps(); }
+  std::int64_t epoch() const override { return options_.epoch; }
+  std::int64_t steps() const override { return steps_before_ + pipeline_->steps(); }
+
+  base::Result<void> reopen() override {
+    TRIREME_ASSIGN(auto again, Pipeline::start(shard_->table_.fragments, shard_->table_.source, options_),
+                   "dataset '{}'", shard_->options_.name);
+    std::unique_lock lock(shard_->mutex_);
+    leave_pipeline();
+    if (current()) shard_->running_ = again.get();
+    std::swap(pipeline_, again);
+    steps_before_ = taken_steps_;
+    lock.unlock();  // the threads of the other one may be waiting for the interpreter
+    return {};
+  }
 
   base::Result<Next> next(std::chrono::duration<double> timeout) override {
     TRIREME_ASSIGN(Next next, pipeline_->next(timeout));
+    if (next.state == Next::State::kBatch) {
+      options_.begin = next.span.end;
+      ++taken_steps_;
+    }
     std::lock_guard lock(shard_->mutex_);
     if (!current()) return next;
     Place& place = shard_->place_;
@@ -234,7 +249,7 @@ class EpochPass final : public Pass {
     } else if (next.state == Next::State::kEnd && !ended_) {
       while (!taken_.empty()) give_one();
       ended_ = true;
-      place.epoch = epoch_ + 1;
+      place.epoch = epoch() + 1;
       place.rows = 0;
       place.begun = place.over = false;
       place.order.reset();
@@ -252,11 +267,17 @@ class EpochPass final : public Pass {
 
   bool current() const { return shard_->place_.pass == number_; }
 
+  // Its numbers become past ones.
+  void leave_pipeline() {
+    add(shard_->past_, pipeline_->stats());
+    if (shard_->running_ == pipeline_.get()) shard_->running_ = nullptr;
+  }
+
   // The user receives the next batch.
   void give_one() {
     const Taken& given = taken_.front();
     shard_->place_.rows = given.span.end;
-    shard_->place_.over = ++given_ == pipeline_->steps();
+    shard_->place_.over = ++given_ == steps();
     if (shard_->log_) {
       shard_->log_->add(given.span, given.rows, given.digest);
       if (shard_->place_.over) shard_->log_->end(true);
@@ -266,11 +287,13 @@ class EpochPass final : public Pass {
 
   std::shared_ptr<EpochShard> shard_;  // shared: a pass may outlive the handle of its shard
   std::unique_ptr<Pipeline> pipeline_;
-  std::int64_t epoch_;
+  PipelineOptions options_;  // begin: after the last batch of the pipeline
   std::int64_t number_;
   std::size_t ahead_;
   std::deque<Taken> taken_;  // consumed but not yet delivered
   std::int64_t given_ = 0;
+  std::int64_t taken_steps_ = 0;
+  std::int64_t steps_before_ = 0;  // of the pipelines before this one
   bool ended_ = false;
 };
 
@@ -328,7 +351,7 @@ base::Result<std::unique_ptr<Pass>> EpochShard::iterate(const IterBatchesOptions
   place_ = place;
   running_ = pipeline.get();
   return std::unique_ptr<Pass>(
-      std::make_unique<EpochPass>(shared_from_this(), std::move(pipeline), place.epoch, place.pass, ahead));
+      std::make_unique<EpochPass>(shared_from_this(), std::move(pipeline), std::move(made), place.pass, ahead));
 }
 
 }  // namespace

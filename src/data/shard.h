@@ -55,6 +55,9 @@ class Pass {
   virtual std::int64_t epoch() const = 0;
   virtual std::int64_t steps() const = 0;  // that were left when it began
   virtual base::Result<Next> next(std::chrono::duration<double> timeout) = 0;
+  // After next() has failed: reads again from the first row that it has not returned. The source may have another
+  // schema now. The position and the log of the shard do not change.
+  virtual base::Result<void> reopen() = 0;
 };
 
 // A rank's part of a dataset, one epoch after the other. Its position is valid for any number of ranks. There is one
