@@ -54,6 +54,8 @@ class DataPass:
 
     def next(self, timeout_s: float) -> object: ...
 
+    def reopen(self) -> None: ...
+
     def close(self) -> None: ...
 
 class DataShard:
@@ -323,6 +325,11 @@ def check_datasets(names: Sequence[str], config: dict) -> None:
 def plan_shard(name: str, rows: int, config: dict, max_workers: int, own_seed: int | None) -> dict:
     """
     How a trainer's dataset is divided among its workers: the fields of ShardPlan (src/data/shard_plan.h).
+    """
+
+def sampled(seed: int, first_row: int, rows: int, fraction: float) -> bytes:
+    """
+    A byte per row, 1 if random_sample() keeps it; first_row is an index in the dataset.
     """
 
 def shard_options(plan: dict, config: dict, worker: dict) -> tuple[dict, int | None]:

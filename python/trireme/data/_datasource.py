@@ -17,7 +17,8 @@ from trireme.data._file_source import listing_of as listing_of
 from trireme.data._fragment import DataError, Fragment, Source
 from trireme.data._memory import num_fragments, plain_table, rows_of_batch
 from trireme.data._paths import File, select
-from trireme.data._tensors import batch_of, batch_of_rows, conform
+from trireme.data._promotion import conform
+from trireme.data._tensors import batch_of, batch_of_rows
 
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset

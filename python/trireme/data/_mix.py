@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trireme.data._column_ops import AsSchema
+from trireme.data._column_ops import Promote
 from trireme.data._derived import UnionSource, ordered
 from trireme.data._fragment import Fragment, Source
-from trireme.data._fragment_slice import FragmentSlice, alike
+from trireme.data._fragment_slice import FragmentSlice
 from trireme.data._memory import rows_of_batch
 from trireme.data._plan import Plan
+from trireme.data._promotion import conform
 from trireme.data._zip import _rows_from
 
 _FRAGMENT_ROWS = 8192
@@ -53,7 +54,7 @@ class MixedSource(Source):
     def fragments(self) -> list[Fragment]:
         if self._fragments is None:
             schema = self.schema()
-            plans = [plan if plan.schema().equals(schema) else plan.then(AsSchema(schema)) for plan in self._plans]
+            plans = [plan if plan.schema().equals(schema) else plan.then(Promote(schema)) for plan in self._plans]
             counts = [plan.rows() for plan in plans]
             size = _fragment_rows(plans, sum(counts))
             times = _times(counts, self._weights, self._stop, size)
@@ -108,7 +109,7 @@ class MixedFragment(Fragment):
         tables, times = [], []
         for part, start, weight in zip(self._parts, self._starts, self._weights, strict=True):
             if part:
-                batches = [alike(batch, self._schema, self.name) for batch in _rows_from(part, 0)]
+                batches = [conform(batch, self._schema, self.name) for batch in _rows_from(part, 0)]
                 tables.append(pa.Table.from_batches(batches, self._schema).select(schema.names))
                 times.append((start + np.arange(sum(map(len, batches))) + 0.5) / weight)
         order = np.argsort(np.concatenate(times), kind="stable")[row:]
