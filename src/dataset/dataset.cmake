@@ -7,6 +7,13 @@ if(TARGET trireme_arrow_library)
   add_library(trireme::arrow ALIAS trireme_data)  # its former name
   # Arrow is private: users of the library need its headers only for wrap().
   target_link_libraries(trireme_data PUBLIC trireme PRIVATE "$<BUILD_INTERFACE:trireme_arrow_library>")
+  # It registers itself when it is loaded, so programs need it even if they use none of its symbols.
+  target_link_options(trireme_data INTERFACE LINKER:--no-as-needed)
+  target_precompile_headers(trireme_data PRIVATE <arrow/api.h> <arrow/c/bridge.h> <arrow/compute/api.h>
+    <arrow/filesystem/filesystem.h> <functional> <memory> <string> <vector>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(trireme_data PRIVATE -fpch-preprocess)
+  endif()
   # Plans and format parsers of the core, which libtrireme.so exports to this library.
   target_include_directories(trireme_data PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_compile_definitions(trireme_data PRIVATE FMT_HEADER_ONLY)

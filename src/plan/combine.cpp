@@ -4,6 +4,7 @@
 #include "plan/plan.h"
 #include "plan/read.h"
 #include "plan/record.h"
+#include "plan/relational.h"
 
 // Plans that combine other plans or data in memory.
 
@@ -155,20 +156,18 @@ class UnionPlan final : public Plan {
 
   base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
     const auto& [input, index] = origin_[fragment];
-    return inputs_[input]->open(index, row);
+    return read_[input]->open(index, row);
   }
   base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
     const auto& [input, index] = origin_[fragment];
-    return inputs_[input]->open_part(index, row, end);
+    return read_[input]->open_part(index, row, end);
   }
 
  protected:
   base::Result<std::vector<DataFragment>> list() override {
-    TRIREME_ASSIGN(const auto columns, inputs_.front()->schema());
+    TRIREME_ASSIGN(read_, unified(inputs_));
     std::vector<DataFragment> all;
     for (std::size_t input = 0; input < inputs_.size(); ++input) {
-      TRIREME_ASSIGN(const auto here, inputs_[input]->schema());
-      TRIREME_TRY(here->check_same(*columns), "{} does not match {}", inputs_[input]->name(), inputs_.front()->name());
       // Counted there, so only once for all users of that plan.
       TRIREME_ASSIGN(const auto fragments, inputs_[input]->counted());
       for (std::size_t index = 0; index < fragments.size(); ++index) {
@@ -181,6 +180,7 @@ class UnionPlan final : public Plan {
 
  private:
   std::vector<std::shared_ptr<Plan>> inputs_;  // shared with the combined datasets
+  std::vector<std::shared_ptr<Plan>> read_;    // the inputs with the same columns, once listed
   std::vector<std::pair<std::size_t, std::size_t>> origin_;
 };
 
@@ -238,6 +238,38 @@ class SettledPlan final : public Plan {
 };
 
 }  // namespace
+
+base::Result<std::vector<std::shared_ptr<Plan>>> unified(std::vector<std::shared_ptr<Plan>> plans) {
+  std::vector<std::shared_ptr<const data::Schema>> schemas;
+  base::Result<void> same;
+  for (const auto& plan : plans) {
+    TRIREME_ASSIGN(auto columns, plan->schema());
+    schemas.push_back(std::move(columns));
+    if (!same) continue;
+    same = schemas.back()->check_same(*schemas.front());
+    if (!same)
+      same = std::move(same).error().wrap(fmt::format("{} does not match {}", plan->name(), plans.front()->name()));
+  }
+  if (same) return plans;
+  auto library = relational(same.error().message() + ": to unify them, union_with()");
+  if (!library) return std::move(library).error();
+  std::vector<ArrowSchema> given(schemas.size());
+  for (std::size_t i = 0; i < schemas.size(); ++i) schemas[i]->export_to(given[i]);
+  // Exception boundary: the library's functions throw.
+  try {
+    OwnedSchema common;
+    (*library)->unify(given, &*common);
+    ArrowSchema c_schema = common.give();
+    TRIREME_ASSIGN(const auto columns, data::Schema::take(c_schema));
+    for (auto& plan : plans) {
+      columns->export_to(c_schema);
+      plan = stream_plan(std::move(plan), (*library)->conform(&c_schema));
+    }
+  } catch (const std::exception& thrown) {
+    return base::error("{}: {}", same.error().message(), thrown.what());
+  }
+  return plans;
+}
 
 std::shared_ptr<Plan> memory_plan(std::string name, std::vector<data::Batch> batches) {
   return std::make_shared<MemoryPlan>(std::move(name), std::move(batches));

@@ -8,6 +8,7 @@
 #include "plan/plan.h"
 #include "plan/read.h"
 #include "plan/record.h"
+#include "plan/relational.h"
 #include "plan/value_or_throw.h"
 #include "trireme/data.h"
 
@@ -82,10 +83,9 @@ Dataset Dataset::filter(std::function<bool(const Dict&)> keeps) const {
 Dataset Dataset::filter(const data::Expression& expression) const {
   DataSource* source = plan::source_behind(*plan_);
   const auto conditions = plan::conditions_of(*expression.node());
-  if (auto fewer = source && !conditions.empty() ? source->with_conditions(conditions) : nullptr) {
-    return Dataset(plan::op_plan(data::from_source(std::move(fewer)).plan(), plan::filter_op(expression)));
-  }
-  return Dataset(plan::op_plan(plan_, plan::filter_op(expression)));
+  const auto fewer = source && !conditions.empty() ? source->with_conditions(conditions) : nullptr;
+  const auto* relational = value_or_throw(plan::relational("filter() with an expression"));
+  return Dataset(plan::stream_plan(fewer ? plan::source_plan(fewer) : plan_, relational->filter(expression)));
 }
 
 Dataset Dataset::add_column(const std::string& column, std::function<Value(const Batch&)> function) const {
@@ -93,7 +93,8 @@ Dataset Dataset::add_column(const std::string& column, std::function<Value(const
 }
 
 Dataset Dataset::with_column(const std::string& column, const data::Expression& expression) const {
-  return Dataset(plan::op_plan(plan_, plan::with_column_op(column, expression)));
+  const auto* relational = value_or_throw(plan::relational("with_column()"));
+  return Dataset(plan::stream_plan(plan_, relational->with_column(column, expression)));
 }
 
 Dataset Dataset::select_columns(std::vector<std::string> columns) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "trireme/export.h"
 #include "trireme/value.h"
 
 namespace trireme::plan {
@@ -61,6 +62,6 @@ ExpressionPointer literal_node(Value value);
 
 base::Result<ExpressionPointer> parse_expression(std::string_view text);
 // Text that parse_expression() converts to the same expression.
-std::string text_of(const ExpressionNode& node);
+TRIREME_API std::string text_of(const ExpressionNode& node);
 
 }  // namespace trireme::plan

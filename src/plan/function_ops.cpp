@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "base/text.h"
 #include "data/random.h"
 #include "plan/ops.h"
@@ -198,22 +196,19 @@ class Sample final : public Selection {
   Sample(double fraction, std::uint64_t seed) : fraction_(fraction), seed_(seed) {}
   std::string name() const override { return fmt::format("random_sample({})", fraction_); }
 
-  std::int64_t count(std::size_t fragment, std::int64_t rows) const override {
+  bool is_positional() const override { return true; }
+
+  std::int64_t count(std::int64_t first_row, std::int64_t rows) const override {
     std::int64_t chosen = 0;
-    for (std::int64_t row = 0; row < rows; ++row) chosen += chooses({fragment, row});
+    for (std::int64_t i = 0; i < rows; ++i) chosen += data::samples(seed_, first_row + i, fraction_) ? 1 : 0;
     return chosen;
   }
 
  private:
-  bool chooses(Where where) const {
-    const auto drawn =
-        data::mixed(seed_ ^ data::mixed(where.fragment ^ data::mixed(static_cast<std::uint64_t>(where.row))));
-    return std::ldexp(static_cast<double>(drawn >> 11), -53) < fraction_;
-  }
-
   base::Result<std::vector<bool>> choose(const data::Batch& batch, Where where) const override {
     std::vector<bool> chosen;
-    for (std::int64_t row = 0; row < batch.rows(); ++row) chosen.push_back(chooses({where.fragment, where.row + row}));
+    const std::int64_t first = where.before + where.row;
+    for (std::int64_t i = 0; i < batch.rows(); ++i) chosen.push_back(data::samples(seed_, first + i, fraction_));
     return chosen;
   }
 

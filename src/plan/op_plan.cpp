@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "plan/ops.h"
 
@@ -80,11 +81,15 @@ class OpPlan final : public Plan {
  protected:
   base::Result<std::vector<DataFragment>> list() override {
     TRIREME_ASSIGN(auto fragments, input_->fragments());
-    for (std::size_t i = 0; i < fragments.size(); ++i) {
-      auto& rows = fragments[i].rows;
-      if (!rows || op_->keeps_rows()) continue;
-      const std::int64_t known = op_->count(i, *rows);
-      rows = known < 0 ? std::nullopt : std::optional(known);
+    if (op_->keeps_rows()) return fragments;
+    std::optional<std::int64_t> before = 0;  // unknown after a fragment that is not counted
+    for (auto& each : fragments) {
+      const auto rows = std::exchange(each.rows, std::nullopt);
+      if (!rows) before.reset();
+      if (!before) continue;
+      const std::int64_t known = op_->count(*before, *rows);
+      if (known >= 0) each.rows = known;
+      *before += *rows;
     }
     return fragments;
   }
@@ -104,10 +109,15 @@ class OpPlan final : public Plan {
       first -= first % batch;
       if (end) *end += (batch - *end % batch) % batch;
     }
+    std::int64_t before = 0;
+    if (op_->is_positional() && fragment > 0) {
+      TRIREME_ASSIGN(const auto fragments, input_->counted());
+      for (std::size_t i = 0; i < fragment; ++i) before += fragments[i].rows;
+    }
     TRIREME_ASSIGN(auto input, Input::open(*input_, fragment, first, end));
     const std::int64_t last = end.value_or(std::numeric_limits<std::int64_t>::max());
     return data::Opened{make_stream(std::make_unique<OpProducer>(op_, std::move(columns), std::move(input),
-                                                                 Where{fragment, first}, last)),
+                                                                 Where{first, before}, last)),
                         first};
   }
 
@@ -137,7 +147,7 @@ class OpPlan final : public Plan {
 
 }  // namespace
 
-std::int64_t Op::count(std::size_t, std::int64_t) const { return -1; }
+std::int64_t Op::count(std::int64_t, std::int64_t) const { return -1; }
 
 std::shared_ptr<Plan> op_plan(std::shared_ptr<Plan> input, std::unique_ptr<Op> op) {
   return std::make_shared<OpPlan>(std::move(input), std::move(op));

@@ -11,14 +11,13 @@
 #include "plan/plan.h"
 #include "plan/record.h"
 #include "trireme/data.h"
-#include "trireme/expression.h"
 
 namespace trireme::plan {
 
 // The position of a batch in its plan, for errors and for functions that depend on it.
 struct Where {
-  std::size_t fragment = 0;
-  std::int64_t row = 0;  // first row, in the fragment
+  std::int64_t row = 0;     // first row, in the fragment
+  std::int64_t before = 0;  // rows of the previous fragments; only if the op is positional
 };
 
 // An operation on every batch. Called on any thread.
@@ -33,14 +32,16 @@ class Op {
   virtual std::int64_t batch_rows() const { return 0; }
   // The output of a row depends on the other rows of its batch: batches always start at the fragment's first row.
   virtual bool is_aligned() const { return false; }
+  // The output of a row depends on its index in the dataset.
+  virtual bool is_positional() const { return false; }
   // A user's function, which may be slow.
   virtual bool is_function() const { return false; }
   // The output columns, from sample rows; nullptr if these do not determine them.
   virtual base::Result<std::shared_ptr<const data::Schema>> learn(const data::Batch& example) = 0;
   // After learn() has determined the columns.
   virtual base::Result<Record> apply(const data::Batch& batch, Where where) = 0;
-  // The number of output rows of a fragment with this number of rows; -1 if only reading tells.
-  virtual std::int64_t count(std::size_t fragment, std::int64_t rows) const;
+  // The number of output rows for these rows of the dataset; -1 if only reading tells. For positional ops.
+  virtual std::int64_t count(std::int64_t first_row, std::int64_t rows) const;
 };
 
 std::shared_ptr<Plan> op_plan(std::shared_ptr<Plan> input, std::unique_ptr<Op> op);
@@ -50,8 +51,6 @@ std::unique_ptr<Op> flat_map_op(std::function<std::vector<Dict>(const Dict&)> fu
 std::unique_ptr<Op> map_batches_op(std::function<Dict(const Batch&)> function, const MapBatchesOptions& options);
 std::unique_ptr<Op> filter_op(std::function<bool(const Dict&)> keeps);
 std::unique_ptr<Op> add_column_op(std::string column, std::function<Value(const Batch&)> function);
-std::unique_ptr<Op> filter_op(data::Expression keeps);
-std::unique_ptr<Op> with_column_op(std::string column, data::Expression value);
 std::unique_ptr<Op> sample_op(double fraction, std::uint64_t seed);
 
 std::unique_ptr<Op> select_op(std::vector<std::string> columns);

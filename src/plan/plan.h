@@ -104,6 +104,8 @@ std::shared_ptr<Plan> source_plan(std::shared_ptr<DataSource> source);
 std::shared_ptr<Plan> memory_plan(std::string name, std::vector<data::Batch> batches);
 std::shared_ptr<Plan> cut_plan(std::shared_ptr<Plan> input, std::string name, Cut cut);
 std::shared_ptr<Plan> union_plan(std::vector<std::shared_ptr<Plan>> inputs);
+// The plans with columns of the same types, by name. trireme::data unifies different ones.
+base::Result<std::vector<std::shared_ptr<Plan>>> unified(std::vector<std::shared_ptr<Plan>> plans);
 std::shared_ptr<Plan> zip_plan(std::shared_ptr<Plan> left, std::shared_ptr<Plan> right);
 std::shared_ptr<Plan> shuffle_plan(std::shared_ptr<Plan> input, Shuffle shuffle);
 // Read into memory on first use, in the order of its shuffle.

@@ -36,6 +36,42 @@ class PassProducer final : public ArrayProducer {
   std::unique_ptr<data::Pass> pass_;    // null if there are no rows
 };
 
+// The fragments of a plan, one after the other.
+class OrderedProducer final : public ArrayProducer {
+ public:
+  OrderedProducer(std::shared_ptr<Plan> plan, std::shared_ptr<const data::Schema> columns, std::size_t fragments)
+      : plan_(std::move(plan)), columns_(std::move(columns)), fragments_(fragments) {}
+
+  base::Result<void> schema(ArrowSchema& out) override {
+    columns_->export_to(out);
+    return {};
+  }
+
+  base::Result<void> next(ArrowArray& out) override {
+    while (input_ || fragment_ < fragments_) {
+      if (!input_) {
+        TRIREME_ASSIGN(input_, Input::open(*plan_, fragment_++, 0));
+      }
+      TRIREME_ASSIGN(const auto batch, input_->next(0));
+      if (batch.rows() == 0) {
+        input_.reset();
+        continue;
+      }
+      OwnedSchema ignored;
+      batch.export_to(out, *ignored);
+      return {};
+    }
+    return {};
+  }
+
+ private:
+  std::shared_ptr<Plan> plan_;  // shared with the dataset
+  std::shared_ptr<const data::Schema> columns_;
+  std::size_t fragments_;
+  std::size_t fragment_ = 0;  // the next one
+  std::unique_ptr<Input> input_;
+};
+
 }  // namespace
 
 data::Ordering ordering_of(const Plan& plan, std::uint64_t standard_seed) {
@@ -95,6 +131,12 @@ base::Result<ArrowArrayStream> whole_stream(const std::shared_ptr<Plan>& plan) {
     TRIREME_ASSIGN(pass, shard->iterate({.batch_size = kRowsInMemory}));
   }
   return make_stream(std::make_unique<PassProducer>(std::move(columns), std::move(shard), std::move(pass)));
+}
+
+base::Result<ArrowArrayStream> ordered_stream(std::shared_ptr<Plan> plan) {
+  TRIREME_ASSIGN(auto columns, plan->schema());
+  TRIREME_ASSIGN(const auto fragments, plan->fragments());
+  return make_stream(std::make_unique<OrderedProducer>(std::move(plan), std::move(columns), fragments.size()));
 }
 
 }  // namespace trireme::plan

@@ -25,5 +25,7 @@ inline constexpr std::int64_t kRowsInMemory = 65536;
 base::Result<std::vector<data::Batch>> read_all(const std::shared_ptr<Plan>& plan, std::int64_t batch_rows);
 // The same, read lazily.
 base::Result<ArrowArrayStream> whole_stream(const std::shared_ptr<Plan>& plan);
+// The rows in the dataset's own order, without any shuffle. They are not counted before.
+base::Result<ArrowArrayStream> ordered_stream(std::shared_ptr<Plan> plan);
 
 }  // namespace trireme::plan

@@ -134,7 +134,10 @@ TRIREME_TRAIN_FUNCTION(finds_tensors);
 
 // Columns of a dataset as tensors of other types, on another device.
 void asks_for_types() {
-  const auto rows = trireme::data::range(10).with_column("x", "id / 2").with_column("flag", "id > 4");
+  const auto rows = trireme::data::range(10).map([](const trireme::Dict& row) -> trireme::Dict {
+    const std::int64_t id = row["id"].as_int();
+    return {{"id", id}, {"x", static_cast<double>(id) / 2}, {"flag", id > 4}};
+  });
   int batches = 0;
   for (auto& batch : trireme::torch::iter_batches(rows, {.batch_size = 4}, {.dtypes = {{"x", torch::kFloat}}})) {
     expect(batch["id"].scalar_type() == torch::kLong && batch["flag"].scalar_type() == torch::kBool, "as they are");

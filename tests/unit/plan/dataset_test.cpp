@@ -184,6 +184,7 @@ TEST_CASE("splits keep the order, and every row is in one part") {
   CHECK(ids_of(train) == up_to(7));
   CHECK(ids_of(test) == up_to(10, 7));
   CHECK(ids_of(data::range(3).union_with(data::range(2))) == std::vector<std::int64_t>{0, 1, 2, 0, 1});
+  // Without Arrow, which unit tests do not link.
   CHECK(error_of([] { data::range(3).union_with(data::range_tensor(3)).count(); }).find("does not match") !=
         std::string::npos);
 }
@@ -205,6 +206,23 @@ TEST_CASE("a shuffle is seeded, complete, and applied before a split") {
   all.insert(all.end(), rest.begin(), rest.end());
   CHECK(all != up_to(100));
   CHECK(sorted(all) == up_to(100));
+}
+
+TEST_CASE("what needs Arrow names the library that has it") {
+  const std::string remedy =
+      "needs the library trireme::data, which this program does not link: add "
+      "find_package(trireme COMPONENTS data)";
+  CHECK(error_of([] { data::range(3).filter("id > 1"); }).find("filter() with an expression " + remedy) == 0);
+  CHECK(error_of([] { data::range(3).with_column("x", "id + 1"); }).find("with_column() " + remedy) == 0);
+  CHECK(error_of([] { data::range(3).mean("id"); }).find("mean() " + remedy) == 0);
+  CHECK(error_of([] { data::range(3).union_with(data::range_tensor(3)).count(); }).find(remedy) != std::string::npos);
+}
+
+TEST_CASE("a sample does not depend on fragments") {
+  const auto rows = data::range(1000);
+  const auto sample = ids_of(rows.random_sample(0.3, 7));
+  CHECK(ids_of(rows.repartition(7).random_sample(0.3, 7)) == sample);
+  CHECK(ids_of(rows.filter([](const Dict&) { return true; }).repartition(3).random_sample(0.3, 7)) == sample);
 }
 
 TEST_CASE("a sample is reproducible and known without reading") {

@@ -1,0 +1,148 @@
+#include "aggregates.h"
+
+#include <arrow/acero/exec_plan.h>
+#include <arrow/acero/options.h>
+#include <arrow/array/concatenate.h>
+#include <arrow/array/util.h>
+#include <arrow/c/bridge.h>
+#include <arrow/compute/api_aggregate.h>
+#include <arrow/compute/api_vector.h>
+#include <arrow/compute/cast.h>
+#include <arrow/scalar.h>
+#include <arrow/table.h>
+#include <arrow/util/decimal.h>
+
+#include "file_source.h"
+#include "kernels.h"
+#include "status.h"
+#include "unified.h"
+
+namespace trireme::arrow {
+namespace {
+
+namespace acero = ::arrow::acero;
+namespace compute = ::arrow::compute;
+using plan::Aggregation;
+using ReaderPointer = std::shared_ptr<::arrow::RecordBatchReader>;
+using ScalarPointer = std::shared_ptr<::arrow::Scalar>;
+using TypePointer = std::shared_ptr<::arrow::DataType>;
+
+// The type in which Arrow aggregates without overflow: it adds integers modulo 2^64.
+TypePointer working_type(const TypePointer& type, Aggregation function) {
+  const bool adds = function == Aggregation::kSum || function == Aggregation::kMean;
+  if (type->id() == ::arrow::Type::BOOL && adds) return ::arrow::int64();
+  if (::arrow::is_integer(type->id()) && adds) return ::arrow::decimal128(38, 0);
+  if (type->id() == ::arrow::Type::HALF_FLOAT) return ::arrow::float32();
+  if (type->id() == ::arrow::Type::DURATION) return ::arrow::int64();
+  if (type->id() == ::arrow::Type::NA) return ::arrow::float64();  // of nulls
+  return type;
+}
+
+// The column as "x", in the working type.
+ReaderPointer converted(ReaderPointer reader, const TypePointer& type) {
+  auto schema = ::arrow::schema({::arrow::field("x", type)});
+  auto make = [reader, schema, type]() -> ::arrow::Result<BatchPointer> {
+    ARROW_ASSIGN_OR_RAISE(const auto batch, reader->Next());
+    if (!batch) return batch;
+    auto column = batch->column(0);
+    if (!column->type()->Equals(type)) {
+      ARROW_ASSIGN_OR_RAISE(column, compute::Cast(*column, type));
+    }
+    return ::arrow::RecordBatch::Make(schema, batch->num_rows(), {std::move(column)});
+  };
+  return std::make_shared<MadeBatches>(schema, std::move(make));
+}
+
+// "rows", "nulls" and "value", streamed through Acero.
+std::shared_ptr<::arrow::Table> streamed(ReaderPointer reader, const char* function,
+                                         std::shared_ptr<compute::FunctionOptions> options) {
+  const auto nulls = std::make_shared<compute::CountOptions>(compute::CountOptions::ONLY_NULL);
+  std::vector<compute::Aggregate> wanted;
+  wanted.emplace_back("count", ::arrow::FieldRef("x"), "rows");
+  wanted.emplace_back("count", nulls, ::arrow::FieldRef("x"), "nulls");
+  wanted.emplace_back(function, std::move(options), ::arrow::FieldRef("x"), "value");
+  auto plan = acero::Declaration::Sequence(
+      {{"record_batch_reader_source", acero::RecordBatchReaderSourceNodeOptions(std::move(reader))},
+       {"aggregate", acero::AggregateNodeOptions(std::move(wanted))}});
+  return check(acero::DeclarationToTable(std::move(plan), /*use_threads=*/false));
+}
+
+std::int64_t count_in(const ::arrow::Table& table, const char* column) {
+  const auto scalar = check(table.GetColumnByName(column)->GetScalar(0));
+  return static_cast<const ::arrow::Int64Scalar&>(*scalar).value;
+}
+
+ScalarPointer whole_sum(const ::arrow::Decimal128& sum) {
+  const auto narrow = sum.ToInteger<std::int64_t>();
+  if (narrow.ok()) return ::arrow::MakeScalar(*narrow);
+  throw std::runtime_error("the sum does not fit into 64 bits; convert the column to floats with with_column()");
+}
+
+// The result in a type that rows can hold.
+ScalarPointer result_of(const ::arrow::Table& table, Aggregation function) {
+  auto value = check(table.GetColumnByName("value")->GetScalar(0));
+  if (function == Aggregation::kMin || function == Aggregation::kMax) {
+    const auto& both = static_cast<const ::arrow::StructScalar&>(*value);
+    return both.value[function == Aggregation::kMin ? 0 : 1];
+  }
+  if (!value->is_valid || value->type->id() != ::arrow::Type::DECIMAL128) return value;
+  const auto& sum = static_cast<const ::arrow::Decimal128Scalar&>(*value).value;
+  if (function == Aggregation::kSum) return whole_sum(sum);
+  return ::arrow::MakeScalar(sum.ToDouble(0) / static_cast<double>(count_in(table, "rows")));
+}
+
+// The distinct values of the batches so far are merged when they take this many rows.
+constexpr std::int64_t kMergedRows = 1 << 20;
+
+std::shared_ptr<::arrow::Array> unique_values(::arrow::RecordBatchReader& reader) {
+  ::arrow::ArrayVector seen{check(::arrow::MakeEmptyArray(reader.schema()->field(0)->type()))};
+  std::int64_t rows = 0;
+  const auto merge = [&] { seen = {check(compute::Unique(check(::arrow::Concatenate(seen))))}; };
+  while (const auto batch = check(reader.Next())) {
+    seen.push_back(check(compute::Unique(check(with_plain_zeros(batch->column(0))))));
+    rows += seen.back()->length();
+    if (rows < kMergedRows) continue;
+    merge();
+    rows = 0;
+  }
+  merge();
+  return seen.front();
+}
+
+std::shared_ptr<::arrow::RecordBatch> one_row(std::vector<std::pair<std::string, ScalarPointer>> values) {
+  std::vector<std::shared_ptr<::arrow::Field>> fields;
+  ::arrow::ArrayVector columns;
+  for (auto& [name, value] : values) {
+    fields.push_back(::arrow::field(name, value->type));
+    columns.push_back(check(::arrow::MakeArrayFromScalar(*value, 1)));
+  }
+  return ::arrow::RecordBatch::Make(::arrow::schema(std::move(fields)), 1, std::move(columns));
+}
+
+}  // namespace
+
+void aggregate(ArrowArrayStream* column, Aggregation function, int ddof, ArrowArray* out, ArrowSchema* schema) {
+  load_kernels();
+  auto reader = check(::arrow::ImportRecordBatchReader(column));
+  const auto type = reader->schema()->field(0)->type();
+  if (function == Aggregation::kUnique) {
+    const auto values = unique_values(*reader);
+    const auto batch =
+        ::arrow::RecordBatch::Make(::arrow::schema({::arrow::field("value", type)}), values->length(), {values});
+    check(::arrow::ExportRecordBatch(*batch, out, schema));
+    return;
+  }
+  const auto working = working_type(type, function);
+  const bool extreme = function == Aggregation::kMin || function == Aggregation::kMax;
+  // The mean of decimals would be a decimal: whole numbers are divided as floats afterwards.
+  const bool adds = function == Aggregation::kSum || working->id() == ::arrow::Type::DECIMAL128;
+  const char* name = extreme ? "min_max" : function == Aggregation::kStd ? "stddev" : adds ? "sum" : "mean";
+  const auto options = function == Aggregation::kStd ? std::make_shared<compute::VarianceOptions>(ddof) : nullptr;
+  const auto table = streamed(converted(std::move(reader), working), name, options);
+  const auto batch = one_row({{"rows", ::arrow::MakeScalar(count_in(*table, "rows"))},
+                              {"nulls", ::arrow::MakeScalar(count_in(*table, "nulls"))},
+                              {"value", result_of(*table, function)}});
+  check(::arrow::ExportRecordBatch(*batch, out, schema));
+}
+
+}  // namespace trireme::arrow
