@@ -4,6 +4,7 @@
 #include <arrow/acero/options.h>
 #include <arrow/builder.h>
 #include <arrow/compute/api_vector.h>
+#include <arrow/compute/cast.h>
 #include <arrow/compute/exec.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 #include "status.h"
 #include "trireme/value.h"
+#include "unified.h"
 
 namespace trireme::arrow {
 namespace {
@@ -82,12 +84,31 @@ TablePointer numbered(const ::arrow::Table& table, const Names& on, const std::s
   std::vector<std::shared_ptr<::arrow::ChunkedArray>> columns;
   const Names keys = key_names(on.size());
   for (std::size_t i = 0; i < on.size(); ++i) {
-    columns.push_back(table.GetColumnByName(on[i]));
+    columns.push_back(check(with_plain_zeros(table.GetColumnByName(on[i]))).chunked_array());
     fields.push_back(::arrow::field(keys[i], columns.back()->type()));
   }
   columns.push_back(std::make_shared<::arrow::ChunkedArray>(check(builder.Finish())));
   fields.push_back(::arrow::field(name, ::arrow::int64()));
   return ::arrow::Table::Make(::arrow::schema(std::move(fields)), std::move(columns), table.num_rows());
+}
+
+TablePointer with_type(const TablePointer& table, const std::string& column,
+                       const std::shared_ptr<::arrow::DataType>& type) {
+  const int index = table->schema()->GetFieldIndex(column);
+  if (table->field(index)->type()->Equals(type)) return table;
+  const auto cast = check(compute::Cast(::arrow::Datum(table->column(index)), type));
+  return check(table->SetColumn(index, ::arrow::field(column, type), cast.chunked_array()));
+}
+
+// Arrow matches only keys of one type: int32 and int64, or string and large_string, are the same to users.
+void unify_key(TablePointer& left, const std::string& mine, TablePointer& right, const std::string& its) {
+  const auto one = left->schema()->GetFieldByName(mine);
+  const auto other = right->schema()->GetFieldByName(its);
+  if (one->type()->Equals(other->type())) return;
+  const auto both = unified(one->WithName("key"), other->WithName("key"));
+  if (!both) return;  // refused by the join, with both types
+  left = with_type(left, mine, both->type());
+  right = with_type(right, its, both->type());
 }
 
 std::vector<::arrow::FieldRef> refs_of(const Names& names) { return {names.begin(), names.end()}; }
@@ -162,9 +183,10 @@ void check_join(const Join& join) {
   }
 }
 
-TablePointer joined(const Join& join, const TablePointer& left, const TablePointer& right) {
+TablePointer joined(const Join& join, TablePointer left, TablePointer right) {
   expect_columns(*left, join.left_on, "keys");
   expect_columns(*right, join.right_on, "right_on");
+  for (std::size_t i = 0; i < join.left_on.size(); ++i) unify_key(left, join.left_on[i], right, join.right_on[i]);
   const auto pairs = pairs_of(join, *left, *right);
   if (!pairs->GetColumnByName("right")) return taken(left, *pairs, "left");
   if (!pairs->GetColumnByName("left")) return taken(right, *pairs, "right");

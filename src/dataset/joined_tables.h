@@ -19,7 +19,7 @@ struct Join {
 // Throws if the options are invalid, before any table is read.
 void check_join(const Join& join);
 
-std::shared_ptr<::arrow::Table> joined(const Join& join, const std::shared_ptr<::arrow::Table>& left,
-                                       const std::shared_ptr<::arrow::Table>& right);
+std::shared_ptr<::arrow::Table> joined(const Join& join, std::shared_ptr<::arrow::Table> left,
+                                       std::shared_ptr<::arrow::Table> right);
 
 }  // namespace trireme::arrow

@@ -13,6 +13,7 @@
 #include "status.h"
 #include "trireme/arrow/data.h"
 #include "trireme/data_source.h"
+#include "unified.h"
 
 // Operations on complete tables, done by Arrow: sort_by(), group_by() and join().
 
@@ -105,7 +106,13 @@ Dataset group_by(const Dataset& dataset, const std::vector<std::string>& keys,
       wanted.emplace_back((keys.empty() ? "" : "hash_") + (sample ? "stddev" : each.function), options, each.column,
                           name);
     }
-    const auto table = table_of(dataset);
+    auto table = table_of(dataset);
+    for (const auto& key : keys) {
+      const int index = table->schema()->GetFieldIndex(key);
+      if (index < 0) continue;  // refused below
+      const auto values = check(arrow::with_plain_zeros(table->column(index))).chunked_array();
+      table = check(table->SetColumn(index, table->field(index), values));
+    }
     auto plan =
         acero::Declaration::Sequence({{"table_source", acero::TableSourceNodeOptions(table)},
                                       {"aggregate", acero::AggregateNodeOptions(std::move(wanted), refs_of(keys))}});

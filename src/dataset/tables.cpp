@@ -19,12 +19,14 @@
 #include <thread>
 
 #include "conditions.h"
+#include "file_source.h"
 #include "found_files.h"
 #include "kernels.h"
 #include "parquet_pages.h"
 #include "status.h"
 #include "trireme/arrow/data.h"
 #include "trireme/data_source.h"
+#include "unified.h"
 
 // Tables in files: read_parquet(), read_csv() and read_json().
 
@@ -48,6 +50,11 @@ struct LargeGroup {
   std::vector<int> leaves;
 };
 
+struct Part {
+  std::shared_ptr<ds::FileFragment> file;  // a row group of it, or all
+  std::shared_ptr<::arrow::Schema> schema;
+};
+
 class FilesSource final : public DataSource {
  public:
   FilesSource(std::string call, Format format, std::vector<std::string> paths, ReadFilesOptions options,
@@ -67,6 +74,8 @@ class FilesSource final : public DataSource {
     schema_ = schema_of(found);
     std::vector<DataFragment> listed;
     load_footers();
+    if (!options_.strict) unify(found);
+    select_output();
     std::vector<std::string> bad;
     for (const auto& file : found.files) {
       if (files_.contains(file.path())) add_file(file, listed);
@@ -81,31 +90,24 @@ class FilesSource final : public DataSource {
   }
 
   std::int64_t open(std::size_t fragment, std::int64_t, ArrowArrayStream* stream) override {
-    if (const auto large = large_.find(fragment); large != large_.end()) {
-      const auto& source = std::static_pointer_cast<ds::FileFragment>(fragments_[fragment])->source();
-      const auto& [file, group, leaves] = large->second;
-      auto pages = arrow::read_pages(source, file, group, leaves, {kBatchRows, remote_});
-      check(::arrow::ExportRecordBatchReader(std::move(pages), stream));
-      return 0;
+    auto reader = read(fragment);
+    if (!reader->schema()->Equals(*output_)) {
+      auto make = [reader, schema = output_]() -> ::arrow::Result<arrow::BatchPointer> {
+        ARROW_ASSIGN_OR_RAISE(const auto batch, reader->Next());
+        if (!batch) return batch;
+        return arrow::conformed(*batch, schema);
+      };
+      reader = std::make_shared<arrow::MadeBatches>(output_, std::move(make));
     }
-    auto options = std::make_shared<ds::ScanOptions>();
-    ds::ScannerBuilder builder(schema_, fragments_[fragment], options);
-    if (!options_.columns.empty()) check(builder.Project(options_.columns));
-    check(builder.BatchSize(kBatchRows));
-    // The pipeline has its own threads and memory limit.
-    check(builder.UseThreads(false));
-    check(builder.BatchReadahead(1));
-    check(builder.FragmentReadahead(1));
-    auto scanner = check(builder.Finish());
-    check(::arrow::ExportRecordBatchReader(check(scanner->ToRecordBatchReader()), stream));
+    check(::arrow::ExportRecordBatchReader(std::move(reader), stream));
     return 0;
   }
 
   std::shared_ptr<DataSource> with_columns(const std::vector<std::string>& columns) override {
     // A second selection chooses from the first one.
     if (!options_.columns.empty()) return nullptr;
-    return std::make_shared<FilesSource>(call_, format_, paths_, ReadFilesOptions{columns, options_.skip_bad_files},
-                                         conditions_);
+    return std::make_shared<FilesSource>(
+        call_, format_, paths_, ReadFilesOptions{columns, options_.skip_bad_files, options_.strict}, conditions_);
   }
 
   std::shared_ptr<DataSource> with_conditions(const std::vector<DataCondition>& conditions) override {
@@ -123,6 +125,27 @@ class FilesSource final : public DataSource {
     return std::make_shared<ds::ParquetFileFormat>();
   }
 
+  // The columns that the file has, in its own types.
+  std::shared_ptr<::arrow::RecordBatchReader> read(std::size_t fragment) {
+    const auto& [file, schema] = parts_[fragment];
+    if (const auto large = large_.find(fragment); large != large_.end()) {
+      const auto& [metadata, group, leaves] = large->second;
+      return arrow::read_pages(file->source(), metadata, group, leaves, {kBatchRows, remote_});
+    }
+    ds::ScannerBuilder builder(schema, file, std::make_shared<ds::ScanOptions>());
+    std::vector<std::string> columns;
+    for (const auto& name : output_->field_names()) {
+      if (schema->GetFieldIndex(name) >= 0) columns.push_back(name);
+    }
+    check(builder.Project(columns));
+    check(builder.BatchSize(kBatchRows));
+    // The pipeline has its own threads and memory limit.
+    check(builder.UseThreads(false));
+    check(builder.BatchReadahead(1));
+    check(builder.FragmentReadahead(1));
+    return check(check(builder.Finish())->ToRecordBatchReader());
+  }
+
   // The first file's columns, and those in the names of folders.
   std::shared_ptr<::arrow::Schema> schema_of(const FoundFiles& found) {
     ds::FileSystemFactoryOptions options;
@@ -136,14 +159,60 @@ class FilesSource final : public DataSource {
       auto file = std::dynamic_pointer_cast<ds::FileFragment>(fragment);
       files_.emplace(file->source().path(), std::move(file));
     }
-    auto schema = dataset_->schema();
-    for (const auto& column : options_.columns) {
-      if (schema->GetFieldIndex(column) >= 0) continue;
+    return dataset_->schema();
+  }
+
+  // Columns that only other files have are added, and types are widened.
+  void unify(const FoundFiles& found) {
+    for (const auto& file : found.files) {
+      const auto known = files_.find(file.path());
+      if (known == files_.end()) continue;
+      const auto here = known->second->ReadPhysicalSchema();
+      if (!here.ok()) continue;  // reported by add_file()
+      for (const auto& field : (*here)->fields()) add_field(file.path(), *field);
+    }
+  }
+
+  void add_field(const std::string& path, const ::arrow::Field& field) {
+    const int index = schema_->GetFieldIndex(field.name());
+    if (index < 0) {
+      schema_ = check(schema_->AddField(schema_->num_fields(), field.WithMetadata(nullptr)));
+      return;
+    }
+    const auto before = schema_->field(index);
+    if (before->type()->Equals(field.type()) || !is_read(field.name())) return;
+    const auto both = arrow::unified(before, field.Copy());
+    if (!both) {
+      throw std::runtime_error("column '" + field.name() + "' is " + before->type()->ToString() +
+                               " in the files before and " + field.type()->ToString() + " in " + path +
+                               ": convert one of them");
+    }
+    schema_ = check(schema_->SetField(index, both));
+  }
+
+  // The schema to read a file with: its own types, and the columns in the names of folders.
+  std::shared_ptr<::arrow::Schema> schema_in(const ::arrow::Schema& file) const {
+    std::vector<std::shared_ptr<::arrow::Field>> fields;
+    for (const auto& field : schema_->fields()) {
+      const auto own = file.GetFieldByName(field->name());
+      if (own) fields.push_back(own);
+      else if (first_->GetFieldIndex(field->name()) < 0 && dataset_->schema()->GetFieldIndex(field->name()) >= 0)
+        fields.push_back(field);
+    }
+    return ::arrow::schema(std::move(fields));
+  }
+
+  // The columns that were asked for.
+  void select_output() {
+    std::vector<std::shared_ptr<::arrow::Field>> fields;
+    for (const auto& column : read_columns()) {
+      fields.push_back(schema_->GetFieldByName(column));
+      if (fields.back()) continue;
       std::string names;
-      for (const auto& name : schema->field_names()) names += (names.empty() ? "" : ", ") + name;
+      for (const auto& name : schema_->field_names()) names += (names.empty() ? "" : ", ") + name;
       throw std::runtime_error("no column named '" + column + "'; the columns are " + names);
     }
-    return schema;
+    output_ = ::arrow::schema(std::move(fields));
   }
 
   // Reads the metadata of all files on several threads: remote stores answer slowly. The fragments keep it; the next
@@ -165,24 +234,26 @@ class FilesSource final : public DataSource {
     auto here = file->ReadPhysicalSchema();
     if (!here.ok()) throw std::runtime_error(info.path() + " cannot be read: " + here.status().ToString());
     check_columns(info.path(), **here);
+    const auto schema = schema_in(**here);
     if (format_ != Format::kParquet) {
       listed.push_back({info.path(), {}, info.size()});
-      fragments_.push_back(file);
+      parts_.push_back({file, schema});
       return;
     }
     auto parquet = std::static_pointer_cast<ds::ParquetFileFragment>(file);
     check(parquet->EnsureCompleteMetadata());
     const auto metadata = parquet->metadata();
     const auto leaves = arrow::leaves_of(*metadata, read_columns());
-    for (const int group : groups_of(*parquet)) {
+    for (const int group : groups_of(*parquet, *schema)) {
       const auto about = metadata->RowGroup(group);
       const std::int64_t bytes = bytes_of(*about);
       const bool large = leaves && bytes > kScannedBytes;
-      if (large) large_.emplace(fragments_.size(), LargeGroup{metadata, group, *leaves});
+      if (large) large_.emplace(parts_.size(), LargeGroup{metadata, group, *leaves});
       // A row group that is decoded at once is in memory as a whole, however little of it is left to read.
       decoding_bytes_ = std::max(decoding_bytes_, large ? arrow::page_bytes(*about, *leaves) : 2 * bytes);
       listed.push_back({info.path() + ", row group " + std::to_string(group), about->num_rows(), bytes});
-      fragments_.push_back(check(parquet->Subset(std::vector<int>{group})));
+      auto part = std::static_pointer_cast<ds::FileFragment>(check(parquet->Subset(std::vector<int>{group})));
+      parts_.push_back({std::move(part), schema});
     }
   }
 
@@ -194,18 +265,18 @@ class FilesSource final : public DataSource {
     }
     if (listed.empty()) return;
     listed.resize(1);
-    fragments_.resize(1);
+    parts_.resize(1);
   }
 
   // The row groups that may have rows that meet the conditions.
-  std::vector<int> groups_of(ds::ParquetFileFragment& file) const {
-    const auto expression = arrow::expression_of(conditions_, *schema_);
+  std::vector<int> groups_of(ds::ParquetFileFragment& file, const ::arrow::Schema& schema) const {
+    const auto expression = arrow::expression_of(conditions_, schema);
     if (!expression) {
       std::vector<int> all(static_cast<std::size_t>(file.metadata()->num_row_groups()));
       std::iota(all.begin(), all.end(), 0);
       return all;
     }
-    const auto kept = check(file.Subset(check(expression->Bind(*schema_))));
+    const auto kept = check(file.Subset(check(expression->Bind(schema))));
     return std::static_pointer_cast<ds::ParquetFileFragment>(kept)->row_groups();
   }
 
@@ -224,13 +295,14 @@ class FilesSource final : public DataSource {
            std::find(options_.columns.begin(), options_.columns.end(), column) != options_.columns.end();
   }
 
-  // Other files may have more columns; a missing column, or one of another type, would change the rows.
+  // If strict: other files may have more columns; a missing column, or one of another type, would change the rows.
   void check_columns(const std::string& path, const ::arrow::Schema& here) {
     if (!first_) {
       first_ = std::make_shared<::arrow::Schema>(here.fields());
       first_path_ = path;
       return;
     }
+    if (!options_.strict) return;
     for (const auto& field : first_->fields()) {
       if (!is_read(field->name())) continue;
       const auto other = here.GetFieldByName(field->name());
@@ -246,12 +318,13 @@ class FilesSource final : public DataSource {
   ReadFilesOptions options_;
   std::vector<DataCondition> conditions_;  // of the requested rows
   bool remote_ = false;
-  std::shared_ptr<ds::Dataset> dataset_;  // shared with its fragments
-  std::shared_ptr<::arrow::Schema> schema_;
-  std::shared_ptr<::arrow::Schema> first_;  // of the first file
+  std::shared_ptr<ds::Dataset> dataset_;     // shared with its fragments
+  std::shared_ptr<::arrow::Schema> schema_;  // of all files, and of the folders
+  std::shared_ptr<::arrow::Schema> first_;   // of the first file
   std::string first_path_;
   std::map<std::string, std::shared_ptr<ds::FileFragment>> files_;
-  std::vector<std::shared_ptr<ds::Fragment>> fragments_;
+  std::shared_ptr<::arrow::Schema> output_;  // the columns of the rows
+  std::vector<Part> parts_;
   std::map<std::size_t, LargeGroup> large_;  // by fragment
   std::int64_t decoding_bytes_ = 0;
 };

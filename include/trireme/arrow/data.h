@@ -31,6 +31,9 @@ struct TRIREME_API Paths {
 struct ReadFilesOptions {
   std::vector<std::string> columns = {};  // only these are read; default: all
   bool skip_bad_files = false;            // skip files that cannot be read, with a warning
+  // Whether all files must have the columns of the first one, in the same types. Otherwise columns are matched by name:
+  // a missing column is null, and types are unified if nothing is lost (int32 and int64, string and large_string).
+  bool strict = false;
 };
 
 // A fragment is a row group.
