@@ -174,6 +174,7 @@ class FilesSource final : public DataSource {
   }
 
   void add_field(const std::string& path, const ::arrow::Field& field) {
+    const std::string& first = first_with_.try_emplace(field.name(), path).first->second;
     const int index = schema_->GetFieldIndex(field.name());
     if (index < 0) {
       schema_ = check(schema_->AddField(schema_->num_fields(), field.WithMetadata(nullptr)));
@@ -183,9 +184,8 @@ class FilesSource final : public DataSource {
     if (before->type()->Equals(field.type()) || !is_read(field.name())) return;
     const auto both = arrow::unified(before, field.Copy());
     if (!both) {
-      throw std::runtime_error("column '" + field.name() + "' is " + before->type()->ToString() +
-                               " in the files before and " + field.type()->ToString() + " in " + path +
-                               ": convert one of them");
+      throw std::runtime_error("column '" + field.name() + "' is " + before->type()->ToString() + " in " + first +
+                               " and " + field.type()->ToString() + " in " + path + ": convert one of them");
     }
     schema_ = check(schema_->SetField(index, both));
   }
@@ -322,6 +322,7 @@ class FilesSource final : public DataSource {
   std::shared_ptr<::arrow::Schema> schema_;  // of all files, and of the folders
   std::shared_ptr<::arrow::Schema> first_;   // of the first file
   std::string first_path_;
+  std::map<std::string, std::string> first_with_;  // the first file that has a column, by name
   std::map<std::string, std::shared_ptr<ds::FileFragment>> files_;
   std::shared_ptr<::arrow::Schema> output_;  // the columns of the rows
   std::vector<Part> parts_;

@@ -65,7 +65,7 @@ TEST_CASE("files with different columns are matched by name") {
   CHECK(strict.find("column 'k' is int32 in ") != std::string::npos);
   data::write_parquet(data::from_columns({{"k", List{"text"}}}), folder / "3");
   const auto refused = error_of([&] { data::read_parquet({folder / "1", folder / "3"}).count(); });
-  CHECK(refused.find("column 'k' is int32 in the files before and large_string in ") != std::string::npos);
+  CHECK(refused.find(" and large_string in ") != std::string::npos);
 }
 
 TEST_CASE("a union has the columns of both, in types that hold all values") {
