@@ -29,6 +29,13 @@ def check_config(name: str, fields: dict) -> dict:
     Returns the fields, complete and normalised; raises ConfigError if one is invalid.
     """
 
+READ_RETRIES: int = 4
+
+def sampled(seed: int, first_row: int, rows: int, fraction: float) -> bytes:
+    """
+    A byte per row, 1 if random_sample() keeps it; first_row is an index in the dataset.
+    """
+
 def finish_unused_dataset(folder: str, dataset: str, rank: int, attempt: int, epoch: int, row: int) -> None: ...
 
 def check_shard_options(options: dict) -> dict:
@@ -325,11 +332,6 @@ def check_datasets(names: Sequence[str], config: dict) -> None:
 def plan_shard(name: str, rows: int, config: dict, max_workers: int, own_seed: int | None) -> dict:
     """
     How a trainer's dataset is divided among its workers: the fields of ShardPlan (src/data/shard_plan.h).
-    """
-
-def sampled(seed: int, first_row: int, rows: int, fraction: float) -> bytes:
-    """
-    A byte per row, 1 if random_sample() keeps it; first_row is an index in the dataset.
     """
 
 def shard_options(plan: dict, config: dict, worker: dict) -> tuple[dict, int | None]:
