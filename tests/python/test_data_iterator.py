@@ -184,8 +184,7 @@ def test_bad_options(options: dict[str, Any], error: type[Exception], text: str)
 
 
 def test_a_dataset_without_rows() -> None:
-    with pytest.raises(ValueError, match="the dataset has no rows"):
-        list(dataset([10]).filter(lambda row: False).iter_batches())
+    assert list(dataset([10]).filter(lambda row: False).iter_batches()) == []
 
 
 def test_streaming_split_is_even_and_repeatable() -> None:

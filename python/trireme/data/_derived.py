@@ -174,8 +174,19 @@ def _shuffled(plan: Plan) -> Iterator[pa.RecordBatch]:
         return
     rows = rows_of_batch(sum(size for _, size, _ in planned.fragments) / max(planned.rows, 1))
     batches = DataIterator.of(planned, rank=0, world=1).iter_batches(batch_size=rows, batch_format="pyarrow")
-    tables = (batch for table in batches for batch in table.to_batches())
+    tables = (_encoded(batch, planned.schema) for table in batches for batch in table.to_batches())
     yield from promoted(tables, planned.schema, name_of(plan))
+
+
+def _encoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """With dictionaries where the schema has them: the batches of the core have plain values."""
+    for index, field in enumerate(batch.schema):
+        place = schema.get_field_index(field.name)
+        kind = schema.field(place).type if place >= 0 else field.type
+        if pa.types.is_dictionary(kind) and field.type.equals(kind.value_type):
+            encoded = batch.column(index).dictionary_encode().cast(kind)
+            batch = batch.set_column(index, pa.field(field.name, kind), encoded)
+    return batch
 
 
 def _permuted(plan: Plan, seed: int) -> list[FragmentSlice]:
