@@ -18,7 +18,13 @@ namespace data = trireme::data;
 
 namespace {
 
-Dataset squares(std::int64_t rows) { return data::range(rows).with_column("square", "id * id").drop_columns({"id"}); }
+Dataset squares(std::int64_t rows) {
+  return data::range(rows).map_batches([](const Batch& batch) -> Dict {
+    std::vector<std::int64_t> made;
+    for (const std::int64_t id : batch["id"].values<std::int64_t>()) made.push_back(id * id);
+    return {{"square", Tensor::of(made)}};
+  });
+}
 
 }  // namespace
 
@@ -98,7 +104,8 @@ TEST_CASE("take_batch returns the first rows") {
 TEST_CASE("stats describes a dataset") {
   CHECK(data::range(1'000'000).select_columns({"id"}).random_shuffle({.seed = 3}).stats() ==
         "range(1000000) -> select_columns(id)\n16 fragments, 1,000,000 rows\nshuffled: rows, seed 3");
-  CHECK(data::range(10).filter("id > 3").stats() == "range(10) -> filter(id > (3))\n1 fragment, rows not counted");
+  CHECK(data::range(10).filter([](const Dict& row) { return row["id"].as_int() > 3; }).stats() ==
+        "range(10) -> filter()\n1 fragment, rows not counted");
 }
 
 }  // namespace dataset_columns_test

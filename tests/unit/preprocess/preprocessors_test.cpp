@@ -130,7 +130,7 @@ TEST_CASE("categories of all types are distinguished, even if a batch has none o
   CHECK(contains(error_of([&] {
                    strict.transform(data::from_columns({{"c", List{1}}}));
                  }),
-                 "column 'c' is int64, but it was fitted to categories such as 'a' (string)"));
+                 "column 'c' is int64, but it was fitted to categories such as 'a' (str)"));
   CHECK(contains(error_of([&] { strict.transform_batch(Dict{{"c", List{"a", nullptr}}}); }), "column 'c' has nulls"));
 }
 
