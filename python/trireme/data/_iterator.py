@@ -355,6 +355,11 @@ class Batches:
         self._make = make
         self._ahead = ahead
 
+    def for_consumer_ahead(self, batches: int) -> Batches:
+        """The same for a consumer that fetches this many batches before it uses the first: they do not count as used in
+        the position of a checkpoint."""
+        return Batches(self._source, self._options, self._make, self._ahead + batches)
+
     def __iter__(self) -> Iterator[Any]:
         batches = self._source._pass(self._options, self._ahead)
         made = iter(self._make(batches))

@@ -17,6 +17,7 @@ from trireme._process_group import abort_collectives, abort_process_group, end_p
 from trireme._rank_variables import master_variables, one_host, rank_variables
 from trireme.backend import Backend
 from trireme.torch._device import devices_of
+from trireme.torch._frameworks import prepare_frameworks
 from trireme.torch._store import ControlStore
 
 # Libraries that keep the process groups of an attempt in globals.
@@ -34,6 +35,7 @@ class TorchBackend(Backend):
         os.environ.update(rank_variables(context))
         os.environ.update(master_variables(context, session, prefix, self.config.timeout_s))
         _set_defaults(context, device)
+        prepare_frameworks(context, device)
         keep_flight_records(context)
         session.set_collective_timeout(self.config.timeout_s)
         if device.type == "cuda":
@@ -72,9 +74,6 @@ def _standard_backend(context: TrainContext, device: torch.device) -> str:
 def _set_defaults(context: TrainContext, device: torch.device) -> None:
     """Keeps values that the user has set."""
     defaults = {"ACCELERATE_TORCH_DEVICE": str(device), "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
-    if device.type == "cpu":
-        # Without it accelerate and transformers ignore RANK and train independently on every worker.
-        defaults["ACCELERATE_USE_CPU"] = "true"
     if one_host(context):
         defaults["GLOO_SOCKET_IFNAME"] = "lo"  # the host's own name may not resolve
     for name, value in defaults.items():
