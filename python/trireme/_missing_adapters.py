@@ -14,7 +14,6 @@ _FRAMEWORKS = {
     "jax": "JAX",
     "keras": "Keras",
     "lightgbm": "LightGBM",
-    "lightning": "PyTorch Lightning",
     "tensorflow": "TensorFlow",
     "xgboost": "XGBoost",
 }

@@ -1,0 +1,61 @@
+"""Which Lightning the script uses: `lightning`, or the older name `pytorch_lightning`. Their classes are unrelated."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from types import ModuleType
+
+TESTED = ("2.5", "2.6")
+
+
+@dataclass(frozen=True)
+class Package:
+    pytorch: str
+    fabric: str
+
+    def module(self, name: str = "") -> ModuleType:
+        return importlib.import_module(f"{self.pytorch}.{name}" if name else self.pytorch)
+
+
+LIGHTNING = Package("lightning.pytorch", "lightning.fabric")
+PYTORCH_LIGHTNING = Package("pytorch_lightning", "lightning_fabric")
+# What the warm process imports, if it is installed. Workers import the other one themselves.
+PRELOAD = ("torch", "lightning.pytorch" if find_spec("lightning") else "pytorch_lightning")
+
+
+def package() -> Package:
+    """The one that is imported; `lightning` if it is both or none."""
+    for found in (LIGHTNING, PYTORCH_LIGHTNING):
+        if found.pytorch in sys.modules:
+            return _checked(found)
+    for found in (LIGHTNING, PYTORCH_LIGHTNING):
+        if find_spec(found.pytorch.split(".")[0]) is not None:
+            return _checked(found)
+    raise ModuleNotFoundError(
+        'trireme.lightning needs PyTorch Lightning, which is not installed: pip install "trireme[lightning]"'
+    )
+
+
+def package_of(trainer: object) -> Package | None:
+    """The package that the class of a trainer, or its base class, comes from."""
+    modules = {base.__module__ for base in type(trainer).__mro__ if base.__name__ == "Trainer"}
+    for found in (LIGHTNING, PYTORCH_LIGHTNING):
+        if any(module.startswith(f"{found.pytorch}.") for module in modules):
+            return found
+    return None
+
+
+@cache
+def _checked(found: Package) -> Package:
+    version: str = found.module().__version__
+    if not version.startswith(TESTED):
+        warnings.warn(
+            f"trireme.lightning was tested with Lightning {' and '.join(TESTED)}, and {version} is installed",
+            stacklevel=3,
+        )
+    return found

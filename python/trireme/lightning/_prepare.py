@@ -1,0 +1,63 @@
+"""prepare_trainer(): makes sure that the trainers of all workers train one model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trireme._session import current_session
+from trireme.lightning._package import LIGHTNING, PYTORCH_LIGHTNING, package_of
+from trireme.lightning._strategies import classes_of
+
+
+def prepare_trainer(trainer: Any) -> Any:
+    """Returns the trainer, ready to train one model on all workers.
+
+    A trainer without a strategy (`devices="auto"`, `devices=1`), or with Lightning's own DDP strategy, gets this
+    package's DDPStrategy, which uses the process group of the worker. Other strategies are refused by name.
+    """
+    found = package_of(trainer)
+    if found is None:
+        names = f"{LIGHTNING.pytorch}.Trainer or a {PYTORCH_LIGHTNING.pytorch}.Trainer"
+        raise TypeError(f"prepare_trainer() expects a {names}, got {type(trainer).__module__}.{type(trainer).__name__}")
+    current_session("prepare_trainer")  # raises outside of a training function
+    ours = classes_of(found)
+    strategies = found.module("strategies")
+    strategy = trainer.strategy
+    if isinstance(strategy, (ours.DDPStrategy, ours.FSDPStrategy, ours.DeepSpeedStrategy)):
+        _use_environment(trainer, ours)
+    elif isinstance(strategy, (strategies.SingleDeviceStrategy, strategies.DDPStrategy)):
+        _replace(trainer, ours)
+    else:
+        name = type(strategy).__name__
+        fix = (
+            f"strategy=trireme.lightning.{name}(...)"
+            if hasattr(ours, name)
+            else "strategy=trireme.lightning.DDPStrategy()"
+        )
+        raise ValueError(
+            f"prepare_trainer(): Trainer(strategy={name}) does not use the process group of this worker; pass {fix}"
+        )
+    return trainer
+
+
+def _use_environment(trainer: Any, ours: Any) -> None:
+    if not isinstance(trainer.strategy.cluster_environment, ours.LightningEnvironment):
+        given = type(trainer.strategy.cluster_environment).__name__
+        raise ValueError(
+            f"prepare_trainer(): Trainer(plugins=[{given}()]) contradicts the workers of the run; leave it out, or "
+            "pass plugins=[trireme.lightning.LightningEnvironment()]"
+        )
+
+
+def _replace(trainer: Any, ours: Any) -> None:
+    """Gives the trainer a DDPStrategy with all the settings that it got from its arguments."""
+    connector, before = trainer._accelerator_connector, trainer.strategy
+    options = dict(getattr(before, "_ddp_kwargs", {}))
+    for name in ("ddp_comm_state", "ddp_comm_hook", "ddp_comm_wrapper", "model_averaging_period"):
+        if getattr(before, f"_{name}", None) is not None:
+            options[name] = getattr(before, f"_{name}")
+    made = ours.DDPStrategy(cluster_environment=ours.LightningEnvironment(), **options)
+    connector._strategy_flag = connector.strategy = made
+    connector._parallel_devices = [made.root_device]
+    connector.cluster_environment = made.cluster_environment
+    connector._lazy_init_strategy()

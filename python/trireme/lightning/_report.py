@@ -1,0 +1,128 @@
+"""ReportCallback: metrics and checkpoints of a Lightning trainer become reports of the worker."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from trireme._checkpoint import Checkpoint
+from trireme._report import CheckpointUploadMode
+from trireme._session import get_preemption_info, report
+from trireme._validation import ValidationTaskConfig
+from trireme.lightning._package import Package, package
+
+if TYPE_CHECKING:
+    ReportCallback = Any
+
+# Every check is a round trip to the controller.
+_STEPS_BETWEEN_PREEMPTION_CHECKS = 10
+
+
+def report_callback_class() -> Any:
+    return _class_of(package())
+
+
+@cache
+def _class_of(found: Package) -> Any:
+    """Pickled by name: a worker makes its own."""
+    made = type("ReportCallback", (_ReportCallback, found.module().Callback), {"__module__": "trireme.lightning"})
+    made.__doc__ = _ReportCallback.__doc__
+    return made
+
+
+class _ReportCallback:
+    """Reports the trainer's metrics with a checkpoint that `trainer.fit(ckpt_path=...)` resumes from.
+
+    every_n_train_steps: report after this number of optimizer steps, in the middle of an epoch.
+    on_train_epoch_end: report at the end of every epoch.
+    on_validation_end: report after every validation, with its metrics.
+    on_preemption: report a last checkpoint when workers are about to be preempted, then stop training.
+    save_checkpoint: False reports metrics only.
+    checkpoint_upload_mode: SYNC waits until the file is stored, ASYNC stores it while training continues.
+    validation: as in trireme.report().
+    """
+
+    def __init__(
+        self,
+        *,
+        every_n_train_steps: int | None = None,
+        on_train_epoch_end: bool = True,
+        on_validation_end: bool = False,
+        on_preemption: bool = True,
+        save_checkpoint: bool = True,
+        checkpoint_upload_mode: CheckpointUploadMode | None = None,
+        validation: bool | ValidationTaskConfig = False,
+    ) -> None:
+        if every_n_train_steps is not None and (
+            isinstance(every_n_train_steps, bool) or not isinstance(every_n_train_steps, int) or every_n_train_steps < 1
+        ):
+            raise ValueError(
+                f"ReportCallback(every_n_train_steps={every_n_train_steps!r}): expected a positive integer"
+            )
+        mode = CheckpointUploadMode.SYNC if checkpoint_upload_mode is None else checkpoint_upload_mode
+        if mode not in (CheckpointUploadMode.SYNC, CheckpointUploadMode.ASYNC):
+            raise ValueError(f"ReportCallback(checkpoint_upload_mode={mode!r}): expected SYNC or ASYNC")
+        if not (every_n_train_steps or on_train_epoch_end or on_validation_end):
+            raise ValueError(
+                "ReportCallback() would never report: set every_n_train_steps, on_train_epoch_end or on_validation_end"
+            )
+        super().__init__()
+        self._every_n_train_steps = every_n_train_steps
+        self._at_epoch_end = on_train_epoch_end
+        self._after_validation = on_validation_end
+        self._before_preemption = on_preemption
+        self._saves = save_checkpoint
+        self._mode = mode
+        self._validation = validation
+        self._reported_step = -1
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        step = trainer.global_step
+        if self._every_n_train_steps and step % self._every_n_train_steps == 0 and step != self._reported_step:
+            self._report(trainer)
+        if self._before_preemption and (batch_idx + 1) % _STEPS_BETWEEN_PREEMPTION_CHECKS == 0:
+            self._look_for_preemption(trainer)
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        if self._at_epoch_end:
+            self._report(trainer)
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        if self._after_validation and not trainer.sanity_checking:
+            self._report(trainer)
+
+    def _look_for_preemption(self, trainer: Any) -> None:
+        if get_preemption_info() is None:
+            return
+        if self._reported_step != trainer.global_step:
+            self._report(trainer)
+        trainer.should_stop = True
+
+    def _report(self, trainer: Any) -> None:
+        self._reported_step = trainer.global_step
+        metrics = {name: value.item() for name, value in trainer.callback_metrics.items()}
+        metrics |= {"epoch": trainer.current_epoch, "step": trainer.global_step}
+        if not self._saves:
+            report(metrics)
+            return
+        folder = tempfile.mkdtemp(prefix="trireme_lightning_")
+        sent = False
+        try:
+            # On every rank: a sharded strategy stores the part of each.
+            trainer.save_checkpoint(os.path.join(folder, "checkpoint.ckpt"))
+            if os.listdir(folder):
+                report(
+                    metrics,
+                    checkpoint=Checkpoint.from_directory(folder),
+                    checkpoint_upload_mode=self._mode,
+                    validation=self._validation,
+                )
+                sent = self._mode is CheckpointUploadMode.ASYNC  # report() deletes the folder after the upload
+            else:
+                report(metrics)
+        finally:
+            if not sent:
+                shutil.rmtree(folder, ignore_errors=True)
