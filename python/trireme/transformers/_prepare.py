@@ -1,0 +1,99 @@
+"""prepare_trainer(): datasets of the run as datasets of the HF Trainer, and arguments that fit the workers."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import transformers
+from torch.utils.data import DataLoader, IterableDataset
+
+from trireme._session import current_session
+
+TESTED = ("5.",)
+
+
+def prepare_trainer(trainer: Any) -> Any:
+    """Returns the trainer, ready to train one model on all workers.
+
+    train_dataset, eval_dataset (also a dict of them) and the argument of predict() may be batches of a shard:
+    `get_dataset_shard("train").iter_torch_batches(batch_size=16)`. The HF Trainer divides other datasets among the
+    workers itself. use_cpu=True on workers with GPUs is refused.
+    """
+    if not isinstance(trainer, transformers.Trainer):
+        raise TypeError(f"prepare_trainer() expects a transformers.Trainer, got {type(trainer).__name__}")
+    _check_version()
+    _check_device(trainer.args, current_session("prepare_trainer").context)
+    if _is_of_a_shard(trainer.train_dataset):
+        # The shard itself resumes at the position in the checkpoint.
+        trainer.args.ignore_data_skip = True
+    kind: Any = type(trainer)
+    trainer.__class__ = _class_for(kind)
+    return trainer
+
+
+@cache
+def _class_for(base: Any) -> type:
+    class ShardTrainer(base):  # type: ignore[misc]
+        def get_train_dataloader(self) -> Any:
+            if _is_of_a_shard(self.train_dataset):
+                return _loader(self.train_dataset)
+            return super().get_train_dataloader()
+
+        def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+            given = self.eval_dataset if eval_dataset is None else eval_dataset
+            if isinstance(given, str):
+                given = self.eval_dataset[given]
+            return _loader(given) if _is_of_a_shard(given) else super().get_eval_dataloader(eval_dataset)
+
+        def get_test_dataloader(self, test_dataset: Any) -> Any:
+            return _loader(test_dataset) if _is_of_a_shard(test_dataset) else super().get_test_dataloader(test_dataset)
+
+    ShardTrainer.__name__, ShardTrainer.__qualname__ = base.__name__, base.__qualname__
+    ShardTrainer.__module__ = base.__module__
+    return ShardTrainer
+
+
+class _Batches(IterableDataset):  # type: ignore[misc]
+    def __init__(self, batches: Any) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._batches)
+
+
+def _loader(batches: Any) -> DataLoader:
+    """Each batch as it is: the shard has formed it already, for this worker alone."""
+    return DataLoader(_Batches(batches), batch_size=1, collate_fn=_only)
+
+
+def _only(batches: list[Any]) -> Any:
+    (batch,) = batches
+    return batch
+
+
+def _is_of_a_shard(dataset: Any) -> bool:
+    """Does not import trireme.data, which needs pyarrow."""
+    module = sys.modules.get("trireme.data._iterator")
+    return module is not None and isinstance(dataset, module.Batches)
+
+
+def _check_device(args: Any, context: Any) -> None:
+    if context._gpus and args.device.type == "cpu":
+        raise ValueError(
+            "prepare_trainer(): TrainingArguments(use_cpu=True) contradicts ScalingConfig(use_gpu=True): the GPUs of "
+            "the workers would be idle; remove one of them"
+        )
+
+
+@cache
+def _check_version() -> None:
+    if not transformers.__version__.startswith(TESTED):
+        warnings.warn(
+            f"trireme.transformers was tested with transformers {', '.join(f'{each}x' for each in TESTED)}, and "
+            f"{transformers.__version__} is installed",
+            stacklevel=3,
+        )
