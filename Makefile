@@ -6,6 +6,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FRAMEWORKS := .venv-frameworks
 RELEASE := build/release
 JOBS ?= $(shell nproc)
 # How often a failed test is run again. 0 by default, so that a flaky test is seen; .ci/run allows one, and the summary
@@ -95,6 +96,17 @@ differential: build  ## Random data plans against an oracle: make differential [
 	@PYTHONPATH=tests $(BIN)/python -m differential $(if $(SEED),--seed $(SEED)) --count $(or $(N),1000) \
 	  --first $(or $(FIRST),0) --language $(or $(LANGUAGE),both) $(ARGS)
 
+test-frameworks: frameworks  ## The adapters of Lightning and Transformers
+	cd tests/frameworks && ../../$(FRAMEWORKS)/bin/pytest -q -n $(JOBS) --dist worksteal \
+	  $(if $(filter-out 0,$(RETRIES)),--reruns $(RETRIES) -raR) .
+
+# Tested as a wheel, made of what is built already.
+frameworks: install $(FRAMEWORKS)/.packages  ## Lightning, Transformers and this Trireme, in .venv-frameworks
+	@rm -rf build/wheel
+	@$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel --config-settings build-dir=$(RELEASE) \
+	  --config-settings build.targets="_core;trireme_cli" .
+	@$(BIN)/uv pip install --quiet --python $(FRAMEWORKS)/bin/python --reinstall-package trireme build/wheel/*.whl
+
 test-gpu: build  ## Failures and resizes on a machine with two GPUs: make test-gpu [ARGS="--case kill"] [ARGS=--cpu]
 	@PYTHONPATH=tests $(BIN)/python -m gpu $(ARGS)
 
@@ -136,10 +148,10 @@ bench-peers: build  ## The same side by side with Ray Train and torchrun, in a v
 ##@ Clean it
 
 clean:  ## Remove what was built
-	rm -rf build dist $(VENV)
+	rm -rf build dist $(VENV) $(FRAMEWORKS)
 
-.PHONY: help demo install library build test test-fast test-unit test-python test-gpu asan tsan fuzz chaos differential lint tidy \
-  format bench bench-peers clean
+.PHONY: help demo install library build frameworks test test-fast test-unit test-python test-frameworks test-gpu asan tsan \
+  fuzz chaos differential lint tidy format bench bench-peers clean
 
 # The compiler, the libraries and the tools of the build.
 $(VENV)/.tools: constraints.txt tools/install_packages.sh
@@ -154,6 +166,13 @@ $(RELEASE)/build.ninja: $(VENV)/.tools CMakePresets.json
 
 $(VENV)/.torch: $(VENV)/.tools
 	@$(PIP) torch
+	@touch $@
+
+# Frameworks have many packages, which the core's tests must not wait for or depend on.
+$(FRAMEWORKS)/.packages: $(VENV)/.tools frameworks.txt constraints.txt
+	@test -x $(FRAMEWORKS)/bin/python || $(PYTHON) -m venv $(FRAMEWORKS)
+	@$(FRAMEWORKS)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	@$(BIN)/uv pip install --python $(FRAMEWORKS)/bin/python --constraint constraints.txt -r frameworks.txt
 	@touch $@
 
 # Editable. The extension is built by now, with ninja's progress on the terminal, so uv only registers the package.

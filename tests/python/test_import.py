@@ -59,9 +59,7 @@ def test_public_names_are_there() -> None:
     assert trireme.__version__.count(".") >= 2
 
 
-@pytest.mark.parametrize(
-    "name", ["lightning", "tensorflow", "keras", "xgboost", "lightgbm", "huggingface", "jax", "horovod"]
-)
+@pytest.mark.parametrize("name", ["tensorflow", "keras", "xgboost", "lightgbm", "huggingface", "jax", "horovod"])
 @pytest.mark.parametrize("form", ["import trireme.{}", "from trireme import {}", "from trireme.{} import Trainer"])
 def test_an_adapter_that_does_not_exist_says_so(name: str, form: str) -> None:
     with pytest.raises(ModuleNotFoundError) as caught:
@@ -73,7 +71,15 @@ def test_an_adapter_that_does_not_exist_says_so(name: str, form: str) -> None:
 def test_other_names_are_as_absent_as_ever() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'trireme\.no_such_module'"):
         importlib.import_module("trireme.no_such_module")
-    assert not hasattr(trireme, "lightning")
+    assert not hasattr(trireme, "tensorflow")
+
+
+@pytest.mark.parametrize(("module", "name"), [("lightning", "DDPStrategy"), ("transformers", "prepare_trainer")])
+def test_an_adapter_without_its_framework_names_the_extra(module: str, name: str) -> None:
+    if importlib.util.find_spec(module) is not None:
+        pytest.skip(f"{module} is installed")
+    with pytest.raises(ModuleNotFoundError, match=rf'pip install "trireme\[{module}\]"'):
+        getattr(importlib.import_module(f"trireme.{module}"), name)
 
 
 def test_names_that_are_imported_when_asked_for_are_listed() -> None:

@@ -1,0 +1,30 @@
+"""The examples of the frameworks, as a user runs them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "python"
+
+
+def run(name: str, *arguments: str, cwd: Path) -> str:
+    command = [sys.executable, str(EXAMPLES / name), "--name", name, *arguments]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_lightning_resumes_after_a_kill(tmp_path: Path) -> None:
+    text = run("lightning_digits.py", "--kill", "--epochs", "3", cwd=tmp_path)
+    assert "SIGKILL" in text and "resuming from checkpoint_000001" in text
+    accuracy = re.search(r"accuracy ([\d.]+)% after 78 steps", text)
+    assert accuracy and float(accuracy[1]) > 85
+
+
+def test_transformers_learns_from_shards(tmp_path: Path) -> None:
+    text = run("transformers_text.py", cwd=tmp_path)
+    loss = re.search(r"evaluation loss ([\d.]+) after 60 steps", text)
+    assert loss and float(loss[1]) < 2.5

@@ -1,0 +1,155 @@
+"""The HF Trainer on two workers: one model, the same after a kill, datasets of the run, refused arguments."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import trireme
+from trireme import CheckpointUploadMode, FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
+from trireme.torch import TorchTrainer
+
+ROWS = 32
+
+
+def texts() -> torch.Tensor:
+    return torch.randint(0, 32, (ROWS, 8), generator=torch.Generator().manual_seed(1))
+
+
+def model() -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel, set_seed
+
+    set_seed(0)
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=32, n_positions=16, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0,
+            resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+        )
+    )  # fmt: skip
+
+
+def arguments(config: dict[str, Any]) -> Any:
+    from transformers import TrainingArguments
+
+    options: dict[str, Any] = {
+        "per_device_train_batch_size": 4,
+        "num_train_epochs": 2,
+        "save_steps": 3,
+        "logging_steps": 1,
+        "learning_rate": 0.01,
+        "report_to": [],
+        "disable_tqdm": True,
+    }
+    return TrainingArguments(output_dir=config["out"], **(options | config.get("arguments", {})))
+
+
+def train(config: dict[str, Any]) -> Any:
+    from transformers import Trainer, TrainerCallback
+
+    from trireme.transformers import ReportCallback, prepare_trainer
+
+    class Kill(TrainerCallback):  # type: ignore[misc]
+        def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            rank = trireme.get_context().get_world_rank()
+            if config.get("kill_at") == state.global_step and rank == 1 and _first(config["out"] + "_mark"):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    network = model()
+    if config.get("shards"):
+        data: Any = trireme.get_dataset_shard("train").iter_torch_batches(batch_size=4)
+        valid: Any = {
+            name: trireme.get_dataset_shard(name).iter_torch_batches(batch_size=4) for name in ("valid", "other")
+        }
+    else:
+        data = [{"input_ids": text, "labels": text} for text in texts()]
+        valid = data[:8]
+    report = ReportCallback(**config.get("report", {}))
+    trainer = prepare_trainer(
+        Trainer(
+            model=network,
+            args=arguments(config),
+            train_dataset=data,
+            eval_dataset=valid,
+            callbacks=[report, Kill()],
+        )
+    )
+    if checkpoint := trireme.get_checkpoint():
+        with checkpoint.as_directory() as folder:
+            trainer.train(resume_from_checkpoint=os.path.join(folder, "checkpoint"))
+    else:
+        trainer.train()
+    weights = [parameter.detach().flatten().tolist() for parameter in network.parameters()]
+    everyone: list[Any] = [None] * trireme.get_context().get_world_size()
+    torch.distributed.all_gather_object(everyone, weights)
+    return everyone
+
+
+def _first(mark: str) -> bool:
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def fit(config: dict[str, Any], name: str, **options: Any) -> Any:
+    return TorchTrainer(
+        train,
+        train_loop_config=config,
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1)),
+        **options,
+    ).fit()
+
+
+@pytest.mark.parametrize("mode", list(CheckpointUploadMode)[:2])
+def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, mode: CheckpointUploadMode) -> None:
+    report = {"checkpoint_upload_mode": mode}
+    # With the limit, the HF Trainer deletes folders that may still be uploaded.
+    config = {"report": report, "arguments": {"save_total_limit": 1}}
+    undisturbed = fit(config | {"out": str(tmp_path / "a")}, "undisturbed")
+    killed = fit(config | {"out": str(tmp_path / "b"), "kill_at": 7}, "killed")
+    assert (tmp_path / "b_mark").exists()
+    first, second = undisturbed.return_value
+    assert first == second
+    assert killed.return_value == undisturbed.return_value
+    assert killed.metrics["step"] == undisturbed.metrics["step"] == 8
+    assert killed.metrics["loss"] == undisturbed.metrics["loss"]
+    with undisturbed.checkpoint.as_directory() as folder:
+        names = {path.name for path in Path(folder, "checkpoint").iterdir()}
+    assert {"model.safetensors", "optimizer.pt", "trainer_state.json", "rng_state_0.pth", "rng_state_1.pth"} <= names
+    assert not [path for path in (tmp_path / "a").iterdir() if path.name.startswith(".trireme_")]
+
+
+def test_shards_as_datasets(tmp_path: Path) -> None:
+    import trireme.data
+
+    def rows() -> trireme.data.Dataset:
+        return trireme.data.from_items([{"input_ids": text, "labels": text} for text in texts().tolist()])
+
+    config: dict[str, Any] = {"shards": True, "arguments": {"max_steps": 8, "eval_strategy": "steps", "eval_steps": 4}}
+    results = {}
+    for name, kill_at in (("undisturbed", None), ("killed", 7)):
+        results[name] = fit(
+            config | {"out": str(tmp_path / name), "kill_at": kill_at},
+            name,
+            datasets={"train": rows().random_shuffle(seed=1), "valid": rows().limit(8), "other": rows().limit(16)},
+        )
+    first, second = results["undisturbed"].return_value
+    assert first == second
+    assert results["killed"].return_value == results["undisturbed"].return_value
+    assert {"eval_valid_loss", "eval_other_loss"} <= results["killed"].metrics.keys()
+
+
+def test_workers_that_would_train_alone_are_an_error(tmp_path: Path) -> None:
+    def alone(config: dict[str, Any]) -> None:
+        os.environ["ACCELERATE_USE_CPU"] = "false"
+        arguments(config).device  # noqa: B018
+
+    with pytest.raises(WorkerGroupError, match=r"Accelerate has found 1 process and the run has 2 workers"):
+        TorchTrainer(alone, train_loop_config={"out": str(tmp_path)}, scaling_config=ScalingConfig(num_workers=2)).fit()
