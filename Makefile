@@ -58,6 +58,7 @@ test:  ## Everything: unit tests, Python, examples, docs, sanitizers, fuzzers, l
 	$(STAGE) "tests, examples, benchmarks" $(MAKE) --no-print-directory build
 	$(STAGE) "lint" $(MAKE) --no-print-directory lint
 	$(STAGE) "Python tests" $(MAKE) --no-print-directory test-python
+	$(STAGE) "frameworks" $(MAKE) --no-print-directory test-frameworks
 	$(STAGE) "ASan, UBSan, fuzzers" $(MAKE) --no-print-directory asan
 	$(STAGE) "ThreadSanitizer" $(MAKE) --no-print-directory tsan
 	@tools/stage.sh build/stages.tsv
