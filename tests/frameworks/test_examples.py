@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "python"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "frameworks"
 
 
 def run(name: str, *arguments: str, cwd: Path) -> str:
