@@ -46,8 +46,6 @@ namespace stacks_test {
   asm volatile("");  // no tail call
 }
 
-}  // namespace stacks_test
-
 using namespace trireme;
 using namespace trireme::worker;
 
@@ -332,3 +330,5 @@ TEST_CASE("functions without their parameters") {
     CHECK(without_parameters(row.function) == row.name);
   }
 }
+
+}  // namespace stacks_test
