@@ -12,7 +12,8 @@ JOBS ?= $(shell nproc)
 # How often a failed test is run again. 0 by default, so that a flaky test is seen; .ci/run allows one, and the summary
 # lists every test that needed it.
 RETRIES ?= 0
-PYTEST := $(BIN)/pytest -q -n $(JOBS) --dist worksteal $(if $(filter-out 0,$(RETRIES)),--reruns $(RETRIES) -raR)
+# More tests at a time than cores: they often wait for processes.
+PYTEST := $(BIN)/pytest -q -n $(shell echo $$((3 * $(JOBS) / 2))) --dist worksteal $(if $(filter-out 0,$(RETRIES)),--reruns $(RETRIES) -raR)
 # Twice as many C++ tests as cores at a time: most of them wait for processes and sockets.
 TESTS = $(shell echo $$((2 * $(JOBS))))
 CTEST := ctest --output-on-failure \

@@ -110,7 +110,7 @@ base::Result<Image> decode_jpeg(std::string_view content, const ImageRequest& re
 #else
 base::Result<Image> decode_jpeg(std::string_view, const ImageRequest&, bool) {
   return base::error(
-      "JPEG images need libjpeg, but trireme::arrow was built without it: install libjpeg-dev and rebuild");
+      "JPEG images need libjpeg, but trireme::data was built without it: install libjpeg-dev and rebuild");
 }
 #endif
 

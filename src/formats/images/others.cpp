@@ -48,7 +48,7 @@ base::Result<Image> decode_others(std::string_view content, const ImageRequest& 
 #else
 base::Result<Image> decode_others(std::string_view, const ImageRequest&) {
   return base::error(
-      "it is neither JPEG nor PNG; BMP, GIF and PNM images need stb_image, but trireme::arrow was built without it: "
+      "it is neither JPEG nor PNG; BMP, GIF and PNM images need stb_image, but trireme::data was built without it: "
       "install libstb-dev and rebuild");
 }
 #endif

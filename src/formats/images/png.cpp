@@ -106,7 +106,7 @@ base::Result<Image> decode_png(std::string_view content, const ImageRequest& req
 }
 #else
 base::Result<Image> decode_png(std::string_view, const ImageRequest&, bool) {
-  return base::error("PNG images need libpng, but trireme::arrow was built without it: install libpng-dev and rebuild");
+  return base::error("PNG images need libpng, but trireme::data was built without it: install libpng-dev and rebuild");
 }
 #endif
 
