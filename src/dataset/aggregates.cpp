@@ -134,7 +134,7 @@ void aggregate(ArrowArrayStream* column, Aggregation function, int ddof, ArrowAr
   }
   const auto working = working_type(type, function);
   const bool extreme = function == Aggregation::kMin || function == Aggregation::kMax;
-  // The mean of decimals would be a decimal: whole numbers are divided as floats afterwards.
+  // The mean of decimals would be a decimal: integers are divided as floats afterwards.
   const bool adds = function == Aggregation::kSum || working->id() == ::arrow::Type::DECIMAL128;
   const char* name = extreme ? "min_max" : function == Aggregation::kStd ? "stddev" : adds ? "sum" : "mean";
   const auto options = function == Aggregation::kStd ? std::make_shared<compute::VarianceOptions>(ddof) : nullptr;

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from torch.utils.data import DataLoader
 
+from trireme._shard_batches import are_shard_batches
 from trireme.torch._loader import PreparedDataLoader, prepare_data_loader
 
 _TAKEN = "_trireme_prepares"
@@ -29,16 +29,9 @@ def take_over_training_loaders(trainer: Any) -> None:
         if isinstance(dataloader, DataLoader) and not isinstance(dataloader, PreparedDataLoader):
             if connector._requires_distributed_sampler(dataloader):
                 return prepare_data_loader(dataloader, move_to_device=False)
-        elif _is_of_a_dataset(dataloader):
+        elif are_shard_batches(dataloader):
             return dataloader.for_consumer_ahead(1)  # Lightning fetches the next batch first if a loader has no length
         return original(dataloader, shuffle=shuffle, mode=mode)
 
     connector._prepare_dataloader = prepare
     setattr(connector, _TAKEN, True)
-
-
-def _is_of_a_dataset(loader: Any) -> bool:
-    """Whether it comes from a shard's iter_torch_batches() or similar. Does not import trireme.data, which needs
-    pyarrow."""
-    module = sys.modules.get("trireme.data._iterator")
-    return module is not None and isinstance(loader, module.Batches)

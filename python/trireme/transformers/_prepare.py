@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -12,6 +11,7 @@ import transformers
 from torch.utils.data import DataLoader, IterableDataset
 
 from trireme._session import current_session
+from trireme._shard_batches import are_shard_batches
 
 TESTED = ("5.",)
 
@@ -27,7 +27,7 @@ def prepare_trainer(trainer: Any) -> Any:
         raise TypeError(f"prepare_trainer() expects a transformers.Trainer, got {type(trainer).__name__}")
     _check_version()
     _check_device(trainer.args, current_session("prepare_trainer").context)
-    if _is_of_a_shard(trainer.train_dataset):
+    if are_shard_batches(trainer.train_dataset):
         # The shard itself resumes at the position in the checkpoint.
         trainer.args.ignore_data_skip = True
     kind: Any = type(trainer)
@@ -39,7 +39,7 @@ def prepare_trainer(trainer: Any) -> Any:
 def _class_for(base: Any) -> type:
     class ShardTrainer(base):  # type: ignore[misc]
         def get_train_dataloader(self) -> Any:
-            if _is_of_a_shard(self.train_dataset):
+            if are_shard_batches(self.train_dataset):
                 return _loader(self.train_dataset)
             return super().get_train_dataloader()
 
@@ -47,10 +47,12 @@ def _class_for(base: Any) -> type:
             given = self.eval_dataset if eval_dataset is None else eval_dataset
             if isinstance(given, str):
                 given = self.eval_dataset[given]
-            return _loader(given) if _is_of_a_shard(given) else super().get_eval_dataloader(eval_dataset)
+            return _loader(given) if are_shard_batches(given) else super().get_eval_dataloader(eval_dataset)
 
         def get_test_dataloader(self, test_dataset: Any) -> Any:
-            return _loader(test_dataset) if _is_of_a_shard(test_dataset) else super().get_test_dataloader(test_dataset)
+            return (
+                _loader(test_dataset) if are_shard_batches(test_dataset) else super().get_test_dataloader(test_dataset)
+            )
 
     ShardTrainer.__name__, ShardTrainer.__qualname__ = base.__name__, base.__qualname__
     ShardTrainer.__module__ = base.__module__
@@ -73,12 +75,6 @@ def _loader(batches: Any) -> DataLoader:
 def _only(batches: list[Any]) -> Any:
     (batch,) = batches
     return batch
-
-
-def _is_of_a_shard(dataset: Any) -> bool:
-    """Does not import trireme.data, which needs pyarrow."""
-    module = sys.modules.get("trireme.data._iterator")
-    return module is not None and isinstance(dataset, module.Batches)
 
 
 def _check_device(args: Any, context: Any) -> None:
