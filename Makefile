@@ -51,24 +51,32 @@ build: install $(VENV)/.dev  ## The same, with all programs of the tests, exampl
 ##@ Check it
 
 # Stages, each with its time, for the table at the end.
-STAGE := @tools/stage.sh build/stages.tsv
+STAGE := tools/stage.sh build/stages.tsv
+RUN := $(MAKE) --no-print-directory
 test:  ## Everything: unit tests, Python, examples, docs, sanitizers, fuzzers, lint
 	@rm -f build/stages.tsv
-	$(STAGE) "install" $(MAKE) --no-print-directory install
-	$(STAGE) "packages of the tests" $(MAKE) --no-print-directory $(VENV)/.dev
-	$(STAGE) "tests, examples, benchmarks" $(MAKE) --no-print-directory build
-	$(STAGE) "lint" $(MAKE) --no-print-directory lint
-	$(STAGE) "Python tests" $(MAKE) --no-print-directory test-python
-	$(STAGE) "frameworks" $(MAKE) --no-print-directory test-frameworks
-	$(STAGE) "ASan, UBSan, fuzzers" $(MAKE) --no-print-directory asan
-	$(STAGE) "ThreadSanitizer" $(MAKE) --no-print-directory tsan
+	@$(STAGE) "install" $(RUN) install
+	@$(STAGE) "packages of the tests" $(RUN) $(VENV)/.dev
+	@$(STAGE) "lint" $(RUN) lint
+	@tools/overlap.sh build/sanitizers.log "$(RUN) test-release" "$(RUN) test-sanitizers"
 	@tools/stage.sh build/stages.tsv
+
+# The halves of `make test`. They run at the same time, because each leaves cores idle while its tests wait for processes
+# and while packages are downloaded.
+test-release:
+	@$(STAGE) "tests, examples, benchmarks" $(RUN) build
+	@$(STAGE) "Python tests" $(RUN) test-python
+	@$(STAGE) "frameworks" $(RUN) test-frameworks
+
+test-sanitizers:
+	@$(STAGE) "ASan, UBSan, fuzzers" $(RUN) asan
+	@$(STAGE) "ThreadSanitizer" $(RUN) tsan
 
 test-fast:  ## Unit tests and the quick Python tests, in under 4 minutes after a build
 	@rm -f build/stages.tsv
-	$(STAGE) "build" $(MAKE) --no-print-directory build
-	$(STAGE) "unit tests" $(MAKE) --no-print-directory test-unit
-	$(STAGE) "quick Python tests" $(PYTEST) -m "not torch and not notebook and not slow"
+	@$(STAGE) "build" $(RUN) build
+	@$(STAGE) "unit tests" $(RUN) test-unit
+	@$(STAGE) "quick Python tests" $(PYTEST) -m "not torch and not notebook and not slow"
 	@tools/stage.sh build/stages.tsv
 
 # `make test` runs them with sanitizers instead: twice is enough.
@@ -152,8 +160,8 @@ bench-peers: build  ## The same side by side with Ray Train and torchrun, in a v
 clean:  ## Remove what was built
 	rm -rf build dist $(VENV) $(FRAMEWORKS)
 
-.PHONY: help demo install library build frameworks test test-fast test-unit test-python test-frameworks test-gpu asan tsan \
-  fuzz chaos differential lint tidy format bench bench-peers clean
+.PHONY: help demo install library build frameworks test test-release test-sanitizers test-fast test-unit test-python \
+  test-frameworks test-gpu asan tsan fuzz chaos differential lint tidy format bench bench-peers clean
 
 # The compiler, the libraries and the tools of the build.
 $(VENV)/.tools: constraints.txt tools/install_packages.sh
