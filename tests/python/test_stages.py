@@ -48,7 +48,9 @@ def test_both_run_at_the_same_time_and_the_output_of_the_second_follows(
         ["== one", "in one", "== two", "in two"],
         ["== one", "== two", "in two", "in one"],
     )
-    table = subprocess.run([str(STAGE), str(tmp_path / "stages.tsv")], capture_output=True, text=True, check=True).stdout
+    table = subprocess.run(
+        [str(STAGE), str(tmp_path / "stages.tsv")], capture_output=True, text=True, check=True
+    ).stdout
     assert re.findall(r"^\w+", table, re.M) == ["stage", "one", "two", "total"]
 
 
