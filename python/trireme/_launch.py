@@ -18,7 +18,7 @@ from trireme._config import CheckpointConfig, FailureConfig, RunConfig, ScalingC
 from trireme._errors import TrainingFailedError
 from trireme._launch_backend import LaunchConfig
 from trireme._main_script import run_as_main
-from trireme._run_script import frameworks_of
+from trireme._preload import frameworks_of
 from trireme._runtime import runtime, warm_up
 from trireme._trainer import DataParallelTrainer
 

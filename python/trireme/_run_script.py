@@ -6,19 +6,10 @@ The warm process starts to import the script's frameworks immediately, in parall
 from __future__ import annotations
 
 import os
-import re
 import runpy
 import sys
 
-# Frameworks whose import starts no thread, so that workers can be forked afterwards.
-_WORTH_WARMING = ("torch", "numpy")
-_IMPORT = re.compile(r"^\s*(?:from|import)\s+((?:trireme\.)?\w+)", re.MULTILINE)
-
-
-def frameworks_of(source: str) -> list[str]:
-    """Scans the text for imports. A wrong guess only costs start time."""
-    imported = {name.removeprefix("trireme.") for name in _IMPORT.findall(source)}
-    return [name for name in _WORTH_WARMING if name in imported]
+from trireme._preload import frameworks_of
 
 
 def main() -> None:

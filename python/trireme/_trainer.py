@@ -16,6 +16,7 @@ from trireme._display import Display
 from trireme._errors import ControllerError, TrainingFailedError, failure_error
 from trireme._interrupt import InterruptGuard
 from trireme._local import run_here
+from trireme._preload import frameworks_imported
 from trireme._result import Result, result_of
 from trireme._runtime import runtime, warm_up
 from trireme._runtime_env import WorkerStart, for_the_record, worker_start
@@ -203,7 +204,8 @@ class DataParallelTrainer:
     def _preload(self) -> list[str]:
         asked = [name for name in os.environ.get("TRIREME_RUN_PRELOAD", "").split(",") if name]
         data = ["trireme.data._trainer_datasets"] if self.datasets else []
-        return list(dict.fromkeys([*self.backend_config.preload, *data, *self.run_config.preload, *asked]))
+        found = frameworks_imported()
+        return list(dict.fromkeys([*self.backend_config.preload, *data, *found, *self.run_config.preload, *asked]))
 
     def _run_context(self, run: _core.Run) -> RunContext:
         return RunContext(

@@ -20,31 +20,19 @@ import signal
 import socket
 import struct
 import sys
+import time
 import types
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from trireme._giving_way import giving_way
 from trireme._gpu_drivers import initialized_driver
+from trireme._preload import LATER
 from trireme._zygote_channel import Channel, DriverGone
 
 _PR_SET_PDEATHSIG = 1
 _IDLE_MS = 500
 
-# Modules that nearly every training function imports with a framework. They are imported one by one, so that workers
-# can be forked in between. torch's optimizers need torch._dynamo, which needs the rest.
-_LATER = {
-    "torch": (
-        "sympy",
-        "torch.fx.experimental.symbolic_shapes",
-        "torch.distributed.tensor",
-        "torch.distributed.fsdp",
-        "torch._dynamo",
-        "trireme.torch._backend",
-        "trireme.torch._model",
-        "trireme.torch._loader",
-    )
-}
 # Prefixes of environment variables that these modules read once, on import.
 _SETTINGS = ("TORCH", "PYTORCH_", "INDUCTOR_", "AOT", "PARTITIONER_", "SYMPY_")
 # Those that torch's libraries read when they are loaded, for example the choice of the CUDA allocator.
@@ -52,6 +40,10 @@ _READ_BY_TORCH = "PYTORCH_"
 # Read on each use. The engine sets the first one in this process, so that torch.cuda.is_available() does not initialize
 # CUDA. torch itself sets the second one in a driver that loads its compiler: later workers must still be forked.
 _READ_ON_USE = ("PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR")
+# Imports the modules that read all of them.
+_READER = "torch._dynamo"
+# A thread that an import has started and joined is listed a little longer.
+_THREAD_PATIENCE_S = 0.2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -127,9 +119,11 @@ class Zygote:
             if not self._import(name):
                 self._start_over(name, wanted[index + 1 :], answer)
             if name in self._imported:
-                self._later += [later for later in _LATER.get(name, ()) if later not in self._failed]
+                self._later += [later for later in LATER.get(name, ()) if later not in self._failed]
             if name == "torch":
                 self._read_by_torch = _settings_of(os.environ, _READ_BY_TORCH)
+            if _READER in sys.modules and not self._deeper:
+                self._deeper, self._settings = True, _settings_of(os.environ)
         if answer:
             told = {"op": "preloaded", "modules": self._imported, "failed": self._failed, "threads": thread_count()}
             self._channel.send(told)
@@ -150,8 +144,9 @@ class Zygote:
     def _import(self, name: str, listed: bool = True) -> bool:
         """False if workers must not inherit the module: the import failed midway, or initialized a GPU driver. A module
         that does not exist leaves nothing behind and returns True."""
+        threads = thread_count()
         try:
-            importlib.import_module(name)
+            _load(name)
         except BaseException as error:  # including SystemExit: the worker then imports the module itself
             self._failed[name] = f"{type(error).__name__}: {error}"
             return _is_absent(name, error)
@@ -161,6 +156,10 @@ class Zygote:
                 f"its import initialized {driver}, which does not work after a fork; to start workers faster, move "
                 "calls such as torch.cuda.get_device_name() into the training function"
             )
+            return False
+        if threads == 1 and _starts_threads():
+            self._poisonous.add(name)
+            self._failed[name] = "its import started a thread, which a fork would not copy"
             return False
         if listed:
             self._imported.append(name)
@@ -261,6 +260,23 @@ class Zygote:
                 os.kill(pid, signal.SIGKILL)
 
 
+def _load(name: str) -> None:
+    """Imports a module, or the one that a package loads when this attribute of it is used."""
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        package, _, attribute = name.rpartition(".")
+        if error.name != name or not hasattr(sys.modules.get(package), attribute):
+            raise
+
+
+def _starts_threads() -> bool:
+    deadline = time.monotonic() + _THREAD_PATIENCE_S
+    while (several := thread_count() > 1) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return several
+
+
 def _is_absent(name: str, error: BaseException) -> bool:
     """Whether the module or its parent package was not found, so that none of its code ran."""
     if not isinstance(error, ModuleNotFoundError) or not error.name or not f"{name}.".startswith(f"{error.name}."):
@@ -311,6 +327,7 @@ def _become_worker(request: dict[str, Any], log_fd: int, zygote_pid: int, fits: 
         if os.getppid() != zygote_pid:
             os._exit(1)
         _set_streams(log_fd)
+        gc.enable()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.environ.clear()
         os.environ.update(request["env"])
@@ -432,6 +449,7 @@ def main() -> None:
         driver_pidfd = os.pidfd_open(_driver_pid(sock))
     except ProcessLookupError:
         return
+    gc.disable()  # imports make little garbage, and the collector takes a tenth of their time
     from trireme import _worker  # noqa: F401  so that no worker has to
 
     # `-m` has put the current folder first; each request has its own sys.path.

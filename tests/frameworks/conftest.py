@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 
-# The warm process imports them once, instead of every worker.
-PRELOAD = ["lightning.pytorch", "transformers.trainer", "torch._dynamo", "trireme.lightning._strategies"]
+from trireme._preload import needs_of
+
+# The warm process imports them once, instead of every worker. These scripts are not the one of the process.
+PRELOAD = [
+    "pytest",
+    *needs_of("lightning"),
+    "pytorch_lightning",
+    *needs_of("transformers"),
+    "transformers.GPT2LMHeadModel",
+]
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -21,5 +29,5 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("TRIREME_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("TRIREME_RUN_PRELOAD", ",".join(["pytest", *PRELOAD]))
+    monkeypatch.setenv("TRIREME_RUN_PRELOAD", ",".join(PRELOAD))
     yield tmp_path / "results"

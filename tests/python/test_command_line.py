@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trireme._run_script import frameworks_of
+from trireme._preload import frameworks_of
 
 SCRIPT = """
 import sys
@@ -47,10 +47,30 @@ def test_missing_script(tmp_path: Any) -> None:
     [
         ("import torch\n", ["torch"]),
         ("from torch import nn\nimport numpy as np\n", ["torch", "numpy"]),
-        ("    import torch.nn\n", ["torch"]),
+        ("def train():\n    import torch.nn\n", ["torch"]),
         ("from trireme.torch import TorchTrainer\n", ["torch"]),
         ("import torchvision\nprint('import numpy')\n", []),
+        ("from .torch import local\n", []),
+        ("import torch\nthis is no Python", []),
+        ("from transformers import AutoTokenizer\n", ["transformers.AutoTokenizer"]),
     ],
 )
 def test_frameworks_are_seen_in_the_text(source: str, found: list[str]) -> None:
     assert frameworks_of(source) == found
+
+
+@pytest.mark.parametrize(
+    ("source", "part"),
+    [
+        ("import lightning.pytorch as pl\n", "lightning.pytorch"),
+        ("def train():\n    import pytorch_lightning as pl\n", "pytorch_lightning"),
+        ("from lightning_fabric import Fabric\n", "lightning_fabric"),
+        ("from accelerate import Accelerator\n", "accelerate"),
+        ("import deepspeed\n", "deepspeed"),
+        ("from transformers import GPT2LMHeadModel, Trainer\n", "transformers.GPT2LMHeadModel"),
+        ("import transformers\ntransformers.Trainer()\n", "transformers.trainer"),
+    ],
+)
+def test_frameworks_come_with_what_their_first_step_imports(source: str, part: str) -> None:
+    found = frameworks_of(source)
+    assert found[0] == "torch" and part in found and "torch._dynamo" in found

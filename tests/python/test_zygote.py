@@ -125,7 +125,7 @@ def test_what_failed_while_nobody_waited_has_it_start_over_too(tmp_path: Path) -
     write_modules(tmp_path)
     code = (
         "from trireme import _zygote\n"
-        "_zygote._LATER = {'decimal': ('no_such_module', 'broken', 'whole')}\n"
+        "_zygote.LATER = {'decimal': ('no_such_module', 'broken', 'whole')}\n"
         "_zygote._IDLE_MS = 0\n"
         "_zygote.main()\n"
     )
@@ -163,15 +163,46 @@ def test_forked_process_has_its_own_session_log_and_environment(driver: Driver, 
     os.close(answer["fds"][0])
 
 
-def test_a_second_thread_means_no_fork(driver: Driver, tmp_path: Path) -> None:
-    (tmp_path / "starts_a_thread.py").write_text(
-        "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
-    )
-    assert driver.preload("starts_a_thread", sys_path=[str(tmp_path)])["threads"] == 2
+THREAD = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+
+
+def test_a_module_that_starts_a_thread_is_not_inherited(driver: Driver, tmp_path: Path) -> None:
+    (tmp_path / "starts_a_thread.py").write_text(THREAD)
+    (tmp_path / "whole.py").write_text("import threading\nthreading.Thread(target=print).start()\n")
+    driver.send({"op": "preload", "modules": ["starts_a_thread", "whole"], "sys_path": [str(tmp_path)]})
+    replacing, preloaded, ready = (driver.receive()[0] for _ in range(3))
+    assert (replacing["op"], replacing["module"]) == ("replacing", "starts_a_thread")
+    assert replacing["why"].startswith("its import started a thread")
+    assert (preloaded["modules"], preloaded["threads"]) == (["whole"], 1)
+    assert ready["op"] == "ready"
+    assert driver.fork(tmp_path / "log")["op"] == "forked"
+    assert driver.receive()[0]["op"] == "exit"
+
+
+def test_a_thread_that_starts_with_python_means_no_fork(tmp_path: Path) -> None:
+    (tmp_path / "starts_a_thread.py").write_text(THREAD)
+    path = f"import sys; sys.path.insert(0, {str(tmp_path)!r})"
+    code = f"{path}; import starts_a_thread; from trireme._zygote import main; main()"
+    driver = Driver([sys.executable, "-c", code])
+    driver.receive()
+    assert driver.preload("decimal")["modules"] == ["decimal"], "it is not the module's fault"
     answer = driver.fork(tmp_path / "log")
     assert (answer["op"], answer["id"]) == ("refused", 7)
     assert "2 threads" in answer["why"]
-    assert "starts_a_thread" in answer["why"]
+    driver.sock.close()
+    assert driver.process.wait(60) == 0
+
+
+def test_an_attribute_that_a_package_loads_on_first_use(driver: Driver, tmp_path: Path) -> None:
+    (tmp_path / "lazy").mkdir()
+    (tmp_path / "lazy" / "__init__.py").write_text(
+        "def __getattr__(name):\n    if name != 'Part':\n        raise AttributeError(name)\n"
+        "    from lazy.inner import Part\n    return Part\n"
+    )
+    (tmp_path / "lazy" / "inner.py").write_text("Part = 1\n")
+    told = driver.preload("lazy", "lazy.Part", "lazy.Other", sys_path=[str(tmp_path)])
+    assert told["modules"] == ["lazy", "lazy.Part"]
+    assert list(told["failed"]) == ["lazy.Other"]
 
 
 FAKE_CUDA = BUILD / "tests/fake_driver/libcuda.so.1"
@@ -246,7 +277,7 @@ def test_a_module_that_initializes_rocm_is_not_inherited(driver: Driver, tmp_pat
 def test_settings_that_torch_reads_when_it_is_loaded_are_not_inherited(tmp_path: Path) -> None:
     """For example the allocator of PYTORCH_CUDA_ALLOC_CONF. Such a worker starts in a new interpreter."""
     (tmp_path / "torch.py").write_text("def set_num_threads(number): pass\n")
-    code = "from trireme import _zygote\n_zygote._LATER = {}\n_zygote.main()"
+    code = "from trireme import _zygote\n_zygote.LATER = {}\n_zygote.main()"
     driver = Driver([sys.executable, "-c", code], PYTORCH_X="1", PYTORCH_NVML_BASED_CUDA_CHECK="1")
     driver.receive()
     assert driver.preload("torch", sys_path=[str(tmp_path)])["failed"] == {}

@@ -8,12 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trireme._runtime import warm_up
-from trireme.lightning._package import PRELOAD
+from trireme.lightning._package import preload
 
 if TYPE_CHECKING:
+    from trireme.lightning._fabric import prepare_fabric
     from trireme.lightning._prepare import prepare_trainer
     from trireme.lightning._report import ReportCallback
-    from trireme.lightning._strategies import DDPStrategy, DeepSpeedStrategy, FSDPStrategy, LightningEnvironment
+    from trireme.lightning._strategies import (
+        DDPStrategy,
+        DeepSpeedStrategy,
+        FSDPStrategy,
+        LightningEnvironment,
+        ModelParallelStrategy,
+    )
 
 __all__ = [
     "CHECKPOINT_NAME",
@@ -21,7 +28,9 @@ __all__ = [
     "DeepSpeedStrategy",
     "FSDPStrategy",
     "LightningEnvironment",
+    "ModelParallelStrategy",
     "ReportCallback",
+    "prepare_fabric",
     "prepare_trainer",
 ]
 
@@ -45,6 +54,10 @@ def __getattr__(name: str) -> Any:
         from trireme.lightning._prepare import prepare_trainer
 
         return prepare_trainer
+    if name == "prepare_fabric":
+        from trireme.lightning._fabric import prepare_fabric
+
+        return prepare_fabric
     if name == "ReportCallback":
         from trireme.lightning._report import report_callback_class
 
@@ -61,4 +74,4 @@ def __dir__() -> list[str]:
 
 
 # The warm process imports Lightning in parallel with the setup of the user's script.
-warm_up(list(PRELOAD))
+warm_up(preload())

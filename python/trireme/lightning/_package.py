@@ -10,6 +10,8 @@ from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
 
+from trireme._preload import frameworks_of_main, needs_of
+
 TESTED = ("2.5", "2.6")
 
 
@@ -21,21 +23,30 @@ class Package:
     def module(self, name: str = "") -> ModuleType:
         return importlib.import_module(f"{self.pytorch}.{name}" if name else self.pytorch)
 
+    def fabric_module(self, name: str) -> ModuleType:
+        return importlib.import_module(f"{self.fabric}.{name}")
+
 
 LIGHTNING = Package("lightning.pytorch", "lightning.fabric")
 PYTORCH_LIGHTNING = Package("pytorch_lightning", "lightning_fabric")
-# What the warm process imports, if it is installed. Workers import the other one themselves.
-PRELOAD = ("torch", "lightning.pytorch" if find_spec("lightning") else "pytorch_lightning")
+
+
+def preload() -> list[str]:
+    """What the warm process imports: the one that the script names, otherwise the one that is installed."""
+    named = frameworks_of_main()
+    if any(found.pytorch in named for found in (LIGHTNING, PYTORCH_LIGHTNING)):
+        return named
+    return [*needs_of("lightning" if find_spec("lightning") else "pytorch_lightning"), *named]
 
 
 def package() -> Package:
     """The one that is imported; `lightning` if it is both or none."""
     for found in (LIGHTNING, PYTORCH_LIGHTNING):
         if found.pytorch in sys.modules:
-            return _checked(found)
+            return checked(found)
     for found in (LIGHTNING, PYTORCH_LIGHTNING):
         if find_spec(found.pytorch.split(".")[0]) is not None:
-            return _checked(found)
+            return checked(found)
     raise ModuleNotFoundError(
         'trireme.lightning needs PyTorch Lightning, which is not installed: pip install "trireme[lightning]"'
     )
@@ -51,8 +62,8 @@ def package_of(trainer: object) -> Package | None:
 
 
 @cache
-def _checked(found: Package) -> Package:
-    version: str = found.module().__version__
+def checked(found: Package) -> Package:
+    version: str = importlib.import_module(found.pytorch.partition(".")[0]).__version__
     if not version.startswith(TESTED):
         warnings.warn(
             f"trireme.lightning was tested with Lightning {' and '.join(TESTED)}, and {version} is installed",

@@ -6,6 +6,7 @@ Importing this module does not import torch. Accessing a function that needs tor
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from trireme._preload import frameworks_of_main
 from trireme._runtime import warm_up
 from trireme.torch._config import TorchConfig
 from trireme.torch._device import get_device, get_devices
@@ -62,5 +63,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LATER})
 
 
-# The warm process imports torch in parallel with the setup of the user's script.
-warm_up(list(TorchConfig.preload))
+# The warm process imports torch, and the frameworks that the script names, in parallel with the setup of the script.
+warm_up([*TorchConfig.preload, *frameworks_of_main()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from trireme._preload import frameworks_of_main, needs_of
 from trireme._runtime import warm_up
 
 if TYPE_CHECKING:
@@ -42,4 +43,4 @@ def __dir__() -> list[str]:
 
 
 # The warm process imports the HF Trainer in parallel with the setup of the user's script.
-warm_up(["torch", "transformers.trainer"])
+warm_up([*needs_of("transformers"), *frameworks_of_main()])

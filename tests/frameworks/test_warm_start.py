@@ -1,0 +1,81 @@
+"""Workers inherit what they import: neither a second fit() nor a restart pays for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LIGHTNING = """
+import lightning.pytorch as pl
+class Model(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+    def training_step(self, batch, index):
+        return self.layer(batch).mean()
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters())
+def steps():
+    from trireme.lightning import ReportCallback, prepare_trainer
+    quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer = prepare_trainer(pl.Trainer(max_epochs=1, callbacks=[ReportCallback()], **quiet))
+    trainer.fit(Model(), torch.utils.data.DataLoader(torch.ones(4, 1)))
+"""
+TRANSFORMERS = """
+def steps():
+    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+    from trireme.transformers import ReportCallback, prepare_trainer
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=8, n_positions=4, n_embd=4, n_layer=1, n_head=1))
+    data = [{"input_ids": [1] * 4, "labels": [1] * 4}] * 8
+    arguments = TrainingArguments("out", max_steps=2, report_to=[], disable_tqdm=True)
+    prepare_trainer(Trainer(model=model, args=arguments, train_dataset=data, callbacks=[ReportCallback()])).train()
+"""
+ACCELERATE = """
+from accelerate import Accelerator
+def steps():
+    accelerator = Accelerator()
+    model = torch.nn.Linear(1, 1)
+    loader = torch.utils.data.DataLoader(torch.ones(4, 1))
+    model, optimizer, loader = accelerator.prepare(model, torch.optim.AdamW(model.parameters()), loader)
+    for batch in loader:
+        accelerator.backward(model(batch).mean())
+        optimizer.step()
+"""
+SCRIPT = """
+import os, sys, threading
+import torch
+import trireme
+from trireme import ScalingConfig
+from trireme.torch import TorchTrainer
+{steps}
+def train():
+    before = set(sys.modules)
+    threads = len(os.listdir(f"/proc/{{os.getppid()}}/task"))
+    warm = "trireme._zygote" in open(f"/proc/{{os.getppid()}}/cmdline").read()
+    steps()
+    return warm, threads, sorted(set(sys.modules) - before)
+
+if __name__ == "__main__":
+    for _ in range(2):
+        warm, threads, imported = TorchTrainer(train, scaling_config=ScalingConfig(num_workers=2)).fit().return_value
+        print("RESULT", warm, threads, len(imported), *imported)
+"""
+
+
+@pytest.mark.parametrize(
+    "steps", [LIGHTNING, TRANSFORMERS, ACCELERATE], ids=["lightning", "transformers", "accelerate"]
+)
+def test_the_first_step_imports_nothing(tmp_path: Path, steps: str) -> None:
+    """Also in the first fit(): the warm process has read the script's imports."""
+    (tmp_path / "script.py").write_text(SCRIPT.format(steps=steps))
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [line.split() for line in done.stdout.splitlines() if line.startswith("RESULT")]
+    assert [line[1:3] for line in told] == [["True", "1"]] * 2
+    for line in told:
+        assert int(line[3]) < 25, line
