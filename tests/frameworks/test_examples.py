@@ -28,3 +28,10 @@ def test_transformers_learns_from_shards(tmp_path: Path) -> None:
     text = run("transformers_text.py", cwd=tmp_path)
     loss = re.search(r"evaluation loss ([\d.]+) after 60 steps", text)
     assert loss and float(loss[1]) < 2.5
+
+
+def test_fabric_resumes_after_a_kill(tmp_path: Path) -> None:
+    text = run("fabric_digits.py", "--kill", cwd=tmp_path)
+    assert "SIGKILL" in text and "resuming from step 40" in text
+    loss = re.search(r"loss ([\d.]+) after 100 steps", text)
+    assert loss and float(loss[1]) < 0.5

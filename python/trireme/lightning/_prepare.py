@@ -6,7 +6,7 @@ from typing import Any
 
 from trireme._session import current_session
 from trireme.lightning._package import LIGHTNING, PYTORCH_LIGHTNING, package_of
-from trireme.lightning._strategies import classes_of
+from trireme.lightning._strategies import STRATEGIES, classes_of
 
 
 def prepare_trainer(trainer: Any) -> Any:
@@ -23,7 +23,7 @@ def prepare_trainer(trainer: Any) -> Any:
     ours = classes_of(found)
     strategies = found.module("strategies")
     strategy = trainer.strategy
-    if isinstance(strategy, (ours.DDPStrategy, ours.FSDPStrategy, ours.DeepSpeedStrategy)):
+    if isinstance(strategy, tuple(getattr(ours, name) for name in STRATEGIES)):
         _use_environment(trainer, ours)
     elif isinstance(strategy, (strategies.SingleDeviceStrategy, strategies.DDPStrategy)):
         _replace(trainer, ours)
@@ -41,12 +41,14 @@ def prepare_trainer(trainer: Any) -> Any:
 
 
 def _use_environment(trainer: Any, ours: Any) -> None:
-    if not isinstance(trainer.strategy.cluster_environment, ours.LightningEnvironment):
-        given = type(trainer.strategy.cluster_environment).__name__
+    connector, strategy = trainer._accelerator_connector, trainer.strategy
+    given = connector._cluster_environment_flag or strategy.cluster_environment
+    if not isinstance(given, ours.LightningEnvironment):
         raise ValueError(
-            f"prepare_trainer(): Trainer(plugins=[{given}()]) contradicts the workers of the run; leave it out, or "
-            "pass plugins=[trireme.lightning.LightningEnvironment()]"
+            f"prepare_trainer(): Trainer(plugins=[{type(given).__name__}()]) contradicts the workers of the run; leave "
+            "it out, or pass plugins=[trireme.lightning.LightningEnvironment()]"
         )
+    connector.cluster_environment = strategy.cluster_environment
 
 
 def _replace(trainer: Any, ours: Any) -> None:

@@ -9,16 +9,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from trireme._checkpoint import Checkpoint
+from trireme._preemption_watch import PreemptionWatch
 from trireme._report import CheckpointUploadMode
-from trireme._session import get_preemption_info, report
+from trireme._session import report
 from trireme._validation import ValidationTaskConfig
 from trireme.lightning._package import Package, package
 
 if TYPE_CHECKING:
     ReportCallback = Any
-
-# Every check is a round trip to the controller.
-_STEPS_BETWEEN_PREEMPTION_CHECKS = 10
 
 
 def report_callback_class() -> Any:
@@ -39,7 +37,8 @@ class _ReportCallback:
     every_n_train_steps: report after this number of optimizer steps, in the middle of an epoch.
     on_train_epoch_end: report at the end of every epoch.
     on_validation_end: report after every validation, with its metrics.
-    on_preemption: report a last checkpoint when workers are about to be preempted, then stop training.
+    on_preemption: report a checkpoint when a preemption is announced. Training continues until the workers are
+        replaced.
     save_checkpoint: False reports metrics only.
     checkpoint_upload_mode: SYNC waits until the file is stored, ASYNC stores it while training continues.
     validation: as in trireme.report().
@@ -73,7 +72,7 @@ class _ReportCallback:
         self._every_n_train_steps = every_n_train_steps
         self._at_epoch_end = on_train_epoch_end
         self._after_validation = on_validation_end
-        self._before_preemption = on_preemption
+        self._preemptions = PreemptionWatch() if on_preemption else None
         self._saves = save_checkpoint
         self._mode = mode
         self._validation = validation
@@ -83,8 +82,8 @@ class _ReportCallback:
         step = trainer.global_step
         if self._every_n_train_steps and step % self._every_n_train_steps == 0 and step != self._reported_step:
             self._report(trainer)
-        if self._before_preemption and (batch_idx + 1) % _STEPS_BETWEEN_PREEMPTION_CHECKS == 0:
-            self._look_for_preemption(trainer)
+        if self._preemptions and self._preemptions.step() and step != self._reported_step:
+            self._report(trainer)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         if self._at_epoch_end:
@@ -93,13 +92,6 @@ class _ReportCallback:
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         if self._after_validation and not trainer.sanity_checking:
             self._report(trainer)
-
-    def _look_for_preemption(self, trainer: Any) -> None:
-        if get_preemption_info() is None:
-            return
-        if self._reported_step != trainer.global_step:
-            self._report(trainer)
-        trainer.should_stop = True
 
     def _report(self, trainer: Any) -> None:
         self._reported_step = trainer.global_step

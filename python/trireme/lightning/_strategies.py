@@ -13,7 +13,9 @@ from trireme.lightning._package import Package, package
 from trireme.torch._device import devices_of
 
 if TYPE_CHECKING:
-    DDPStrategy = FSDPStrategy = DeepSpeedStrategy = LightningEnvironment = Any
+    DDPStrategy = FSDPStrategy = ModelParallelStrategy = DeepSpeedStrategy = LightningEnvironment = Any
+
+STRATEGIES = ("DDPStrategy", "FSDPStrategy", "ModelParallelStrategy", "DeepSpeedStrategy")
 
 
 def classes() -> Any:
@@ -22,11 +24,11 @@ def classes() -> Any:
 
 @cache
 def classes_of(found: Package) -> Any:
-    """The four classes, derived from those of one package. Pickled by name: a worker makes its own."""
+    """The five classes, derived from those of one package. Pickled by name: a worker makes its own."""
     strategies = found.module("strategies")
-    environment = _environment(found)
+    environment = environment_class(found)
     made = {"LightningEnvironment": environment}
-    for name in ("DDPStrategy", "FSDPStrategy", "DeepSpeedStrategy"):
+    for name in STRATEGIES:
         made[name] = _strategy(getattr(strategies, name), environment)
     for name, each in made.items():
         each.__module__, each.__name__, each.__qualname__ = "trireme.lightning", name, name
@@ -39,27 +41,54 @@ def _strategy(base: Any, environment: Any) -> Any:
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
-            if self.cluster_environment is None:
+            self._has_environment = self.cluster_environment is not None
+
+        def _configure_launcher(self) -> None:
+            # Not in the constructor: Lightning refuses a strategy that comes with an environment beside a plugin.
+            if not self._has_environment:
                 self.cluster_environment = environment()
+                self.set_world_ranks()
+            super()._configure_launcher()
 
         @property
         def root_device(self) -> Any:
             return devices_of(current_session("trireme.lightning").context)[0]
 
         @property
+        def num_processes(self) -> int:
+            return current_session("trireme.lightning").context.get_local_world_size()
+
+        @property
         def distributed_sampler_kwargs(self) -> dict[str, Any]:
+            if _data_parallel_size(self) is not None:
+                return super().distributed_sampler_kwargs  # type: ignore[no-any-return]
             context = current_session("trireme.lightning").context
             return {"num_replicas": context.get_world_size(), "rank": context.get_world_rank()}
 
         def setup_environment(self) -> None:
-            take_over_training_loaders(self.lightning_module.trainer)
+            context = current_session("trireme.lightning").context
+            if base.__name__ == "FSDPStrategy" and self.root_device.type == "cpu":
+                raise ValueError(
+                    "trireme.lightning.FSDPStrategy: Lightning's FSDPStrategy needs GPUs, and the workers have none; "
+                    "ModelParallelStrategy shards models on CPUs too, or pass ScalingConfig(use_gpu=True)"
+                )
+            self.num_nodes = len(set(context._hosts)) or 1
             super().setup_environment()
+            if _data_parallel_size(self) in (None, context.get_world_size()):
+                take_over_training_loaders(self.lightning_module.trainer)
 
     return Strategy
 
 
-def _environment(found: Package) -> Any:
-    base: Any = found.module("plugins.environments").LightningEnvironment
+def _data_parallel_size(strategy: Any) -> int | None:
+    """In how many parts a strategy with a mesh divides the data; None: among all workers."""
+    mesh = getattr(strategy, "_device_mesh", None)
+    return None if mesh is None else mesh["data_parallel"].size()
+
+
+@cache
+def environment_class(found: Package) -> Any:
+    base: Any = found.fabric_module("plugins.environments").LightningEnvironment
 
     class Environment(base):  # type: ignore[misc]
         """Ranks and sizes of this worker. Trireme has started the processes and connected them."""

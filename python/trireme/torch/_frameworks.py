@@ -15,10 +15,8 @@ import torch
 from trireme._after_import import after_import
 from trireme._context import TrainContext
 from trireme._core import count_of
+from trireme.torch._lightning import prepare_lightning
 
-_LIGHTNING = (
-    "pass Trainer(devices={local}, num_nodes={nodes}, strategy='ddp'), or trireme.lightning.prepare_trainer(trainer)"
-)
 _ACCELERATE = (
     "create the Accelerator or TrainingArguments in the training function, and leave RANK, WORLD_SIZE and "
     "ACCELERATE_USE_CPU as Trireme sets them"
@@ -34,8 +32,7 @@ def prepare_frameworks(context: TrainContext, device: torch.device) -> None:
             os.environ.setdefault(name, value)
         after_import("deepspeed.comm.torch", _skip_shared_memory_op)
     after_import("accelerate.state", functools.partial(_check_accelerate, context))
-    for package in ("lightning.pytorch", "pytorch_lightning"):
-        after_import(f"{package}.trainer.trainer", functools.partial(_check_lightning, context))
+    prepare_lightning(context)
 
 
 def _skip_shared_memory_op(module: ModuleType) -> None:
@@ -57,20 +54,6 @@ def _check_accelerate(context: TrainContext, module: ModuleType) -> None:
         _check("Accelerate", self.num_processes, context, _ACCELERATE)
 
     state._trireme_original, state.__init__ = original, initialize
-
-
-def _check_lightning(context: TrainContext, module: ModuleType) -> None:
-    trainer: Any = module.Trainer
-    original = getattr(trainer, "_trireme_original", trainer._run)
-    nodes = len(set(context._hosts)) or 1
-    fix = _LIGHTNING.format(local=context.get_local_world_size(), nodes=nodes)
-
-    @functools.wraps(original)
-    def run(self: Any, *arguments: Any, **options: Any) -> Any:
-        _check("Lightning", self.world_size, context, fix)
-        return original(self, *arguments, **options)
-
-    trainer._trireme_original, trainer._run = original, run
 
 
 def _check(framework: str, size: int, context: TrainContext, fix: str) -> None:

@@ -13,19 +13,18 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from trireme import collective
 from trireme._checkpoint import Checkpoint
+from trireme._preemption_watch import PreemptionWatch
 from trireme._report import CheckpointUploadMode
-from trireme._session import current_session, get_preemption_info, report
+from trireme._session import current_session, report
 from trireme._validation import ValidationTaskConfig
-
-# Every check is a round trip to the controller.
-_STEPS_BETWEEN_PREEMPTION_CHECKS = 10
 
 
 class ReportCallback(TrainerCallback):  # type: ignore[misc]
     """Reports at every save (`save_strategy`, `save_steps`): the newest value of every metric that was logged, and the
     HF checkpoint in the folder `checkpoint`, for `trainer.train(resume_from_checkpoint=...)`.
 
-    on_preemption: save and report when workers are about to be preempted, then stop training.
+    on_preemption: save and report when a preemption is announced. Training continues until the workers are
+        replaced.
     checkpoint_upload_mode: SYNC waits until the files are stored, ASYNC stores them while training continues.
     validation: as in trireme.report().
     """
@@ -42,14 +41,13 @@ class ReportCallback(TrainerCallback):  # type: ignore[misc]
                 f"ReportCallback(checkpoint_upload_mode={checkpoint_upload_mode!r}): expected SYNC or ASYNC"
             )
         super().__init__()
-        self._before_preemption = on_preemption
+        self._preemptions = PreemptionWatch() if on_preemption else None
         self._mode = checkpoint_upload_mode
         self._validation = validation
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
-        looks = self._before_preemption and state.global_step % _STEPS_BETWEEN_PREEMPTION_CHECKS == 0
-        if looks and get_preemption_info() is not None:
-            control.should_save = control.should_training_stop = True
+        if self._preemptions and self._preemptions.step():
+            control.should_save = True
         return control
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:

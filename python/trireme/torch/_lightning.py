@@ -1,0 +1,73 @@
+"""Lightning in a worker, with or without the adapter: its processes are those of the run, and its signals ours."""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any
+
+from trireme._after_import import after_import
+from trireme._context import TrainContext
+from trireme._core import count_of
+
+_PACKAGES = (("lightning.pytorch", "lightning.fabric"), ("pytorch_lightning", "lightning_fabric"))
+
+
+def prepare_lightning(context: TrainContext) -> None:
+    """Called in every attempt; takes effect when a package is imported."""
+    for trainer, fabric in _PACKAGES:
+        after_import(f"{trainer}.trainer.trainer", functools.partial(_check_trainer, context))
+        after_import(f"{trainer}.trainer.connectors.signal_connector", _leave_signals_alone)
+        after_import(f"{fabric}.fabric", functools.partial(_check_fabric, context))
+
+
+def _check_trainer(context: TrainContext, module: ModuleType) -> None:
+    trainer: Any = module.Trainer
+    original = getattr(trainer, "_trireme_run", trainer._run)
+
+    @functools.wraps(original)
+    def run(self: Any, *arguments: Any, **options: Any) -> Any:
+        _check("Lightning", "Trainer", "prepare_trainer(trainer)", self.world_size, context)
+        return original(self, *arguments, **options)
+
+    trainer._trireme_run, trainer._run = original, run
+
+
+def _check_fabric(context: TrainContext, module: ModuleType) -> None:
+    """Before it connects its processes, and before whatever needs them: with one device, it never connects."""
+    fabric: Any = module.Fabric
+    for name in ("_wrap_and_launch", "_validate_launched"):
+        original = getattr(fabric, f"_trireme{name}", getattr(fabric, name))
+        setattr(fabric, f"_trireme{name}", original)
+        setattr(fabric, name, _checked_call(context, original))
+
+
+def _checked_call(context: TrainContext, original: Any) -> Any:
+    @functools.wraps(original)
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        _check("Lightning Fabric", "Fabric", "prepare_fabric(fabric)", self.world_size, context)
+        return original(self, *arguments, **options)
+
+    return call
+
+
+def _check(framework: str, kind: str, adapter: str, size: int, context: TrainContext) -> None:
+    if size == context.get_world_size():
+        return
+    local, nodes = context.get_local_world_size(), len(set(context._hosts)) or 1
+    workers = count_of(context.get_world_size(), "worker")
+    raise RuntimeError(
+        f"{framework} has found {count_of(size, 'process')} and the run has {workers}, so every worker would train a "
+        f"model of its own; pass {kind}(devices={local}, num_nodes={nodes}, strategy='ddp'), or "
+        f"trireme.lightning.{adapter}"
+    )
+
+
+def _leave_signals_alone(module: ModuleType) -> None:
+    """A SIGTERM announces a preemption to Trireme. Lightning's handler would replace that of the worker, and broadcast
+    from the handler, while the other ranks are in other collectives."""
+
+    def register(self: Any) -> None:
+        self.received_sigterm = False
+
+    module._SignalConnector.register_signal_handlers = register
