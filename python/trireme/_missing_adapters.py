@@ -10,7 +10,6 @@ from types import ModuleType
 _PACKAGE = __name__.rpartition(".")[0]
 _FRAMEWORKS = {
     "horovod": "Horovod",
-    "huggingface": "Hugging Face Transformers",
     "jax": "JAX",
     "keras": "Keras",
     "lightgbm": "LightGBM",

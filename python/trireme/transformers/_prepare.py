@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import torch
 import transformers
 from torch.utils.data import DataLoader, IterableDataset
 
+from trireme._core import count_of
 from trireme._session import current_session
 from trireme._shard_batches import are_shard_batches
 
@@ -21,12 +23,12 @@ def prepare_trainer(trainer: Any) -> Any:
 
     train_dataset, eval_dataset (also a dict of them) and the argument of predict() may be batches of a shard:
     `get_dataset_shard("train").iter_torch_batches(batch_size=16)`. The HF Trainer divides other datasets among the
-    workers itself. use_cpu=True on workers with GPUs is refused.
+    workers itself. Arguments that contradict the workers (device, backend, number of processes) are refused.
     """
     if not isinstance(trainer, transformers.Trainer):
         raise TypeError(f"prepare_trainer() expects a transformers.Trainer, got {type(trainer).__name__}")
     _check_version()
-    _check_device(trainer.args, current_session("prepare_trainer").context)
+    _check_arguments(trainer.args, current_session("prepare_trainer").context)
     if are_shard_batches(trainer.train_dataset):
         # The shard itself resumes at the position in the checkpoint.
         trainer.args.ignore_data_skip = True
@@ -77,11 +79,29 @@ def _only(batches: list[Any]) -> Any:
     return batch
 
 
-def _check_device(args: Any, context: Any) -> None:
+def _check_arguments(args: Any, context: Any) -> None:
+    """Raises an error for TrainingArguments that contradict the workers."""
     if context._gpus and args.device.type == "cpu":
         raise ValueError(
             "prepare_trainer(): TrainingArguments(use_cpu=True) contradicts ScalingConfig(use_gpu=True): the GPUs of "
             "the workers would be idle; remove one of them"
+        )
+    backend = torch.distributed.get_backend()
+    if args.ddp_backend and args.ddp_backend not in (backend, backend.rpartition(":")[2]):
+        raise ValueError(
+            f"prepare_trainer(): TrainingArguments(ddp_backend={args.ddp_backend!r}) contradicts the process group of "
+            f"the workers, which uses {backend!r}; remove it, or pass TorchTrainer(torch_config=TorchConfig(backend="
+            f"{args.ddp_backend!r}))"
+        )
+    if args.world_size != context.get_world_size():
+        raise ValueError(
+            f"prepare_trainer(): TrainingArguments has found {count_of(args.world_size, 'process')} and the run has "
+            f"{count_of(context.get_world_size(), 'worker')}; create it in the training function"
+        )
+    if getattr(args, "enable_jit_checkpoint", False):
+        raise ValueError(
+            "prepare_trainer(): TrainingArguments(enable_jit_checkpoint=True) would replace the handler of SIGTERM, "
+            "which announces preemptions to Trireme; remove it, and use ReportCallback(on_preemption=True)"
         )
 
 

@@ -1,0 +1,1 @@
+"""Ray Train's name for the package of trireme.transformers."""
