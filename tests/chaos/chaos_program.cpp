@@ -248,13 +248,13 @@ Value train(const Config& config) {
 }
 TRIREME_TRAIN_FUNCTION(train);
 
-trireme::RunConfig run_config(bool hangs, bool keep_in_memory, trireme::WarmRestart warm_restart) {
+trireme::RunConfig run_config(bool keep_in_memory, trireme::WarmRestart warm_restart) {
   return {.name = "chaos",
           .failure_config = {.max_failures = 12,
                              .warm_restart = warm_restart,
                              .cancel_timeout_s = 2.0,
                              .restart_backoff_s = 0.1,
-                             .hang_timeout_s = hangs ? std::stod(std::getenv("TRIREME_CHAOS_HANG_S")) : 60.0,
+                             .hang_timeout_s = std::stod(std::getenv("TRIREME_CHAOS_HANG_S")),
                              .on_hang = "restart",
                              .preemption_grace_s = 3.0},
           .checkpoint_config = {.keep_in_memory = keep_in_memory},
@@ -266,7 +266,6 @@ trireme::RunConfig run_config(bool hangs, bool keep_in_memory, trireme::WarmRest
 int main(int argc, char** argv) {
   trireme::init(argc, argv);
   std::map<std::string, std::string> fields;
-  bool hangs = false;
   List faults;
   for (const std::string& word : std::vector<std::string>(argv + 1, argv + argc)) {
     const auto equals = word.find('=');
@@ -274,7 +273,6 @@ int main(int argc, char** argv) {
       fields[word.substr(0, equals)] = word.substr(equals + 1);
     } else {
       faults.emplace_back(word);
-      hangs = hangs || parse(word).kind == "hang";
     }
   }
   try {
@@ -296,7 +294,7 @@ int main(int argc, char** argv) {
     options.scaling.elastic_resize_monitor_interval_s = 0.5;
     trireme::WarmRestart warm_restart;
     if (!flag("auto_restart")) warm_restart = flag("warm_restart");
-    options.run = run_config(hangs, flag("keep_in_memory"), warm_restart);
+    options.run = run_config(flag("keep_in_memory"), warm_restart);
     if (flag("num_to_keep")) options.run.checkpoint_config.num_to_keep = number("num_to_keep");
     if (fields.at("trainer") == "data") {
       options.datasets = {{"train", dataset()}};

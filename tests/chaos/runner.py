@@ -20,7 +20,7 @@ from pathlib import Path
 from chaos import check, load, process_table
 from chaos.check import Broken, Outcome
 from chaos.outside import BALLAST, Outside
-from chaos.scenario import DISK_FULL, ENDS_THE_DRIVER, FREEZE, FREEZE_LEASE_S, Scenario
+from chaos.scenario import DISK_FULL, ENDS_THE_DRIVER, FREEZE, FREEZE_LEASE_S, HANGS, Scenario
 
 TESTS = Path(__file__).resolve().parents[1]
 PROGRAM = check.BUILD / "tests/chaos_program"
@@ -28,8 +28,9 @@ PROGRAM = check.BUILD / "tests/chaos_program"
 TIMEOUT_S, LOADED_TIMEOUT_S = 300.0, 1200.0
 MOST_STARTS = 6
 # In scenarios with a hang, a rank that is silent for this long hangs. At the lowest priority, reading a state of 8 MB
-# alone may take several seconds.
+# alone may take several seconds, and reading one of 32 MB more than a minute.
 HANG_S, LOADED_HANG_S = 3.0, 60.0
+NO_HANG_S, LOADED_NO_HANG_S = 60.0, 600.0
 DISK_BYTES = 2 << 20
 
 
@@ -175,7 +176,7 @@ class Place:
             "TMPDIR": str(self.temporary),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")])),
             "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",
-            "TRIREME_CHAOS_HANG_S": str(LOADED_HANG_S if self._loaded else HANG_S),
+            "TRIREME_CHAOS_HANG_S": str(self._hang_s()),
         }
         if self.scenario.tls:
             environment["TRIREME_LISTEN"] = "tls://127.0.0.1:0"
@@ -191,6 +192,11 @@ class Place:
         finally:
             driver.kill()
             driver.wait()
+
+    def _hang_s(self) -> float:
+        if self.scenario.kinds() & HANGS:
+            return LOADED_HANG_S if self._loaded else HANG_S
+        return LOADED_NO_HANG_S if self._loaded else NO_HANG_S
 
     def _wait(self, driver: subprocess.Popen[bytes]) -> int:
         timeout_s = LOADED_TIMEOUT_S if self._loaded else TIMEOUT_S

@@ -24,6 +24,8 @@ DISK_FULL, CAPACITY, FREEZE = "disk_full", "capacity", "freeze"
 # A frozen run continues after its lease has expired. Short, to avoid waiting for the default of 30 s.
 FREEZE_LEASE_S, FREEZE_S = 5.0, 6.5
 FREEZE_PHASES = ["start", "rendezvous", "step", "upload", "commit", "restart", "instant"]
+# A rank that these befall reports no more; the run finds it by its silence.
+HANGS = {"hang", "hang_native"}
 # These do not cost a worker.
 HARMLESS = {FREEZE, "slow"}
 # Not on a thread beside report(), where they would only affect that thread. C++ has no interpreter and no warm process.

@@ -250,7 +250,6 @@ def storage(scenario: Scenario) -> dict[str, Any]:
 
 
 def run_config(scenario: Scenario) -> RunConfig:
-    hangs = scenario.kinds() & {"hang", "hang_native"}
     return RunConfig(
         name="chaos",
         **storage(scenario),
@@ -260,7 +259,7 @@ def run_config(scenario: Scenario) -> RunConfig:
             restart_backoff_s=0.1,
             cancel_timeout_s=2.0,
             warm_restart="auto" if scenario.auto_restart else scenario.warm_restart,
-            hang_timeout_s=float(os.environ["TRIREME_CHAOS_HANG_S"]) if hangs else 60.0,
+            hang_timeout_s=float(os.environ["TRIREME_CHAOS_HANG_S"]),
             on_hang="restart",
             preemption_grace_s=3.0,
         ),
