@@ -55,8 +55,15 @@ class Positions:
         self._begun = True
 
     def now(self) -> dict[str, Position | None]:
-        """None for a stored position that no source has claimed."""
-        found = {name: source() for name, source in self._sources.items()}
-        self._sources = {name: self._sources[name] for name, now in found.items() if now is not None}
-        untouched: dict[str, Position | None] = dict.fromkeys(self._stored)
-        return untouched | {name: now() for name, now in found.items() if now is not None}
+        """None for a stored position that no source has claimed.
+
+        Other threads may report and add sources meanwhile. There is no lock: a forked child would wait for it forever.
+        """
+        positions: dict[str, Position | None] = dict.fromkeys(list(self._stored))
+        for name, source in list(self._sources.items()):
+            now = source()
+            if now is not None:
+                positions[name] = now()
+            elif self._sources.get(name) is source:
+                self._sources.pop(name, None)
+        return positions
