@@ -277,10 +277,6 @@ base::Result<void> write_file_atomically(const std::string& path, std::string_vi
 base::Result<void> make_folder(const std::string& path) { return LocalFiles().make_folder(path); }
 base::Result<void> sync_folder(const std::string& path) { return LocalFiles().sync_folder(path); }
 base::Result<std::vector<FileEntry>> list_files(const std::string& folder) { return LocalFiles().list_files(folder); }
-base::Result<void> copy_folder(const std::string& source, const std::string& target) {
-  TRIREME_TRY(LocalFiles().put_folder(source, target, Take::kCopy));
-  return {};
-}
 base::Result<void> remove_folder(const std::string& path) { return LocalFiles().remove_folder(path); }
 
 }  // namespace trireme::storage

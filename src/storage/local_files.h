@@ -56,8 +56,6 @@ base::Result<void> make_folder(const std::string& path);
 base::Result<void> sync_folder(const std::string& path);
 // All files below the folder, recursively, sorted by path.
 base::Result<std::vector<FileEntry>> list_files(const std::string& folder);
-// Copies the folder's content durably into `target`, which is created if necessary; other files in it stay.
-base::Result<void> copy_folder(const std::string& source, const std::string& target);
 // Removing a missing folder is not an error.
 base::Result<void> remove_folder(const std::string& path);
 

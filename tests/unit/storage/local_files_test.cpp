@@ -94,7 +94,7 @@ TEST_CASE("errors name the file and the reason") {
   CHECK(make_folder(dir / "file").error().message().find("a file with this name exists") != std::string::npos);
   CHECK_FALSE(make_folder(dir / "file/below"));
   CHECK_FALSE(list_files(dir / "absent"));
-  CHECK_FALSE(copy_folder(dir / "absent", dir / "copy"));
+  CHECK_FALSE(LocalFiles().put_folder(dir / "absent", dir / "copy", Take::kCopy));
   CHECK_FALSE(sync_folder(dir / "absent"));
   CHECK_FALSE(sync_folder(dir / "file"));
   // A folder has this name: no temporary file is left.
@@ -143,7 +143,7 @@ TEST_CASE("copying into a folder keeps its other files") {
   append_file(dir / "from/both", "new");
   append_file(dir / "to/both", "old and longer");
   append_file(dir / "to/own", "stays");
-  REQUIRE(copy_folder(dir / "from", dir / "to"));
+  REQUIRE(LocalFiles().put_folder(dir / "from", dir / "to", Take::kCopy));
   CHECK(names(dir / "to") == Names{"both", "empty", "model/weights.bin", "own"});
   CHECK(*read_file(dir / "to/both") == "new");
   CHECK((*read_file(dir / "to/model/weights.bin") == std::string(2 << 20, 'w')));
