@@ -68,7 +68,7 @@ def groupby(frame: Frame, keys: list[str], aggregates: list[list[Any]]) -> Frame
     groups: dict[Hashable, list[dict[str, Any]]] = {} if keys else {(): []}
     for row in frame.rows:
         groups.setdefault(tuple(identity(row[key]) for key in keys), []).append(row)
-    kinds = {key: frame.kinds[key] for key in keys}
+    kinds = {key: key_kind(frame.kinds[key]) for key in keys}
     for function, column in aggregates:
         kind = "int64" if column is None else aggregate_kind(function, frame.kinds[column])
         name = f"{function}({column or ''})"
@@ -86,6 +86,11 @@ def groupby(frame: Frame, keys: list[str], aggregates: list[list[Any]]) -> Frame
     made.sort(key=lambda row: tuple(rank(row[key], False) for key in keys))
     loose = (frame.loose & set(keys)) if keys else set(kinds)
     return replace(frame, kinds=kinds, rows=made, ordered=True, loose=loose)
+
+
+def key_kind(kind: str) -> str:
+    """Groups and pairs have their keys as values."""
+    return "string" if kind == "dictionary<string>" else kind
 
 
 def aggregate_kind(function: str, kind: str) -> str:
@@ -197,7 +202,7 @@ def join(frame: Frame, others: list[Frame], how: str, on: list[str], right_on: l
         return replace(other, rows=[other.rows[right] for _, right in pairs], ordered=ordered)
     rest = [name for name in frame.kinds if name not in on]
     names = {name: name + suffix if name in rest else name for name in other.kinds if name not in right_on}
-    kinds = {key: frame.kinds[key] for key in on} | {name: frame.kinds[name] for name in rest}
+    kinds = {key: key_kind(frame.kinds[key]) for key in on} | {name: frame.kinds[name] for name in rest}
     if len({*kinds, *names.values()}) < len(kinds) + len(names):
         raise Unsupported("two columns of one name")
     kinds |= {new: other.kinds[name] for name, new in names.items()}

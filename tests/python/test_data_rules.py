@@ -161,6 +161,56 @@ def test_zeros_and_nans_as_keys() -> None:
     assert len(rows.unique("f")) == 3
 
 
+def test_nans_of_different_bits_are_one_key() -> None:
+    nans = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000007], np.uint64).view(np.float64)
+    for values in (nans, nans.astype(np.float32)):
+        rows = trireme.data.from_arrow(pa.table({"f": values, "v": [1, 2, 4]}))
+        assert [row["sum(v)"] for row in rows.groupby("f").sum("v").take_all()] == [7]
+        assert len(rows.unique("f")) == 1
+        right = trireme.data.from_arrow(pa.table({"f": values[1:2], "w": [9]}))
+        assert [row["v"] for row in rows.join(right, on="f").take_all()] == [1, 2, 4]
+        counted = rows.aggregate(trireme.data.aggregate.CountDistinct("f"))
+        assert list(counted.values()) == [1]
+
+
+def test_sums_of_groups_are_exact() -> None:
+    """Up to the last integer of 64 bits, where floats would say that the sum does not fit."""
+    cases = {"int64": [2**62, 2**62 - 1, -1, 1], "uint64": [2**63, 2**63 - 1]}
+    for kind, values in cases.items():
+        table = pa.table({"k": [0] * len(values), "t": pa.array(values, kind)})
+        rows = trireme.data.from_arrow(table).groupby("k")
+        assert rows.sum("t").take_all() == [{"k": 0, "sum(t)": sum(values)}]
+        assert rows.mean("t").take_all() == [{"k": 0, "mean(t)": sum(values) / len(values)}]
+        assert rows.sum("t").schema().field("sum(t)").type == pa.type_for_alias(kind)
+    cancelling = pa.table({"k": [0, 0, 0, 1], "t": [2**62, 1, -(2**62), None]})
+    groups = trireme.data.from_arrow(cancelling).groupby("k")
+    made = groups.aggregate(trireme.data.aggregate.Mean("t"), trireme.data.aggregate.Sum("t"))
+    assert made.take_all() == [{"k": 0, "mean(t)": 1 / 3, "sum(t)": 1}, {"k": 1, "mean(t)": None, "sum(t)": None}]
+    with pytest.raises(OverflowError, match=r"sum\(t\): 9223372036854775808 does not fit"):
+        trireme.data.from_arrow(pa.table({"k": [0, 0], "t": [2**63 - 1, 1]})).groupby("k").sum("t").take_all()
+
+
+def test_a_union_counts_columns_that_were_renamed(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [True, False, True], "b": [1, 2, 3]}), tmp_path / "a.parquet")
+    renamed = trireme.data.read_parquet(tmp_path).filter("a").rename_columns({"a": "aa"})
+    other = trireme.data.from_arrow(pa.table({"aa": [True], "b": [4]}))
+    for rows in (renamed.union(other), other.union(renamed)):
+        assert rows.count() == 3
+        assert len(rows.limit(2).take_all()) == 2
+
+
+def test_dictionaries_in_groups_and_joins() -> None:
+    """Groups and pairs have them as values; rows that are only kept or dropped do not change."""
+    coded = trireme.data.from_arrow(pa.table({"k": pa.array(["b", "a", None]).dictionary_encode(), "n": [5, 6, 7]}))
+    other = trireme.data.from_arrow(pa.table({"k": ["a"]}))
+    assert coded.groupby("k").count().schema().field("k").type == pa.string()
+    assert coded.join(other, on="k").schema().field("k").type == pa.string()
+    for how, expected in (("semi", [6]), ("anti", [5, 7])):
+        kept = coded.join(other, how, on="k")
+        assert kept.schema() == coded.schema()
+        assert [row["n"] for row in kept.take_all()] == expected
+
+
 def test_an_empty_dataset_has_no_batches() -> None:
     for empty in (trireme.data.range(0), trireme.data.range(5).filter("id > 9"), trireme.data.from_items([])):
         assert list(empty.iter_batches()) == []

@@ -86,6 +86,12 @@ def test_partitions_take_row_groups_and_files_of_a_size(tmp_path: Path) -> None:
         trireme.data.from_arrow(table).write_parquet(tmp_path, partition_cols=["p"], min_rows_per_file=3)
 
 
+@pytest.mark.parametrize("values", [["a", None, "", "NULL", None, None], [None, 1, None], [None, 0.5]], ids=str)
+def test_nulls_in_the_only_column_survive_csv(tmp_path: Path, values: list[Any]) -> None:
+    trireme.data.from_arrow(pa.table({"x": values})).write_csv(tmp_path)
+    assert [row["x"] for row in trireme.data.read_csv(tmp_path).take_all()] == values
+
+
 def test_null_and_empty_text_survive_csv(tmp_path: Path) -> None:
     rows = [{"s": "a", "n": 1}, {"s": None, "n": None}, {"s": "", "n": 3}, {"s": "NA", "n": 4}, {"s": "null", "n": 5}]
     trireme.data.from_items(rows).write_csv(tmp_path / "ours")

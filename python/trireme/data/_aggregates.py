@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from trireme.data._column_ops import require_columns
 
+_DIGITS = pa.decimal128(38, 0)  # holds sums of 64-bit integers
+
 
 class AggregateFn:
     """One value for a column."""
@@ -205,9 +207,7 @@ class Unique(AggregateFn):
         return pc.CountOptions(mode="only_valid" if self.ignore_nulls else "all")
 
     def add(self, state: Any, column: Any) -> Any:
-        if pa.types.is_floating(column.type):
-            column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 as 0.0
-        found = pc.unique(column)
+        found = pc.unique(plain_floats(column))
         if isinstance(found, pa.DictionaryArray):
             found = found.dictionary_decode()
         return found if state is None else pc.unique(pa.chunked_array([state, found]))
@@ -234,6 +234,8 @@ def over_groups(table: pa.Table, keys: Sequence[str], aggregates: Sequence[Aggre
     """One row for each group, sorted by the keys; nulls are a group, too, and sort last."""
     given = table.select(list(keys))
     asked: list[tuple[Any, str, Any]] = []
+    counts: list[tuple[Any, str, Any]] = []
+    digits: dict[int, pa.DataType] = {}  # the types of columns that are summed as decimals
     folded = [aggregate for aggregate in aggregates if not aggregate.function]
     if folded:
         return _with_folded(table, keys, aggregates, folded)
@@ -243,15 +245,24 @@ def over_groups(table: pa.Table, keys: Sequence[str], aggregates: Sequence[Aggre
             continue
         column = table.column(aggregate.on)
         try:
-            given = given.append_column(f"__{index}", aggregate.prepared(column))
-            asked.append((f"__{index}", aggregate.function, aggregate.options()))
+            column = aggregate.prepared(column)
+            exact = _needs_digits(aggregate, column)
+            given = given.append_column(f"__{index}", column.cast(_DIGITS) if exact else column)
+            asked.append((f"__{index}", "sum" if exact else aggregate.function, aggregate.options()))
+            if exact:
+                digits[index] = column.type
+                counts.append((f"__{index}", "count", None))
         except pa.ArrowException as error:
             raise _unfit(aggregate, column.type, error) from error
     given = grouped_by_value(given, keys)
-    _check_sums(given, keys, aggregates)
     try:
-        made = given.group_by(list(keys), use_threads=False).aggregate(asked)
-        made = made.rename_columns([*keys, *(aggregate.name for aggregate in aggregates)])
+        made = given.group_by(list(keys), use_threads=False).aggregate([*asked, *counts])
+        names = [*keys, *(aggregate.name for aggregate in aggregates)]
+        for rows, (index, kind) in zip(made.columns[len(names) :], digits.items(), strict=True):
+            at = len(keys) + index
+            results = _from_digits(aggregates[index], made.column(at), rows, kind)
+            made = made.set_column(at, names[at], results)
+        made = made.select(range(len(names))).rename_columns(names)
         return made.sort_by([(key, "ascending") for key in keys])
     except pa.ArrowException as error:
         kinds = ", ".join(f"{field.name}: {field.type}" for field in table.schema)
@@ -295,25 +306,37 @@ def grouped_by_value(table: pa.Table, keys: Sequence[str]) -> pa.Table:
         index, column = table.schema.get_field_index(key), table.column(key)
         if pa.types.is_dictionary(column.type):
             table = table.set_column(index, key, column.cast(column.type.value_type))
-        elif pa.types.is_floating(column.type):
-            table = table.set_column(index, key, pc.add(column, pa.scalar(0.0, column.type)))
+        else:
+            table = table.set_column(index, key, plain_floats(column))
     return table
 
 
-def _check_sums(given: pa.Table, keys: Sequence[str], aggregates: Sequence[AggregateFn]) -> None:
-    """Raises if a sum of 64-bit integers wraps around: Arrow does not notice."""
-    for index, aggregate in enumerate(aggregates):
-        column = given.column(f"__{index}") if isinstance(aggregate, Sum) and aggregate.on is not None else None
-        if column is None or not pa.types.is_integer(column.type):
-            continue
-        ends = [value for value in pc.min_max(column).as_py().values() if value is not None]
-        if max(map(abs, ends), default=0) * len(column) < 2**63:
-            continue
-        floats = given.select(list(keys)).append_column("sum", column.cast(pa.float64(), safe=False))
-        sums = floats.group_by(list(keys), use_threads=False).aggregate([("sum", "sum")]).column("sum_sum")
-        largest = pc.max(pc.abs(sums)).as_py()
-        if largest >= 2.0 ** (64 if pa.types.is_unsigned_integer(column.type) else 63):
-            raise OverflowError(_too_large(aggregate.name, int(largest)))
+def plain_floats(column: Any) -> Any:
+    """Floats with one zero and one NaN, as Arrow's hash tables compare bits; other columns unchanged."""
+    if not pa.types.is_floating(column.type):
+        return column
+    nan = pa.scalar(math.nan, column.type)
+    return pc.if_else(pc.is_nan(column), nan, pc.add(column, pa.scalar(0.0, column.type)))
+
+
+def _needs_digits(aggregate: AggregateFn, column: Any) -> bool:
+    """Whether a sum of integers may exceed what Arrow adds exactly: it wraps around, and means are sums of floats."""
+    if not isinstance(aggregate, (Sum, Mean)) or not pa.types.is_integer(column.type):
+        return False
+    ends = [value for value in pc.min_max(column).as_py().values() if value is not None]
+    return max(map(abs, ends), default=0) * len(column) >= 2**53
+
+
+def _from_digits(aggregate: AggregateFn, sums: Any, rows: Any, kind: pa.DataType) -> Any:
+    """The results from exact sums, which are decimals."""
+    if isinstance(aggregate, Mean):
+        return pc.divide(sums.cast(pa.float64()), rows.cast(pa.float64()))
+    least, most = (0, 2**64 - 1) if pa.types.is_unsigned_integer(kind) else (-(2**63), 2**63 - 1)
+    ends = pc.min_max(sums).as_py()
+    for value in (ends["min"], ends["max"]):
+        if value is not None and not least <= value <= most:
+            raise OverflowError(_too_large(aggregate.name, int(value)))
+    return sums.cast(pa.uint64() if least == 0 else pa.int64())
 
 
 def aggregates_on(

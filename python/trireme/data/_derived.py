@@ -49,6 +49,7 @@ class PlanSource(Source):
 
 class UnionSource(Source):
     name = "union"
+    own_columns = False  # a dataset may have renamed its columns
 
     def __init__(self, plans: Sequence[Plan]) -> None:
         self._plans = [ordered(plan) for plan in plans]

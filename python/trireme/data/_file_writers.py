@@ -6,6 +6,7 @@ import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,10 +66,21 @@ class CsvWriter(Writer):
                 "drop it, or use write_parquet"
             )
         chosen = options.get("write_options") or csv.WriteOptions(**options)
+        self._sink = sink
         self._writer = csv.CSVWriter(sink, schema, write_options=chosen)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
+        if batch.num_columns > 1 or not batch.column(0).null_count:
+            self._writer.write_batch(batch)
+            return
+        # A null in the only column would be an empty line, which readers skip.
+        valid = batch.column(0).is_valid().to_numpy(zero_copy_only=False)
+        edges = [0, *(np.flatnonzero(np.diff(valid)) + 1).tolist(), batch.num_rows]
+        for start, stop in pairwise(edges):
+            if valid[start]:
+                self._writer.write_batch(batch.slice(start, stop - start))
+            else:
+                self._sink.write(b"NULL\n" * (stop - start))
 
     def close(self) -> None:
         self._writer.close()

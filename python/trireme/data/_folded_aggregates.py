@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trireme.data._aggregates import AggregateFn
+from trireme.data._aggregates import AggregateFn, plain_floats
 
 _MOST_DISTINCT_BITS = 26
 
@@ -144,10 +144,7 @@ class CountDistinct(AggregateFn):
         return pc.CountOptions(mode="only_valid" if self.ignore_nulls else "all")
 
     def prepared(self, column: Any) -> Any:
-        # Arrow distinguishes 0.0 and -0.0.
-        if pa.types.is_floating(column.type):
-            return pc.add(column, pa.scalar(0.0, column.type))
-        return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else plain_floats(column)
 
     def add(self, state: Any, column: Any) -> Any:
         found = pc.unique(self.prepared(column))

@@ -62,6 +62,7 @@ class Source(ABC):
     """Provides a dataset's fragments. Lists and reads files only on demand."""
 
     name: str  # "read_parquet"
+    own_columns = True  # every fragment has the columns of schema(), under these names
 
     @abstractmethod
     def fragments(self) -> list[Fragment]:

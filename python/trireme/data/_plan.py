@@ -266,6 +266,8 @@ class Plan:
         root = self
         while root.parent is not None:
             root = root.parent
+        if not root.source.own_columns:
+            return None
         fields = list(root.schema())
         numbers = [field for field in fields if pa.types.is_primitive(field.type)]
         narrow = min(numbers, key=lambda field: field.type.bit_width, default=fields[0] if fields else None)

@@ -208,6 +208,7 @@ def _join(
     left: pa.Table, right: pa.Table, kind: str, left_on: list[str], right_on: list[str], suffixes: tuple[str, str]
 ) -> pa.Table:
     """Acero joins the keys and the row numbers; the columns, which may be of any type, are gathered by row number."""
+    given = left, right
     left, right = _same_keys(left, right, left_on, right_on)
     keys = [f"key{index}" for index in range(len(left_on))]
     sides = []
@@ -224,9 +225,9 @@ def _join(
     order = [(name, "ascending") for name in ("left", "right") if name in pairs.schema.names]
     pairs = pairs.sort_by(order)
     if kind in ("left semi", "left anti"):
-        return left.take(pairs.column("left"))
+        return given[0].take(pairs.column("left"))
     if kind in ("right semi", "right anti"):
-        return right.take(pairs.column("right"))
+        return given[1].take(pairs.column("right"))
     columns: dict[str, Any] = {}
     left_rows, right_rows = left.take(pairs.column("left")), right.take(pairs.column("right"))
     for mine, its in zip(left_on, right_on, strict=True):
