@@ -132,7 +132,7 @@ def test_workers_that_would_train_alone_are_an_error(options: dict[str, Any]) ->
         TorchTrainer(alone, train_loop_config=options, scaling_config=ScalingConfig(num_workers=2)).fit()
 
 
-def test_what_is_no_fabric_is_refused() -> None:
+def test_objects_that_are_not_fabric_are_refused() -> None:
     def refused() -> None:
         from trireme.lightning import prepare_fabric
 

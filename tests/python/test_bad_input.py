@@ -127,7 +127,7 @@ def test_storage_path_below_a_file(refused: Any, tmp_path: Path) -> None:
     assert str(file) in message
 
 
-def test_storage_that_nobody_knows(refused: Any) -> None:
+def test_an_unknown_storage_scheme_is_an_error(refused: Any) -> None:
     pytest.importorskip("pyarrow")
     message = refused(nothing, ConfigError, run_config=RunConfig(storage_path="nothing://bucket/x"))
     assert "RunConfig.storage_path = nothing://bucket/x" in message
@@ -162,6 +162,6 @@ def test_gpu_on_a_machine_without(refused: Any, declared: Any) -> None:
     assert "GPU" in refused(nothing, ConfigError, scaling_config=ScalingConfig(num_workers=1, use_gpu=True))
 
 
-def test_custom_resource_that_nobody_declared(refused: Any) -> None:
+def test_an_undeclared_custom_resource_is_an_error(refused: Any) -> None:
     scaling = ScalingConfig(num_workers=1, resources_per_worker={"CPU": 1, "licence": 1})
     assert "licence" in refused(nothing, ConfigError, scaling_config=scaling)

@@ -69,7 +69,7 @@ def test_reports_of_one_rank_only() -> None:
     assert [metrics for metrics, _ in recorder.reports] == [[{"step": step}] for step in range(5)]
 
 
-def test_a_rank_that_never_reports_does_not_hold_the_others_up_for_ever() -> None:
+def test_a_rank_that_never_reports_does_not_block_the_others() -> None:
     recorder = Recorder()
     caller = CallbackCaller([recorder], make_context(), Location("/run"))
     caller.handle({"time": 0.0, "event": "attempt_started", "attempt": 0, "num_workers": 2})

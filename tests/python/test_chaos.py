@@ -82,7 +82,7 @@ def lives(pid: int) -> bool:
     return process_table.state(pid) not in ("", "Z")
 
 
-def test_scenarios_beside_each_other_do_not_see_each_other(tmp_path: Path) -> None:
+def test_parallel_scenarios_are_independent(tmp_path: Path) -> None:
     """Each has its own folders and is checked for leftovers while the other one runs."""
     runner = chaos.Runner(tmp_path)
     chosen = [each for each in ALL if short_name(each) in ("exits", "fuzz", "data")]

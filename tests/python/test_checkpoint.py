@@ -38,7 +38,7 @@ def test_copies(folder: Path, tmp_path: Path) -> None:
         assert Path(path, "deep/file").read_text() == "content"
 
 
-def test_copy_of_what_is_gone(tmp_path: Path) -> None:
+def test_copying_a_deleted_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="gone"):
         Checkpoint(tmp_path / "gone").to_directory()
 
@@ -59,7 +59,7 @@ def test_metadata_that_is_not_json(folder: Path, bad: Any) -> None:
     assert Checkpoint(folder).get_metadata() == {}
 
 
-def test_damaged_metadata_says_so(folder: Path) -> None:
+def test_damaged_metadata_is_an_error(folder: Path) -> None:
     (folder / ".metadata.json").write_text("{")
     with pytest.raises(ValueError, match=r"\.metadata\.json is damaged"):
         Checkpoint(folder).get_metadata()
@@ -120,7 +120,7 @@ def test_remote_metadata(remote: Checkpoint) -> None:
     assert pickle.loads(pickle.dumps(remote)).get_metadata() == {"a": 1, "b": 3}
 
 
-def test_remote_checkpoint_that_is_gone(bucket: Bucket) -> None:
+def test_a_deleted_remote_checkpoint_is_an_error(bucket: Bucket) -> None:
     gone = Checkpoint(bucket.uri("gone"))
     for read in (gone.to_directory, gone.as_directory().__enter__):
         with pytest.raises(FileNotFoundError, match=f"s3://{bucket.name}/gone"):
@@ -130,7 +130,7 @@ def test_remote_checkpoint_that_is_gone(bucket: Bucket) -> None:
 STATE = {"epoch": 3, "lr": 0.5, "names": ["a", "b"], "nested": {"pair": (1, 2), 5: None}, "raw": b"\x00\x01"}
 
 
-def test_from_dict_writes_nothing_before_the_path_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_dict_writes_nothing_before_the_path_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     checkpoint = Checkpoint.from_dict(STATE)
     assert checkpoint.to_dict() == STATE
@@ -154,7 +154,7 @@ def test_to_dict_of_what_save_state_wrote(tmp_path: Path) -> None:
     assert Checkpoint(tmp_path / "state").to_dict() == STATE
 
 
-def test_objects_are_pickled_one_by_one_and_only_read_where_allowed(tmp_path: Path) -> None:
+def test_objects_are_pickled_separately_and_only_read_if_allowed(tmp_path: Path) -> None:
     state = {"plain": 1, "odd": {"key": frozenset({1, 2})}}
     folder = Checkpoint.from_dict(state).to_directory(tmp_path / "x")
     assert Checkpoint(folder).to_dict() == state

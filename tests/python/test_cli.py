@@ -230,7 +230,7 @@ def test_show_tells_failures_and_groups_what_follows(machine: Machine) -> None:
     assert len(json.loads(machine.trireme("show", "--json").stdout)["failures"]) == 3
 
 
-def test_show_passes_over_a_torn_line_and_says_so(machine: Machine) -> None:
+def test_show_skips_an_incomplete_line_and_warns(machine: Machine) -> None:
     path = machine.add_run("digits", happy_events()[:4])
     with (path / "events.jsonl").open("a") as log:
         log.write('{"time": 103, "ev')
@@ -321,7 +321,7 @@ def test_stop_refuses_what_cannot_be_stopped(machine: Machine) -> None:
 @pytest.mark.parametrize(
     "args", [("stack",), ("preempt",), ("capacity",), ("capacity", "--num-cpus", "4")], ids=lambda args: " ".join(args)
 )
-def test_runs_that_cannot_be_asked(machine: Machine, args: tuple[str, ...]) -> None:
+def test_runs_that_do_not_answer(machine: Machine, args: tuple[str, ...]) -> None:
     command, *options = args
     unknown = machine.trireme(command, "digits", *options)
     assert unknown.returncode == 1

@@ -125,7 +125,7 @@ def test_bad_datasets_are_refused_before_anything_starts(what: str, message: str
     assert not (Path(os.environ["TRIREME_RESULTS"]) / "refused").exists()
 
 
-def test_a_worker_that_makes_another_dataset_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_with_a_different_dataset_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIREME_TEST_DRIVER", "1")
     done = run(PROGRAM, "refused", "differs")
     assert done.returncode == 3

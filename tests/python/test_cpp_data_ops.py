@@ -318,7 +318,7 @@ def test_datasets_side_by_side(path: Path) -> None:
     assert lines("zip", path) == [{**row, "single": float(row["single"])} for row in expected]
 
 
-def test_local_mode_goes_on_from_the_place_of_a_checkpoint() -> None:
+def test_local_mode_resumes_from_the_position_of_a_checkpoint() -> None:
     (told,) = [json.loads(line) for line in checked(PROGRAM, "local", "x").splitlines() if line.startswith("{")]
     assert len(told["all"]) == 103
     assert told["rest"] == told["all"][40:], "five batches of eight were taken before"

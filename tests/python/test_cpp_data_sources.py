@@ -95,7 +95,7 @@ def test_images_of_one_shape(tmp_path: Path, read: Read) -> None:
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "LA"])
-def test_images_brought_to_one_size_and_mode(tmp_path: Path, read: Read, mode: str) -> None:
+def test_images_are_resized_and_converted(tmp_path: Path, read: Read, mode: str) -> None:
     image = pytest.importorskip("PIL.Image")
     picture(40, 30, 1).save(tmp_path / "a.png")
     picture(20, 50, 2, "L").save(tmp_path / "b.png")

@@ -213,7 +213,7 @@ def test_lambda_after_fits_that_ended_in_every_way() -> None:
     assert "WAY refused std::out_of_range 21\n" in checked(PROGRAM, "replay")
 
 
-def test_main_that_does_not_come_to_its_fit() -> None:
+def test_a_program_that_never_calls_fit_is_an_error() -> None:
     done = run(PROGRAM, "wayward")
     assert done.returncode == 3, done.stdout + done.stderr
     assert "exit code 0" in done.stdout

@@ -118,7 +118,7 @@ def test_one_that_only_computes_is_replaced(start: Any, results: Path) -> None:
 
 
 @pytest.mark.parametrize(("how", "status"), [("returns", 0), ("throws", 1), ("exits", 7), ("reports", 1)])
-def test_a_forked_child_speaks_for_nobody_but_itself(start: Any, results: Path, how: str, status: int) -> None:
+def test_a_forked_child_cannot_act_for_the_worker(start: Any, results: Path, how: str, status: int) -> None:
     assert "RETURNED of the worker" in output_of(start("forks", how))
     told = [event["metrics"] for event in events(results / "run", "report")]
     assert told == [{"status": status}] * 2
@@ -183,7 +183,7 @@ def test_sigterm_to_the_driver(start: Any, results: Path) -> None:
     assert "RETURNED SIGTERM to the driver, ranks 0 1" in output_of(start("last_checkpoint"))
 
 
-def test_sigkill_of_the_driver_takes_the_children_of_workers_along(start: Any, results: Path) -> None:
+def test_children_of_workers_end_with_a_killed_driver(start: Any, results: Path) -> None:
     process = start("with_children")
     folder = results / "run"
     wait_for(process, lambda: recorded(folder, "checkpoint_committed"))

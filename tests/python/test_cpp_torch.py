@@ -302,7 +302,7 @@ def test_example_accumulation() -> None:
     assert float(numbers[2]) < float(numbers[1]) / 10
 
 
-def test_example_that_goes_on_from_python(tmp_path: Path, results: Path) -> None:
+def test_the_example_that_resumes_from_python(tmp_path: Path, results: Path) -> None:
     script = ROOT / "examples/python/state.py"
     there = subprocess.run([sys.executable, script, tmp_path / "state"], capture_output=True, text=True, check=True)
     expected = re.search(r"without the detour (\S+)", there.stdout)
@@ -343,7 +343,7 @@ def test_collectives_have_a_timeout() -> None:
     assert re.search(r"RETURNED .*Timed out waiting 500ms", checked(PROGRAM, "cancel", "timeout"))
 
 
-def test_the_rank_that_stays_away_from_a_collective_is_blamed(results: Path) -> None:
+def test_the_rank_that_does_not_join_a_collective_is_blamed(results: Path) -> None:
     assert run(PROGRAM, "cancel", "away").returncode != 0
     blamed, waited = events(results / "run", "worker_failed")
     assert (blamed["rank"], blamed["cause"], blamed["collateral"]) == (1, "hang", False)

@@ -54,7 +54,7 @@ def test_order_is_that_of_python(size: int, drop_last: bool, shuffle: bool, thre
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-def test_position_goes_on_with_any_number_of_ranks(threads: int) -> None:
+def test_a_position_is_valid_for_any_number_of_ranks(threads: int) -> None:
     data = ("size", 24, "batch", 2, "threads", threads)
     out = checked(PROGRAM, "loaders", "data", 2, "left", *data, "stop", 3)
     checkpoint = re.search(r"^CHECKPOINT (.*)$", out, re.MULTILINE)
@@ -70,7 +70,7 @@ def test_position_goes_on_with_any_number_of_ranks(threads: int) -> None:
             assert rest[1][1] == in_python(24, 2, 1, 1, 2, False, True)[3:]
 
 
-def test_python_goes_on_with_the_position() -> None:
+def test_python_resumes_from_the_position() -> None:
     out = checked(PROGRAM, "loaders", "data", 2, "left", "size", 24, "batch", 2, "stop", 3)
     checkpoint = re.search(r"^CHECKPOINT (.*)$", out, re.MULTILINE)
     assert checkpoint is not None, out
@@ -126,7 +126,7 @@ def test_ranks_with_different_data() -> None:
         (0, {"size": 22, "drop_last": "true"}),  # the same, with remaining samples that do not fill a batch
     ],
 )
-def test_killed_and_gone_on_from_the_place(kill: int, options: dict[str, object]) -> None:
+def test_a_killed_run_resumes_from_its_position(kill: int, options: dict[str, object]) -> None:
     settings: dict[str, Any] = {"size": 24, "batch": 2, "drop_last": "false", "failures": 1, "kill": kill, **options}
     checked(PROGRAM, "loaders", "restart", 2, "restart", *[word for item in settings.items() for word in item])
     size, drop_last = settings["size"], settings["drop_last"] == "true"
@@ -140,7 +140,7 @@ def test_killed_and_gone_on_from_the_place(kill: int, options: dict[str, object]
             assert [seen[samples] for samples in sorted(seen)] == in_python(size, 2, rank, epoch, 2, drop_last, True)
 
 
-def test_place_goes_on_by_itself_or_not() -> None:
+def test_the_position_is_restored_automatically_or_not() -> None:
     """In a separate run that starts from the checkpoint."""
     data = ("size", 24, "batch", 2)
     out = checked(PROGRAM, "loaders", "data", 2, "left", *data, "stop", 3, "by_hand", "false")

@@ -341,7 +341,7 @@ def test_splits_are_slices(blocks, edges, n, equal):
     assert [row["id"] for row in joined.take_all()] == numbers
 
 
-def test_split_indices_that_make_no_sense(ds):
+def test_invalid_split_indices_are_rejected(ds):
     for indices, text in (
         ([], "empty"),
         ([5, 3], r"ascending order: \[3, 5\]"),
@@ -381,7 +381,7 @@ def test_stratified_split(ds):
 
 
 @pytest.mark.parametrize("size", [0.0, 1.0, 1.5, -0.2, 0, 100, -3])
-def test_test_sizes_that_make_no_sense(ds, size):
+def test_invalid_test_sizes_are_rejected(ds, size):
     with pytest.raises(ValueError, match=f"test_size = {size}"):
         ds.train_test_split(size)
 
@@ -446,7 +446,7 @@ def test_materialize():
     assert len(calls) == before
 
 
-def test_what_it_says_of_itself(ds):
+def test_repr_describes_the_dataset(ds):
     ds.set_name("numbers")
     changed = ds.map(lambda row: {"a": row["x"]}).filter("a > 3")
     assert changed.name == "numbers"
@@ -492,7 +492,7 @@ def test_batches_here(ds):
     assert ds.iterator().count() == ROWS
 
 
-def test_batches_of_rows_that_nobody_has_counted(ds):
+def test_batches_of_uncounted_rows(ds):
     calls = []
 
     def even(row):

@@ -45,7 +45,7 @@ def test_plans_that_once_disagreed(tmp_path: Path) -> None:
     assert not disagreements(tmp_path, languages, cases.CASES)
 
 
-def test_a_plan_is_drawn_again_from_its_seed() -> None:
+def test_a_seed_reproduces_its_plan() -> None:
     assert plans.draw(7, 3) == plans.draw(7, 3) != plans.draw(7, 4)
 
 

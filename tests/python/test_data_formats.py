@@ -75,7 +75,7 @@ def test_rows_are_dicts_of_python_values_and_tensors_arrays() -> None:
     np.testing.assert_array_equal(found[1]["image"], [[4, 5], [6, 7]])
 
 
-def test_an_unknown_format_is_told_with_those_that_there_are() -> None:
+def test_the_error_of_an_unknown_format_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'arrow'.*'default', 'numpy', 'pandas', 'pyarrow'"):
         in_format((mixed(), {}), "arrow")
 
@@ -101,7 +101,7 @@ def test_a_batch_of_the_core_is_made_one_of_pyarrow_only_where_that_is_needed() 
     assert exported.times == 1
 
 
-def test_collate_functions_are_given_what_their_class_says() -> None:
+def test_collate_functions_get_the_input_of_their_class() -> None:
     def of(base: type) -> Any:
         return type("Collate", (base,), {"__call__": lambda self, batch: type(batch).__name__})()
 

@@ -67,7 +67,7 @@ def function_processes() -> list[int]:
     return [process.pid for process in processes.left_over()]
 
 
-def test_order_is_kept_whoever_is_quicker(tmp_path: Path) -> None:
+def test_the_order_does_not_depend_on_the_speed_of_readers(tmp_path: Path) -> None:
     def slow(batch: Any) -> Any:
         import random
 
@@ -147,7 +147,7 @@ def test_a_class_keeps_its_state_in_its_process() -> None:
         run(lists, sizes=(2,))
 
 
-def test_batches_that_somebody_holds_on_to_stay_as_they_are() -> None:
+def test_batches_that_are_kept_do_not_change() -> None:
     op = MapBatches(lambda batch: batch, concurrency=1)
     made = run(op, sizes=(500,) * 100)  # more than can be lent
     run(op, sizes=(500,) * 100)
@@ -219,7 +219,7 @@ def test_an_exception_that_cannot_travel() -> None:
     assert isinstance(error.__cause__, FunctionFailed) and "raise Strange(1, 2)" in error.__notes__[0]
 
 
-def test_after_an_exception_the_processes_go_on() -> None:
+def test_processes_survive_an_exception() -> None:
     op = MapBatches(lambda batch: with_pid(batch) if batch["x"][0] < 100 else 1 / 0, concurrency=2)
     before = set(column(run(op, sizes=(4,) * 20), "pid"))
     assert "ZeroDivisionError" in str(raised(op, sizes=(40, 40, 40, 40, 40)))
@@ -257,7 +257,7 @@ def test_a_function_that_kills_its_process_every_time(how: str) -> None:
     assert ("smaller batch_size" in str(error)) == (how == "SIGKILL")
 
 
-def test_processes_killed_while_nobody_asks(capfd: pytest.CaptureFixture[str]) -> None:
+def test_processes_killed_between_calls_are_replaced(capfd: pytest.CaptureFixture[str]) -> None:
     op = MapBatches(with_pid, concurrency=2)
     stream = run_functions((op,), numbers(*(2,) * 40), WHERE)
     first = next(stream)
@@ -369,7 +369,7 @@ def test_a_dataset_with_functions_inside_of_a_function() -> None:
     assert column(run(MapBatches(outer, concurrency=1))) == list(range(1, 11))
 
 
-def test_a_reader_that_stops_early_takes_nothing_along() -> None:
+def test_a_reader_that_stops_early_reads_no_further_rows() -> None:
     op = MapBatches(with_pid, concurrency=2)
     list(run_functions((op,), numbers(*(2,) * 40), WHERE))
     before = open_files()
@@ -453,7 +453,7 @@ def fit(train: Any, **options: Any) -> Any:
     return trireme.DataParallelTrainer(train, scaling_config=scaling, run_config=run_config).fit()
 
 
-def test_in_a_worker_functions_run_beside_it(results: Path) -> None:
+def test_functions_of_a_worker_run_in_separate_processes(results: Path) -> None:
     def train() -> dict[str, Any]:
         def tell(batch: Any) -> Any:
             print("said by a function")
@@ -481,7 +481,7 @@ def test_in_a_worker_functions_run_beside_it(results: Path) -> None:
     assert logs.count("said by a function") == 40
 
 
-def test_a_killed_worker_takes_its_function_processes_along(results: Path) -> None:
+def test_function_processes_end_with_a_killed_worker(results: Path) -> None:
     def train() -> None:
         op = MapBatches(lambda batch: {"pid": [os.getpid(), os.getppid()]})
         host = column(run(op, sizes=(2,)), "pid")
@@ -497,7 +497,7 @@ def test_a_killed_worker_takes_its_function_processes_along(results: Path) -> No
 
 
 @pytest.mark.parametrize("how", ["returns", "raises"])
-def test_a_child_that_a_function_forks_answers_nothing(how: str) -> None:
+def test_a_child_that_a_function_forks_does_not_answer(how: str) -> None:
     def forks(batch: Any) -> Any:
         child = os.fork()
         if child == 0:

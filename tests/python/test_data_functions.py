@@ -317,7 +317,7 @@ def test_an_exception_of_map_batches_names_the_rows() -> None:
     assert str(error) == f"map_batches(<lambda>) failed on {place}: ZeroDivisionError: division by zero"
 
 
-def test_an_exception_after_a_filter_says_of_what() -> None:
+def test_an_exception_after_a_filter_names_its_row() -> None:
     error = raised(FilterRows(lambda row: row["x"] % 2), Map(fails_on(5)))
     of = "the output of filter(<lambda>) for rows 0 to 9 of part-0.parquet, row group 2"
     assert str(error) == f"map(fail) failed on row 2 of {of}: ValueError: no such thing"

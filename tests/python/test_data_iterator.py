@@ -161,7 +161,7 @@ def test_a_loop_that_is_left_is_an_epoch() -> None:
     assert iterator.epoch == 2
 
 
-def test_batches_belong_to_whoever_gets_them() -> None:
+def test_batches_can_be_modified() -> None:
     kept = list(dataset([64]).iter_batches(batch_size=16))
     kept[0]["x"][:] = -1  # writable and not shared
     assert [batch["x"].tolist() for batch in kept[1:]] == [list(range(16 * i, 16 * i + 16)) for i in (1, 2, 3)]

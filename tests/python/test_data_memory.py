@@ -137,7 +137,7 @@ def test_anything_that_speaks_arrow() -> None:
         ),
     ],
 )
-def test_what_is_no_dataset(make: Any, kind: type[Exception], message: str) -> None:
+def test_values_that_are_not_datasets_are_rejected(make: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         make()
 
@@ -260,7 +260,7 @@ def test_tensorflow() -> None:
         trireme.data.from_tf(made.filter(lambda row: True))
 
 
-def test_a_slice_does_not_take_the_whole_along() -> None:
+def test_a_slice_does_not_store_the_complete_column() -> None:
     whole = pa.table({"x": np.arange(10_000_000)})
     assert len(cloudpickle.dumps(TableSource(whole.slice(5, 10), "from_arrow"))) < 5000
 

@@ -72,7 +72,7 @@ def test_partitions_columns_and_paths(table: Any, tmp_path: Path, way: str) -> N
     assert trireme.data.read_parquet(tmp_path / "d", partitioning=None).columns() == ["i", "f"]
 
 
-def test_fragments_know_what_is_in_them(table: Any, tmp_path: Path, way: str) -> None:
+def test_fragments_describe_their_content(table: Any, tmp_path: Path, way: str) -> None:
     pq.write_table(table.select(["i", "f"]), tmp_path / "a.parquet", row_group_size=400)
     fragments = fragments_of(tmp_path)
     assert [(f.name, f.rows, f.size_bytes) for f in fragments] == [

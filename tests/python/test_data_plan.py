@@ -116,7 +116,7 @@ def test_limit_counts_no_further_than_it_must():
     assert {name for name, _, _ in source.log} == {"part 0"}
 
 
-def test_columns_that_nobody_wants_are_not_read():
+def test_unused_columns_are_not_read():
     source = Parts([4, 4])
     assert Dataset(source).select_columns(["z", "x"]).take(1) == [{"z": 0.0, "x": 0}]
     assert Dataset(source).drop_columns(["y"]).limit(2).columns() == ["x", "z"]
@@ -162,7 +162,7 @@ def test_functions_are_tried_once_for_the_schema():
     assert calls == [4]
 
 
-def test_functions_are_not_tried_for_what_is_only_looked_at():
+def test_previews_do_not_measure_functions():
     calls = []
 
     def seen(batch):
@@ -236,7 +236,7 @@ def test_sizes_follow_the_columns():
     assert dataset.filter("a > 1").size_bytes() == 0
 
 
-def test_whoever_waits_for_counting_is_told(monkeypatch, capsys):
+def test_waiting_for_row_counts_logs_a_message(monkeypatch, capsys):
     from trireme.data import _plan
 
     monkeypatch.setattr(_plan, "_QUIET_SECONDS", -1.0)
@@ -350,7 +350,7 @@ def test_the_fingerprint_follows_the_data_and_what_is_done_to_it():
     assert of(Dataset(changed)) != prints[0]
 
 
-def test_a_shuffle_stays_until_the_order_matters():
+def test_a_shuffle_is_kept_until_the_order_matters():
     dataset = Dataset(Parts([4, 4])).random_shuffle(seed=3, window_rows=5).map_batches(double).filter("x < 100")
     shuffle = dataset.plan().shuffle
     assert (shuffle.seed, shuffle.rows, shuffle.window_rows) == (3, True, 5)
@@ -383,7 +383,7 @@ def test_batches_of_another_type_are_named():
         planned_xs(planned)
 
 
-def test_errors_of_readers_come_through_threads_as_they_are():
+def test_errors_of_readers_pass_threads_unchanged():
     class Broken(Fragment):
         name, rows, size_bytes = "broken", 3, 1
 

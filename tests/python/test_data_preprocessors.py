@@ -530,7 +530,7 @@ def test_mistakes_are_named(make: Any, message: str) -> None:
         make(dataset(frame(20)))
 
 
-def test_missing_and_infinite_values_are_named_where_they_have_no_place() -> None:
+def test_missing_and_infinite_values_are_errors_where_not_allowed() -> None:
     ds = trireme.data.from_arrow(pa.table({"c": ["a", None], "x": [1.0, float("inf")], "ok": ["a", "b"]}))
     for encoder in (OrdinalEncoder, OneHotEncoder, MultiHotEncoder):
         with pytest.raises(ValueError, match=f"{encoder.__name__}: column 'c' has nulls: fill them first"):
@@ -599,7 +599,7 @@ def test_fitting_again_warns_and_forgets() -> None:
     assert encoder.transform_batch({"x": ["b"]})["x"].tolist() == [1]
 
 
-def test_batches_are_no_datasets() -> None:
+def test_batches_are_not_datasets() -> None:
     with pytest.raises(TypeError, match=r"fit\(\) takes a trireme\.data Dataset, not DataFrame.*transform_batch"):
         StandardScaler(["far"]).fit(frame())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"expected a dict of columns.*got list"):

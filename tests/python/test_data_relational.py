@@ -157,7 +157,7 @@ def test_join_of_tensors_and_suffixes():
         left.join(right, "inner", on="id").take()
 
 
-def test_joins_that_make_no_sense():
+def test_invalid_joins_are_rejected():
     left, right = (dataset(side, 1) for side in sides())
     with pytest.raises(ValueError, match="expected one of inner"):
         left.join(right, "cross", on="id")
@@ -310,7 +310,7 @@ def test_unique():
     assert None in dataset(df).unique("n") and None not in dataset(df).unique("n", ignore_nulls=True)
 
 
-def test_aggregates_that_make_no_sense():
+def test_invalid_aggregates_are_rejected():
     ds = dataset(frame())
     with pytest.raises(ValueError, match=r"mean\(k\): column 'k' is (large_)?string, which has no mean"):
         ds.mean("k")

@@ -100,7 +100,7 @@ def test_nothing_to_read(tree: Path, path: str, options: Any, kind: type[Excepti
 
 
 @pytest.mark.parametrize("paths", [[], "", None, [3]])
-def test_what_is_no_path(paths: Any) -> None:
+def test_values_that_are_not_paths_are_rejected(paths: Any) -> None:
     with pytest.raises(ConfigError, match="read_csv: "):
         trireme.data.read_csv(paths)
 
@@ -180,7 +180,7 @@ def test_a_file_that_changes_or_goes(tmp_path: Path) -> None:
             dataset.take_all()
 
 
-def test_bad_files_are_left_out_when_asked_to(tmp_path: Path) -> None:
+def test_bad_files_are_skipped_on_request(tmp_path: Path) -> None:
     for number in range(6):
         pq.write_table(pa.table({"n": [number] * 10}), tmp_path / f"{number}.parquet")
     content = (tmp_path / "2.parquet").read_bytes()

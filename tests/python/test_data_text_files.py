@@ -149,7 +149,7 @@ def test_json_with_a_given_schema(tmp_path: Path) -> None:
     assert dataset.to_arrow().to_pydict() == {"n": [1.0, 2.5], "late": [None, None]}
 
 
-def test_bad_text_files_are_left_out(tmp_path: Path) -> None:
+def test_bad_text_files_are_skipped(tmp_path: Path) -> None:
     for name, content in (("a", '{"n": 1}\n'), ("b", '{"n": '), ("c", '{"n": 3}\n')):
         (tmp_path / f"{name}.json").write_text(content)
     with pytest.warns(UserWarning, match=r"1 of 3 files cannot be read and are skipped: .*b.json"):

@@ -79,7 +79,7 @@ def test_columns_of_one_shape_are_tensors(values: Any, shape: tuple[int, ...]) -
         [["a"], ["b"]],
     ],
 )
-def test_what_is_no_tensor_is_named_with_the_ways_out_before_anything_is_read(values: Any) -> None:
+def test_columns_that_are_not_tensors_are_named_before_anything_is_read(values: Any) -> None:
     batch = batch_of({"good": [1, 2], "bad": values})
     for call in (lambda: check_torch(None, schema=batch.schema), lambda: to_torch((batch, {}))):
         with pytest.raises(DataError, match=r"column 'bad' is .*drop_columns\(\['bad'\]\).*preprocessors.*collate_fn"):
@@ -87,7 +87,7 @@ def test_what_is_no_tensor_is_named_with_the_ways_out_before_anything_is_read(va
     check_torch(None, collate_fn=lambda batch: batch, schema=batch.schema)
 
 
-def test_rows_of_different_shapes_are_told() -> None:
+def test_rows_of_different_shapes_are_named() -> None:
     lists = batch_of({"a": [[1], [2, 3]]})
     with pytest.raises(DataError, match=r"column 'a' is list.* with shapes \[1\], \[2\] in a batch"):
         to_torch((lists, {}))
@@ -134,7 +134,7 @@ def test_batches_are_collated_one_by_one() -> None:
     assert taken == [0]
 
 
-def test_batches_go_to_the_device_and_pinning_without_a_gpu_is_told() -> None:
+def test_batches_are_copied_to_the_device_and_pinning_without_a_gpu_warns() -> None:
     found = list(torch_batches([numbers(), numbers()], device="meta"))
     assert [batch["x"].device.type for batch in found] == ["meta", "meta"]
     if not torch.cuda.is_available():

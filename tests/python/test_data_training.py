@@ -178,7 +178,7 @@ class TestFailures:
         assert verdicts[1]["attempts"] == 2
         assert "every row once" in trireme_command("data", "verify", str(result.path)).stdout
 
-    def test_the_next_driver_goes_on_in_the_middle_with_another_number_of_workers(
+    def test_the_next_driver_resumes_in_the_middle_with_another_number_of_workers(
         self, files: str, tmp_path: Path
     ) -> None:
         def fails(config: dict[str, Any]) -> None:
@@ -221,7 +221,7 @@ class TestFailures:
         result = fit(train, {"train": trireme.data.read_parquet(files)}, workers=1, max_failures=2)
         assert result.return_value == 2
 
-    def test_rows_one_by_one_have_a_place_each(self, files: str) -> None:
+    def test_every_single_row_has_a_position(self, files: str) -> None:
         def takes(config: dict[str, Any]) -> None:
             shard = trireme.get_dataset_shard("train")
             rows = []
@@ -302,7 +302,7 @@ class TestFailures:
 
 
 class TestFunctions:
-    def test_functions_run_beside_the_worker(self, files: str) -> None:
+    def test_functions_run_in_separate_processes(self, files: str) -> None:
         def pid_of(batch: dict[str, Any]) -> dict[str, Any]:
             return {"x": batch["x"], "pid": np.full(len(batch["x"]), os.getpid())}
 

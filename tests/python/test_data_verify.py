@@ -201,7 +201,7 @@ def test_ranks_that_do_not_take_the_same() -> None:
         assert problem in found and bool(problem) == bool(found), what
 
 
-def test_what_is_looked_at_beside_the_training_does_not_count() -> None:
+def test_previews_during_training_do_not_change_the_position() -> None:
     def train() -> None:
         import cloudpickle
 

@@ -60,7 +60,7 @@ def test_images_of_one_shape(tmp_path: Path) -> None:
     )
 
 
-def test_images_brought_to_one_size_and_mode(tmp_path: Path) -> None:
+def test_images_are_resized_and_converted(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     picture(40, 30, 1).save(tmp_path / "a.png")
     picture(20, 50, 2, "L").save(tmp_path / "b.bmp")
@@ -75,7 +75,7 @@ def test_images_brought_to_one_size_and_mode(tmp_path: Path) -> None:
     assert tensors(gray, "image").shape == (3, 4, 4)
 
 
-def test_a_large_jpeg_looks_the_same_when_it_is_made_small(tmp_path: Path) -> None:
+def test_a_reduced_jpeg_looks_like_the_original(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     smooth = picture(8, 8, 5).resize((800, 600), image.Resampling.BICUBIC)
     smooth.save(tmp_path / "a.jpg", quality=95)
@@ -86,7 +86,7 @@ def test_a_large_jpeg_looks_the_same_when_it_is_made_small(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 @pytest.mark.parametrize("shape", [(1, 1), (4, 5), (37, 53), (224, 224), (30, 200), (301, 77)])
-def test_images_are_brought_to_a_size_as_pillow_does_it_along_the_rows_first(shape: tuple[int, int], mode: str) -> None:
+def test_images_are_resized_as_pillow_does_along_the_rows_first(shape: tuple[int, int], mode: str) -> None:
     from trireme.data._images import decode, pillow
 
     image = picture(*shape, seed=3, mode=mode)
@@ -158,7 +158,7 @@ def test_images_that_would_fill_the_memory(tmp_path: Path) -> None:
     assert trireme.data.read_images(tmp_path / "small.png", max_pixels=600).count() == 1
 
 
-def test_more_pixels_than_pillow_allows_where_that_is_asked_for(tmp_path: Path, monkeypatch: Any) -> None:
+def test_more_pixels_than_pillow_allows_on_request(tmp_path: Path, monkeypatch: Any) -> None:
     image = pytest.importorskip("PIL.Image")
     monkeypatch.setattr(image, "MAX_IMAGE_PIXELS", 100)
     picture(30, 20).save(tmp_path / "small.png")

@@ -33,7 +33,7 @@ def _ids(file: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("method", _METHODS)
-def test_files_have_exactly_the_rows_asked_for(tmp_path: Path, method: str) -> None:
+def test_files_have_exactly_the_requested_rows(tmp_path: Path, method: str) -> None:
     files = _write(trireme.data.range(100, override_num_blocks=7), method, tmp_path, num_rows_per_file=30)
     assert [_ids(file) for file in files] == [[*range(low, min(low + 30, 100))] for low in (0, 30, 60, 90)]
 

@@ -129,7 +129,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("manner", ["forked", "executed"])
-def test_sigkill_of_the_driver_takes_the_children_of_workers_along(script: Any, results: Path, manner: str) -> None:
+def test_children_of_workers_end_with_a_killed_driver(script: Any, results: Path, manner: str) -> None:
     process = script.start(DRIVER_OF_PARENTS, manner)
     assert processes.wait_until(
         lambda: sum(p.command == "sleep 600" for p in processes.marked()) == 4 or process.poll() is not None, 60
@@ -143,7 +143,7 @@ def test_sigkill_of_the_driver_takes_the_children_of_workers_along(script: Any, 
     assert all_gone(), processes.left_over()
 
 
-def test_driver_stopped_for_a_while_goes_on(script: Any, results: Path) -> None:
+def test_a_suspended_driver_continues(script: Any, results: Path) -> None:
     process = start_and_wait(script, results)
     process.send_signal(signal.SIGSTOP)
     time.sleep(1)

@@ -145,7 +145,7 @@ def test_blocks_are_found() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", FENCE.sub("", page.read_text()))
     broken = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert broken == []
@@ -158,7 +158,7 @@ def test_files_that_are_named_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", ["generate_config_stub.py", "generate_wire_docs.py"])
-def test_what_is_generated_is_fresh(tool: str) -> None:
+def test_generated_files_are_up_to_date(tool: str) -> None:
     run([sys.executable, ROOT / "tools" / tool, "--check"], ROOT)
 
 
@@ -245,7 +245,7 @@ def test_example(example: Path, tmp_path: Path, run_here: Callable[..., str]) ->
 
 
 @pytest.mark.torch
-def test_digits_goes_on_from_its_checkpoint(tmp_path: Path, run_here: Callable[..., str]) -> None:
+def test_digits_resumes_from_its_checkpoint(tmp_path: Path, run_here: Callable[..., str]) -> None:
     program, options = ROOT / "examples/python/digits.py", ["--num-workers", "2", "--name", "digits"]
     first = run([sys.executable, program, *options, "--epochs", "2"], tmp_path)
     assert "checkpoint_000001 committed" in first
@@ -302,7 +302,7 @@ def test_event_log_page_has_every_kind_and_field(results: Path) -> None:
 RARE = {"worker_kept", "resize_wanted", "resizing", "preemption_announced", "hang_detected", "pausing"}
 
 
-def test_event_log_page_on_what_is_rare(results: Path, declared: Any) -> None:
+def test_event_log_page_has_the_rare_kinds(results: Path, declared: Any) -> None:
     class GiveMore(trireme.UserCallback):
         def after_report(self, *_: Any) -> None:
             trireme.set_capacity(num_cpus=2)
@@ -402,7 +402,7 @@ REFUSALS: list[Callable[[], Any]] = [
 
 
 @pytest.mark.parametrize("refused", REFUSALS, ids=range(len(REFUSALS)))
-def test_errors_page_has_the_words(refused: Callable[[], Any], declared: Any) -> None:
+def test_errors_page_quotes_the_errors(refused: Callable[[], Any], declared: Any) -> None:
     declared(num_cpus=8, num_gpus=0)
     with pytest.raises((TypeError, ValueError, RuntimeError)) as caught:
         refused()

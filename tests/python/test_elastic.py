@@ -186,7 +186,7 @@ def test_from_a_thread(declared: Any, results: Path) -> None:
     check_sums(result.path, result.return_value[0])
 
 
-def test_without_room_for_the_least_nothing_starts(declared: Any) -> None:
+def test_nothing_starts_if_the_minimum_does_not_fit(declared: Any) -> None:
     declared(num_cpus=1)
     with pytest.raises((ConfigError, trireme.TrainingFailedError), match="CPU: 2 needed"):
         fit(train, (2, 3), {"sizes": []})

@@ -71,7 +71,7 @@ def test_survivors_keep_their_process_and_the_dead_one_is_replaced(results: Path
     assert sum(phases) == pytest.approx(told["seconds"])
 
 
-def test_an_exception_of_its_own_costs_a_worker_its_process() -> None:
+def test_a_worker_whose_function_raised_is_replaced() -> None:
     def train() -> int:
         def break_at(rank: int, step: int) -> None:
             if (rank, step, attempt()) == (1, 2, 0):
@@ -116,7 +116,7 @@ def cleans_up() -> None:
 
 
 @pytest.mark.parametrize("place", WAITS)
-def test_survivors_are_called_back_from_where_they_are(place: str) -> None:
+def test_survivors_leave_whatever_they_are_doing(place: str) -> None:
     def train(config: dict[str, Any]) -> None:
         rank = trireme.get_context().get_world_rank()
         collective.barrier()

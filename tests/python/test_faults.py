@@ -151,7 +151,7 @@ def test_module_that_the_workers_cannot_import(tmp_path: Path, monkeypatch: pyte
     assert "vanishing_module" in str(error)
 
 
-def test_all_raise_the_same_and_are_told_once() -> None:
+def test_equal_exceptions_of_all_ranks_are_shown_once() -> None:
     def train() -> None:
         raise ValueError("everywhere")
 

@@ -39,7 +39,7 @@ def header_in(folder: Path) -> Path:
     return folder
 
 
-def test_in_the_pip_package_beside_torch(tmp_path: Path) -> None:
+def test_finds_the_header_in_the_pip_package_next_to_torch(tmp_path: Path) -> None:
     torch = tmp_path / "site-packages/torch"
     torch.mkdir(parents=True)
     header = header_in(tmp_path / "site-packages/nvidia/nccl/include")
@@ -48,7 +48,7 @@ def test_in_the_pip_package_beside_torch(tmp_path: Path) -> None:
     assert warnings == ""
 
 
-def test_where_the_environment_says(tmp_path: Path) -> None:
+def test_in_the_folder_that_the_environment_names(tmp_path: Path) -> None:
     header = header_in(tmp_path / "nccl/include")
     found, warnings = find(tmp_path, tmp_path / "torch", NCCL_HOME=str(tmp_path / "nccl"))
     assert (Path(found), warnings) == (header, "")

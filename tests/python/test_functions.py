@@ -165,7 +165,7 @@ def test_functions_and_classes_of_main_and_modules_of_the_scripts_folder(script:
     assert json.loads((tmp_path / "out.json").read_text()) == 7
 
 
-def test_exec_of_workers_where_nothing_can_be_forked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_workers_are_executed_if_they_cannot_be_forked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The warm process cannot fork after a module has started a thread; workers then start cold."""
     lib = tmp_path / "lib"
     lib.mkdir()

@@ -207,7 +207,7 @@ def test_a_worker_without_gpus_does_not_ask_the_driver() -> None:
 
 
 @pytest.mark.torch
-def test_torch_without_cuda_on_a_worker_with_a_gpu_is_told(declared: Any, capfd: Any) -> None:
+def test_torch_without_cuda_on_a_worker_with_a_gpu_warns(declared: Any, capfd: Any) -> None:
     from trireme.torch import TorchTrainer, get_device
 
     declared(num_gpus=1)

@@ -61,7 +61,7 @@ def test_public_names_are_there() -> None:
 
 @pytest.mark.parametrize("name", ["tensorflow", "keras", "xgboost", "lightgbm", "jax", "horovod"])
 @pytest.mark.parametrize("form", ["import trireme.{}", "from trireme import {}", "from trireme.{} import Trainer"])
-def test_an_adapter_that_does_not_exist_says_so(name: str, form: str) -> None:
+def test_an_unknown_adapter_is_an_error(name: str, form: str) -> None:
     with pytest.raises(ModuleNotFoundError) as caught:
         exec(form.format(name), {})
     text = f"trireme.{name} does not exist: Trireme {trireme.__version__} has no adapter for"
@@ -82,7 +82,7 @@ def test_an_adapter_without_its_framework_names_the_extra(module: str, name: str
         getattr(importlib.import_module(f"trireme.{module}"), name)
 
 
-def test_names_that_are_imported_when_asked_for_are_listed() -> None:
+def test_lazily_imported_names_are_listed() -> None:
     import trireme.torch
 
     assert set(trireme.torch.__all__) <= set(dir(trireme.torch))

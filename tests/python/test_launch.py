@@ -268,7 +268,7 @@ RESTARTED = """
 """
 
 
-def test_goes_on_from_its_checkpoint(folder: Folder, results: Path) -> None:
+def test_resumes_from_its_checkpoint(folder: Folder, results: Path) -> None:
     folder.write("train.py", RESTARTED)
     words = ["-n", "2", "--max-failures", "1", "--name", "killed", "--num-to-keep", "2", "train.py"]
     done = folder.launch(*words)

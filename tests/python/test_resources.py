@@ -14,7 +14,7 @@ def fit(function: Any, scaling: ScalingConfig, **options: Any) -> trireme.Result
     return DataParallelTrainer(function, scaling_config=scaling, **options).fit()
 
 
-def test_trainer_that_takes_nothing_leaves_room_for_the_workers(declared: Any) -> None:
+def test_a_trainer_without_resources_leaves_all_to_the_workers(declared: Any) -> None:
     declared(num_cpus=8)
     scaling = ScalingConfig(trainer_resources={"CPU": 0}, num_workers=4, resources_per_worker={"CPU": 2})
     result = fit(lambda: trireme.get_context().get_trial_resources(), scaling)

@@ -229,7 +229,7 @@ def test_at_any_moment_only_whole_checkpoints_are_seen(results: Path) -> None:
     assert len(set(seen)) > 3
 
 
-def test_a_checkpoint_deleted_while_it_uploads_is_an_error_that_says_so() -> None:
+def test_a_checkpoint_deleted_during_its_upload_is_reported() -> None:
     def train() -> None:
         import shutil
 

@@ -106,7 +106,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
     assert "state.json" in told
 
 
-def test_a_folder_without_a_manifest_is_no_checkpoint(results: Path) -> None:
+def test_a_folder_without_a_manifest_is_not_a_checkpoint(results: Path) -> None:
     fit(count_to(2))
     (results / "run/checkpoint_000001/.trireme_manifest.json").unlink()
     assert len(Result.from_path(results / "run").best_checkpoints or []) == 1
@@ -144,7 +144,7 @@ def test_resume_from_a_dict() -> None:
     assert trainer.fit().return_value == [7]
 
 
-def test_result_of_a_run_that_made_no_checkpoint_of_its_own(tmp_path: Path) -> None:
+def test_the_result_of_a_run_that_stored_no_checkpoint(tmp_path: Path) -> None:
     given = Checkpoint.from_dict({"step": 6})
     config = RunConfig(name="run")
     result = DataParallelTrainer(lambda: None, resume_from_checkpoint=given, run_config=config).fit()

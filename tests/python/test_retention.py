@@ -68,7 +68,7 @@ def test_get_best_checkpoint() -> None:
         result.get_best_checkpoint("loss", "min")
 
 
-def test_retention_goes_on_in_a_continued_run(results: Path) -> None:
+def test_retention_includes_checkpoints_of_earlier_starts(results: Path) -> None:
     config = {"num_to_keep": 1, "checkpoint_score_attribute": "score"}
 
     def train(scores: list[float]) -> Any:
@@ -89,7 +89,7 @@ def test_retention_goes_on_in_a_continued_run(results: Path) -> None:
     ]
 
 
-def test_names_that_are_used_in_turn() -> None:
+def test_names_that_are_reused() -> None:
     """Retention deletes the previous checkpoint while its name is written again."""
 
     def train() -> None:

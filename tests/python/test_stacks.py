@@ -85,7 +85,7 @@ def run(folder: Path, body: str) -> tuple[str, str, str]:
     ("body", "function", "native"),
     [(SLEEPS, "step", "nanosleep"), (HOLDS_LOCK, "waits", "poll"), (RECURSES, "down", "nanosleep")],
 )
-def test_the_main_thread_tells_its_place(tmp_path: Path, body: str, function: str, native: str) -> None:
+def test_the_main_thread_shows_where_it_is(tmp_path: Path, body: str, function: str, native: str) -> None:
     where, again, text = run(tmp_path, body)
     assert where.startswith("train.py:") and where.endswith(f" in {function}")
     assert again == where
@@ -97,7 +97,7 @@ def test_the_main_thread_tells_its_place(tmp_path: Path, body: str, function: st
     assert "did not answer" not in text
 
 
-def test_a_library_is_named_beside_the_line_that_called_it(tmp_path: Path) -> None:
+def test_a_library_is_named_next_to_the_line_that_called_it(tmp_path: Path) -> None:
     where, _, _ = run(tmp_path, IN_LIBRARY)
     assert where.startswith("train.py:") and where.endswith(" wait)")
 

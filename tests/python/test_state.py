@@ -123,7 +123,7 @@ Point = collections.namedtuple("Point", "x y")
 
 
 @pytest.mark.parametrize("value", [Thing(), Color.RED, {1, 2}, Point(1, 2), len, range(3), Path("x")])
-def test_what_cannot_be_stored_says_where_it_is(tmp_path: Path, value: Any) -> None:
+def test_a_value_that_cannot_be_stored_is_named_with_its_path(tmp_path: Path, value: Any) -> None:
     place = r"state\['a'\]\[0\]\[\('k', 1\)\] is of type .*" + type(value).__name__
     with pytest.raises(TypeError, match=place + r", which cannot be stored without pickle: .*allow_pickle=True"):
         trireme.save_state(tmp_path / "state", {"a": [{("k", 1): value}]})
@@ -181,7 +181,7 @@ def test_marks_of_a_later_version_and_damaged_ones(tmp_path: Path) -> None:
             trireme.load_state(tmp_path)
 
 
-def test_the_files_are_what_the_docs_say(tmp_path: Path) -> None:
+def test_the_files_match_the_docs(tmp_path: Path) -> None:
     numpy = pytest.importorskip("numpy")
     trireme.save_state(tmp_path, {"model": {"fc": numpy.ones(2, numpy.float32)}, "epoch": 3, "rng": (1, 2)})
     assert sorted(os.listdir(tmp_path)) == ["state.json", "state.safetensors"]
@@ -401,7 +401,7 @@ class TestTorch:
             with pytest.raises(TypeError, match=r"state\['m'\]\['x'\] " + f".*{why.removeprefix('is ')}"):
                 trireme.save_state(tmp_path, {"m": {"x": value}})
 
-    def test_a_training_goes_on_as_if_nothing_had_happened(self, tmp_path: Path) -> None:
+    def test_a_resumed_training_equals_an_undisturbed_one(self, tmp_path: Path) -> None:
         import torch
 
         def make() -> tuple[Any, Any, Any]:

@@ -275,7 +275,7 @@ def test_a_survivor_of_an_interrupted_rendezvous_meets_its_new_peer() -> None:
     assert [pids(result.path, number)[0] for number in range(3)] == [pids(result.path, 0)[0]] * 3
 
 
-def test_ranks_that_wait_for_keys_that_nobody_will_set_fail_at_once(results: Path) -> None:
+def test_ranks_that_wait_for_keys_that_are_never_set_fail_at_once(results: Path) -> None:
     def train() -> None:
         import torch.distributed as dist
 

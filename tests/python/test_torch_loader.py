@@ -134,7 +134,7 @@ def test_a_sampler_without_length() -> None:
     assert seen == [[[[0, 2], [4]]], [[[1, 3], [5]]]]
 
 
-def test_a_distributed_sampler_stays_and_is_told_the_epoch() -> None:
+def test_a_distributed_sampler_is_kept_and_gets_the_epoch() -> None:
     def train() -> Any:
         mirrored = DistributedSampler(range(8), num_replicas=2, rank=1, seed=3)  # intentionally the same on both ranks
         loader = prepare_data_loader(DataLoader(numbers(8), batch_size=2, sampler=mirrored))
@@ -207,7 +207,7 @@ class TheirLoader(DataLoader):  # type: ignore[type-arg]
 
 
 @pytest.mark.parametrize("context", ["fork", "forkserver"])
-def test_every_option_of_the_loader_stays(context: str) -> None:
+def test_every_option_of_the_loader_is_kept(context: str) -> None:
     def train() -> Any:
         multiprocessing.set_forkserver_preload([__name__])  # imports torch, once for both processes of the loader
         options = {
@@ -372,7 +372,7 @@ def places() -> list[tuple[int, int]]:
     return [(place["epoch"], place["samples"]) for place in positions().now().values()]
 
 
-def test_the_place_that_a_checkpoint_has() -> None:
+def test_the_position_that_a_checkpoint_stores() -> None:
     def train() -> None:
         loader = prepare_data_loader(DataLoader(numbers(7), batch_size=2))
         assert positions().now() == {"loader/0": {"epoch": 0, "samples": 0, "seed": 0, "size": 7}}
@@ -415,7 +415,7 @@ def test_the_place_that_a_checkpoint_has() -> None:
     assert fit(train, 0).error is None
 
 
-def test_a_loader_goes_on_from_the_checkpoints_place() -> None:
+def test_a_loader_resumes_from_the_position_of_the_checkpoint() -> None:
     def train() -> None:
         from trireme._positions import Positions
         from trireme._session import current_session
@@ -640,7 +640,7 @@ def test_set_epoch_of_the_users_own_sampler() -> None:
     assert fit(train).error is None
 
 
-def test_set_epoch_after_a_restart_goes_on_in_the_middle() -> None:
+def test_set_epoch_after_a_restart_resumes_in_the_middle() -> None:
     def train() -> None:
         make: Any = lambda: prepare_data_loader(DataLoader(numbers(24), batch_size=2, shuffle=True))  # noqa: E731
         whole = sampler_epochs(make(), [0, 1, 2, 3])

@@ -140,7 +140,7 @@ def reference() -> list[float]:
     ],
     ids=["fsdp", "dp_x_tp"],
 )
-def test_any_number_of_workers_goes_on(
+def test_any_number_of_workers_can_resume(
     layout: dict[str, int], others: Any, mode: CheckpointUploadMode, reference: list[float]
 ) -> None:
     result = fit(train, 4, train_loop_config={"layout": layout, "mode": mode})

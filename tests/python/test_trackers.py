@@ -191,7 +191,7 @@ def test_a_restart_leaves_every_step_once(tracker: Any, tmp_path: Path) -> None:
     assert read()["loss"] == {step: step for step in range(6)}
 
 
-def test_a_continued_run_goes_on_with_the_same_steps(tracker: Any, tmp_path: Path) -> None:
+def test_a_continued_run_keeps_its_steps(tracker: Any, tmp_path: Path) -> None:
     make, read = tracker
     for steps in (range(3), range(2, 5)):
         run = Driven(make(), tmp_path / "run", {"lr": 0.1})
@@ -279,7 +279,7 @@ def test_a_slow_server_does_not_hold_the_run_up(tmp_path: Path, capsys: pytest.C
     assert capsys.readouterr().err.count("slower than the reports") == 1
 
 
-def test_a_server_that_fails_is_told_once_and_training_goes_on(
+def test_a_failing_server_is_reported_once_and_training_continues(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slow = Slow()

@@ -135,7 +135,7 @@ def test_outside_of_a_training_function() -> None:
         collective.barrier()
 
 
-def test_dataset_shard_says_that_there_are_none_yet() -> None:
+def test_a_dataset_shard_without_datasets_is_an_error() -> None:
     with pytest.raises(trireme.WorkerGroupError) as caught:
         fit(lambda: trireme.get_dataset_shard("train"), 1)
     assert isinstance(caught.value.__cause__, KeyError)
@@ -230,7 +230,7 @@ def test_metadata_is_stored_with_checkpoints_and_the_functions_own_wins() -> Non
     assert result.checkpoint.get_metadata() == {"a": "function", "b": "trainer"}
 
 
-def test_later_arguments_of_report_say_so() -> None:
+def test_unsupported_arguments_of_report_are_errors() -> None:
     with pytest.raises(trireme.WorkerGroupError, match="ASYNC"):
         fit(lambda: trireme.report({}, checkpoint_upload_mode="ASYNC"), 1)
 

@@ -88,7 +88,7 @@ def runner(tmp_path: Path) -> Iterator[Callable[..., Runner]]:
         each.runner.close()
 
 
-def test_in_a_process_of_its_own_one_after_the_other(runner: Any) -> None:
+def test_validations_run_one_at_a_time_in_a_separate_process(runner: Any) -> None:
     def fn(checkpoint: Checkpoint, scale: int) -> dict[str, Any]:
         print("looking at", checkpoint.path)
         return {"pid": os.getpid(), "path": checkpoint.path, "scale": scale}
@@ -104,7 +104,7 @@ def test_in_a_process_of_its_own_one_after_the_other(runner: Any) -> None:
     assert made.log("a") == f"looking at {made.folder / 'a'}\n"
 
 
-def test_a_child_that_the_function_forks_answers_nothing(runner: Any) -> None:
+def test_a_child_that_the_function_forks_does_not_answer(runner: Any) -> None:
     def fn(checkpoint: Checkpoint) -> dict[str, Any]:
         child = os.fork()
         if child == 0:
@@ -156,7 +156,7 @@ def test_an_exception_fails_that_validation_only(runner: Any) -> None:
         (lambda checkpoint: os.kill(os.getpid(), signal.SIGKILL), "killed with signal SIGKILL"),
     ],
 )
-def test_whatever_else_goes_wrong(runner: Any, fn: Any, words: str) -> None:
+def test_other_failures_of_a_validation(runner: Any, fn: Any, words: str) -> None:
     made = runner(fn)
     made.ask("a")
     ((_, status, metrics, message),) = made.wait()
@@ -197,7 +197,7 @@ def test_a_validation_whose_process_died_is_tried_again(runner: Any) -> None:
         ({"retry_exceptions": True, "max_retries": 0}, 1),
     ],
 )
-def test_exceptions_are_a_reason_to_try_again_where_asked_for(runner: Any, kwargs: dict[str, Any], calls: int) -> None:
+def test_exceptions_are_retried_on_request(runner: Any, kwargs: dict[str, Any], calls: int) -> None:
     def fn(checkpoint: Checkpoint) -> dict[str, Any]:
         raise ValueError(f"call {tries(checkpoint)}")
 
@@ -242,7 +242,7 @@ def test_a_pause_of_this_process_is_not_the_validations_time(runner: Any, monkey
     assert made.wait() == [("a", "VALIDATED", {"done": True}, "")]
 
 
-def test_timeout_ends_it_and_all_that_it_has_started(runner: Any) -> None:
+def test_a_timeout_ends_the_validation_and_its_children(runner: Any) -> None:
     def fn(checkpoint: Checkpoint) -> dict[str, Any]:
         import subprocess
 
@@ -369,7 +369,7 @@ def test_the_last_metrics_are_those_of_the_last_report(workers: int) -> None:
         assert Result.from_path(result.path or "").metrics == {"step": 1}
 
 
-def test_the_lowest_ranks_task_counts_whoever_comes_first() -> None:
+def test_the_task_of_the_lowest_rank_counts() -> None:
     def train() -> None:
         rank = trireme.get_context().get_world_rank()
         if rank == 0:
@@ -462,7 +462,7 @@ def test_consistency() -> None:
     assert fit(train, fn).return_value == [pending, pending, [("VALIDATED", {"a": 1, "b": 2})]]
 
 
-def test_what_was_pending_is_asked_for_again_when_the_run_is_continued(script: Any, results: Path) -> None:
+def test_pending_validations_are_repeated_when_the_run_is_continued(script: Any, results: Path) -> None:
     source = """
         import os, sys, tempfile, time
         import trireme

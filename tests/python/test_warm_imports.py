@@ -33,7 +33,7 @@ def settings_of_a_worker() -> tuple[bool, bool, str | None]:
     return tuple(value)  # type: ignore[arg-type]
 
 
-def test_later_workers_find_more_imported_and_yet_have_their_own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_workers_find_more_modules_imported_but_keep_their_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "TORCHINDUCTOR_SIZE_ASSERTS" not in os.environ
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     monkeypatch.delenv("TRIREME_RUN_PRELOAD", raising=False)

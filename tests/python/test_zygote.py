@@ -121,7 +121,7 @@ def test_an_import_that_failed_midway_is_not_inherited(driver: Driver, tmp_path:
     assert not {"broken", "broken.part", "ends", "needs_more"} & set(seen)
 
 
-def test_what_failed_while_nobody_waited_has_it_start_over_too(tmp_path: Path) -> None:
+def test_an_idle_import_that_fails_restarts_the_warm_process(tmp_path: Path) -> None:
     write_modules(tmp_path)
     code = (
         "from trireme import _zygote\n"
@@ -334,7 +334,7 @@ time.sleep(600)
     assert gone, processes.left_over()
 
 
-def test_what_nobody_waits_for_gives_way_to_those_who_train(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_imports_give_way_to_training(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         poll = select.poll()
