@@ -1,5 +1,5 @@
 # The user's own Arrow, for trireme::data: Arrow's CMake package, or the library inside the pip package pyarrow.
-# Datasets of files need its parts for Parquet, data sets and queries too.
+# Datasets of files also need its libraries for Parquet, datasets and queries.
 find_package(Arrow QUIET)
 find_package(Parquet QUIET)
 find_package(ArrowDataset QUIET)
@@ -14,8 +14,8 @@ else()
       "import importlib.util, os; print(os.path.dirname(importlib.util.find_spec('pyarrow').origin))"
       OUTPUT_VARIABLE pyarrow_dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   endif()
-  # The file carries its version in its name, and no plain libarrow.so lies beside it.
-  # Newer ones have S3 in a library beside it, which makes itself known when it is loaded: no symbol asks for it.
+  # The file has its version in its name, and there is no plain libarrow.so.
+  # Newer versions have S3 in a separate library, which registers itself when it is loaded: no symbol refers to it.
   file(GLOB pyarrow_library ${pyarrow_dir}/libarrow*.so.* ${pyarrow_dir}/libparquet.so.*)
   list(FILTER pyarrow_library INCLUDE REGEX "lib(arrow(_s3|_compute|_acero|_dataset)?|parquet)\\.so\\.[0-9]+$")
   if(pyarrow_dir AND pyarrow_library)

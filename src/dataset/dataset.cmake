@@ -1,6 +1,6 @@
 # trireme::data, linked to the Arrow that cmake/arrow.cmake found.
 if(TARGET trireme_arrow_library)
-  # The decoders of images are here and not in the core, which does without libjpeg and libpng.
+  # The decoders of images are here because the core does not need libjpeg and libpng.
   file(GLOB TRIREME_DATA_SOURCES CONFIGURE_DEPENDS dataset/*.cpp formats/images/*.cpp)
   add_library(trireme_data SHARED ${TRIREME_DATA_SOURCES})
   add_library(trireme::data ALIAS trireme_data)
