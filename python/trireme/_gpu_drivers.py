@@ -7,7 +7,7 @@ import ctypes
 import os
 
 _CUDA_NOT_INITIALIZED = 3
-# ROCm's runtime opens it when it is initialized, and has no function that tells whether it is.
+# ROCm's runtime opens it when it is initialized, and has no function that reports whether it is.
 _ROCM_DEVICE = "/dev/kfd"
 
 

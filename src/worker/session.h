@@ -101,7 +101,7 @@ class Session {
   // Interrupts the user's thread in its function. Called on the I/O thread, repeatedly until become_ready().
   void set_interrupt(std::function<void()> interrupt);
   // For this attempt: what to do as soon as it is cancelled, on a separate thread, while the function may be blocked in
-  // native code that no interrupt ends. It aborts the function's collectives; the controller is told when it returns.
+  // native code that no interrupt ends. It aborts the function's collectives; the controller learns when it returns.
   void set_on_cancel(std::function<void()> on_cancel);
   // After the function: whether another attempt follows. If so, the hook above has returned. False: the run is over.
   bool wait_for_cancel();

@@ -28,7 +28,7 @@ FREEZE_PHASES = ["start", "rendezvous", "step", "upload", "commit", "restart", "
 HANGS = {"hang", "hang_native"}
 # These do not cost a worker.
 HARMLESS = {FREEZE, "slow"}
-# Not on a thread beside report(), where they would only affect that thread. C++ has no interpreter and no warm process.
+# Faults that would only affect the upload's thread. C++ programs have no interpreter and no warm process.
 NOT_IN_UPLOAD = {"exception", "exit", "hang", "slow"}
 NOT_IN_CPP = {"hang_native", "zygote_kill"}
 # After these the same script is started again, as a user would.

@@ -74,7 +74,7 @@ std::vector<Dict> flat_mapped(const Dict& row, const std::string& function, cons
   return row[column].is_null() ? std::vector<Dict>{} : std::vector<Dict>{row};
 }
 
-// The columns of a batch, with one of them doubled if `function` asks for that.
+// The columns of a batch, with one of them doubled if `function` requests it.
 Dict batch_mapped(const Batch& batch, const std::string& function, const std::string& column) {
   Dict made;
   const auto rows = batch.to_rows();

@@ -48,7 +48,7 @@ class Moment {
   bool has_come_ = false;
 };
 
-// Does its work in order, on a thread of its own.
+// Does its work in order, on a separate thread.
 class Worker {
  public:
   void enqueue(std::function<void()> work) {

@@ -6,7 +6,7 @@
 
 namespace trireme::tests {
 
-// A variable of the environment, back to what it was when this goes.
+// Sets an environment variable and restores it at the end of the scope.
 class Environment {
  public:
   Environment(const char* name, const std::string& value) : name_(name) {

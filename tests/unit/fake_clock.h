@@ -8,7 +8,7 @@
 
 namespace trireme::tests {
 
-// A clock that goes when the test says so. Timers still fire in real time; what they find is this.
+// A clock that the test advances. Timers still fire in real time and then read this clock.
 class FakeClock final : public base::Clock {
  public:
   base::MonotonicTime now() const override {
@@ -18,7 +18,7 @@ class FakeClock final : public base::Clock {
   double wall() const override { return 1e9 + static_cast<double>(now_.load()) * 1e-9; }
 
   void advance(double seconds) { now_ += static_cast<std::int64_t>(seconds * 1e9); }
-  // Until it was read so many more times: a periodic check has seen the time that is set.
+  // Until it was read N more times: a periodic check has seen the time that is set.
   bool wait_for_readers(
       int count, const std::function<bool()>& enough = [] { return false; }) const {
     const std::int64_t before = readers_;

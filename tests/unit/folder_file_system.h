@@ -13,7 +13,7 @@
 
 namespace trireme::tests {
 
-// A storage "elsewhere" for tests: it lies in a folder of this machine, and nothing but the interface leads there.
+// Remote storage for tests: a folder of this machine that is only accessed through the interface.
 class FolderFileSystem final : public FileSystem {
  public:
   explicit FolderFileSystem(std::filesystem::path root) : root_(std::move(root)) {}

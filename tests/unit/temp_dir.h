@@ -10,7 +10,7 @@
 
 namespace trireme::tests {
 
-// A folder for one test, gone with it.
+// A folder for one test, removed after it.
 class TempDir {
  public:
   TempDir() {

@@ -5,7 +5,7 @@
 
 namespace decide_drain_test {
 
-// A stop that was asked for kindly: what is on its way to storage arrives first.
+// A graceful stop: pending uploads finish first.
 
 using namespace trireme;
 using namespace trireme::control;

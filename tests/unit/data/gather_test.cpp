@@ -8,7 +8,7 @@
 
 namespace gather_test {
 
-// Batches of random types, nulls, offsets and runs against a reader that goes row by row.
+// Compares batches of random types, nulls, offsets and runs with a reader that reads row by row.
 
 using namespace trireme;
 using namespace trireme::data;

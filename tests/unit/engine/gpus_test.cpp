@@ -78,7 +78,7 @@ class FakeNvml {
   void* library_;
 };
 
-// Hides the variables of whoever runs the tests.
+// Hides environment variables that the user of the tests has set.
 class Unmasked {
  public:
   Unmasked() {
