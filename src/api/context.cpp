@@ -62,6 +62,12 @@ const Current& current_values(const char* caller) {
 
 Current* current_if_any() { return g_current; }
 
+std::unique_lock<std::mutex> Current::lock() const {
+  std::unique_lock lock(*mutex, std::defer_lock);
+  if (!session || !session->forked()) lock.lock();
+  return lock;
+}
+
 void throw_error(const base::Error& error) {
   if (g_current && g_current->session && g_current->session->cancelled()) throw Interrupted{};
   throw std::runtime_error(error.message());
@@ -92,6 +98,7 @@ void report(const Metrics& metrics, const std::optional<Checkpoint>& checkpoint,
     if (checkpoint && !checkpoint->state() && !std::filesystem::is_directory(checkpoint->path())) {
       throw std::runtime_error(fmt::format("the checkpoint folder {} does not exist", checkpoint->path()));
     }
+    const auto lock = current.lock();
     current.metrics = metrics;
     if (checkpoint) current.checkpoint = checkpoint;
     ++current.reports;
@@ -126,7 +133,9 @@ std::vector<ReportedCheckpoint> get_all_reported_checkpoints(std::optional<doubl
 std::optional<Checkpoint> get_checkpoint() {
   const auto& current = api::current_values("get_checkpoint");
   const auto stored = current.session ? current.session->newest_checkpoint() : std::nullopt;
-  return stored ? api::checkpoint_in_storage(current.session->start(), *stored) : current.checkpoint;
+  if (stored) return api::checkpoint_in_storage(current.session->start(), *stored);
+  const auto lock = current.lock();
+  return current.checkpoint;
 }
 
 void check_interrupted() {

@@ -9,6 +9,7 @@ namespace api {
 
 Dict positions_now(const Current& current) {
   Dict places;
+  const auto lock = current.lock();
   for (const auto& [name, stored] : current.stored_positions) places[name] = Value();
   for (const auto& [name, now] : current.positions) places[name] = now();
   return places;
@@ -21,14 +22,19 @@ namespace detail {
 PositionSource::PositionSource(const std::string& kind, std::function<Dict()> now) {
   api::Current* current = api::current_if_any();
   if (!current) return;
+  const auto lock = current->lock();
   name_ = fmt::format("{}/{}", kind, current->positions_made[kind]++);
   add(!current->data_taken, std::move(now));
 }
 
 PositionSource::PositionSource(Named named, std::function<Dict()> now) : name_(std::move(named.name)) {
-  if (api::current_if_any()) add(true, std::move(now));
+  api::Current* current = api::current_if_any();
+  if (!current) return;
+  const auto lock = current->lock();
+  add(true, std::move(now));
 }
 
+// Under the mutex.
 void PositionSource::add(bool look, std::function<Dict()> now) {
   api::Current& current = *api::current_if_any();
   current.positions[name_] = std::move(now);
@@ -39,11 +45,17 @@ void PositionSource::add(bool look, std::function<Dict()> now) {
 
 PositionSource::~PositionSource() {
   // A source that outlives its function has nothing to unregister from.
-  if (api::Current* current = api::current_if_any(); current && !name_.empty()) current->positions.erase(name_);
+  api::Current* current = api::current_if_any();
+  if (!current || name_.empty()) return;
+  const auto lock = current->lock();
+  current->positions.erase(name_);
 }
 
 void PositionSource::begin() const {
-  if (api::Current* current = api::current_if_any()) current->data_taken = true;
+  api::Current* current = api::current_if_any();
+  if (!current) return;
+  const auto lock = current->lock();
+  current->data_taken = true;
 }
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -20,8 +21,14 @@ struct Current {
   Context context;
   std::shared_ptr<worker::Session> session;  // empty in local mode; shared with the caller of the function
   std::shared_ptr<CancelHooks> hooks;        // empty in local mode; shared with the thread that calls them
-  std::optional<Checkpoint> checkpoint;      // to start from; in local mode the last reported one
-  std::optional<Metrics> metrics;            // of the last report in local mode
+  WorkerDatasets* shards = nullptr;          // of the datasets passed to the trainer
+
+  // Threads of the function may report and create sources at the same time: for everything below. Does not lock in a
+  // forked child, which has no other thread and whose copy of the mutex may be locked.
+  std::unique_lock<std::mutex> lock() const;
+  std::unique_ptr<std::mutex> mutex = std::make_unique<std::mutex>();  // a Current can be moved
+  std::optional<Checkpoint> checkpoint;  // to start from; in local mode the last reported one
+  std::optional<Metrics> metrics;        // of the last report in local mode
   std::int64_t reports = 0;
 
   // The live position sources (trireme/position.h), by name.
@@ -29,7 +36,6 @@ struct Current {
   std::map<std::string, int> positions_made;  // by kind
   Dict stored_positions;                      // of the checkpoint to start from: those not restored yet
   bool data_taken = false;                    // stored positions no longer apply
-  WorkerDatasets* shards = nullptr;           // of the datasets passed to the trainer
 };
 
 // Makes `current` the current session for the lifetime of this object. One function runs at a time.

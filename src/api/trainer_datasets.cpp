@@ -49,6 +49,7 @@ WorkerDatasets::WorkerDatasets(const TrainerDatasets& datasets, Dict planned, co
     : datasets_(datasets), planned_(std::move(planned)), context_(context) {}
 
 base::Result<DataShard> WorkerDatasets::get(const std::string& name) {
+  std::lock_guard lock(mutex_);
   if (auto found = made_.find(name); found != made_.end()) return found->second;
   const auto dataset = datasets_.by_name.find(name);
   if (dataset == datasets_.by_name.end() || !planned_.contains(name)) {
@@ -88,6 +89,7 @@ base::Result<DataShard> WorkerDatasets::make(const std::string& name, const Data
 }
 
 Dict WorkerDatasets::totals() const {
+  std::lock_guard lock(mutex_);
   if (made_.empty()) return {};
   DataStats sum;
   for (const auto& [name, shard] : made_) {

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ class WorkerDatasets {
 
  private:
   base::Result<DataShard> make(const std::string& name, const Dataset& dataset);
+
+  mutable std::mutex mutex_;  // one thread may report while another one requests a dataset
 
   TrainerDatasets datasets_;
   Dict planned_;

@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "api/train_session.h"
 #include "trireme/position.h"
 #include "unit/control/thread_run.h"
@@ -101,6 +104,35 @@ TEST_CASE("a stored position that is not restored stays in the next checkpoints"
   const Dict taken_up{{"data/train", Dict{{"epoch", 3}}}, {"data/eval", Dict{{"epoch", 1}}}};
   for (const auto& [name, position] : taken_up) CHECK(began[2][name] == position);
   CHECK(began[3] == Dict{{"data/train", Dict{{"epoch", 3}}}});
+}
+
+TEST_CASE("threads of a function report, read the checkpoint and create sources at the same time") {
+  api::Current current;  // local mode
+  const api::CurrentScope scope(current);
+  constexpr int kReports = 2'000;
+  const std::string long_path(100, 'a');  // not in the string object itself
+  std::atomic<int> wrong = 0;
+  std::vector<std::jthread> threads;
+  for (int thread = 0; thread < 3; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < kReports; ++i) {
+        report({{"thread", thread}}, Checkpoint::from_state({{"path", long_path}}));
+        const auto checkpoint = get_checkpoint();
+        if (!checkpoint || checkpoint->state()->at("path") != Value(long_path)) ++wrong;
+      }
+    });
+    threads.emplace_back([&] {
+      for (int i = 0; i < kReports; ++i) {
+        const detail::PositionSource source("loader", [] { return Dict{{"row", 1}}; });
+        (void)api::positions_now(current);
+      }
+    });
+  }
+  threads.clear();
+  CHECK(wrong == 0);
+  CHECK(current.reports == 3 * kReports);
+  CHECK(current.positions_made["loader"] == 3 * kReports);
+  CHECK(current.positions.empty());
 }
 
 }  // namespace context_test
