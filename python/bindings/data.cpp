@@ -264,7 +264,8 @@ void bind_data(nb::module_& module) {
                throw nb::value_error(loaded.error().message().c_str());
              }
            })
-      .def("stats", &stats_of);
+      .def("stats", &stats_of)
+      .def("logged_rows", [](const Shard& self) { return unlocked([&] { return self.logged_rows(); }); });
 }
 
 }  // namespace trireme::python

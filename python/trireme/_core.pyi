@@ -87,6 +87,8 @@ class DataShard:
 
     def stats(self) -> dict: ...
 
+    def logged_rows(self) -> int | None: ...
+
 class Storage:
     """The storage of checkpoints: local folders or a remote filesystem."""
 

@@ -251,6 +251,7 @@ class DataParallelTrainer:
             "resume_checkpoint_elsewhere": foreign,
             "metadata": self.metadata,
             "share_cuda_visible_devices": bool(self.backend_config.share_cuda_visible_devices),
+            "logged_datasets": plans.logged if plans is not None else [],
             "every_report": bool(self.run_config.callbacks),
         }
 

@@ -61,12 +61,12 @@ class WorkerSession:
 
     def report(self, report: Report) -> None:
         validation = self._task(report) if report.validation else None
+        # Also without a checkpoint: other ranks may report one with it. This ends a section of the digest logs.
+        positions = self.positions.now()
         totals = self.datasets.totals() if self.datasets is not None else None
         if report.checkpoint is None:
-            if self.datasets is not None:
-                self.datasets.cut()
             with self._leaving():
-                self._core.report(report.metrics, validation=validation, data=totals)
+                self._core.report(report.metrics, validation=validation, positions=positions, data=totals)
             return
         options = self._prepare(report)
         with self._leaving(), _own_exception(options.get("upload")):
@@ -75,7 +75,7 @@ class WorkerSession:
                 checkpoint_dir_name=report.dir_name,
                 mode=report.mode.name,
                 validation=validation,
-                positions=self.positions.now(),
+                positions=positions,
                 data=totals,
                 **options,
             )

@@ -179,6 +179,7 @@ base::Result<void> Run::start() {
   if (plan_.reports.count() > 0) started["reports"] = plan_.reports.count();
   if (plan_.checkpoint) started["checkpoint"] = *plan_.checkpoint;
   if (!plan_.files->local()) started["storage"] = plan_.files->describe(plan_.storage_path);
+  started["logged_datasets"] = base::Codec<std::vector<std::string>>::to(spec_.logged_datasets);
   plan_.payload = std::move(spec_.payload);
   plan_.make_process = [this](int rank, int, const engine::Slot& slot, std::string ticket, std::string log) {
     return make_process(rank, slot, std::move(ticket), std::move(log));

@@ -39,6 +39,7 @@ using EnvironmentVariables = std::map<std::string, std::string>;
   FIELD(Dict, metadata, {}, "what the user attached to the run")                                                       \
   FIELD(std::string, storage_path, {}, "path in the file system that prepare() is given, if it is given one")          \
   FIELD(bool, share_cuda_visible_devices, false, "each worker sees the GPUs of all workers on its node")                \
+  FIELD(std::vector<std::string>, logged_datasets, {}, "names of the datasets whose samples the workers log")          \
   FIELD(bool, every_report, true, "next() returns every report; otherwise only the newest, for the progress line")
 // clang-format on
 TRIREME_STRUCT(RunSpec, TRIREME_RUN_SPEC)

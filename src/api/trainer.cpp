@@ -117,6 +117,9 @@ RunSpec make_spec(const Job& job, const TrainerOptions& options) {
   if (options.resume_from_checkpoint) spec.resume_from_checkpoint = options.resume_from_checkpoint->path();
   spec.metadata = options.metadata;
   spec.share_cuda_visible_devices = options.share_cuda_visible_devices;
+  if (options.dataset_config.log_samples) {
+    for (const auto& [name, dataset] : options.datasets) spec.logged_datasets.push_back(name);
+  }
   spec.every_report = false;
   return spec;
 }

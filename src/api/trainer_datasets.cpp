@@ -79,7 +79,7 @@ base::Result<DataShard> WorkerDatasets::make(const std::string& name, const Data
   ordering.virtual_shards = data::virtual_shards(shard_plan, datasets_.config);
   ordering.memory_budget = options.memory_budget;
   TRIREME_ASSIGN(auto shard, plan::make_shard(dataset.plan(), ordering, options));
-  shards_.push_back(shard);
+  shards_.emplace_back(name, shard);
   auto data = std::make_shared<ShardData>(shard);
   data->place.emplace(detail::PositionSource::Named{"data/" + name}, [shard] { return shard->position(); });
   if (const auto& stored = data->place->stored()) {
@@ -98,11 +98,17 @@ Dict WorkerDatasets::totals() const {
     sum.bytes += stats.bytes;
     sum.wait_s += stats.wait_s;
   }
-  return {{"rows", sum.rows}, {"bytes", sum.bytes}, {"wait_s", sum.wait_s}};
+  Dict totals{{"rows", sum.rows}, {"bytes", sum.bytes}, {"wait_s", sum.wait_s}};
+  Dict logged;
+  for (const auto& [name, shard] : shards_) {
+    if (const auto rows = shard->logged_rows()) logged[name] = *rows;
+  }
+  if (!logged.empty()) totals["logged"] = std::move(logged);
+  return totals;
 }
 
 base::Result<void> WorkerDatasets::finish(const Dict& positions) {
-  for (auto& shard : shards_) shard->finish();
+  for (auto& [name, shard] : shards_) shard->finish();
   const std::string folder = data::digest_folder(datasets_.config, context_.path);
   if (folder.empty()) return {};
   for (const auto& [name, planned] : planned_) {

@@ -33,7 +33,8 @@ class WorkerDatasets {
   // `planned`: from plan_datasets().
   WorkerDatasets(const TrainerDatasets& datasets, Dict planned, const Context& context);
   base::Result<DataShard> get(const std::string& name);
-  // Totals so far: rows, bytes, wait_s; empty if no dataset was requested.
+  // Totals so far: rows, bytes, wait_s, and logged: the rows logged per dataset, up to its last position. Empty if no
+  // dataset was requested.
   Dict totals() const;
   // The training function has returned. `positions`: of the checkpoint that it started with.
   base::Result<void> finish(const Dict& positions);
@@ -47,7 +48,7 @@ class WorkerDatasets {
   Dict planned_;
   Context context_;
   std::map<std::string, DataShard> made_;
-  std::vector<std::shared_ptr<data::Shard>> shards_;  // shared with those handles
+  std::vector<std::pair<std::string, std::shared_ptr<data::Shard>>> shards_;  // shared with those handles
 };
 
 }  // namespace trireme::api

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/json.h"
@@ -37,18 +38,45 @@ Value end_name(End end) {
   return end == End::kOver ? "over" : "left";
 }
 
-// From the event log: the ranks that returned from the training function, and those that took rows.
+// What a report says about the rows that its rank has taken and logged.
+void add_report(const data::AttemptAndRank& who, const Dict& data, data::RunFacts& facts) {
+  if (control::int_of(data, "rows") > 0) facts.took.insert(who);
+  const Dict* logged = control::dict_of(data, "logged");
+  for (const auto& [name, rows] : logged ? *logged : Dict()) {
+    auto& most = facts.logged[who][name];
+    most = std::max(most, control::int_of(*logged, name));
+  }
+}
+
+// Nothing in a run of an earlier version.
+std::optional<std::set<std::string>> logged_datasets(const Dict& started) {
+  const Value* names = started.find("logged_datasets");
+  if (!names || !names->get_if<List>()) return std::nullopt;
+  std::set<std::string> found;
+  for (const auto& name : names->as_list()) {
+    if (const auto* text = name.get_if<std::string>()) found.insert(*text);
+  }
+  return found;
+}
+
+// From the event log: which datasets were logged, the ranks that returned from the training function, and the rows that
+// ranks took.
 data::RunFacts facts_of(const control::RunRecord& record) {
   data::RunFacts facts;
+  std::optional<std::set<std::string>> datasets;  // of the current start of the run
   for (const auto& event : record.events) {
-    const auto who = [&] {
-      return data::AttemptAndRank(static_cast<int>(control::int_of(event, "attempt")),
-                                  static_cast<int>(control::int_of(event, "rank")));
-    };
     const std::string kind = control::text_of(event, "event");
-    if (kind == "worker_finished") facts.finished.insert(who());
-    const Value* data = kind == "report" ? event.find("data") : nullptr;
-    if (data && data->get_if<Dict>() && control::int_of(*data->get_if<Dict>(), "rows") > 0) facts.took.insert(who());
+    const data::AttemptAndRank who(static_cast<int>(control::int_of(event, "attempt")),
+                                   static_cast<int>(control::int_of(event, "rank")));
+    if (kind == "run_started") {
+      datasets = logged_datasets(event);
+    } else if (kind == "attempt_started") {
+      if (datasets) facts.datasets[who.first] = *datasets;
+    } else if (kind == "worker_finished") {
+      facts.finished.insert(who);
+    } else if (const Dict* data = control::dict_of(event, "data"); kind == "report" && data) {
+      add_report(who, *data, facts);
+    }
   }
   return facts;
 }
@@ -82,11 +110,17 @@ void print_table(const std::vector<data::EpochVerdict>& verdicts) {
 base::Result<int> data_verify(const DataVerifyOptions& options) {
   TRIREME_ASSIGN(const auto entry, find_entry(options.run));
   const std::string folder = fmt::format("{}/{}", entry.path, storage::kDataFolder);
-  if (!std::filesystem::exists(folder)) {
+  TRIREME_ASSIGN(const auto record, control::read_run(entry.path));
+  if (record.events.empty()) {
+    return base::error("{} has no event log: nothing shows which samples its workers logged", entry.path);
+  }
+  const data::RunFacts facts = facts_of(record);
+  const bool logged = std::any_of(facts.datasets.begin(), facts.datasets.end(),
+                                  [](const auto& attempt) { return !attempt.second.empty(); });
+  if (!logged && !std::filesystem::exists(folder)) {
     return base::error("{} has no sample log: set DataConfig.log_samples of the trainer", entry.path);
   }
-  TRIREME_ASSIGN(const auto record, control::read_run(entry.path));
-  TRIREME_ASSIGN(const auto verdicts, data::verify_digests(folder, facts_of(record)));
+  TRIREME_ASSIGN(const auto verdicts, data::verify_digests(folder, facts));
   options.json ? print_json(verdicts) : print_table(verdicts);
   for (const auto& each : verdicts) {
     if (!each.problem.empty()) return kFailed;

@@ -95,8 +95,7 @@ void DigestHistory::add_idle_attempt(int attempt, const Ranks& ranks) {
     idle.start.begin = row;
     idle.start.loaded = true;
     idle.rows = {row, row};
-    drop_repeated(idle);
-    segments_.empty() ? check_beginning(idle) : check_continuity(idle);
+    check_join(idle, true);
     return;
   }
 }
@@ -182,15 +181,24 @@ std::vector<std::int64_t> DigestHistory::check_members(const std::vector<const L
 }
 
 void DigestHistory::append(Segment segment, bool first_of_attempt) {
-  if (first_of_attempt) drop_repeated(segment);
-  segments_.empty() ? check_beginning(segment) : check_continuity(segment);
+  check_join(segment, first_of_attempt);
   segments_.push_back(std::move(segment));
   check_same_order();
 }
 
+void DigestHistory::check_join(const Segment& next, bool first_of_attempt) {
+  std::optional<std::pair<std::int64_t, std::int64_t>> first;
+  if (!segments_.empty()) first = segments_.front().place();
+  if (first_of_attempt) drop_repeated(next);
+  if (!segments_.empty()) {
+    check_continuity(next);
+  } else if (first != next.place()) {  // else all rows before are repeated, from a beginning that was checked
+    check_beginning(next);
+  }
+}
+
 void DigestHistory::drop_repeated(const Segment& next) {
-  const std::pair place{next.epoch(), next.rows.begin};
-  while (!segments_.empty() && std::pair(segments_.back().epoch(), segments_.back().rows.begin) >= place) {
+  while (!segments_.empty() && segments_.back().place() >= next.place()) {
     segments_.pop_back();
   }
   if (segments_.empty()) return;

@@ -39,6 +39,7 @@ class DigestHistory {
     std::string open;    // the rank that has not ended it, or ended it at a different row
 
     std::int64_t epoch() const { return start.epoch; }
+    std::pair<std::int64_t, std::int64_t> place() const { return {start.epoch, rows.begin}; }
     std::int64_t size() const {
       return std::accumulate(start.layout.fragment_rows.begin(), start.layout.fragment_rows.end(), std::int64_t{0});
     }
@@ -54,6 +55,8 @@ class DigestHistory {
   // The end of each rank's lines.
   std::vector<std::int64_t> check_members(const std::vector<const LoggedPass*>& members, const Segment& segment);
   void append(Segment segment, bool first_of_attempt);
+  // Whether a segment follows from those before it. Removes what it repeats.
+  void check_join(const Segment& next, bool first_of_attempt);
   // Removes rows that an attempt consumed after the position at which a later attempt starts.
   void drop_repeated(const Segment& next);
   void check_beginning(const Segment& segment);

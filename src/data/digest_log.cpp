@@ -105,6 +105,7 @@ void DigestLog::cut() {
          {"rows", rows_},
          {"digest", static_cast<std::int64_t>(digest_)}});
   span_.begin = span_.end;
+  logged_rows_ += rows_;
   rows_ = 0;
   digest_ = 0;
 }

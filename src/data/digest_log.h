@@ -60,6 +60,9 @@ class DigestLog {
   // The training function has returned, and the next pass would start here: this is the last line.
   void finish(std::int64_t epoch, std::int64_t row);
 
+  // Rows in the lines so far, even if the disk has refused some of them.
+  std::int64_t rows() const { return logged_rows_; }
+
  private:
   DigestLog(int file, std::string path, DigestContext context, std::string fragments);
 
@@ -79,6 +82,7 @@ class DigestLog {
   Span span_;
   std::int64_t rows_ = 0;
   std::uint64_t digest_ = 0;
+  std::int64_t logged_rows_ = 0;
 };
 
 }  // namespace trireme::data

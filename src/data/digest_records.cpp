@@ -149,6 +149,7 @@ std::optional<std::pair<std::string, int>> dataset_and_rank(const std::string& f
 base::Result<std::map<std::string, DatasetLog>> read_digest_logs(const std::string& folder) {
   std::map<std::string, DatasetLog> datasets;
   std::error_code failed;
+  if (!fs::exists(folder, failed) && !failed) return datasets;
   for (const auto& entry : fs::directory_iterator(folder, failed)) {
     const auto found = dataset_and_rank(entry.path().filename());
     if (!found) continue;

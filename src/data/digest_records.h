@@ -47,7 +47,7 @@ struct DatasetLog {
   std::map<int, std::map<int, RankLog>> attempts;                  // by attempt and rank
 };
 
-// By dataset name. An invalid line is an error that names the file and line.
+// By dataset name; none if the folder does not exist. An invalid line is an error that names the file and line.
 base::Result<std::map<std::string, DatasetLog>> read_digest_logs(const std::string& folder);
 
 }  // namespace trireme::data

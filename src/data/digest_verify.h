@@ -20,6 +20,15 @@ using AttemptAndRank = std::pair<int, int>;
 struct RunFacts {
   std::set<AttemptAndRank> finished;  // training function has returned
   std::set<AttemptAndRank> took;      // reported consumed rows
+  // By attempt: the datasets that its ranks log. An attempt that is not here logs all datasets that have a log.
+  std::map<int, std::set<std::string>> datasets;
+  // Rows by dataset that the log of this rank had in its last report.
+  std::map<AttemptAndRank, std::map<std::string, std::int64_t>> logged;
+
+  bool logs(int attempt, const std::string& dataset) const {
+    const auto found = datasets.find(attempt);
+    return found == datasets.end() || found->second.contains(dataset);
+  }
 };
 
 struct EpochVerdict {
@@ -35,7 +44,8 @@ struct EpochVerdict {
   std::string problem;  // empty: every row from `first` to there was consumed exactly once
 };
 
-// By dataset and epoch. Rows that an attempt consumed after the checkpoint of the next attempt do not count.
+// By dataset and epoch. Rows that an attempt consumed after the checkpoint of the next attempt do not count. A folder
+// that does not exist has no logs.
 base::Result<std::vector<EpochVerdict>> verify_digests(const std::string& folder, const RunFacts& facts = {});
 
 }  // namespace trireme::data

@@ -171,6 +171,12 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
     return sum;
   }
 
+  std::optional<std::int64_t> logged_rows() const override {
+    std::lock_guard lock(mutex_);
+    if (!log_) return std::nullopt;
+    return log_->rows();
+  }
+
  private:
   friend class EpochPass;
 
@@ -179,14 +185,16 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
   }
 
   Dict state_at(std::int64_t epoch, std::int64_t rows, const EpochOrder& order) const {
-    return {{"epoch", epoch},
-            {"rows", rows},
-            {"size", rows_},
-            {"seed", static_cast<std::int64_t>(order.seed)},
-            {"virtual_shards", order.virtual_shards},
-            {"window_rows", order.window_rows},
-            {"shuffle_fragments", order.shuffle_fragments},
-            {"dataset_seed", static_cast<std::int64_t>(table_.layout.seed)}};
+    Dict state{{"epoch", epoch},
+               {"rows", rows},
+               {"size", rows_},
+               {"seed", static_cast<std::int64_t>(order.seed)},
+               {"virtual_shards", order.virtual_shards},
+               {"window_rows", order.window_rows},
+               {"shuffle_fragments", order.shuffle_fragments},
+               {"dataset_seed", static_cast<std::int64_t>(table_.layout.seed)}};
+    if (options_.whole) state["whole"] = true;
+    return state;
   }
 
   base::Result<PipelineOptions> pipeline_options(const IterBatchesOptions& options) const;

@@ -85,6 +85,8 @@ class Shard {
   // The training function has returned: completes the digest log, so that missing lines are detected.
   virtual void finish() = 0;
   virtual PipelineStats stats() const = 0;  // of all passes
+  // Rows in the digest log, up to the last position(): evidence of lines that are missing later. Nothing without a log.
+  virtual std::optional<std::int64_t> logged_rows() const = 0;
 };
 
 }  // namespace trireme::data

@@ -261,6 +261,10 @@ class DataIterator:
     def _totals(self) -> dict[str, Any]:
         return dict(self._shard().stats())
 
+    def _logged_rows(self) -> int | None:
+        rows: int | None = self._shard().logged_rows()
+        return rows
+
     def _position(self) -> dict[str, Any]:
         return {**self._shard().position(), "fingerprint": self._planned.fingerprint}
 

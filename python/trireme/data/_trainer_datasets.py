@@ -33,6 +33,11 @@ class DatasetPlans:
         self.__dict__.update(state, _sent=True)
 
     @property
+    def logged(self) -> list[str]:
+        """The names of the datasets whose samples the workers log."""
+        return list(self._plans) if self._config["log_samples"] else []
+
+    @property
     def has_functions(self) -> bool:
         return any(plan.has_functions for plan in self._plans.values())
 
@@ -106,18 +111,16 @@ class WorkerDatasets:
                 stacklevel=4,
             )
 
-    def cut(self) -> None:
-        """Called for a report without a checkpoint. Digests are cut at every report, because other ranks may report a
-        checkpoint with it."""
-        for made in self._made.values():
-            made._position()
-
     def totals(self) -> dict[str, Any] | None:
-        """The totals read so far, for the progress line; None: nothing."""
-        found = [made._totals() for made in self._made.values()]
-        if not found:
+        """The totals read so far, for the progress line, and the rows logged per dataset; None: nothing."""
+        made = dict(self._made)  # another thread may request a dataset meanwhile
+        if not made:
             return None
-        return {key: sum(each[key] for each in found) for key in ("rows", "bytes", "wait_s")}
+        found = [each._totals() for each in made.values()]
+        totals = {key: sum(each[key] for each in found) for key in ("rows", "bytes", "wait_s")}
+        logged = {name: each._logged_rows() for name, each in made.items()}
+        logged = {name: rows for name, rows in logged.items() if rows is not None}
+        return {**totals, "logged": logged} if logged else totals
 
     def finish(self) -> None:
         """Called when the training function has returned. Completes the digests, so that missing lines are detected."""

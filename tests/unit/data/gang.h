@@ -31,9 +31,11 @@ inline std::shared_ptr<Shard> shard_of(const Case& each, int rank, int world, Sh
   auto source = std::make_shared<RowSource>(each.fragment_rows, each.rows_per_chunk);
   Table table{source->fragments(), source, {}};
   table.layout = lay_out(table.fragments, each.ordering);
-  options.rank = options.log_rank = rank;
-  options.world = options.log_world = world;
-  options.max_world = each.max_world;
+  options.log_rank = rank;
+  options.log_world = world;
+  options.rank = options.whole ? 0 : rank;
+  options.world = options.whole ? 1 : world;
+  options.max_world = options.whole ? 1 : each.max_world;
   auto made = Shard::make(std::move(table), options);
   REQUIRE(made);
   return *made;
