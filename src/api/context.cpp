@@ -110,9 +110,9 @@ void report(const Metrics& metrics, const std::optional<Checkpoint>& checkpoint,
     source = api::source_of(*checkpoint, options);
   }
   worker::ReportOptions told{.checkpoint_name = options.checkpoint_dir_name};
-  // Collected at every report, because other ranks may report the checkpoint: samples are logged up to here.
-  Dict positions = api::positions_now(current);
-  if (checkpoint) told.positions = std::move(positions);
+  // At every report, because other ranks may report the checkpoint: samples are logged up to here, and positions are
+  // compared.
+  told.positions = api::positions_now(current);
   if (current.shards) told.data = current.shards->totals();
   api::value_or_throw(current.session->report(metrics, std::move(source), std::move(told)));
 }

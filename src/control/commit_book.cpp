@@ -76,7 +76,7 @@ void CommitBook::report(int rank, std::int64_t index, const RankReport& report) 
     it->second.validation_rank = rank;
     it->second.validation = validation;
   }
-  if (!positions.empty()) add_positions(it->second, rank, positions);
+  if (checkpoint && !positions.empty()) add_positions(it->second, rank, positions);
 }
 
 // A rank that was given up on reports after all: checkpoints that it has not reported wait for it again. The current

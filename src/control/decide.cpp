@@ -205,6 +205,7 @@ void Decider::start_attempt() {
   state_.began_at = state_.furthest;
   seat_workers();
   state_.commits = state_.commits.next_attempt(size());
+  state_.positions = {};
   for (int rank = 0; rank < size(); ++rank) {
     Worker& worker = at(rank);
     if (worker.phase == WorkerPhase::kConnected) {

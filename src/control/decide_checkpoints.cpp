@@ -18,6 +18,7 @@ void Decider::on(Reported event) {
   }
   state_.reports.add(state_.attempt, event.index);
   state_.furthest = std::max(state_.furthest, event.index + 1);
+  state_.positions.report(event.rank, event.index, event.positions);
   state_.commits.report(event.rank, event.index,
                         {event.metrics, event.checkpoint, std::move(event.validation), std::move(event.positions)});
   Dict fields{{"rank", event.rank}, {"index", event.index}};
@@ -168,9 +169,19 @@ void Decider::commit_what_is_ready() {
       record("warning", {{"message", fmt::format("{} is committed without rank {}, which has never reported",
                                                  ready.name, base::rank_list(ready.missing))}});
     }
+    warn_of_positions(ready);
     ++state_.commits_in_flight;
     act(Commit{std::move(ready)});
   }
+}
+
+void Decider::warn_of_positions(const ReadyCheckpoint& ready) {
+  const std::string difference = state_.positions.take_difference(ready.index);
+  if (difference.empty() || state_.told_of_positions) return;
+  state_.told_of_positions = true;
+  record("warning", {{"message", fmt::format("{}: when they made this report, {}. A restart from it repeats rows or "
+                                             "skips them: report on every rank, at the same point of each step",
+                                             ready.name, difference)}});
 }
 
 // A checkpoint is lost if a preempted rank has not stored its part, even if all other ranks have.

@@ -84,6 +84,7 @@ class Decider {
   void watch_silent_ranks();
   void give_up_on_silent_ranks();
   void commit_what_is_ready();
+  void warn_of_positions(const ReadyCheckpoint& ready);
   void warn_of_incomplete();
 
   // Failures.

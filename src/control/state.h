@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "control/commit_book.h"
+#include "control/position_check.h"
 #include "control/report_count.h"
 #include "control/retention.h"
 #include "engine/engine.h"
@@ -160,6 +161,8 @@ struct RunState {
   bool paused = false;               // the pause is over
   bool settled = false;              // no operation of an earlier attempt on the storage is in progress
   CommitBook commits;
+  PositionCheck positions;           // of this attempt
+  bool told_of_positions = false;    // that they differ
   int commits_in_flight = 0;         // manifests being written
   std::vector<KeptCheckpoint> kept;  // committed and not removed
   // Validations in progress of checkpoints whose name has been reused: their results are ignored.

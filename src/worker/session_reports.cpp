@@ -51,6 +51,7 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, std::optiona
   wire::Report report;
   report.metrics = std::move(metrics);
   report.data = std::move(options.data);
+  report.positions = std::move(options.positions);
   if (options.checkpoint_name) TRIREME_TRY(checkpoint::check_name(*options.checkpoint_name));
   std::shared_ptr<CheckpointWriter> writer;
   std::optional<std::string> chosen_name;
@@ -59,7 +60,6 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, std::optiona
     // Validate before the report counts.
     TRIREME_ASSIGN(chosen_name, writer->name_for(*checkpoint, options.checkpoint_name));
     report.validation = std::move(options.validation);
-    report.positions = std::move(options.positions);
   }
   std::int64_t index = 0;
   std::string name;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -199,6 +200,30 @@ def test_ranks_that_do_not_take_the_same() -> None:
         ).fit()
         found = problems(result.path)
         assert problem in found and bool(problem) == bool(found), what
+
+
+def test_ranks_that_report_different_numbers_of_times_per_step() -> None:
+    """The position of a checkpoint is wrong for one of them: the run says so, and the rows are found to be lost."""
+
+    def uneven() -> None:
+        context, shard = trireme.get_context(), trireme.get_dataset_shard("train")
+        for step, _ in enumerate(shard.iter_batches(global_batch_size=50)):
+            # Rank 1 reports twice per step, so that its third report is made in the second step.
+            if context.get_world_rank() == 1:
+                trireme.report({})
+                trireme.report({})
+            else:
+                trireme.report({}, checkpoint=Checkpoint.from_dict({"step": step}))
+            if context._attempt == 0 and step == (3 if context.get_world_rank() == 0 else 1):
+                trireme.get_all_reported_checkpoints()
+                trireme.collective.barrier()
+                raise ValueError("enough")
+
+    result = fit(uneven, max_failures=1)
+    warnings = [event["message"] for event in events(result.path, "warning") if "when they made" in event["message"]]
+    assert len(warnings) == 1
+    assert re.search(r"rank \d was at row \d+ of epoch 0 of dataset 'train' and rank \d at row", warnings[0])
+    assert "resumed at row 200, but row 100 was next" in problems(result.path)
 
 
 def test_previews_during_training_do_not_change_the_position() -> None:

@@ -37,6 +37,28 @@ using Names = std::vector<std::string>;
 
 }  // namespace
 
+TEST_CASE("a checkpoint that ranks report at different positions in their data is committed with one warning") {
+  RunMachine machine;
+  machine.run();
+  const auto at_row = [](std::int64_t row) {
+    return Dict{{"data/train", Dict{{"epoch", 0}, {"rows", row}, {"size", 100}}}};
+  };
+  // Rank 1 reports twice per step. Only rank 0 stores a checkpoint.
+  for (std::int64_t index = 0; index < 4; ++index)
+    machine.on(Reported{1, index, {}, {}, {}, at_row(index / 2 * 10 + 10)});
+  for (std::int64_t index = 0; index < 4; ++index) {
+    machine.on(Reported{0, index, {}, name_of(index), {}, at_row(index * 10 + 10)});
+    machine.on(Uploaded{0, index, std::nullopt});
+  }
+  CHECK(machine.state.commits_in_flight == 4);
+  CHECK(machine.count("warning") == 1);
+  CHECK(
+      machine.recorded("warning")["message"].as_string() ==
+      "checkpoint_1: when they made this report, rank 0 was at row 20 of epoch 0 of dataset 'train' and rank 1 at row "
+      "10 of epoch 0. A restart from it repeats rows or skips them: report on every rank, at the same point of each "
+      "step");
+}
+
 TEST_CASE("checkpoints are committed in order, when all parts are stored") {
   RunMachine machine;
   machine.run();
