@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import torch
 import transformers
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import IterableDataset
 
 from trireme._core import count_of
 from trireme._session import current_session
 from trireme._shard_batches import are_shard_batches
+from trireme.transformers._evaluate import EvenEvaluation, as_loader, evaluation_loader
 
 TESTED = ("5.",)
 
@@ -37,24 +38,36 @@ def prepare_trainer(trainer: Any) -> Any:
     return trainer
 
 
-@cache
+@functools.cache
 def _class_for(base: Any) -> type:
     class ShardTrainer(base):  # type: ignore[misc]
         def get_train_dataloader(self) -> Any:
             if are_shard_batches(self.train_dataset):
-                return _loader(self.train_dataset)
+                return as_loader(_Batches(self.train_dataset))
             return super().get_train_dataloader()
 
         def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
             given = self.eval_dataset if eval_dataset is None else eval_dataset
             if isinstance(given, str):
                 given = self.eval_dataset[given]
-            return _loader(given) if are_shard_batches(given) else super().get_eval_dataloader(eval_dataset)
+            return evaluation_loader(given) if are_shard_batches(given) else super().get_eval_dataloader(eval_dataset)
 
         def get_test_dataloader(self, test_dataset: Any) -> Any:
-            return (
-                _loader(test_dataset) if are_shard_batches(test_dataset) else super().get_test_dataloader(test_dataset)
-            )
+            if are_shard_batches(test_dataset):
+                return evaluation_loader(test_dataset)
+            return super().get_test_dataloader(test_dataset)
+
+        def evaluation_loop(self, dataloader: Any, *arguments: Any, **options: Any) -> Any:
+            if not isinstance(dataloader.dataset, EvenEvaluation):
+                return super().evaluation_loop(dataloader, *arguments, **options)
+            # The original resets it at the end.
+            self.gather_function = functools.partial(dataloader.dataset.gather, self.accelerator)
+            # Otherwise the loss of a batch is divided by the tokens of all workers, repeated rows included.
+            average, self.args.average_tokens_across_devices = self.args.average_tokens_across_devices, False
+            try:
+                return super().evaluation_loop(dataloader, *arguments, **options)
+            finally:
+                self.args.average_tokens_across_devices = average
 
     ShardTrainer.__name__, ShardTrainer.__qualname__ = base.__name__, base.__qualname__
     ShardTrainer.__module__ = base.__module__
@@ -67,16 +80,6 @@ class _Batches(IterableDataset):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._batches)
-
-
-def _loader(batches: Any) -> DataLoader:
-    """Each batch as it is: the shard has formed it already, for this worker alone."""
-    return DataLoader(_Batches(batches), batch_size=1, collate_fn=_only)
-
-
-def _only(batches: list[Any]) -> Any:
-    (batch,) = batches
-    return batch
 
 
 def _check_arguments(args: Any, context: Any) -> None:
@@ -105,7 +108,7 @@ def _check_arguments(args: Any, context: Any) -> None:
         )
 
 
-@cache
+@functools.cache
 def _check_version() -> None:
     if not transformers.__version__.startswith(TESTED):
         warnings.warn(
