@@ -155,8 +155,9 @@ format:  ## Format all files
 bench: build  ## Start-up, reports and scale of Trireme
 	$(BIN)/python bench/run.py
 
-bench-peers: build  ## The same side by side with Ray Train and torchrun, in a venv of their own
+bench-peers: build frameworks  ## The same and the frameworks, side by side with Ray Train and torchrun, in a venv of their own
 	$(BIN)/python bench/run.py --peers
+	$(FRAMEWORKS)/bin/python bench/run.py frameworks --peers --repeat 1
 
 ##@ Clean it
 

@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,12 @@ class Options:
     scale: str  # the C++ program of bench/scale
     ddp: str  # that of bench/ddp; only built if libtorch was found
     recover: str  # that of bench/recover, likewise
+    only: Sequence[str] = ()
+
+    def chosen(self, names: Iterable[str]) -> list[str]:
+        """Those that `--only` names; all if it names none of them."""
+        names = list(names)
+        return [name for name in names if name in self.only] or names
 
 
 @dataclass

@@ -17,6 +17,7 @@ from measure import ROOT, Options, table
 from peers import peers_bin
 
 _BENCHMARKS = ("launch", "report", "scale", "memory", "checkpoint", "ddp", "recover", "data")
+_IN_OTHER_VENV = ("frameworks",)  # runs with .venv-frameworks/bin/python
 
 
 def main() -> None:
@@ -41,7 +42,12 @@ def main() -> None:
 
 def parse_options() -> tuple[list[str], Options]:
     parser = argparse.ArgumentParser(description="Measure Trireme, with --peers also Ray Train and torchrun.")
-    parser.add_argument("benchmarks", nargs="*", metavar="NAME", help=f"{', '.join(_BENCHMARKS)}; default: all")
+    parser.add_argument(
+        "benchmarks",
+        nargs="*",
+        metavar="NAME",
+        help=f"{', '.join(_BENCHMARKS)} (default: all of these), or frameworks, with .venv-frameworks/bin/python",
+    )
     parser.add_argument("--peers", action="store_true", help="also measure Ray Train and torchrun")
     parser.add_argument("--peers-venv", type=Path, default=ROOT / ".venv-peers", help="created if it does not exist")
     parser.add_argument("--repeat", type=int, default=3, help="number of measurements; the table shows medians")
@@ -49,12 +55,17 @@ def parse_options() -> tuple[list[str], Options]:
     parser.add_argument("--scale-program", default=str(programs / "bench_scale"))
     parser.add_argument("--ddp-program", default=str(programs / "bench_ddp"), help="skipped if not found")
     parser.add_argument("--recover-program", default=str(programs / "bench_recover"), help="skipped if not found")
+    parser.add_argument(
+        "--only", default="", help="of frameworks: names of frameworks and measurements, for example lightning,start"
+    )
     given = parser.parse_args()
-    if unknown := set(given.benchmarks) - set(_BENCHMARKS):
+    if unknown := set(given.benchmarks) - set(_BENCHMARKS) - set(_IN_OTHER_VENV):
         parser.error(f"unknown benchmark: {', '.join(sorted(unknown))}; use {', '.join(_BENCHMARKS)}")
-    peers = peers_bin(given.peers_venv) if given.peers else None
-    options = Options(given.repeat, peers, given.scale_program, given.ddp_program, given.recover_program)
-    return given.benchmarks or list(_BENCHMARKS), options
+    chosen = given.benchmarks or list(_BENCHMARKS)
+    peers = peers_bin(given.peers_venv, frameworks="frameworks" in chosen) if given.peers else None
+    only = [name for name in given.only.split(",") if name]
+    options = Options(given.repeat, peers, given.scale_program, given.ddp_program, given.recover_program, only)
+    return chosen, options
 
 
 if __name__ == "__main__":

@@ -1,0 +1,140 @@
+"""Lightning, Transformers, Accelerate and DeepSpeed with two workers: Trireme, Ray Train and torchrun."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from measure import Options, Outcome, alternate, median, program, run, times, workplace
+
+_HERE = Path(__file__).parent
+_IMPORTS = {
+    "lightning": "lightning.pytorch",
+    "transformers": "transformers.trainer",
+    "accelerate": "accelerate",
+    "deepspeed": "deepspeed",
+}
+_OURS, _RAY, _TORCHRUN, _IMPORT = "Trireme", "Ray Train", "torchrun", "import alone"
+# For each measurement: the number of fits that it needs, and the ratio to a peer that is the goal.
+_FITS = {"start": 1, "step": 1, "memory": 1, "second": 2, "kill": 3}
+_GOALS = {
+    ("start", _RAY): 4, ("start", _TORCHRUN): 1.3, ("second", _RAY): 20, ("kill", _RAY): 20,
+    ("step", _TORCHRUN): 1, ("memory", _TORCHRUN): 2,
+}  # fmt: skip
+_TITLES = {
+    "start": "start of the script to the first step, s",
+    "second": "second fit() to the first step, s",
+    "kill": "SIGKILL of a rank to the next step of both, s",
+    "step": "one step, ms",
+    "memory": "memory of a worker (PSS), MB",
+}
+
+Found = dict[str, float]
+
+
+def measure(options: Options) -> Outcome:
+    frameworks = options.chosen(_IMPORTS)
+    measurements = options.chosen(_TITLES)
+    fits = max(_FITS[name] for name in measurements)
+    outcome = Outcome(
+        "frameworks: two workers on this machine",
+        ["", _OURS, *([_RAY, _TORCHRUN, _IMPORT, "ratios (goals)"] if options.peers else [_IMPORT])],
+        measured={},
+    )
+    for framework in frameworks:
+        forms = _forms(framework, fits, options)
+        measured = alternate(forms, options.repeat)
+        outcome.measured[framework] = measured
+        for name in measurements:
+            outcome.rows.append(_row(framework, name, measured, bool(options.peers)))
+    return outcome
+
+
+def _forms(framework: str, fits: int, options: Options) -> dict[str, Callable[[], Found]]:
+    script = f"{framework}_script.py"
+    forms: dict[str, Callable[[], Found]] = {
+        f"{_OURS}, {framework}": _job([*program("trireme"), "run", script, "trireme"], fits),
+        f"{_IMPORT}, {framework}": _import_time(framework),
+    }
+    if options.peers:
+        torchrun = [str(options.peers / "torchrun"), "--standalone", "--nproc-per-node=2"]
+        forms[f"{_RAY}, {framework}"] = _job([str(options.peers / "python"), script, "ray"], fits)
+        forms[f"{_TORCHRUN}, {framework}"] = _job([*torchrun, script, "torchrun"], 1)
+    return forms
+
+
+def _job(command: list[str], fits: int) -> Callable[[], Found]:
+    def once() -> Found:
+        with workplace() as (folder, env):
+            env.update(
+                BENCH_FITS=str(fits),
+                GLOO_SOCKET_IFNAME="lo",
+                HF_HUB_OFFLINE="1",
+                DS_ACCELERATOR="cpu",
+                PYTHONPATH=str(_HERE),
+            )
+            begin = time.time()
+            run(command, env, _HERE)
+            return _read(folder, begin)
+
+    return once
+
+
+def _import_time(framework: str) -> Callable[[], Found]:
+    def once() -> Found:
+        with workplace() as (_, env):
+            begin = time.time()
+            run([sys.executable, "-c", f"import {_IMPORTS[framework]}"], env | {"DS_ACCELERATOR": "cpu"}, _HERE)
+            return {"start": time.time() - begin}
+
+    return once
+
+
+def _read(folder: Path, begin: float) -> Found:
+    ranks = [_stamps(folder / f"fit_0_rank_{rank}.txt") for rank in range(2)]
+    steps = [[at for what, at in rank if what == "step"] for rank in ranks]
+    gaps = [later - earlier for each in steps for earlier, later in pairwise(each[10:])]
+    sizes = [int(what.removeprefix("pss_")) / 1024 for rank in ranks for what, _ in rank if "pss_" in what]
+    found = {
+        "start": max(each[0] for each in steps) - begin,
+        "step": 1000 * median(gaps),
+        "memory": median(sizes),
+    }
+    if (folder / "fit_1.txt").exists():
+        ((_, asked),) = _stamps(folder / "fit_1.txt")
+        found["second"] = max(_first(folder / f"fit_1_rank_{rank}.txt", "step", asked) for rank in range(2)) - asked
+    if (folder / "fit_2.txt").exists():
+        fault = _first(folder / "fit_2_rank_1.txt", "fault", 0)
+        after = [folder / f"fit_2_rank_{rank}.txt" for rank in range(2)]
+        entered = [_first(path, "enter", fault) for path in after]
+        found["kill"] = max(_first(path, "step", at) for path, at in zip(after, entered, strict=True)) - fault
+    return found
+
+
+def _first(path: Path, kind: str, after: float) -> float:
+    return next(at for what, at in _stamps(path) if what == kind and at > after)
+
+
+def _stamps(path: Path) -> list[tuple[str, float]]:
+    return [(what, float(at)) for what, at in (line.split() for line in path.read_text().splitlines())]
+
+
+def _row(framework: str, name: str, measured: dict[str, list[Found]], with_peers: bool) -> list[str]:
+    values = {who: _median(measured.get(f"{who}, {framework}", ()), name) for who in (_OURS, _RAY, _TORCHRUN, _IMPORT)}
+    shown = (_OURS, _RAY, _TORCHRUN, _IMPORT) if with_peers else (_OURS, _IMPORT)
+    cells = ["" if values[who] is None else f"{values[who]:.2f}" for who in shown]
+    ratios = [
+        f"{who} {times(value, ours)} ({_GOALS[name, who]}x)"
+        for who in (_RAY, _TORCHRUN)
+        if (ours := values[_OURS]) and (value := values[who]) and (name, who) in _GOALS
+    ]
+    return [f"{framework}: {_TITLES[name]}", *cells, *([", ".join(ratios)] if with_peers else [])]
+
+
+def _median(found: Iterable[dict[str, Any]], name: str) -> float | None:
+    values = [each[name] for each in found if name in each]
+    return median(values) if values else None
