@@ -1,8 +1,8 @@
 """Which modules the warm process imports for the frameworks of a script.
 
 A framework loads a part of itself only in its first training step. These parts are listed here too, by the modules that
-import the rest of them; a name that another version does not have costs nothing. bench/frameworks/lazy_imports.py
-measures what the lists lack.
+import the rest of them; a name that another version does not have costs nothing. tests/frameworks/test_warm_start.py
+prints what the lists lack.
 """
 
 from __future__ import annotations
@@ -44,10 +44,24 @@ _FRAMEWORKS: dict[str, tuple[str, ...]] = {
     "lightning": ("torch", "lightning.pytorch", *_OF_LIGHTNING),
     "pytorch_lightning": ("torch", "pytorch_lightning", *_OF_LIGHTNING),
     "lightning_fabric": ("torch", "lightning_fabric", *_TRAINING),
-    # Its Trainer imports DeepSpeed if that is installed.
-    "transformers": ("torch", "transformers.trainer", "deepspeed", *_TRAINING, "trireme.transformers._report"),
-    "accelerate": ("torch", "accelerate", *_TRAINING),
-    "deepspeed": ("torch", "deepspeed", *_TRAINING),
+    # Its Trainer imports DeepSpeed and datasets if they are installed. Accelerate does the same with datasets.
+    "transformers": (
+        "torch",
+        "transformers.trainer",
+        "deepspeed",
+        "datasets",
+        *_TRAINING,
+        "trireme.transformers._report",
+    ),
+    "accelerate": ("torch", "accelerate", "datasets", *_TRAINING),
+    "deepspeed": (
+        "torch",
+        "deepspeed",
+        *_TRAINING,
+        "deepspeed.runtime.zero.muon.muon_optimizer",
+        "deepspeed.module_inject.auto_ep_layer",
+        "distutils.ccompiler",
+    ),
 }
 # The modules of these frameworks that the script names are imported too: models, strategies, loggers.
 _IN_PARTS = ("lightning", "pytorch_lightning", "lightning_fabric", "transformers", "accelerate", "deepspeed")

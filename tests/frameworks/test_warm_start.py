@@ -44,6 +44,17 @@ def steps():
         accelerator.backward(model(batch).mean())
         optimizer.step()
 """
+DEEPSPEED = """
+import deepspeed
+def steps():
+    model = torch.nn.Linear(1, 1)
+    config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2},
+              "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
+    engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.AdamW(model.parameters()), config=config)
+    for _ in range(2):
+        engine.backward(engine(torch.ones(1, 1)).mean())
+        engine.step()
+"""
 SCRIPT = """
 import os, sys, threading
 import torch
@@ -65,11 +76,14 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(
-    "steps", [LIGHTNING, TRANSFORMERS, ACCELERATE], ids=["lightning", "transformers", "accelerate"]
-)
+JOBS = {"lightning": LIGHTNING, "transformers": TRANSFORMERS, "accelerate": ACCELERATE, "deepspeed": DEEPSPEED}
+
+
+@pytest.mark.parametrize("steps", JOBS.values(), ids=JOBS.keys())
 def test_the_first_step_imports_nothing(tmp_path: Path, steps: str) -> None:
     """Also in the first fit(): the warm process has read the script's imports."""
+    if steps is DEEPSPEED:
+        pytest.importorskip("deepspeed")
     (tmp_path / "script.py").write_text(SCRIPT.format(steps=steps))
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
