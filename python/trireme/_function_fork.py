@@ -37,7 +37,7 @@ def fork_host() -> None:
             _close_all_but(theirs.fileno())
             # Otherwise Arrow's allocator starts a thread on import.
             os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
-            from trireme.data._function_host import serve_for
+            from trireme.data._function_process import serve_for
 
             serve_for(theirs, worker)
         except BaseException:

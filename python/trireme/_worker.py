@@ -322,7 +322,7 @@ def _end_process(why: str) -> NoReturn:
 
 def _close_functions() -> None:
     """Closes the processes of dataset functions, if any."""
-    if pool := sys.modules.get("trireme.data._function_pool"):
+    if pool := sys.modules.get("trireme.data._function_processes"):
         pool.close()
 
 

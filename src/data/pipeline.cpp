@@ -50,7 +50,7 @@ class ThreadedPipeline final : public Pipeline {
     }
     reading_.fragments = std::move(fragments);
     reading_.source = std::move(source);
-    for (int i = 0; i < std::max(options_.threads, 1); ++i) threads_.emplace_back([this] { run(); });
+    for (int i = 0; i < std::max(reads_at_once(), 1); ++i) threads_.emplace_back([this] { run(); });
   }
 
   ~ThreadedPipeline() override {
@@ -262,9 +262,11 @@ class ThreadedPipeline final : public Pipeline {
   // is no memory for another decoder.
   std::size_t pieces_at_once() const {
     if (options_.decoding_bytes > 0 && !room_for_decoder()) return 1;
-    return std::max<std::size_t>(static_cast<std::size_t>(options_.threads) / std::max<std::size_t>(lanes_.size(), 1),
+    return std::max<std::size_t>(static_cast<std::size_t>(reads_at_once()) / std::max<std::size_t>(lanes_.size(), 1),
                                  1);
   }
+
+  int reads_at_once() const { return std::max(options_.threads, options_.reads); }
 
   void read(std::unique_lock<std::mutex>& lock, Lane& lane, Lane::Task& task) {
     task.busy = true;

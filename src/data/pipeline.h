@@ -25,6 +25,8 @@ struct PipelineOptions {
   Cutting cutting;
   int prefetch_batches = 1;
   int threads = 2;
+  // Fragments to read at the same time, if more than `threads`: reads that only wait for function processes.
+  int reads = 0;
   // Memory limit for decoders, chunks and finished batches. A rank that cannot continue otherwise exceeds it, one chunk
   // at a time.
   std::int64_t memory_budget = std::int64_t{1} << 30;

@@ -326,6 +326,7 @@ base::Result<PipelineOptions> EpochShard::pipeline_options(const IterBatchesOpti
   made.cutting.equal = options_.equal;
   made.prefetch_batches = options.prefetch_batches;
   made.threads = num_threads(options_);
+  made.reads = options_.threads ? 0 : options_.function_processes;
   made.memory_budget = memory_budget(options_);
   made.decoding_bytes = options_.decoding_bytes;
   made.read_retries = options_.remote ? kReadRetries : 0;

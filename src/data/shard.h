@@ -36,6 +36,7 @@ struct Table {
   FIELD(bool, equal, false, "give every part the same number of rows")                                                 \
   FIELD(int, workers_here, 1, "workers that share this machine, for the defaults below")                               \
   FIELD(std::optional<std::int64_t>, threads, {}, "2, or 1 with fewer than 2 CPUs for each worker, when not given")    \
+  FIELD(int, function_processes, 0, "processes that call user functions: as many fragments are read at the same time") \
   FIELD(std::optional<std::int64_t>, memory_budget, {},                                                                \
         "bytes; this worker's share of a fourth of the machine's memory, 2 GB at most, when not given")                \
   FIELD(std::int64_t, decoding_bytes, 0, "what a fragment takes while it is read, in addition to its rows; 0: unknown") \

@@ -19,10 +19,10 @@ np = pytest.importorskip("numpy")
 
 import processes  # noqa: E402
 import trireme  # noqa: E402
-from trireme.data import _function_pool  # noqa: E402
+from trireme.data import _function_processes  # noqa: E402
 from trireme.data._fragment import DataError, Where  # noqa: E402
-from trireme.data._function_pool import run_functions  # noqa: E402
-from trireme.data._function_processes import FunctionFailed  # noqa: E402
+from trireme.data._function_process import FunctionFailed  # noqa: E402
+from trireme.data._function_processes import run_functions  # noqa: E402
 from trireme.data._functions import FilterRows, FlatMap, Function, Map, MapBatches  # noqa: E402
 
 WHERE = Where("part-0.parquet, row group 2")
@@ -31,7 +31,7 @@ WHERE = Where("part-0.parquet, row group 2")
 @pytest.fixture(autouse=True)
 def closed() -> Iterator[None]:
     yield
-    _function_pool.close()
+    _function_processes.close()
 
 
 def numbers(*sizes: int, begin: int = 0) -> Iterator[Any]:
@@ -252,7 +252,7 @@ def test_a_function_that_kills_its_process_every_time(how: str) -> None:
         return row
 
     error = raised(FilterRows(lambda row: row["x"] % 2), Map(die, concurrency=2))
-    assert str(error).startswith("map(die) on rows 0 to 9 of part-0.parquet, row group 2: its function process (pid ")
+    assert str(error).startswith("map(die) on row 7 of part-0.parquet, row group 2: its function process (pid ")
     assert f"{'exited with code 3' if how == 'exit' else f'died of {how}'}, for the 3rd time" in str(error)
     assert ("smaller batch_size" in str(error)) == (how == "SIGKILL")
 
@@ -314,7 +314,7 @@ def test_functions_of_a_script_and_of_modules_beside_it(script: Any) -> None:
         import pyarrow as pa
         from beside import triple
         from trireme.data._fragment import Where
-        from trireme.data._function_pool import run_functions
+        from trireme.data._function_processes import run_functions
         from trireme.data._functions import MapBatches
 
         FACTOR = 7
@@ -383,7 +383,7 @@ def test_a_reader_that_stops_early_reads_no_further_rows() -> None:
 
 def test_nothing_is_left_after_close() -> None:
     run(MapBatches(with_pid, concurrency=1))
-    _function_pool.close()
+    _function_processes.close()
     before = open_files()
     for _ in range(2):
         op = MapBatches(with_pid, concurrency=3)
@@ -391,8 +391,8 @@ def test_nothing_is_left_after_close() -> None:
         with pytest.raises(DataError):
             run(Map(lambda row: 1 / 0, concurrency=2))
         assert len(function_processes()) >= 2
-        _function_pool.close((op,))
-        _function_pool.close()
+        _function_processes.close((op,))
+        _function_processes.close()
         assert column(held) == list(range(5000)), "batches that were read are still valid"
         del held
         assert processes.wait_until(lambda: not function_processes())
@@ -426,7 +426,7 @@ def test_close_ends_those_who_wait() -> None:
         begun.wait(60)
         yield from numbers(2, 2)
 
-    op = MapBatches(lambda batch: time.sleep(600), concurrency=1)
+    op = MapBatches(lambda batch: time.sleep(600), concurrency=3)
     caught: list[BaseException] = []
 
     def read() -> None:
@@ -439,7 +439,7 @@ def test_close_ends_those_who_wait() -> None:
     for thread in threads:
         thread.start()
     begun.wait(60)
-    _function_pool.close()
+    _function_processes.close()
     for thread in threads:
         thread.join(60)
     assert len(caught) == 2 and all("closed while it was being read" in str(error) for error in caught)
@@ -509,3 +509,119 @@ def test_a_child_that_a_function_forks_does_not_answer(how: str) -> None:
     made = run(MapBatches(forks, concurrency=1))
     assert column(made) == list(range(10))
     assert set(column(made, "status")) == {1 if how == "raises" else 0}
+
+
+@pytest.fixture
+def meeting(tmp_path: Path) -> Any:
+    """A function whose first four calls wait for each other, once begun: it only returns if four are active at once."""
+    arrived = tmp_path / "arrived"
+
+    def meet(batch: Any) -> Any:
+        if arrived.exists():
+            (arrived / str(batch["x"][0])).touch()
+            until = time.monotonic() + 300
+            while len(os.listdir(arrived)) < 4:
+                if time.monotonic() > until:
+                    raise TimeoutError(f"{len(os.listdir(arrived))} of 4 calls are active")
+                time.sleep(0.01)
+        return batch
+
+    meet.begin = arrived.mkdir  # type: ignore[attr-defined]
+    return meet
+
+
+def sixteen_batches(layout: str, tmp_path: Path) -> Any:
+    table = pa.table({"x": list(range(64))})
+    if layout == "one fragment":
+        return trireme.data.from_arrow(table)
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=4)
+    return trireme.data.read_parquet(str(tmp_path / "x.parquet"))
+
+
+CONSUMERS = {
+    "materialize": lambda ds, path: ds.materialize().to_pandas()["x"].tolist(),
+    "to_pandas": lambda ds, path: ds.to_pandas()["x"].tolist(),
+    "iter_batches": lambda ds, path: [x for batch in ds.iter_batches(batch_size=4) for x in batch["x"].tolist()],
+    "write_parquet": lambda ds, path: (
+        ds.write_parquet(str(path / "out")),
+        trireme.data.read_parquet(str(path / "out")).to_pandas()["x"].tolist(),
+    )[1],
+    "count": lambda ds, path: list(range(ds.count())),
+}
+
+
+@pytest.mark.parametrize("layout", ["one fragment", "a fragment for each batch"])
+@pytest.mark.parametrize("consumer", CONSUMERS)
+def test_concurrency_is_the_number_of_calls_at_once(consumer: str, layout: str, meeting: Any, tmp_path: Path) -> None:
+    counted = consumer == "count"
+    data = sixteen_batches(layout, tmp_path).map_batches(
+        meeting, batch_size=4, concurrency=4, udf_modifying_row_count=counted
+    )
+    data.schema()
+    meeting.begin()
+    assert CONSUMERS[consumer](data, tmp_path) == list(range(64))
+
+
+@pytest.mark.parametrize("verb", ["map", "map_batches"])
+def test_few_slow_calls_are_shared_by_the_processes(verb: str, meeting: Any) -> None:
+    def meet(given: Any) -> Any:
+        return meeting(given) if verb == "map_batches" else {"x": meeting({"x": [given["x"]]})["x"][0]}
+
+    meeting.begin()
+    op = Map(meet, concurrency=4) if verb == "map" else MapBatches(meet, batch_size=1, concurrency=4)
+    assert column(run(op, sizes=(16,))) == list(range(16))
+
+
+@pytest.mark.parametrize("layout", ["one fragment", "a fragment for each batch"])
+def test_concurrency_in_a_worker(layout: str, meeting: Any, tmp_path: Path, results: Path) -> None:
+    def train() -> list[int]:
+        meeting.begin()
+        batches = trireme.get_dataset_shard("train").iter_batches(batch_size=4)
+        return [x for batch in batches for x in batch["x"].tolist()]
+
+    data = sixteen_batches(layout, tmp_path).map_batches(
+        meeting, batch_size=4, concurrency=4, udf_modifying_row_count=False
+    )
+    result = trireme.DataParallelTrainer(
+        train, scaling_config=trireme.ScalingConfig(num_workers=1), datasets={"train": data}
+    ).fit()
+    assert sorted(result.return_value) == list(range(64))
+
+
+def test_later_fragments_get_only_idle_processes() -> None:
+    """So that what is read ahead does not grow with the number of fragments."""
+    release = threading.Event()
+    taken = [0] * 8
+    op = MapBatches(lambda batch: batch, concurrency=2)
+
+    def units(fragment: int) -> Iterator[Any]:
+        for batch in numbers(*(1,) * 50):
+            taken[fragment] += 1
+            yield batch
+
+    streams = [run_functions((op,), units(fragment), WHERE) for fragment in range(8)]
+
+    def read(stream: Iterator[Any]) -> None:
+        next(stream)
+        release.wait(60)
+        assert sum(1 for _ in stream) == 49
+
+    failures: list[BaseException] = []
+
+    def checked(stream: Iterator[Any]) -> None:
+        try:
+            read(stream)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=checked, args=[stream]) for stream in streams]
+    for thread in threads:
+        thread.start()
+    assert processes.wait_until(lambda: all(taken))
+    assert sorted(taken)[:-1] <= [2] * 7 and max(taken) <= 4, taken
+    release.set()
+    for thread in threads:
+        thread.join(60)
+    assert not failures and taken == [50] * 8

@@ -20,7 +20,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 from trireme.data._cut import exact_batches, first_row, stages  # noqa: E402
 from trireme.data._fragment import DataError, Where  # noqa: E402
-from trireme.data._function_pool import run_functions  # noqa: E402
+from trireme.data._function_processes import run_functions  # noqa: E402
 from trireme.data._functions import (  # noqa: E402
     ActorPoolStrategy,
     AddColumn,

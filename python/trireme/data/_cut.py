@@ -14,12 +14,12 @@ from trireme.data._promotion import conform, promoted
 if TYPE_CHECKING:
     from trireme.data._functions import Function
 
-# A round trip to a process costs about as much as copying this number of bytes.
+# A round trip to a process costs about as much as copying this number of bytes, or as this number of quick calls.
 _UNIT_BYTES = 1 << 20
-# Slow functions need small units, so that several processes share the work; this number of calls always takes longer
-# than the round trip.
 _UNIT_ROWS = 1024
 _UNIT_CALLS = 16
+# Units of a record batch for each process, so that all of them have work until its end, however slow a call is.
+_UNITS_EACH = 4
 
 
 def exact_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
@@ -96,16 +96,18 @@ class WorkUnit(NamedTuple):
     where: Where
 
 
-def work_units(batches: Iterable[pa.RecordBatch], multiple: int | None, where: Where) -> Iterator[WorkUnit]:
+def work_units(
+    batches: Iterable[pa.RecordBatch], multiple: int | None, where: Where, processes: int = 1
+) -> Iterator[WorkUnit]:
     """The units for a stage's processes. The number of multiples in a unit does not change the results."""
     row = where.row
-    for parts in _parts(batches, multiple):
+    for parts in _parts(batches, multiple, processes):
         rows = sum(part.num_rows for part in parts)
         yield WorkUnit(parts, rows, Where(where.fragment, row))
         row += rows
 
 
-def _parts(batches: Iterable[pa.RecordBatch], multiple: int | None) -> Iterator[list[pa.RecordBatch]]:
+def _parts(batches: Iterable[pa.RecordBatch], multiple: int | None, processes: int) -> Iterator[list[pa.RecordBatch]]:
     if multiple is None:
         for batch in batches:
             if batch.num_rows:
@@ -119,6 +121,8 @@ def _parts(batches: Iterable[pa.RecordBatch], multiple: int | None) -> Iterator[
         return
     fitting = _UNIT_BYTES * first.num_rows // max(pa.ipc.get_record_batch_size(first), 1)
     calls = _UNIT_CALLS if multiple > 1 else _UNIT_ROWS
+    if processes > 1:
+        calls = min(calls, -(-first.num_rows // (multiple * processes * _UNITS_EACH)))
     rows = max(min(fitting // multiple, calls), 1) * multiple
     yield from exact_parts(_chained(first, iterator), rows)
 

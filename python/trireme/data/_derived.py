@@ -124,8 +124,8 @@ class JoinedFragment(BatchFragment):
         self.version = repr([piece.identity() for piece in pieces])
 
     @property
-    def has_functions(self) -> bool:
-        return any(piece.has_functions for piece in self._pieces)
+    def functions(self) -> list[tuple[FunctionOp, ...]]:
+        return [chain for piece in self._pieces for chain in piece.functions]
 
     def batches(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[Iterator[pa.RecordBatch], int]:
         at = 0

@@ -40,6 +40,15 @@ class Fragment(ABC):
         Called from several threads. If possible, the reader decodes without the interpreter's lock.
         """
 
+    @property
+    def functions(self) -> list[tuple[FunctionOp, ...]]:
+        """The user functions that reading it calls, those together that run together."""
+        return []
+
+    @property
+    def has_functions(self) -> bool:
+        return bool(self.functions)
+
 
 class BatchFragment(Fragment):
     """A fragment that is computed: later batches may have a wider type than the first."""

@@ -78,10 +78,9 @@ class FragmentSlice(BatchFragment):
         return all(op.keeps_rows for op in self.ops)
 
     @property
-    def has_functions(self) -> bool:
-        return any(isinstance(op, FunctionOp) for op in self.ops) or (
-            getattr(self.base, "has_functions", False) is True
-        )
+    def functions(self) -> list[tuple[FunctionOp, ...]]:
+        own = groupby(self.ops, lambda op: isinstance(op, FunctionOp))
+        return [*self.base.functions, *(cast(Any, tuple(group)) for is_function, group in own if is_function)]
 
     def then(self, op: Op) -> FragmentSlice:
         """`op.keeps_rows` must be known."""
@@ -139,6 +138,18 @@ class FragmentSlice(BatchFragment):
         return (first.columns if isinstance(first, SelectColumns) else None), ops
 
 
+def function_processes(pieces: Iterable[Fragment]) -> int | None:
+    """The most processes that call the functions of these fragments; 0: this process calls some of them; None: there
+    are no functions."""
+    chains = {chain for piece in pieces for chain in piece.functions}
+    if not chains:
+        return None
+    from trireme.data._function_processes import processes_for
+
+    counts = [processes_for(chain) for chain in chains]
+    return max(counts) if all(counts) else 0
+
+
 def _with(ops: tuple[Op, ...], op: Op) -> tuple[Op, ...]:
     """Of two consecutive selections only the second is needed."""
     last = ops[-1] if ops else None
@@ -164,7 +175,7 @@ def apply(ops: Iterable[Op], batches: Iterator[pa.RecordBatch], where: Where) ->
     """Consecutive functions run together: a batch is sent to their process once."""
     for is_function, group in groupby(ops, lambda op: isinstance(op, FunctionOp)):
         if is_function:
-            from trireme.data._function_pool import run_functions
+            from trireme.data._function_processes import run_functions
 
             batches = run_functions(cast(Any, tuple(group)), batches, where)
         else:

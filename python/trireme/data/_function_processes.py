@@ -1,41 +1,177 @@
-"""The processes that call one chain of functions, and the work in flight between them and this process."""
+"""Runs the user's functions on a fragment's batches: in this process, or in function processes that it starts, feeds
+and replaces. _function_process.py is their side."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import os
 import pickle
 import select
 import socket
 import sys
 import threading
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from trireme.data._cut import Stage, WorkUnit, rows_text, work_units
-from trireme.data._fragment import DataError, Where
-from trireme.data._function_process import Answer, Failure, Request
-from trireme.data._host_client import Host, HostGone
+from trireme import _ship
+from trireme._function_fork import VARIABLE
+from trireme.data import _function_process
+from trireme.data._cut import Stage, WorkUnit, rows_text, run_unit, stages, work_units
+from trireme.data._fragment import DataError, FunctionOp, Where
+from trireme.data._function_process import MESSAGE_BYTES, Answer, Ended, Failure, Host, HostGone, Request, Setup
+from trireme.data._functions import Function
 from trireme.data._segment import OwnedSegment, Segments
 
-_MESSAGE = 1 << 16
 _AHEAD = 2  # for each process: one unit in progress, one queued
 _MOST_DEATHS = 3
 _MOST_LOST_HOSTS = 5
 
+# Never held while acquiring a pool's lock: pools request the host while they hold theirs.
+_lock = threading.RLock()
+_pools: dict[tuple[int, ...], _Pool] = {}
+_host: Host | None = None
 
-class FunctionFailed(Exception):
-    """Replaces an exception of a function that cannot be pickled."""
+
+def run_functions(ops: Sequence[Function], batches: Iterator[pa.RecordBatch], where: Where) -> Iterator[pa.RecordBatch]:
+    """The output of the functions for a fragment's batches, in order. Called from any thread.
+
+    On the driver the functions run in this process, unless concurrency is set. In a worker they run in function
+    processes, so that they do not take the interpreter from the training thread. The processes live until `ops` are
+    collected or close() is called.
+    """
+    made = stages(ops)
+    pool = _pool(ops, made) if processes_for(ops) else None
+    stream = batches
+    for index, stage in enumerate(made):
+        stream = _run(index, stage, pool, stream, where)
+        where = Where(f"the output of {stage.name} for {where.fragment}")
+    return stream
+
+
+def processes_for(ops: Sequence[FunctionOp]) -> int:
+    """How many processes call these functions; 0: this one does."""
+    if _function_process.inside:
+        return 0
+    asked = max((op.concurrency or 0 for op in ops), default=0)
+    if asked or os.environ.get("TRIREME_WORKER") != "1":
+        return asked
+    text = os.environ.get(VARIABLE, "")
+    return max(int(text), 1) if text.isdigit() else 1
+
+
+def close(ops: Sequence[Function] | None = None) -> None:
+    """Ends the processes of these functions, or of all functions. Calling a function again starts new ones."""
+    with _lock:
+        keys = list(_pools) if ops is None else [_key(ops)]
+        closed = [_pools.pop(key) for key in keys if key in _pools]
+    for pool in closed:
+        pool.close()
+    _close_host()
+
+
+def _run(
+    index: int, stage: Stage, pool: _Pool | None, batches: Iterator[pa.RecordBatch], where: Where
+) -> Iterator[pa.RecordBatch]:
+    """Keeps the functions alive while it runs."""
+    if pool is not None:
+        yield from pool.run(index, stage.multiple, batches, where)
+        return
+    for unit in work_units(batches, stage.multiple, where):
+        yield from run_unit(stage.ops, unit)
+
+
+def _pool(ops: Sequence[Function], made: Sequence[Stage]) -> _Pool:
+    key = _key(ops)
+    with _lock:
+        if pool := _pools.get(key):
+            return pool
+        _pools[key] = pool = _Pool(made, _packed(made), processes_for(ops))
+        # The pool does not reference the functions: it is closed when they are collected.
+        weakref.finalize(ops[0], _collected, key, weakref.ref(pool)).atexit = False
+        return pool
+
+
+def _packed(made: Sequence[Stage]) -> bytes:
+    try:
+        return pickle.dumps(Setup.of(made, _ship.absolute_sys_path()))
+    except Exception as error:
+        ops = [op for stage in made for op in stage.ops]
+        for op in ops:
+            if found := _ship._find_unpicklable(op.name, op):
+                trail, culprit, reason = found
+                raise TypeError(
+                    f"{op.name} cannot be sent to a function process: {' -> '.join(trail[1:]) or 'it'}, a "
+                    f"{type(culprit).__name__}, cannot be pickled: {reason}. Create it inside the function, or in the "
+                    "constructor of a class"
+                ) from error
+        raise
+
+
+def _key(ops: Sequence[Function]) -> tuple[int, ...]:
+    return tuple(map(id, ops))
+
+
+def _collected(key: tuple[int, ...], pool: weakref.ref[_Pool]) -> None:
+    with _lock:
+        found = _pools.get(key)
+        if found is None or found is not pool():  # already closed and replaced
+            return
+        del _pools[key]
+    found.close()
+    _close_host()
+
+
+def _current_host() -> Host:
+    global _host
+    with _lock:
+        if _host is not None and not _host.alive:
+            _host.close()
+            _host = None
+        if _host is None:
+            _host = Host()
+        return _host
+
+
+def _close_host(at_exit: bool = False) -> None:
+    """A host that this process started can be restarted; one that was forked with the worker cannot."""
+    global _host
+    with _lock:
+        if _pools or _host is None or not (_host.restartable or at_exit):
+            return
+        closed, _host = _host, None
+    closed.close()
+
+
+@atexit.register
+def _close_at_exit() -> None:
+    close()
+    _close_host(at_exit=True)
+
+
+def _forget_after_fork() -> None:
+    """The processes belong to the parent."""
+    global _lock, _host
+    _lock = threading.RLock()
+    _host = None
+    _pools.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
 
 
 class _Task:
-    def __init__(self, stage: int, where: Where, rows: int, given: OwnedSegment, end: int) -> None:
+    """A unit of work."""
+
+    def __init__(self, stage: int, unit: WorkUnit, given: OwnedSegment) -> None:
         self.stage = stage
-        self.where = where
-        self.rows = rows
+        self.where = unit.where
+        self.rows = unit.rows
         self.given = given
-        self.end = end
+        self.end = given.write(unit.parts)
         self.wanted: OwnedSegment | None = None
         self.answer: Answer | None = None
         self.error: DataError | None = None
@@ -48,9 +184,9 @@ class _Task:
 
 
 class _Process:
-    def __init__(self, number: int, sock: socket.socket) -> None:
-        self.number = number
-        self.sock = sock
+    def __init__(self, host: Host, payload: bytes) -> None:
+        self.sock = host.fork(payload)
+        self.host = host
         self.tasks: deque[_Task] = deque()  # in the order of the answers
         self._known: dict[int, OwnedSegment] = {}
 
@@ -69,34 +205,37 @@ class _Process:
             tuple(segment.number for segment in new),
             tuple(gone),
         )
-        socket.send_fds(self.sock, [pickle.dumps(tuple(request))], [segment.fd for segment in new])
+        socket.send_fds(self.sock, [pickle.dumps(request)], [segment.fd for segment in new])
         for number in gone:
             del self._known[number]
         self._known.update((segment.number, segment) for segment in new)
         self.tasks.append(task)
 
-    def receive(self) -> Answer | None:
-        """None: the process has died. BlockingIOError: no answer yet."""
-        try:
-            data = self.sock.recv(_MESSAGE, socket.MSG_DONTWAIT)
-        except ConnectionResetError:
-            return None
-        return Answer(*pickle.loads(data)) if data else None
+    def receive(self) -> Answer | Ended | None:
+        """None: the host has died. BlockingIOError: no answer yet."""
+        for _ in range(2):
+            # Once, if the process has left requests unread; what was sent before follows.
+            with contextlib.suppress(ConnectionResetError):
+                data = self.sock.recv(MESSAGE_BYTES, socket.MSG_DONTWAIT)
+                received: Answer | Ended | None = pickle.loads(data) if data else None
+                return received
+        return None
 
 
-class FunctionProcesses:
-    """Any number of threads can run fragments at the same time. There is no dispatcher thread: a thread that waits for
-    its answer also receives the answers for the others.
+class _Pool:
+    """The processes that call one chain of functions, and the work in flight between them and this process.
+
+    Any number of threads can run fragments at the same time. There is no dispatcher thread: a thread that waits for its
+    answer also receives the answers for the others.
     """
 
-    def __init__(self, stages: Sequence[Stage], payload: bytes, most: int, host: Callable[[], Host]) -> None:
+    def __init__(self, stages: Sequence[Stage], payload: bytes, most: int) -> None:
         self._names = [[op.name for op in stage.ops] for stage in stages]
         self._payload = payload
         self._most = most
-        self._host = host
-        self._hosts: dict[int, Host] = {}  # the host of each process, by descriptor
         self._segments = Segments()
-        self._processes: dict[int, _Process] = {}
+        self._processes: dict[int, _Process] = {}  # by descriptor
+        self._readings: list[list[object]] = [[] for _ in stages]  # the fragments that a stage reads, oldest first
         self._waiting: deque[_Task] = deque()
         self._epoll = select.epoll()
         self._changed = threading.Condition()
@@ -109,11 +248,14 @@ class FunctionProcesses:
         self, stage: int, multiple: int | None, batches: Iterator[pa.RecordBatch], where: Where
     ) -> Iterator[pa.RecordBatch]:
         """The output of a stage for a fragment, in order. Sends units ahead of the consumer."""
-        coming = work_units(batches, multiple, where)
+        coming = work_units(batches, multiple, where, self._most)
+        reading = object()
+        with self._changed:
+            self._readings[stage].append(reading)
         ahead: deque[_Task] = deque()
         try:
             while True:
-                while len(ahead) <= self._most and not (len(ahead) > 1 and ahead[0].done):
+                while self._has_room(ahead, reading is self._readings[stage][0]):
                     unit = next(coming, None)
                     if unit is None:
                         break
@@ -126,8 +268,21 @@ class FunctionProcesses:
                     yield made.popleft()  # keeps no reference to it
         finally:
             with self._changed:
+                self._readings[stage].remove(reading)
                 for task in ahead:
                     self._abandon(task)
+
+    def _has_room(self, ahead: deque[_Task], oldest: bool) -> bool:
+        """The oldest fragment keeps all processes busy. Others get those that it leaves idle, and hold few units."""
+        if not ahead:
+            return True
+        if len(ahead) > 1 and ahead[0].done:
+            return False
+        if oldest:
+            return len(ahead) <= self._most
+        with self._changed:
+            pending = len(self._waiting) + sum(len(process.tasks) for process in self._processes.values())
+        return len(ahead) < _AHEAD and pending < self._most
 
     def close(self) -> None:
         """Ends the processes. Threads that wait for an answer raise an error."""
@@ -139,17 +294,15 @@ class FunctionProcesses:
             self._changed.notify_all()
             while self._polling:
                 self._changed.wait()
-            for fd, process in self._processes.items():
-                process.sock.close()
-                self._hosts.pop(fd).kill(process.number)
+            for process in self._processes.values():
+                process.sock.close()  # the host kills the process
             self._processes.clear()
             self._waiting.clear()
             self._segments.close()
             self._epoll.close()
 
     def _submit(self, stage: int, unit: WorkUnit) -> _Task:
-        given = self._segments.take()
-        task = _Task(stage, unit.where, unit.rows, given, given.write(unit.parts))
+        task = _Task(stage, unit, self._segments.take())
         with self._changed:
             self._waiting.append(task)
             self._dispatch()
@@ -180,16 +333,13 @@ class FunctionProcesses:
             return
         for fd, _ in ready:
             if process := self._processes.get(fd):
-                self._take_answer(fd, process)
+                with contextlib.suppress(BlockingIOError):
+                    self._take(process, process.receive())
         self._dispatch()
 
-    def _take_answer(self, fd: int, process: _Process) -> None:
-        try:
-            answer = process.receive()
-        except BlockingIOError:
-            return
-        if answer is None:
-            self._bury(fd, process)
+    def _take(self, process: _Process, answer: Answer | Ended | None) -> None:
+        if not isinstance(answer, Answer):
+            self._bury(process, answer)
             return
         self._lost_hosts = 0
         task = process.tasks.popleft()
@@ -213,53 +363,49 @@ class FunctionProcesses:
             if task.wanted is None:
                 task.wanted = self._segments.take()
             try:
-                fd = self._least_busy()
+                process = self._least_busy()
             except (DataError, OSError) as error:
                 for task in self._waiting:
                     task.error = DataError(f"{self._name(task)}: cannot start a function process: {error}")
                 self._waiting.clear()
                 return
-            if fd is None:
+            if process is None:
                 return
             try:
-                self._processes[fd].send(task)
-            except OSError:
-                self._bury(fd, self._processes[fd])
+                process.send(task)
+            except ConnectionError:  # it has exited: what was sent before is still to be received
+                self._take(process, process.receive())
                 continue
             self._waiting.popleft()
 
-    def _least_busy(self) -> int | None:
-        fd = min(self._processes, key=lambda fd: len(self._processes[fd].tasks), default=None)
-        if fd is not None and not self._processes[fd].tasks:
-            return fd
+    def _least_busy(self) -> _Process | None:
+        process = min(self._processes.values(), key=lambda each: len(each.tasks), default=None)
+        if process is not None and not process.tasks:
+            return process
         if len(self._processes) < self._most:
             return self._start()
-        return fd if fd is not None and len(self._processes[fd].tasks) < _AHEAD else None
+        return process if process is not None and len(process.tasks) < _AHEAD else None
 
-    def _start(self) -> int:
+    def _start(self) -> _Process:
         for _ in range(2):  # if the first host is dead, the second is a new one
-            host = self._host()
             with contextlib.suppress(HostGone):
-                number, sock = host.fork(self._payload)
-                fd = sock.fileno()
-                self._processes[fd] = _Process(number, sock)
-                self._hosts[fd] = host
-                self._epoll.register(fd, select.EPOLLIN)
-                return fd
+                process = _Process(_current_host(), self._payload)
+                self._processes[process.sock.fileno()] = process
+                self._epoll.register(process.sock, select.EPOLLIN)
+                return process
         raise DataError("the process that it is forked from exits immediately")
 
-    def _bury(self, fd: int, process: _Process) -> None:
+    def _bury(self, process: _Process, ended: Ended | None) -> None:
         """Other processes get its tasks. Its first task may have killed it."""
-        del self._processes[fd]
-        self._epoll.unregister(fd)
+        del self._processes[process.sock.fileno()]
+        self._epoll.unregister(process.sock)
         process.sock.close()
-        host = self._hosts.pop(fd)
-        how = host.how_it_ended(process.number)
         left = list(process.tasks)
-        if how is None:
-            self._count_lost(host, left)
+        if ended is None:
+            process.host.alive = False
+            self._count_lost(process.host, left)
         elif left and not left[0].abandoned:
-            self._blame(left[0], how)
+            self._blame(left[0], ended)
         for task in reversed(left):
             if not (task.abandoned or task.done):
                 self._waiting.appendleft(task)
@@ -280,8 +426,9 @@ class FunctionProcesses:
             task.error = DataError(f"{self._name(task)}: {what}, for the {self._lost_hosts}th time")
         self._lost_hosts = 0
 
-    def _blame(self, task: _Task, how: str) -> None:
+    def _blame(self, task: _Task, ended: Ended) -> None:
         task.deaths += 1
+        how = f"(pid {ended.pid}) {ended.how()}"
         where = f"{self._name(task)} on {rows_text(task.where, task.rows)}"
         if task.deaths < _MOST_DEATHS:
             told = f"trireme: {where}: its function process {how}; a new one repeats the work"
@@ -318,17 +465,6 @@ class FunctionProcesses:
         assert task.answer is not None and task.wanted is not None
         if not task.answer.failed:
             return deque(self._segments.lend(task.wanted, task.answer.end))
-        failure = Failure(*task.wanted.read_object(task.answer.end))
+        failure: Failure = task.wanted.read_object(task.answer.end)
         self._segments.give_back(task.wanted)
-        error = DataError(failure.message)
-        error.add_note(f"In the function process:\n{failure.trace}")
-        raise error from _cause(failure)
-
-
-def _cause(failure: Failure) -> BaseException:
-    if failure.cause is not None:
-        with contextlib.suppress(Exception):
-            cause = pickle.loads(failure.cause)
-            if isinstance(cause, BaseException):
-                return cause
-    return FunctionFailed(failure.trace.rstrip())
+        raise failure.error()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import operator
 import threading
 from abc import abstractmethod
@@ -18,7 +19,6 @@ from trireme._core import count_of
 from trireme.data._cut import exact_batches, rows_text
 from trireme.data._formats import check_format, in_format
 from trireme.data._fragment import DataError, FunctionOp, Where
-from trireme.data._function_call import Call, name_of, processes_asked
 from trireme.data._tensors import array_of, batch_of, batch_of_rows, columns_of, rows_from, rows_of
 
 _AUTO_ROWS = 1024
@@ -73,7 +73,7 @@ class Function(FunctionOp):
         self._kwargs = dict(fn_kwargs or {})
         self._constructor_args = tuple(fn_constructor_args or ())
         self._constructor_kwargs = dict(fn_constructor_kwargs or {})
-        self.concurrency = processes_asked(self.name, concurrency, compute)
+        self.concurrency = _processes_asked(self.name, concurrency, compute)
         self._check()
         self._begin()
 
@@ -114,12 +114,55 @@ class Function(FunctionOp):
         self._one_at_a_time = threading.RLock()
 
     def _check(self) -> None:
-        if not callable(self.fn):
+        """Before anything starts: whether the function accepts its arguments."""
+        fn: Any = self.fn
+        call: Any = fn
+        if not callable(fn):
+            raise TypeError(f"{self.verb}(fn): expected a function or a class, got {type(fn).__name__}: {fn!r}")
+        what = "row" if self.by_rows else "batch"
+        given = (object(), *self._args), self._kwargs
+        if isinstance(fn, type):
+            call = getattr(fn, "__call__", None)  # noqa: B004  of its instances, not of the class
+            if not inspect.isfunction(call):
+                raise TypeError(f"{self.name}: the class {fn.__name__} has no __call__ method to call with each {what}")
+            self._bind(fn, "is constructed", self._constructor_args, self._constructor_kwargs)
+            self._bind(call, f"is called with a {what}", (object(), *given[0]), given[1])
+        else:
+            if self._constructor_args or self._constructor_kwargs:
+                raise ValueError(
+                    f"{self.name}: fn_constructor_args and fn_constructor_kwargs are for classes, but {name_of(fn)} is "
+                    "not a class; use fn_args and fn_kwargs for a function"
+                )
+            self._bind(fn, f"is called with a {what}", *given)
+            call = fn if inspect.isroutine(fn) else getattr(fn, "__call__", fn)  # noqa: B004
+        if inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call):
+            raise TypeError(f"{self.name}: {name_of(fn)} is a coroutine; it must be a plain function or a generator")
+        if inspect.isgeneratorfunction(call) and not self.takes_generators:
             raise TypeError(
-                f"{self.verb}(fn): expected a function or a class, got {type(self.fn).__name__}: {self.fn!r}"
+                f"{self.name}: {name_of(fn)} is a generator; only map_batches and flat_map accept generators"
             )
-        call = Call(self.fn, self._args, self._kwargs, self._constructor_args, self._constructor_kwargs)
-        call.check(self.name, "row" if self.by_rows else "batch", self.takes_generators)
+
+    def _bind(self, fn: Callable[..., Any], how: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        try:
+            signature = inspect.signature(fn)
+        except (ValueError, TypeError):  # some C functions have none
+            return
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            names = ("fn_args", "fn_kwargs", "fn_constructor_args", "fn_constructor_kwargs")
+            values = (getattr(self, name.removeprefix("fn")) for name in names)
+            given = ", ".join(f"{name}={value!r}" for name, value in zip(names, values, strict=True) if value)
+            raise ValueError(
+                f"{self.name}: {name_of(self.fn)}{signature} {how}{f' and {given}' if given else ''}: {error}"
+            ) from None
+
+    @contextlib.contextmanager
+    def _valid(self, batch: pa.RecordBatch, where: Where, what: str = "") -> Iterator[None]:
+        try:
+            yield
+        except DataError as error:
+            raise DataError(f"{self.name} on {rows_text(where, batch.num_rows)} returned {what}{error}") from error
 
     def _failed(self, where: str, error: Exception) -> DataError:
         hint = ""
@@ -140,18 +183,6 @@ class _ByRows(Function):
                 raise self._failed(_row(where, row), error) from error
             yield row, result
 
-    def _as_batch(
-        self,
-        rows: list[Mapping[str, Any]],
-        batch: pa.RecordBatch,
-        where: Where,
-        kept: Mapping[str, pa.Array] | None = None,
-    ) -> pa.RecordBatch:
-        try:
-            return batch_of_rows(rows, kept)
-        except DataError as error:
-            raise DataError(f"{self.name} on {rows_text(where, batch.num_rows)} returned {error}") from error
-
     def _returned(self, value: Any, what: str, where: Where, row: int) -> DataError:
         return DataError(f"{self.name} must return {what}; for {_row(where, row)} it returned {_shown(value)}")
 
@@ -168,7 +199,9 @@ class Map(_ByRows):
             if not isinstance(result, Mapping):
                 raise self._returned(result, "a dict with the columns of a row", where, row)
             rows.append(result)
-        yield self._as_batch(rows, batch, where, _unchanged(rows, batch, given))
+        with self._valid(batch, where):
+            made = batch_of_rows(rows, _unchanged(rows, batch, given))
+        yield made
 
 
 class FlatMap(_ByRows):
@@ -185,7 +218,9 @@ class FlatMap(_ByRows):
                 raise self._returned(result, "a list of dicts, or a generator of them", where, row)
             rows += self._rows_of(result, where, row)
         if rows:
-            yield self._as_batch(rows, batch, where)
+            with self._valid(batch, where):
+                made = batch_of_rows(rows)
+            yield made
 
     def _rows_of(self, result: Iterable[Any], where: Where, row: int) -> list[Mapping[str, Any]]:
         try:
@@ -312,13 +347,11 @@ class MapBatches(_ByBatches):
         if isinstance(result, pa.Table):
             batches: list[pa.RecordBatch] = result.combine_chunks().to_batches()
             return batches or [pa.RecordBatch.from_pylist([], schema=result.schema)]  # keeps the types
-        try:
-            if isinstance(result, Mapping):
+        if _is_frame(result):
+            result = {str(name): result[name] for name in result.columns}
+        if isinstance(result, Mapping):
+            with self._valid(batch, where):
                 return [_with_nulls(batch_of(result), batch)]
-            if _is_frame(result):
-                return [_with_nulls(batch_of({str(name): result[name] for name in result.columns}), batch)]
-        except DataError as error:
-            raise DataError(f"{self.name} on {rows_text(where, batch.num_rows)} returned {error}") from error
         raise DataError(
             f"{self.name} must return {_BATCHES}; for {rows_text(where, batch.num_rows)} it returned {_shown(result)}"
         )
@@ -338,18 +371,41 @@ class AddColumn(_ByBatches):
 
     def apply(self, batch: pa.RecordBatch, where: Where) -> Iterator[pa.RecordBatch]:
         result = self._result(batch, where)
-        on = rows_text(where, batch.num_rows)
         if isinstance(result, (bool, int, float, str, bytes, np.generic, pa.Scalar)):
             result = pa.repeat(result.item() if isinstance(result, np.generic) else result, batch.num_rows)
-        try:
+        with self._valid(batch, where, "an invalid column: "):
             column = array_of(result, self._column)
-        except DataError as error:
-            raise DataError(f"{self.name} on {on} returned an invalid column: {error}") from error
         if len(column) != batch.num_rows:
             values, rows = count_of(len(column), "value"), count_of(batch.num_rows, "row")
-            raise DataError(f"{self.name} returned {values} for {rows}, {on}")
+            raise DataError(f"{self.name} returned {values} for {rows}, {rows_text(where, batch.num_rows)}")
         columns = {**dict(zip(batch.schema.names, batch.columns, strict=True)), self._column: column}
         yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def name_of(fn: Any) -> str:
+    """The name for messages: double, Scaler.apply, <lambda>."""
+    fn = getattr(fn, "func", fn)  # of a functools.partial
+    name: str = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    return name.rpartition("<locals>.")[2]
+
+
+def _processes_asked(name: str, concurrency: Any, compute: Any) -> int | None:
+    """The maximum that `concurrency` or `compute` allows; None if neither is set."""
+    if compute is not None and concurrency is not None:
+        raise ValueError(f"{name}: compute={compute!r} and concurrency={concurrency!r}: set only one of them")
+    if compute is not None:
+        if not (hasattr(compute, "size") or hasattr(compute, "max_size")):
+            raise TypeError(f"{name}: compute={compute!r}: expected a TaskPoolStrategy or an ActorPoolStrategy")
+        sizes = [getattr(compute, key, None) for key in ("size", "max_size", "initial_size", "min_size")]
+        concurrency = next((size for size in sizes if size is not None), None)
+    most = concurrency[1] if isinstance(concurrency, (tuple, list)) and len(concurrency) in (2, 3) else concurrency
+    if most is None:
+        return None
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise ValueError(
+            f"{name}: concurrency={concurrency!r}: expected a number of processes, (min, max) or (min, max, initial)"
+        )
+    return most
 
 
 def _unchanged(

@@ -281,7 +281,12 @@ class DataIterator:
                 "costly_rows": planned.costly,
                 "memory_budget": part.options["memory_budget"],
             }
-            options = {**part.options, "decoding_bytes": planned.decoding_bytes, "remote": planned.remote}
+            options = {
+                **part.options,
+                "decoding_bytes": planned.decoding_bytes,
+                "remote": planned.remote,
+                "function_processes": planned.function_processes(),
+            }
             self._reads = planned.reads()
             self._made = _core.DataShard.make(planned.fragments, self._reads.open, ordering, options)
         return self._made

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from trireme.data._column_ops import Promote
 from trireme.data._derived import UnionSource, ordered
-from trireme.data._fragment import Fragment, Source
+from trireme.data._fragment import Fragment, FunctionOp, Source
 from trireme.data._fragment_slice import FragmentSlice
 from trireme.data._memory import rows_of_batch
 from trireme.data._plan import Plan
@@ -98,8 +98,8 @@ class MixedFragment(Fragment):
         self.version = repr([weights, [piece.identity() for piece in pieces]])
 
     @property
-    def has_functions(self) -> bool:
-        return any(piece.has_functions for part in self._parts for piece in part)
+    def functions(self) -> list[tuple[FunctionOp, ...]]:
+        return [chain for part in self._parts for piece in part for chain in piece.functions]
 
     def open(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
         schema = self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns])

@@ -19,7 +19,7 @@ from trireme._core import count_of
 from trireme.data._column_ops import ColumnOp, DropColumns, FilterExpression, SelectColumns
 from trireme.data._context import DataContext
 from trireme.data._fragment import Fragment, FunctionOp, Op, Source, Where
-from trireme.data._fragment_slice import FragmentSlice, apply, rows_in
+from trireme.data._fragment_slice import FragmentSlice, apply, function_processes, rows_in
 from trireme.data._promotion import promoted
 
 # A trial call on a few rows determines the output of a function. A fast one is tried on more rows, to find rare cases.
@@ -118,8 +118,9 @@ class Plan:
         columns = self._counting_columns()
         parts = count_of(len(self.pieces()), "part")
         told = _Told(f"counting the rows of {self.source.name} ({len(unknown)} of {parts})")
-        if any(piece.counted.has_functions for piece in unknown):
-            # User functions are not called from several threads.
+        processes = function_processes(piece.counted for piece in unknown)
+        if processes == 0:
+            # This process does not call user functions from several threads.
             for piece in unknown:
                 rows_in(piece, columns=columns, tick=told)
             return
@@ -129,7 +130,7 @@ class Plan:
             if stopped.is_set():
                 raise InterruptedError
 
-        with ThreadPoolExecutor(os.cpu_count(), "trireme-count") as threads:
+        with ThreadPoolExecutor(max(os.cpu_count() or 1, processes or 1), "trireme-count") as threads:
             waiting = {threads.submit(rows_in, piece, None, columns, stop) for piece in unknown}
             try:
                 while waiting:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from trireme.data._fragment_slice import FragmentSlice, checked
+from trireme.data._fragment_slice import FragmentSlice, checked, function_processes
 from trireme.data._plan import Plan, Shuffle
 from trireme.data._promotion import conform, widened
 
@@ -48,6 +48,10 @@ class Planned:
 
     def piece(self, index: int) -> FragmentSlice:
         return self._pieces[index]
+
+    def function_processes(self) -> int:
+        """The processes that call its functions in this process's reads."""
+        return function_processes(self._pieces) or 0
 
     def reads(self) -> Reads:
         return Reads(self)

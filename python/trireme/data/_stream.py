@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trireme.data._fragment_slice import FragmentSlice
+from trireme.data._fragment_slice import FragmentSlice, function_processes
 
 # The number of fragments read at the same time, and of batches read ahead in each.
 _FRAGMENTS_AHEAD = 3
@@ -21,16 +21,18 @@ _JOIN_SECONDS = 5.0
 
 
 def stream(pieces: list[FragmentSlice], ahead: bool = True) -> Iterator[pa.RecordBatch]:
-    """Without `ahead`, or if there are user functions, everything runs in the calling thread."""
-    if not ahead or any(piece.has_functions for piece in pieces):
+    """Without `ahead`, or if this process calls user functions, everything runs in the calling thread."""
+    processes = function_processes(pieces)
+    if not ahead or processes == 0:
         for piece in pieces:
             yield from _plain(piece)
         return
+    at_once = max(processes or 0, _FRAGMENTS_AHEAD)
     rest = deque(pieces)
     running: deque[_Reader] = deque()
     try:
         while True:
-            while rest and len(running) < _FRAGMENTS_AHEAD:
+            while rest and len(running) < at_once:
                 running.append(_Reader(rest.popleft()))
             if not running:
                 return

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from trireme._core import count_of
 from trireme.data._derived import ordered
-from trireme.data._fragment import BatchFragment, Fragment, Source
+from trireme.data._fragment import BatchFragment, Fragment, FunctionOp, Source
 from trireme.data._fragment_slice import FragmentSlice, read
 from trireme.data._plan import Plan
 from trireme.data._promotion import promoted
@@ -80,8 +80,8 @@ class ZippedFragment(BatchFragment):
         self.version = repr([piece.identity() for piece in parts])
 
     @property
-    def has_functions(self) -> bool:
-        return any(piece.has_functions for piece in (self._left, *self._right))
+    def functions(self) -> list[tuple[FunctionOp, ...]]:
+        return [chain for piece in (self._left, *self._right) for chain in piece.functions]
 
     def batches(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[Iterator[pa.RecordBatch], int]:
         schema = self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns])
