@@ -2,46 +2,15 @@
 
 #include <sys/mman.h>
 
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <new>
-
-#include "data/type_format.h"
 
 namespace trireme::data {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kLarge = std::size_t{1} << 20;
-
-struct ExportedArray {
-  std::shared_ptr<const void> owner;  // the batch, shared with its handles
-  std::array<const void*, 3> buffers{};
-  std::vector<ArrowArray> children;
-  std::vector<ArrowArray*> pointers;
-};
-
-void release_exported(ArrowArray* array) {
-  const std::unique_ptr<ExportedArray> exported(static_cast<ExportedArray*>(array->private_data));
-  for (auto& child : exported->children) {
-    if (child.release) child.release(&child);
-  }
-  array->release = nullptr;
-}
-
-ArrowArray finish(std::int64_t length, std::int64_t buffers, std::unique_ptr<ExportedArray> exported) {
-  for (auto& child : exported->children) exported->pointers.push_back(&child);
-  ArrowArray made{};
-  made.length = length;
-  made.n_buffers = buffers;
-  made.buffers = exported->buffers.data();
-  made.n_children = static_cast<std::int64_t>(exported->children.size());
-  made.children = exported->pointers.empty() ? nullptr : exported->pointers.data();
-  made.release = release_exported;
-  made.private_data = exported.release();
-  return made;
-}
 
 }  // namespace
 
@@ -79,25 +48,6 @@ std::int64_t Array::bytes() const {
   std::int64_t sum = validity.bytes() + values.bytes() + text.bytes();
   for (const auto& child : children) sum += child.bytes();
   return sum;
-}
-
-ArrowArray export_array(const Type& type, const Array& array, const std::shared_ptr<const void>& owner) {
-  auto exported = std::make_unique<ExportedArray>();
-  exported->owner = owner;
-  exported->buffers = {array.validity.data(), array.values.data(), array.text.data()};
-  for (std::size_t i = 0; i < array.children.size(); ++i) {
-    exported->children.push_back(export_array(type.children[i], array.children[i], owner));
-  }
-  ArrowArray made = finish(array.length, buffer_count(type.kind), std::move(exported));
-  made.null_count = array.null_count;
-  return made;
-}
-
-ArrowArray export_struct(std::int64_t rows, std::vector<ArrowArray> columns, const std::shared_ptr<const void>& owner) {
-  auto exported = std::make_unique<ExportedArray>();
-  exported->owner = owner;
-  exported->children = std::move(columns);
-  return finish(rows, buffer_count(Kind::kStruct), std::move(exported));
 }
 
 }  // namespace trireme::data

@@ -46,8 +46,4 @@ struct Array {
   std::int64_t bytes() const;
 };
 
-// Every exported array shares `owner`: a reader may keep a child and release the rest.
-ArrowArray export_array(const Type& type, const Array& array, const std::shared_ptr<const void>& owner);
-ArrowArray export_struct(std::int64_t rows, std::vector<ArrowArray> columns, const std::shared_ptr<const void>& owner);
-
 }  // namespace trireme::data

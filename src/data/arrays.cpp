@@ -5,6 +5,9 @@
 
 #include <cerrno>
 
+#include "data/array_buffers.h"
+#include "data/type_format.h"
+
 namespace trireme::data {
 namespace {
 
@@ -12,6 +15,7 @@ namespace {
 struct MadeSchema {
   std::string format;
   std::string name;
+  std::string metadata;
   std::vector<OwnedSchema> children;
   std::vector<ArrowSchema*> pointers;
 };
@@ -114,14 +118,16 @@ class Batches final : public ArrayProducer {
 
 }  // namespace
 
-OwnedSchema make_schema(std::string format, std::string name, std::vector<OwnedSchema> children) {
+OwnedSchema make_schema(std::string format, std::string name, std::vector<OwnedSchema> children, std::string metadata) {
   auto parts = std::make_unique<MadeSchema>();
   parts->format = std::move(format);
   parts->name = std::move(name);
+  parts->metadata = std::move(metadata);
   parts->children = std::move(children);
   ArrowSchema schema{};
   schema.format = parts->format.c_str();
   schema.name = parts->name.c_str();
+  schema.metadata = parts->metadata.empty() ? nullptr : parts->metadata.data();
   schema.flags = ARROW_FLAG_NULLABLE;
   schema.n_children = static_cast<std::int64_t>(parts->children.size());
   schema.children = pointers_of(*parts);
@@ -174,6 +180,16 @@ OwnedArray make_array(std::int64_t length, std::int64_t null_count, std::vector<
   array.release = release<MadeArray, ArrowArray>;
   array.private_data = parts.release();
   return OwnedArray(array);
+}
+
+OwnedArray export_array(const Type& type, const Array& array, const std::shared_ptr<const void>& owner) {
+  std::vector<const void*> buffers{array.validity.data(), array.values.data(), array.text.data()};
+  buffers.resize(static_cast<std::size_t>(buffer_count(type.kind)));
+  std::vector<OwnedArray> children;
+  for (std::size_t i = 0; i < array.children.size(); ++i) {
+    children.push_back(export_array(type.children[i], array.children[i], owner));
+  }
+  return make_array(array.length, array.null_count, std::move(buffers), {owner}, std::move(children));
 }
 
 Record record_of(std::vector<OwnedSchema> schemas, std::vector<OwnedArray> arrays, std::int64_t rows) {

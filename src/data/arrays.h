@@ -12,6 +12,8 @@
 
 namespace trireme::data {
 
+struct Array;
+
 // A schema or an array that is released on destruction, unless it was moved out.
 template <typename C>
 class Owned {
@@ -51,7 +53,8 @@ struct Record {
   OwnedSchema schema;
 };
 
-OwnedSchema make_schema(std::string format, std::string name, std::vector<OwnedSchema> children = {});
+OwnedSchema make_schema(std::string format, std::string name, std::vector<OwnedSchema> children = {},
+                        std::string metadata = {});
 // The same under another name; the original is unchanged.
 OwnedSchema renamed(OwnedSchema schema, std::string name);
 // A tensor column: Arrow's extension type fixed_shape_tensor over lists of a fixed size.
@@ -63,6 +66,9 @@ OwnedArray with_dictionary(OwnedArray indices, OwnedArray values);
 // `owners` keep the buffers' memory alive.
 OwnedArray make_array(std::int64_t length, std::int64_t null_count, std::vector<const void*> buffers,
                       std::vector<std::shared_ptr<const void>> owners, std::vector<OwnedArray> children = {});
+
+// Every array shares `owner`, the owner of its memory: a reader may keep a child and release the rest.
+OwnedArray export_array(const Type& type, const Array& array, const std::shared_ptr<const void>& owner);
 
 Record record_of(std::vector<OwnedSchema> schemas, std::vector<OwnedArray> arrays, std::int64_t rows);
 

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "data/array_buffers.h"
+#include "data/arrays.h"
 #include "data/bits.h"
 #include "data/column_gather.h"
 #include "data/packed_rows.h"
@@ -171,11 +172,11 @@ base::Result<std::vector<std::string_view>> Batch::strings(std::size_t column) c
 }
 
 void Batch::export_to(ArrowArray& array, ArrowSchema& schema) const {
-  std::vector<ArrowArray> columns;
+  std::vector<OwnedArray> columns;
   for (std::size_t i = 0; i < data_->columns.size(); ++i) {
     columns.push_back(export_array(data_->schema->fields()[i].type, data_->columns[i], data_));
   }
-  array = export_struct(data_->rows, std::move(columns), data_);
+  array = make_array(data_->rows, 0, {nullptr}, {data_}, std::move(columns)).give();
   data_->schema->export_to(schema);
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "base/json.h"
+#include "data/arrays.h"
 #include "data/metadata.h"
 #include "data/type_format.h"
 
@@ -77,39 +78,13 @@ base::Result<void> check_same_fields(const ArrowSchema& a, const ArrowSchema& b,
   return {};
 }
 
-struct ExportedSchema {
-  std::string format;
-  std::string name;
-  std::string metadata;
-  std::vector<ArrowSchema> children;
-  std::vector<ArrowSchema*> pointers;
-};
-
-void release_exported(ArrowSchema* schema) {
-  const std::unique_ptr<ExportedSchema> exported(static_cast<ExportedSchema*>(schema->private_data));
-  for (auto& child : exported->children) {
-    if (child.release) child.release(&child);
-  }
-  schema->release = nullptr;
-}
-
-ArrowSchema copy_resolved(const ArrowSchema& from) {
+OwnedSchema copy_resolved(const ArrowSchema& from) {
   const ArrowSchema& values = from.dictionary ? *from.dictionary : from;
-  auto exported = std::make_unique<ExportedSchema>();
-  exported->format = values.format;
-  exported->name = name_of_field(from);
-  exported->metadata = metadata_bytes(from.metadata);
-  for (std::int64_t i = 0; i < values.n_children; ++i) exported->children.push_back(copy_resolved(*values.children[i]));
-  for (auto& child : exported->children) exported->pointers.push_back(&child);
-  ArrowSchema made{};
-  made.format = exported->format.c_str();
-  made.name = exported->name.c_str();
-  made.metadata = exported->metadata.empty() ? nullptr : exported->metadata.data();
-  made.flags = (from.flags | (values.flags & ARROW_FLAG_NULLABLE)) & ~std::int64_t{ARROW_FLAG_DICTIONARY_ORDERED};
-  made.n_children = values.n_children;
-  made.children = exported->pointers.empty() ? nullptr : exported->pointers.data();
-  made.release = release_exported;
-  made.private_data = exported.release();
+  std::vector<OwnedSchema> children;
+  for (std::int64_t i = 0; i < values.n_children; ++i) children.push_back(copy_resolved(*values.children[i]));
+  OwnedSchema made = make_schema(values.format, std::string(name_of_field(from)), std::move(children),
+                                 std::string(metadata_bytes(from.metadata)));
+  made->flags = (from.flags | (values.flags & ARROW_FLAG_NULLABLE)) & ~std::int64_t{ARROW_FLAG_DICTIONARY_ORDERED};
   return made;
 }
 
@@ -173,6 +148,6 @@ base::Result<void> Schema::check_same(const Schema& other) const {
   return {};
 }
 
-void Schema::export_to(ArrowSchema& out) const { out = copy_resolved(c_); }
+void Schema::export_to(ArrowSchema& out) const { out = copy_resolved(c_).give(); }
 
 }  // namespace trireme::data

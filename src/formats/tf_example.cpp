@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "data/array_buffers.h"
+#include "data/arrays.h"
 #include "data/bits.h"
 #include "formats/tf_wire.h"
 
@@ -84,33 +85,6 @@ Type type_of(const FeatureColumn& column) {
   list.width = 4;
   list.children.push_back(std::move(type));
   return list;
-}
-
-struct SchemaParts {
-  std::string format;
-  std::string name;
-  std::vector<ArrowSchema> children;
-  std::vector<ArrowSchema*> pointers;
-};
-
-ArrowSchema schema_of(std::string format, std::string name, std::vector<ArrowSchema> children) {
-  auto parts = std::make_unique<SchemaParts>(SchemaParts{std::move(format), std::move(name), std::move(children), {}});
-  for (auto& child : parts->children) parts->pointers.push_back(&child);
-  ArrowSchema made{};
-  made.format = parts->format.c_str();
-  made.name = parts->name.c_str();
-  made.flags = ARROW_FLAG_NULLABLE;
-  made.n_children = static_cast<std::int64_t>(parts->children.size());
-  made.children = parts->pointers.data();
-  made.release = [](ArrowSchema* schema) {
-    const std::unique_ptr<SchemaParts> held(static_cast<SchemaParts*>(schema->private_data));
-    for (auto& child : held->children) {
-      if (child.release) child.release(&child);
-    }
-    schema->release = nullptr;
-  };
-  made.private_data = parts.release();
-  return made;
 }
 
 }  // namespace
@@ -226,7 +200,7 @@ ArrowArray ExampleColumns::take() {
     std::vector<Array> arrays;
   };
   auto taken = std::make_shared<Taken>();
-  std::vector<ArrowArray> exported;
+  std::vector<data::OwnedArray> exported;
   for (auto& column : columns_) {
     const bool text = column.what.kind() == FeatureKind::kBytes;
     const std::int64_t width = column.what.format == 'f' ? 4 : 8;
@@ -258,22 +232,20 @@ ArrowArray ExampleColumns::take() {
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     exported.push_back(data::export_array(type_of(columns_[i].what), taken->arrays[i], taken));
   }
-  return data::export_struct(std::exchange(rows_, 0), std::move(exported), taken);
+  return data::make_array(std::exchange(rows_, 0), 0, {nullptr}, {taken}, std::move(exported)).give();
 }
 
 ArrowSchema ExampleColumns::schema() const {
-  std::vector<ArrowSchema> fields;
+  std::vector<data::OwnedSchema> fields;
   for (const auto& column : columns_) {
     const std::string format(1, column.what.format);
-    if (!column.what.list) {
-      fields.push_back(schema_of(format, column.what.name, {}));
-    } else {
-      fields.push_back(schema_of("+l", column.what.name, {schema_of(format, "item", {})}));
-    }
+    std::vector<data::OwnedSchema> items;
+    if (column.what.list) items.push_back(data::make_schema(format, "item"));
+    fields.push_back(data::make_schema(column.what.list ? "+l" : format, column.what.name, std::move(items)));
   }
-  ArrowSchema made = schema_of("+s", "", std::move(fields));
-  made.flags = 0;
-  return made;
+  data::OwnedSchema made = data::make_schema("+s", "", std::move(fields));
+  made->flags = 0;
+  return made.give();
 }
 
 }  // namespace trireme::formats
