@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "data/stream.h"
+#include "plan/read.h"
 #include "plan/record.h"
 #include "storage/digest.h"
 
@@ -104,6 +105,10 @@ base::Result<std::shared_ptr<const data::Schema>> schema_of(ArrowArrayStream& st
 }
 
 }  // namespace
+
+std::unique_ptr<Input> stream_input(ArrowArrayStream stream, std::shared_ptr<const data::Schema> schema) {
+  return std::make_unique<StreamInput>(stream, std::move(schema), 0);
+}
 
 std::shared_ptr<data::Source> source_of(std::shared_ptr<Plan> plan) {
   return std::make_shared<PlanSource>(std::move(plan));

@@ -27,5 +27,7 @@ base::Result<std::vector<data::Batch>> read_all(const std::shared_ptr<Plan>& pla
 base::Result<ArrowArrayStream> whole_stream(const std::shared_ptr<Plan>& plan);
 // The rows in the dataset's own order, without any shuffle. They are not counted before.
 base::Result<ArrowArrayStream> ordered_stream(std::shared_ptr<Plan> plan);
+// The rows of a stream, which it takes.
+std::unique_ptr<Input> stream_input(ArrowArrayStream stream, std::shared_ptr<const data::Schema> schema);
 
 }  // namespace trireme::plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -125,6 +126,18 @@ def test_lambdas(results: Path) -> None:
     out = checked(EXAMPLES / "example_lambda")
     assert "mean 4, distance 6" in out
     assert trireme.Result.from_path(results / "lambda_second").metrics == {"distance": 6.0, "rank": 0}
+
+
+def test_a_source_and_a_sink(results: Path, tmp_path: Path) -> None:
+    file = tmp_path / "high.txt"
+    said = checked(EXAMPLES / "example_data_sink", str(file)).splitlines()
+    assert said[-2:] == ["rank 0 took 400 of 800 rows", f"120 rows in {file}"]
+    expected = [(sensor, math.sin(i + sensor)) for sensor in range(8) for i in range(100)]
+    high = [(sensor, value) for sensor, value in expected if value > 0.9]
+    found = [line.split() for line in file.read_text().splitlines()]
+    assert [int(sensor) for sensor, _ in found] == [sensor for sensor, _ in high]
+    assert [float(value) for _, value in found] == pytest.approx([value for _, value in high], rel=1e-5)
+    assert not list(tmp_path.glob("*.part"))
 
 
 def test_resume_after_a_worker_was_killed(results: Path) -> None:
