@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
@@ -14,14 +14,15 @@ from trireme.data._extras import import_extra
 from trireme.data._file_source import (
     FileFragment,
     FileSource,
+    Listing,
     Placed,
+    ReadFilesOptions,
     check_same,
-    dataset_of_files,
     in_threads,
-    listing_of,
+    read_files,
 )
 from trireme.data._fragment import DataError, Fragment
-from trireme.data._paths import File, select
+from trireme.data._paths import File
 
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
@@ -29,24 +30,14 @@ if TYPE_CHECKING:
 _AVRO_ROWS = 1024
 
 
-def read_orc(
-    paths: Any,
-    *,
-    columns: Sequence[str] | None = None,
-    filesystem: Any = None,
-    partition_filter: Any = None,
-    partitioning: Any = "hive",
-    include_paths: bool = False,
-    ignore_missing_paths: bool = False,
-    shuffle: Any = None,
-    file_extensions: Sequence[str] | None = ("orc",),
-    on_bad_file: str = "raise",
-    **others: Any,
-) -> Dataset:
+def read_orc(paths: Any, *, columns: Sequence[str] | None = None, **options: Unpack[ReadFilesOptions]) -> Dataset:
     """ORC files. A fragment is a stripe; only the needed columns are read."""
-    selection = select("read_orc", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
-    source = OrcSource(listing_of(selection, partitioning, include_paths), on_bad_file)
-    return dataset_of_files(source if columns is None else source.with_columns(columns), shuffle, others)
+
+    def source(listing: Listing, on_bad_file: str) -> FileSource:
+        found = OrcSource(listing, on_bad_file)
+        return found if columns is None else found.with_columns(columns)
+
+    return read_files("read_orc", paths, source, options, extensions=("orc",), partitioning="hive")
 
 
 class OrcSource(FileSource):
@@ -117,24 +108,16 @@ class _orc:
         self._handle.close()
 
 
-def read_avro(
-    paths: Any,
-    *,
-    filesystem: Any = None,
-    partition_filter: Any = None,
-    partitioning: Any = None,
-    include_paths: bool = False,
-    ignore_missing_paths: bool = False,
-    shuffle: Any = None,
-    file_extensions: Sequence[str] | None = ("avro",),
-    on_bad_file: str = "raise",
-    **others: Any,
-) -> Dataset:
+def read_avro(paths: Any, **options: Unpack[ReadFilesOptions]) -> Dataset:
     """Avro files, with the types of their schema. A fragment is a file. Needs trireme[avro]."""
     import_extra("read_avro", "fastavro", "avro")
-    selection = select("read_avro", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
-    source = AvroSource(listing_of(selection, partitioning, include_paths), on_bad_file, decode_avro)
-    return dataset_of_files(source, shuffle, others)
+    return read_files(
+        "read_avro",
+        paths,
+        lambda listing, on_bad_file: AvroSource(listing, on_bad_file, decode_avro),
+        options,
+        extensions=("avro",),
+    )
 
 
 class AvroSource(DecodedFiles):

@@ -165,7 +165,8 @@ def read_datasource(
         raise _core.ConfigError(f"read_datasource: expected a Datasource, got {type(datasource).__name__}")
     if isinstance(datasource, FileBasedDatasource):
         source = DecodedFiles(datasource._listing, datasource._on_bad_file, datasource._decode)
-        return dataset_of_files(source, datasource._shuffle, others)
+        check_others(source.name, others)
+        return dataset_of_files(source, datasource._shuffle)
     check_others("read_datasource", others)
     return Dataset(TaskSource(datasource, num_fragments(parallelism, override_num_blocks) or _PARALLELISM))
 

@@ -8,7 +8,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from trireme import _core
 from trireme._core import count_of
 from trireme.data._fragment import DataError, Fragment, Source
-from trireme.data._paths import File, Selection, partition_values
+from trireme.data._paths import File, Selection, partition_values, select
 from trireme.data._promotion import conform
 
 if TYPE_CHECKING:
@@ -255,6 +255,55 @@ def assemble(batch: pa.RecordBatch, schema: pa.Schema, constants: Mapping[str, p
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+class ReadFilesOptions(TypedDict, total=False):
+    """What all readers of files take.
+
+    filesystem: of pyarrow or fsspec. file_extensions: other files in folders are left out; None: none are.
+    partitioning: how paths become columns: "hive" (`year=2020/`), one of pyarrow.dataset's, or None. partition_filter:
+    a function of the columns from the path. include_paths: adds the column "path". ignore_missing_paths: paths without
+    files are not an error. on_bad_file: "raise", or "skip" with a warning. shuffle: "files" or FileShuffleConfig, a new
+    order of the fragments in every epoch. arrow_open_stream_args={"compression": "gzip"}: for compressed files without
+    the usual extension.
+    """
+
+    filesystem: Any
+    file_extensions: Sequence[str] | None
+    partitioning: Any
+    partition_filter: Any
+    include_paths: bool
+    ignore_missing_paths: bool
+    skip_paths: Any
+    on_bad_file: str
+    shuffle: Any
+    arrow_open_stream_args: dict[str, Any] | None
+
+
+def read_files(
+    reader: str,
+    paths: Any,
+    source: Callable[[Listing, str], FileSource],
+    given: Mapping[str, Any],
+    *,
+    extensions: Sequence[str] | None = None,
+    partitioning: Any = None,
+) -> Dataset:
+    """The dataset of a reader. given: its ReadFilesOptions. extensions, partitioning: the defaults of the reader."""
+    others = {name: value for name, value in given.items() if name not in ReadFilesOptions.__annotations__}
+    check_others(reader, others)
+    selection = select(
+        reader,
+        paths,
+        given.get("filesystem"),
+        given.get("file_extensions", extensions),
+        given.get("ignore_missing_paths", False),
+        given.get("partition_filter"),
+        given.get("skip_paths"),
+        given.get("arrow_open_stream_args"),
+    )
+    listing = listing_of(selection, given.get("partitioning", partitioning), given.get("include_paths", False))
+    return dataset_of_files(source(listing, given.get("on_bad_file", "raise")), given.get("shuffle"))
+
+
 def listing_of(selection: Selection, partitioning: Any, include_paths: bool) -> Listing:
     if partitioning is not None and partitioning != "hive" and not isinstance(partitioning, ds.Partitioning):
         raise _core.ConfigError(
@@ -263,11 +312,9 @@ def listing_of(selection: Selection, partitioning: Any, include_paths: bool) -> 
     return Listing(selection, partitioning, include_paths)
 
 
-def dataset_of_files(source: FileSource, shuffle: Any, others: Mapping[str, Any]) -> Dataset:
-    """Applies the arguments that all readers of files share."""
+def dataset_of_files(source: FileSource, shuffle: Any) -> Dataset:
     from trireme.data._dataset import Dataset
 
-    check_others(source.name, others)
     source.files()  # missing files raise now, not when training starts
     if source._on_bad_file not in ("raise", "skip"):
         raise _core.ConfigError(f"{source.name}: on_bad_file = {source._on_bad_file!r}: expected 'raise' or 'skip'")

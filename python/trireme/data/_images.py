@@ -7,15 +7,22 @@ import importlib
 import io
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from trireme import _core
-from trireme.data._file_source import FileSource, Listing, Placed, dataset_of_files, in_threads, listing_of
+from trireme.data._file_source import (
+    FileSource,
+    Listing,
+    Placed,
+    ReadFilesOptions,
+    in_threads,
+    read_files,
+)
 from trireme.data._fragment import DataError, Fragment
-from trireme.data._paths import File, select
+from trireme.data._paths import File
 from trireme.data._promotion import conform
 from trireme.data._tensors import RaggedTensorType, array_of, ragged_tensors
 from trireme.data._whole_files import FilesFragment, together
@@ -36,18 +43,10 @@ _UNPACKED = 10
 def read_images(
     paths: Any,
     *,
-    filesystem: Any = None,
     size: tuple[int, int] | None = None,
     mode: str | None = None,
-    include_paths: bool = False,
-    partition_filter: Any = None,
-    partitioning: Any = None,
-    ignore_missing_paths: bool = False,
-    shuffle: Any = None,
-    file_extensions: Sequence[str] | None = _EXTENSIONS,
-    on_bad_file: str = "raise",
     max_pixels: int = MAX_PIXELS,
-    **others: Any,
+    **options: Unpack[ReadFilesOptions],
 ) -> Dataset:
     """Images in the column "image", as arrays [height, width, channels]; needs Pillow.
 
@@ -62,9 +61,13 @@ def read_images(
     modes = pillow().MODES
     if mode is not None and mode not in modes:
         raise _core.ConfigError(f"read_images: mode = {mode!r}: Pillow has {', '.join(modes)}")
-    selection = select("read_images", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
-    listing = listing_of(selection, partitioning, include_paths)
-    return dataset_of_files(ImageSource(listing, on_bad_file, sides, mode, max_pixels), shuffle, others)
+    return read_files(
+        "read_images",
+        paths,
+        lambda listing, on_bad_file: ImageSource(listing, on_bad_file, sides, mode, max_pixels),
+        options,
+        extensions=_EXTENSIONS,
+    )
 
 
 class ImageSource(FileSource):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from trireme.data._datasource import DecodedFiles
 from trireme.data._extras import import_extra
-from trireme.data._file_source import dataset_of_files, listing_of
+from trireme.data._file_source import ReadFilesOptions, read_files
 from trireme.data._fragment import DataError
 from trireme.data._memory import rows_of_batch
-from trireme.data._paths import File, select
+from trireme.data._paths import File
 from trireme.data._tensors import fixed_tensors, ragged_tensors
 
 if TYPE_CHECKING:
@@ -25,26 +25,18 @@ _AUDIO = ("wav", "flac", "ogg", "mp3", "aiff", "au", "caf", "opus")
 _VIDEO = ("mp4", "mkv", "mov", "avi", "wmv", "flv", "webm", "m4v", "3gp", "mpeg", "mpg")
 
 
-def read_audio(
-    paths: Any,
-    *,
-    filesystem: Any = None,
-    partition_filter: Any = None,
-    partitioning: Any = None,
-    include_paths: bool = False,
-    ignore_missing_paths: bool = False,
-    file_extensions: Sequence[str] | None = _AUDIO,
-    shuffle: Any = None,
-    on_bad_file: str = "raise",
-    **others: Any,
-) -> Dataset:
+def read_audio(paths: Any, **options: Unpack[ReadFilesOptions]) -> Dataset:
     """Audio files, one row each: "amplitude", a float32 array [channels, samples], and "sample_rate".
 
     Needs trireme[audio]."""
     import_extra("read_audio", "soundfile", "audio")
-    selection = select("read_audio", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
-    source = AudioSource(listing_of(selection, partitioning, include_paths), on_bad_file, decode_audio)
-    return dataset_of_files(source, shuffle, others)
+    return read_files(
+        "read_audio",
+        paths,
+        lambda listing, on_bad_file: AudioSource(listing, on_bad_file, decode_audio),
+        options,
+        extensions=_AUDIO,
+    )
 
 
 _AUDIO_SCHEMA = pa.schema(
@@ -67,27 +59,18 @@ def decode_audio(file: File) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_arrays([column, pa.array([rate], pa.int64())], schema=_AUDIO_SCHEMA)
 
 
-def read_videos(
-    paths: Any,
-    *,
-    filesystem: Any = None,
-    partition_filter: Any = None,
-    partitioning: Any = None,
-    include_paths: bool = False,
-    include_timestamps: bool = False,
-    ignore_missing_paths: bool = False,
-    file_extensions: Sequence[str] | None = _VIDEO,
-    shuffle: Any = None,
-    on_bad_file: str = "raise",
-    **others: Any,
-) -> Dataset:
+def read_videos(paths: Any, *, include_timestamps: bool = False, **options: Unpack[ReadFilesOptions]) -> Dataset:
     """Video files, one row per frame: "frame", an array [height, width, 3] of uint8, and "frame_index".
 
     include_timestamps: also "frame_timestamp", in seconds. A fragment is a file. Needs trireme[video]."""
     import_extra("read_videos", "av", "video")
-    selection = select("read_videos", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
-    listing = listing_of(selection, partitioning, include_paths)
-    return dataset_of_files(DecodedFiles(listing, on_bad_file, DecodeVideo(include_timestamps)), shuffle, others)
+    return read_files(
+        "read_videos",
+        paths,
+        lambda listing, on_bad_file: DecodedFiles(listing, on_bad_file, DecodeVideo(include_timestamps)),
+        options,
+        extensions=_VIDEO,
+    )
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,24 @@ import io
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from trireme import _core
 from trireme._core import count_of
-from trireme.data._file_source import FileFragment, FileSource, Placed, dataset_of_files, in_threads, listing_of
+from trireme.data._file_source import (
+    FileFragment,
+    FileSource,
+    Placed,
+    ReadFilesOptions,
+    in_threads,
+    read_files,
+)
 from trireme.data._fragment import DataError, Fragment
 from trireme.data._memory import BATCH_BYTES, rows_of_batch
-from trireme.data._paths import File, select
+from trireme.data._paths import File
 from trireme.data._tensors import array_of
 
 if TYPE_CHECKING:
@@ -27,28 +34,13 @@ _FRAGMENT_BYTES = 4 * BATCH_BYTES
 _FIRST_READ = 256  # large enough for nearly every header
 
 
-def read_numpy(
-    paths: Any,
-    *,
-    filesystem: Any = None,
-    allow_pickle: bool = False,
-    partition_filter: Any = None,
-    partitioning: Any = None,
-    include_paths: bool = False,
-    ignore_missing_paths: bool = False,
-    shuffle: Any = None,
-    file_extensions: Sequence[str] | None = ("npy",),
-    on_bad_file: str = "raise",
-    **others: Any,
-) -> Dataset:
+def read_numpy(paths: Any, *, allow_pickle: bool = False, **options: Unpack[ReadFilesOptions]) -> Dataset:
     """.npy files: a row for each index of the first dimension, in the column "data"."""
     if allow_pickle:
         raise _core.ConfigError(
             "read_numpy: allow_pickle = True: arrays of objects are not supported; save numbers or text"
         )
-    selection = select("read_numpy", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
-    listing = listing_of(selection, partitioning, include_paths)
-    return dataset_of_files(NumpySource(listing, on_bad_file), shuffle, others)
+    return read_files("read_numpy", paths, NumpySource, options, extensions=("npy",))
 
 
 @dataclass(frozen=True)

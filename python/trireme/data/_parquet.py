@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,15 +19,15 @@ from trireme.data._file_source import (
     FileSource,
     Listing,
     Placed,
+    ReadFilesOptions,
     assemble,
     check_same,
-    dataset_of_files,
     in_threads,
-    listing_of,
+    read_files,
 )
 from trireme.data._fragment import DataError, Fragment, Source
 from trireme.data._memory import rows_of_batch
-from trireme.data._paths import File, select
+from trireme.data._paths import File
 from trireme.data._promotion import common_type, conform
 from trireme.data._tensors import plain_type
 
@@ -49,20 +49,11 @@ _PAGES_BYTES = 5 << 19
 def read_parquet(
     paths: Any,
     *,
-    filesystem: Any = None,
     columns: Sequence[str] | None = None,
     filter: Any = None,
     schema: pa.Schema | None = None,
     strict: bool = False,
-    partition_filter: Any = None,
-    partitioning: Any = "hive",
-    shuffle: Any = None,
-    include_paths: bool = False,
-    file_extensions: Sequence[str] | None = ("parquet",),
-    ignore_missing_paths: bool = False,
-    skip_paths: Any = None,
-    on_bad_file: str = "raise",
-    **others: Any,
+    **options: Unpack[ReadFilesOptions],
 ) -> Dataset:
     """Parquet files, folders or globs, local or in an object store.
 
@@ -71,18 +62,16 @@ def read_parquet(
     is lost. strict: all files must have the columns and types of the first. schema: of all files, instead of theirs.
     on_bad_file="skip": reads every file once at the start, to skip the unreadable ones.
     """
-    selection = select(
-        "read_parquet", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter, skip_paths
-    )
-    for name in ("batch_size", "use_threads"):
-        others.pop(name, None)
-    source = ParquetSource(listing_of(selection, partitioning, include_paths), on_bad_file, schema, strict)
-    if columns is not None:
-        also = ["path"] if include_paths and "path" not in columns else []
-        source = source.with_columns([*columns, *also] if not isinstance(columns, str) else columns)
-    if filter is not None:
-        source = source.filtered(filter)
-    return dataset_of_files(source, shuffle, others)
+
+    def source(listing: Listing, on_bad_file: str) -> FileSource:
+        found = ParquetSource(listing, on_bad_file, schema, strict)
+        if columns is not None:
+            also = ["path"] if listing.include_paths and "path" not in columns else []
+            found = found.with_columns([*columns, *also] if not isinstance(columns, str) else columns)
+        return found if filter is None else found.filtered(filter)
+
+    given = {name: value for name, value in options.items() if name not in ("batch_size", "use_threads")}
+    return read_files("read_parquet", paths, source, given, extensions=("parquet",), partitioning="hive")
 
 
 class ParquetSource(FileSource):

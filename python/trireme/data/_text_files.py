@@ -7,7 +7,7 @@ import copy
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,10 +15,17 @@ import pyarrow.csv
 
 from trireme import _core
 from trireme.data._blocks import BLOCK, SAMPLE, blocks_of, skipped, string_for_null
-from trireme.data._file_source import FileFragment, FileSource, Listing, Placed, dataset_of_files, listing_of
+from trireme.data._file_source import (
+    FileFragment,
+    FileSource,
+    Listing,
+    Placed,
+    ReadFilesOptions,
+    read_files,
+)
 from trireme.data._fragment import DataError, Fragment
 from trireme.data._json_files import JsonSource
-from trireme.data._paths import File, select
+from trireme.data._paths import File
 
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
@@ -30,110 +37,62 @@ _TEXT = pa.schema([("text", pa.string())])
 def read_csv(
     paths: Any,
     *,
-    filesystem: Any = None,
     read_options: Any = None,
     parse_options: Any = None,
     convert_options: Any = None,
-    partition_filter: Any = None,
-    partitioning: Any = "hive",
-    include_paths: bool = False,
-    ignore_missing_paths: bool = False,
-    shuffle: Any = None,
-    file_extensions: Sequence[str] | None = None,
-    on_bad_file: str = "raise",
-    arrow_open_stream_args: dict[str, Any] | None = None,
-    **others: Any,
+    **options: Unpack[ReadFilesOptions],
 ) -> Dataset:
     """CSV files. The beginning of the first file determines the types for all files.
 
     read_options, parse_options, convert_options: those of pyarrow.csv; ConvertOptions(column_types=...) sets types.
-    arrow_open_stream_args={"compression": "gzip"}: for compressed files without the usual extension.
     """
-    selection = select(
+    return read_files(
         "read_csv",
         paths,
-        filesystem,
-        file_extensions,
-        ignore_missing_paths,
-        partition_filter,
-        None,
-        arrow_open_stream_args,
-    )
-    listing = listing_of(selection, partitioning, include_paths)
-    return dataset_of_files(
-        CsvSource(listing, on_bad_file, read_options, parse_options, convert_options), shuffle, others
+        lambda listing, on_bad_file: CsvSource(listing, on_bad_file, read_options, parse_options, convert_options),
+        options,
+        partitioning="hive",
     )
 
 
 def read_json(
     paths: Any,
     *,
-    filesystem: Any = None,
     lines: bool | None = None,
     read_options: Any = None,
     parse_options: Any = None,
-    partition_filter: Any = None,
-    partitioning: Any = "hive",
-    include_paths: bool = False,
-    ignore_missing_paths: bool = False,
-    shuffle: Any = None,
-    file_extensions: Sequence[str] | None = _JSON_EXTENSIONS,
-    on_bad_file: str = "raise",
-    arrow_open_stream_args: dict[str, Any] | None = None,
-    **others: Any,
+    **options: Unpack[ReadFilesOptions],
 ) -> Dataset:
     """JSON files: one object per line, or one array of objects per file. Default: `lines` is detected.
 
     The beginning of the first file determines the types. pyarrow.json.ParseOptions(explicit_schema=...) sets them, and
     then fields that are not in the schema are ignored.
     """
-    selection = select(
+    return read_files(
         "read_json",
         paths,
-        filesystem,
-        file_extensions,
-        ignore_missing_paths,
-        partition_filter,
-        None,
-        arrow_open_stream_args,
+        lambda listing, on_bad_file: JsonSource(listing, on_bad_file, lines, read_options, parse_options),
+        options,
+        extensions=_JSON_EXTENSIONS,
+        partitioning="hive",
     )
-    listing = listing_of(selection, partitioning, include_paths)
-    return dataset_of_files(JsonSource(listing, on_bad_file, lines, read_options, parse_options), shuffle, others)
 
 
 def read_text(
-    paths: Any,
-    *,
-    encoding: str = "utf-8",
-    drop_empty_lines: bool = True,
-    filesystem: Any = None,
-    partition_filter: Any = None,
-    partitioning: Any = "hive",
-    include_paths: bool = False,
-    ignore_missing_paths: bool = False,
-    shuffle: Any = None,
-    file_extensions: Sequence[str] | None = None,
-    on_bad_file: str = "raise",
-    arrow_open_stream_args: dict[str, Any] | None = None,
-    **others: Any,
+    paths: Any, *, encoding: str = "utf-8", drop_empty_lines: bool = True, **options: Unpack[ReadFilesOptions]
 ) -> Dataset:
     """One row per line, in the column "text"."""
     try:
         codecs.lookup(encoding)
     except (LookupError, TypeError):
         raise _core.ConfigError(f"read_text: encoding = {encoding!r}: unknown encoding") from None
-    selection = select(
+    return read_files(
         "read_text",
         paths,
-        filesystem,
-        file_extensions,
-        ignore_missing_paths,
-        partition_filter,
-        None,
-        arrow_open_stream_args,
+        lambda listing, on_bad_file: TextSource(listing, on_bad_file, encoding, drop_empty_lines),
+        options,
+        partitioning="hive",
     )
-    listing = listing_of(selection, partitioning, include_paths)
-    return dataset_of_files(TextSource(listing, on_bad_file, encoding, drop_empty_lines), shuffle, others)
 
 
 class CsvSource(FileSource):

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
 from trireme import _core
-from trireme.data._file_source import FileFragment, FileSource, Listing, Placed, dataset_of_files, listing_of
+from trireme.data._file_source import (
+    FileFragment,
+    FileSource,
+    Listing,
+    Placed,
+    ReadFilesOptions,
+    read_files,
+)
 from trireme.data._fragment import DataError, Fragment
-from trireme.data._paths import File, select
+from trireme.data._paths import File
 
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
@@ -19,20 +26,7 @@ _BLOCK = 1 << 20
 _TYPES = {str(kind): kind for kind in (pa.binary(), pa.string(), pa.large_binary(), pa.float32(), pa.int64())}
 
 
-def read_tfrecords(
-    paths: Any,
-    *,
-    filesystem: Any = None,
-    schema: pa.Schema | None = None,
-    partition_filter: Any = None,
-    partitioning: Any = None,
-    include_paths: bool = False,
-    ignore_missing_paths: bool = False,
-    shuffle: Any = None,
-    file_extensions: Sequence[str] | None = None,
-    on_bad_file: str = "raise",
-    **others: Any,
-) -> Dataset:
+def read_tfrecords(paths: Any, *, schema: pa.Schema | None = None, **options: Unpack[ReadFilesOptions]) -> Dataset:
     """TFRecord files, one column per feature of their tf.train.Example records. Checksums are verified.
 
     A feature with one value in all of the first records becomes a number (or bytes), any other a list; `schema`
@@ -41,9 +35,9 @@ def read_tfrecords(
     if schema is not None:
         for field in schema:
             _type_name(field)
-    selection = select("read_tfrecords", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
-    listing = listing_of(selection, partitioning, include_paths)
-    return dataset_of_files(TfRecordSource(listing, on_bad_file, schema), shuffle, others)
+    return read_files(
+        "read_tfrecords", paths, lambda listing, on_bad_file: TfRecordSource(listing, on_bad_file, schema), options
+    )
 
 
 class TfRecordSource(FileSource):

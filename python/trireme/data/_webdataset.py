@@ -7,16 +7,24 @@ import json
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import pyarrow as pa
 
 from trireme import _core
-from trireme.data._file_source import FileFragment, FileSource, Listing, Placed, dataset_of_files, listing_of
+from trireme.data._file_source import (
+    FileFragment,
+    FileSource,
+    Listing,
+    Placed,
+    ReadFilesOptions,
+    read_files,
+)
 from trireme.data._fragment import DataError, Fragment
 from trireme.data._images import MAX_PIXELS, check_max_pixels, decode
 from trireme.data._numpy_files import array_in
-from trireme.data._paths import File, select
+from trireme.data._paths import File
 from trireme.data._tensors import batch_of_rows
 
 if TYPE_CHECKING:
@@ -37,18 +45,10 @@ _Read = TypeVar("_Read")
 def read_webdataset(
     paths: Any,
     *,
-    filesystem: Any = None,
     decoder: bool | Callable[[Sample], Sample] | None = True,
     suffixes: Sequence[str] | None = None,
-    partition_filter: Any = None,
-    partitioning: Any = None,
-    include_paths: bool = False,
-    ignore_missing_paths: bool = False,
-    shuffle: Any = None,
-    file_extensions: Sequence[str] | None = ("tar", "tgz"),
-    on_bad_file: str = "raise",
     max_pixels: int = MAX_PIXELS,
-    **others: Any,
+    **options: Unpack[ReadFilesOptions],
 ) -> Dataset:
     """Tar files: one row per sample, with its name in "__key__" and one column per suffix.
 
@@ -58,12 +58,11 @@ def read_webdataset(
     check_max_pixels("read_webdataset", max_pixels)
     if not callable(decoder) and decoder not in (True, False, None):
         raise _core.ConfigError(f"read_webdataset: decoder = {decoder!r}: expected True, None or a function")
-    selection = select("read_webdataset", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
-    others.pop("verbose_open", None)
+    given = {name: value for name, value in options.items() if name != "verbose_open"}
     wanted = None if suffixes is None else tuple(suffix.lstrip(".") for suffix in suffixes)
-    listing = listing_of(selection, partitioning, include_paths)
     chosen = _BySuffix(max_pixels) if decoder is True else decoder
-    return dataset_of_files(WebDatasetSource(listing, on_bad_file, chosen, wanted), shuffle, others)
+    source = partial(WebDatasetSource, decoder=chosen, suffixes=wanted)
+    return read_files("read_webdataset", paths, source, given, extensions=("tar", "tgz"))
 
 
 @dataclass(frozen=True)

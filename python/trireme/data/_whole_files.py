@@ -6,14 +6,14 @@ import hashlib
 import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
-from trireme.data._file_source import FileSource, Placed, dataset_of_files, listing_of
+from trireme.data._file_source import FileSource, Placed, ReadFilesOptions, read_files
 from trireme.data._fragment import DataError, Fragment
 from trireme.data._memory import BATCH_BYTES, rows_of_batch
-from trireme.data._paths import File, select
+from trireme.data._paths import File
 
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
@@ -25,23 +25,9 @@ _BATCH_FILES = 8
 _FIRST_FILES = 2  # the first batch needs a row or two of each of many fragments
 
 
-def read_binary_files(
-    paths: Any,
-    *,
-    include_paths: bool = False,
-    filesystem: Any = None,
-    partition_filter: Any = None,
-    partitioning: Any = None,
-    ignore_missing_paths: bool = False,
-    shuffle: Any = None,
-    file_extensions: Sequence[str] | None = None,
-    on_bad_file: str = "raise",
-    **others: Any,
-) -> Dataset:
+def read_binary_files(paths: Any, **options: Unpack[ReadFilesOptions]) -> Dataset:
     """The content of each file, in the column "bytes"."""
-    selection = select("read_binary_files", paths, filesystem, file_extensions, ignore_missing_paths, partition_filter)
-    listing = listing_of(selection, partitioning, include_paths)
-    return dataset_of_files(BinarySource(listing, on_bad_file), shuffle, others)
+    return read_files("read_binary_files", paths, BinarySource, options)
 
 
 class FilesFragment(Fragment):
