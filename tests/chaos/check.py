@@ -42,13 +42,20 @@ class Outcome:
         return [event for event in self.events if event["event"] == kind]
 
     def committed(self) -> list[str]:
-        """In the order of their commits, without removed ones."""
-        names: dict[str, int] = {}
+        """In the order of their commits, without removed ones.
+
+        A driver may be killed after it has written a manifest and before it has logged the commit. The next start
+        names that checkpoint.
+        """
+        names: dict[str, int | None] = {}
         for event in self.events:
             name = event.get("name", "")
             if event["event"] == "checkpoint_committed":
                 names.pop(name, None)
                 names[name] = event["index"]
+            elif event["event"] == "run_started" and event.get("checkpoint"):
+                resumed = Path(event["checkpoint"]).name
+                names[resumed] = names.pop(resumed, None)
             elif event["event"] == "checkpoint_removed" and event.get("index") in (None, names.get(name)):
                 names.pop(name, None)
         return list(names)

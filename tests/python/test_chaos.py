@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from chaos import process_table, scenario
+from chaos import check, process_table, scenario
 from chaos import runner as chaos
 from chaos.load import Load
 
@@ -106,3 +107,16 @@ def test_other_seeds_have_all_ingredients() -> None:
     assert any(each.trainer == "data" and each.language == "cpp" for each in made)
     assert any(scenario.FREEZE in each.kinds() for each in made)
     assert any(fault.kind == "term" and fault.phase == "upload" for each in made for fault in each.faults)
+
+
+def test_a_commit_that_a_killed_driver_has_not_logged_counts(tmp_path: Path) -> None:
+    run = tmp_path / "chaos"
+    run.mkdir()
+    logged = [
+        {"event": "run_started"},
+        {"event": "checkpoint_committed", "name": "slot0", "index": 5},
+        {"event": "checkpoint_committed", "name": "slot1", "index": 7},
+        {"event": "run_started", "checkpoint": str(run / "slot0")},  # written again with report 9
+    ]
+    (run / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in logged))
+    assert check.Outcome(scenario.Scenario("test"), run, tmp_path).committed() == ["slot1", "slot0"]
