@@ -21,23 +21,22 @@ if(Torch_FOUND)
   set_target_properties(trireme_torch PROPERTIES
     EXPORT_NAME torch VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 
-  # Examples and tests with libtorch share one precompiled header: its headers take 20 s per file otherwise. Without
-  # optimization, because libtorch does the computing. -fPIE as CMake compiles programs, or g++ would ignore the header.
-  add_library(trireme_torch_program_headers OBJECT EXCLUDE_FROM_ALL torch/program_headers.cpp)
-  target_precompile_headers(trireme_torch_program_headers PRIVATE <torch/torch.h> <trireme/torch/torch.h>)
-  # The same options as the programs have, warnings included: -Wpedantic changes predefined macros.
-  target_link_libraries(trireme_torch_program_headers PRIVATE trireme_torch trireme_warnings)
-  set_target_properties(trireme_torch_program_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_compile_options(trireme_torch_program_headers PRIVATE -fPIE -O0)
-
-  # Several sources are compiled as one: half of a program's time are the templates of libtorch's headers.
+  # Examples and tests with libtorch share the precompiled header of the first of them: its headers take 20 s per file
+  # otherwise. Not that of an empty library: g++ instantiates the templates of the header even for an empty file, in 9 s.
+  # Several sources are compiled as one for the same reason. Without optimization, because libtorch does the computing.
   function(trireme_add_torch_program name)
     add_executable(${name} ${ARGN})
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
     target_link_libraries(${name} PRIVATE trireme_torch trireme_warnings)
     # -fpch-preprocess: otherwise ccache passes preprocessed files to the compiler, without the header.
     target_compile_options(${name} PRIVATE -O0 $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
-    target_precompile_headers(${name} REUSE_FROM trireme_torch_program_headers)
+    get_property(owner GLOBAL PROPERTY TRIREME_TORCH_HEADER_OWNER)
+    if(owner)
+      target_precompile_headers(${name} REUSE_FROM ${owner})
+    else()
+      target_precompile_headers(${name} PRIVATE <torch/torch.h> <trireme/torch/torch.h>)
+      set_property(GLOBAL PROPERTY TRIREME_TORCH_HEADER_OWNER ${name})
+    endif()
   endfunction()
 else()
   message(STATUS "libtorch was not found: trireme::torch is left out (set Torch_DIR to have it)")
