@@ -140,6 +140,7 @@ def test_an_evaluation_set_that_workers_cannot_divide_evenly(tmp_path: Path) -> 
     [
         ({"ddp_backend": "nccl"}, r"nccl is not available, please use gloo"),
         ({"bf16": True}, r"bf16.*use_cpu"),
+        ({"fsdp": True}, r"TrainingArguments\(fsdp=True\) has no effect on workers without GPUs"),
         ({"enable_jit_checkpoint": True}, r"enable_jit_checkpoint=True\) would replace the handler of SIGTERM"),
     ],
 )

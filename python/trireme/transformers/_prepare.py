@@ -29,7 +29,7 @@ def prepare_trainer(trainer: Any) -> Any:
     if not isinstance(trainer, transformers.Trainer):
         raise TypeError(f"prepare_trainer() expects a transformers.Trainer, got {type(trainer).__name__}")
     _check_version()
-    _check_arguments(trainer.args, current_session("prepare_trainer").context)
+    _check_arguments(trainer, current_session("prepare_trainer").context)
     if are_shard_batches(trainer.train_dataset):
         # The shard itself resumes at the position in the checkpoint.
         trainer.args.ignore_data_skip = True
@@ -82,8 +82,9 @@ class _Batches(IterableDataset):  # type: ignore[misc]
         return iter(self._batches)
 
 
-def _check_arguments(args: Any, context: Any) -> None:
+def _check_arguments(trainer: Any, context: Any) -> None:
     """Raises an error for TrainingArguments that contradict the workers."""
+    args = trainer.args
     if context._gpus and args.device.type == "cpu":
         raise ValueError(
             "prepare_trainer(): TrainingArguments(use_cpu=True) contradicts ScalingConfig(use_gpu=True): the GPUs of "
@@ -100,6 +101,11 @@ def _check_arguments(args: Any, context: Any) -> None:
         raise ValueError(
             f"prepare_trainer(): TrainingArguments has found {count_of(args.world_size, 'process')} and the run has "
             f"{count_of(context.get_world_size(), 'worker')}; create it in the training function"
+        )
+    if args.fsdp and trainer.accelerator.distributed_type != "FSDP":
+        raise ValueError(
+            f"prepare_trainer(): TrainingArguments(fsdp={args.fsdp!r}) has no effect on workers without GPUs, where "
+            "Accelerate keeps the whole model on every worker; remove it, or pass ScalingConfig(use_gpu=True)"
         )
     if getattr(args, "enable_jit_checkpoint", False):
         raise ValueError(
