@@ -78,9 +78,11 @@ test-sanitizers:
 test-fast:  ## Unit tests and the quick Python tests, in under 4 minutes after a build
 	@rm -f build/stages.tsv
 	@$(STAGE) "build" $(RUN) build
-	@$(STAGE) "unit tests" $(RUN) test-unit
-	@$(STAGE) "quick Python tests" $(PYTEST) -m "not torch and not notebook and not slow"
+	@tools/overlap.sh build/unit_tests.log "$(RUN) test-quick" "$(STAGE) 'unit tests' $(RUN) test-unit"
 	@tools/stage.sh build/stages.tsv
+
+test-quick:
+	@$(STAGE) "quick Python tests" $(PYTEST) -m "not torch and not notebook and not slow"
 
 # `make test` runs them with sanitizers instead: twice is enough.
 test-unit: build  ## The C++ unit tests without sanitizers
@@ -164,8 +166,8 @@ bench-peers: build frameworks  ## The same and the frameworks, side by side with
 clean:  ## Remove what was built
 	rm -rf build dist $(VENV) $(FRAMEWORKS)
 
-.PHONY: help demo install library build frameworks test test-release test-sanitizers test-fast test-unit test-python \
-  test-frameworks test-gpu asan tsan fuzz chaos differential lint tidy format bench bench-peers clean
+.PHONY: help demo install library build frameworks test test-release test-sanitizers test-fast test-quick test-unit \
+  test-python test-frameworks test-gpu asan tsan fuzz chaos differential lint tidy format bench bench-peers clean
 
 # The compiler, the libraries and the tools of the build.
 $(VENV)/.tools: constraints.txt tools/install_packages.sh
