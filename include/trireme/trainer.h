@@ -88,6 +88,9 @@ struct TrainerOptions {
   // false: each worker sees only its own GPUs, and the first is device 0. true: it sees the GPUs of all workers on its
   // node, ordered so that device `local_rank` is its own; see docs/gpu.md.
   bool share_cuda_visible_devices = false;
+  // For trainers with their own training loop, which saves checkpoints as CheckpointConfig.checkpoint_frequency and
+  // checkpoint_at_end say. Otherwise these fields are refused.
+  bool owns_loop = false;
 };
 
 class TRIREME_API DataParallelTrainer {

@@ -8,6 +8,7 @@ namespace trireme::python {
 
 namespace nb = nanobind;
 
+void bind_boosting(nb::module_& module);
 void bind_boxes(nb::module_& module);
 void bind_config(nb::module_& module);
 void bind_data(nb::module_& module);

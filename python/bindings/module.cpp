@@ -4,6 +4,7 @@
 NB_MODULE(_core, module) {
   module.attr("version") = TRIREME_VERSION;
   trireme::python::bind_errors(module);
+  trireme::python::bind_boosting(module);
   trireme::python::bind_boxes(module);
   trireme::python::bind_config(module);
   trireme::python::bind_data(module);

@@ -11,6 +11,11 @@ class ConfigError(TypeError, ValueError): ...
 
 version: str = '0.1.0'
 
+def check_boosting_job(job: dict) -> dict:
+    """
+    The checked job, from the fields of BoostingJob (include/trireme/boosting_job.h), or ConfigError.
+    """
+
 def box_overlaps(wanted: tuple[Sequence[int], Sequence[int]], parts: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[tuple[int, tuple[tuple[int, ...], tuple[int, ...]]]]:
     """
     The index of each part that overlaps the wanted box, and the common box. A box is (offset, shape).

@@ -90,7 +90,7 @@ base::Result<std::unique_ptr<Run>> Run::prepare(Runtime& runtime, RunSpec spec, 
   if (auto problem = base::find_problem(spec.scaling)) return base::Error(*problem);
   if (auto problem = base::find_problem(spec.run)) return base::Error(*problem);
   const auto& checkpoints = spec.run.checkpoint_config;
-  if (checkpoints.checkpoint_frequency > 0 || checkpoints.checkpoint_at_end) {
+  if (!spec.owns_loop && (checkpoints.checkpoint_frequency > 0 || checkpoints.checkpoint_at_end)) {
     return base::error(
         "CheckpointConfig.{} is for trainers with their own training loop; {} runs your function, which saves a "
         "checkpoint when it passes one to report()",

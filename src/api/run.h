@@ -38,6 +38,7 @@ using EnvironmentVariables = std::map<std::string, std::string>;
   FIELD(bool, resume_checkpoint_elsewhere, false, "it is in a file system that only the workers can open")             \
   FIELD(Dict, metadata, {}, "what the user attached to the run")                                                       \
   FIELD(std::string, storage_path, {}, "path in the file system that prepare() is given, if it is given one")          \
+  FIELD(bool, owns_loop, false, "the trainer has its own training loop, which follows the CheckpointConfig")           \
   FIELD(bool, share_cuda_visible_devices, false, "each worker sees the GPUs of all workers on its node")                \
   FIELD(std::vector<std::string>, logged_datasets, {}, "names of the datasets whose samples the workers log")          \
   FIELD(bool, every_report, true, "next() returns every report; otherwise only the newest, for the progress line")

@@ -120,6 +120,7 @@ RunSpec make_spec(const Job& job, const TrainerOptions& options) {
   if (options.dataset_config.log_samples) {
     for (const auto& [name, dataset] : options.datasets) spec.logged_datasets.push_back(name);
   }
+  spec.owns_loop = options.owns_loop;
   spec.every_report = false;
   return spec;
 }

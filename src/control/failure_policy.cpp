@@ -16,7 +16,7 @@ namespace trireme::control {
 namespace {
 
 // Messages of gloo, NCCL, MPI and plain sockets when the peer is lost.
-constexpr std::array<std::string_view, 13> kPeerLossPhrases = {"Connection closed by peer",
+constexpr std::array<std::string_view, 17> kPeerLossPhrases = {"Connection closed by peer",
                                                                "NCCL communicator was aborted",
                                                                "Connection reset by peer",
                                                                "Broken pipe",
@@ -28,7 +28,11 @@ constexpr std::array<std::string_view, 13> kPeerLossPhrases = {"Connection close
                                                                "peer closed connection",
                                                                "Application timeout caused pair closure",
                                                                "Read error",
-                                                               "Rank has been lost"};
+                                                               "Rank has been lost",
+                                                               "Ring Allreduce failed",  // XGBoost
+                                                               "Poll error condition",
+                                                               "Socket recv error",  // LightGBM
+                                                               "Socket send error"};
 
 // Messages of NCCL's watchdog, also as an exception (TORCH_NCCL_BLOCKING_WAIT), and of gloo, after a timeout.
 constexpr std::array<std::string_view, 3> kTimeoutPhrases = {

@@ -1,0 +1,44 @@
+#include <nanobind/stl/string.h>
+
+#include "bindings.h"
+#include "errors.h"
+#include "trireme/boosting_job.h"
+#include "trireme/config.h"
+#include "value.h"
+
+namespace trireme::python {
+namespace {
+
+nb::dict check(const nb::dict& given) {
+  Dict dict = to_dict(given, "job");
+  BoostingJob job;
+  job.library = dict.at("library").as_string();
+  job.params = dict.at("params").as_dict();
+  job.num_boost_round = dict.at("num_boost_round");
+  job.label_column = dict.at("label_column").as_string();
+  job.weight_column = dict.at("weight_column").as_string();
+  job.group_column = dict.at("group_column").as_string();
+  job.min_workers = static_cast<int>(dict.at("min_workers").as_int());
+  job.max_workers = static_cast<int>(dict.at("max_workers").as_int());
+  job.cpus_per_worker = dict.at("cpus_per_worker").as_double();
+  job.use_gpu = dict.at("use_gpu").as_bool();
+  job.datasets = dict.at("datasets").as_dict();
+  try {
+    const CheckedBoostingJob checked = check_boosting_job(job);
+    Dict made{{"params", checked.params},
+              {"corrections", List(checked.corrections.begin(), checked.corrections.end())},
+              {"features", List(checked.features.begin(), checked.features.end())}};
+    return to_python(made);
+  } catch (const ConfigError& error) {
+    raise_config_error(error.what());
+  }
+}
+
+}  // namespace
+
+void bind_boosting(nb::module_& module) {
+  module.def("check_boosting_job", &check, nb::arg("job"), nb::sig("def check_boosting_job(job: dict) -> dict"),
+             "The checked job, from the fields of BoostingJob (include/trireme/boosting_job.h), or ConfigError.");
+}
+
+}  // namespace trireme::python

@@ -1,0 +1,161 @@
+#include "api/boosting_params.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+
+#include "base/json.h"
+#include "trireme/config.h"
+
+namespace trireme::api {
+namespace {
+
+using Names = std::initializer_list<const char*>;
+
+constexpr std::array kCpu = {"cpu"};
+
+// The name under which one of the aliases of a parameter is given; nullptr: none is.
+const char* param_given_as(const Dict& params, Names aliases) {
+  for (const char* name : aliases) {
+    if (params.find(name) != nullptr) return name;
+  }
+  return nullptr;
+}
+
+std::string param_json(const Value& value) { return base::to_json(value); }
+
+std::string to_lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char each) { return std::tolower(each); });
+  return text;
+}
+
+std::string lower_case_param(const Dict& params, const char* name) {
+  const Value* value = params.find(name);
+  return value != nullptr && value->get_if<std::string>() ? to_lower_case(value->as_string()) : std::string();
+}
+
+[[noreturn]] void refuse_param(const BoostingJob& job, const char* name, const std::string& why) {
+  throw ConfigError(fmt::format("params[{:?}] = {}: {}", name, param_json(*job.params.find(name)), why));
+}
+
+// The number of threads of a worker: its CPUs. More would take those of other workers.
+void set_threads(const BoostingJob& job, CheckedBoostingJob& checked, const char* canonical, Names aliases) {
+  const auto cpus = std::max<std::int64_t>(static_cast<std::int64_t>(std::floor(job.cpus_per_worker)), 1);
+  const char* name = param_given_as(job.params, aliases);
+  if (name != nullptr) {
+    const Value& value = *job.params.find(name);
+    if (!value.get_if<std::int64_t>()) refuse_param(job, name, "expected an int");
+    const std::int64_t asked = value.as_int();
+    if (asked > 0 && asked <= cpus) return;
+    for (const char* each : aliases) checked.params.erase(each);
+    checked.corrections.push_back(
+        fmt::format("params[{:?}] = {} does not match the workers, which have {} CPU{} each: using {}; "
+                    "set ScalingConfig(resources_per_worker={{\"CPU\": ...}}) for more",
+                    name, asked, cpus, cpus == 1 ? "" : "s", cpus));
+  }
+  checked.params[canonical] = cpus;
+}
+
+void check_device(const BoostingJob& job, Names aliases) {
+  const char* name = param_given_as(job.params, aliases);
+  if (name == nullptr || job.use_gpu) return;
+  const std::string device = lower_case_param(job.params, name);
+  if (std::find(kCpu.begin(), kCpu.end(), device) == kCpu.end()) {
+    refuse_param(job, name, "the workers have no GPU; set ScalingConfig(use_gpu=True), or use \"cpu\"");
+  }
+}
+
+void refuse_rounds(const BoostingJob& job, Names aliases) {
+  if (const char* name = param_given_as(job.params, aliases))
+    refuse_param(job, name, "pass num_boost_round to the trainer instead");
+}
+
+void check_classes(const BoostingJob& job, const std::string& objective, Names multi_class, Names num_class) {
+  const bool multi = std::find(multi_class.begin(), multi_class.end(), objective) != multi_class.end();
+  if (multi && param_given_as(job.params, num_class) == nullptr) {
+    refuse_param(job, "objective", "needs params[\"num_class\"]: the number of classes");
+  }
+}
+
+void check_ranking(const BoostingJob& job, const std::string& objective) {
+  const bool ranks = objective.starts_with("rank:") || objective == "lambdarank" || objective == "rank_xendcg" ||
+                     objective == "xendcg";
+  if (ranks && job.group_column.empty()) {
+    refuse_param(job, "objective", "ranking needs group_column: the column with the query of each row");
+  }
+}
+
+}  // namespace
+
+void check_xgboost_params(const BoostingJob& job, CheckedBoostingJob& checked) {
+  check_device(job, {"device"});
+  const std::string method = lower_case_param(job.params, "tree_method");
+  if (method == "gpu_hist") refuse_param(job, "tree_method", "use tree_method=\"hist\" with device=\"cuda\"");
+  if (method == "exact") {
+    refuse_param(job, "tree_method", "cannot train on rows that are read in batches; use \"hist\" or \"approx\"");
+  }
+  if (lower_case_param(job.params, "booster") == "gblinear") {
+    refuse_param(job, "booster", "cannot train on quantized rows; use \"gbtree\" or \"dart\"");
+  }
+  refuse_rounds(job, {"num_round", "num_boost_round", "n_estimators"});
+  check_classes(job, lower_case_param(job.params, "objective"), {"multi:softmax", "multi:softprob"}, {"num_class"});
+  check_ranking(job, lower_case_param(job.params, "objective"));
+  set_threads(job, checked, "nthread", {"nthread", "n_jobs"});
+}
+
+void check_lightgbm_params(const BoostingJob& job, CheckedBoostingJob& checked) {
+  check_device(job, {"device_type", "device"});
+  refuse_rounds(job, {"num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees", "num_round", "num_rounds",
+                      "nrounds", "num_boost_round", "n_estimators", "max_iter"});
+  for (const char* name : {"machines", "workers", "nodes", "machine_list_filename", "machine_list_file", "machine_list",
+                           "mlist", "local_listen_port", "local_port", "port"}) {
+    if (job.params.find(name) != nullptr)
+      refuse_param(job, name, "the trainer sets the addresses of the workers; remove it");
+  }
+  if (const char* name = param_given_as(job.params, {"num_machines", "num_machine"})) {
+    const Value& value = *job.params.find(name);
+    if (!(value.get_if<std::int64_t>() && value.as_int() == job.max_workers && job.min_workers == job.max_workers)) {
+      refuse_param(
+          job, name,
+          fmt::format("the trainer has {} workers; remove it, the trainer sets it",
+                      job.min_workers == job.max_workers ? fmt::to_string(job.max_workers)
+                                                         : fmt::format("{} to {}", job.min_workers, job.max_workers)));
+    }
+    checked.params.erase(name);
+  }
+  const char* learner = param_given_as(job.params, {"tree_learner", "tree", "tree_type", "tree_learner_type"});
+  if (learner != nullptr && job.max_workers > 1) {
+    const std::string kind = lower_case_param(job.params, learner);
+    if (kind.starts_with("serial")) {
+      refuse_param(job, learner, "every worker would train a model of its own; use \"data\" or \"voting\"");
+    }
+    if (kind.starts_with("feature")) {
+      refuse_param(job, learner,
+                   "needs all rows on every worker, and the trainer divides them; use \"data\" or \"voting\"");
+    }
+  }
+  if (learner == nullptr) checked.params["tree_learner"] = "data";
+  const char* partition = param_given_as(job.params, {"pre_partition", "is_pre_partition"});
+  if (partition != nullptr && job.params.find(partition)->get_if<bool>() && !job.params.find(partition)->as_bool()) {
+    checked.corrections.push_back(fmt::format(
+        "params[{:?}] = false does not match the workers, which read their own rows: using true", partition));
+    checked.params.erase(partition);
+  }
+  checked.params["pre_partition"] = true;
+  const char* objective = param_given_as(job.params, {"objective", "objective_type", "app", "application", "loss"});
+  if (objective != nullptr && objective == std::string_view("objective")) {
+    const std::string name = lower_case_param(job.params, objective);
+    check_classes(job, name, {"multiclass", "softmax", "multiclassova", "multiclass_ova", "ova", "ovr"},
+                  {"num_class", "num_classes"});
+    check_ranking(job, name);
+  }
+  set_threads(job, checked, "num_threads", {"num_threads", "num_thread", "nthread", "nthreads", "n_jobs"});
+}
+
+}  // namespace trireme::api

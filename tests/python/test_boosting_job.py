@@ -1,0 +1,107 @@
+"""The checks of XGBoost and LightGBM jobs before anything starts. Neither library is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trireme import ConfigError, _core
+
+COLUMNS = {"x": "number", "kind": "category", "y": "number", "w": "number", "q": "number"}
+
+
+def checked(library: str = "xgboost", **changes: Any) -> dict[str, Any]:
+    job = {
+        "library": library,
+        "params": {},
+        "num_boost_round": 10,
+        "label_column": "y",
+        "weight_column": "w",
+        "group_column": "q",
+        "min_workers": 2,
+        "max_workers": 2,
+        "cpus_per_worker": 1.0,
+        "use_gpu": False,
+        "datasets": {"train": {"rows": 100, "columns": COLUMNS}},
+    }
+    return _core.check_boosting_job(job | changes)
+
+
+def train(columns: dict[str, str], rows: int = 100) -> dict[str, Any]:
+    return {"train": {"rows": rows, "columns": columns}}
+
+
+def test_features_are_the_other_columns_in_order() -> None:
+    assert checked()["features"] == ["x", "kind"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"label_column": "z"}, 'label_column = "z": datasets["train"] has no such column; it has "x", "kind"'),
+        ({"label_column": ""}, "label_column is missing"),
+        ({"label_column": "kind"}, "must be numeric and is category"),
+        ({"weight_column": "z"}, 'weight_column = "z"'),
+        ({"group_column": "z"}, 'group_column = "z"'),
+        ({"num_boost_round": 0}, "num_boost_round = 0: expected an int, 1 or more"),
+        ({"num_boost_round": True}, "num_boost_round = true"),
+        ({"datasets": {}}, 'datasets has no "train": pass'),
+        ({"datasets": {"test": {"rows": 9, "columns": COLUMNS}}}, 'datasets has no "train", only "test"'),
+        ({"datasets": train(COLUMNS | {"name": "string"})}, 'column "name" of datasets["train"] contains strings'),
+        ({"datasets": train(COLUMNS | {"when": "timestamp[us]"})}, 'column "when" .* has the type timestamp'),
+        ({"datasets": train(COLUMNS, rows=1)}, "has 1 row for 2 workers: a worker would have none"),
+        ({"datasets": train(COLUMNS, rows=0)}, r'datasets\["train"\] has no rows'),
+        ({"datasets": train({"y": "number", "w": "number", "q": "number"})}, "has no features"),
+        (
+            {"datasets": train(COLUMNS) | {"v": {"rows": 9, "columns": {"y": "number", "w": "number", "q": "number"}}}},
+            "has no column",
+        ),
+        (
+            {"datasets": train(COLUMNS) | {"v": {"rows": 9, "columns": COLUMNS | {"x": "string"}}}},
+            'column "x" is number in',
+        ),
+        ({"datasets": train(COLUMNS) | {"a-b": {"rows": 9, "columns": COLUMNS}}}, "must not contain '-'"),
+        ({"params": {"device": "cuda"}}, r'params\["device"\] = "cuda": the workers have no GPU'),
+        ({"params": {"tree_method": "exact"}}, "cannot train on rows that are read in batches"),
+        ({"params": {"tree_method": "gpu_hist"}}, "use tree_method"),
+        ({"params": {"n_estimators": 5}}, "pass num_boost_round"),
+        ({"params": {"objective": "multi:softmax"}}, r'needs params\["num_class"\]'),
+        ({"params": {"objective": "rank:ndcg"}, "group_column": ""}, "ranking needs group_column"),
+        ({"params": {"n_jobs": "all"}}, r'params\["n_jobs"\] = "all": expected an int'),
+        ({"library": "lightgbm", "params": {"device_type": "gpu"}}, "the workers have no GPU"),
+        ({"library": "lightgbm", "params": {"num_machines": 3}}, "the trainer has 2 workers"),
+        ({"library": "lightgbm", "params": {"machines": "a:1"}}, "the trainer sets the addresses"),
+        ({"library": "lightgbm", "params": {"tree_learner": "serial"}}, "would train a model of its own"),
+        ({"library": "lightgbm", "params": {"tree_learner": "feature"}}, "needs all rows on every worker"),
+        ({"library": "lightgbm", "params": {"num_iterations": 5}}, "pass num_boost_round"),
+        ({"library": "lightgbm", "params": {"objective": "lambdarank"}, "group_column": ""}, "needs group_column"),
+        ({"library": "lightgbm", "params": {"objective": "multiclass"}}, "the number of classes"),
+    ],
+)
+def test_refused(changes: dict[str, Any], message: str) -> None:
+    escaped = message if "\\" in message or ".*" in message else message.replace("[", r"\[").replace("]", r"\]")
+    with pytest.raises(ConfigError, match=escaped):
+        checked(**changes)
+
+
+def test_threads_are_the_cpus_of_a_worker() -> None:
+    assert checked()["params"]["nthread"] == 1
+    assert checked(cpus_per_worker=3.0)["params"]["nthread"] == 3
+    corrected = checked(params={"n_jobs": 8})
+    assert corrected["params"] == {"nthread": 1}
+    (line,) = corrected["corrections"]
+    assert 'params["n_jobs"] = 8 does not match the workers, which have 1 CPU each: using 1' in line
+    kept = checked(params={"nthread": 2}, cpus_per_worker=4.0)
+    assert kept["params"]["nthread"] == 2 and kept["corrections"] == []
+
+
+def test_lightgbm_gets_what_the_workers_imply() -> None:
+    params = checked("lightgbm", params={"num_machines": 2, "pre_partition": False})
+    assert params["params"] == {"tree_learner": "data", "pre_partition": True, "num_threads": 1}
+    assert ["pre_partition" in line for line in params["corrections"]] == [True]
+    assert checked("lightgbm", params={"tree_learner": "voting"})["params"]["tree_learner"] == "voting"
+
+
+def test_a_gpu_is_accepted_if_the_workers_have_one() -> None:
+    assert checked(params={"device": "cuda"}, use_gpu=True)["params"]["device"] == "cuda"
