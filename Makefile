@@ -111,12 +111,12 @@ differential: build  ## Random data plans against an oracle: make differential [
 	@PYTHONPATH=tests $(BIN)/python -m differential $(if $(SEED),--seed $(SEED)) --count $(or $(N),1000) \
 	  --first $(or $(FIRST),0) --language $(or $(LANGUAGE),both) $(ARGS)
 
-test-frameworks: frameworks  ## The adapters of Lightning and Transformers
+test-frameworks: frameworks  ## The adapters of Lightning, Transformers, XGBoost, LightGBM
 	cd tests/frameworks && ../../$(FRAMEWORKS)/bin/pytest -q -n $(JOBS) --dist worksteal \
 	  $(if $(filter-out 0,$(RETRIES)),--reruns $(RETRIES) -raR) .
 
 # Tested as a wheel, made of what is built already.
-frameworks: install $(FRAMEWORKS)/.packages  ## Lightning, Transformers and this Trireme, in .venv-frameworks
+frameworks: install $(FRAMEWORKS)/.packages  ## The frameworks and this Trireme, in .venv-frameworks
 	@rm -rf build/wheel
 	@$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel --config-settings build-dir=$(RELEASE) \
 	  --config-settings build.targets="_core;trireme_cli" .

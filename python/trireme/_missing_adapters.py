@@ -12,9 +12,7 @@ _FRAMEWORKS = {
     "horovod": "Horovod",
     "jax": "JAX",
     "keras": "Keras",
-    "lightgbm": "LightGBM",
     "tensorflow": "TensorFlow",
-    "xgboost": "XGBoost",
 }
 
 

@@ -17,6 +17,8 @@ PRELOAD = [
     "pytorch_lightning",
     *needs_of("transformers"),
     "transformers.GPT2LMHeadModel",
+    "trireme.xgboost._loop",
+    "trireme.lightgbm._loop",
 ]
 
 

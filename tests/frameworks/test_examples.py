@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "frameworks"
 
 
@@ -35,3 +37,11 @@ def test_fabric_resumes_after_a_kill(tmp_path: Path) -> None:
     assert "SIGKILL" in text and "resuming from step 40" in text
     loss = re.search(r"loss ([\d.]+) after 100 steps", text)
     assert loss and float(loss[1]) < 0.5
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_boosting_resumes_after_a_kill(library: str, tmp_path: Path) -> None:
+    text = run(f"{library}_digits.py", "--kill", cwd=tmp_path)
+    assert "SIGKILL" in text and re.search(r"restarted .* from checkpoint_000004", text)
+    accuracy = re.search(r"accuracy ([\d.]+)% of 4\d\d digits after 20 rounds", text)
+    assert accuracy and float(accuracy[1]) > 90

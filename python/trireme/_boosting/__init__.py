@@ -1,0 +1,1 @@
+"""What trireme.xgboost and trireme.lightgbm have in common."""

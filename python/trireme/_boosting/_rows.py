@@ -1,0 +1,236 @@
+"""A worker's rows of a dataset as numbers, for libraries that read them several times."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trireme._session import current_session, get_context, get_dataset_shard
+from trireme.data._iterator import DataIterator, Part
+
+_BATCH_ROWS = 65_536
+# A worker keeps its rows between the passes over them up to this size, and reads them again otherwise.
+_KEPT_BYTES = 1 << 30
+_TIMEOUT_S = 1800.0
+
+Categories = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of the datasets are. Empty names: there is none."""
+
+    features: tuple[str, ...]
+    label: str
+    weight: str = ""
+    group: str = ""
+    categories: Categories = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """table: the features, in their order, as numbers; a category is its index in Columns.categories."""
+
+    table: pa.Table
+    label: np.ndarray
+    weight: np.ndarray | None
+    group: np.ndarray | None
+
+    def matrix(self, dtype: Any) -> np.ndarray:
+        """Row by row; missing values are NaN."""
+        made: np.ndarray = np.empty(self.table.shape, dtype)
+        for index, column in enumerate(self.table.itercolumns()):
+            made[:, index] = as_numpy(column)
+        return made
+
+
+class WorkerRows:
+    """This worker's rows of a dataset. Every iteration returns the same batches."""
+
+    def __init__(self, name: str, columns: Columns, *, everything: bool = False) -> None:
+        """everything: all rows on every worker."""
+        self.name = name
+        self.columns = columns
+        shard = get_dataset_shard(name)
+        context = get_context()
+        self._shard = shard
+        # With groups, every worker reads all rows and keeps those of its groups.
+        self._kept_share = (context.get_world_rank(), context.get_world_size()) if columns.group else (0, 1)
+        if everything:
+            self._kept_share = (0, 1)
+        self._whole = everything or bool(columns.group)
+        self._held: list[pa.Table] | None = None
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        for table in self.tables():
+            yield self._numbers(table)
+
+    def tables(self) -> Iterator[pa.Table]:
+        if self._held is not None:
+            yield from self._held
+            return
+        held: list[pa.Table] | None = []
+        size = self.rows = 0
+        for table in self._by_group() if self.columns.group else self._read():
+            self.rows += table.num_rows
+            size += table.nbytes
+            if size > _KEPT_BYTES:
+                held = None
+            if held is not None:
+                held.append(table)
+            yield table
+        self._held = held
+
+    def release(self) -> None:
+        """The library has its own copy now."""
+        self._held = None
+
+    def _read(self) -> Iterator[pa.Table]:
+        """From the beginning, whatever the position in the checkpoint, and without moving it: the model depends on the
+        rows and not on the number of passes."""
+        part = self._shard._part.without_digests()
+        if self._whole:
+            options = {**part.options, "rank": 0, "world": 1, "max_world": 1, "equal": False}
+            part = Part(seed=part.seed, virtual_shards=1, **options)
+        copy = DataIterator(self._shard._planned, part)
+        if not self._whole:
+            copy.load_state({**self._shard.state(), "epoch": 0, "rows": 0})
+        wanted = [*self.columns.features, self.columns.label, self.columns.weight, self.columns.group]
+        names = [name for name in wanted if name]
+        for table in copy.iter_batches(batch_size=_BATCH_ROWS, batch_format="pyarrow"):
+            yield table.select(names)
+
+    def _by_group(self) -> Iterator[pa.Table]:
+        """The rows of this worker's groups, with those of a group behind each other, in order of first appearance."""
+        rank, world = self._kept_share
+        order: dict[Any, int] = {}
+        parts, keys = [], []
+        for table in self._read():
+            encoded = table.column(self.columns.group).combine_chunks().dictionary_encode()
+            values = encoded.dictionary.to_pylist()
+            if encoded.null_count:
+                raise ValueError(f"dataset {self.name!r}: the group column {self.columns.group!r} has nulls")
+            mine = np.array([zlib.crc32(repr(value).encode()) % world == rank for value in values], bool)
+            for value, is_mine in zip(values, mine, strict=True):
+                if is_mine:
+                    order.setdefault(value, len(order))
+            codes = encoded.indices.to_numpy()
+            keep = mine[codes]
+            if keep.any():
+                parts.append(table.filter(pa.array(keep)))
+                keys.append(np.array([order.get(value, 0) for value in values])[codes[keep]])
+        if not parts:
+            return
+        together = pa.concat_tables(parts).unify_dictionaries()
+        del parts
+        key = np.concatenate(keys)
+        indices = np.argsort(key, kind="stable")
+        group = together.schema.get_field_index(self.columns.group)
+        together = together.set_column(group, self.columns.group, pa.chunked_array([pa.array(key)]))
+        for begin in range(0, len(indices), _BATCH_ROWS):
+            yield together.take(pa.array(indices[begin : begin + _BATCH_ROWS]))
+
+    def _numbers(self, table: pa.Table) -> Batch:
+        columns = self.columns
+        features = [_feature(table.column(name), columns.categories.get(name), name) for name in columns.features]
+        label = as_numpy(table.column(columns.label))
+        if np.isnan(label).any():
+            raise ValueError(
+                f"dataset {self.name!r}: the label column {columns.label!r} has missing values; drop the rows"
+            )
+        return Batch(
+            pa.table(features, names=list(columns.features)),
+            label,
+            as_numpy(table.column(columns.weight)) if columns.weight else None,
+            table.column(columns.group).to_numpy() if columns.group else None,
+        )
+
+
+def as_numpy(column: pa.ChunkedArray) -> np.ndarray:
+    if column.null_count:
+        column = column.cast(pa.float64() if column.type != pa.float32() else pa.float32())
+    made: np.ndarray = column.to_numpy()
+    return made.astype(np.float64) if made.dtype.kind not in "f" else made
+
+
+def _feature(column: pa.ChunkedArray, categories: Sequence[Any] | None, name: str) -> pa.ChunkedArray:
+    if categories is not None:
+        return pa.chunked_array([codes_of(chunk, categories) for chunk in column.chunks], pa.float32())
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        return column.cast(pa.int8())
+    if pa.types.is_decimal(kind):
+        return column.cast(pa.float64())
+    return column.cast(pa.float32()) if pa.types.is_float16(kind) else column
+
+
+def codes_of(chunk: Any, categories: Sequence[Any]) -> pa.Array:
+    """The index of each value among the categories; null for other values and nulls."""
+    if not pa.types.is_dictionary(chunk.type):
+        chunk = chunk.dictionary_encode()
+    indices = {value: index for index, value in enumerate(categories)}
+    of_code = pa.array([indices.get(value) for value in chunk.dictionary.to_pylist()], pa.float32())
+    return pc.take(of_code, chunk.indices)
+
+
+def is_category(kind: Any) -> bool:
+    return bool(pa.types.is_dictionary(kind))
+
+
+def agreed_categories(name: str, columns: Columns, schema: Any) -> Categories:
+    """The values of the categorical columns of a dataset on all workers, sorted."""
+    wanted = [column for column in columns.features if is_category(schema.field(column).type)]
+    if not wanted:
+        return {}
+    found: dict[str, set[Any]] = {column: set() for column in wanted}
+    rows = WorkerRows(name, columns)
+    for table in rows.tables():
+        for column in wanted:
+            for chunk in table.column(column).chunks:
+                found[column].update(pc.unique(chunk).to_pylist())
+    everyone = gathered("categories", {column: _sorted(values, column) for column, values in found.items()})
+    return {column: _sorted({value for each in everyone for value in each[column]}, column) for column in wanted}
+
+
+def _sorted(values: set[Any], column: str) -> list[Any]:
+    values.discard(None)
+    kinds = {type(value) for value in values}
+    if not kinds <= {str} and not kinds <= {int} and not kinds <= {bool}:
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise ValueError(
+            f"categorical column {column!r}: its categories must all be strings or all integers, not {names}"
+        )
+    return sorted(values)
+
+
+def gathered(key: str, value: Any) -> list[Any]:
+    """The value of every rank, in order of ranks."""
+    context = get_context()
+    if context.get_world_size() == 1:
+        return [value]
+    core: Any = current_session("gathered")._core  # type: ignore[attr-defined]
+    core.store_set(f"boosting/{key}/{context.get_world_rank()}", json.dumps(value).encode())
+    keys = [f"boosting/{key}/{rank}" for rank in range(context.get_world_size())]
+    return [json.loads(each) for each in core.store_multi_get(keys, _TIMEOUT_S)]
+
+
+def refuse_empty(rows: WorkerRows) -> None:
+    """On every rank alike, because the others would wait for the one without rows."""
+    counts = gathered(f"rows/{rows.name}", rows.rows)
+    if empty := [rank for rank, count in enumerate(counts) if not count]:
+        what = "query groups" if rows.columns.group else "rows"
+        raise ValueError(
+            f"dataset {rows.name!r} has no {what} for rank {', '.join(map(str, empty))} (rows by rank: {counts}): use "
+            "fewer workers, or more rows"
+        )
+
+
+Save = Callable[[str], None]

@@ -1,0 +1,54 @@
+"""Gives LightGBM the addresses of all workers before the training function runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trireme._boosting._connections import ReservedPort, connections_of_ports, cut, own_address
+from trireme._context import TrainContext
+from trireme.backend import Backend
+from trireme.data._extras import import_extra
+from trireme.lightgbm._network import set_network_params
+
+_TIMEOUT_S = 1800.0
+_KEPT = "LightGBM keeps the network of this attempt"
+
+
+class LightGBMBackend(Backend):
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self._port: ReservedPort | None = None
+        self._ports: set[int] = set()
+
+    def on_start(self, context: TrainContext, session: Any) -> None:
+        import_extra("trireme.lightgbm", "lightgbm", "lightgbm")
+        rank, world = context.get_world_rank(), context.get_world_size()
+        if world == 1:
+            set_network_params({"num_machines": 1})
+            return
+        self._port = ReservedPort()
+        prefix = f"lightgbm/{context._attempt}/"
+        session.store_set(f"{prefix}{rank}", f"{own_address(context)}:{self._port.port}".encode())
+        keys = [f"{prefix}{each}" for each in range(world)]
+        machines = [each.decode() for each in session.store_multi_get(keys, _TIMEOUT_S)]
+        self._ports = {int(each.rpartition(":")[2]) for each in machines}
+        set_network_params(
+            {"machines": ",".join(machines), "local_listen_port": self._port.port, "num_machines": world}
+        )
+
+    def on_shutdown(self, context: TrainContext, session: Any) -> None:
+        from trireme.lightgbm._native import free_network
+
+        free_network()
+        set_network_params({})
+        if self._port is not None:
+            self._port.release()
+
+    def objection(self) -> str:
+        return _KEPT
+
+    def on_cancel(self, context: TrainContext, session: Any) -> None:
+        cut(connections_of_ports(self._ports))
+
+    def on_interrupt(self, context: TrainContext, session: Any) -> None:
+        raise RuntimeError(f"{_KEPT}, so the process is replaced")

@@ -1,0 +1,132 @@
+"""The training loop of LightGBMTrainer on a worker."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import lightgbm
+from lightgbm.callback import CallbackEnv, EarlyStopException
+
+from trireme._boosting._random_numbers import warn_of_random_numbers
+from trireme._boosting._rows import Columns, WorkerRows, agreed_categories
+from trireme._checkpoint import Checkpoint
+from trireme._session import get_checkpoint, get_context, get_dataset_shard
+from trireme.lightgbm._dataset import binned
+from trireme.lightgbm._native import init_network, put_first
+from trireme.lightgbm._network import get_network_params
+from trireme.lightgbm._report import ReportCallback
+
+# Of a checkpoint: the metrics of all rounds, from which early stopping finds its state again.
+_HISTORY = "lightgbm_history"
+# A tuple before LightGBM 4.7.
+_RESULT: Any = getattr(lightgbm.basic, "EvalResult", lambda *fields: fields)
+_RANDOM = (("bagging_freq", 0), ("subsample_freq", 0), ("feature_fraction", 1.0), ("colsample_bytree", 1.0))
+
+
+def train(config: dict[str, Any]) -> None:
+    world = get_context().get_world_size()
+    params = {"num_threads": 1, "verbosity": -1, **config["params"], "num_machines": world}
+    if world == 1:
+        params["tree_learner"] = "serial"
+    else:
+        init_network(get_network_params())  # before the datasets: the workers agree on the bins
+    checkpoint = get_checkpoint()
+    earlier = ReportCallback.get_model(checkpoint) if checkpoint is not None else None
+    if earlier is not None and earlier.current_iteration() >= config["num_boost_round"]:
+        return
+    columns = _columns(config)
+    dataset = binned(WorkerRows("train", columns), params, None, earlier)
+    booster = lightgbm.Booster(params, dataset)
+    if columns.categories:
+        # Where LightGBM itself keeps them: its own predict() of a DataFrame uses them as well.
+        booster.pandas_categorical = [
+            columns.categories[name] for name in columns.features if name in columns.categories
+        ]
+    for name in config["datasets"]:
+        if name != "train":
+            booster.add_valid(binned(WorkerRows(name, columns, everything=True), params, dataset, earlier), name)
+    if earlier is not None:
+        put_first(booster, earlier)
+        warn_of_random_numbers("LightGBM", _drawn(params))
+    _Loop(config, booster, checkpoint).run()
+
+
+def _columns(config: dict[str, Any]) -> Columns:
+    columns = Columns(
+        tuple(config["features"]), config["label_column"], config["weight_column"] or "", config["group_column"] or ""
+    )
+    categories = agreed_categories("train", columns, get_dataset_shard("train").schema())
+    return Columns(columns.features, columns.label, columns.weight, columns.group, categories)
+
+
+def _drawn(params: dict[str, Any]) -> list[str]:
+    """The parameters that make LightGBM draw random numbers."""
+    drawn = [name for name, neutral in _RANDOM if params.get(name, neutral) != neutral]
+    return drawn + (["boosting"] if params.get("boosting") in ("dart", "rf") else [])
+
+
+class _Loop:
+    """lightgbm.train() on a booster that may have the trees of a checkpoint."""
+
+    def __init__(self, config: dict[str, Any], booster: lightgbm.Booster, checkpoint: Checkpoint | None) -> None:
+        given = config["train_kwargs"]
+        self._params = config["params"]
+        self._rounds = config["num_boost_round"]
+        self._booster = booster
+        self._feval = given.get("feval")
+        self._evaluates = len(config["datasets"]) > 1
+        self._history: list[Any] = checkpoint.get_metadata().get(_HISTORY, []) if checkpoint is not None else []
+        callbacks = [copy.copy(each) for each in given.get("callbacks") or ()]
+        if (patience := given.get("early_stopping_rounds")) is not None:
+            if not self._evaluates:
+                raise ValueError("early_stopping_rounds needs a dataset besides 'train' to evaluate")
+            callbacks.append(lightgbm.early_stopping(patience, verbose=False))
+        self._before = [each for each in callbacks if getattr(each, "before_iteration", False)]
+        self._after = [each for each in callbacks if each not in self._before]
+        self._report = ReportCallback(frequency=config["checkpoint_frequency"], checkpoint_at_end=False)
+        self._report._reporter.metadata = self._metadata
+        self._at_end = config["checkpoint_at_end"]
+
+    def run(self) -> None:
+        stopping = [each for each in self._after if hasattr(each, "stopping_rounds")]
+        for index, results in enumerate(self._history):
+            if self._stops(index, [_RESULT(*each) for each in results], stopping):
+                return
+        for index in range(self._booster.current_iteration(), self._rounds):
+            for each in self._before:
+                each(self._env(index, None))
+            exhausted = self._booster.update()
+            results = list(self._booster.eval_valid(self._feval)) if self._evaluates else []
+            self._history.append(results)
+            self._report(self._env(index, results))
+            if self._stops(index, results, self._after) or exhausted:
+                break
+        reporter = self._report._reporter
+        reporter._at_end = self._at_end
+        reporter.after_training(self._booster.current_iteration(), lambda path: self._save(path))
+
+    def _stops(self, index: int, results: list[Any], callbacks: list[Any]) -> bool:
+        try:
+            for each in sorted(callbacks, key=lambda each: getattr(each, "order", 0)):
+                each(self._env(index, results))
+        except EarlyStopException as stop:
+            self._booster.best_iteration = stop.best_iteration + 1
+            return True
+        return False
+
+    def _env(self, index: int, results: Any) -> CallbackEnv:
+        return CallbackEnv(
+            model=self._booster,
+            params=self._params,
+            iteration=index,
+            begin_iteration=0,
+            end_iteration=self._rounds,
+            evaluation_result_list=results,
+        )
+
+    def _save(self, path: str) -> None:
+        self._booster.save_model(path, num_iteration=-1)
+
+    def _metadata(self) -> dict[str, Any]:
+        return {**get_context().get_metadata(), _HISTORY: self._history}

@@ -1,0 +1,49 @@
+"""ReportCallback: metrics and models of lightgbm.train() become reports of the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import lightgbm
+
+from trireme._boosting._report import Metrics, RoundReporter, stored_file
+from trireme._checkpoint import Checkpoint
+
+FILENAME = "model.txt"
+
+
+class ReportCallback:
+    """Reports the metrics of every round, and checkpoints with the model; see RoundReporter for the arguments."""
+
+    CHECKPOINT_NAME = FILENAME
+    order = 20  # after evaluation is recorded, before early stopping raises
+    before_iteration = False
+
+    def __init__(
+        self,
+        metrics: Metrics = None,
+        filename: str = FILENAME,
+        frequency: int = 0,
+        checkpoint_at_end: bool = True,
+        results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> None:
+        self._reporter = RoundReporter(metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn)
+
+    def __call__(self, env: Any) -> None:
+        flat = {f"{each[0]}-{each[1]}": each[2] for each in env.evaluation_result_list or ()}
+        rounds = env.model.current_iteration()
+
+        def save(path: str) -> None:
+            env.model.save_model(path, num_iteration=-1)
+
+        self._reporter.after_round(rounds, flat, save)
+        if env.iteration == env.end_iteration - 1:
+            self._reporter.after_training(rounds, save)
+
+    @classmethod
+    def get_model(cls, checkpoint: Checkpoint, filename: str = FILENAME) -> lightgbm.Booster:
+        """The model in a checkpoint of this callback or of LightGBMTrainer."""
+        with checkpoint.as_directory() as folder:
+            path = stored_file(checkpoint, folder, filename, "trireme.lightgbm.ReportCallback")
+            return lightgbm.Booster(model_file=path)

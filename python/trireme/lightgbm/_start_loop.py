@@ -1,0 +1,11 @@
+"""The trainer's own training function, without importing lightgbm in the driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def start_loop(config: dict[str, Any]) -> None:
+    from trireme.lightgbm._loop import train
+
+    train(config)

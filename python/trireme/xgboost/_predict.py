@@ -1,0 +1,52 @@
+"""Predictions for a dataset, in parallel."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xgboost
+
+from trireme._boosting._predict import PREDICTIONS, predicted_dataset
+from trireme._boosting._rows import Batch, _feature
+from trireme._checkpoint import Checkpoint
+from trireme.xgboost._loop import CATEGORIES
+from trireme.xgboost._report import ReportCallback
+
+
+def predict(
+    model: xgboost.Booster | Checkpoint,
+    dataset: Any,
+    *,
+    output_column: str = PREDICTIONS,
+    batch_size: int = 65_536,
+    concurrency: int | None = None,
+    **options: Any,
+) -> Any:
+    """The dataset with a column of predictions. Lazy: the batches are predicted when they are read, in processes.
+
+    options: of xgboost.Booster.predict(), for example output_margin=True or iteration_range=(0, 10).
+    """
+    booster = ReportCallback.get_model(model) if isinstance(model, Checkpoint) else model
+    arguments = {"raw": bytes(booster.save_raw("ubj")), "column": output_column, "options": options}
+    return predicted_dataset(dataset, _Predictor, arguments, batch_size, concurrency)
+
+
+class _Predictor:
+    def __init__(self, raw: bytes, column: str, options: dict[str, Any]) -> None:
+        self._booster = xgboost.Booster({"nthread": 1}, model_file=bytearray(raw))
+        self._column = column
+        self._options = options
+        self._categories = json.loads(self._booster.attr(CATEGORIES) or "{}")
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        names = self._booster.feature_names or table.column_names
+        features = [_feature(table.column(name), self._categories.get(name), name) for name in names]
+        matrix = Batch(pa.table(features, names=names), np.empty(0), None, None).matrix(np.float32)
+        kinds = self._booster.feature_types
+        data = xgboost.DMatrix(matrix, feature_names=names, feature_types=kinds, enable_categorical=True, nthread=1)
+        found = self._booster.predict(data, **self._options)
+        column = pa.array(found) if found.ndim == 1 else pa.array(list(found))
+        return table.append_column(self._column, column)

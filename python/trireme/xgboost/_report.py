@@ -1,0 +1,51 @@
+"""ReportCallback: metrics and models of xgboost.train() become reports of the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import xgboost
+
+from trireme._boosting._report import Metrics, RoundReporter, stored_file
+from trireme._checkpoint import Checkpoint
+
+FILENAME = "model.ubj"
+
+
+class ReportCallback(xgboost.callback.TrainingCallback):  # type: ignore[misc]
+    """Reports the metrics of every round, and checkpoints with the model; see RoundReporter for the arguments."""
+
+    CHECKPOINT_NAME = FILENAME
+
+    def __init__(
+        self,
+        metrics: Metrics = None,
+        filename: str = FILENAME,
+        frequency: int = 0,
+        checkpoint_at_end: bool = True,
+        results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> None:
+        super().__init__()
+        self._reporter = RoundReporter(metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn)
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        flat = {
+            f"{dataset}-{metric}": values[-1][0] if isinstance(values[-1], tuple) else values[-1]
+            for dataset, metrics in evals_log.items()
+            for metric, values in metrics.items()
+        }
+        self._reporter.after_round(model.num_boosted_rounds(), flat, model.save_model)
+        return False
+
+    def after_training(self, model: Any) -> Any:
+        self._reporter.after_training(model.num_boosted_rounds(), model.save_model)
+        return model
+
+    @classmethod
+    def get_model(cls, checkpoint: Checkpoint, filename: str = FILENAME) -> xgboost.Booster:
+        """The model in a checkpoint of this callback or of XGBoostTrainer."""
+        with checkpoint.as_directory() as folder:
+            booster = xgboost.Booster()
+            booster.load_model(stored_file(checkpoint, folder, filename, "trireme.xgboost.ReportCallback"))
+            return booster

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import boosting
+import numpy as np
+import pyarrow as pa
+import pytest
+import xgboost
+
+import trireme
+from trireme import CheckpointConfig, ConfigError, ScalingConfig
+from trireme.xgboost import RayTrainReportCallback, ReportCallback, XGBoostCheckpoint, XGBoostTrainer, predict
+
+PARAMS = {"objective": "binary:logistic", "max_depth": 3, "eval_metric": ["logloss", "auc"]}
+
+OWN = """
+import json, os, sys, time
+import numpy as np, xgboost
+from xgboost import collective
+from xgboost.tracker import RabitTracker
+rank, folder = int(sys.argv[1]), sys.argv[2]
+shared = folder + "/tracker.json"
+if rank == 0:
+    tracker = RabitTracker(host_ip="127.0.0.1", n_workers=2, sortby="task")
+    tracker.start()
+    with open(shared + "~", "w") as file:
+        json.dump(tracker.worker_args(), file)
+    os.rename(shared + "~", shared)
+while not os.path.exists(shared):
+    time.sleep(0.02)
+rows = np.load(f"{folder}/{rank}.npy")
+with collective.CommunicatorContext(**json.load(open(shared)), dmlc_task_id=str(rank)):
+    names = [f"x{index}" for index in range(6)]
+    data = xgboost.QuantileDMatrix(rows[:, :-1], rows[:, -1], feature_names=names, feature_types=["float"] * 6)
+    params = {"objective": "binary:logistic", "max_depth": 3, "eval_metric": ["logloss", "auc"], "nthread": 1}
+    xgboost.train(params, data, 6).save_model(f"{folder}/own{rank}.ubj")
+os.rename(f"{folder}/own{rank}.ubj", f"{folder}/model{rank}")
+if rank == 0:
+    tracker.wait_for()
+"""
+
+
+class Kill(xgboost.callback.TrainingCallback):
+    """Kills rank 1 in the middle of the first attempt."""
+
+    def __init__(self, marker: str) -> None:
+        super().__init__()
+        self.marker = marker
+
+    def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        if epoch == 4 and trireme.get_context().get_world_rank() == 1 and not os.path.exists(self.marker):
+            Path(self.marker).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return False
+
+
+def raw(result: trireme.Result) -> bytes:
+    return bytes(XGBoostTrainer.get_model(result.checkpoint).save_raw("ubj"))
+
+
+def trainer(results: Path, **options: Any) -> XGBoostTrainer:
+    given = {
+        "params": PARAMS,
+        "label_column": "label",
+        "num_boost_round": 6,
+        "datasets": boosting.datasets(),
+        "scaling_config": boosting.TWO,
+        "run_config": boosting.run_config(results),
+    }
+    return XGBoostTrainer(**{**given, **options})
+
+
+def own_function(config: dict[str, Any]) -> bytes:
+    rank = trireme.get_context().get_world_rank()
+    assert xgboost.collective.get_rank() == rank and xgboost.collective.get_world_size() == 2
+    rows = boosting.table(500, seed=rank).to_pandas()
+    estimator = xgboost.XGBClassifier(
+        n_estimators=4, n_jobs=1, callbacks=[ReportCallback("validation_0-auc", frequency=3)], eval_metric="auc"
+    )
+    estimator.fit(
+        rows[boosting.FEATURES], rows["label"], eval_set=[(rows[boosting.FEATURES], rows["label"])], verbose=False
+    )
+    model = bytes(estimator.get_booster().save_raw("ubj"))
+    if config["folder"]:
+        Path(config["folder"], f"model{rank}").write_bytes(model)
+    return model
+
+
+def test_a_function_with_an_estimator(results: Path, tmp_path: Path) -> None:
+    config = {"folder": str(tmp_path)}
+    made = XGBoostTrainer(
+        own_function, train_loop_config=config, scaling_config=boosting.TWO, run_config=boosting.run_config(results)
+    )
+    result = made.fit()
+    assert (tmp_path / "model0").read_bytes() == (tmp_path / "model1").read_bytes() == result.return_value
+    assert list(result.metrics) == ["validation_0-auc"]
+    assert len(result.best_checkpoints) == 2  # after round 3 and at the end
+    assert raw(result) == result.return_value
+
+
+def test_equals_the_librarys_own_training(results: Path, tmp_path: Path) -> None:
+    config = {"folder": str(tmp_path)}
+    data = boosting.datasets()
+    XGBoostTrainer(boosting.save_partition, train_loop_config=config, datasets=data, scaling_config=boosting.TWO).fit()
+    own = boosting.run_own(OWN, tmp_path)
+    assert own[0] == own[1]
+    result = trainer(results).fit()
+    assert raw(result) == own[0]
+    assert set(result.metrics) == {"valid-logloss", "valid-auc"}
+
+
+def test_a_killed_rank_changes_nothing(results: Path, tmp_path: Path) -> None:
+    checkpoints = CheckpointConfig(checkpoint_frequency=2)
+    whole = trainer(results).fit()
+    config = boosting.run_config(results, checkpoint_config=checkpoints)
+    killed = trainer(results, run_config=config, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
+    assert (tmp_path / "killed").exists()
+    assert raw(killed) == raw(whole)
+
+
+def test_early_stopping_is_agreed_and_resumed(results: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"num_boost_round": 200, "early_stopping_rounds": 3, "params": {**PARAMS, "eta": 1.0}}
+    whole = trainer(results, **options).fit()
+    stopped = XGBoostTrainer.get_model(whole.checkpoint)
+    assert stopped.num_boosted_rounds() < 200
+    assert stopped.best_iteration == stopped.num_boosted_rounds() - 4
+    config = boosting.run_config(results, checkpoint_config=CheckpointConfig(checkpoint_frequency=1))
+    resumed = trainer(results, **options, run_config=config, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
+    assert raw(resumed) == raw(whole)
+
+
+def test_categories_weights_and_predictions(results: Path) -> None:
+    rows = boosting.table(2000)
+    random = np.random.default_rng(3)
+    colors = np.array(["red", "green", "blue"])[random.integers(0, 3, 2000)]
+    label = (colors == "green").astype(int)
+    rows = rows.set_column(6, "label", pa.array(label)).append_column("color", pa.array(colors).dictionary_encode())
+    rows = rows.append_column("weight", pa.array(random.random(2000)))
+    train = trireme.data.from_arrow(rows).repartition(4)
+    result = trainer(results, datasets={"train": train, "valid": train}, weight_column="weight").fit()
+    assert result.metrics["valid-auc"] > 0.999
+    model = XGBoostTrainer.get_model(result.checkpoint)
+    assert "weight" not in model.feature_names
+    # In another order: a category is its value, not its code in one of the tables.
+    other = rows.slice(1000).set_column(7, "color", pa.array(colors[1000:][::-1]).dictionary_encode())
+    predicted = predict(result.checkpoint, trireme.data.from_arrow(other)).to_pandas()
+    assert ((predicted["predictions"] > 0.5) == (predicted["color"] == "green")).mean() > 0.99
+
+
+def test_groups_stay_on_one_worker(results: Path) -> None:
+    random = np.random.default_rng(5)
+    rows = boosting.table(1200).append_column("query", pa.array(random.integers(0, 60, 1200)))
+    data = {"train": trireme.data.from_arrow(rows), "valid": trireme.data.from_arrow(rows)}
+    params = {"objective": "rank:ndcg", "eval_metric": "ndcg@5", "max_depth": 3}
+    result = trainer(results, params=params, datasets=data, group_column="query", num_boost_round=5).fit()
+    ordered = rows.to_pandas().sort_values("query", kind="stable")
+    matrix = xgboost.DMatrix(ordered[boosting.FEATURES], ordered["label"], qid=ordered["query"])
+    model = XGBoostTrainer.get_model(result.checkpoint)
+    model.set_param({"eval_metric": "ndcg@5"})
+    text = model.eval_set([(matrix, "valid")])
+    # XGBoost averages the metric of the ranks by their groups, so it equals that of all rows.
+    assert float(text.rpartition(":")[2]) == pytest.approx(result.metrics["valid-ndcg@5"], abs=1e-4)
+
+
+def test_another_number_of_workers_continues(results: Path) -> None:
+    first = trainer(results, num_boost_round=3).fit()
+    more = trainer(results, scaling_config=ScalingConfig(num_workers=1), resume_from_checkpoint=first.checkpoint).fit()
+    assert XGBoostTrainer.get_model(more.checkpoint).num_boosted_rounds() == 6
+    assert more.metrics["valid-logloss"] < first.metrics["valid-logloss"]
+
+
+def test_refused_before_anything_starts(results: Path) -> None:
+    with pytest.raises(ConfigError, match='label_column = "y"'):
+        trainer(results, label_column="y").fit()
+    with pytest.raises(ConfigError, match="evals: pass the datasets"):
+        trainer(results, evals=[()])
+    with pytest.raises(TypeError, match="exclude each other: pass a"):
+        trainer(results, train_loop_per_worker=own_function)
+    with pytest.raises(TypeError, match="needs a training function"):
+        XGBoostTrainer()
+    assert not results.exists() or not os.listdir(results)
+
+
+def test_checkpoint_of_a_model(tmp_path: Path) -> None:
+    rows = boosting.table(200).to_pandas()
+    model = xgboost.train({"nthread": 1}, xgboost.DMatrix(rows[boosting.FEATURES], rows["label"]), 2)
+    stored = XGBoostCheckpoint.from_model(model, preprocessor={"a": 1}, path=tmp_path)
+    assert stored.get_model().save_raw("ubj") == model.save_raw("ubj")
+    assert stored.get_preprocessor() == {"a": 1}
+    with pytest.raises(ValueError, match="not a directory"):
+        XGBoostCheckpoint.from_model(model, path=tmp_path / "absent")
+    with pytest.raises(FileNotFoundError, match=r"has no model\.ubj"):
+        ReportCallback.get_model(stored)
+    assert RayTrainReportCallback is ReportCallback
