@@ -9,7 +9,7 @@
 #include <vector>
 
 // The interface below LocalFiles: the operations of a disk, about one system call each. posix_disk.h is the real disk;
-// memory_disk.h simulates failures and crashes.
+// tests/unit/storage/memory_disk.h simulates failures and crashes.
 //
 // All methods return 0 or an errno. The caller turns it into a message, which depends on what it was doing.
 

@@ -7,8 +7,8 @@
 
 #include "checkpoint/commit.h"
 #include "storage/local_files.h"
-#include "storage/memory_disk.h"
 #include "unit/sanitizers.h"
+#include "unit/storage/memory_disk.h"
 
 namespace crash_consistency_test {
 

@@ -8,11 +8,11 @@
 
 #include "checkpoint/commit.h"
 #include "storage/local_files.h"
-#include "storage/memory_disk.h"
 #include "storage/remote_files.h"
 #include "storage/retry.h"
 #include "unit/folder_file_system.h"
 #include "unit/storage/fake_store.h"
+#include "unit/storage/memory_disk.h"
 #include "unit/temp_dir.h"
 
 namespace committer_test {

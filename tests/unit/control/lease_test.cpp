@@ -9,10 +9,10 @@
 #include "base/host.h"
 #include "base/json.h"
 #include "storage/local_files.h"
-#include "storage/memory_disk.h"
 #include "storage/remote_files.h"
 #include "unit/engine/testing.h"
 #include "unit/storage/fake_store.h"
+#include "unit/storage/memory_disk.h"
 #include "unit/temp_dir.h"
 
 namespace lease_test {

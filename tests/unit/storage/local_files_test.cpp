@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "storage/digest.h"
-#include "storage/memory_disk.h"
+#include "unit/storage/memory_disk.h"
 #include "unit/temp_dir.h"
 
 namespace local_files_test {

@@ -1,4 +1,4 @@
-#include "storage/memory_disk.h"
+#include "unit/storage/memory_disk.h"
 
 #include <doctest/doctest.h>
 
