@@ -67,8 +67,8 @@ inline constexpr int kProtocolVersion = 6;
   FIELD(Dict, metrics, {}, "what was reported")                                                                  \
   FIELD(std::optional<std::string>, checkpoint, {}, "folder name of the checkpoint that this rank adds to")      \
   FIELD(Value, validation, {}, "null, or what to validate the checkpoint with: fn_kwargs, timeout_s")            \
-  FIELD(Dict, positions, {}, "with a checkpoint: this rank's positions in its data, by name")                    \
-  FIELD(Dict, data, {}, "what this rank has read so far: rows, bytes, wait_s")
+  FIELD(Dict, positions, {}, "this rank's positions in its data, by name; stored with its checkpoint")           \
+  FIELD(Dict, data, {}, "what this rank has read so far: rows, bytes, wait_s, logged")
 
 #define TRIREME_UPLOAD_DONE(FIELD)                                                                               \
   FIELD(std::int64_t, index, 0, "the report whose files are durable now")                                        \

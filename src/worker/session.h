@@ -39,8 +39,8 @@ Result<Ticket> parse_ticket(const std::string& json);
 struct ReportOptions {
   std::optional<std::string> checkpoint_name = {};
   Value validation = {};  // null: none
-  Dict positions = {};    // positions in the data by dataset name, stored with the checkpoint
-  Dict data = {};         // read so far: rows, bytes, wait_s
+  Dict positions = {};    // positions in the data by name; stored with the checkpoint
+  Dict data = {};         // read so far: rows, bytes, wait_s, logged
 };
 
 // Workers that will be lost, as announced.
