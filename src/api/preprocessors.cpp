@@ -57,6 +57,7 @@ class TransformOp final : public plan::Op {
   }
 
   base::Result<Record> apply(const Batch& batch, plan::Where) override { return changed(batch); }
+  std::unique_ptr<plan::Op> again() const override { return std::make_unique<TransformOp>(impl_, back_); }
 
  private:
   base::Result<Record> changed(const Batch& batch) const {
@@ -141,8 +142,7 @@ Dict inverted(const Preprocessor& preprocessor, inner::Table table) {
 // Reads the columns in the dataset's order before any shuffle: the result does not depend on a shuffle.
 base::Result<Dict> learned(const inner::PreprocessorImpl& impl, const Dataset& dataset) {
   const auto columns = impl.learned();
-  const auto learner = impl.learner();
-  if (columns.empty()) return learner->done();
+  if (columns.empty()) return impl.learner()->done();
   TRIREME_ASSIGN(const auto schema, dataset.plan()->schema());
   std::vector<std::string> there;
   for (const auto& field : schema->fields()) there.push_back(field.name);
@@ -151,15 +151,18 @@ base::Result<Dict> learned(const inner::PreprocessorImpl& impl, const Dataset& d
   }
   const auto plan = dataset.select_columns(columns).plan();
   TRIREME_ASSIGN(const auto fragments, plan->fragments());
-  for (std::size_t i = 0; i < fragments.size(); ++i) {
-    TRIREME_ASSIGN(const auto input, plan::Input::open(*plan, i, 0), "{}", fragments[i].name);
-    while (true) {
-      TRIREME_ASSIGN(const auto batch, input->next(kRowsAtOnce), "{}", fragments[i].name);
-      if (batch.rows() == 0) break;
-      TRIREME_TRY(learner->add(inner::Table::of(batch)));
+  return plan::with_widest_types(*plan, [&]() -> base::Result<Dict> {
+    const auto learner = impl.learner();
+    for (std::size_t i = 0; i < fragments.size(); ++i) {
+      TRIREME_ASSIGN(const auto input, plan::Input::open(*plan, i, 0), "{}", fragments[i].name);
+      while (true) {
+        TRIREME_ASSIGN(const auto batch, input->next(kRowsAtOnce), "{}", fragments[i].name);
+        if (batch.rows() == 0) break;
+        TRIREME_TRY(learner->add(inner::Table::of(batch)));
+      }
     }
-  }
-  return learner->done();
+    return learner->done();
+  });
 }
 
 void fit_impl(inner::Data& data, const Dataset& dataset) {

@@ -212,10 +212,11 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
 class EpochPass final : public Pass {
  public:
   EpochPass(std::shared_ptr<EpochShard> shard, std::unique_ptr<Pipeline> pipeline, PipelineOptions options,
-            std::int64_t number, int ahead)
+            std::int64_t revision, std::int64_t number, int ahead)
       : shard_(std::move(shard)),
         pipeline_(std::move(pipeline)),
         options_(std::move(options)),
+        revision_(revision),
         number_(number),
         ahead_(static_cast<std::size_t>(ahead)) {}
 
@@ -231,6 +232,7 @@ class EpochPass final : public Pass {
   std::int64_t steps() const override { return steps_before_ + pipeline_->steps(); }
 
   base::Result<void> reopen() override {
+    revision_ = shard_->table_.source->revision();
     TRIREME_ASSIGN(auto again, Pipeline::start(shard_->table_.fragments, shard_->table_.source, options_),
                    "dataset '{}'", shard_->options_.name);
     std::unique_lock lock(shard_->mutex_);
@@ -243,7 +245,12 @@ class EpochPass final : public Pass {
   }
 
   base::Result<Next> next(std::chrono::duration<double> timeout) override {
-    TRIREME_ASSIGN(Next next, pipeline_->next(timeout));
+    auto made = pipeline_->next(timeout);
+    while (!made && shard_->table_.source->revision() != revision_) {
+      TRIREME_TRY(reopen());
+      made = pipeline_->next(timeout);
+    }
+    TRIREME_ASSIGN(Next next, std::move(made));
     if (next.state == Next::State::kBatch) {
       options_.begin = next.span.end;
       ++taken_steps_;
@@ -296,6 +303,7 @@ class EpochPass final : public Pass {
   std::shared_ptr<EpochShard> shard_;  // shared: a pass may outlive the handle of its shard
   std::unique_ptr<Pipeline> pipeline_;
   PipelineOptions options_;  // begin: after the last batch of the pipeline
+  std::int64_t revision_;    // of the source, before the pipeline was started
   std::int64_t number_;
   std::size_t ahead_;
   std::deque<Taken> taken_;  // consumed but not yet delivered
@@ -351,6 +359,7 @@ base::Result<std::unique_ptr<Pass>> EpochShard::iterate(const IterBatchesOptions
     }
     place.order->apply_to(made.layout);
   }
+  const std::int64_t revision = table_.source->revision();
   TRIREME_ASSIGN(auto pipeline, Pipeline::start(table_.fragments, table_.source, made), "dataset '{}'", options_.name);
   if (log_) log_->begin({place.epoch, place.rows, place.loaded, made.layout, made.cutting});
   place.begun = true;
@@ -359,8 +368,8 @@ base::Result<std::unique_ptr<Pass>> EpochShard::iterate(const IterBatchesOptions
   ++place.pass;
   place_ = place;
   running_ = pipeline.get();
-  return std::unique_ptr<Pass>(
-      std::make_unique<EpochPass>(shared_from_this(), std::move(pipeline), std::move(made), place.pass, ahead));
+  return std::unique_ptr<Pass>(std::make_unique<EpochPass>(shared_from_this(), std::move(pipeline), std::move(made),
+                                                           revision, place.pass, ahead));
 }
 
 }  // namespace

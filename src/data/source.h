@@ -42,6 +42,8 @@ class Source {
   virtual base::Result<Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t) {
     return open(fragment, row);
   }
+  // Grows when the columns get wider types: a pass whose streams fail then continues with new ones.
+  virtual std::int64_t revision() { return 0; }
 };
 
 }  // namespace trireme::data

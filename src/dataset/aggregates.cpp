@@ -75,7 +75,8 @@ std::int64_t count_in(const ::arrow::Table& table, const char* column) {
 ScalarPointer whole_sum(const ::arrow::Decimal128& sum) {
   const auto narrow = sum.ToInteger<std::int64_t>();
   if (narrow.ok()) return ::arrow::MakeScalar(*narrow);
-  throw std::runtime_error("the sum does not fit into 64 bits; convert the column to floats with with_column()");
+  throw std::runtime_error(sum.ToIntegerString() +
+                           " does not fit into a 64-bit integer; cast the column to float64 or decimal first");
 }
 
 // The result in a type that rows can hold.
@@ -99,7 +100,7 @@ std::shared_ptr<::arrow::Array> unique_values(::arrow::RecordBatchReader& reader
   std::int64_t rows = 0;
   const auto merge = [&] { seen = {check(compute::Unique(check(::arrow::Concatenate(seen))))}; };
   while (const auto batch = check(reader.Next())) {
-    seen.push_back(check(compute::Unique(check(with_plain_zeros(batch->column(0))))));
+    seen.push_back(check(compute::Unique(check(plain_floats(batch->column(0))))));
     rows += seen.back()->length();
     if (rows < kMergedRows) continue;
     merge();

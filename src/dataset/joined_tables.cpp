@@ -84,7 +84,7 @@ TablePointer numbered(const ::arrow::Table& table, const Names& on, const std::s
   std::vector<std::shared_ptr<::arrow::ChunkedArray>> columns;
   const Names keys = key_names(on.size());
   for (std::size_t i = 0; i < on.size(); ++i) {
-    columns.push_back(check(with_plain_zeros(table.GetColumnByName(on[i]))).chunked_array());
+    columns.push_back(check(plain_floats(table.GetColumnByName(on[i]))).chunked_array());
     fields.push_back(::arrow::field(keys[i], columns.back()->type()));
   }
   columns.push_back(std::make_shared<::arrow::ChunkedArray>(check(builder.Finish())));
@@ -186,10 +186,12 @@ void check_join(const Join& join) {
 TablePointer joined(const Join& join, TablePointer left, TablePointer right) {
   expect_columns(*left, join.left_on, "keys");
   expect_columns(*right, join.right_on, "right_on");
+  const auto given = std::pair(left, right);
   for (std::size_t i = 0; i < join.left_on.size(); ++i) unify_key(left, join.left_on[i], right, join.right_on[i]);
   const auto pairs = pairs_of(join, *left, *right);
-  if (!pairs->GetColumnByName("right")) return taken(left, *pairs, "left");
-  if (!pairs->GetColumnByName("left")) return taken(right, *pairs, "right");
+  // Rows that are only kept or dropped keep their types.
+  if (!pairs->GetColumnByName("right")) return taken(given.first, *pairs, "left");
+  if (!pairs->GetColumnByName("left")) return taken(given.second, *pairs, "right");
   const auto mine = taken(left, *pairs, "left");
   const auto its = taken(right, *pairs, "right");
   Made made;

@@ -1,19 +1,17 @@
-#include <arrow/acero/exec_plan.h>
-#include <arrow/acero/options.h>
 #include <arrow/c/bridge.h>
-#include <arrow/compute/api_aggregate.h>
 #include <arrow/compute/api_vector.h>
 #include <arrow/table.h>
 
 #include <algorithm>
 #include <functional>
 
+#include "grouped_tables.h"
 #include "joined_tables.h"
 #include "kernels.h"
+#include "plan/plan.h"
 #include "status.h"
 #include "trireme/arrow/data.h"
 #include "trireme/data_source.h"
-#include "unified.h"
 
 // Operations on complete tables, done by Arrow: sort_by(), group_by() and join().
 
@@ -26,9 +24,11 @@ using TablePointer = std::shared_ptr<::arrow::Table>;
 constexpr std::int64_t kFragmentRows = 65536;
 
 TablePointer table_of(const Dataset& dataset) {
-  ArrowArrayStream stream;
-  dataset.export_to(&stream);
-  return check(check(::arrow::ImportRecordBatchReader(&stream))->ToTable());
+  return plan::with_widest_types(*dataset.plan(), [&] {
+    ArrowArrayStream stream;
+    dataset.export_to(&stream);
+    return check(check(::arrow::ImportRecordBatchReader(&stream))->ToTable());
+  });
 }
 
 // A table that is computed on first use.
@@ -66,8 +66,6 @@ class Computed final : public DataSource {
   TablePointer table_;  // shared with readers
 };
 
-std::vector<::arrow::FieldRef> refs_of(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
-
 TablePointer sorted(const TablePointer& table, const std::vector<std::string>& columns, bool descending) {
   namespace compute = ::arrow::compute;
   std::vector<compute::SortKey> keys;
@@ -92,32 +90,8 @@ Dataset group_by(const Dataset& dataset, const std::vector<std::string>& keys,
     throw ValueError("group_by: '" + each.function + "' needs a column; only \"count\" works without one");
   }
   return from_source(std::make_shared<Computed>("group_by()", [=] {
-    namespace acero = ::arrow::acero;
-    std::vector<::arrow::compute::Aggregate> wanted;
-    for (const auto& each : aggregates) {
-      if (each.column.empty()) {
-        wanted.emplace_back(keys.empty() ? "count_all" : "hash_count_all", each.name.empty() ? "count()" : each.name);
-        continue;
-      }
-      const auto name = each.name.empty() ? each.function + "(" + each.column + ")" : each.name;
-      const bool sample = each.function == "std";
-      const auto options = sample ? std::make_shared<::arrow::compute::VarianceOptions>(/*ddof=*/1) : nullptr;
-      // Arrow has two variants of each: per group, and over everything.
-      wanted.emplace_back((keys.empty() ? "" : "hash_") + (sample ? "stddev" : each.function), options, each.column,
-                          name);
-    }
-    auto table = table_of(dataset);
-    for (const auto& key : keys) {
-      const int index = table->schema()->GetFieldIndex(key);
-      if (index < 0) continue;  // refused below
-      const auto values = check(arrow::with_plain_zeros(table->column(index))).chunked_array();
-      table = check(table->SetColumn(index, table->field(index), values));
-    }
-    auto plan =
-        acero::Declaration::Sequence({{"table_source", acero::TableSourceNodeOptions(table)},
-                                      {"aggregate", acero::AggregateNodeOptions(std::move(wanted), refs_of(keys))}});
-    const auto grouped = check(acero::DeclarationToTable(std::move(plan), /*use_threads=*/false));
-    return keys.empty() ? grouped : sorted(grouped, keys, false);
+    const auto made = arrow::grouped(table_of(dataset), keys, aggregates);
+    return keys.empty() ? made : sorted(made, keys, false);
   }));
 }
 

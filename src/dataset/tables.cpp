@@ -17,6 +17,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "conditions.h"
 #include "file_source.h"
@@ -72,6 +73,7 @@ class FilesSource final : public DataSource {
     FoundFiles found = arrow::find_files(paths_);
     remote_ = found.remote;
     schema_ = schema_of(found);
+    if (format_ == Format::kCsv) find_csv_nulls(found);
     std::vector<DataFragment> listed;
     load_footers();
     if (!options_.strict) unify(found);
@@ -81,7 +83,7 @@ class FilesSource final : public DataSource {
       if (files_.contains(file.path())) add_file(file, listed);
       else bad.push_back(file.path());
     }
-    if (listed.empty() && !conditions_.empty()) keep_columns(found, listed);
+    if (listed.empty()) keep_columns(found, listed);
     if (!bad.empty()) {
       std::fprintf(stderr, "trireme: %s: %zu of %zu files cannot be read and are skipped: %s\n", name().c_str(),
                    bad.size(), found.files.size(), arrow::short_list(bad).c_str());
@@ -120,7 +122,14 @@ class FilesSource final : public DataSource {
 
  private:
   std::shared_ptr<ds::FileFormat> format() const {
-    if (format_ == Format::kCsv) return std::make_shared<ds::CsvFileFormat>();
+    if (format_ == Format::kCsv) {
+      auto options = std::make_shared<ds::CsvFragmentScanOptions>();
+      options->convert_options.strings_can_be_null = nulls_unquoted_;
+      options->convert_options.quoted_strings_can_be_null = !nulls_unquoted_;
+      auto csv = std::make_shared<ds::CsvFileFormat>();
+      csv->default_fragment_scan_options = std::move(options);
+      return csv;
+    }
     if (format_ == Format::kJson) return std::make_shared<ds::JsonFileFormat>();
     return std::make_shared<ds::ParquetFileFormat>();
   }
@@ -160,6 +169,17 @@ class FilesSource final : public DataSource {
       files_.emplace(file->source().path(), std::move(file));
     }
     return dataset_->schema();
+  }
+
+  // As write_csv() writes it: null without quotes, text in quotes. Not for files with quoted nulls in numbers.
+  void find_csv_nulls(const FoundFiles& found) {
+    const auto plain = dataset_;
+    const auto files = std::exchange(files_, {});
+    nulls_unquoted_ = true;
+    if (schema_of(found)->Equals(schema_)) return;
+    nulls_unquoted_ = false;
+    dataset_ = plain;
+    files_ = files;
   }
 
   // Columns that only other files have are added, and types are widened.
@@ -257,11 +277,17 @@ class FilesSource final : public DataSource {
     }
   }
 
-  // Keep one row group even if none of its rows match: without any there would be no columns.
+  // Keep one row group even if none of its rows match, or a file without any: otherwise there would be no columns.
   void keep_columns(const FoundFiles& found, std::vector<DataFragment>& listed) {
     conditions_.clear();
     for (const auto& file : found.files) {
       if (files_.contains(file.path()) && listed.empty()) add_file(file, listed);
+    }
+    for (const auto& file : found.files) {
+      if (!files_.contains(file.path()) || !listed.empty()) continue;
+      const auto fragment = files_.at(file.path());
+      listed.push_back({file.path(), 0, 0});
+      parts_.push_back({fragment, schema_in(*check(fragment->ReadPhysicalSchema()))});
     }
     if (listed.empty()) return;
     listed.resize(1);
@@ -318,6 +344,7 @@ class FilesSource final : public DataSource {
   ReadFilesOptions options_;
   std::vector<DataCondition> conditions_;  // of the requested rows
   bool remote_ = false;
+  bool nulls_unquoted_ = false;              // in CSV files
   std::shared_ptr<ds::Dataset> dataset_;     // shared with its fragments
   std::shared_ptr<::arrow::Schema> schema_;  // of all files, and of the folders
   std::shared_ptr<::arrow::Schema> first_;   // of the first file

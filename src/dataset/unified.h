@@ -16,15 +16,16 @@ std::shared_ptr<::arrow::Schema> decoded(const ::arrow::Schema& schema);
 ::arrow::Result<std::shared_ptr<::arrow::RecordBatch>> decoded(const std::shared_ptr<::arrow::RecordBatch>& batch);
 
 // The columns of all schemas, by name and in order of first appearance, in types that hold the values of each without
-// loss (Arrow's permissive rules). Throws for types that have no such type.
+// loss (Arrow's permissive rules, but decimals never become floats and text never bytes). Throws for types that have no
+// such type.
 std::shared_ptr<::arrow::Schema> unified(const std::vector<std::shared_ptr<::arrow::Schema>>& schemas);
 
 // The same for one column; nullptr if the types have no such type.
 std::shared_ptr<::arrow::Field> unified(const std::shared_ptr<::arrow::Field>& one,
                                         const std::shared_ptr<::arrow::Field>& other);
 
-// -0.0 as 0.0, which Arrow's hashes distinguish, in arrays of floats; other arrays unchanged.
-::arrow::Result<::arrow::Datum> with_plain_zeros(const ::arrow::Datum& values);
+// Floats with one zero and one NaN, as Arrow's hash tables compare bits; other arrays unchanged.
+::arrow::Result<::arrow::Datum> plain_floats(const ::arrow::Datum& values);
 
 // The batch with the columns of the schema: casts that lose nothing, nulls for missing columns.
 ::arrow::Result<std::shared_ptr<::arrow::RecordBatch>> conformed(const ::arrow::RecordBatch& batch,

@@ -41,7 +41,10 @@ class CsvFile final : public arrow::FileWriter {
       throw ValueError("write_csv: column '" + field->name() + "' is " + field->type()->ToString() +
                        ", which CSV cannot hold; drop it, or use write_parquet");
     }
-    writer_ = check(::arrow::csv::MakeCSVWriter(file, schema, ::arrow::csv::WriteOptions::Defaults()));
+    auto options = ::arrow::csv::WriteOptions::Defaults();
+    // A null in the only column would be an empty line, which readers skip.
+    if (schema->num_fields() == 1) options.null_string = "NULL";
+    writer_ = check(::arrow::csv::MakeCSVWriter(file, schema, options));
   }
 
   void add(const ::arrow::RecordBatch& batch) override { check(writer_->WriteRecordBatch(batch)); }

@@ -14,6 +14,7 @@
 #include <stdexcept>
 
 #include "open_uri.h"
+#include "plan/plan.h"
 #include "status.h"
 
 namespace trireme::arrow {
@@ -88,11 +89,18 @@ class Folder {
     return check(files_->OpenOutputStream(written_));
   }
 
-  void done() const {
+  void done() {
     if (written_ != final_) check(files_->Move(written_, final_));
+    done_.push_back(final_);
   }
 
   void discard() const { (void)files_->DeleteFile(written_); }
+
+  // Removes what an attempt has written.
+  void discard_all() {
+    for (const auto& path : done_) check(files_->DeleteFile(path));
+    done_.clear();
+  }
 
   // Last: the dataset may read these files.
   void remove_replaced() const {
@@ -108,6 +116,7 @@ class Folder {
   std::string prefix_;
   std::string final_;
   std::string written_;
+  std::vector<std::string> done_;
   std::vector<std::string> replaced_;
 };
 
@@ -127,6 +136,28 @@ void fill(FileWriter& writer, ::arrow::RecordBatchReader& reader, BatchPointer& 
   writer.close();
 }
 
+void write_rows(const Dataset& dataset, Folder& files, const std::optional<std::int64_t>& min_rows,
+                const MakeWriter& make) {
+  ArrowArrayStream stream;
+  dataset.export_to(&stream);
+  const auto reader = check(::arrow::ImportRecordBatchReader(&stream));
+  BatchPointer batch = check(reader->Next());
+  int part = 0;
+  do {  // write one file even without rows: it has the columns
+    const auto file = files.create(part++);
+    try {
+      const auto writer = make(reader->schema(), file);
+      fill(*writer, *reader, batch, min_rows);
+      check(file->Close());
+      files.done();
+    } catch (...) {
+      (void)file->Abort();
+      files.discard();
+      throw;
+    }
+  } while (batch);
+}
+
 }  // namespace
 
 void write_files(const Dataset& dataset, const std::string& folder, const std::string& ending,
@@ -137,24 +168,11 @@ void write_files(const Dataset& dataset, const std::string& folder, const std::s
   }
   Folder files(folder, ending);
   if (!files.prepare(options.mode)) return;
-  ArrowArrayStream stream;
-  dataset.export_to(&stream);
-  const auto reader = check(::arrow::ImportRecordBatchReader(&stream));
-  BatchPointer batch = check(reader->Next());
-  int part = 0;
-  do {  // write one file even without rows: it has the columns
-    const auto file = files.create(part++);
-    try {
-      const auto writer = make(reader->schema(), file);
-      fill(*writer, *reader, batch, options.min_rows_per_file);
-      check(file->Close());
-      files.done();
-    } catch (...) {
-      (void)file->Abort();
-      files.discard();
-      throw;
-    }
-  } while (batch);
+  plan::with_widest_types(*dataset.plan(), [&] {
+    files.discard_all();  // with narrower types
+    write_rows(dataset, files, options.min_rows_per_file, make);
+    return true;
+  });
   files.remove_replaced();
 }
 

@@ -44,10 +44,14 @@ std::vector<Dict> aggregated(const Dataset& dataset, const std::string& verb, co
     throw ValueError(
         fmt::format("{}({}): column '{}' is {}, which has no {}", verb, column, column, type.text(), verb));
   }
-  auto stream = value_or_throw(plan::ordered_stream(only.plan()));
   plan::Record record;
   try {
-    relational->aggregate(&stream, function, ddof, &*record.array, &*record.schema);
+    record = plan::with_widest_types(*only.plan(), [&] {
+      auto stream = value_or_throw(plan::ordered_stream(only.plan()));
+      plan::Record made;
+      relational->aggregate(&stream, function, ddof, &*made.array, &*made.schema);
+      return made;
+    });
   } catch (const std::exception& thrown) {
     throw ValueError(fmt::format("{}({}): {}", verb, column, thrown.what()));
   }

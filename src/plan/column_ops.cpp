@@ -28,6 +28,7 @@ class ColumnOp final : public Op {
   }
 
   base::Result<Record> apply(const data::Batch& batch, Where) override { return kept_of(batch); }
+  std::unique_ptr<Op> again() const override { return std::make_unique<ColumnOp>(name_, choose_); }
 
  private:
   // Children are moved out of the exported batch; the rest is released.

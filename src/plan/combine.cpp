@@ -78,7 +78,8 @@ class PiecesProducer final : public ArrayProducer {
     if (input_) return {};
     const auto& piece = pieces_[piece_];
     TRIREME_ASSIGN(input_, Input::open(*plan_, piece.fragment, piece.row, piece.row + piece.count));
-    return {};
+    if (!columns_) columns_ = input_->schema();
+    return check_not_widened(*columns_, *input_->schema());
   }
 
   std::shared_ptr<Plan> plan_;  // shared with the plan of the slice
@@ -86,6 +87,7 @@ class PiecesProducer final : public ArrayProducer {
   std::size_t piece_ = 0;
   std::int64_t taken_ = 0;  // of the piece
   std::unique_ptr<Input> input_;
+  std::shared_ptr<const data::Schema> columns_;  // of the stream
   bool may_pass_ = false;
 };
 
@@ -156,16 +158,18 @@ class UnionPlan final : public Plan {
 
   base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
     const auto& [input, index] = origin_[fragment];
-    return read_[input]->open(index, row);
+    TRIREME_ASSIGN(const auto read, same_columns());
+    return read[input]->open(index, row);
   }
   base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
     const auto& [input, index] = origin_[fragment];
-    return read_[input]->open_part(index, row, end);
+    TRIREME_ASSIGN(const auto read, same_columns());
+    return read[input]->open_part(index, row, end);
   }
 
  protected:
   base::Result<std::vector<DataFragment>> list() override {
-    TRIREME_ASSIGN(read_, unified(inputs_));
+    TRIREME_TRY(same_columns());
     std::vector<DataFragment> all;
     for (std::size_t input = 0; input < inputs_.size(); ++input) {
       // Counted there, so only once for all users of that plan.
@@ -179,8 +183,20 @@ class UnionPlan final : public Plan {
   }
 
  private:
+  // The inputs with the columns of all.
+  base::Result<std::vector<std::shared_ptr<Plan>>> same_columns() {
+    std::lock_guard lock(mutex_);
+    const std::int64_t now = revision();
+    if (!read_.empty() && now == revision_) return read_;
+    TRIREME_ASSIGN(read_, unified(inputs_));
+    revision_ = now;
+    return read_;
+  }
+
   std::vector<std::shared_ptr<Plan>> inputs_;  // shared with the combined datasets
-  std::vector<std::shared_ptr<Plan>> read_;    // the inputs with the same columns, once listed
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Plan>> read_;  // once listed
+  std::int64_t revision_ = 0;                // of the inputs, at read_
   std::vector<std::pair<std::size_t, std::size_t>> origin_;
 };
 
@@ -216,7 +232,11 @@ class SettledPlan final : public Plan {
   Work work() const override { return {}; }  // already done
   std::string name() const override { return input_->name(); }
   std::vector<std::shared_ptr<Plan>> inputs() const override { return {input_}; }
-  base::Result<std::shared_ptr<const data::Schema>> schema() override { return input_->schema(); }
+  base::Result<std::shared_ptr<const data::Schema>> schema() override {
+    if (!input_->work().costly) return input_->schema();
+    TRIREME_TRY(fragments());  // a function's types may become wider while it is read
+    return batches_.front().schema();
+  }
 
   base::Result<data::Opened> open(std::size_t fragment, std::int64_t) override {
     return data::Opened{stream_of({batches_[fragment]}), 0};

@@ -189,8 +189,11 @@ std::pair<Dataset, Dataset> Dataset::train_test_split(double test_size, const Tr
   const auto mixed = options.shuffle ? random_shuffle({.seed = options.seed.value_or(0)}) : *this;
   const auto settled = plan::settled_plan(mixed.plan_);
   const End train_rows = [test_size](std::int64_t rows) {
-    const double test = test_size < 1 ? std::ceil(static_cast<double>(rows) * test_size) : test_size;
-    return std::max(rows - static_cast<std::int64_t>(test), std::int64_t{0});
+    if (test_size >= 1 || rows < 2)
+      return std::max(rows - static_cast<std::int64_t>(std::ceil(test_size)), std::int64_t{0});
+    // 0.07 of 100 rows are 7, although the product is slightly more.
+    const auto train = static_cast<std::int64_t>(static_cast<double>(rows) * (1 - test_size) + 1e-9);
+    return std::clamp(train, std::int64_t{1}, rows - 1);
   };
   const End none = [](std::int64_t) { return 0; };
   const End all = [](std::int64_t rows) { return rows; };

@@ -1,5 +1,6 @@
 #include "base/text.h"
 #include "data/random.h"
+#include "plan/function_columns.h"
 #include "plan/ops.h"
 #include "plan/rows.h"
 #include "plan/selection.h"
@@ -44,6 +45,10 @@ class RowFunction final : public Op {
 
   // Every worker tries the same rows, however long that takes: all must agree on the columns.
   base::Result<SchemaPointer> learn(const data::Batch& example) override {
+    if (const auto known = known_->known()) {
+      columns_ = *known;
+      return schema();
+    }
     TRIREME_ASSIGN(const auto given, rows_of(example));
     std::vector<Dict> rows;
     for (std::size_t i = 0; i < given.size(); ++i) {
@@ -52,16 +57,26 @@ class RowFunction final : public Op {
     }
     if (rows.empty()) return SchemaPointer();
     TRIREME_ASSIGN(columns_, columns_of(rows));
-    TRIREME_ASSIGN(auto record, record_of_rows({}, columns_));
-    return taken_schema(std::move(record));
+    known_->learn(columns_, *example.schema());
+    return schema();
   }
 
   base::Result<Record> apply(const data::Batch& batch, Where where) override {
     TRIREME_ASSIGN(const auto rows, run(batch, where));
-    return record_of_rows(rows, columns_);
+    TRIREME_ASSIGN(const auto found, columns_of(rows, columns_, where.row));
+    if (found != columns_) TRIREME_TRY(known_->widen(columns_, found));
+    return record_of_rows(rows, known_->shown(columns_), where.row);
   }
 
+  std::unique_ptr<Op> again() const override { return std::make_unique<RowFunction>(*this); }
+  std::int64_t revision() const override { return known_->revision(); }
+
  private:
+  base::Result<SchemaPointer> schema() const {
+    TRIREME_ASSIGN(auto record, record_of_rows({}, known_->shown(columns_)));
+    return taken_schema(std::move(record));
+  }
+
   base::Result<std::vector<Dict>> run(const data::Batch& batch, Where where) const {
     TRIREME_ASSIGN(const auto rows, rows_of(batch));
     std::vector<Dict> out;
@@ -75,6 +90,7 @@ class RowFunction final : public Op {
   std::string name_;
   bool keeps_rows_;
   Function function_;
+  std::shared_ptr<FunctionColumns> known_ = std::make_shared<FunctionColumns>();  // shared with again()
   Columns columns_;  // written by learn(), before the first apply()
 };
 
@@ -90,37 +106,53 @@ class BatchFunction final : public Op {
   bool is_function() const override { return true; }
 
   base::Result<SchemaPointer> learn(const data::Batch& example) override {
+    if (const auto known = known_->known()) {
+      columns_ = *known;
+      return schema();
+    }
     if (example.rows() == 0) return SchemaPointer();
-    TRIREME_ASSIGN(auto record, run(example, {}));
+    TRIREME_ASSIGN(const auto values, run(example, {}));
+    TRIREME_ASSIGN(auto columns, columns_of(values), "its result");
+    TRIREME_ASSIGN(const auto record, record_of_columns(values, columns), "its result");
+    TRIREME_TRY(check_rows(record, example));
     if (record.array->length == 0) return SchemaPointer();
-    TRIREME_ASSIGN(columns_, taken_schema(std::move(record)));
-    return columns_;
+    columns_ = std::move(columns);
+    known_->learn(columns_, *example.schema());
+    return schema();
   }
 
   base::Result<Record> apply(const data::Batch& batch, Where where) override {
-    TRIREME_ASSIGN(auto record, run(batch, where));
-    if (record.array->length == 0) return record;
-    Record made{std::move(record.array), {}};
-    Record told{{}, std::move(record.schema)};
-    TRIREME_ASSIGN(const auto columns, taken_schema(std::move(told)));
-    TRIREME_TRY(columns->check_same(*columns_), "rows {} to {}", where.row, where.row + batch.rows() - 1);
-    return made;
+    TRIREME_ASSIGN(const auto values, run(batch, where));
+    TRIREME_ASSIGN(const auto found, columns_of(values, columns_, where.row), "its result");
+    if (found != columns_) TRIREME_TRY(known_->widen(columns_, found));
+    TRIREME_ASSIGN(auto record, record_of_columns(values, known_->shown(columns_), where.row), "its result");
+    TRIREME_TRY(check_rows(record, batch));
+    return record;
   }
 
+  std::unique_ptr<Op> again() const override { return std::make_unique<BatchFunction>(*this); }
+  std::int64_t revision() const override { return known_->revision(); }
+
  private:
-  base::Result<Record> run(const data::Batch& batch, Where where) const {
-    TRIREME_ASSIGN(const auto columns, called(where.row, [&] { return function_(public_batch(batch)); }));
-    TRIREME_ASSIGN(auto record, record_of_columns(columns), "its result");
-    if (keeps_rows() && record.array->length != batch.rows()) {
-      return base::error("the function returned {} for {}: set changes_row_count in its options",
-                         base::count_of(record.array->length, "row"), batch.rows());
-    }
-    return record;
+  base::Result<SchemaPointer> schema() const {
+    TRIREME_ASSIGN(auto record, record_of_rows({}, known_->shown(columns_)));
+    return taken_schema(std::move(record));
+  }
+
+  base::Result<Dict> run(const data::Batch& batch, Where where) const {
+    return called(where.row, [&] { return function_(public_batch(batch)); });
+  }
+
+  base::Result<void> check_rows(const Record& record, const data::Batch& batch) const {
+    if (!keeps_rows() || record.array->length == batch.rows()) return {};
+    return base::error("the function returned {} for {}: set changes_row_count in its options",
+                       base::count_of(record.array->length, "row"), batch.rows());
   }
 
   std::function<Dict(const Batch&)> function_;
   MapBatchesOptions options_;
-  SchemaPointer columns_;  // written by learn(), before the first apply()
+  std::shared_ptr<FunctionColumns> known_ = std::make_shared<FunctionColumns>();  // shared with again()
+  Columns columns_;  // written by learn(), before the first apply()
 };
 
 class AddColumn final : public Op {
@@ -134,29 +166,23 @@ class AddColumn final : public Op {
   bool is_function() const override { return true; }
 
   base::Result<SchemaPointer> learn(const data::Batch& example) override {
-    if (example.rows() == 0) return SchemaPointer();
-    TRIREME_ASSIGN(auto record, run(example, {}));
-    TRIREME_ASSIGN(columns_, taken_schema(std::move(record)));
-    return columns_;
+    if (auto known = known_->known()) {
+      columns_ = *std::move(known);
+    } else {
+      if (example.rows() == 0) return SchemaPointer();
+      TRIREME_ASSIGN(const auto values, run(example, {}));
+      TRIREME_ASSIGN(columns_, columns_of(values), "its result");
+      known_->learn(columns_, *example.schema());
+    }
+    TRIREME_ASSIGN(auto record, record_of_rows({}, known_->shown(columns_)));
+    return taken_schema(with_columns(data::Batch::empty(example.schema()), std::move(record)));
   }
 
   base::Result<Record> apply(const data::Batch& batch, Where where) override {
-    TRIREME_ASSIGN(auto record, run(batch, where));
-    Record made{std::move(record.array), {}};
-    Record told{{}, std::move(record.schema)};
-    TRIREME_ASSIGN(const auto columns, taken_schema(std::move(told)));
-    TRIREME_TRY(columns->check_same(*columns_), "rows {} to {}", where.row, where.row + batch.rows() - 1);
-    return made;
-  }
-
- private:
-  base::Result<Record> run(const data::Batch& batch, Where where) const {
-    TRIREME_ASSIGN(auto value, called(where.row, [&] { return function_(public_batch(batch)); }));
-    // One value for all rows.
-    if (!value.get_if<List>() && !value.get_if<Tensor>()) {
-      value = List(static_cast<std::size_t>(batch.rows()), std::move(value));
-    }
-    TRIREME_ASSIGN(auto record, record_of_columns({{column_, std::move(value)}}), "its result");
+    TRIREME_ASSIGN(const auto values, run(batch, where));
+    TRIREME_ASSIGN(const auto found, columns_of(values, columns_, where.row), "its result");
+    if (found != columns_) TRIREME_TRY(known_->widen(columns_, found));
+    TRIREME_ASSIGN(auto record, record_of_columns(values, known_->shown(columns_), where.row), "its result");
     if (record.array->length != batch.rows()) {
       return base::error("the function returned {} for {}, rows {} to {}",
                          base::count_of(record.array->length, "value"), base::count_of(batch.rows(), "row"), where.row,
@@ -165,9 +191,23 @@ class AddColumn final : public Op {
     return with_columns(batch, std::move(record));
   }
 
+  std::unique_ptr<Op> again() const override { return std::make_unique<AddColumn>(*this); }
+  std::int64_t revision() const override { return known_->revision(); }
+
+ private:
+  base::Result<Dict> run(const data::Batch& batch, Where where) const {
+    TRIREME_ASSIGN(auto value, called(where.row, [&] { return function_(public_batch(batch)); }));
+    // One value for all rows.
+    if (!value.get_if<List>() && !value.get_if<Tensor>()) {
+      value = List(static_cast<std::size_t>(batch.rows()), std::move(value));
+    }
+    return Dict{{column_, std::move(value)}};
+  }
+
   std::string column_;
   std::function<Value(const Batch&)> function_;
-  SchemaPointer columns_;  // written by learn(), before the first apply()
+  std::shared_ptr<FunctionColumns> known_ = std::make_shared<FunctionColumns>();  // shared with again()
+  Columns columns_;  // written by learn(), before the first apply()
 };
 
 class Filter final : public Selection {
@@ -176,6 +216,7 @@ class Filter final : public Selection {
   std::string name() const override { return "filter()"; }
   std::int64_t batch_rows() const override { return kRowsAtOnce; }
   bool is_function() const override { return true; }
+  std::unique_ptr<Op> again() const override { return std::make_unique<Filter>(*this); }
 
  private:
   base::Result<std::vector<bool>> choose(const data::Batch& batch, Where where) const override {
@@ -197,6 +238,7 @@ class Sample final : public Selection {
   std::string name() const override { return fmt::format("random_sample({})", fraction_); }
 
   bool is_positional() const override { return true; }
+  std::unique_ptr<Op> again() const override { return std::make_unique<Sample>(*this); }
 
   std::int64_t count(std::int64_t first_row, std::int64_t rows) const override {
     std::int64_t chosen = 0;

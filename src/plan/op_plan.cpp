@@ -56,11 +56,11 @@ class OpPlan final : public Plan {
   std::optional<Shuffle> shuffle() const override { return input_->shuffle(); }
 
   base::Result<std::shared_ptr<const data::Schema>> schema() override {
-    std::lock_guard lock(mutex_);
-    if (columns_) return columns_;
-    TRIREME_ASSIGN(columns_, learn(), "{}", op_->name());
-    return columns_;
+    TRIREME_ASSIGN(auto known, known_now());
+    return known.columns;
   }
+
+  std::int64_t revision() override { return input_->revision() + op_->revision(); }
 
   base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
     return opened(fragment, row, std::nullopt);
@@ -102,8 +102,28 @@ class OpPlan final : public Plan {
   }
 
  private:
+  // The op after learn(), and its columns.
+  struct Known {
+    std::shared_ptr<Op> op;  // shared with the streams
+    std::shared_ptr<const data::Schema> columns;
+    std::int64_t revision = 0;
+  };
+
+  // Learns again if a function's later rows have needed wider types.
+  base::Result<Known> known_now() {
+    std::lock_guard lock(mutex_);
+    while (!known_ || known_->revision != revision()) {
+      const std::int64_t before = revision();
+      std::shared_ptr<Op> op = op_->again();
+      auto columns = learn(*op);
+      if (columns) known_ = Known{std::move(op), *std::move(columns), before};
+      else if (revision() == before) return std::move(columns).error().wrap(op_->name());
+    }
+    return *known_;
+  }
+
   base::Result<data::Opened> opened(std::size_t fragment, std::int64_t row, std::optional<std::int64_t> end) {
-    TRIREME_ASSIGN(auto columns, schema());
+    TRIREME_ASSIGN(auto known, known_now());
     std::int64_t first = op_->keeps_rows() ? row : 0;
     if (const std::int64_t batch = op_->batch_rows(); op_->is_aligned()) {
       first -= first % batch;
@@ -115,34 +135,35 @@ class OpPlan final : public Plan {
       for (std::size_t i = 0; i < fragment; ++i) before += fragments[i].rows;
     }
     TRIREME_ASSIGN(auto input, Input::open(*input_, fragment, first, end));
+    // The op knows the columns of that revision only.
+    if (revision() != known.revision) return base::error("{}: the types of its input have changed", op_->name());
     const std::int64_t last = end.value_or(std::numeric_limits<std::int64_t>::max());
-    return data::Opened{make_stream(std::make_unique<OpProducer>(op_, std::move(columns), std::move(input),
-                                                                 Where{first, before}, last)),
+    return data::Opened{make_stream(std::make_unique<OpProducer>(std::move(known.op), std::move(known.columns),
+                                                                 std::move(input), Where{first, before}, last)),
                         first};
   }
 
-  base::Result<std::shared_ptr<const data::Schema>> learn() {
+  base::Result<std::shared_ptr<const data::Schema>> learn(Op& op) {
     TRIREME_ASSIGN(const auto before, input_->schema());
-    TRIREME_ASSIGN(auto columns, op_->learn(data::Batch::empty(before)));
+    TRIREME_ASSIGN(auto columns, op.learn(data::Batch::empty(before)));
     if (columns) return columns;
     TRIREME_ASSIGN(const auto fragments, input_->fragments());
     for (std::size_t i = 0; i < fragments.size(); ++i) {
       TRIREME_ASSIGN(auto input, Input::open(*input_, i, 0), "{}", fragments[i].name);
       while (true) {
-        TRIREME_ASSIGN(const auto batch, input->next(op_->batch_rows()), "{}", fragments[i].name);
+        TRIREME_ASSIGN(const auto batch, input->next(op.batch_rows()), "{}", fragments[i].name);
         if (batch.rows() == 0) break;
-        TRIREME_ASSIGN(columns, op_->learn(batch), "{}", fragments[i].name);
+        TRIREME_ASSIGN(columns, op.learn(batch), "{}", fragments[i].name);
         if (columns) return columns;
       }
     }
-    ArrowSchema none = make_schema("+s", "").give();
-    return data::Schema::take(none);
+    return before;  // the function is never called
   }
 
-  std::shared_ptr<Plan> input_;  // shared with the input dataset
-  std::shared_ptr<Op> op_;       // shared with the streams
+  std::shared_ptr<Plan> input_;         // shared with the input dataset
+  const std::unique_ptr<const Op> op_;  // before learn()
   std::mutex mutex_;
-  std::shared_ptr<const data::Schema> columns_;
+  std::optional<Known> known_;
 };
 
 }  // namespace

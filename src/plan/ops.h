@@ -38,6 +38,10 @@ class Op {
   virtual bool is_function() const { return false; }
   // The output columns, from sample rows; nullptr if these do not determine them.
   virtual base::Result<std::shared_ptr<const data::Schema>> learn(const data::Batch& example) = 0;
+  // The same op before learn(), for input whose columns have changed.
+  virtual std::unique_ptr<Op> again() const = 0;
+  // Grows when later rows have needed wider types than learn() has found.
+  virtual std::int64_t revision() const { return 0; }
   // After learn() has determined the columns.
   virtual base::Result<Record> apply(const data::Batch& batch, Where where) = 0;
   // The number of output rows for these rows of the dataset; -1 if only reading tells. For positional ops.

@@ -40,6 +40,7 @@ class PlanSource final : public data::Source {
   base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
     return plan_->open_part(fragment, row, end);
   }
+  std::int64_t revision() override { return plan_->revision(); }
 
  private:
   std::shared_ptr<Plan> plan_;  // shared with the dataset
@@ -137,6 +138,37 @@ std::int64_t Plan::decoding_bytes() const {
   return most;
 }
 
+namespace {
+
+// Streams have the values of dictionaries.
+data::Type plain(data::Type type) {
+  type.dictionary = false;
+  type.index_format.clear();
+  for (auto& child : type.children) child = plain(std::move(child));
+  return type;
+}
+
+}  // namespace
+
+base::Result<void> check_not_widened(const data::Schema& before, const data::Schema& now) {
+  if (&before == &now) return {};
+  for (const auto& field : now.fields()) {
+    const auto known = before.find(field.name);
+    if (known && plain(before.fields()[*known].type) == plain(field.type)) continue;
+    return base::error(
+        "later rows need another type than the first ones for column '{}': {}; materialize() the dataset first, which "
+        "finds a common type",
+        field.name, field.type.text());
+  }
+  return {};
+}
+
+std::int64_t Plan::revision() {
+  std::int64_t sum = 0;
+  for (const auto& each : inputs()) sum += each->revision();
+  return sum;
+}
+
 Work Plan::work() const {
   Work sum;
   for (const auto& each : inputs()) {
@@ -173,13 +205,15 @@ base::Result<std::vector<DataFragment>> Plan::fragments() {
 }
 
 base::Result<std::int64_t> Plan::count(std::size_t fragment, base::WaitingNote& note) {
-  TRIREME_ASSIGN(auto input, Input::open(*this, fragment, 0));
-  for (std::int64_t rows = 0;;) {
-    TRIREME_ASSIGN(const auto batch, input->next(0));
-    note.tick();
-    if (batch.rows() == 0) return rows;
-    rows += batch.rows();
-  }
+  return with_widest_types(*this, [&]() -> base::Result<std::int64_t> {
+    TRIREME_ASSIGN(auto input, Input::open(*this, fragment, 0));
+    for (std::int64_t rows = 0;;) {
+      TRIREME_ASSIGN(const auto batch, input->next(0));
+      note.tick();
+      if (batch.rows() == 0) return rows;
+      rows += batch.rows();
+    }
+  });
 }
 
 base::Result<void> Plan::count_all(std::vector<std::size_t> unknown) {

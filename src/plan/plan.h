@@ -51,7 +51,7 @@ class Plan {
   virtual bool remote() const;
   // Memory of a fragment while it is read, in addition to its rows.
   virtual std::int64_t decoding_bytes() const;
-  // Cost of the rows from open().
+  // Columns of the rows from open().
   virtual base::Result<std::shared_ptr<const data::Schema>> schema();
 
   // Listed once.
@@ -69,6 +69,11 @@ class Plan {
   // The plan that reads updates the note: a plan that only forwards to its input shows nothing itself.
   virtual base::Result<std::int64_t> count(std::size_t fragment, base::WaitingNote& note);
 
+ public:
+  // Grows when rows of a function have needed wider types than those before: schema() has them then, and streams that
+  // were opened before end with an error.
+  virtual std::int64_t revision();
+
  private:
   base::Result<void> list_once();
   base::Result<void> count_all(std::vector<std::size_t> unknown);
@@ -77,6 +82,23 @@ class Plan {
   std::optional<std::vector<DataFragment>> listed_;
   bool counted_ = false;  // all rows of listed_ are known
 };
+
+// An error, for the readers of a stream with the columns `before`, if rows that follow have wider types.
+base::Result<void> check_not_widened(const data::Schema& before, const data::Schema& now);
+
+// The result of a call that reads the plan, and that begins again if rows have needed wider types than those before.
+template <typename F>
+auto with_widest_types(Plan& plan, F call) -> decltype(call()) {
+  while (true) {
+    const std::int64_t before = plan.revision();
+    try {
+      auto made = call();
+      if (plan.revision() == before) return made;
+    } catch (...) {  // of a library
+      if (plan.revision() == before) throw;
+    }
+  }
+}
 
 // The plan's fragments, as the pipeline's source.
 std::shared_ptr<data::Source> source_of(std::shared_ptr<Plan> plan);

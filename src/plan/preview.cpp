@@ -33,7 +33,7 @@ std::string line_of(const Dict& row) {
 
 // The first rows, in batches. Other rows are not counted: without a shuffle, the first fragments are
 // sufficient.
-std::vector<data::Batch> head_of(const std::shared_ptr<plan::Plan>& plan, std::int64_t rows) {
+std::vector<data::Batch> read_head(const std::shared_ptr<plan::Plan>& plan, std::int64_t rows) {
   std::vector<data::Batch> head;
   if (rows <= 0) return head;
   if (plan->shuffle()) {
@@ -61,6 +61,10 @@ std::vector<data::Batch> head_of(const std::shared_ptr<plan::Plan>& plan, std::i
     }
   }
   return head;
+}
+
+std::vector<data::Batch> head_of(const std::shared_ptr<plan::Plan>& plan, std::int64_t rows) {
+  return plan::with_widest_types(*plan, [&] { return read_head(plan, rows); });
 }
 
 // "1,234,567".

@@ -25,6 +25,7 @@ class PassProducer final : public ArrayProducer {
     if (!pass_) return {};
     TRIREME_ASSIGN(auto next, pass_->next(kLong));
     if (!next.batch) return {};
+    TRIREME_TRY(check_not_widened(*columns_, *next.batch->schema()));
     OwnedSchema ignored;
     next.batch->export_to(out, *ignored);
     return {};
@@ -51,6 +52,7 @@ class OrderedProducer final : public ArrayProducer {
     while (input_ || fragment_ < fragments_) {
       if (!input_) {
         TRIREME_ASSIGN(input_, Input::open(*plan_, fragment_++, 0));
+        TRIREME_TRY(check_not_widened(*columns_, *input_->schema()));
       }
       TRIREME_ASSIGN(const auto batch, input_->next(0));
       if (batch.rows() == 0) {
@@ -107,7 +109,9 @@ base::Result<std::shared_ptr<data::Shard>> whole_shard(const std::shared_ptr<Pla
   return make_shard(plan, ordering, {});
 }
 
-base::Result<std::vector<data::Batch>> read_all(const std::shared_ptr<Plan>& plan, std::int64_t batch_rows) {
+namespace {
+
+base::Result<std::vector<data::Batch>> read_once(const std::shared_ptr<Plan>& plan, std::int64_t batch_rows) {
   std::vector<data::Batch> batches;
   TRIREME_ASSIGN(const auto shard, whole_shard(plan));
   if (shard->rows() == 0) {
@@ -121,6 +125,12 @@ base::Result<std::vector<data::Batch>> read_all(const std::shared_ptr<Plan>& pla
     if (next.state == data::Next::State::kEnd) return batches;
     if (next.batch) batches.push_back(*std::move(next.batch));
   }
+}
+
+}  // namespace
+
+base::Result<std::vector<data::Batch>> read_all(const std::shared_ptr<Plan>& plan, std::int64_t batch_rows) {
+  return with_widest_types(*plan, [&] { return read_once(plan, batch_rows); });
 }
 
 base::Result<ArrowArrayStream> whole_stream(const std::shared_ptr<Plan>& plan) {

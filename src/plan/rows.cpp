@@ -124,6 +124,14 @@ base::Result<Value> nested_at(const ArrowSchema& schema, const ArrowArray& array
   return Value(std::move(dict));
 }
 
+base::Result<Value> natural_value(std::uint64_t number) {
+  if (number <= std::numeric_limits<std::int64_t>::max()) return Value(static_cast<std::int64_t>(number));
+  return base::error(
+      "{} does not fit into a 64-bit integer with a sign, which rows have: use batches, or cast the column "
+      "to float64",
+      number);
+}
+
 base::Result<Value> value_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t index) {
   const std::string_view format = schema.format;
   const std::int64_t row = index + array.offset;
@@ -143,7 +151,7 @@ base::Result<Value> value_at(const ArrowSchema& schema, const ArrowArray& array,
     case 'i': return Value(number_at<std::int32_t>(array, 1, row));
     case 'I': return Value(number_at<std::uint32_t>(array, 1, row));
     case 'l': return Value(number_at<std::int64_t>(array, 1, row));
-    case 'L': return Value(number_at<std::uint64_t>(array, 1, row));
+    case 'L': return natural_value(number_at<std::uint64_t>(array, 1, row));
     case 'e': return Value(half_at(array, row));
     case 'f': return Value(number_at<float>(array, 1, row));
     case 'g': return Value(number_at<double>(array, 1, row));

@@ -30,7 +30,8 @@ class StreamPlan final : public Plan {
 
   base::Result<std::shared_ptr<const data::Schema>> schema() override {
     std::lock_guard lock(mutex_);
-    if (columns_) return columns_;
+    const std::int64_t revision = input_->revision();
+    if (columns_ && revision == revision_) return columns_;
     TRIREME_ASSIGN(const auto before, input_->schema());
     TRIREME_TRY(check_columns(*before), "{}", op_->name());
     OwnedSchema given;
@@ -45,6 +46,7 @@ class StreamPlan final : public Plan {
     }
     ArrowSchema c_schema = made.give();
     TRIREME_ASSIGN(columns_, data::Schema::take(c_schema), "{}", op_->name());
+    revision_ = revision;
     return columns_;
   }
 
@@ -102,6 +104,7 @@ class StreamPlan final : public Plan {
   std::shared_ptr<const StreamOp> op_;  // shared with its creator
   std::mutex mutex_;
   std::shared_ptr<const data::Schema> columns_;
+  std::int64_t revision_ = 0;  // of the input, at columns_
 };
 
 }  // namespace

@@ -1,16 +1,16 @@
 #include "plan/value_columns.h"
 
-#include <fmt/ranges.h>
-
-#include <algorithm>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "base/text.h"
 #include "data/array_memory.h"
 #include "data/array_values.h"
+#include "plan/value_numbers.h"
 
 namespace trireme::plan {
 namespace {
@@ -21,73 +21,21 @@ using data::Validity;
 using Kind = ValueType::Kind;
 using Values = std::vector<const Value*>;  // nullptr for null
 
-base::Result<ValueType> merged(ValueType a, ValueType b);
-
-base::Result<ValueType> merged_children(ValueType a, const ValueType& b) {
-  const auto differ = [&] { return base::error("{} and {}", a.text(), b.text()); };
-  if (a.children.size() != b.children.size()) return differ();
-  for (auto& [name, type] : a.children) {
-    const auto other =
-        std::find_if(b.children.begin(), b.children.end(), [&](auto& each) { return each.first == name; });
-    if (other == b.children.end()) return differ();
-    TRIREME_ASSIGN(type, merged(std::move(type), other->second));
-  }
-  return a;
-}
-
-base::Result<ValueType> merged(ValueType a, ValueType b) {
-  if (a.kind == Kind::kNull) return b;
-  if (b.kind == Kind::kNull || a == b) return a;
-  if (a.kind == Kind::kInt && b.kind == Kind::kFloat) return b;
-  if (a.kind == Kind::kFloat && b.kind == Kind::kInt) return a;
-  if (a.kind == b.kind && (a.kind == Kind::kList || a.kind == Kind::kDict)) return merged_children(std::move(a), b);
-  return base::error("{} and {}", a.text(), b.text());
-}
-
-base::Result<ValueType> type_of(const Value& value) {
-  ValueType type;
-  if (value.get_if<bool>()) type.kind = Kind::kBool;
-  if (value.get_if<std::int64_t>()) type.kind = Kind::kInt;
-  if (value.get_if<double>()) type.kind = Kind::kFloat;
-  if (value.get_if<std::string>()) type.kind = Kind::kText;
-  if (value.get_if<Bytes>()) type.kind = Kind::kBytes;
-  if (const auto* tensor = value.get_if<Tensor>()) {
-    if (!format_of(tensor->dtype()))
-      return base::error("tensors of {} cannot be stored in a table", name_of(tensor->dtype()));
-    type = {Kind::kTensor, tensor->dtype(), tensor->shape(), {}};
-  }
-  if (const auto* list = value.get_if<List>()) {
-    type.kind = Kind::kList;
-    ValueType element;
-    for (const auto& each : *list) {
-      TRIREME_ASSIGN(auto here, type_of(each));
-      TRIREME_ASSIGN(element, merged(std::move(element), std::move(here)), "a list of");
-    }
-    type.children.emplace_back("", std::move(element));
-  }
-  if (const auto* dict = value.get_if<Dict>()) {
-    type.kind = Kind::kDict;
-    for (const auto& [name, each] : *dict) {
-      TRIREME_ASSIGN(auto here, type_of(each), "'{}'", name);
-      type.children.emplace_back(name, std::move(here));
-    }
-  }
-  return type;
-}
-
 Validity validity_of(const Values& values) {
   return data::validity_of(values.size(), [&](std::size_t i) { return !values[i]; });
 }
 
-template <typename T, typename Get>
-OwnedArray fixed_array(const Values& values, Get get) {
-  const auto validity = validity_of(values);
-  auto [owner, out] = memory<T>(values.size());
+// Numbers, whose values fit into the type: see find_lost().
+OwnedArray numbers_array(DType dtype, const Values& values) {
+  Tensor all(dtype, {static_cast<std::int64_t>(values.size())});
+  const std::size_t width = size_of(dtype);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i]) out[i] = get(*values[i]);
+    if (values[i]) store_number(*values[i], dtype, static_cast<char*>(all.data()) + i * width);
   }
-  return make_array(static_cast<std::int64_t>(values.size()), validity.nulls, {validity.bits, out},
-                    {validity.owner, owner});
+  const auto validity = validity_of(values);
+  const void* memory = all.data();
+  return make_array(static_cast<std::int64_t>(values.size()), validity.nulls, {validity.bits, memory},
+                    {validity.owner, std::make_shared<Tensor>(std::move(all))});
 }
 
 OwnedArray bits_array(std::size_t count, const Validity& validity, const std::function<bool(std::size_t)>& at) {
@@ -157,17 +105,12 @@ OwnedArray tensors_array(const ValueType& type, const Values& values) {
   Tensor all(type.dtype, std::move(shape));
   const std::size_t each = values.empty() ? 0 : all.num_bytes() / values.size();
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i]) std::memcpy(static_cast<char*>(all.data()) + i * each, values[i]->as_tensor().data(), each);
+    if (values[i]) {
+      const Tensor row = with_dtype(values[i]->as_tensor(), type.dtype);
+      std::memcpy(static_cast<char*>(all.data()) + i * each, row.data(), each);
+    }
   }
-  auto validity = validity_of(values);
-  OwnedArray flat = tensor_values(all);
-  if (type.shape.empty() && validity.nulls > 0) {
-    flat->null_count = validity.nulls;
-    std::vector<const void*> buffers{validity.bits, flat->buffers[1]};
-    auto inner = std::make_shared<OwnedArray>(std::move(flat));
-    return make_array((*inner)->length, validity.nulls, std::move(buffers), {validity.owner, inner});
-  }
-  return in_lists(std::move(flat), static_cast<std::int64_t>(values.size()), type.shape, validity);
+  return in_lists(tensor_values(all), static_cast<std::int64_t>(values.size()), type.shape, validity_of(values));
 }
 
 OwnedSchema schema_of(const ValueType& type, const std::string& name) {
@@ -193,9 +136,13 @@ OwnedArray lists_array(const ValueType& type, const Values& values) {
   const auto validity = validity_of(values);
   auto [owner, offsets] = memory<std::int64_t>(values.size() + 1);
   Values inside;
+  const List none;
+  std::deque<List> vectors;  // the elements of tensors, to which `inside` points
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const List none;
-    for (const auto& each : values[i] ? values[i]->as_list() : none) inside.push_back(each.is_null() ? nullptr : &each);
+    const Tensor* vector = values[i] ? values[i]->get_if<Tensor>() : nullptr;
+    if (vector) vectors.push_back(elements_of(*vector));
+    const List& list = vector ? vectors.back() : values[i] ? values[i]->as_list() : none;
+    for (const auto& each : list) inside.push_back(each.is_null() ? nullptr : &each);
     offsets[i + 1] = static_cast<std::int64_t>(inside.size());
   }
   std::vector<OwnedArray> children;
@@ -227,12 +174,12 @@ OwnedArray array_of(const ValueType& type, const Values& values) {
     }
     case Kind::kBool:
       return bits_array(values.size(), validity_of(values),
-                        [&](std::size_t i) { return values[i] && values[i]->as_bool(); });
-    case Kind::kInt: return fixed_array<std::int64_t>(values, [](const Value& value) { return value.as_int(); });
-    case Kind::kFloat: return fixed_array<double>(values, [](const Value& value) { return value.as_double(); });
+                        [&](std::size_t i) { return values[i] && is_true(*values[i]); });
+    case Kind::kInt: return numbers_array(DType::kI64, values);
+    case Kind::kFloat: return numbers_array(DType::kF64, values);
     case Kind::kText:
     case Kind::kBytes: return text_array(values);
-    case Kind::kTensor: return tensors_array(type, values);
+    case Kind::kTensor: return type.shape.empty() ? numbers_array(type.dtype, values) : tensors_array(type, values);
     case Kind::kList: return lists_array(type, values);
     case Kind::kDict: return dicts_array(type, values);
   }
@@ -245,108 +192,89 @@ Values pointers_to(const List& values) {
   return pointers;
 }
 
-std::vector<std::string> names_of(const Dict& row) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : row) names.push_back(name);
-  return names;
+// The first row that has an integer which the type cannot hold, and why.
+struct Lost {
+  std::int64_t row = 0;
+  std::string why;
+};
+
+std::optional<Lost> find_lost(const ValueType& type, const Values& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!values[i]) continue;
+    if (auto why = why_lost(*values[i], type)) return Lost{static_cast<std::int64_t>(i), *std::move(why)};
+  }
+  return {};
 }
 
-base::Result<void> check_row(const Dict& row, std::size_t index, const Columns& columns) {
-  if (row.size() == columns.size() &&
-      std::all_of(columns.begin(), columns.end(), [&](const auto& each) { return row.contains(each.first); })) {
-    return {};
+base::Result<OwnedArray> column_of(const std::string& name, const ValueType& type, const Values& values,
+                                   std::int64_t first) {
+  if (const auto lost = has_numbers(type) ? find_lost(type, values) : std::nullopt) {
+    const auto here = type_of(*values[static_cast<std::size_t>(lost->row)]);
+    return base::error("column '{}' is {} in row {}, and {} in the others: {}; convert one of them, or drop the column",
+                       name, here ? here->text() : "", first + lost->row, type.text(), lost->why);
   }
-  std::vector<std::string> names;
-  for (const auto& [name, type] : columns) names.push_back(name);
-  return base::error("row {} has the columns {}, but the first row has {}", index, base::join(names_of(row), ", "),
-                     base::join(names, ", "));
+  return array_of(type, values);
+}
+
+// A tensor of shape [rows, ...] as a column of the type.
+base::Result<OwnedArray> column_of(const std::string& name, const ValueType& type, const Tensor& tensor,
+                                   std::int64_t first) {
+  const std::vector<std::int64_t> row_shape(tensor.shape().begin() + 1, tensor.shape().end());
+  const auto dtype = type.kind == Kind::kTensor ? std::optional(type.dtype) : dtype_of(type);
+  if (dtype == tensor.dtype() && (row_shape.empty() || type.shape == row_shape)) {
+    return in_lists(tensor_values(tensor), tensor.shape().front(), row_shape, {});
+  }
+  const List rows = elements_of(tensor);
+  return column_of(name, type, pointers_to(rows), first);
 }
 
 }  // namespace
 
-std::string ValueType::text() const {
-  switch (kind) {
-    case Kind::kNull: return "null";
-    case Kind::kBool: return "bool";
-    case Kind::kInt: return "int";
-    case Kind::kFloat: return "float";
-    case Kind::kText: return "string";
-    case Kind::kBytes: return "bytes";
-    case Kind::kTensor: return fmt::format("{}[{}]", name_of(dtype), fmt::join(shape, ", "));
-    case Kind::kList: return "list of " + children.front().second.text();
-    case Kind::kDict: break;
-  }
-  std::vector<std::string> parts;
-  for (const auto& [name, type] : children) parts.push_back(name + ": " + type.text());
-  return "{" + base::join(parts, ", ") + "}";
-}
-
-base::Result<Columns> columns_of(std::span<const Dict> rows) {
-  Columns columns;
-  if (rows.empty()) return columns;
-  for (const auto& [name, value] : rows.front()) columns.emplace_back(name, ValueType());
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    TRIREME_TRY(check_row(rows[i], i, columns));
-    for (auto& [name, type] : columns) {
-      TRIREME_ASSIGN(auto here, type_of(rows[i].at(name)), "row {}, column '{}'", i, name);
-      TRIREME_ASSIGN(type, merged(std::move(type), std::move(here)), "row {}: column '{}' has values of", i, name);
-    }
-  }
-  return columns;
-}
-
-base::Result<Record> record_of_rows(std::span<const Dict> rows, const Columns& expected) {
-  TRIREME_ASSIGN(const auto found, columns_of(rows));
+base::Result<Record> record_of_rows(std::span<const Dict> rows, const Columns& columns, std::int64_t first) {
   std::vector<OwnedSchema> schemas;
   std::vector<OwnedArray> arrays;
-  for (const auto& [name, type] : expected) {
+  for (const auto& [name, type] : columns) {
     Values values;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (i == 0) TRIREME_TRY(check_row(rows[i], i, expected));
-      const Value& value = rows[i].at(name);
-      values.push_back(value.is_null() ? nullptr : &value);
-    }
-    for (const auto& [other, here] : found) {
-      if (other != name) continue;
-      auto both = merged(type, here);
-      if (!both || *both != type) {
-        return base::error("column '{}' is {} here, but was {} in earlier rows; use one type for all rows", name,
-                           here.text(), type.text());
-      }
+    for (const auto& row : rows) {
+      const Value* value = row.find(name);
+      values.push_back(value && !value->is_null() ? value : nullptr);
     }
     schemas.push_back(schema_of(type, name));
-    arrays.push_back(array_of(type, values));
+    TRIREME_ASSIGN(auto array, column_of(name, type, values, first));
+    arrays.push_back(std::move(array));
   }
   return record_of(std::move(schemas), std::move(arrays), static_cast<std::int64_t>(rows.size()));
 }
 
-base::Result<Record> record_of_columns(const Dict& columns) {
+base::Result<Record> record_of_columns(const Dict& values, const Columns& columns, std::int64_t first) {
+  if (values.empty()) return base::error("expected at least one column");
   std::vector<OwnedSchema> schemas;
   std::vector<OwnedArray> arrays;
-  for (const auto& [name, value] : columns) {
-    if (const auto* tensor = value.get_if<Tensor>()) {
-      if (tensor->shape().empty())
-        return base::error("column '{}' is a tensor without dimensions: expected a first dimension for the rows", name);
-      TRIREME_ASSIGN(auto type, type_of(value), "column '{}'", name);
-      const std::vector<std::int64_t> row_shape(type.shape.begin() + 1, type.shape.end());
-      schemas.push_back(tensor_schema(type.dtype, row_shape, 0, name));
-      arrays.push_back(in_lists(tensor_values(*tensor), tensor->shape().front(), row_shape, {}));
-    } else if (const auto* list = value.get_if<List>()) {
-      TRIREME_ASSIGN(auto type, type_of(value), "column '{}'", name);
-      schemas.push_back(schema_of(type.children.front().second, name));
-      arrays.push_back(array_of(type.children.front().second, pointers_to(*list)));
-    } else {
-      return base::error("column '{}' is a {}: expected a tensor or a list with a value for each row", name,
-                         value.type_name());
+  std::optional<std::int64_t> rows;
+  for (const auto& [name, value] : values) {
+    const auto* tensor = value.get_if<Tensor>();
+    const std::int64_t here = tensor ? tensor->shape().front() : std::ssize(value.as_list());
+    if (rows.value_or(here) != here) {
+      return base::error("column '{}' has {} and column '{}' has {}", name, base::count_of(here, "row"),
+                         values.begin()->first, *rows);
     }
-    if (arrays.back()->length != arrays.front()->length) {
-      return base::error("column '{}' has {} and column '{}' has {}", name,
-                         base::count_of(arrays.back()->length, "row"), columns.begin()->first, arrays.front()->length);
-    }
+    rows = here;
   }
-  if (arrays.empty()) return base::error("expected at least one column");
-  const std::int64_t rows = arrays.front()->length;
-  return record_of(std::move(schemas), std::move(arrays), rows);
+  for (const auto& [name, type] : columns) {
+    const Value* value = values.find(name);
+    schemas.push_back(schema_of(type, name));
+    const auto* tensor = value ? value->get_if<Tensor>() : nullptr;
+    auto array = tensor ? column_of(name, type, *tensor, first)
+                        : column_of(name, type, value ? pointers_to(value->as_list()) : Values(*rows), first);
+    if (!array) return std::move(array).error();
+    arrays.push_back(*std::move(array));
+  }
+  return record_of(std::move(schemas), std::move(arrays), *rows);
+}
+
+base::Result<Record> record_of_columns(const Dict& values) {
+  TRIREME_ASSIGN(const auto columns, columns_of(values));
+  return record_of_columns(values, columns);
 }
 
 }  // namespace trireme::plan

@@ -1,41 +1,24 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "base/result.h"
 #include "plan/record.h"
-#include "trireme/value.h"
+#include "plan/value_types.h"
 
 // Rows and columns of plain values as record batches.
 
 namespace trireme::plan {
 
-// The type of a column's values.
-struct ValueType {
-  enum class Kind { kNull, kBool, kInt, kFloat, kText, kBytes, kTensor, kList, kDict };
+// With the columns of columns_of(), or wider ones. Missing keys and columns are null. The error names the column and
+// the row of an integer that the column's type cannot hold; `first`: number of the first row.
+base::Result<Record> record_of_rows(std::span<const Dict> rows, const Columns& columns, std::int64_t first = 0);
 
-  Kind kind = Kind::kNull;
-  DType dtype = DType::kF32;                                // kTensor
-  std::vector<std::int64_t> shape;                          // kTensor
-  std::vector<std::pair<std::string, ValueType>> children;  // kList: one, without a name; kDict: one per key
-
-  bool operator==(const ValueType&) const = default;
-  // For example "int", "list of float", "F32[2, 3]".
-  std::string text() const;
-};
-
-using Columns = std::vector<std::pair<std::string, ValueType>>;
-
-// The columns of the rows. Each row must have all of them. Nulls match any type, and integers match floats.
-base::Result<Columns> columns_of(std::span<const Dict> rows);
-
-// With the types of `expected`; integers and nulls are converted. The error names row and column.
-base::Result<Record> record_of_rows(std::span<const Dict> rows, const Columns& expected);
-
-// Each value is a tensor of shape [rows, ...] or a list of `rows` values. Tensors are not copied, except for booleans.
-base::Result<Record> record_of_columns(const Dict& columns);
+// Each value is a tensor of shape [rows, ...] or a list of `rows` values. Tensors of the column's type are not copied,
+// except for booleans.
+base::Result<Record> record_of_columns(const Dict& values, const Columns& columns, std::int64_t first = 0);
+// With the types of the values themselves.
+base::Result<Record> record_of_columns(const Dict& values);
 
 }  // namespace trireme::plan

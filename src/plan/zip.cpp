@@ -46,8 +46,9 @@ Record side_by_side(const data::Batch& left, const data::Batch& right, const Nam
 
 class ZipProducer final : public ArrayProducer {
  public:
-  ZipProducer(std::unique_ptr<Input> left, std::unique_ptr<Input> right, Names names)
-      : left_(std::move(left)), right_(std::move(right)), names_(std::move(names)) {}
+  // rows: the number that is needed.
+  ZipProducer(std::unique_ptr<Input> left, std::unique_ptr<Input> right, Names names, std::int64_t rows)
+      : left_(std::move(left)), right_(std::move(right)), names_(std::move(names)), rows_(rows) {}
 
   base::Result<void> schema(ArrowSchema& out) override {
     auto record = side_by_side(data::Batch::empty(left_->schema()), data::Batch::empty(right_->schema()), names_);
@@ -56,11 +57,13 @@ class ZipProducer final : public ArrayProducer {
   }
 
   base::Result<void> next(ArrowArray& out) override {
-    auto mine = left_->next(0);
+    if (rows_ == 0) return {};
+    auto mine = left_->next(std::min(rows_, kRowsAtOnce));
     may_pass_ = left_->may_pass();
     if (!mine) return std::move(mine).error();
     if (mine->rows() == 0) return {};
     auto its = right_->next(mine->rows());
+    rows_ -= mine->rows();
     may_pass_ = right_->may_pass();
     if (!its) return std::move(its).error();
     if (its->rows() != mine->rows()) return base::error("zip: the second dataset is shorter than the first");
@@ -71,9 +74,12 @@ class ZipProducer final : public ArrayProducer {
   bool may_pass() const override { return may_pass_; }
 
  private:
+  static constexpr std::int64_t kRowsAtOnce = 65536;
+
   std::unique_ptr<Input> left_;
   std::unique_ptr<Input> right_;
   Names names_;
+  std::int64_t rows_;
   bool may_pass_ = false;
 };
 
@@ -96,7 +102,7 @@ class ZipPlan final : public Plan {
   }
 
   base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
-    return opened(fragment, row, std::nullopt);
+    return opened(fragment, row, rows_[fragment]);
   }
   base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
     return opened(fragment, row, end);
@@ -117,6 +123,7 @@ class ZipPlan final : public Plan {
     for (std::size_t i = 0; i < mine.size(); ++i) {
       listed.push_back(
           {fmt::format("{} beside {}", mine[i].name, parts[i].name), mine[i].rows, mine[i].bytes + parts[i].bytes});
+      rows_.push_back(mine[i].rows);
     }
     return listed;
   }
@@ -144,17 +151,19 @@ class ZipPlan final : public Plan {
     return made;
   }
 
-  base::Result<data::Opened> opened(std::size_t fragment, std::int64_t row, std::optional<std::int64_t> end) {
+  // A part may have more rows than were asked for on one side only: the rows are counted.
+  base::Result<data::Opened> opened(std::size_t fragment, std::int64_t row, std::int64_t end) {
     TRIREME_ASSIGN(auto mine, Input::open(*left_, fragment, row, end));
     TRIREME_ASSIGN(auto its, Input::open(*beside_, fragment, row, end));
     auto names = new_names(*mine->schema(), *its->schema());
-    return data::Opened{make_stream(std::make_unique<ZipProducer>(std::move(mine), std::move(its), std::move(names))),
-                        row};
+    auto rows = std::make_unique<ZipProducer>(std::move(mine), std::move(its), std::move(names), end - row);
+    return data::Opened{make_stream(std::move(rows)), row};
   }
 
   std::shared_ptr<Plan> left_;  // shared with the zipped datasets
   std::shared_ptr<Plan> right_;
-  std::shared_ptr<Plan> beside_;  // the right plan, split like the left one, once listed; shared with streams
+  std::vector<std::int64_t> rows_;  // by fragment, once listed
+  std::shared_ptr<Plan> beside_;    // the right plan, split like the left one, once listed; shared with streams
 };
 
 }  // namespace

@@ -79,7 +79,8 @@ TEST_CASE("aggregates are exact over many batches") {
   CHECK(far.std("far").as_double() == doctest::Approx(std::sqrt(0.25 * 1000 / 999)));
   CHECK(many.random_shuffle({.seed = 1}).sum("id") == many.sum("id"));
   const auto large = data::from_columns({{"x", List{std::int64_t{1} << 62, std::int64_t{1} << 62}}});
-  CHECK(error_of<trireme::ValueError>([&] { large.sum("x"); }).find("sum(x): the sum does not fit into 64 bits") == 0);
+  CHECK(error_of<trireme::ValueError>([&] { large.sum("x"); }) ==
+        "sum(x): 9223372036854775808 does not fit into a 64-bit integer; cast the column to float64 or decimal first");
   CHECK(large.mean("x") == Value(std::ldexp(1.0, 62)));
 }
 

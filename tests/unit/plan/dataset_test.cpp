@@ -107,10 +107,9 @@ TEST_CASE("columns of a batch are tensors without a copy, or an error with the r
 TEST_CASE("mismatching rows are rejected with row and column") {
   CHECK(error_of([] {
           data::from_items({{{"x", 1}}, {{"x", "a"}}});
-        }) == "row 1: column 'x' has values of: int and string");
-  CHECK(error_of([] {
-          data::from_items({{{"x", 1}}, {{"y", 1}}});
-        }) == "row 1 has the columns y, but the first row has x");
+        }) == "column 'x' is string in row 1 and int64 in the rows before: convert one of them, or drop the column");
+  CHECK(data::from_items({{{"x", 1}}, {{"y", 1}}}).take_all() ==
+        std::vector<Dict>{{{"x", 1}, {"y", nullptr}}, {{"x", nullptr}, {"y", 1}}});
   CHECK(error_of([] {
           data::from_columns({{"x", List{1, 2}}, {"y", List{1}}});
         }) == "column 'y' has 1 row and column 'x' has 2");
