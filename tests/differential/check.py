@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from differential import files, oracle, run_python
-from differential.compare import between_languages, disagreement
+from differential.compare import between_languages, disagreement, in_cpp
 from differential.oracle_expressions import Unsupported
 from differential.pending import pending
 from differential.run_cpp import Program
@@ -21,7 +21,7 @@ class Checker:
         self._languages = languages
         self._program = Program()
         self._number = 0
-        self.skipped: Counter[str] = Counter()  # by the known defect that a plan meets
+        self.skipped: Counter[str] = Counter()  # by reason
         self.compared: Counter[str] = Counter()  # by language
 
     def __enter__(self) -> Checker:
@@ -41,15 +41,15 @@ class Checker:
         placed = files.write(plan, folder)
         outcomes = {}
         for language in self._languages:
-            defect = pending(plan, language)
-            if defect is not None:
-                self.skipped[f"{language}: {defect}"] += 1
+            reason = pending(plan) if language == "cpp" else None
+            if reason is not None:
+                self.skipped[reason] += 1
                 continue
             self.compared[language] += 1
             outcomes[language] = run_python.run(placed) if language == "python" else self._program.run(placed)
         shutil.rmtree(folder)
         for language, outcome in outcomes.items():
-            found = disagreement(expected, outcome)
+            found = disagreement(in_cpp(expected) if language == "cpp" else expected, outcome)
             if found is not None:
                 return f"{language}: {found}"
         if len(outcomes) == 2:

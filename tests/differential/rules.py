@@ -32,7 +32,7 @@ def _plan(step: dict[str, Any] | None = None, result: dict[str, Any] | None = No
 
 
 def _shown(step: dict[str, Any]) -> str:
-    return {"with_column": "made"}.get(step["op"], "i")
+    return {"with_column": "made", "groupby": "sum(i)"}.get(step["op"], "i")
 
 
 def _filter(expression: list[Any]) -> Plan:
@@ -43,10 +43,20 @@ def _made(expression: list[Any]) -> Plan:
     return _plan({"op": "with_column", "name": "made", "expression": expression})
 
 
+def _joined(how: str) -> Plan:
+    """With the distinct values of the same column."""
+    other: dict[str, Any] = {"source": {"table": 1, "from": "memory", "chunks": 1}, "steps": []}
+    step = {"op": "join", "others": [other], "how": how, "on": ["f"], "right_on": ["f"], "suffix": "_right"}
+    plan = _plan(step)
+    rows = [[value] for value in (0.0, NAN, 2.0, -1.0, None)]
+    return plan | {"tables": [*plan["tables"], {"columns": [["f", "float64"]], "rows": rows}]}
+
+
 def _value(function: str) -> Plan:
     return _plan(result={"kind": function, "column": "f", "ignore_nulls": True})
 
 
+INDICES = list(range(7))
 F = ["col", "f"]
 LESS = ["<", F, ["lit", 1.0]]
 # The documented operation, a plan, and the values of its column (or its value) that the rules require.
@@ -64,4 +74,13 @@ EXAMPLES: list[tuple[str, Plan, Any]] = [
     ("`mean`, `std`", _value("mean"), NAN),
     ("`min`, `max`", _value("min"), -1.0),
     ("`min`, `max`", _value("max"), 2.0),
+    ("`groupby`", _plan({"op": "groupby", "keys": ["f"], "aggregates": [["sum", "i"]]}), [6, 2, 4, 6, 3]),
+    ("`join`", _joined("inner"), [0, 1, 2, 4, 5, 6]),
+    ("`join`", _joined("anti"), [3]),
+    ("`unique`", _value("unique"), [0.0, NAN, 2.0, -1.0]),
+    (
+        "`map`, `flat_map`, `map_batches`, `add_column`",
+        _plan({"op": "map", "function": "identity", "column": "f"}),
+        INDICES,
+    ),
 ]

@@ -31,7 +31,7 @@ def run(plan: dict[str, Any]) -> Outcome:
     """The outcome of a plan that files.write() has placed: a table, a value, or an error."""
     try:
         return _result(_Steps(Path(plan["folder"])).dataset(plan["dataset"]), plan["result"])
-    except (ValueError, TypeError, KeyError, data.DataError, pa.ArrowException) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, data.DataError, pa.ArrowException) as error:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
