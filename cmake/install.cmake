@@ -21,6 +21,9 @@ if(TARGET trireme_data)
   install(EXPORT trireme_dataTargets NAMESPACE trireme:: DESTINATION ${TRIREME_PACKAGE_DIR})
 endif()
 
+install(TARGETS trireme_boosting EXPORT trireme_boostingTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT trireme_boostingTargets NAMESPACE trireme:: DESTINATION ${TRIREME_PACKAGE_DIR})
+
 if(TARGET trireme_torch)
   install(TARGETS trireme_torch EXPORT trireme_torchTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT trireme_torchTargets NAMESPACE trireme:: DESTINATION ${TRIREME_PACKAGE_DIR})

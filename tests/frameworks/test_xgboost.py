@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +197,29 @@ def test_checkpoint_of_a_model(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"has no model\.ubj"):
         ReportCallback.get_model(stored)
     assert RayTrainReportCallback is ReportCallback
+
+
+PROGRAM = Path(__file__).resolve().parents[2] / "build/release/examples/cpp/example_boosting_xgboost"
+
+
+def run_cpp(folder: Path, rounds: int) -> bytes:
+    library = Path(xgboost.__file__).parent / "lib/libxgboost.so"
+    environment = {**os.environ, "TRIREME_XGBOOST_LIBRARY": str(library)}
+    subprocess.run([PROGRAM, str(folder), str(rounds)], env=environment, check=True, timeout=300)
+    return (folder / f"boosting_xgboost/checkpoint_{rounds - 1:06}/model.ubj").read_bytes()
+
+
+@pytest.mark.skipif(not PROGRAM.exists(), reason="`make build` builds the C++ examples")
+def test_cpp_models_equal_pythons(results: Path, tmp_path: Path) -> None:
+    whole = run_cpp(tmp_path / "whole", 20)
+    run_cpp(tmp_path / "resumed", 10)
+    assert run_cpp(tmp_path / "resumed", 20) == whole
+
+    def points(rows: int, first: int) -> trireme.data.Dataset:
+        index = np.arange(first, first + rows)
+        x, y = (index * 7919 % 1000) / 1000, (index * 104729 % 997) / 997
+        return trireme.data.from_arrow(pa.table({"x": x, "y": y, "label": (x + y > 1).astype(float)}))
+
+    params = {"objective": "binary:logistic", "eval_metric": "logloss", "max_depth": 3}
+    data = {"train": points(4000, 0), "valid": points(1000, 4000)}
+    assert raw(trainer(results, params=params, datasets=data, num_boost_round=20).fit()) == whole
