@@ -112,7 +112,11 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
             self.epoch = position["epoch"]  # the data may change between epochs
 
     def _batches(self) -> Iterator[Any]:
+        # The interrupted epoch has drawn the seed of its iterator: a restored generator must not draw it again.
+        random = torch.get_rng_state() if self._done else None
         batches = super().__iter__()
+        if random is not None:
+            torch.set_rng_state(random)
         if self._shard is None and self._done:  # a stream cannot seek
             batches = islice(batches, self._done, None)
         if self._even is not None:
