@@ -22,6 +22,9 @@ _METADATA_FILE = ".metadata.json"
 class Checkpoint:
     """A directory of files written by the training function, on this machine or in a pyarrow filesystem."""
 
+    # Whether the directory was made for this object: report() deletes it after the upload.
+    _temporary = False
+
     def __init__(self, path: str | os.PathLike[str], filesystem: Any = None) -> None:
         self._location: Location | None = resolve(path, filesystem, "Checkpoint path")
         self._state: dict[Any, Any] | None = None

@@ -103,7 +103,7 @@ def deletes_local(report: Report, run: Location) -> bool:
     where = report.checkpoint._where()
     asked = report.delete_local
     if asked is None:
-        asked = report.mode.default_delete_local_checkpoint_after_upload()
+        asked = report.checkpoint._temporary or report.mode.default_delete_local_checkpoint_after_upload()
     if not asked or not where.local or not run.local:
         return asked and where.local
     mine, folder = os.path.realpath(where.path), os.path.realpath(run.path)
