@@ -111,7 +111,7 @@ differential: build  ## Random data plans against an oracle: make differential [
 	@PYTHONPATH=tests $(BIN)/python -m differential $(if $(SEED),--seed $(SEED)) --count $(or $(N),1000) \
 	  --first $(or $(FIRST),0) --language $(or $(LANGUAGE),both) $(ARGS)
 
-test-frameworks: frameworks  ## The adapters of Lightning, Transformers, XGBoost, LightGBM
+test-frameworks: frameworks  ## The adapters of Lightning, Transformers, Accelerate, DeepSpeed, XGBoost, LightGBM
 	cd tests/frameworks && ../../$(FRAMEWORKS)/bin/pytest -q -n $(JOBS) --dist worksteal \
 	  $(if $(filter-out 0,$(RETRIES)),--reruns $(RETRIES) -raR) .
 

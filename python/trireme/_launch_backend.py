@@ -48,7 +48,14 @@ class LaunchBackend(Backend):
 
             take_env_rendezvous(module, session, prefix)
 
+        def prepare(_: Any) -> None:
+            from trireme.torch._frameworks import prepare_frameworks_of_script
+
+            prepare_frameworks_of_script(context)
+
         after_import("torch.distributed.rendezvous", take_over)
+        # Accelerate and DeepSpeed need torch first.
+        after_import("torch", prepare)
         after_import("torch.distributed", guard_destroy)
 
     def on_shutdown(self, context: TrainContext, session: Any) -> None:

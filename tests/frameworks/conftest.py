@@ -19,6 +19,8 @@ PRELOAD = [
     "transformers.GPT2LMHeadModel",
     "trireme.xgboost._loop",
     "trireme.lightgbm._loop",
+    *needs_of("accelerate"),
+    *needs_of("deepspeed"),
 ]
 
 

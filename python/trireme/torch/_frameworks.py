@@ -8,52 +8,67 @@ from __future__ import annotations
 import functools
 import os
 from types import ModuleType
-from typing import Any
 
 import torch
 
 from trireme._after_import import after_import
 from trireme._context import TrainContext
 from trireme._core import count_of
+from trireme.torch._accelerate import apply_config_file, find_ranks, refuse_launchers
+from trireme.torch._accelerate_loaders import keep_positions
+from trireme.torch._deepspeed import adapt_config, skip_shared_memory_op
 from trireme.torch._lightning import prepare_lightning
 
 _ACCELERATE = (
     "create the Accelerator or TrainingArguments in the training function, and leave RANK, WORLD_SIZE and "
     "ACCELERATE_USE_CPU as Trireme sets them"
 )
+_DEEPSPEED = (
+    "call deepspeed.initialize() in the training function, without creating a process group first, and leave RANK and "
+    "WORLD_SIZE as Trireme sets them"
+)
 
 
 def prepare_frameworks(context: TrainContext, device: torch.device) -> None:
     """Called in every attempt. A framework that the process has not imported yet is prepared when it is."""
     if device.type == "cpu":
-        # Without the first one accelerate and transformers ignore RANK; without the second one DeepSpeed searches for
-        # a GPU and warns that it has found none.
-        for name, value in (("ACCELERATE_USE_CPU", "true"), ("DS_ACCELERATOR", "cpu")):
-            os.environ.setdefault(name, value)
-        after_import("deepspeed.comm.torch", _skip_shared_memory_op)
-    after_import("accelerate.state", functools.partial(_check_accelerate, context))
+        _choose_cpu()
+    _prepare_huggingface_and_deepspeed(context, device.type == "cpu")
     prepare_lightning(context)
 
 
-def _skip_shared_memory_op(module: ModuleType) -> None:
-    """DeepSpeed would compile an operator for two minutes, in every new environment, that exchanges tensors without
-    gloo on CPUs. It is used if it was built when DeepSpeed was installed."""
-    from deepspeed.git_version_info import installed_ops
+def prepare_frameworks_of_script(context: TrainContext) -> None:
+    """For scripts of `trireme launch`, which choose their device themselves: an accelerator if there is one."""
+    on_cpu = not torch.accelerator.is_available()
+    if on_cpu:
+        _choose_cpu()
+    _prepare_huggingface_and_deepspeed(context, on_cpu)
 
-    if not installed_ops.get("deepspeed_shm_comm"):
-        vars(module)["build_shm_op"] = lambda: None
+
+def _choose_cpu() -> None:
+    # Without the first one accelerate and transformers ignore RANK; without the second one DeepSpeed searches for
+    # a GPU and warns that it has found none.
+    for name, value in (("ACCELERATE_USE_CPU", "true"), ("DS_ACCELERATOR", "cpu")):
+        os.environ.setdefault(name, value)
 
 
-def _check_accelerate(context: TrainContext, module: ModuleType) -> None:
-    state: Any = module.PartialState
-    original = getattr(state, "_trireme_original", state.__init__)
+def _prepare_huggingface_and_deepspeed(context: TrainContext, on_cpu: bool) -> None:
+    def check_accelerate(size: int) -> None:
+        _check("Accelerate", size, context, _ACCELERATE)
 
-    @functools.wraps(original)
-    def initialize(self: Any, *arguments: Any, **options: Any) -> None:
-        original(self, *arguments, **options)
-        _check("Accelerate", self.num_processes, context, _ACCELERATE)
+    def check_deepspeed(size: int) -> None:
+        _check("DeepSpeed", size, context, _DEEPSPEED)
 
-    state._trireme_original, state.__init__ = original, initialize
+    def prepare_accelerator(module: ModuleType) -> None:
+        apply_config_file(module)
+        keep_positions(module)
+
+    after_import("accelerate.state", functools.partial(find_ranks, check_accelerate, on_cpu))
+    after_import("accelerate.launchers", refuse_launchers)
+    after_import("accelerate.accelerator", prepare_accelerator)
+    after_import("deepspeed.runtime.config", functools.partial(adapt_config, check_deepspeed))
+    if on_cpu:
+        after_import("deepspeed.comm.torch", skip_shared_memory_op)
 
 
 def _check(framework: str, size: int, context: TrainContext, fix: str) -> None:

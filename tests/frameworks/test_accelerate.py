@@ -1,0 +1,294 @@
+"""Accelerate on two workers: one model, the same as in one process, the same after a kill; plugins and config files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import trireme
+from trireme import FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
+from trireme.torch import TorchTrainer
+
+ROWS = 32
+
+
+def rows() -> TensorDataset:
+    inputs = torch.arange(float(ROWS)).reshape(ROWS, 1) / ROWS
+    return TensorDataset(inputs.repeat(1, 4), inputs * 3)
+
+
+def network(dropout: float = 0.0) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Dropout(dropout), torch.nn.Linear(8, 1))
+
+
+def plugin(name: str | None) -> dict[str, Any]:
+    from accelerate import DeepSpeedPlugin, FullyShardedDataParallelPlugin
+
+    if name == "fsdp2":
+        return {"fsdp_plugin": FullyShardedDataParallelPlugin(fsdp_version=2)}
+    if name == "deepspeed":
+        zero: dict[str, Any] = {
+            "train_micro_batch_size_per_gpu": 4,
+            "gradient_clipping": 0.0,  # DeepSpeedPlugin(gradient_clipping=0.0) leaves DeepSpeed's default, which is 1.0
+            "zero_optimization": {"stage": 2},
+        }
+        return {"deepspeed_plugin": DeepSpeedPlugin(hf_ds_config=zero)}
+    return {}
+
+
+def train(config: dict[str, Any]) -> Any:
+    """Every step is a report. Returns what each rank has seen, and the weights."""
+    from accelerate import Accelerator
+    from accelerate.utils import DataLoaderConfiguration
+
+    from trireme.accelerate import load_state, save_state
+
+    loaders = DataLoaderConfiguration(**config.get("loaders", {}))
+    accelerator = Accelerator(
+        dataloader_config=loaders, **plugin(config.get("plugin")), **config.get("accelerator", {})
+    )
+    model = network(config.get("dropout", 0.0))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    data: Any = DataLoader(rows(), batch_size=4, shuffle=config.get("shuffle", True))
+    model, optimizer, data = accelerator.prepare(model, optimizer, data)
+    if checkpoint := trireme.get_checkpoint():
+        load_state(accelerator, checkpoint)
+    if accelerator.log_with:
+        accelerator.init_trackers("digits")
+    seen: list[float] = []
+    for epoch in range(data.iteration, config.get("epochs", 2)):
+        for inputs, targets in data:
+            if config.get("kill_at") == len(seen) // 4 and accelerator.process_index == 1 and _first(config["mark"]):
+                os.kill(os.getpid(), signal.SIGKILL)
+            seen += inputs[:, 0].tolist()
+            with accelerator.accumulate(model):
+                loss = (model(inputs) - targets).square().mean()
+                accelerator.backward(loss)
+                optimizer.step()
+                optimizer.zero_grad()
+            if accelerator.sync_gradients:
+                accelerator.log({"loss": loss.item()})
+                trireme.report({"epoch": epoch, "loss": loss.item()}, checkpoint=save_state(accelerator))
+            if config.get("stop_at") == len(seen) // 4:
+                return gather(accelerator, model, seen)
+    return gather(accelerator, model, seen)
+
+
+def gather(accelerator: Any, model: Any, seen: list[float]) -> Any:
+    everyone: list[Any] = [None] * accelerator.num_processes
+    mine = (weights_of(accelerator, model), seen, accelerator.distributed_type.value)
+    torch.distributed.all_gather_object(everyone, mine)
+    return everyone
+
+
+def weights_of(accelerator: Any, model: Any) -> dict[str, list[float]]:
+    from torch.distributed.tensor import DTensor
+
+    state = accelerator.unwrap_model(model).state_dict()
+    return {
+        name: (value.full_tensor() if isinstance(value, DTensor) else value).float().flatten().tolist()
+        for name, value in state.items()
+    }
+
+
+def _first(mark: str) -> bool:
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def fit(config: dict[str, Any], name: str = "run", workers: int = 2, function: Any = train) -> Any:
+    return TorchTrainer(
+        function,
+        train_loop_config=config,
+        scaling_config=ScalingConfig(num_workers=workers),
+        run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1)),
+    ).fit()
+
+
+def alone(batches: list[list[float]], accumulate: int = 1) -> dict[str, list[float]]:
+    """Plain torch in this process. batches: the inputs of every optimizer step."""
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    for step, batch in enumerate(batches, 1):
+        inputs = torch.tensor(batch).reshape(-1, 1)
+        ((model(inputs.repeat(1, 4)) - inputs * 3).square().mean() / accumulate).backward()
+        if step % accumulate == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+    return {name: value.flatten().tolist() for name, value in model.state_dict().items()}
+
+
+def global_batches(parts: list[Any]) -> list[list[float]]:
+    return [
+        [value for _, seen, _ in parts for value in seen[step : step + 4]] for step in range(0, len(parts[0][1]), 4)
+    ]
+
+
+def assert_equal(mine: dict[str, list[float]], expected: dict[str, list[float]]) -> None:
+    assert mine.keys() == expected.keys()
+    for name, values in mine.items():
+        torch.testing.assert_close(torch.tensor(values), torch.tensor(expected[name]), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [None, "fsdp2", "deepspeed"])
+def test_the_model_is_that_of_one_process_on_the_same_global_batches(kind: str | None) -> None:
+    result = fit({"plugin": kind})
+    parts = result.return_value
+    assert parts[0][0] == parts[1][0]
+    assert parts[0][2] == {None: "MULTI_CPU", "deepspeed": "DEEPSPEED"}.get(kind, "FSDP")
+    inputs = sorted(rows().tensors[0][:, 0].tolist())
+    for epoch in range(2):
+        assert sorted(value for _, seen, _ in parts for value in seen[epoch * 16 : epoch * 16 + 16]) == inputs
+    assert_equal(parts[0][0], alone(global_batches(parts)))
+
+
+def test_gradients_are_accumulated_and_rank_zero_logs_to_tensorboard(tmp_path: Path) -> None:
+    options = {"gradient_accumulation_steps": 2, "log_with": "tensorboard", "project_dir": str(tmp_path)}
+    result = fit({"accelerator": options, "epochs": 1})
+    parts = result.return_value
+    assert parts[0][0] == parts[1][0]
+    assert result.metrics["epoch"] == 0
+    assert len([path for path in tmp_path.rglob("events.out.tfevents.*") if path.parent.name == "digits"]) == 1
+    assert_equal(parts[0][0], alone(global_batches(parts), accumulate=2))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"dropout": 0.5},
+        {"loaders": {"use_seedable_sampler": True}, "accelerator": {"mixed_precision": "bf16"}},
+        {"plugin": "fsdp2"},
+        {"plugin": "deepspeed"},
+    ],
+    ids=["ddp", "seedable_bf16", "fsdp2", "deepspeed"],
+)
+def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, config: dict[str, Any]) -> None:
+    undisturbed = fit(config, "undisturbed").return_value
+    killed = fit(config | {"kill_at": 6, "mark": str(tmp_path / "mark")}, "killed").return_value
+    assert (tmp_path / "mark").exists()
+    for mine, expected in zip(killed, undisturbed, strict=True):
+        assert mine[0] == expected[0]
+        assert mine[1] == expected[1][-len(mine[1]) :] and 0 < len(mine[1]) < len(expected[1])
+
+
+def test_a_run_resumes_with_another_number_of_workers() -> None:
+    first = fit({"stop_at": 2})
+    seen = [value for _, part, _ in first.return_value for value in part]
+    ((_, rest, _),) = fit({"epochs": 1}, workers=1).return_value
+    assert len(seen) == 16
+    assert sorted([*seen, *rest]) == sorted(rows().tensors[0][:, 0].tolist())
+
+
+CONFIG = """
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+fsdp_config:
+  fsdp_version: 2
+  fsdp_auto_wrap_policy: NO_WRAP
+  fsdp_state_dict_type: SHARDED_STATE_DICT
+machine_rank: 0
+main_training_function: main
+mixed_precision: bf16
+num_machines: 1
+num_processes: 2
+rdzv_backend: static
+same_network: true
+use_cpu: false
+"""
+
+
+def test_a_config_file_sets_the_model_and_must_fit_the_workers(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(CONFIG)
+    bad.write_text(CONFIG.replace("num_processes: 2", "num_processes: 8") + "main_process_ip: 10.0.0.7\n")
+
+    def configured(config: dict[str, Any]) -> Any:
+        from accelerate import Accelerator
+
+        from trireme.accelerate import load_config
+
+        problem = ""
+        try:
+            load_config(config["bad"])
+        except ValueError as error:
+            problem = str(error)
+        load_config(config["good"])
+        accelerator = Accelerator()
+        return accelerator.distributed_type.value, accelerator.mixed_precision, accelerator.is_fsdp2, problem
+
+    files = {"good": str(good), "bad": str(bad)}
+    kind, precision, version_two, problem = fit(files, function=configured).return_value
+    assert (kind, precision, version_two) == ("FSDP", "bf16", True)
+    assert "num_processes=8, and the run has 2" in problem
+    assert "main_process_ip='10.0.0.7', and workers use the run's own connection" in problem
+
+
+def test_a_script_of_accelerate_launch_runs_under_trireme_launch(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from accelerate import Accelerator\n"
+        "import torch\n"
+        "accelerator = Accelerator()\n"
+        "rank = accelerator.gather(torch.tensor([accelerator.process_index]))\n"
+        "print('found', accelerator.num_processes, rank.tolist(), accelerator.mixed_precision)\n"
+    )
+    config = tmp_path / "config.yaml"
+    config.write_text("distributed_type: MULTI_CPU\nmixed_precision: bf16\nnum_processes: 2\n")
+    command = [str(Path(sys.executable).parent / "trireme"), "launch", "-n", "2"]
+    command += ["--env", f"ACCELERATE_CONFIG_FILE={config}", str(script)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "found 2 [0, 1] bf16" in done.stdout
+
+
+def test_refused_calls(tmp_path: Path) -> None:
+    def refused(config: dict[str, Any]) -> list[str]:
+        import accelerate
+
+        from trireme import Checkpoint
+        from trireme.accelerate import load_config, load_state
+
+        accelerator = accelerate.Accelerator()
+        texts = []
+        for call in (
+            lambda: accelerate.notebook_launcher(print, ()),
+            lambda: accelerate.debug_launcher(print),
+            lambda: load_config(config["missing"]),
+            lambda: load_state(accelerator, Checkpoint.from_dict({"step": 1})),
+        ):
+            try:
+                call()
+            except (OSError, RuntimeError, ValueError) as error:
+                texts.append(str(error))
+        return texts
+
+    texts = fit({"missing": str(tmp_path / "missing.yaml")}, workers=1, function=refused).return_value
+    for text, part in zip(
+        texts,
+        ["notebook_launcher() was called in a worker", "debug_launcher()", "missing.yaml", "was not written by"],
+        strict=True,
+    ):
+        assert part in text
+
+
+def test_workers_that_would_train_alone_are_an_error() -> None:
+    def separate(config: dict[str, Any]) -> None:
+        from accelerate import Accelerator
+
+        os.environ["ACCELERATE_USE_CPU"] = "false"
+        Accelerator()
+
+    with pytest.raises(WorkerGroupError, match="Accelerate has found 1 process and the run has 2 workers"):
+        fit({}, function=separate)

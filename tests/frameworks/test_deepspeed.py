@@ -1,0 +1,278 @@
+"""DeepSpeed on two workers: every ZeRO stage trains the model of one process, after a kill and with other workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import trireme
+from trireme import FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
+from trireme.torch import TorchTrainer
+from trireme.torch._deepspeed import resolved
+
+ROWS = 32
+
+
+def rows() -> TensorDataset:
+    inputs = torch.arange(float(ROWS)).reshape(ROWS, 1) / ROWS
+    return TensorDataset(inputs.repeat(1, 4), inputs * 3)
+
+
+def network(dropout: float = 0.0) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Dropout(dropout), torch.nn.Linear(8, 1))
+
+
+def settings(stage: int, **more: Any) -> dict[str, Any]:
+    return {
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": 4,
+        "gradient_accumulation_steps": "auto",
+        "optimizer": {"type": "AdamW", "params": {"lr": 0.05, "weight_decay": 0.01}},
+        "gradient_clipping": 0.0,  # 1.0 by default
+        "zero_optimization": {"stage": stage, "reduce_bucket_size": "auto"},
+    } | more
+
+
+def train(config: dict[str, Any]) -> Any:
+    import deepspeed
+
+    from trireme.deepspeed import load_checkpoint, save_checkpoint
+    from trireme.torch import prepare_data_loader
+
+    os.environ["TORCH_EXTENSIONS_DIR"] = config.get("operators", "")
+
+    model = network(config.get("dropout", 0.0))
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config["deepspeed"])
+    data = prepare_data_loader(DataLoader(rows(), batch_size=4, shuffle=True))
+    first = 0
+    if checkpoint := trireme.get_checkpoint():
+        first = load_checkpoint(engine, checkpoint)["step"]
+    dtype = torch.bfloat16 if engine.bfloat16_enabled() else torch.float32
+    seen: list[float] = []
+    step = first
+    for epoch in range(data.epoch, config.get("epochs", 2)):
+        for inputs, targets in data:
+            kills = config.get("kill_at") == step and engine.global_rank == 1 and _first(config["mark"])
+            if kills and config["before"] == "step":
+                os.kill(os.getpid(), signal.SIGKILL)
+            seen += inputs[:, 0].tolist()
+            loss = (engine(inputs.to(dtype)).float() - targets).square().mean()
+            engine.backward(loss)
+            engine.step()
+            step += 1
+            saved = save_checkpoint(engine, {"step": step})
+            if kills:
+                os.kill(os.getpid(), signal.SIGKILL)
+            trireme.report({"epoch": epoch, "step": step, "loss": loss.item()}, checkpoint=saved)
+            if config.get("stop_at") == step:
+                return gather(engine, seen, first)
+    return gather(engine, seen, first)
+
+
+def gather(engine: Any, seen: list[float], first: int) -> Any:
+    import deepspeed
+
+    with deepspeed.zero.GatheredParameters(list(engine.module.parameters())):
+        weights = {name: value.detach().float().flatten().tolist() for name, value in engine.module.named_parameters()}
+    everyone: list[Any] = [None] * engine.world_size
+    torch.distributed.all_gather_object(everyone, (weights, seen, first))
+    return everyone
+
+
+def _first(mark: str) -> bool:
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def fit(config: dict[str, Any], name: str = "run", workers: int = 2, function: Any = train) -> Any:
+    return TorchTrainer(
+        function,
+        train_loop_config=config,
+        scaling_config=ScalingConfig(num_workers=workers),
+        run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1)),
+    ).fit()
+
+
+def alone(parts: list[Any]) -> dict[str, list[float]]:
+    """Plain torch in this process, on the global batches of the parts."""
+    model = network()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, weight_decay=0.01)
+    for step in range(0, len(parts[0][1]), 4):
+        inputs = torch.tensor([value for _, seen, _ in parts for value in seen[step : step + 4]]).reshape(-1, 1)
+        optimizer.zero_grad()
+        (model(inputs.repeat(1, 4)) - inputs * 3).square().mean().backward()
+        optimizer.step()
+    return {name: value.flatten().tolist() for name, value in model.state_dict().items()}
+
+
+def assert_equal(mine: dict[str, list[float]], expected: dict[str, list[float]], **tolerance: float) -> None:
+    assert mine.keys() == expected.keys()
+    for name, values in mine.items():
+        torch.testing.assert_close(torch.tensor(values), torch.tensor(expected[name]), **tolerance)
+
+
+@pytest.mark.parametrize(("stage", "before"), [(0, "step"), (1, "step"), (2, "report"), (3, "report")])
+def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, stage: int, before: str) -> None:
+    precision = {"bf16": {"enabled": True}} if stage in (1, 3) else {"bf16": {"enabled": "auto"}}
+    config = {"deepspeed": settings(stage, **precision), "dropout": 0.5}
+    undisturbed = fit(config, "undisturbed").return_value
+    config |= {"kill_at": 5, "before": before, "mark": str(tmp_path / "mark")}
+    killed = fit(config, "killed")
+    assert (tmp_path / "mark").exists()
+    assert undisturbed[0][0] == undisturbed[1][0]
+    for mine, expected in zip(killed.return_value, undisturbed, strict=True):
+        assert mine[0] == expected[0]
+        assert mine[1] == expected[1][-len(mine[1]) :] and 0 < len(mine[1]) < len(expected[1])
+        # Without the part of rank 1, the checkpoint of the sixth step was not committed.
+        assert mine[2] in ((4, 5) if before == "step" else (5,))
+    with killed.checkpoint.as_directory() as folder:
+        names = {path.name for path in Path(folder).rglob("*.pt")}
+    parts = {f"{'bf16_' if stage in (1, 3) else ''}zero_pp_rank_{rank}_mp_rank_00_optim_states.pt" for rank in (0, 1)}
+    assert parts <= names if stage else "mp_rank_00_model_states.pt" in names
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_the_model_is_that_of_one_process_and_another_number_of_workers_continues(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], stage: int
+) -> None:
+    file = tmp_path / "deepspeed.json"
+    file.write_text(json.dumps(settings(stage)))
+    operators = tmp_path / "compiled"
+    first = fit({"deepspeed": str(file), "stop_at": 2, "operators": str(operators)}).return_value
+    assert not operators.exists()  # DeepSpeed compiles into it
+    assert capfd.readouterr().out.count("AdamW of the config is torch's on CPUs") == 1
+    assert first[0][0] == first[1][0]
+    assert_equal(first[0][0], alone(first), rtol=1e-4, atol=1e-5)
+    # One worker takes the rest of the epoch: twice as many steps of half the size.
+    ((_, rest, begin),) = fit({"deepspeed": str(file), "epochs": 1}, workers=1).return_value
+    seen = [value for _, part, _ in first for value in part]
+    assert begin == 2 and len(seen) == 16
+    assert sorted([*seen, *rest]) == sorted(rows().tensors[0][:, 0].tolist())
+
+
+def test_batch_sizes_follow_from_the_workers() -> None:
+    made = resolved(settings(2, bf16={"enabled": "auto"}), 3)
+    assert (made["train_batch_size"], made["gradient_accumulation_steps"]) == (12, 1)
+    assert made["bf16"] == {} and made["zero_optimization"] == {"stage": 2}
+    sizes = {"train_batch_size": 24, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 2}
+    assert resolved(sizes, 3)["train_micro_batch_size_per_gpu"] == 4
+    sizes = {"train_batch_size": 24, "train_micro_batch_size_per_gpu": 4}
+    assert resolved(sizes, 3)["gradient_accumulation_steps"] == 2
+
+
+@pytest.mark.parametrize(
+    ("sizes", "problem"),
+    [
+        (
+            (24, 4, 2),
+            "=24 is not 4 (train_micro_batch_size_per_gpu) x 2 (gradient_accumulation_steps) x 2 (workers) = 16",
+        ),
+        ((10, 4, None), "=10 is not a multiple of 4 (train_micro_batch_size_per_gpu) x 2 (workers) = 8"),
+        ((9, "auto", None), "train_batch_size=9 is not a multiple of 2 (workers); change"),
+        (("auto", "auto", 2), "so the batch size is unknown"),
+        ((8, 0, None), "train_micro_batch_size_per_gpu is 0; expected a positive integer"),
+        ((8, "4", None), "train_micro_batch_size_per_gpu is '4'"),
+    ],
+)
+def test_batch_sizes_that_contradict_the_workers_are_an_error(sizes: tuple[Any, Any, Any], problem: str) -> None:
+    names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        resolved(dict(zip(names, sizes, strict=True)), 2)
+
+
+def test_refused_calls() -> None:
+    def refused(config: dict[str, Any]) -> list[str]:
+        import deepspeed
+
+        from trireme import Checkpoint
+        from trireme.deepspeed import load_checkpoint, save_checkpoint
+
+        model = network()
+
+        def start(**more: Any) -> Any:
+            return deepspeed.initialize(model=model, model_parameters=model.parameters(), config=settings(0, **more))[0]
+
+        engine = start()
+        texts = []
+        for call in (
+            lambda: start(train_batch_size=10),
+            lambda: start(optimizer={"type": "AdamW", "params": {"lr": "auto"}}),
+            lambda: save_checkpoint(model),
+            lambda: save_checkpoint(engine, [1]),  # type: ignore[arg-type]
+            lambda: load_checkpoint(engine, Checkpoint.from_dict({"step": 1})),
+        ):
+            try:
+                call()
+            except (TypeError, ValueError) as error:
+                texts.append(str(error))
+        return texts
+
+    texts = fit({}, function=refused).return_value
+    for text, part in zip(
+        texts,
+        ["train_batch_size=10 is not", "lr is 'auto'", "got Sequential", "expects a dict", "was not written by"],
+        strict=True,
+    ):
+        assert part in text
+
+
+def test_workers_that_would_train_alone_are_an_error() -> None:
+    def separate(config: dict[str, Any]) -> None:
+        import deepspeed
+
+        torch.distributed.destroy_process_group()
+        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        model = network()
+        deepspeed.initialize(model=model, model_parameters=model.parameters(), config=settings(0))
+
+    with pytest.raises(WorkerGroupError, match="DeepSpeed has found 1 process and the run has 2 workers"):
+        fit({}, function=separate)
+
+
+def test_the_transformers_trainer_with_deepspeed(tmp_path: Path) -> None:
+    def transformers(config: dict[str, Any]) -> Any:
+        from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
+
+        from trireme.transformers import ReportCallback, prepare_trainer
+
+        set_seed(0)
+        size = {"vocab_size": 32, "n_positions": 16, "n_embd": 16, "n_layer": 1, "n_head": 2}
+        model = GPT2LMHeadModel(GPT2Config(**size, bos_token_id=0, eos_token_id=0))
+        zero = {
+            "train_batch_size": "auto",
+            "train_micro_batch_size_per_gpu": "auto",
+            "gradient_accumulation_steps": "auto",
+            "optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": "auto"}},
+            "zero_optimization": {"stage": 2},
+        }
+        arguments = TrainingArguments(
+            output_dir=config["out"], deepspeed=zero, per_device_train_batch_size=4, max_steps=4, save_steps=2,
+            report_to=[], disable_tqdm=True,
+        )  # fmt: skip
+        texts = torch.randint(0, 32, (ROWS, 8), generator=torch.Generator().manual_seed(1))
+        data = [{"input_ids": text, "labels": text} for text in texts]
+        trainer = Trainer(model=model, args=arguments, train_dataset=data, callbacks=[ReportCallback()])
+        prepare_trainer(trainer).train()
+        weights = [value.detach().float().sum().item() for value in trainer.model.parameters()]
+        everyone: list[Any] = [None, None]
+        torch.distributed.all_gather_object(everyone, (weights, trainer.accelerator.distributed_type.value))
+        return everyone
+
+    result = fit({"out": str(tmp_path / "out")}, function=transformers)
+    first, second = result.return_value
+    assert first == second and first[1] == "DEEPSPEED"
+    with result.checkpoint.as_directory() as folder:
+        names = {path.name for path in Path(folder).rglob("*optim_states.pt")}
+    assert len(names) == 2
