@@ -62,6 +62,7 @@ class Literal {
   std::optional<std::vector<std::int64_t>> numbers() {
     if (!is('(')) return std::nullopt;
     std::vector<std::int64_t> found;
+    bool comma = false;
     while (!is(')')) {
       skip_spaces();
       std::int64_t number = 0;
@@ -74,9 +75,16 @@ class Literal {
       rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
       (void)is('L');  // suffix of Python 2 integers
       found.push_back(number);
-      if (!is(',') && !rest_.starts_with(')')) return std::nullopt;
+      comma = is(',');
+      if (!comma && !rest_.starts_with(')')) return std::nullopt;
     }
+    if (found.size() == 1 && !comma) return std::nullopt;  // a number in parentheses is no tuple
     return found;
+  }
+
+  bool at_end() {
+    skip_spaces();
+    return rest_.empty();
   }
 
  private:
@@ -147,10 +155,11 @@ base::Result<NpyHeader> parse_dict(std::string_view text, NpyValues values) {
     } else {
       return base::error("its header is invalid");
     }
-    if (!literal.is(',') && !literal.is("}")) return base::error("its header is invalid");
-    if (typed && ordered && shaped) break;
+    if (literal.is(',')) continue;
+    if (!literal.is('}')) return base::error("its header is invalid");
+    break;
   }
-  if (!typed || !ordered || !shaped) return base::error("its header is invalid");
+  if (!typed || !ordered || !shaped || !literal.at_end()) return base::error("its header is invalid");
   auto bytes = std::max<std::int64_t>(header.item_bytes, 1);
   for (const auto size : header.shape) {
     // Multiply sizes after a 0 too, so that the size of one row is known to fit.

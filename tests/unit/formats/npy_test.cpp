@@ -52,6 +52,14 @@ TEST_CASE("unsupported files are rejected with a reason") {
   CHECK(problem("{'descr': '|O', 'fortran_order': False, 'shape': (5,)}").find("it is an array of objects") == 0);
 }
 
+TEST_CASE("headers that are not a whole dict are rejected, as by NumPy") {
+  const std::string begin = "{'descr': '<i4', 'fortran_order': False, 'shape': ";
+  CHECK(problem(begin + "(5,), }  \n").empty());
+  CHECK(problem(begin + "(5,)}").empty());
+  for (const char* end : {"(6, 4),0}", "(6, 4), 0   ", "(6, 4),", "(6, 4)", "(6, 4)} 0", "(6, 4)}}", "(6)}"})
+    CHECK_MESSAGE(problem(begin + end) == "its header is invalid", end);
+}
+
 TEST_CASE("types that only NumPy reads are described") {
   const auto described = [](std::string_view descr) {
     const auto dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': (5, 2), }}", descr);
