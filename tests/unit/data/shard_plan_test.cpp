@@ -82,7 +82,7 @@ TEST_CASE("a worker's part") {
   ShardPlan plan{"train", 100, true, 8, 1};
   auto options = shard_options(plan, config, worker).value();
   CHECK(options ==
-        ShardOptions{"train", 2, 4, 8, true, 2, 3, std::int64_t{1} << 30, 0, false, "/runs/a/data", 2, 4, false, 5});
+        ShardOptions{"train", 2, 4, 8, true, 2, 3, 0, std::int64_t{1} << 30, 0, false, "/runs/a/data", 2, 4, false, 5});
   CHECK(virtual_shards(plan, config) == 12);
 
   plan.split = false;

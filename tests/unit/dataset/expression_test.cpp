@@ -45,7 +45,9 @@ Dataset table() {
 template <typename E>
 std::vector<std::int64_t> kept(const E& expression) {
   std::vector<std::int64_t> ids;
-  for (const auto& row : table().filter(expression).take_all()) ids.push_back(row["id"].as_int());
+  // Without the other columns: rows cannot hold the values of `large`.
+  for (const auto& row : table().filter(expression).select_columns({"id"}).take_all())
+    ids.push_back(row["id"].as_int());
   return ids;
 }
 
@@ -53,7 +55,8 @@ using Ids = std::vector<std::int64_t>;
 
 List values_of(const std::string& expression) {
   List values;
-  for (auto& row : table().with_column("made", expression).take_all()) values.push_back(row["made"]);
+  for (auto& row : table().with_column("made", expression).select_columns({"made"}).take_all())
+    values.push_back(row["made"]);
   return values;
 }
 
