@@ -16,11 +16,11 @@ namespace trireme {
   FIELD(std::optional<std::int64_t>, global_batch_size, {},                                                            \
         "Rows in a batch of all ranks together, for any number of ranks; replaces batch_size.")                        \
   FIELD(bool, drop_last, false, "Leave out the last batch of an epoch if it is smaller.")                              \
-  FIELD(bool, pad_last, false, "Fill up the last batch of an epoch with rows of its own if it is smaller.")            \
+  FIELD(bool, pad_last, false, "Fill the last batch of an epoch by repeating its rows if it is smaller.")              \
   FIELD(int, prefetch_batches, 1, "Number of batches that are prepared ahead.")                                        \
   FIELD(std::optional<std::int64_t>, local_shuffle_buffer_size, {},                                                    \
         "Shuffle rows once more, each among this many consecutive ones. None: disabled.")                              \
-  FIELD(std::optional<std::int64_t>, local_shuffle_seed, {}, "Seed of that shuffle; the dataset's own when not given.")
+  FIELD(std::optional<std::int64_t>, local_shuffle_seed, {}, "Seed of that shuffle. None: the dataset's seed.")
 // clang-format on
 
 TRIREME_CONFIG_STRUCT(IterBatchesOptions, TRIREME_ITER_BATCHES_OPTIONS)

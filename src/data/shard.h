@@ -35,11 +35,11 @@ struct Table {
   FIELD(int, max_world, 1, "the most parts that an elastic run may have")                                              \
   FIELD(bool, equal, false, "give every part the same number of rows")                                                 \
   FIELD(int, workers_here, 1, "workers that share this machine, for the defaults below")                               \
-  FIELD(std::optional<std::int64_t>, threads, {}, "2, or 1 with fewer than 2 CPUs for each worker, when not given")    \
+  FIELD(std::optional<std::int64_t>, threads, {}, "default: 2, or 1 if each worker has fewer than 2 CPUs")             \
   FIELD(int, function_processes, 0, "processes that call user functions: as many fragments are read at the same time") \
   FIELD(std::optional<std::int64_t>, memory_budget, {},                                                                \
-        "bytes; this worker's share of a fourth of the machine's memory, 2 GB at most, when not given")                \
-  FIELD(std::int64_t, decoding_bytes, 0, "what a fragment takes while it is read, in addition to its rows; 0: unknown") \
+        "bytes; default: a quarter of the machine's memory divided by its workers, at most 2 GB")                      \
+  FIELD(std::int64_t, decoding_bytes, 0, "memory of a fragment while it is read, in addition to its rows; 0: unknown") \
   FIELD(bool, remote, false, "retry failed reads: the files are in a remote store")                                    \
   FIELD(std::string, digest_folder, {}, "where this rank logs the rows that it has taken (digest_log.h); empty: disabled") \
   FIELD(int, log_rank, 0, "rank in the gang, also for a dataset that is not split")                                    \

@@ -113,7 +113,7 @@ class DataIterator:
         global_batch_size: rows in a batch of all workers together; replaces batch_size. The batches are the same for
             any number of workers.
         drop_last, pad_last: the last batch of an epoch is shared evenly. If it is smaller than the others, drop_last
-            leaves it out and pad_last fills it up with rows of its own.
+            leaves it out and pad_last fills it by repeating its rows.
         prefetch_batches: number of batches that are prepared ahead.
         local_shuffle_buffer_size, local_shuffle_seed: shuffle rows once more, each among this many consecutive ones.
         nullable: integers with nulls as floats with NaN ("float"), or as masked arrays ("masked"), in numpy batches.
