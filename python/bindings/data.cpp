@@ -186,16 +186,7 @@ std::shared_ptr<Shard> make_shard(const std::vector<FragmentTuple>& fragments, n
 }
 
 nb::dict stats_of(const Shard& shard) {
-  const auto stats = unlocked([&] { return shard.stats(); });
-  nb::dict made;
-  made["rows"] = stats.rows;
-  made["bytes"] = stats.bytes;
-  made["batches"] = stats.batches;
-  made["wait_s"] = stats.wait_s;
-  made["held_bytes"] = stats.held_bytes;
-  made["peak_bytes"] = stats.peak_bytes;
-  made["retries"] = stats.retries;
-  return made;
+  return to_python(base::to_dict(unlocked([&] { return shard.stats(); })));
 }
 
 // One byte per row: 1 if random_sample() keeps it.

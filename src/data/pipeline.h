@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/result.h"
 #include "data/batch.h"
 #include "data/order.h"
@@ -38,15 +39,17 @@ struct PipelineOptions {
   bool digest = false;  // whether to compute Next::digest
 };
 
-struct PipelineStats {
-  std::int64_t rows = 0;  // delivered
-  std::int64_t bytes = 0;
-  std::int64_t batches = 0;
-  double wait_s = 0;            // total time spent waiting in next()
-  std::int64_t held_bytes = 0;  // now
-  std::int64_t peak_bytes = 0;
-  std::int64_t retries = 0;
-};
+// clang-format off
+#define TRIREME_PIPELINE_STATS(FIELD)                                          \
+  FIELD(std::int64_t, rows, 0, "delivered")                                    \
+  FIELD(std::int64_t, bytes, 0, "delivered")                                   \
+  FIELD(std::int64_t, batches, 0, "delivered")                                 \
+  FIELD(double, wait_s, 0, "total time spent waiting in next()")               \
+  FIELD(std::int64_t, held_bytes, 0, "memory of the data that is loaded now")  \
+  FIELD(std::int64_t, peak_bytes, 0, "the largest value of held_bytes")        \
+  FIELD(std::int64_t, retries, 0, "repeated reads")
+// clang-format on
+TRIREME_STRUCT(PipelineStats, TRIREME_PIPELINE_STATS)
 
 // The result of next(): a batch, the end, or a timeout.
 struct Next {
@@ -79,3 +82,7 @@ class Pipeline {
 };
 
 }  // namespace trireme::data
+
+namespace trireme::base {
+TRIREME_STRUCT_FIELDS(data::PipelineStats, TRIREME_PIPELINE_STATS)
+}  // namespace trireme::base
