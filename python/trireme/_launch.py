@@ -1,7 +1,7 @@
-"""`python -m trireme._launch OPTIONS script.py args...`, started by `trireme launch`. OPTIONS is JSON.
+"""`python -m trireme._launch OPTIONS script.py args...`, started by `trireme launch`.
 
-The command line has already checked the options. This module checks what needs Python and the machine, before anything
-starts.
+OPTIONS is JSON with all fields of LaunchOptions (src/cli/commands.h). The command line has already checked them. This
+module checks what needs Python and the machine, before anything starts.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import json
 import os
 import sys
 import traceback
-from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
+from types import SimpleNamespace
 
 from trireme import _core
 from trireme._config import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
@@ -25,22 +25,7 @@ from trireme._trainer import DataParallelTrainer
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
-@dataclass(frozen=True)
-class Options:
-    num_workers: str = "1"  # "4", "2,8", "cpu", "gpu" or "auto"
-    module: bool = False
-    max_failures: int = 0
-    num_to_keep: int | None = None
-    name: str | None = None
-    storage_path: str | None = None
-    use_gpu: bool = False
-    gpus_per_worker: int | None = None
-    cpus_per_worker: float = 1
-    preload: list[str] = field(default_factory=list)
-    env: dict[str, str] = field(default_factory=dict)
-
-
-def main(options: Options, script: str, arguments: list[str]) -> int:
+def main(options: SimpleNamespace, script: str, arguments: list[str]) -> int:
     if not sys.flags.safe_path:
         # As `python script.py` and `python -m module` set it.
         sys.path[0] = os.getcwd() if options.module else os.path.dirname(os.path.realpath(script))
@@ -64,7 +49,7 @@ def main(options: Options, script: str, arguments: list[str]) -> int:
     return DONE
 
 
-def _trainer(options: Options, script: str, arguments: list[str], frameworks: list[str]) -> DataParallelTrainer:
+def _trainer(options: SimpleNamespace, script: str, arguments: list[str], frameworks: list[str]) -> DataParallelTrainer:
     per_machine = _workers_per_machine(options.num_workers)
     use_gpu = options.use_gpu or bool(options.gpus_per_worker) or per_machine == "GPU"
     gpus = {"GPU": options.gpus_per_worker or 1} if use_gpu else {}
@@ -106,7 +91,7 @@ def _workers_per_machine(asked: str) -> str | None:
     return {"cpu": "CPU", "gpu": "GPU"}.get(asked)
 
 
-def _capacity(resource: str, options: Options) -> int:
+def _capacity(resource: str, options: SimpleNamespace) -> int:
     each = (options.gpus_per_worker or 1) if resource == "GPU" else options.cpus_per_worker
     count = int(_total(resource) // (each or 1))
     if count < 1:
@@ -160,4 +145,4 @@ def _find(name: str, path: list[str] | None) -> ModuleSpec | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Options(**json.loads(sys.argv[1])), sys.argv[2], sys.argv[3:]))
+    sys.exit(main(SimpleNamespace(**json.loads(sys.argv[1])), sys.argv[2], sys.argv[3:]))

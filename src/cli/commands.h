@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/result.h"
 #include "control/run_folder.h"
 #include "control/run_registry.h"
@@ -30,25 +32,34 @@ struct RunOptions {
 // Replaces this process by the script; returns only on failure.
 base::Result<int> run(const RunOptions& options);
 
-struct LaunchOptions {
-  std::string num_workers = "1";  // or "2,8", "cpu", "gpu", "auto"
-  bool module = false;
-  std::optional<std::int64_t> max_failures;
-  std::optional<std::int64_t> num_to_keep;
-  std::optional<std::string> name;
-  std::optional<std::string> storage_path;
-  bool use_gpu = false;
-  std::optional<std::int64_t> gpus_per_worker;
-  std::optional<double> cpus_per_worker;
+// What `trireme launch` passes to python/trireme/_launch.py; the descriptions are the help texts.
+// clang-format off
+#define TRIREME_LAUNCH_OPTIONS(FIELD)                                                                                  \
+  FIELD(std::string, num_workers, "1", "Workers: N, MIN,MAX for an elastic run, or one per device: cpu, gpu, auto")    \
+  FIELD(bool, module, false, "The script is a module name, as in python -m")                                           \
+  FIELD(std::int64_t, max_failures, 0, "Restart after up to N failures; -1: unlimited")                                \
+  FIELD(std::optional<std::int64_t>, num_to_keep, {}, "Keep at most N checkpoints (default: all)")                     \
+  FIELD(std::optional<std::string>, name, {}, "Name of the run; the name of an existing run continues it")             \
+  FIELD(std::optional<std::string>, storage_path, {}, "Where run folders are stored: a folder or a URI")               \
+  FIELD(bool, use_gpu, false, "Reserve one GPU per worker, cuda:LOCAL_RANK")                                           \
+  FIELD(std::optional<std::int64_t>, gpus_per_worker, {}, "GPUs per worker")                                           \
+  FIELD(double, cpus_per_worker, 1, "CPUs per worker, and its OMP_NUM_THREADS (default: 1)")                           \
+  FIELD(std::vector<std::string>, preload, {}, "Module to import before workers are forked; may be repeated")          \
+  FIELD(Variables, env, {}, "NAME=VALUE in the workers' environment; may be repeated")
+// clang-format on
+using Variables = std::map<std::string, std::string>;
+TRIREME_STRUCT(LaunchOptions, TRIREME_LAUNCH_OPTIONS)
+
+struct LaunchCommand {
+  LaunchOptions options;
+  std::vector<std::string> assignments;  // NAME=VALUE, for options.env
   std::optional<double> num_cpus;
   std::optional<double> num_gpus;
-  std::vector<std::string> preload;
-  std::vector<std::string> env;  // NAME=VALUE
   std::optional<std::string> nnodes;
   std::vector<std::string> script;  // or a module, and its arguments
 };
 // Replaces this process by the driver of the workers; returns only on failure.
-base::Result<int> launch(const LaunchOptions& options);
+base::Result<int> launch(LaunchCommand command);
 // The error in an option's value; empty if valid.
 std::string worker_count_problem(const std::string& text);
 std::string variable_problem(const std::string& text);
@@ -140,3 +151,7 @@ base::Result<control::RunEntry> find_active(const std::string& what);
 base::Result<Value> ask(const control::RunEntry& entry, const wire::Message& request);
 
 }  // namespace trireme::cli
+
+namespace trireme::base {
+TRIREME_STRUCT_FIELDS(cli::LaunchOptions, TRIREME_LAUNCH_OPTIONS)
+}  // namespace trireme::base

@@ -48,25 +48,25 @@ Result<void> refuse_option(const std::string& written) {
   return error("`trireme launch` has no option '{}'; options for the script go after its name", written);
 }
 
-Result<void> check(const LaunchOptions& options) {
-  if (options.nnodes && *options.nnodes != "1" && *options.nnodes != "1:1") {
+Result<void> check(const LaunchCommand& command) {
+  if (command.nnodes && *command.nnodes != "1" && *command.nnodes != "1:1") {
     return error(
         "--nnodes {}: workers run on this machine only, multiple machines are not supported yet; leave it out and set "
         "the total number of workers with -n",
-        *options.nnodes);
+        *command.nnodes);
   }
-  if (options.script.empty()) return error("no script given: {}", kUsage);
-  const std::string& script = options.script.front();
+  if (command.script.empty()) return error("no script given: {}", kUsage);
+  const std::string& script = command.script.front();
   if (script.starts_with("-")) return refuse_option(script);
-  if (!options.module) return check_script("launch", script);
+  if (!command.options.module) return check_script("launch", script);
   if (script.ends_with(".py") || script.find('/') != std::string::npos) {
     return error("-m takes the name of a module, such as package.train; '{}' is a file: leave out -m", script);
   }
   return {};
 }
 
-Dict variables(const std::vector<std::string>& assignments) {
-  Dict made;
+Variables variables(const std::vector<std::string>& assignments) {
+  Variables made;
   for (const auto& assignment : assignments) {
     const auto end = assignment.find('=');
     made[assignment.substr(0, end)] = assignment.substr(end + 1);
@@ -74,36 +74,20 @@ Dict variables(const std::vector<std::string>& assignments) {
   return made;
 }
 
-// Only the options that were set: the defaults are defined in Python.
-std::string to_json(const LaunchOptions& options) {
-  Dict made{{"num_workers", options.num_workers}, {"module", options.module}, {"use_gpu", options.use_gpu}};
-  auto add = [&](const char* name, const auto& value) {
-    if (value) made[name] = *value;
-  };
-  add("max_failures", options.max_failures);
-  add("num_to_keep", options.num_to_keep);
-  add("name", options.name);
-  add("storage_path", options.storage_path);
-  add("gpus_per_worker", options.gpus_per_worker);
-  add("cpus_per_worker", options.cpus_per_worker);
-  made["preload"] = List(options.preload.begin(), options.preload.end());
-  made["env"] = variables(options.env);
-  return base::to_json(made);
-}
-
 }  // namespace
 
-Result<int> launch(const LaunchOptions& options) {
-  if (auto checked = check(options); !checked) {
+Result<int> launch(LaunchCommand command) {
+  if (auto checked = check(command); !checked) {
     fmt::print(stderr, "trireme: {}\n", checked.error().message());
     return kWrongUsage;
   }
   // Set by an enclosing `trireme run`; -n takes precedence.
   ::unsetenv("TRIREME_RUN_NUM_WORKERS");
-  if (options.num_cpus) ::setenv("TRIREME_NUM_CPUS", base::amount(*options.num_cpus).c_str(), 1);
-  if (options.num_gpus) ::setenv("TRIREME_NUM_GPUS", base::amount(*options.num_gpus).c_str(), 1);
-  std::vector<std::string> words = {"-m", "trireme._launch", to_json(options)};
-  words.insert(words.end(), options.script.begin(), options.script.end());
+  if (command.num_cpus) ::setenv("TRIREME_NUM_CPUS", base::amount(*command.num_cpus).c_str(), 1);
+  if (command.num_gpus) ::setenv("TRIREME_NUM_GPUS", base::amount(*command.num_gpus).c_str(), 1);
+  command.options.env = variables(command.assignments);
+  std::vector<std::string> words = {"-m", "trireme._launch", base::to_json(base::to_dict(command.options))};
+  words.insert(words.end(), command.script.begin(), command.script.end());
   return become_python(std::move(words));
 }
 

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
+#include <stdexcept>
 
 #include "base/text.h"
 #include "cli/commands.h"
@@ -28,14 +29,22 @@ CLI::Validator whole_number(std::int64_t least) {
 
 constexpr const char* kRunHelp = "Name, folder, or first digits of the id of a run";
 
+// The description of a field of LaunchOptions.
+std::string launch_help(std::string_view field) {
+  std::string found;
+  base::Fields<LaunchOptions>::each([&](std::string_view name, auto, const char* doc) {
+    if (name == field) found = doc;
+  });
+  if (found.empty()) throw std::logic_error(fmt::format("LaunchOptions has no field '{}'", field));
+  return found;
+}
+
 // Options shared by `run` and `launch`.
 template <typename Options>
-void add_machine_options(CLI::App& command, Options& options) {
+void add_machine_options(CLI::App& command, Options& options, std::vector<std::string>& preload) {
   command.add_option("--num-cpus", options.num_cpus, "CPUs that runs may use")->check(CLI::NonNegativeNumber);
   command.add_option("--num-gpus", options.num_gpus, "GPUs that runs may use")->check(CLI::NonNegativeNumber);
-  command.add_option("--preload", options.preload, "Module to import before workers are forked; may be repeated")
-      ->take_all()
-      ->allow_extra_args(false);
+  command.add_option("--preload", preload, launch_help("preload"))->take_all()->allow_extra_args(false);
 }
 
 void add_run(CLI::App& app, RunOptions& options, Command& chosen) {
@@ -48,7 +57,7 @@ void add_run(CLI::App& app, RunOptions& options, Command& chosen) {
         bool digits = !text.empty() && text.find_first_not_of("0123456789,") == std::string::npos;
         return digits ? std::string() : fmt::format("'{}' is not a number of workers: use N, or MIN,MAX", text);
       });
-  add_machine_options(*command, options);
+  add_machine_options(*command, options, options.preload);
   // Everything from the script on belongs to the script.
   command->prefix_command();
   command->callback([command, &options, &chosen] {
@@ -58,50 +67,47 @@ void add_run(CLI::App& app, RunOptions& options, Command& chosen) {
 }
 
 // Lets users keep their torchrun command.
-void add_torchrun_options(CLI::App& command, LaunchOptions& options) {
+void add_torchrun_options(CLI::App& app, LaunchCommand& launched) {
   constexpr const char* kTorchrun = "torchrun options";
-  command.add_option("--nproc-per-node,--nproc_per_node", options.num_workers, "Same as -n")
+  app.add_option("--nproc-per-node,--nproc_per_node", launched.options.num_workers, "Same as -n")
       ->check(worker_count_problem)
       ->group(kTorchrun);
-  command.add_option("--max-restarts,--max_restarts", options.max_failures, "Same as --max-failures")
+  app.add_option("--max-restarts,--max_restarts", launched.options.max_failures, "Same as --max-failures")
       ->check(whole_number(-1))
       ->group(kTorchrun);
-  command.add_flag("--standalone")->description("No effect: always on")->group(kTorchrun);
-  command.add_option("--nnodes", options.nnodes, "Must be 1")->group(kTorchrun);
+  app.add_flag("--standalone")->description("No effect: always on")->group(kTorchrun);
+  app.add_option("--nnodes", launched.nnodes, "Must be 1")->group(kTorchrun);
 }
 
-void add_launch(CLI::App& app, LaunchOptions& options, Command& chosen) {
+void add_launch(CLI::App& app, LaunchCommand& launched, Command& chosen) {
   auto* command =
       app.add_subcommand("launch", "Run copies of a torchrun script as workers: trireme launch -n 4 train.py");
   command->footer("trireme launch [options] script.py [args of the script...]");
-  const char* count_help = "Workers: N, MIN,MAX for an elastic run, or one per device: cpu, gpu, auto";
-  command->add_option("-n,--num-workers", options.num_workers, count_help)
+  LaunchOptions& options = launched.options;
+  command->add_option("-n,--num-workers", options.num_workers, launch_help("num_workers"))
       ->check(worker_count_problem)
       ->capture_default_str();
-  command->add_flag("-m,--module", options.module, "The script is a module name, as in python -m");
-  command->add_option("--max-failures", options.max_failures, "Restart after up to N failures; -1: unlimited")
-      ->check(whole_number(-1));
-  command->add_option("--name", options.name, "Name of the run; the name of an existing run continues it");
-  command->add_option("--storage-path", options.storage_path, "Where run folders are stored: a folder or a URI");
-  command->add_option("--num-to-keep", options.num_to_keep, "Keep at most N checkpoints (default: all)")
+  command->add_flag("-m,--module", options.module, launch_help("module"));
+  command->add_option("--max-failures", options.max_failures, launch_help("max_failures"))->check(whole_number(-1));
+  command->add_option("--name", options.name, launch_help("name"));
+  command->add_option("--storage-path", options.storage_path, launch_help("storage_path"));
+  command->add_option("--num-to-keep", options.num_to_keep, launch_help("num_to_keep"))->check(whole_number(1));
+  command->add_flag("--use-gpu", options.use_gpu, launch_help("use_gpu"));
+  command->add_option("--gpus-per-worker", options.gpus_per_worker, launch_help("gpus_per_worker"))
       ->check(whole_number(1));
-  command->add_flag("--use-gpu", options.use_gpu, "Reserve one GPU per worker, cuda:LOCAL_RANK");
-  command->add_option("--gpus-per-worker", options.gpus_per_worker, "GPUs per worker")->check(whole_number(1));
-  command
-      ->add_option("--cpus-per-worker", options.cpus_per_worker,
-                   "CPUs per worker, and its OMP_NUM_THREADS (default: 1)")
+  command->add_option("--cpus-per-worker", options.cpus_per_worker, launch_help("cpus_per_worker"))
       ->check(CLI::PositiveNumber);
-  add_machine_options(*command, options);
-  command->add_option("--env", options.env, "NAME=VALUE in the workers' environment; may be repeated")
+  add_machine_options(*command, launched, options.preload);
+  command->add_option("--env", launched.assignments, launch_help("env"))
       ->take_all()
       ->allow_extra_args(false)
       ->check(variable_problem);
-  add_torchrun_options(*command, options);
+  add_torchrun_options(*command, launched);
   // Everything from the script on belongs to the script.
   command->prefix_command();
-  command->callback([command, &options, &chosen] {
-    options.script = command->remaining();
-    chosen = [&options] { return launch(options); };
+  command->callback([command, &launched, &chosen] {
+    launched.script = command->remaining();
+    chosen = [&launched] { return launch(launched); };
   });
 }
 
@@ -225,7 +231,7 @@ int command_line(int argc, char** argv) {
   app.footer(kExitCodes);
 
   RunOptions run_options;
-  LaunchOptions launch_options;
+  LaunchCommand launched;
   RunsOptions runs_options;
   ShowOptions show_options;
   CheckpointsOptions checkpoints_options;
@@ -238,7 +244,7 @@ int command_line(int argc, char** argv) {
   EnvOptions env_options;
   Command chosen;
   add_run(app, run_options, chosen);
-  add_launch(app, launch_options, chosen);
+  add_launch(app, launched, chosen);
   add_runs(app, runs_options, chosen);
   add_show(app, show_options, chosen);
   add_checkpoints(app, checkpoints_options, chosen);

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import processes
+import trireme
 from runs import ranks_that_printed
 
 PROGRAM = [os.environ["TRIREME_CLI"]] if "TRIREME_CLI" in os.environ else [sys.executable, "-m", "trireme._cli"]
@@ -92,6 +93,49 @@ PLACE = f"""
             context=[trireme.get_context().get_world_rank(), trireme.get_context().get_world_size()],
         )
 """
+
+
+def test_python_gets_all_options(folder: Folder) -> None:
+    print_options = folder.write("print_options", '#!/bin/sh\nprintf %s "$3"\n')  # after -m trireme._launch
+    print_options.chmod(0o755)
+    folder.write("train.py", "")
+    programs = (Path(place) / "bin/trireme" for place in trireme.__path__)
+    program = os.environ.get("TRIREME_CLI") or next(path for path in programs if path.exists())
+
+    def options(*words: str) -> Any:
+        env = {**os.environ, "TRIREME_PYTHON": str(print_options)}
+        launch = [program, "launch", *words, "train.py"]
+        return json.loads(subprocess.run(launch, cwd=folder.path, env=env, check=True, capture_output=True).stdout)
+
+    defaults = {
+        "num_workers": "1",
+        "module": False,
+        "max_failures": 0,
+        "num_to_keep": None,
+        "name": None,
+        "storage_path": None,
+        "use_gpu": False,
+        "gpus_per_worker": None,
+        "cpus_per_worker": 1,
+        "preload": [],
+        "env": {},
+    }
+    assert options() == defaults
+    words = "-n 2,4 --max-failures 3 --num-to-keep 2 --name a --storage-path b --use-gpu --gpus-per-worker 2"
+    assert options(*words.split(), "--cpus-per-worker", "0.5", "--preload", "json", "--env", "A=b=c") == {
+        "num_workers": "2,4",
+        "module": False,
+        "max_failures": 3,
+        "num_to_keep": 2,
+        "name": "a",
+        "storage_path": "b",
+        "use_gpu": True,
+        "gpus_per_worker": 2,
+        "cpus_per_worker": 0.5,
+        "preload": ["json"],
+        "env": {"A": "b=c"},
+    }
+    assert options("--nproc-per-node", "3", "--max-restarts=-1") == {**defaults, "num_workers": "3", "max_failures": -1}
 
 
 def test_script_finds_what_torchrun_would_give_it(folder: Folder) -> None:
