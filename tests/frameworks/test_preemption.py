@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +101,45 @@ def test_a_notice_in_the_middle_of_an_epoch(tmp_path: Path, train: Any) -> None:
     assert kinds.index("preemption_announced") < kinds.index("checkpoint_committed") < kinds.index("attempt_failed")
     (failed,) = [event for event in events if event["event"] == "attempt_failed"]
     assert failed["budget"] == "max_preemption_failures"
+
+
+SCRIPT = """
+import os, signal
+import lightning.pytorch as pl
+import torch
+import trireme
+from trireme.lightning import ReportCallback
+
+class Model(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+
+    def training_step(self, batch, index):
+        if self.trainer.global_step == 5 and self.global_rank == 1 and trireme.get_checkpoint() is None:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return (self.layer(batch) - batch).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "max_epochs": 1}
+report = ReportCallback(on_train_epoch_end=False, on_validation_end=True)
+trainer = pl.Trainer(devices=2, strategy="ddp", callbacks=[report], **options)
+checkpoint = trireme.get_checkpoint()
+rows = torch.utils.data.DataLoader(torch.arange(80.0).reshape(-1, 1) / 80)
+trainer.fit(Model(), rows, ckpt_path=os.path.join(checkpoint.path, "checkpoint.ckpt") if checkpoint else None)
+print("finished after", trainer.global_step, "steps, resumed:", checkpoint is not None)
+"""
+
+
+def test_a_notice_to_a_lightning_script_under_trireme_launch(tmp_path: Path, results: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [str(Path(sys.executable).parent / "trireme"), "launch", "-n", "2", "--name", "notice", str(script)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"finished after {STEPS} steps, resumed: True" in done.stdout
+    log = (results / "notice" / "events.jsonl").read_text().splitlines()
+    kinds = [json.loads(line)["event"] for line in log]
+    assert kinds.index("preemption_announced") < kinds.index("checkpoint_committed") < kinds.index("attempt_failed")

@@ -43,6 +43,7 @@ def prepare_frameworks_of_script(context: TrainContext) -> None:
     if on_cpu:
         _choose_cpu()
     _prepare_huggingface_and_deepspeed(context, on_cpu)
+    prepare_lightning(context)
 
 
 def _choose_cpu() -> None:
