@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +98,13 @@ def _first(mark: str) -> bool:
     return True
 
 
-def fit(config: dict[str, Any], name: str = "run", workers: int = 2, function: Any = train) -> Any:
+def fit(config: dict[str, Any], name: str = "run", workers: int = 2, function: Any = train, **more: Any) -> Any:
     return TorchTrainer(
         function,
         train_loop_config=config,
         scaling_config=ScalingConfig(num_workers=workers),
         run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1)),
+        **more,
     ).fit()
 
 
@@ -160,6 +163,109 @@ def test_the_model_is_that_of_one_process_and_another_number_of_workers_continue
     seen = [value for _, part, _ in first for value in part]
     assert begin == 2 and len(seen) == 16
     assert sorted([*seen, *rest]) == sorted(rows().tensors[0][:, 0].tolist())
+
+
+def with_sgd(config: dict[str, Any]) -> Any:
+    """One step, or the error and the weights of loading it."""
+    import deepspeed
+
+    from trireme.deepspeed import load_checkpoint, save_checkpoint
+
+    model = network()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.05)
+    zero = settings(config["stage"]) | {"zero_allow_untested_optimizer": True}
+    del zero["optimizer"]
+    engine, *_ = deepspeed.initialize(model=model, optimizer=sgd, config=zero)
+    problem = ""
+    if checkpoint := trireme.get_checkpoint():
+        try:
+            load_checkpoint(engine, checkpoint)
+        except RuntimeError as error:
+            problem = str(error)
+        if config["stage"] < 3:
+            assert load_checkpoint(engine, checkpoint, load_module_only=True) == {"step": 1}
+    else:
+        inputs, targets = rows()[:4]
+        engine.backward((engine(inputs) - targets).square().mean())
+        engine.step()
+        trireme.report({}, checkpoint=save_checkpoint(engine, {"step": 1}))
+    ((weights, *_), *_) = gather(engine, [], 0)
+    return problem, weights
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_what_deepspeed_cannot_convert_is_refused_with_the_reason(stage: int) -> None:
+    _, weights = fit({"stage": stage}, function=with_sgd).return_value
+    problem, loaded = fit({"stage": stage}, workers=1, function=with_sgd).return_value
+    reason = {2: "KeyError('exp_avg')", 3: "KeyError(0)"}[stage]  # it converts states of Adam
+    assert f"was written by 2 workers, and DeepSpeed cannot load it with 1: {reason}" in problem
+    if stage == 3:
+        assert problem.endswith("or collect the weights with the checkpoint's zero_to_fp32.py")
+    else:
+        assert problem.endswith("or pass load_module_only=True to load only the weights")
+        assert loaded == weights
+
+
+def over_shard(config: dict[str, Any]) -> Any:
+    import deepspeed
+
+    from trireme.deepspeed import load_checkpoint, save_checkpoint
+
+    model = network()
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=settings(2))
+    shard = trireme.get_dataset_shard("train")
+    checkpoint = trireme.get_checkpoint()
+    if checkpoint:
+        load_checkpoint(engine, checkpoint)
+    seen: list[int] = []
+    for step, batch in enumerate(shard.iter_torch_batches(batch_size=4)):
+        if config["kill"] and step == 4 and not checkpoint:
+            assert len(trireme.get_all_reported_checkpoints()) == 4  # when they are stored
+            if engine.global_rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+        seen += batch["id"].tolist()
+        inputs = batch["id"].float().reshape(-1, 1) / 48
+        engine.backward((engine(inputs.repeat(1, 4)) - inputs).square().mean())
+        engine.step()
+        mode = trireme.CheckpointUploadMode.ASYNC
+        trireme.report({}, checkpoint=save_checkpoint(engine), checkpoint_upload_mode=mode)
+    return gather(engine, seen, 0)
+
+
+def test_dataset_shards_resume_from_a_checkpoint_stored_in_the_background() -> None:
+    whole, killed = (
+        fit({"kill": kill}, f"shard_{kill}", function=over_shard, datasets={"train": trireme.data.range(48)})
+        for kill in (False, True)
+    )
+    seen = [part for _, part, _ in whole.return_value]
+    assert sorted(row for part in seen for row in part) == list(range(48))
+    for (weights, part, _), expected in zip(killed.return_value, whole.return_value, strict=True):
+        assert weights == expected[0]
+        assert part == expected[1][16:]
+
+
+def test_a_script_of_the_deepspeed_launcher_runs_under_trireme_launch(tmp_path: Path) -> None:
+    script, config = tmp_path / "script.py", tmp_path / "deepspeed.json"
+    config.write_text(json.dumps(settings(1)))
+    script.write_text(
+        "import argparse, deepspeed, torch\n"
+        "parser = deepspeed.add_config_arguments(argparse.ArgumentParser())\n"
+        "deepspeed.init_distributed()\n"
+        "torch.manual_seed(0)\n"
+        "model = torch.nn.Linear(1, 1, bias=False)\n"
+        "args, weights = parser.parse_args(), model.parameters()\n"
+        "engine, *_ = deepspeed.initialize(args=args, model=model, model_parameters=weights)\n"
+        "engine.backward((engine(torch.full((4, 1), 1.0 + engine.global_rank)) - 2).square().mean())\n"
+        "engine.step()\n"
+        "every = [torch.zeros(1, 1) for _ in range(engine.world_size)]\n"
+        "torch.distributed.all_gather(every, model.weight.detach())\n"
+        "print('trained', engine.train_batch_size(), len({each.item() for each in every}))\n"
+    )
+    command = [str(Path(sys.executable).parent / "trireme"), "launch", "-n", "2", str(script)]
+    command += ["--deepspeed", "--deepspeed_config", str(config)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "trained 8 1" in done.stdout
 
 
 def test_batch_sizes_follow_from_the_workers() -> None:

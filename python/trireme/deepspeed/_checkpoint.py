@@ -55,7 +55,7 @@ def load_checkpoint(engine: Any, checkpoint: Checkpoint, **options: Any) -> dict
                 f"load_checkpoint(): {checkpoint.path} was written with {record['deepspeed']}, and this engine has "
                 f"{mine}; use the same zero_optimization.stage and precision"
             )
-        if record["workers"] == engine.world_size or not engine.zero_optimization():
+        if record["workers"] == engine.world_size or _needs_no_partitions(engine, options):
             _, found = engine.load_checkpoint(folder, tag=_TAG, **options)
         else:
             from trireme.deepspeed._universal import load_universal
@@ -75,6 +75,12 @@ def _check(engine: Any, caller: str) -> None:
         raise TypeError(
             f"{caller}() expects the engine that deepspeed.initialize() returns, got {type(engine).__name__}"
         )
+
+
+def _needs_no_partitions(engine: Any, options: dict[str, Any]) -> bool:
+    """Without ZeRO nothing is partitioned; before stage 3, only the optimizer's state is."""
+    stage = int(engine.zero_optimization_stage())
+    return stage == 0 or (stage < 3 and bool(options.get("load_module_only")))
 
 
 def _kind(engine: Any) -> str:

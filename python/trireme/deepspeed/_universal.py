@@ -72,8 +72,12 @@ def _convert(source: str, target: str) -> None:
 
 
 def _refusal(workers: int, engine: Any, error: Exception) -> RuntimeError:
+    weights = (
+        "collect the weights with the checkpoint's zero_to_fp32.py"
+        if engine.zero_optimization_partition_weights()
+        else "pass load_module_only=True to load only the weights"
+    )
     return RuntimeError(
         f"load_checkpoint(): the checkpoint was written by {count_of(workers, 'worker')}, and DeepSpeed cannot load it "
-        f"with {engine.world_size}: {error!r}. Run with the same number of workers, or pass load_module_only=True to "
-        "load only the weights"
+        f"with {engine.world_size}: {error!r}. Run with the same number of workers, or {weights}"
     )
