@@ -47,7 +47,7 @@ def train(config: dict[str, Any]) -> None:
 
     for epoch in range(train_loader.iteration, config["epochs"]):
         for step, (inputs, targets) in enumerate(train_loader):
-            if config["kill"] and (epoch, step) == (1, 15):
+            if config["kill"] and (epoch, step) == (1, 25):
                 kill_once()
             with accelerator.accumulate(model):
                 loss = torch.nn.functional.cross_entropy(model(inputs), targets)
@@ -68,7 +68,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--num-workers", type=int, default=2)
-    parser.add_argument("--kill", action="store_true", help="kill rank 1 in the second epoch, once")
+    parser.add_argument("--kill", action="store_true", help="kill rank 1 in the middle of the second epoch, once")
     parser.add_argument("--name", default=None)
     given = parser.parse_args()
     result = TorchTrainer(

@@ -108,12 +108,13 @@ def _first(mark: str) -> bool:
     return True
 
 
-def fit(config: dict[str, Any], name: str = "run", workers: int = 2, function: Any = train) -> Any:
+def fit(config: dict[str, Any], name: str = "run", workers: int = 2, function: Any = train, **more: Any) -> Any:
     return TorchTrainer(
         function,
         train_loop_config=config,
         scaling_config=ScalingConfig(num_workers=workers),
         run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1)),
+        **more,
     ).fit()
 
 
@@ -189,6 +190,43 @@ def test_a_run_resumes_with_another_number_of_workers() -> None:
     ((_, rest, _),) = fit({"epochs": 1}, workers=1).return_value
     assert len(seen) == 16
     assert sorted([*seen, *rest]) == sorted(rows().tensors[0][:, 0].tolist())
+
+
+def over_shard(config: dict[str, Any]) -> Any:
+    from accelerate import Accelerator
+
+    from trireme.accelerate import load_state, save_state
+
+    accelerator = Accelerator()
+    model = network()
+    model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=0.05))
+    batches = trireme.get_dataset_shard("train").iter_torch_batches(batch_size=4)
+    checkpoint = trireme.get_checkpoint()
+    if checkpoint:
+        load_state(accelerator, checkpoint)
+    seen: list[int] = []
+    for step, batch in enumerate(accelerator.prepare(batches)):
+        if config["kill"] and step == 4 and accelerator.process_index == 1 and not checkpoint:
+            os.kill(os.getpid(), signal.SIGKILL)
+        seen += batch["id"].tolist()
+        inputs = batch["id"].float().reshape(-1, 1) / 48
+        accelerator.backward((model(inputs.repeat(1, 4)) - inputs).square().mean())
+        optimizer.step()
+        optimizer.zero_grad()
+        trireme.report({}, checkpoint=save_state(accelerator))
+    return gather(accelerator, model, seen)
+
+
+def test_dataset_shards_resume_in_the_middle_of_an_epoch() -> None:
+    whole, killed = (
+        fit({"kill": kill}, f"shard_{kill}", function=over_shard, datasets={"train": trireme.data.range(48)})
+        for kill in (False, True)
+    )
+    seen = [part for _, part, _ in whole.return_value]
+    assert sorted(row for part in seen for row in part) == list(range(48))
+    for (weights, part, _), expected in zip(killed.return_value, whole.return_value, strict=True):
+        assert weights == expected[0]
+        assert part == expected[1][-len(part) :] and 0 < len(part) < len(expected[1])
 
 
 CONFIG = """

@@ -45,3 +45,18 @@ def test_boosting_resumes_after_a_kill(library: str, tmp_path: Path) -> None:
     assert "SIGKILL" in text and re.search(r"restarted .* from checkpoint_000004", text)
     accuracy = re.search(r"accuracy ([\d.]+)% of 4\d\d digits after 20 rounds", text)
     assert accuracy and float(accuracy[1]) > 90
+
+
+def test_accelerate_resumes_after_a_kill(tmp_path: Path) -> None:
+    text = run("accelerate_digits.py", "--kill", "--epochs", "3", cwd=tmp_path)
+    assert "SIGKILL" in text and "resuming from checkpoint_000003" in text
+    accuracy = re.search(r"accuracy ([\d.]+)% after 3 epochs", text)
+    assert accuracy and float(accuracy[1]) > 85
+
+
+def test_deepspeed_resumes_with_another_number_of_workers(tmp_path: Path) -> None:
+    run("deepspeed_digits.py", "--epochs", "1", cwd=tmp_path)
+    text = run("deepspeed_digits.py", "--epochs", "2", "--num-workers", "1", cwd=tmp_path)
+    assert "resuming from checkpoint_000000, written by 2 workers" in text
+    accuracy = re.search(r"accuracy ([\d.]+)% after 2 epochs", text)
+    assert accuracy and float(accuracy[1]) > 85

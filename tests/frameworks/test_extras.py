@@ -1,0 +1,49 @@
+"""A framework that is missing, or of an untested version."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+FIRST_USE = {
+    "lightning": "from trireme.lightning import DDPStrategy",
+    "transformers": "from trireme.transformers import prepare_trainer",
+    "accelerate": "from trireme.accelerate import save_state",
+    "deepspeed": "from trireme.deepspeed import save_checkpoint",
+}
+
+
+def run(script: str, *options: str, path: Path) -> subprocess.CompletedProcess[str]:
+    """path: a folder in front of the installed packages."""
+    command = [sys.executable, *options, "-c", f"import sys; sys.path.insert(0, {str(path)!r})\n{script}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.parametrize("framework", FIRST_USE)
+def test_a_missing_package_names_the_extra(tmp_path: Path, framework: str) -> None:
+    missing = {framework, "pytorch_lightning"}
+    for installed in Path(sysconfig.get_paths()["platlib"]).iterdir():
+        if installed.name.partition("-")[0] not in missing:
+            (tmp_path / installed.name).symlink_to(installed)
+    done = run(FIRST_USE[framework], "-S", path=tmp_path)  # -S: no other installed packages
+    error = done.stderr.splitlines()[-1]
+    assert done.returncode == 1
+    assert error.startswith("ModuleNotFoundError: ") and "which is not installed" in error
+    assert error.endswith(f': pip install "trireme[{framework}]"')
+
+
+@pytest.mark.parametrize("framework", ["accelerate", "deepspeed"])
+def test_an_untested_version_logs_one_warning_and_continues(tmp_path: Path, framework: str) -> None:
+    metadata = tmp_path / f"{framework}-9.0.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text(f"Metadata-Version: 2.1\nName: {framework}\nVersion: 9.0\n")
+    again = f"import importlib, trireme.{framework} as module; importlib.reload(module); print(module.__all__)"
+    done = run(f"{FIRST_USE[framework]}\n{again}", path=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"trireme.{framework} was tested with {framework} ") == 1
+    assert "*, and 9.0 is installed" in done.stderr
+    assert FIRST_USE[framework].split()[-1] in done.stdout
