@@ -15,8 +15,7 @@ class LightGBMTrainer(BoostingTrainer):
     """Trains LightGBM models on many workers.
 
     With train_loop_per_worker, every worker runs that function, which calls lightgbm.train() or a scikit-learn
-    estimator of LightGBM on its own rows; get_network_params() has the
-    addresses of the others.
+    estimator of LightGBM on its own rows; get_network_params() returns the addresses of the others.
 
     With params, label_column and datasets={"train": ..., ...}, the trainer has its own loop. It reports the metrics of
     all datasets but "train" after every round, saves checkpoints as CheckpointConfig(checkpoint_frequency,
@@ -58,7 +57,7 @@ class LightGBMTrainer(BoostingTrainer):
         **train_kwargs: Any,
     ) -> None:
         if lightgbm_config is not None and not isinstance(lightgbm_config, LightGBMConfig):
-            raise TypeError(f"lightgbm_config must be an LightGBMConfig, got {lightgbm_config!r}")
+            raise TypeError(f"lightgbm_config must be a LightGBMConfig, got {lightgbm_config!r}")
         super().__init__(
             train_loop_per_worker,
             train_loop_config=train_loop_config,

@@ -29,7 +29,7 @@ def find_ranks(check: Check, on_cpu: bool, module: ModuleType) -> None:
 
 
 def _allow_plugins_on_cpu(module: ModuleType) -> None:
-    """On CPUs, Accelerate ignores the plugins of FSDP and DeepSpeed without a word, and trains with DDP. It accepts
+    """On CPUs, Accelerate silently ignores the plugins of FSDP and DeepSpeed and trains with DDP. It accepts
     them on every other device, so its states are initialized as for one that has no backend of its own."""
     partial: Any = module.PartialState
     state: Any = module.AcceleratorState
