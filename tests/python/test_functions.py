@@ -168,7 +168,7 @@ def test_functions_and_classes_of_main_and_modules_of_the_scripts_folder(script:
 def test_workers_import_a_module_that_starts_a_thread_themselves(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A fork would not copy the thread, so the warm process restarts without the module, and workers are still forked."""
+    """A fork would not copy the thread, so the warm process restarts without the module and still forks workers."""
     lib = tmp_path / "lib"
     lib.mkdir()
     (lib / "threaded_module.py").write_text(

@@ -39,7 +39,7 @@ class EvenEvaluation(IterableDataset):  # type: ignore[misc]
         """The rows of all workers, in the order of ranks."""
         gathered = accelerator.gather(pad_across_processes(values, dim=0))
         largest = find_batch_size(gathered) // len(self._rows)
-        # The loss of a batch comes as often as TrainingArguments(per_device_eval_batch_size) says, which need not be the
+        # The loss of a batch is repeated TrainingArguments(per_device_eval_batch_size) times, which need not be the
         # size of the shard's batches. It counts once for every row.
         kept = [rank * largest + row % largest for rank, rows in enumerate(self._rows) for row in range(rows)]
         return recursively_apply(lambda tensor: tensor[kept], gathered)
