@@ -171,7 +171,10 @@ class AddColumn final : public Op {
     } else {
       if (example.rows() == 0) return SchemaPointer();
       TRIREME_ASSIGN(const auto values, run(example, {}));
-      TRIREME_ASSIGN(columns_, columns_of(values), "its result");
+      TRIREME_ASSIGN(auto columns, columns_of(values), "its result");
+      TRIREME_ASSIGN(const auto record, record_of_columns(values, columns), "its result");
+      TRIREME_TRY(check_rows(record, example, {}));
+      columns_ = std::move(columns);
       known_->learn(columns_, *example.schema());
     }
     TRIREME_ASSIGN(auto record, record_of_rows({}, known_->shown(columns_)));
@@ -183,11 +186,7 @@ class AddColumn final : public Op {
     TRIREME_ASSIGN(const auto found, columns_of(values, columns_, where.row), "its result");
     if (found != columns_) TRIREME_TRY(known_->widen(columns_, found));
     TRIREME_ASSIGN(auto record, record_of_columns(values, known_->shown(columns_), where.row), "its result");
-    if (record.array->length != batch.rows()) {
-      return base::error("the function returned {} for {}, rows {} to {}",
-                         base::count_of(record.array->length, "value"), base::count_of(batch.rows(), "row"), where.row,
-                         where.row + batch.rows() - 1);
-    }
+    TRIREME_TRY(check_rows(record, batch, where));
     return with_columns(batch, std::move(record));
   }
 
@@ -202,6 +201,12 @@ class AddColumn final : public Op {
       value = List(static_cast<std::size_t>(batch.rows()), std::move(value));
     }
     return Dict{{column_, std::move(value)}};
+  }
+
+  static base::Result<void> check_rows(const Record& record, const data::Batch& batch, Where where) {
+    if (record.array->length == batch.rows()) return {};
+    return base::error("the function returned {} for {}, rows {} to {}", base::count_of(record.array->length, "value"),
+                       base::count_of(batch.rows(), "row"), where.row, where.row + batch.rows() - 1);
   }
 
   std::string column_;
