@@ -243,6 +243,7 @@ void bind_data(nb::module_& module) {
             return new PythonPass(*std::move(made));
           },
           nb::arg("options"), nb::arg("ahead") = 0)
+      .def("used", &Shard::used, nb::arg("batches"), nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("epoch", [](const Shard& self) { return unlocked([&] { return self.epoch(); }); })
       .def_prop_ro("rows", &Shard::rows)
       .def("state", [](const Shard& self) { return to_python(unlocked([&] { return self.state(); })); })

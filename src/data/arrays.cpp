@@ -55,23 +55,6 @@ struct WithDictionary {
   Owned<C> values;
 };
 
-// Arrow's encoding: the number of pairs, then the length and bytes of each key and value.
-std::string metadata_of(const std::vector<std::pair<std::string, std::string>>& pairs) {
-  std::string bytes;
-  const auto append = [&](std::size_t number) {
-    const auto value = static_cast<std::int32_t>(number);
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-  };
-  append(pairs.size());
-  for (const auto& [key, value] : pairs) {
-    for (const auto* text : {&key, &value}) {
-      append(text->size());
-      bytes += *text;
-    }
-  }
-  return bytes;
-}
-
 template <typename C>
 Owned<C> paired(Owned<C> indices, Owned<C> values) {
   auto parts = std::make_unique<WithDictionary<C>>(WithDictionary<C>{std::move(indices), std::move(values)});
@@ -117,6 +100,23 @@ class Batches final : public ArrayProducer {
 };
 
 }  // namespace
+
+// Arrow's encoding: the number of pairs, then the length and bytes of each key and value.
+std::string metadata_of(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  std::string bytes;
+  const auto append = [&](std::size_t number) {
+    const auto value = static_cast<std::int32_t>(number);
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  append(pairs.size());
+  for (const auto& [key, value] : pairs) {
+    for (const auto* text : {&key, &value}) {
+      append(text->size());
+      bytes += *text;
+    }
+  }
+  return bytes;
+}
 
 OwnedSchema make_schema(std::string format, std::string name, std::vector<OwnedSchema> children, std::string metadata) {
   auto parts = std::make_unique<MadeSchema>();

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -53,6 +54,8 @@ struct Record {
   OwnedSchema schema;
 };
 
+// Encoded for make_schema().
+std::string metadata_of(const std::vector<std::pair<std::string, std::string>>& pairs);
 OwnedSchema make_schema(std::string format, std::string name, std::vector<OwnedSchema> children = {},
                         std::string metadata = {});
 // The same under another name; the original is unchanged.

@@ -76,10 +76,12 @@ Layout lay_out(std::span<const Fragment> fragments, const Ordering& ordering) {
 Order::Order(const Layout& layout, std::int64_t epoch)
     : virtual_shards_(layout.virtual_shards),
       window_rows_(layout.window_rows),
-      seed_(mixed(layout.seed ^ mixed(static_cast<std::uint64_t>(epoch)))),
-      fragments_(layout.fragment_rows.size()) {
+      seed_(mixed(layout.seed ^ mixed(static_cast<std::uint64_t>(epoch)))) {
   TRIREME_CHECK(virtual_shards_ > 0, "{} virtual shards", virtual_shards_);
-  std::iota(fragments_.begin(), fragments_.end(), std::size_t{0});
+  // Without those that have no rows: how many a filter leaves depends on the statistics in the files.
+  for (std::size_t i = 0; i < layout.fragment_rows.size(); ++i) {
+    if (layout.fragment_rows[i] > 0) fragments_.push_back(i);
+  }
   if (layout.shuffle_fragments) {
     Random random(seed_);
     shuffle(std::span(fragments_), random);
@@ -102,7 +104,7 @@ std::vector<FragmentSlice> Order::pieces(std::int64_t shard, std::int64_t row) c
   std::vector<FragmentSlice> pieces;
   const std::int64_t end = begin_of(shard + 1);
   std::int64_t at = begin_of(shard) + row;
-  // The last fragment that begins at or before the row; empty fragments begin where the next one does.
+  // The last fragment that begins at or before the row.
   auto index = static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end() - 1, at) - begins_.begin());
   for (index = index == 0 ? 0 : index - 1; at < end; ++index) {
     const std::int64_t count = std::min(begins_[index + 1], end) - at;

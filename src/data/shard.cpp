@@ -104,6 +104,11 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
 
   base::Result<std::unique_ptr<Pass>> iterate(const IterBatchesOptions& options, int ahead) override;
 
+  void used(std::int64_t batches) override {
+    std::lock_guard lock(mutex_);
+    give_unused(batches);
+  }
+
   std::int64_t epoch() const override {
     std::lock_guard lock(mutex_);
     return place_.left ? place_.epoch + 1 : place_.epoch;
@@ -140,6 +145,7 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
     if (rows > rows_) return base::error("dataset '{}': invalid position: row {} of {}", options_.name, rows, rows_);
     std::lock_guard lock(mutex_);
     place_ = {epoch, rows, false, false, false, place_.pass + 1, true};
+    forget_unused();
     table_.layout.seed = static_cast<std::uint64_t>(dataset_seed);
     if (rows == 0) return {};
     // Keep the order in which the epoch started, even if the configuration, call or version would choose another one:
@@ -180,6 +186,43 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
  private:
   friend class EpochPass;
 
+  struct Taken {
+    Span span;
+    std::int64_t rows = 0;
+    std::uint64_t digest = 0;
+    bool last = false;  // of the epoch
+  };
+
+  // The user receives this batch.
+  void give(const Taken& given) {
+    place_.rows = given.span.end;
+    place_.over = given.last;
+    if (!log_) return;
+    log_->add(given.span, given.rows, given.digest);
+    if (place_.over) log_->end(true);
+  }
+
+  void give_unused(std::int64_t batches) {
+    for (; batches > 0 && !unused_.empty(); --batches) {
+      give(unused_.front());
+      unused_.pop_front();
+    }
+    if (all_taken_ && unused_.empty()) end_epoch();
+  }
+
+  void forget_unused() {
+    unused_.clear();
+    all_taken_ = false;
+  }
+
+  void end_epoch() {
+    ++place_.epoch;
+    place_.rows = 0;
+    place_.begun = place_.over = all_taken_ = false;
+    place_.order.reset();
+    if (log_) log_->end(true);
+  }
+
   EpochOrder order_of(const Place& place) const {
     return place.rows > 0 && place.order ? *place.order : EpochOrder::of(table_.layout);
   }
@@ -205,6 +248,9 @@ class EpochShard final : public Shard, public std::enable_shared_from_this<Epoch
   mutable std::mutex mutex_;  // guards everything below, and the layout's seed
   Place place_;
   std::unique_ptr<DigestLog> log_;
+  // Of a pass whose consumer calls used(): what it has taken since. A pass may be destroyed before they are used.
+  std::deque<Taken> unused_;
+  bool all_taken_ = false;             // nothing will follow them in this epoch
   const Pipeline* running_ = nullptr;  // the current pass's
   PipelineStats past_;
 };
@@ -218,14 +264,15 @@ class EpochPass final : public Pass {
         options_(std::move(options)),
         revision_(revision),
         number_(number),
-        ahead_(static_cast<std::size_t>(ahead)) {}
+        ahead_(static_cast<std::size_t>(std::max(ahead, 0))),
+        told_(ahead < 0) {}
 
   ~EpochPass() override {
     std::lock_guard lock(shard_->mutex_);
     leave_pipeline();
     if (!current()) return;
     if (!ended_) shard_->place_.left = true;
-    if (shard_->log_) shard_->log_->end(false);
+    if (shard_->log_ && !shard_->all_taken_) shard_->log_->end(false);
   }
 
   std::int64_t epoch() const override { return options_.epoch; }
@@ -257,28 +304,21 @@ class EpochPass final : public Pass {
     }
     std::lock_guard lock(shard_->mutex_);
     if (!current()) return next;
-    Place& place = shard_->place_;
     if (next.state == Next::State::kBatch) {
-      taken_.push_back({next.span, next.own_rows, next.digest});
-      if (taken_.size() > ahead_) give_one();
+      std::deque<Taken>& taken = told_ ? shard_->unused_ : taken_;
+      taken.push_back({next.span, next.own_rows, next.digest, taken_steps_ == steps()});
+      if (!told_ && taken.size() > ahead_) give_one();
     } else if (next.state == Next::State::kEnd && !ended_) {
       while (!taken_.empty()) give_one();
       ended_ = true;
-      place.epoch = epoch() + 1;
-      place.rows = 0;
-      place.begun = place.over = false;
-      place.order.reset();
-      if (shard_->log_) shard_->log_->end(true);
+      shard_->all_taken_ = true;
+      shard_->give_unused(0);
     }
     return next;
   }
 
  private:
-  struct Taken {
-    Span span;
-    std::int64_t rows = 0;
-    std::uint64_t digest = 0;
-  };
+  using Taken = EpochShard::Taken;
 
   bool current() const { return shard_->place_.pass == number_; }
 
@@ -290,13 +330,7 @@ class EpochPass final : public Pass {
 
   // The user receives the next batch.
   void give_one() {
-    const Taken& given = taken_.front();
-    shard_->place_.rows = given.span.end;
-    shard_->place_.over = ++given_ == steps();
-    if (shard_->log_) {
-      shard_->log_->add(given.span, given.rows, given.digest);
-      if (shard_->place_.over) shard_->log_->end(true);
-    }
+    shard_->give(taken_.front());
     taken_.pop_front();
   }
 
@@ -306,8 +340,8 @@ class EpochPass final : public Pass {
   std::int64_t revision_;    // of the source, before the pipeline was started
   std::int64_t number_;
   std::size_t ahead_;
+  bool told_;                // the consumer calls used()
   std::deque<Taken> taken_;  // consumed but not yet delivered
-  std::int64_t given_ = 0;
   std::int64_t taken_steps_ = 0;
   std::int64_t steps_before_ = 0;  // of the pipelines before this one
   bool ended_ = false;
@@ -345,6 +379,8 @@ base::Result<PipelineOptions> EpochShard::pipeline_options(const IterBatchesOpti
 base::Result<std::unique_ptr<Pass>> EpochShard::iterate(const IterBatchesOptions& options, int ahead) {
   std::unique_lock lock(mutex_);
   TRIREME_ASSIGN(PipelineOptions made, pipeline_options(options), "dataset '{}'", options_.name);
+  // A consumer that asks for the next epoch before it has used all of this one, as tf.data's repeat() does.
+  if (all_taken_) give_unused(std::ssize(unused_));
   // Uses a copy of the position: an error leaves the original unchanged.
   Place place = place_;
   if (place.begun || place.left) place = {place.epoch + 1, 0, false, false, false, place.pass};
@@ -367,6 +403,7 @@ base::Result<std::unique_ptr<Pass>> EpochShard::iterate(const IterBatchesOptions
   place.order = EpochOrder::of(made.layout);
   ++place.pass;
   place_ = place;
+  forget_unused();
   running_ = pipeline.get();
   return std::unique_ptr<Pass>(std::make_unique<EpochPass>(shared_from_this(), std::move(pipeline), std::move(made),
                                                            revision, place.pass, ahead));

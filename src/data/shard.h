@@ -70,8 +70,10 @@ class Shard {
   virtual ~Shard() = default;
 
   // The next epoch, or the rest of the one that load_state() was given. `ahead`: how many batches the caller takes
-  // before it gives the first of them to its user, whose position is the one that counts.
+  // before it gives the first of them to its user, whose position is the one that counts; -1: it calls used().
   virtual base::Result<std::unique_ptr<Pass>> iterate(const IterBatchesOptions& options, int ahead = 0) = 0;
+  // The user has used this many more batches of the pass. Any thread.
+  virtual void used(std::int64_t batches) = 0;
   virtual std::int64_t epoch() const = 0;  // the current one, or else the next
   virtual std::int64_t rows() const = 0;   // of the whole dataset
   // The position after the last batch that was given out, equal on all ranks: "epoch", "rows", "size" (of the dataset);

@@ -12,12 +12,14 @@
 #include <arrow/table.h>
 #include <arrow/util/decimal.h>
 
+#include <limits>
+
 #include "file_source.h"
 #include "kernels.h"
 #include "status.h"
 #include "unified.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 namespace {
 
 namespace acero = ::arrow::acero;
@@ -80,8 +82,14 @@ ScalarPointer whole_sum(const ::arrow::Decimal128& sum) {
 }
 
 // The result in a type that rows can hold.
-ScalarPointer result_of(const ::arrow::Table& table, Aggregation function) {
+ScalarPointer result_of(const ::arrow::Table& table, const plan::Aggregating& asked) {
+  const auto function = asked.function;
   auto value = check(table.GetColumnByName("value")->GetScalar(0));
+  if (!asked.ignore_nulls && count_in(table, "nulls") > 0) return ::arrow::MakeNullScalar(::arrow::null());
+  const std::int64_t rows = count_in(table, "rows");
+  if (function == Aggregation::kStd && 0 < rows && rows <= asked.ddof) {
+    return ::arrow::MakeScalar(std::numeric_limits<double>::quiet_NaN());
+  }
   if (function == Aggregation::kMin || function == Aggregation::kMax) {
     const auto& both = static_cast<const ::arrow::StructScalar&>(*value);
     return both.value[function == Aggregation::kMin ? 0 : 1];
@@ -89,7 +97,7 @@ ScalarPointer result_of(const ::arrow::Table& table, Aggregation function) {
   if (!value->is_valid || value->type->id() != ::arrow::Type::DECIMAL128) return value;
   const auto& sum = static_cast<const ::arrow::Decimal128Scalar&>(*value).value;
   if (function == Aggregation::kSum) return whole_sum(sum);
-  return ::arrow::MakeScalar(sum.ToDouble(0) / static_cast<double>(count_in(table, "rows")));
+  return ::arrow::MakeScalar(sum.ToDouble(0) / static_cast<double>(rows));
 }
 
 // The distinct values of the batches so far are merged when they take this many rows.
@@ -110,20 +118,11 @@ std::shared_ptr<::arrow::Array> unique_values(::arrow::RecordBatchReader& reader
   return seen.front();
 }
 
-std::shared_ptr<::arrow::RecordBatch> one_row(std::vector<std::pair<std::string, ScalarPointer>> values) {
-  std::vector<std::shared_ptr<::arrow::Field>> fields;
-  ::arrow::ArrayVector columns;
-  for (auto& [name, value] : values) {
-    fields.push_back(::arrow::field(name, value->type));
-    columns.push_back(check(::arrow::MakeArrayFromScalar(*value, 1)));
-  }
-  return ::arrow::RecordBatch::Make(::arrow::schema(std::move(fields)), 1, std::move(columns));
-}
-
 }  // namespace
 
-void aggregate(ArrowArrayStream* column, Aggregation function, int ddof, ArrowArray* out, ArrowSchema* schema) {
+void aggregate(ArrowArrayStream* column, const plan::Aggregating& asked, ArrowArray* out, ArrowSchema* schema) {
   load_kernels();
+  const auto function = asked.function;
   auto reader = check(::arrow::ImportRecordBatchReader(column));
   const auto type = reader->schema()->field(0)->type();
   if (function == Aggregation::kUnique) {
@@ -138,12 +137,12 @@ void aggregate(ArrowArrayStream* column, Aggregation function, int ddof, ArrowAr
   // The mean of decimals would be a decimal: integers are divided as floats afterwards.
   const bool adds = function == Aggregation::kSum || working->id() == ::arrow::Type::DECIMAL128;
   const char* name = extreme ? "min_max" : function == Aggregation::kStd ? "stddev" : adds ? "sum" : "mean";
-  const auto options = function == Aggregation::kStd ? std::make_shared<compute::VarianceOptions>(ddof) : nullptr;
+  const auto options = function == Aggregation::kStd ? std::make_shared<compute::VarianceOptions>(asked.ddof) : nullptr;
   const auto table = streamed(converted(std::move(reader), working), name, options);
-  const auto batch = one_row({{"rows", ::arrow::MakeScalar(count_in(*table, "rows"))},
-                              {"nulls", ::arrow::MakeScalar(count_in(*table, "nulls"))},
-                              {"value", result_of(*table, function)}});
+  const auto value = result_of(*table, asked);
+  const auto batch = ::arrow::RecordBatch::Make(::arrow::schema({::arrow::field("value", value->type)}), 1,
+                                                {check(::arrow::MakeArrayFromScalar(*value, 1))});
   check(::arrow::ExportRecordBatch(*batch, out, schema));
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

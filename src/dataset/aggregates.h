@@ -2,9 +2,9 @@
 
 #include "plan/relational.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 
 // Relational::aggregate.
-void aggregate(ArrowArrayStream* column, plan::Aggregation function, int ddof, ArrowArray* out, ArrowSchema* schema);
+void aggregate(ArrowArrayStream* column, const plan::Aggregating& asked, ArrowArray* out, ArrowSchema* schema);
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

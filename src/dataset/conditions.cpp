@@ -1,21 +1,16 @@
 #include "conditions.h"
 
+#include <arrow/compute/cast.h>
 #include <arrow/scalar.h>
 
 #include <cmath>
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 namespace {
 
 namespace cp = ::arrow::compute;
 using Kind = DataCondition::Kind;
 using ScalarPointer = std::shared_ptr<::arrow::Scalar>;
-
-ScalarPointer whole_scalar(std::int64_t value, const std::shared_ptr<::arrow::DataType>& type) {
-  // Fails if the type is too small for the value.
-  auto scalar = ::arrow::MakeScalar(value)->CastTo(type);
-  return scalar.ok() ? *scalar : nullptr;
-}
 
 ScalarPointer real_scalar(double value, const ::arrow::DataType& type) {
   if (!std::isfinite(value)) return nullptr;
@@ -67,6 +62,11 @@ std::optional<cp::Expression> expression_of(const DataCondition& condition, cons
 
 }  // namespace
 
+ScalarPointer whole_scalar(std::int64_t value, const std::shared_ptr<::arrow::DataType>& type) {
+  const auto cast = cp::Cast(::arrow::MakeScalar(value), type, cp::CastOptions::Safe());
+  return cast.ok() ? cast->scalar() : nullptr;
+}
+
 std::optional<cp::Expression> expression_of(const std::vector<DataCondition>& conditions,
                                             const ::arrow::Schema& schema) {
   std::vector<cp::Expression> all;
@@ -77,4 +77,4 @@ std::optional<cp::Expression> expression_of(const std::vector<DataCondition>& co
   return cp::and_(all);
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

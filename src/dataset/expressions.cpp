@@ -9,9 +9,10 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "conditions.h"
 #include "status.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 namespace {
 
 namespace cp = ::arrow::compute;
@@ -37,8 +38,7 @@ ScalarPointer wanted_scalar(const Value& value, const TypePointer& type) {
   const auto scalar = literal_scalar(value);
   if (real && ::arrow::is_integer(type->id())) {
     if (*real != std::floor(*real) || std::fabs(*real) >= 0x1p63) return nullptr;
-    const auto whole = ::arrow::MakeScalar(static_cast<std::int64_t>(*real))->CastTo(type);
-    return whole.ok() ? *whole : nullptr;
+    return whole_scalar(static_cast<std::int64_t>(*real), type);
   }
   const bool number = real || value.get_if<std::int64_t>();
   const bool text = value.get_if<std::string>() || value.get_if<Bytes>();
@@ -47,9 +47,10 @@ ScalarPointer wanted_scalar(const Value& value, const TypePointer& type) {
                      (text && (::arrow::is_base_binary_like(type->id()) || ::arrow::is_temporal(type->id()))) ||
                      (value.get_if<bool>() && type->id() == ::arrow::Type::BOOL);
   if (!alike) throw std::runtime_error(type->ToString() + " never equals " + scalar->type->ToString());
+  const auto* whole = value.get_if<std::int64_t>();
+  if (whole && ::arrow::is_integer(type->id())) return whole_scalar(*whole, type);
   auto cast = scalar->CastTo(type);
   if (cast.ok()) return *cast;
-  if (number && ::arrow::is_integer(type->id())) return nullptr;  // too large for the column
   // Dates are stored in 32 bits.
   const auto narrow = scalar->CastTo(::arrow::int32());
   cast = narrow.ok() ? (*narrow)->CastTo(type) : cast;
@@ -161,4 +162,4 @@ std::vector<std::string> columns_of(const ExpressionNode& node) {
   return columns;
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

@@ -8,7 +8,7 @@
 
 #include "plan/expression_node.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 
 // Arrow's form of an expression over these columns. Throws for values that no row of a column can equal.
 ::arrow::compute::Expression arrow_expression(const plan::ExpressionNode& node, const ::arrow::Schema& schema);
@@ -16,4 +16,4 @@ namespace trireme::arrow {
 // The columns that the expression uses.
 std::vector<std::string> columns_of(const plan::ExpressionNode& node);
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

@@ -12,7 +12,7 @@
 #include "kernels.h"
 #include "status.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 namespace {
 
 constexpr std::size_t kThreads = 16;
@@ -136,4 +136,4 @@ std::shared_ptr<::arrow::RecordBatchReader> FileSource::with_paths(std::shared_p
   return std::make_shared<MadeBatches>(schema, std::move(make));
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

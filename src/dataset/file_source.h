@@ -15,7 +15,7 @@
 #include "found_files.h"
 #include "trireme/data_source.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 
 // Bytes that are read or produced at a time; a fragment has several of these blocks.
 constexpr std::int64_t kBatchBytes = std::int64_t{16} << 20;
@@ -104,4 +104,4 @@ class FileSource : public DataSource {
 // Calls it for 0 ... count - 1, on several threads. Returns the failure with the lowest number.
 ::arrow::Status in_threads(std::size_t count, const std::function<::arrow::Status(std::size_t)>& work);
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 
 ::arrow::Result<std::shared_ptr<::arrow::io::InputStream>> open_stream(::arrow::fs::FileSystem& filesystem,
                                                                        const ::arrow::fs::FileInfo& file) {
@@ -34,4 +34,4 @@ namespace trireme::arrow {
   return opened->ReadAt(0, size);
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

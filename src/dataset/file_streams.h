@@ -6,7 +6,7 @@
 
 #include <memory>
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 
 // Starts at the beginning, decompressed if the name has the extension of a compressed file.
 ::arrow::Result<std::shared_ptr<::arrow::io::InputStream>> open_stream(::arrow::fs::FileSystem& filesystem,
@@ -16,4 +16,4 @@ namespace trireme::arrow {
 ::arrow::Result<std::shared_ptr<::arrow::Buffer>> read_whole(::arrow::fs::FileSystem& filesystem,
                                                              const ::arrow::fs::FileInfo& file);
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

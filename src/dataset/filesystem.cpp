@@ -15,7 +15,7 @@
 #include "status.h"
 #include "trireme/arrow/arrow.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 namespace {
 
 namespace fs = ::arrow::fs;
@@ -124,7 +124,7 @@ void end_s3() {
 
 std::shared_ptr<FileSystem> open(const std::string& uri) {
   std::string ignored;
-  return wrap(open_uri(uri, ignored));
+  return data::wrap(open_uri(uri, ignored));
 }
 
 }  // namespace
@@ -139,12 +139,16 @@ std::shared_ptr<fs::FileSystem> open_uri(const std::string& uri, std::string& pa
   return opened;
 }
 
-std::shared_ptr<FileSystem> wrap(std::shared_ptr<fs::FileSystem> filesystem) {
-  return std::make_shared<ArrowFileSystem>(std::move(filesystem));
+}  // namespace trireme::dataset
+
+namespace trireme::data {
+
+std::shared_ptr<FileSystem> wrap(std::shared_ptr<::arrow::fs::FileSystem> filesystem) {
+  return std::make_shared<dataset::ArrowFileSystem>(std::move(filesystem));
 }
 
 void register_filesystems() {
-  for (const char* scheme : {"s3", "gs", "gcs", "abfs", "abfss", "hdfs"}) register_filesystem(scheme, open);
+  for (const char* scheme : {"s3", "gs", "gcs", "abfs", "abfss", "hdfs"}) register_filesystem(scheme, dataset::open);
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::data

@@ -12,7 +12,7 @@
 #include "open_uri.h"
 #include "status.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 namespace {
 
 namespace fs = ::arrow::fs;
@@ -140,4 +140,4 @@ std::string short_list(const std::vector<std::string>& paths) {
   return text;
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 
 struct FoundFiles {
   std::shared_ptr<::arrow::fs::FileSystem> filesystem;  // shared with the readers
@@ -23,4 +23,4 @@ FoundFiles find_files(const std::vector<std::string>& paths, const std::vector<s
 // "a.parquet, b.parquet and 3 more".
 std::string short_list(const std::vector<std::string>& paths);
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

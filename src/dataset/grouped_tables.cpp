@@ -14,7 +14,7 @@
 #include "status.h"
 #include "unified.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 namespace {
 
 namespace acero = ::arrow::acero;
@@ -125,4 +125,4 @@ TablePointer grouped(TablePointer table, const std::vector<std::string>& keys,
   return made;
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

@@ -8,10 +8,10 @@
 
 #include "trireme/arrow/data.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 
 // One row for each group, or one row if there are no keys: the keys and the aggregates.
 std::shared_ptr<::arrow::Table> grouped(std::shared_ptr<::arrow::Table> table, const std::vector<std::string>& keys,
                                         const std::vector<data::Aggregate>& aggregates);
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

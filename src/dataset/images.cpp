@@ -1,4 +1,5 @@
 #include <arrow/buffer.h>
+#include <arrow/c/bridge.h>
 #include <arrow/io/interfaces.h>
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 #include "file_source.h"
 #include "file_streams.h"
 #include "formats/images/image.h"
-#include "tensor_columns.h"
+#include "plan/value_columns.h"
 #include "trireme/arrow/data.h"
 
 // read_images().
@@ -14,10 +15,10 @@
 namespace trireme::data {
 namespace {
 
-using arrow::BatchPointer;
-using arrow::FilePart;
-using arrow::SchemaPointer;
 using ::arrow::fs::FileInfo;
+using dataset::BatchPointer;
+using dataset::FilePart;
+using dataset::SchemaPointer;
 
 // Number of images that are inspected to find out whether all have the same shape.
 constexpr std::size_t kInspectedImages = 64;
@@ -39,8 +40,8 @@ struct ImageReader {
   formats::ImageRequest request;
 
   ::arrow::Result<Tensor> decode(const FileInfo& file) const {
-    ARROW_ASSIGN_OR_RAISE(const auto content, arrow::read_whole(*filesystem, file));
-    auto image = arrow::as_arrow(formats::decode_image(std::string_view(*content), request));
+    ARROW_ASSIGN_OR_RAISE(const auto content, dataset::read_whole(*filesystem, file));
+    auto image = dataset::as_arrow(formats::decode_image(std::string_view(*content), request));
     ARROW_RETURN_NOT_OK(named(file, image.status()));
     return formats::tensor_of(*std::move(image));
   }
@@ -48,28 +49,36 @@ struct ImageReader {
   ::arrow::Result<std::vector<std::int64_t>> look_at(const FileInfo& file) const {
     ARROW_ASSIGN_OR_RAISE(auto opened, filesystem->OpenInputFile(file));
     ARROW_ASSIGN_OR_RAISE(auto beginning, opened->ReadAt(0, kHeaderBytes));
-    auto shape = arrow::as_arrow(formats::image_shape(std::string_view(*beginning), request));
+    auto shape = dataset::as_arrow(formats::image_shape(std::string_view(*beginning), request));
     if (!shape.ok() && beginning->size() == kHeaderBytes) {
-      ARROW_ASSIGN_OR_RAISE(const auto content, arrow::read_whole(*filesystem, file));
-      shape = arrow::as_arrow(formats::image_shape(std::string_view(*content), request));
+      ARROW_ASSIGN_OR_RAISE(const auto content, dataset::read_whole(*filesystem, file));
+      shape = dataset::as_arrow(formats::image_shape(std::string_view(*content), request));
     }
     ARROW_RETURN_NOT_OK(named(file, shape.status()));
     return shape;
   }
 };
 
-::arrow::Status check_fits(const FileInfo& file, const Tensor& image, const ::arrow::Field& field) {
-  const bool fits = arrow::is_ragged(field) ? field.type()->Equals(arrow::ragged_field("image", image.dtype())->type())
-                                            : field.type()->Equals(arrow::tensor_type(image.dtype(), image.shape()));
-  if (fits) return ::arrow::Status::OK();
-  return ::arrow::Status::Invalid(
-      file.path(), " is ", arrow::tensor_text(image.dtype(), image.shape()), ", but the first images are ",
-      field.type()->ToString(), ": read_images(paths, {.size = {{height, width}}, .mode = \"RGB\"}) makes them equal");
+// Of images with one shape, or of any shape.
+plan::ValueType type_of(DType dtype, std::optional<std::vector<std::int64_t>> shape) {
+  plan::ValueType type;
+  type.kind = shape ? plan::ValueType::Kind::kTensor : plan::ValueType::Kind::kRagged;
+  type.dtype = dtype;
+  type.shape = std::move(shape).value_or(std::vector<std::int64_t>());
+  return type;
 }
 
-class ImageSource final : public arrow::FileSource {
+::arrow::Status check_fits(const FileInfo& file, const Tensor& image, const plan::ValueType& type) {
+  const auto here = type_of(image.dtype(), image.shape());
+  if (here == type || type == type_of(image.dtype(), {})) return ::arrow::Status::OK();
+  return ::arrow::Status::Invalid(
+      file.path(), " is ", here.text(), ", but the first images are ", type.text(),
+      ": read_images(paths, {.size = {{height, width}}, .mode = \"RGB\"}) makes them equal");
+}
+
+class ImageSource final : public dataset::FileSource {
  public:
-  ImageSource(std::vector<std::string> paths, arrow::FileSourceOptions options, formats::ImageRequest request)
+  ImageSource(std::vector<std::string> paths, dataset::FileSourceOptions options, formats::ImageRequest request)
       : FileSource("read_images", std::move(paths), std::move(options)), request_(request) {}
 
   bool costly() const override { return true; }
@@ -84,8 +93,9 @@ class ImageSource final : public arrow::FileSource {
       ARROW_ASSIGN_OR_RAISE(same, others_are(first.shape()));
     }
     row_bytes_ = same ? static_cast<std::int64_t>(first.num_bytes()) : 0;
-    return ::arrow::schema({same ? ::arrow::field("image", arrow::tensor_type(first.dtype(), first.shape()))
-                                 : arrow::ragged_field("image", first.dtype())});
+    columns_ = {{"image", type_of(first.dtype(), same ? std::optional(first.shape()) : std::nullopt)}};
+    ARROW_ASSIGN_OR_RAISE(auto none, dataset::as_arrow(plan::record_of_rows({}, columns_)));
+    return ::arrow::ImportSchema(&*none.schema);
   }
 
   ::arrow::Result<bool> others_are(const std::vector<std::int64_t>& shape) {
@@ -93,7 +103,7 @@ class ImageSource final : public arrow::FileSource {
     const std::size_t step = std::max<std::size_t>(1, files().size() / kInspectedImages);
     for (std::size_t i = 0; i < files().size(); i += step) chosen.push_back(&files()[i]);
     std::vector<std::vector<std::int64_t>> shapes(chosen.size());
-    ARROW_RETURN_NOT_OK(arrow::in_threads(chosen.size(), [&](std::size_t i) {
+    ARROW_RETURN_NOT_OK(dataset::in_threads(chosen.size(), [&](std::size_t i) {
       const auto found = reader().look_at(*chosen[i]).Value(&shapes[i]);
       return skips_bad_files() ? ::arrow::Status::OK() : found;
     }));
@@ -105,7 +115,7 @@ class ImageSource final : public arrow::FileSource {
     for (const auto& file : files) {
       const std::int64_t bytes = row_bytes_ > 0 ? row_bytes_ : kPixelRatio * file.size();
       const bool full = !parts.empty() && (parts.back().files.size() >= kFragmentFiles ||
-                                           parts.back().bytes + bytes > arrow::kFragmentBytes);
+                                           parts.back().bytes + bytes > dataset::kFragmentBytes);
       if (parts.empty() || full) parts.push_back({{}, "", 0, 0});
       FilePart& part = parts.back();
       part.files.push_back(file);
@@ -117,27 +127,26 @@ class ImageSource final : public arrow::FileSource {
 
   ::arrow::Result<std::shared_ptr<::arrow::RecordBatchReader>> read(const FilePart& part, std::int64_t row) override {
     const std::int64_t mean = std::max<std::int64_t>(part.bytes / *part.rows, 1);
-    const std::int64_t step = std::clamp(arrow::kBatchBytes / mean, std::int64_t{1}, kBatchFiles);
-    auto make = [step, images_of = reader(), schema = body(), files = part.files,
+    const std::int64_t step = std::clamp(dataset::kBatchBytes / mean, std::int64_t{1}, kBatchFiles);
+    auto make = [step, images_of = reader(), schema = body(), columns = columns_, files = part.files,
                  at = row]() mutable -> ::arrow::Result<BatchPointer> {
       const std::int64_t end = std::min(at + step, static_cast<std::int64_t>(files.size()));
-      std::vector<Tensor> images;
+      std::vector<Dict> rows;
       for (; at < end; ++at) {
         const FileInfo& file = files[static_cast<std::size_t>(at)];
         ARROW_ASSIGN_OR_RAISE(auto image, images_of.decode(file));
-        ARROW_RETURN_NOT_OK(check_fits(file, image, *schema->field(0)));
-        images.push_back(std::move(image));
+        ARROW_RETURN_NOT_OK(check_fits(file, image, columns.front().second));
+        rows.push_back({{"image", std::move(image)}});
       }
-      if (images.empty()) return nullptr;
-      std::vector<const Tensor*> rows;
-      for (const auto& image : images) rows.push_back(&image);
-      ARROW_ASSIGN_OR_RAISE(auto column, arrow::tensor_column(*schema->field(0), rows));
-      return ::arrow::RecordBatch::Make(schema, static_cast<std::int64_t>(rows.size()), {std::move(column)});
+      if (rows.empty()) return nullptr;
+      ARROW_ASSIGN_OR_RAISE(auto record, dataset::as_arrow(plan::record_of_rows(rows, columns)));
+      return ::arrow::ImportRecordBatch(&*record.array, schema);
     };
-    return std::make_shared<arrow::MadeBatches>(body(), std::move(make));
+    return std::make_shared<dataset::MadeBatches>(body(), std::move(make));
   }
 
   formats::ImageRequest request_;
+  plan::Columns columns_;
   std::int64_t row_bytes_ = 0;  // 0: shapes differ
 };
 
@@ -166,7 +175,7 @@ Dataset read_images(const Paths& paths, const ReadImagesOptions& options) {
   }
   const std::vector<std::string> endings = {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif"};
   return from_source(std::make_shared<ImageSource>(
-      paths.paths, arrow::FileSourceOptions{endings, options.include_paths, options.skip_bad_files}, request));
+      paths.paths, dataset::FileSourceOptions{endings, options.include_paths, options.skip_bad_files}, request));
 }
 
 }  // namespace trireme::data

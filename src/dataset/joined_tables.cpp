@@ -15,7 +15,7 @@
 #include "trireme/value.h"
 #include "unified.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 namespace {
 
 namespace acero = ::arrow::acero;
@@ -212,4 +212,4 @@ TablePointer joined(const Join& join, TablePointer left, TablePointer right) {
   return made.table(pairs->num_rows());
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

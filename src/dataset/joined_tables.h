@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 
 struct Join {
   std::string how;
@@ -22,4 +22,4 @@ void check_join(const Join& join);
 std::shared_ptr<::arrow::Table> joined(const Join& join, std::shared_ptr<::arrow::Table> left,
                                        std::shared_ptr<::arrow::Table> right);
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

@@ -17,8 +17,8 @@
 namespace trireme::data {
 namespace {
 
-using arrow::check;
-using arrow::Output;
+using dataset::check;
+using dataset::Output;
 
 void write_text(std::string& out, std::string_view text) {
   out += '"';
@@ -146,7 +146,7 @@ std::shared_ptr<::arrow::Array> as_text(const std::shared_ptr<::arrow::Array>& c
   return check(builder.Finish());
 }
 
-class JsonLines final : public arrow::FileWriter {
+class JsonLines final : public dataset::FileWriter {
  public:
   explicit JsonLines(Output file) : file_(std::move(file)) {}
 
@@ -181,9 +181,9 @@ class JsonLines final : public arrow::FileWriter {
 }  // namespace
 
 void write_json(const Dataset& dataset, const std::string& folder, const WriteFilesOptions& options) {
-  arrow::load_kernels();
-  arrow::write_files(dataset, folder, ".json", options,
-                     [](const auto&, const Output& file) { return std::make_unique<JsonLines>(file); });
+  dataset::load_kernels();
+  dataset::write_files(dataset, folder, ".json", options,
+                       [](const auto&, const Output& file) { return std::make_unique<JsonLines>(file); });
 }
 
 }  // namespace trireme::data

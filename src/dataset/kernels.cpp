@@ -7,7 +7,7 @@
 #define TRIREME_ARROW_HAS_INITIALIZE 1
 #endif
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 
 void load_kernels() {
 #ifdef TRIREME_ARROW_HAS_INITIALIZE
@@ -15,4 +15,4 @@ void load_kernels() {
 #endif
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

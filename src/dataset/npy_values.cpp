@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 namespace {
 
 using BufferPointer = std::shared_ptr<::arrow::Buffer>;
@@ -47,4 +47,4 @@ using BufferPointer = std::shared_ptr<::arrow::Buffer>;
   return out;
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

@@ -19,8 +19,8 @@
 namespace trireme::data {
 namespace {
 
-using arrow::check;
-using arrow::Output;
+using dataset::check;
+using dataset::Output;
 using ArrayPointer = std::shared_ptr<::arrow::Array>;
 
 // A column's values, contiguous, and their shape.
@@ -29,7 +29,7 @@ struct Values {
   std::vector<std::int64_t> shape;
 };
 
-class NpyFile final : public arrow::FileWriter {
+class NpyFile final : public dataset::FileWriter {
  public:
   NpyFile(std::string column, const ::arrow::Schema& schema, Output file)
       : column_(std::move(column)), type_(schema.GetFieldByName(column_)->type()), file_(std::move(file)) {
@@ -173,8 +173,8 @@ void write_numpy(const Dataset& dataset, const std::string& folder, const std::s
     for (const auto& each : names) there += (there.empty() ? "" : ", ") + each;
     throw ValueError("write_numpy(column): no column named '" + column + "'; the columns are " + there);
   }
-  arrow::load_kernels();
-  arrow::write_files(
+  dataset::load_kernels();
+  dataset::write_files(
       dataset.select_columns({column}), folder, ".npy", options,
       [&](const auto& schema, const Output& file) { return std::make_unique<NpyFile>(column, *schema, file); });
 }

@@ -16,10 +16,10 @@
 namespace trireme::data {
 namespace {
 
-using arrow::BatchPointer;
-using arrow::FilePart;
-using arrow::SchemaPointer;
 using ::arrow::fs::FileInfo;
+using dataset::BatchPointer;
+using dataset::FilePart;
+using dataset::SchemaPointer;
 
 constexpr std::int64_t kArrayRows = 65536;
 constexpr std::int64_t kFirstRead = 256;  // large enough for nearly every header
@@ -38,7 +38,7 @@ std::int64_t row_bytes(const formats::NpyHeader& header) {
   return ::arrow::Status::Invalid(file.path(), " is not a readable .npy file: ", why);
 }
 
-class NumpySource final : public arrow::FileSource {
+class NumpySource final : public dataset::FileSource {
  public:
   using FileSource::FileSource;
 
@@ -60,37 +60,37 @@ class NumpySource final : public arrow::FileSource {
     }
     if (size < header.begin || size - header.begin < header.value_bytes()) {
       return ::arrow::Status::Invalid(info.path(), " is truncated: it has ", size, " bytes, too few for ",
-                                      arrow::tensor_text(header.dtype, header.shape));
+                                      dataset::tensor_text(header.dtype, header.shape));
     }
     return header;
   }
 
   ::arrow::Result<SchemaPointer> infer(const FileInfo& file) override {
     ARROW_ASSIGN_OR_RAISE(const auto header, header_of(file));
-    return ::arrow::schema({::arrow::field("data", arrow::tensor_type(header.dtype, row_shape(header)))});
+    return ::arrow::schema({::arrow::field("data", dataset::tensor_type(header.dtype, row_shape(header)))});
   }
 
   ::arrow::Result<std::vector<FilePart>> plan(const std::vector<FileInfo>& files) override {
     std::vector<formats::NpyHeader> headers(files.size());
     ARROW_RETURN_NOT_OK(
-        arrow::in_threads(files.size(), [&](std::size_t i) { return header_of(files[i]).Value(&headers[i]); }));
+        dataset::in_threads(files.size(), [&](std::size_t i) { return header_of(files[i]).Value(&headers[i]); }));
     std::vector<FilePart> parts;
     for (std::size_t i = 0; i < files.size(); ++i) ARROW_RETURN_NOT_OK(add_parts(files[i], headers[i], parts));
     return parts;
   }
 
   ::arrow::Status add_parts(const FileInfo& file, const formats::NpyHeader& header, std::vector<FilePart>& parts) {
-    const auto type = arrow::tensor_type(header.dtype, row_shape(header));
+    const auto type = dataset::tensor_type(header.dtype, row_shape(header));
     if (!type->Equals(body()->field(0)->type())) {
       return ::arrow::Status::Invalid(
-          "a row of ", file.path(), " is ", arrow::tensor_text(header.dtype, row_shape(header)), ", but a row of ",
+          "a row of ", file.path(), " is ", dataset::tensor_text(header.dtype, row_shape(header)), ", but a row of ",
           this->files().front().path(), " is ", body()->field(0)->type()->ToString(), ": read them separately");
     }
     const std::int64_t rows = header.shape[0];
     const std::int64_t size = row_bytes(header);
     std::int64_t step = rows;
     if (!header.fortran_order) {
-      step = std::max<std::int64_t>(1, arrow::kFragmentBytes / std::max<std::int64_t>(size, 1));
+      step = std::max<std::int64_t>(1, dataset::kFragmentBytes / std::max<std::int64_t>(size, 1));
     }
     for (std::int64_t start = 0; start < rows; start += step) {
       const std::int64_t count = std::min(step, rows - start);
@@ -112,7 +112,7 @@ class NumpySource final : public arrow::FileSource {
     }
     ARROW_ASSIGN_OR_RAISE(auto file, filesystem()->OpenInputFile(info));
     const std::int64_t size = row_bytes(header);
-    const std::int64_t step = std::clamp(arrow::kBatchBytes / std::max<std::int64_t>(size, 1), std::int64_t{1},
+    const std::int64_t step = std::clamp(dataset::kBatchBytes / std::max<std::int64_t>(size, 1), std::int64_t{1},
                                          header.fortran_order ? header.shape[0] : kArrayRows);
     auto make = [=, at = part.start + row, end = part.start + *part.rows,
                  schema = body()]() mutable -> ::arrow::Result<BatchPointer> {
@@ -126,7 +126,7 @@ class NumpySource final : public arrow::FileSource {
       at += count;
       return ::arrow::RecordBatch::Make(schema, count, {std::move(column)});
     };
-    return std::make_shared<arrow::MadeBatches>(body(), std::move(make));
+    return std::make_shared<dataset::MadeBatches>(body(), std::move(make));
   }
 
   // nullptr if the file is too short.
@@ -139,9 +139,9 @@ class NumpySource final : public arrow::FileSource {
     const std::int64_t bytes = header.fortran_order ? header.value_bytes() : count * size;
     ARROW_ASSIGN_OR_RAISE(auto content, file.ReadAt(header.begin + first, bytes));
     if (content->size() < bytes) return nullptr;
-    ARROW_ASSIGN_OR_RAISE(content, arrow::in_row_order(header, std::move(content)));
+    ARROW_ASSIGN_OR_RAISE(content, dataset::in_row_order(header, std::move(content)));
     if (header.fortran_order) content = ::arrow::SliceBuffer(content, row * size, count * size);
-    return arrow::tensor_column(header.dtype, row_shape(header), count, std::move(content));
+    return dataset::tensor_column(header.dtype, row_shape(header), count, std::move(content));
   }
 
   std::mutex mutex_;
@@ -152,7 +152,7 @@ class NumpySource final : public arrow::FileSource {
 
 Dataset read_numpy(const Paths& paths, const ReadNumpyOptions& options) {
   return from_source(std::make_shared<NumpySource>(
-      "read_numpy", paths.paths, arrow::FileSourceOptions{{".npy"}, options.include_paths, options.skip_bad_files}));
+      "read_numpy", paths.paths, dataset::FileSourceOptions{{".npy"}, options.include_paths, options.skip_bad_files}));
 }
 
 }  // namespace trireme::data

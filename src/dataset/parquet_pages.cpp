@@ -9,7 +9,7 @@
 
 #include "status.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 namespace {
 
 // Memory per leaf column of at least that size: a dictionary, a stored page and a decoded page, about 1 MB each, and
@@ -70,4 +70,4 @@ std::shared_ptr<::arrow::RecordBatchReader> read_pages(const ::arrow::dataset::F
   return std::make_shared<PageReader>(std::move(reader), std::move(batches));
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

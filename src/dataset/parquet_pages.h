@@ -12,7 +12,7 @@
 
 // Reads row groups of Parquet files page by page: a large one takes as much memory as a small one.
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 
 // The leaves of these columns, in order; nothing if a column is not in the file but in the name of a folder.
 std::optional<std::vector<int>> leaves_of(const ::parquet::FileMetaData& file, const std::vector<std::string>& columns);
@@ -28,4 +28,4 @@ std::shared_ptr<::arrow::RecordBatchReader> read_pages(const ::arrow::dataset::F
                                                        std::shared_ptr<::parquet::FileMetaData> metadata, int group,
                                                        const std::vector<int>& leaves, const PageOptions& options);
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

@@ -9,7 +9,7 @@
 
 // Makes the methods of Dataset that need Arrow work in every program that links this library.
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 namespace {
 
 void unify(std::vector<ArrowSchema>& schemas, ArrowSchema* out) {
@@ -23,4 +23,4 @@ constexpr plan::Relational kRelational{filter_op, with_column_op, aggregate, uni
 [[maybe_unused]] const bool kRegistered = (plan::register_relational(kRelational), true);
 
 }  // namespace
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

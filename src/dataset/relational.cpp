@@ -18,7 +18,7 @@
 namespace trireme::data {
 namespace {
 
-using arrow::check;
+using dataset::check;
 using TablePointer = std::shared_ptr<::arrow::Table>;
 
 constexpr std::int64_t kFragmentRows = 65536;
@@ -40,7 +40,7 @@ class Computed final : public DataSource {
   std::string name() const override { return name_; }
 
   std::vector<DataFragment> list() override {
-    arrow::load_kernels();
+    dataset::load_kernels();
     table_ = compute_();
     std::vector<DataFragment> listed;
     const std::int64_t rows = table_->num_rows();
@@ -90,18 +90,18 @@ Dataset group_by(const Dataset& dataset, const std::vector<std::string>& keys,
     throw ValueError("group_by: '" + each.function + "' needs a column; only \"count\" works without one");
   }
   return from_source(std::make_shared<Computed>("group_by()", [=] {
-    const auto made = arrow::grouped(table_of(dataset), keys, aggregates);
+    const auto made = dataset::grouped(table_of(dataset), keys, aggregates);
     return keys.empty() ? made : sorted(made, keys, false);
   }));
 }
 
 Dataset join(const Dataset& left, const Dataset& right, const std::vector<std::string>& keys, const std::string& how,
              const JoinOptions& options) {
-  arrow::Join join{how, keys, options.right_on.empty() ? keys : options.right_on, options.left_suffix,
-                   options.right_suffix};
-  arrow::check_join(join);
+  dataset::Join join{how, keys, options.right_on.empty() ? keys : options.right_on, options.left_suffix,
+                     options.right_suffix};
+  dataset::check_join(join);
   return from_source(std::make_shared<Computed>(
-      "join()", [=, join = std::move(join)] { return arrow::joined(join, table_of(left), table_of(right)); }));
+      "join()", [=, join = std::move(join)] { return dataset::joined(join, table_of(left), table_of(right)); }));
 }
 
 }  // namespace trireme::data

@@ -15,7 +15,7 @@
 #include "formats/npy.h"
 #include "npy_values.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 namespace {
 
 using ::arrow::Status;
@@ -117,4 +117,4 @@ constexpr int kMostNested = 200;
   return Value(Bytes{std::move(content)});
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

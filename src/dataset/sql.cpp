@@ -14,7 +14,7 @@
 namespace trireme::data {
 namespace {
 
-using arrow::check;
+using dataset::check;
 
 constexpr std::int64_t kMostFragmentRows = 131'072;
 constexpr std::int64_t kFragmentBytes = std::int64_t{16} << 20;

@@ -7,10 +7,11 @@
 
 #include <memory>
 #include <stdexcept>
+#include <utility>
 
+#include "plan/value_columns.h"
 #include "status.h"
 #include "trireme/arrow/data.h"
-#include "value_columns.h"
 
 // A connection for read_sql() to a SQLite file. A column has the type of its values, since SQLite does not enforce
 // types.
@@ -20,7 +21,7 @@ namespace trireme::data {
 #ifdef TRIREME_HAS_SQLITE
 namespace {
 
-using arrow::check;
+using dataset::check;
 
 constexpr std::size_t kRowsAtOnce = 50'000;
 
@@ -95,25 +96,19 @@ Value value_of(sqlite3_stmt* statement, int column) {
   }
 }
 
-std::shared_ptr<::arrow::Table> table_of(const std::vector<std::string>& names,
-                                         const std::vector<std::vector<Value>>& columns) {
-  ::arrow::FieldVector fields;
-  std::vector<std::shared_ptr<::arrow::Array>> arrays;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    arrow::ValuePointers values;
-    for (const auto& value : columns[i]) values.push_back(&value);
-    auto field = arrow::infer_column(names[i], values);
-    if (!field.ok()) throw std::runtime_error("column '" + names[i] + "': " + field.status().message());
-    arrays.push_back(check(arrow::build_column(**field, values)));
-    fields.push_back(*std::move(field));
-  }
-  return ::arrow::Table::Make(::arrow::schema(std::move(fields)), std::move(arrays));
+std::shared_ptr<::arrow::Table> table_of(const std::vector<std::string>& names, std::vector<List> columns) {
+  Dict values;
+  for (std::size_t i = 0; i < names.size(); ++i) values.append(names[i], std::move(columns[i]));
+  auto record = plan::record_of_columns(values);
+  if (!record) throw std::runtime_error(record.error().message());
+  return check(
+      ::arrow::Table::FromRecordBatches({check(::arrow::ImportRecordBatch(&*record->array, &*record->schema))}));
 }
 
 std::shared_ptr<::arrow::Table> fetch(sqlite3* database, sqlite3_stmt* statement) {
   std::vector<std::string> names;
   for (int i = 0; i < sqlite3_column_count(statement); ++i) names.emplace_back(sqlite3_column_name(statement, i));
-  std::vector<std::vector<Value>> columns(names.size());
+  std::vector<List> columns(names.size());
   std::vector<std::shared_ptr<::arrow::Table>> tables;
   int code = SQLITE_ROW;
   while (code == SQLITE_ROW) {
@@ -124,8 +119,7 @@ std::shared_ptr<::arrow::Table> fetch(sqlite3* database, sqlite3_stmt* statement
     }
     const std::size_t rows = columns.front().size();
     if (rows < kRowsAtOnce && (code == SQLITE_ROW || (rows == 0 && !tables.empty()))) continue;
-    tables.push_back(table_of(names, columns));
-    for (auto& column : columns) column.clear();
+    tables.push_back(table_of(names, std::exchange(columns, std::vector<List>(names.size()))));
   }
   ::arrow::ConcatenateTablesOptions options;
   options.unify_schemas = true;
@@ -146,7 +140,7 @@ SqlConnection sqlite(const std::string& file, const List& parameters) {
 #else
 SqlConnection sqlite(const std::string&, const List&) {
   throw std::runtime_error(
-      "sqlite() needs SQLite, but trireme::arrow was built without it: install libsqlite3-dev and rebuild");
+      "sqlite() needs SQLite, but trireme::data was built without it: install libsqlite3-dev and rebuild");
 }
 #endif
 

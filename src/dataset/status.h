@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 
 inline void check(const ::arrow::Status& status) {
   if (!status.ok()) throw std::runtime_error(status.ToString());
@@ -18,4 +18,4 @@ T check(::arrow::Result<T> result) {
   return std::move(result).ValueUnsafe();
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

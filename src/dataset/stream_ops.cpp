@@ -17,7 +17,7 @@
 
 // Operations on the batches of a stream.
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 namespace {
 
 namespace cp = ::arrow::compute;
@@ -206,4 +206,4 @@ std::shared_ptr<const plan::StreamOp> conform_op(ArrowSchema* schema) {
   return std::make_shared<ConformOp>(import_schema(schema));
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

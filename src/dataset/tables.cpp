@@ -35,8 +35,8 @@ namespace trireme::data {
 namespace {
 
 namespace ds = ::arrow::dataset;
-using arrow::check;
-using arrow::FoundFiles;
+using dataset::check;
+using dataset::FoundFiles;
 
 constexpr std::int64_t kBatchRows = 65536;
 constexpr std::size_t kListingThreads = 8;
@@ -66,11 +66,11 @@ class FilesSource final : public DataSource {
         options_(std::move(options)),
         conditions_(std::move(conditions)) {}
 
-  std::string name() const override { return call_ + "(" + arrow::short_list(paths_) + ")"; }
+  std::string name() const override { return call_ + "(" + dataset::short_list(paths_) + ")"; }
 
   std::vector<DataFragment> list() override {
-    arrow::load_kernels();
-    FoundFiles found = arrow::find_files(paths_);
+    dataset::load_kernels();
+    FoundFiles found = dataset::find_files(paths_);
     remote_ = found.remote;
     schema_ = schema_of(found);
     if (format_ == Format::kCsv) find_csv_nulls(found);
@@ -86,7 +86,7 @@ class FilesSource final : public DataSource {
     if (listed.empty()) keep_columns(found, listed);
     if (!bad.empty()) {
       std::fprintf(stderr, "trireme: %s: %zu of %zu files cannot be read and are skipped: %s\n", name().c_str(),
-                   bad.size(), found.files.size(), arrow::short_list(bad).c_str());
+                   bad.size(), found.files.size(), dataset::short_list(bad).c_str());
     }
     return listed;
   }
@@ -94,12 +94,12 @@ class FilesSource final : public DataSource {
   std::int64_t open(std::size_t fragment, std::int64_t, ArrowArrayStream* stream) override {
     auto reader = read(fragment);
     if (!reader->schema()->Equals(*output_)) {
-      auto make = [reader, schema = output_]() -> ::arrow::Result<arrow::BatchPointer> {
+      auto make = [reader, schema = output_]() -> ::arrow::Result<dataset::BatchPointer> {
         ARROW_ASSIGN_OR_RAISE(const auto batch, reader->Next());
         if (!batch) return batch;
-        return arrow::conformed(*batch, schema);
+        return dataset::conformed(*batch, schema);
       };
-      reader = std::make_shared<arrow::MadeBatches>(output_, std::move(make));
+      reader = std::make_shared<dataset::MadeBatches>(output_, std::move(make));
     }
     check(::arrow::ExportRecordBatchReader(std::move(reader), stream));
     return 0;
@@ -139,7 +139,7 @@ class FilesSource final : public DataSource {
     const auto& [file, schema] = parts_[fragment];
     if (const auto large = large_.find(fragment); large != large_.end()) {
       const auto& [metadata, group, leaves] = large->second;
-      return arrow::read_pages(file->source(), metadata, group, leaves, {kBatchRows, remote_});
+      return dataset::read_pages(file->source(), metadata, group, leaves, {kBatchRows, remote_});
     }
     ds::ScannerBuilder builder(schema, file, std::make_shared<ds::ScanOptions>());
     std::vector<std::string> columns;
@@ -202,7 +202,7 @@ class FilesSource final : public DataSource {
     }
     const auto before = schema_->field(index);
     if (before->type()->Equals(field.type()) || !is_read(field.name())) return;
-    const auto both = arrow::unified(before, field.Copy());
+    const auto both = dataset::unified(before, field.Copy());
     if (!both) {
       throw std::runtime_error("column '" + field.name() + "' is " + before->type()->ToString() + " in " + first +
                                " and " + field.type()->ToString() + " in " + path + ": convert one of them");
@@ -263,14 +263,14 @@ class FilesSource final : public DataSource {
     auto parquet = std::static_pointer_cast<ds::ParquetFileFragment>(file);
     check(parquet->EnsureCompleteMetadata());
     const auto metadata = parquet->metadata();
-    const auto leaves = arrow::leaves_of(*metadata, read_columns());
+    const auto leaves = dataset::leaves_of(*metadata, read_columns());
     for (const int group : groups_of(*parquet, *schema)) {
       const auto about = metadata->RowGroup(group);
       const std::int64_t bytes = bytes_of(*about);
       const bool large = leaves && bytes > kScannedBytes;
       if (large) large_.emplace(parts_.size(), LargeGroup{metadata, group, *leaves});
       // A row group that is decoded at once is in memory as a whole, however little of it is left to read.
-      decoding_bytes_ = std::max(decoding_bytes_, large ? arrow::page_bytes(*about, *leaves) : 2 * bytes);
+      decoding_bytes_ = std::max(decoding_bytes_, large ? dataset::page_bytes(*about, *leaves) : 2 * bytes);
       listed.push_back({info.path() + ", row group " + std::to_string(group), about->num_rows(), bytes});
       auto part = std::static_pointer_cast<ds::FileFragment>(check(parquet->Subset(std::vector<int>{group})));
       parts_.push_back({std::move(part), schema});
@@ -296,7 +296,7 @@ class FilesSource final : public DataSource {
 
   // The row groups that may have rows that meet the conditions.
   std::vector<int> groups_of(ds::ParquetFileFragment& file, const ::arrow::Schema& schema) const {
-    const auto expression = arrow::expression_of(conditions_, schema);
+    const auto expression = dataset::expression_of(conditions_, schema);
     if (!expression) {
       std::vector<int> all(static_cast<std::size_t>(file.metadata()->num_row_groups()));
       std::iota(all.begin(), all.end(), 0);

@@ -10,16 +10,13 @@
 
 #include "trireme/tensor.h"
 
-// Tensor columns, in the same representation as Python's trireme.data: tensors of one shape as lists of a fixed size,
-// vectors of different lengths as lists, others as the extension "trireme.ragged_tensor" (values and shape).
+// Tensors of one shape as lists of a fixed size, in the same representation as Python's trireme.data.
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 
 std::shared_ptr<::arrow::DataType> arrow_type(DType dtype);
 
 std::shared_ptr<::arrow::DataType> tensor_type(DType dtype, const std::vector<std::int64_t>& row_shape);
-std::shared_ptr<::arrow::Field> ragged_field(const std::string& name, DType dtype);
-bool is_ragged(const ::arrow::Field& field);
 // For example "uint8[4, 3]".
 std::string tensor_text(DType dtype, const std::vector<std::int64_t>& shape);
 
@@ -27,8 +24,5 @@ std::string tensor_text(DType dtype, const std::vector<std::int64_t>& shape);
 ::arrow::Result<std::shared_ptr<::arrow::Array>> tensor_column(DType dtype, const std::vector<std::int64_t>& row_shape,
                                                                std::int64_t rows,
                                                                std::shared_ptr<::arrow::Buffer> values);
-// One tensor per row; nullptr: null. All must have the field's element type, and its shape if it has one.
-::arrow::Result<std::shared_ptr<::arrow::Array>> tensor_column(const ::arrow::Field& field,
-                                                               const std::vector<const Tensor*>& rows);
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

@@ -19,8 +19,8 @@
 namespace trireme::data {
 namespace {
 
-using arrow::check;
-using arrow::FoundFiles;
+using dataset::check;
+using dataset::FoundFiles;
 
 constexpr std::int64_t kBlock = std::int64_t{1} << 20;
 
@@ -74,11 +74,11 @@ class WholeFiles : public DataSource {
  public:
   explicit WholeFiles(std::vector<std::string> paths) : paths_(std::move(paths)) {}
 
-  std::string name() const override { return call() + "(" + arrow::short_list(paths_) + ")"; }
+  std::string name() const override { return call() + "(" + dataset::short_list(paths_) + ")"; }
   bool remote() const override { return found_.remote; }
 
   std::vector<DataFragment> list() override {
-    found_ = arrow::find_files(paths_);
+    found_ = dataset::find_files(paths_);
     std::vector<DataFragment> listed;
     for (const auto& file : found_.files) listed.push_back({file.path(), rows_of_file(), file.size()});
     return listed;
@@ -106,7 +106,7 @@ class TextSource final : public WholeFiles {
   std::string call() const override { return "read_text"; }
   std::optional<std::int64_t> rows_of_file() const override { return std::nullopt; }
   std::shared_ptr<::arrow::RecordBatchReader> read(FoundFiles& found, const ::arrow::fs::FileInfo& file) override {
-    return std::make_shared<LineReader>(check(arrow::open_stream(*found.filesystem, file)));
+    return std::make_shared<LineReader>(check(dataset::open_stream(*found.filesystem, file)));
   }
 };
 
@@ -119,7 +119,7 @@ class BinarySource final : public WholeFiles {
   std::optional<std::int64_t> rows_of_file() const override { return 1; }
 
   std::shared_ptr<::arrow::RecordBatchReader> read(FoundFiles& found, const ::arrow::fs::FileInfo& info) override {
-    const auto content = check(arrow::read_whole(*found.filesystem, info));
+    const auto content = check(dataset::read_whole(*found.filesystem, info));
     ::arrow::LargeBinaryBuilder bytes;
     check(bytes.Append(content->data(), content->size()));
     ::arrow::LargeStringBuilder path;

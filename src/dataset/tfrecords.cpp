@@ -13,10 +13,10 @@
 namespace trireme::data {
 namespace {
 
-using arrow::BatchPointer;
-using arrow::FilePart;
-using arrow::SchemaPointer;
 using ::arrow::fs::FileInfo;
+using dataset::BatchPointer;
+using dataset::FilePart;
+using dataset::SchemaPointer;
 using formats::FeatureColumn;
 
 constexpr std::int64_t kReadBytes = std::int64_t{1} << 20;
@@ -25,9 +25,9 @@ constexpr std::int64_t kRecordRatio = 4;
 
 std::string_view view(const std::shared_ptr<::arrow::Buffer>& buffer) { return std::string_view(*buffer); }
 
-class TfRecordSource final : public arrow::FileSource {
+class TfRecordSource final : public dataset::FileSource {
  public:
-  TfRecordSource(std::vector<std::string> paths, arrow::FileSourceOptions options, std::vector<FeatureColumn> given)
+  TfRecordSource(std::vector<std::string> paths, dataset::FileSourceOptions options, std::vector<FeatureColumn> given)
       : FileSource("read_tfrecords", std::move(paths), std::move(options)), given_(std::move(given)) {}
 
  private:
@@ -35,13 +35,13 @@ class TfRecordSource final : public arrow::FileSource {
     columns_ = given_;
     if (columns_.empty()) {
       formats::TfRecordTypes types(file.path());
-      ARROW_ASSIGN_OR_RAISE(auto stream, arrow::open_stream(*filesystem(), file));
+      ARROW_ASSIGN_OR_RAISE(auto stream, dataset::open_stream(*filesystem(), file));
       for (bool more = true; more;) {
         ARROW_ASSIGN_OR_RAISE(const auto block, stream->Read(kReadBytes));
         if (block->size() == 0) break;
-        ARROW_ASSIGN_OR_RAISE(more, arrow::as_arrow(types.add(view(block))));
+        ARROW_ASSIGN_OR_RAISE(more, dataset::as_arrow(types.add(view(block))));
       }
-      ARROW_ASSIGN_OR_RAISE(columns_, arrow::as_arrow(types.columns()));
+      ARROW_ASSIGN_OR_RAISE(columns_, dataset::as_arrow(types.columns()));
     }
     ArrowSchema schema = formats::ExampleColumns(columns_, {}).schema();
     return ::arrow::ImportSchema(&schema);
@@ -61,10 +61,10 @@ class TfRecordSource final : public arrow::FileSource {
     for (const auto& column : columns_) names.push_back(column.name);
     const FileInfo& file = part.files.front();
     const auto reader = std::make_shared<formats::TfRecordReader>(file.path(), columns_, names, row);
-    ARROW_ASSIGN_OR_RAISE(auto stream, arrow::open_stream(*filesystem(), file));
+    ARROW_ASSIGN_OR_RAISE(auto stream, dataset::open_stream(*filesystem(), file));
     auto make = [reader, stream, schema = body()]() -> ::arrow::Result<BatchPointer> {
       for (bool ended = false;;) {
-        ARROW_ASSIGN_OR_RAISE(auto array, arrow::as_arrow(reader->next()));
+        ARROW_ASSIGN_OR_RAISE(auto array, dataset::as_arrow(reader->next()));
         if (array) return ::arrow::ImportRecordBatch(&*array, schema);
         if (ended) return nullptr;
         ARROW_ASSIGN_OR_RAISE(const auto block, stream->Read(kReadBytes));
@@ -73,7 +73,7 @@ class TfRecordSource final : public arrow::FileSource {
         reader->add(view(block));
       }
     };
-    return std::make_shared<arrow::MadeBatches>(body(), std::move(make));
+    return std::make_shared<dataset::MadeBatches>(body(), std::move(make));
   }
 
   std::vector<FeatureColumn> given_;
@@ -90,7 +90,7 @@ Dataset read_tfrecords(const Paths& paths, const ReadTfrecordsOptions& options) 
     columns.push_back(*std::move(column));
   }
   return from_source(std::make_shared<TfRecordSource>(
-      paths.paths, arrow::FileSourceOptions{{}, options.include_paths, options.skip_bad_files}, std::move(columns)));
+      paths.paths, dataset::FileSourceOptions{{}, options.include_paths, options.skip_bad_files}, std::move(columns)));
 }
 
 }  // namespace trireme::data

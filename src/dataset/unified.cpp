@@ -13,7 +13,7 @@
 
 #include "status.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 namespace {
 
 using ::arrow::Type;
@@ -126,4 +126,4 @@ std::shared_ptr<::arrow::Field> unified(const std::shared_ptr<::arrow::Field>& o
   return ::arrow::RecordBatch::Make(schema, batch.num_rows(), std::move(columns));
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

@@ -9,7 +9,7 @@
 
 // One schema for tables whose types differ.
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 
 // Dictionaries (categorical columns) as their values.
 std::shared_ptr<::arrow::Schema> decoded(const ::arrow::Schema& schema);
@@ -31,4 +31,4 @@ std::shared_ptr<::arrow::Field> unified(const std::shared_ptr<::arrow::Field>& o
 ::arrow::Result<std::shared_ptr<::arrow::RecordBatch>> conformed(const ::arrow::RecordBatch& batch,
                                                                  const std::shared_ptr<::arrow::Schema>& schema);
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

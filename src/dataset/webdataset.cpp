@@ -1,4 +1,5 @@
 #include <arrow/buffer.h>
+#include <arrow/c/bridge.h>
 #include <arrow/io/interfaces.h>
 
 #include <algorithm>
@@ -6,19 +7,19 @@
 #include "file_source.h"
 #include "file_streams.h"
 #include "formats/tar.h"
+#include "plan/value_columns.h"
 #include "sample_values.h"
 #include "trireme/arrow/data.h"
-#include "value_columns.h"
 
 // read_webdataset(): tar files in which the files of a sample share a name and differ in their suffix.
 
 namespace trireme::data {
 namespace {
 
-using arrow::BatchPointer;
-using arrow::FilePart;
-using arrow::SchemaPointer;
 using ::arrow::fs::FileInfo;
+using dataset::BatchPointer;
+using dataset::FilePart;
+using dataset::SchemaPointer;
 
 // Number of samples of the first file that define the columns.
 constexpr std::size_t kInspectedSamples = 64;
@@ -51,7 +52,7 @@ class Samples {
                                         member_->suffix);
       }
       auto value =
-          arrow::sample_value(member_->suffix, std::move(member_->content), options_.decode, options_.max_pixels);
+          dataset::sample_value(member_->suffix, std::move(member_->content), options_.decode, options_.max_pixels);
       if (!value.ok()) {
         return ::arrow::Status::Invalid(path_, ": sample '", member_->key, "', .", member_->suffix, ": ",
                                         value.status().message());
@@ -133,72 +134,55 @@ std::size_t size_of(const Dict& sample) {
   return size;
 }
 
-arrow::ValuePointers column_of(const std::vector<Dict>& samples, const std::string& name) {
-  arrow::ValuePointers values;
-  for (const auto& sample : samples) values.push_back(sample.find(name));
-  return values;
+::arrow::Status check_columns(const std::vector<Dict>& samples, const plan::Columns& columns, const std::string& path) {
+  ARROW_ASSIGN_OR_RAISE(const auto found, dataset::as_arrow(plan::columns_of(samples, columns)));
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto& [name, type] = found[i];
+    if (i < columns.size() && columns[i].second == type) continue;
+    if (i < columns.size()) {
+      return ::arrow::Status::Invalid(path, ": column '", name, "' is ", columns[i].second.text(),
+                                      " in the first samples, and needs ", type.text(), " here");
+    }
+    std::string known;
+    for (const auto& [column, ignored] : columns) {
+      if (column != kKey) known += (known.empty() ? "" : ", ") + column;
+    }
+    const auto sample =
+        std::find_if(samples.begin(), samples.end(), [&](const Dict& each) { return each.contains(name); });
+    return ::arrow::Status::Invalid(path, ": sample '", sample->at(kKey).as_string(), "' has a .", name,
+                                    ", but the first samples have only ", known,
+                                    "; read_webdataset's suffixes select which to read");
+  }
+  return ::arrow::Status::OK();
 }
 
-::arrow::Result<BatchPointer> batch_of(const std::vector<Dict>& samples, const SchemaPointer& schema,
-                                       const std::string& path) {
-  for (const auto& sample : samples) {
-    for (const auto& [name, value] : sample) {
-      if (schema->GetFieldByName(name)) continue;
-      std::string known;
-      for (const auto& field : schema->fields()) {
-        if (field->name() != kKey) known += (known.empty() ? "" : ", ") + field->name();
-      }
-      return ::arrow::Status::Invalid(path, ": sample '", sample.at(kKey).as_string(), "' has a .", name,
-                                      ", but the first samples have only ", known,
-                                      "; read_webdataset's suffixes select which to read");
-    }
-  }
-  std::vector<std::shared_ptr<::arrow::Array>> columns;
-  for (const auto& field : schema->fields()) {
-    auto column = arrow::build_column(*field, column_of(samples, field->name()));
-    if (!column.ok()) {
-      return ::arrow::Status::Invalid(path, ": column '", field->name(), "': ", column.status().message());
-    }
-    columns.push_back(*std::move(column));
-  }
-  return ::arrow::RecordBatch::Make(schema, static_cast<std::int64_t>(samples.size()), std::move(columns));
-}
-
-class WebdatasetSource final : public arrow::FileSource {
+class WebdatasetSource final : public dataset::FileSource {
  public:
-  WebdatasetSource(std::vector<std::string> paths, arrow::FileSourceOptions files, ReadWebdatasetOptions options)
+  WebdatasetSource(std::vector<std::string> paths, dataset::FileSourceOptions files, ReadWebdatasetOptions options)
       : FileSource("read_webdataset", std::move(paths), std::move(files)), options_(std::move(options)) {}
 
  private:
   ::arrow::Result<std::shared_ptr<Samples>> samples_of(const FileInfo& file) const {
-    ARROW_ASSIGN_OR_RAISE(auto stream, arrow::open_stream(*filesystem(), file));
+    ARROW_ASSIGN_OR_RAISE(auto stream, dataset::open_stream(*filesystem(), file));
     return std::make_shared<Samples>(std::move(stream), file.path(), options_);
   }
 
   ::arrow::Result<SchemaPointer> infer(const FileInfo& file) override {
     ARROW_ASSIGN_OR_RAISE(const auto stream, samples_of(file));
     std::vector<Dict> samples;
-    std::vector<std::string> names;
     while (samples.size() < kInspectedSamples) {
       ARROW_ASSIGN_OR_RAISE(auto sample, stream->next());
       if (!sample) break;
-      for (const auto& [name, value] : *sample) {
-        if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-      }
       samples.push_back(*std::move(sample));
     }
     if (samples.empty()) {
       return ::arrow::Status::Invalid(file.path(), " has no samples: the first file defines the columns");
     }
-    ::arrow::FieldVector fields;
-    for (const auto& name : names) {
-      auto field = arrow::infer_column(name, column_of(samples, name));
-      if (!field.ok()) {
-        return ::arrow::Status::Invalid(file.path(), ": column '", name, "': ", field.status().message());
-      }
-      fields.push_back(*std::move(field));
-    }
-    return ::arrow::schema(std::move(fields));
+    auto columns = plan::columns_of(samples);
+    if (!columns) return ::arrow::Status::Invalid(file.path(), ": ", columns.error().message());
+    columns_ = *std::move(columns);
+    ARROW_ASSIGN_OR_RAISE(auto none, dataset::as_arrow(plan::record_of_rows({}, columns_)));
+    return ::arrow::ImportSchema(&*none.schema);
   }
 
   ::arrow::Result<std::vector<FilePart>> plan(const std::vector<FileInfo>& files) override {
@@ -213,7 +197,8 @@ class WebdatasetSource final : public arrow::FileSource {
   ::arrow::Result<std::shared_ptr<::arrow::RecordBatchReader>> read(const FilePart& part, std::int64_t row) override {
     const FileInfo& file = part.files.front();
     ARROW_ASSIGN_OR_RAISE(const auto stream, samples_of(file));
-    auto make = [stream, schema = body(), path = file.path(), skip = row]() mutable -> ::arrow::Result<BatchPointer> {
+    auto make = [stream, columns = columns_, schema = body(), path = file.path(),
+                 skip = row]() mutable -> ::arrow::Result<BatchPointer> {
       std::vector<Dict> samples;
       for (std::size_t bytes = 0; samples.size() < kBatchSamples && bytes < kBatchBytes;) {
         ARROW_ASSIGN_OR_RAISE(auto sample, stream->next());
@@ -226,12 +211,15 @@ class WebdatasetSource final : public arrow::FileSource {
         samples.push_back(*std::move(sample));
       }
       if (samples.empty()) return nullptr;
-      return batch_of(samples, schema, path);
+      ARROW_RETURN_NOT_OK(check_columns(samples, columns, path));
+      ARROW_ASSIGN_OR_RAISE(auto record, dataset::as_arrow(plan::record_of_rows(samples, columns)));
+      return ::arrow::ImportRecordBatch(&*record.array, schema);
     };
-    return std::make_shared<arrow::MadeBatches>(body(), std::move(make));
+    return std::make_shared<dataset::MadeBatches>(body(), std::move(make));
   }
 
   ReadWebdatasetOptions options_;
+  plan::Columns columns_;
 };
 
 }  // namespace
@@ -240,7 +228,7 @@ Dataset read_webdataset(const Paths& paths, const ReadWebdatasetOptions& options
   ReadWebdatasetOptions wanted = options;
   for (auto& suffix : wanted.suffixes) suffix.erase(0, std::min(suffix.find_first_not_of('.'), suffix.size()));
   return from_source(std::make_shared<WebdatasetSource>(
-      paths.paths, arrow::FileSourceOptions{{".tar", ".tgz"}, options.include_paths, options.skip_bad_files},
+      paths.paths, dataset::FileSourceOptions{{".tar", ".tgz"}, options.include_paths, options.skip_bad_files},
       std::move(wanted)));
 }
 

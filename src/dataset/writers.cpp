@@ -11,12 +11,12 @@
 namespace trireme::data {
 namespace {
 
-using arrow::check;
-using arrow::Output;
+using dataset::check;
+using dataset::Output;
 
 constexpr std::int64_t kRowGroupRows = 131'072;
 
-class ParquetFile final : public arrow::FileWriter {
+class ParquetFile final : public dataset::FileWriter {
  public:
   ParquetFile(const ::arrow::Schema& schema, const Output& file) {
     // Store the Arrow schema: otherwise lists of a fixed size would be read back as lists.
@@ -32,7 +32,7 @@ class ParquetFile final : public arrow::FileWriter {
   std::shared_ptr<::parquet::arrow::FileWriter> writer_;
 };
 
-class CsvFile final : public arrow::FileWriter {
+class CsvFile final : public dataset::FileWriter {
  public:
   CsvFile(const std::shared_ptr<::arrow::Schema>& schema, const Output& file) {
     for (const auto& field : schema->fields()) {
@@ -57,14 +57,14 @@ class CsvFile final : public arrow::FileWriter {
 }  // namespace
 
 void write_parquet(const Dataset& dataset, const std::string& folder, const WriteFilesOptions& options) {
-  arrow::write_files(dataset, folder, ".parquet", options, [](const auto& schema, const Output& file) {
+  dataset::write_files(dataset, folder, ".parquet", options, [](const auto& schema, const Output& file) {
     return std::make_unique<ParquetFile>(*schema, file);
   });
 }
 
 void write_csv(const Dataset& dataset, const std::string& folder, const WriteFilesOptions& options) {
-  arrow::write_files(dataset, folder, ".csv", options,
-                     [](const auto& schema, const Output& file) { return std::make_unique<CsvFile>(schema, file); });
+  dataset::write_files(dataset, folder, ".csv", options,
+                       [](const auto& schema, const Output& file) { return std::make_unique<CsvFile>(schema, file); });
 }
 
 }  // namespace trireme::data

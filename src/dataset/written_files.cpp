@@ -17,7 +17,7 @@
 #include "plan/plan.h"
 #include "status.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 namespace {
 
 // Size in memory at which a file is closed; min_rows_per_file is the same limit in rows.
@@ -176,4 +176,4 @@ void write_files(const Dataset& dataset, const std::string& folder, const std::s
   files.remove_replaced();
 }
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

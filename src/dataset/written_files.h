@@ -9,7 +9,7 @@
 
 #include "trireme/arrow/data.h"
 
-namespace trireme::arrow {
+namespace trireme::dataset {
 
 using Output = std::shared_ptr<::arrow::io::OutputStream>;
 
@@ -28,4 +28,4 @@ using MakeWriter = std::function<std::unique_ptr<FileWriter>(const std::shared_p
 void write_files(const Dataset& dataset, const std::string& folder, const std::string& ending,
                  const data::WriteFilesOptions& options, const MakeWriter& make);
 
-}  // namespace trireme::arrow
+}  // namespace trireme::dataset

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "base/text.h"
 #include "plan/plan.h"
@@ -30,7 +29,7 @@ bool fits(const data::Type& type, Aggregation function) {
 }
 
 std::vector<Dict> aggregated(const Dataset& dataset, const std::string& verb, const std::string& column,
-                             Aggregation function, int ddof = 0) {
+                             const plan::Aggregating& asked) {
   const auto* relational = value_or_throw(plan::relational(verb + "()"));
   const auto names = dataset.columns();
   if (std::find(names.begin(), names.end(), column) == names.end()) {
@@ -40,7 +39,7 @@ std::vector<Dict> aggregated(const Dataset& dataset, const std::string& verb, co
   const Dataset only = dataset.select_columns({column});
   const auto schema = value_or_throw(only.plan()->schema());
   const auto& type = schema->fields().front().type;
-  if (!fits(type, function)) {
+  if (!fits(type, asked.function)) {
     throw ValueError(
         fmt::format("{}({}): column '{}' is {}, which has no {}", verb, column, column, type.text(), verb));
   }
@@ -49,7 +48,7 @@ std::vector<Dict> aggregated(const Dataset& dataset, const std::string& verb, co
     record = plan::with_widest_types(*only.plan(), [&] {
       auto stream = value_or_throw(plan::ordered_stream(only.plan()));
       plan::Record made;
-      relational->aggregate(&stream, function, ddof, &*made.array, &*made.schema);
+      relational->aggregate(&stream, asked, &*made.array, &*made.schema);
       return made;
     });
   } catch (const std::exception& thrown) {
@@ -58,42 +57,36 @@ std::vector<Dict> aggregated(const Dataset& dataset, const std::string& verb, co
   return value_or_throw(plan::rows_of(value_or_throw(plan::batch_of(std::move(record)))));
 }
 
-// Null if there are no values, or nulls that are not ignored.
-Value one_value(const Dataset& dataset, const std::string& verb, const std::string& column, Aggregation function,
-                bool ignore_nulls, int ddof = 0) {
-  const Dict found = aggregated(dataset, verb, column, function, ddof).front();
-  if (found["rows"].as_int() == 0 || (!ignore_nulls && found["nulls"].as_int() > 0)) return {};
-  if (function == Aggregation::kStd && found["rows"].as_int() <= ddof) {
-    return Value(std::numeric_limits<double>::quiet_NaN());
-  }
-  return found["value"];
+Value one_value(const Dataset& dataset, const std::string& verb, const std::string& column,
+                const plan::Aggregating& asked) {
+  return aggregated(dataset, verb, column, asked).front()["value"];
 }
 
 }  // namespace
 
 Value Dataset::sum(const std::string& on, bool ignore_nulls) const {
-  return one_value(*this, "sum", on, Aggregation::kSum, ignore_nulls);
+  return one_value(*this, "sum", on, {Aggregation::kSum, ignore_nulls});
 }
 
 Value Dataset::mean(const std::string& on, bool ignore_nulls) const {
-  return one_value(*this, "mean", on, Aggregation::kMean, ignore_nulls);
+  return one_value(*this, "mean", on, {Aggregation::kMean, ignore_nulls});
 }
 
 Value Dataset::min(const std::string& on, bool ignore_nulls) const {
-  return one_value(*this, "min", on, Aggregation::kMin, ignore_nulls);
+  return one_value(*this, "min", on, {Aggregation::kMin, ignore_nulls});
 }
 
 Value Dataset::max(const std::string& on, bool ignore_nulls) const {
-  return one_value(*this, "max", on, Aggregation::kMax, ignore_nulls);
+  return one_value(*this, "max", on, {Aggregation::kMax, ignore_nulls});
 }
 
 Value Dataset::std(const std::string& on, int ddof, bool ignore_nulls) const {
-  return one_value(*this, "std", on, Aggregation::kStd, ignore_nulls, ddof);
+  return one_value(*this, "std", on, {Aggregation::kStd, ignore_nulls, ddof});
 }
 
 List Dataset::unique(const std::string& column, bool ignore_nulls) const {
   List values;
-  for (auto& row : aggregated(*this, "unique", column, Aggregation::kUnique)) {
+  for (auto& row : aggregated(*this, "unique", column, {Aggregation::kUnique})) {
     if (!ignore_nulls || !row["value"].is_null()) values.push_back(std::move(row["value"]));
   }
   return values;

@@ -5,6 +5,7 @@
 #include "plan/read.h"
 #include "plan/record.h"
 #include "plan/relational.h"
+#include "plan/selection.h"
 
 // Plans that combine other plans or data in memory.
 
@@ -233,9 +234,11 @@ class SettledPlan final : public Plan {
   std::string name() const override { return input_->name(); }
   std::vector<std::shared_ptr<Plan>> inputs() const override { return {input_}; }
   base::Result<std::shared_ptr<const data::Schema>> schema() override {
-    if (!input_->work().costly) return input_->schema();
-    TRIREME_TRY(fragments());  // a function's types may become wider while it is read
-    return batches_.front().schema();
+    // A function's types may become wider while it is read.
+    if (input_->work().costly) TRIREME_TRY(fragments());
+    TRIREME_ASSIGN(auto columns, input_->schema());
+    // The batches have the values of dictionaries.
+    return taken_schema(exported(data::Batch::empty(std::move(columns))));
   }
 
   base::Result<data::Opened> open(std::size_t fragment, std::int64_t) override {

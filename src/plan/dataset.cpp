@@ -157,8 +157,9 @@ std::vector<Dataset> Dataset::split(std::int64_t parts) const {
   std::vector<Dataset> made;
   for (std::int64_t i = 0; i < parts; ++i) {
     made.push_back(part_of(
-        settled, fmt::format("split({})[{}]", parts, i), [=](std::int64_t rows) { return rows * i / parts; },
-        [=](std::int64_t rows) { return rows * (i + 1) / parts; }));
+        settled, fmt::format("split({})[{}]", parts, i),
+        [=](std::int64_t rows) { return (rows * i + parts - 1) / parts; },
+        [=](std::int64_t rows) { return (rows * (i + 1) + parts - 1) / parts; }));
   }
   return made;
 }

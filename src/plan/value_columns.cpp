@@ -3,7 +3,9 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string_view>
 
@@ -113,6 +115,54 @@ OwnedArray tensors_array(const ValueType& type, const Values& values) {
   return in_lists(tensor_values(all), static_cast<std::int64_t>(values.size()), type.shape, validity_of(values));
 }
 
+// Python's extension type: the elements and the shape of each row.
+OwnedSchema ragged_schema(DType dtype, const std::string& name) {
+  std::vector<OwnedSchema> parts;
+  for (const auto& [part, format] : {std::pair("data", format_of(dtype)), std::pair("shape", format_of(DType::kI32))}) {
+    std::vector<OwnedSchema> items;
+    items.push_back(make_schema(format, "item"));
+    parts.push_back(make_schema("+l", part, std::move(items)));
+  }
+  return make_schema(
+      "+s", name, std::move(parts),
+      data::metadata_of({{"ARROW:extension:name", "trireme.ragged_tensor"}, {"ARROW:extension:metadata", ""}}));
+}
+
+// Lists that are next to each other in `items`.
+OwnedArray lists_of(const Tensor& items, const std::vector<std::int64_t>& sizes, const Validity& validity) {
+  auto [owner, offsets] = memory<std::int32_t>(sizes.size() + 1);
+  for (std::size_t i = 0; i < sizes.size(); ++i) offsets[i + 1] = offsets[i] + static_cast<std::int32_t>(sizes[i]);
+  std::vector<OwnedArray> children;
+  children.push_back(tensor_values(items));
+  return make_array(std::ssize(sizes), validity.nulls, {validity.bits, offsets}, {validity.owner, owner},
+                    std::move(children));
+}
+
+OwnedArray ragged_array(const ValueType& type, const Values& values) {
+  std::vector<std::int64_t> counts;
+  std::vector<std::int64_t> dimensions;
+  std::vector<std::int32_t> shapes;
+  for (const Value* value : values) {
+    const Tensor* tensor = value ? &value->as_tensor() : nullptr;
+    counts.push_back(tensor ? tensor->num_elements() : 0);
+    dimensions.push_back(tensor ? std::ssize(tensor->shape()) : 0);
+    if (tensor) shapes.insert(shapes.end(), tensor->shape().begin(), tensor->shape().end());
+  }
+  Tensor all(type.dtype, {std::accumulate(counts.begin(), counts.end(), std::int64_t{0})});
+  auto* out = static_cast<char*>(all.data());
+  for (const Value* value : values) {
+    if (!value) continue;
+    const Tensor row = with_dtype(value->as_tensor(), type.dtype);
+    if (row.num_bytes() > 0) std::memcpy(out, row.data(), row.num_bytes());
+    out += row.num_bytes();
+  }
+  const auto validity = validity_of(values);
+  std::vector<OwnedArray> parts;
+  parts.push_back(lists_of(all, counts, validity));
+  parts.push_back(lists_of(Tensor::of(shapes), dimensions, validity));
+  return make_array(std::ssize(values), validity.nulls, {validity.bits}, {validity.owner}, std::move(parts));
+}
+
 OwnedSchema schema_of(const ValueType& type, const std::string& name) {
   switch (type.kind) {
     case Kind::kNull: return make_schema("n", name);
@@ -122,6 +172,7 @@ OwnedSchema schema_of(const ValueType& type, const std::string& name) {
     case Kind::kText: return make_schema("U", name);
     case Kind::kBytes: return make_schema("Z", name);
     case Kind::kTensor: return tensor_schema(type.dtype, type.shape, 0, name);
+    case Kind::kRagged: return ragged_schema(type.dtype, name);
     case Kind::kList:
     case Kind::kDict: break;
   }
@@ -180,6 +231,7 @@ OwnedArray array_of(const ValueType& type, const Values& values) {
     case Kind::kText:
     case Kind::kBytes: return text_array(values);
     case Kind::kTensor: return type.shape.empty() ? numbers_array(type.dtype, values) : tensors_array(type, values);
+    case Kind::kRagged: return ragged_array(type, values);
     case Kind::kList: return lists_array(type, values);
     case Kind::kDict: return dicts_array(type, values);
   }
@@ -212,6 +264,12 @@ base::Result<OwnedArray> column_of(const std::string& name, const ValueType& typ
     const auto here = type_of(*values[static_cast<std::size_t>(lost->row)]);
     return base::error("column '{}' is {} in row {}, and {} in the others: {}; convert one of them, or drop the column",
                        name, here ? here->text() : "", first + lost->row, type.text(), lost->why);
+  }
+  if (type.kind == Kind::kRagged) {
+    std::int64_t elements = 0;
+    for (const Value* value : values) elements += value ? value->as_tensor().num_elements() : 0;
+    if (elements > std::numeric_limits<std::int32_t>::max())
+      return base::error("column '{}': a batch has more than 2^31 values", name);
   }
   return array_of(type, values);
 }

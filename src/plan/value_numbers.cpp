@@ -71,7 +71,8 @@ Value value_at(const Tensor& tensor, std::int64_t index) {
 }  // namespace
 
 bool has_numbers(const ValueType& type) {
-  if (type.kind == Kind::kFloat || type.kind == Kind::kTensor || type.kind == Kind::kInt) return true;
+  if (type.kind == Kind::kFloat || type.kind == Kind::kInt) return true;
+  if (type.kind == Kind::kTensor || type.kind == Kind::kRagged) return true;
   for (const auto& [name, child] : type.children) {
     if (has_numbers(child)) return true;
   }
@@ -94,7 +95,8 @@ std::optional<std::string> why_lost(const Value& value, const ValueType& type) {
     }
     return {};
   }
-  const auto dtype = type.kind == Kind::kTensor ? std::optional(type.dtype) : dtype_of(type);
+  const bool tensors = type.kind == Kind::kTensor || type.kind == Kind::kRagged;
+  const auto dtype = tensors ? std::optional(type.dtype) : dtype_of(type);
   if (!dtype) return {};
   if (const auto* whole = value.get_if<std::int64_t>()) return why_lost(whole, DType::kI64, *dtype);
   if (!tensor || tensor->dtype() == *dtype) return {};

@@ -87,6 +87,16 @@ std::optional<ValueType> common_list(const ValueType& first, const ValueType& se
   return ValueType{.kind = Kind::kList, .dtype = {}, .shape = {}, .children = {{"", *std::move(both)}}};
 }
 
+std::optional<ValueType> common_ragged(const ValueType& first, const ValueType& second) {
+  const auto is_tensor = [](const ValueType& type) {
+    return type.kind == Kind::kRagged || (type.kind == Kind::kTensor && !type.shape.empty());
+  };
+  if (!is_tensor(first) || !is_tensor(second)) return {};
+  const auto both = common_dtype(first.dtype, second.dtype);
+  if (!both) return {};
+  return ValueType{.kind = Kind::kRagged, .dtype = *both, .shape = {}, .children = {}};
+}
+
 // Adds the type of one more row to a column.
 base::Result<void> widen(ValueType& type, const ValueType& here, const std::string& column, std::int64_t row) {
   if (type == here) return {};
@@ -128,6 +138,7 @@ std::string ValueType::text() const {
     case Kind::kTensor:
       return shape.empty() ? arrow_name(dtype)
                            : fmt::format("tensor<{}>[{}]", arrow_name(dtype), fmt::join(shape, ", "));
+    case Kind::kRagged: return fmt::format("tensor<{}> of any shape", arrow_name(dtype));
     case Kind::kList: return "list<item: " + children.front().second.text() + ">";
     case Kind::kDict: break;
   }
@@ -204,7 +215,8 @@ std::optional<ValueType> common_type(const ValueType& first, const ValueType& se
     if (!both) return {};
     return ValueType{.kind = Kind::kTensor, .dtype = *both, .shape = first.shape, .children = {}};
   }
-  return common_list(first, second);
+  if (auto lists = common_list(first, second)) return lists;
+  return common_ragged(first, second);
 }
 
 base::Result<Columns> columns_of(std::span<const Dict> rows, Columns before, std::int64_t first) {

@@ -1,3 +1,7 @@
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -16,6 +20,38 @@ namespace {
 // A smaller deviation means a constant column, which is only shifted.
 constexpr double kEpsilon = 1e-8;
 
+// The offset and divisor of a column.
+struct Scale {
+  double moved = 0;
+  double divided = 1;
+};
+
+#ifdef __x86_64__
+// Returns how many values it has scaled, four at a time: a quarter of the time. GCC does not vectorize the loop at -O2.
+__attribute__((target("avx2"))) std::size_t scale_wide(const char* values, double* out, std::size_t count,
+                                                       Scale scale) {
+  const __m256d moved = _mm256_set1_pd(scale.moved);
+  const __m256d divided = _mm256_set1_pd(scale.divided);
+  std::size_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    const __m256d four = _mm256_loadu_pd(reinterpret_cast<const double*>(values + i * sizeof(double)));
+    _mm256_storeu_pd(out + i, _mm256_div_pd(_mm256_sub_pd(four, moved), divided));
+  }
+  return i;
+}
+#endif
+
+void scale_all(const char* values, double* out, std::size_t count, Scale scale) {
+  std::size_t i = 0;
+#ifdef __x86_64__
+  static const bool wide = __builtin_cpu_supports("avx2");
+  if (wide) i = scale_wide(values, out, count, scale);
+#endif
+  for (; i < count; ++i) {
+    out[i] = (data::load<double>(values, static_cast<std::int64_t>(i)) - scale.moved) / scale.divided;
+  }
+}
+
 class Scaler : public EachColumnPreprocessor {
  public:
   using EachColumnPreprocessor::EachColumnPreprocessor;
@@ -23,11 +59,6 @@ class Scaler : public EachColumnPreprocessor {
   Dict arguments() const override { return {{"columns", column_list()}, {"output_columns", output_list()}}; }
 
  protected:
-  // The offset and divisor of a column.
-  struct Scale {
-    double moved = 0;
-    double divided = 1;
-  };
   virtual base::Result<Scale> scale_in(const Dict& stats, const std::string& column) const = 0;
 
   base::Result<void> understand(const Dict& stats) override {
@@ -54,11 +85,8 @@ class Scaler : public EachColumnPreprocessor {
     const ArrowArray& array = *column.array;
     const auto rows = static_cast<std::size_t>(column.rows());
     auto values = std::make_shared_for_overwrite<double[]>(std::max<std::size_t>(rows, 1));
-    double* out = values.get();
-    for (std::size_t i = 0; i < rows; ++i) {
-      const auto value = data::load<double>(array.buffers[1], array.offset + static_cast<std::int64_t>(i));
-      out[i] = (value - scale.moved) / scale.divided;
-    }
+    const auto first = static_cast<std::size_t>(array.offset) * sizeof(double);
+    if (rows > 0) scale_all(static_cast<const char*>(array.buffers[1]) + first, values.get(), rows, scale);
     return from_doubles(output(index), std::move(values), column);
   }
 

@@ -34,7 +34,7 @@ void train(const trireme::Config& config) {
 TRIREME_TRAIN_FUNCTION(train);
 
 int main(int argc, char** argv) {
-  trireme::arrow::register_filesystems();
+  trireme::data::register_filesystems();
   trireme::init(argc, argv);
   if (argc < 2) return 2;
   trireme::TrainerOptions options;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from differential.files import Plan
@@ -27,12 +28,76 @@ def _zipped() -> Plan:
     return _plan([_numbers(*rows), _numbers(*rows)], {"table": 0, "from": "parquet", "files": 1, "group": 100}, steps)
 
 
+def _float_filter(source: str, expression: list[Any]) -> Plan:
+    """Issues of statistics, which ignore NaN: a row group of numbers, one with NaN, one of NaN only."""
+    values = [-1.0, 0.0, -0.0, 2.0, 3.0, math.nan, math.nan, None]
+    place = {"table": 0, "from": "memory", "chunks": 3}
+    if source == "parquet":
+        place = {"table": 0, "from": "parquet", "files": 1, "group": 2}
+    rows = [[value, index] for index, value in enumerate(values)]
+    return _plan([_numbers(*rows, kind="float64")], place, [{"op": "filter", "expression": expression}])
+
+
+_FLOAT = ["col", "a"]
+_FLOAT_FILTERS: dict[str, list[Any]] = {
+    "not (a < 0)": ["not", ["<", _FLOAT, ["lit", 0]]],
+    "a != 3.0": ["!=", _FLOAT, ["lit", 3.0]],
+    "not (a >= -1)": ["not", [">=", _FLOAT, ["lit", -1]]],
+    "a != a": ["!=", _FLOAT, _FLOAT],
+    "a not in [3.0]": ["not in", _FLOAT, [3.0]],
+    "a in [0.0]": ["in", _FLOAT, [0.0]],
+}
+
+
+def _of_dictionaries(op: dict[str, Any]) -> Plan:
+    """Keys that one dataset stores as a dictionary and the other as text."""
+    other = {"source": {"table": 1, "from": "parquet", "files": 1, "group": 2}, "steps": []}
+    tables = [
+        _numbers(["b", 1], [None, 2], ["a", 3], ["b", 4], kind="dictionary<string>"),
+        _numbers(["b", 10], ["c", 20], [None, 30], kind="string"),
+    ]
+    return _plan(tables, {"table": 0, "from": "parquet", "files": 2, "group": 1}, [op | {"others": [other]}])
+
+
+_NONE = {"op": "filter_rows", "function": "is_missing", "column": "b"}
+_JOIN = {"op": "join", "on": ["a"], "right_on": ["a"], "suffix": "_right"}
+
+
 def _ratio(column: str) -> dict[str, Any]:
     """0.0 / 0.0 has other bits than other NaNs."""
     return {"op": "with_column", "name": column, "expression": ["/", ["col", column], ["col", column]]}
 
 
 CASES: dict[str, Plan] = {
+    **{
+        f"{text} from {source}": _float_filter(source, expression)
+        for text, expression in _FLOAT_FILTERS.items()
+        for source in ("memory", "parquet")
+    },
+    **{f"a {how} join of a dictionary": _of_dictionaries(_JOIN | {"how": how}) for how in ("inner", "left", "anti")},
+    "a shuffled union of dictionaries": _plan(
+        [_numbers(["b", 1], [None, 2], kind="dictionary<string>"), _numbers(["c", 3], kind="dictionary<string>")],
+        {"table": 0, "from": "parquet", "files": 1, "group": 1},
+        [
+            {"op": "shuffle", "seed": 1, "window": None},
+            {
+                "op": "union",
+                "others": [{"source": {"table": 1, "from": "parquet", "files": 1, "group": 1}, "steps": []}],
+            },
+            {"op": "sort", "keys": ["b"], "descending": False},
+        ],
+    ),
+    "a union with a dictionary": _of_dictionaries({"op": "union"}),
+    "a negative constant for a row group of unsigned numbers": _plan(
+        [_numbers([4, 1], [2**32 - 1, 2], kind="uint32")],
+        {"table": 0, "from": "parquet", "files": 1, "group": 1},
+        [{"op": "filter", "expression": [">=", ["col", "a"], ["lit", -1]]}],
+    ),
+    "constants in no row of a small type": _plan(
+        [_numbers([-1, 1], [44, 2], [0, 3], kind="int8")],
+        MEMORY,
+        [{"op": "filter", "expression": ["in", ["col", "a"], [300, 255, 2**40]]}],
+    ),
     "a file without row groups": _plan(
         [_numbers()], MEMORY, [{"op": "store", "format": "parquet"}, {"op": "drop", "columns": ["a"]}]
     ),
@@ -64,6 +129,31 @@ CASES: dict[str, Plan] = {
         [_numbers([2**64 - 1, 1], [9, 2], kind="uint64")],
         MEMORY,
         [{"op": "filter", "expression": ["not in", ["col", "a"], [9, 1]]}],
+    ),
+    "unsigned integers beyond the signed ones, and zero": _plan(
+        [_numbers([2**64 - 1, 1], [0, 2], [None, 3], kind="uint64")],
+        {"table": 0, "from": "parquet", "files": 1, "group": 1},
+        [{"op": "filter", "expression": ["not in", ["col", "a"], [0, 3]]}],
+    ),
+    "a sum that is null and would not fit": _plan(
+        [_numbers([2**63 - 1, 1], [2**63 - 1, 2], [None, 3])],
+        MEMORY,
+        [],
+        {"kind": "sum", "column": "a", "ignore_nulls": False},
+    ),
+    "a function that fails in rows after a limit": _plan(
+        [_numbers([1, 1], [2, 2], [2**63 - 1, 3])],
+        MEMORY,
+        [{"op": "limit", "rows": 2}, {"op": "map", "function": "add_one", "column": "a"}, _NONE],
+    ),
+    "a function that fails in rows before a part": _plan(
+        [_numbers([1, 1], [2**63 - 1, 2], [3, 3])],
+        MEMORY,
+        [
+            {"op": "split_at", "indices": [2], "part": 1},
+            {"op": "map", "function": "add_one", "column": "a"},
+            _NONE,
+        ],
     ),
     "a part of a zip with several fragments": _zipped(),
     "uneven parts": _plan([_numbers([1, 2], [3, 4])], MEMORY, [{"op": "split", "parts": 3, "part": 1}]),

@@ -42,8 +42,8 @@ def disagreement(expected: Expected, outcome: Outcome) -> str | None:
 
 
 # The readers of files have the same fragments in both languages, and so the same shuffles.
-# Not after a filter: one language may skip row groups that the other reads, and a shuffle orders what is left.
-_SAME_FRAGMENTS = {"with_column", "select", "drop", "rename", "shuffle"}
+_SAME_FRAGMENTS = {"with_column", "select", "drop", "rename", "filter", "filter_rows", "shuffle"}
+_SAME_FRAGMENTS |= {"limit", "split", "split_at", "train_test"}
 
 
 def between_languages(plan: dict[str, Any], first: Outcome, second: Outcome, expected: Expected) -> str | None:
@@ -83,7 +83,9 @@ def _differing_tables(frame: Frame, table: dict[str, Any], sampled: bool) -> str
         if name not in frame.loose and kind != frame.kinds[name]:
             return f"column {name} should be {frame.kinds[name]}, is {kind}"
     rows = [[row[name] for name in names] for row in frame.rows]
-    if sampled:
+    if frame.taken is not None and frame.taken != len(table["rows"]):
+        return f"expected {frame.taken} rows, got {len(table['rows'])}: {table['rows']}"
+    if sampled or frame.taken is not None:
         return _differing_sample(rows, table["rows"], frame.ordered)
     if len(rows) != len(table["rows"]):
         return f"expected {len(rows)} rows, got {len(table['rows'])}: {rows} and {table['rows']}"

@@ -49,8 +49,8 @@ def _number_comparison(rng: random.Random, column: Expression, kind: str, others
     if kind in FLOATS and rng.random() < 0.15:
         return ["is_nan", column]
     if rng.random() < 0.25:
-        values = rng.sample((0.0, 3.0, 0.5, -2.25), 2) if kind in FLOATS else rng.sample((0, 1, 3, 7), 2)
-        return [rng.choice(("in", "not in")), column, values]
+        constants = (0.0, 3.0, 0.5, -2.25) if kind in FLOATS else (0, 1, 3, 7, -1, 300, 2**40)
+        return [rng.choice(("in", "not in")), column, rng.sample(constants, 2)]
     right = ["col", rng.choice(others)] if rng.random() < 0.3 else ["lit", rng.choice(_CONSTANTS)]
     left = _arithmetic(rng, column) if rng.random() < 0.2 else column
     return [rng.choice(COMPARISONS), left, right]

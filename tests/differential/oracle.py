@@ -22,6 +22,7 @@ class Frame:
     ordered: bool = True
     loose: set[str] = field(default_factory=set)  # columns whose type a function determines, or a text file
     lossy: bool = False  # an error is also right
+    taken: int | None = None  # only this number of the rows, of an order that is not defined
 
     def only(self, names: list[str]) -> Frame:
         rows = [{name: row[name] for name in names} for row in self.rows]
@@ -53,8 +54,8 @@ def run(plan: dict[str, Any]) -> Expected:
     if result["kind"] == "rows":
         return Expected(frame, fails=fails, sampled=sampled)
     if result["kind"] == "count":
-        return Expected(value=len(frame.rows), fails=fails)
-    if sampled:
+        return Expected(value=len(frame.rows) if frame.taken is None else frame.taken, fails=fails)
+    if sampled or frame.taken is not None:
         raise Unsupported("an aggregate of a sample")
     column = result["column"]
     values = [row[column] for row in frame.rows]
@@ -87,6 +88,8 @@ def load(table: dict[str, Any]) -> Frame:
 
 def apply(frame: Frame, step: dict[str, Any], tables: list[Any]) -> Frame:
     others = [dataset(other, tables) for other in step.get("others", [])]
+    if any(each.taken is not None for each in (frame, *others)):
+        raise Unsupported("more operations on some rows of an unknown order")
     arguments = {key: value for key, value in step.items() if key not in ("op", "others")}
     if others:
         arguments["others"] = others
@@ -152,9 +155,10 @@ def _map_batches(frame: Frame, function: str, column: str, batch_size: int | Non
 
 
 def _cut(frame: Frame, start: int, stop: int) -> Frame:
-    if not frame.ordered and (start > 0 or stop < len(frame.rows)):
-        raise Unsupported("some rows of an unknown order")
-    return replace(frame, rows=frame.rows[start:stop])
+    rows = frame.rows[start:stop]
+    if not frame.ordered and 0 < len(rows) < len(frame.rows):
+        return replace(frame, taken=len(rows))
+    return replace(frame, rows=rows)
 
 
 def _split(frame: Frame, parts: int, part: int) -> Frame:

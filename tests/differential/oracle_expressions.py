@@ -85,6 +85,8 @@ def evaluate(expression: Expression, row: dict[str, Any], kinds: dict[str, str])
     if op in ("is not None", "is_valid"):
         return first is not None
     if op in ("in", "not in"):  # never null: a null is in no list of values
+        if isinstance(first, int) and first >= 2**63 and min(operands[1]) < 0:
+            raise Lossy(f"{first} as int64")
         found = first is not None and any(first == value for value in operands[1])
         return found == (op == "in")
     if op in _UNARY:

@@ -60,7 +60,7 @@ def draw(seed: int, number: int) -> dict[str, Any]:
             continue
         node["steps"].append(step)
         frame = after
-        if step["op"] == "sample":
+        if step["op"] == "sample" or frame.taken is not None:
             break
     return {"tables": draft.tables, "dataset": node, "result": _draw_result(rng, node, frame)}
 

@@ -18,7 +18,7 @@ data = pytest.importorskip("trireme.data")
 
 PROGRAM = BUILD / "tests/data_ops_program"
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built: run `make build` first")
-needs_arrow = pytest.mark.skipif(not (EXAMPLES / "example_data_parquet").exists(), reason="trireme::arrow is not built")
+needs_arrow = pytest.mark.skipif(not (EXAMPLES / "example_data_parquet").exists(), reason="trireme::data is not built")
 
 
 def plain(value: Any) -> Any:

@@ -28,7 +28,7 @@ from trireme.data._tensors import numpy_of  # noqa: E402
 
 PROGRAM = BUILD / "tests/data_sources_program"
 
-pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built: trireme::arrow was not built")
+pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built: trireme::data was not built")
 
 Read = Callable[..., Any]
 
@@ -358,7 +358,7 @@ def test_sql(tmp_path: Path, read: Read) -> None:
     missing = tmp_path / "nothing.db"
     assert f"{missing}: unable to open" in refused("read_sql", f"file={missing}", "query=SELECT 1")
     mixed = refused("read_sql", f"file={file}", "query=SELECT 1 AS a UNION ALL SELECT 'x'")
-    assert "column 'a': one value is int64 and another is string" in mixed
+    assert "column 'a': a list of int64 and string" in mixed
 
 
 def test_files_in_a_store_elsewhere(tmp_path: Path, bucket: Bucket, read: Read) -> None:

@@ -13,7 +13,7 @@ class FileSystem;
 // Remote storage for C++ programs, through the Arrow library that the program links. The one in the pip package pyarrow
 // is sufficient.
 
-namespace trireme::arrow {
+namespace trireme::data {
 
 // Makes RunConfig.storage_path and Checkpoint accept s3://, gs:// (gcs://), abfs:// (abfss://) and hdfs:// URIs. Call
 // it at the start of main(), before trireme::init(): workers run the same program. Put the options of a store in the
@@ -23,4 +23,10 @@ TRIREME_API void register_filesystems();
 // Wraps any Arrow file system for trireme::register_filesystem().
 TRIREME_API std::shared_ptr<FileSystem> wrap(std::shared_ptr<::arrow::fs::FileSystem> filesystem);
 
+}  // namespace trireme::data
+
+// The former names.
+namespace trireme::arrow {
+using data::register_filesystems;
+using data::wrap;
 }  // namespace trireme::arrow

@@ -130,6 +130,30 @@ TEST_CASE("columns of batches are promoted") {
   CHECK(narrow.map_batches([](const Batch& batch) -> Dict { return {{"u", batch["u"]}}; }).schema() == "u: uint8\n");
 }
 
+TEST_CASE("tensors of different shapes are ragged, as in Python") {
+  const auto made = data::range(100).repartition(3).map([](const Dict& row) -> Dict {
+    const std::int64_t id = row["id"].as_int();
+    if (id == 50) return {{"t", nullptr}};
+    const std::int64_t height = id < 60 ? 2 : 3;
+    return {{"t", Tensor::of(std::vector<float>(static_cast<std::size_t>(2 * height), static_cast<float>(id)),
+                             {height, 2})}};
+  });
+  for (const auto& rows : {made, made.materialize(), made.random_shuffle({.seed = 1})}) {
+    std::vector<float> sums;
+    for (const auto& row : rows.take_all()) {
+      const auto* tensor = row["t"].get_if<Tensor>();
+      if (!tensor) continue;
+      const auto values = tensor->values<float>();
+      REQUIRE(tensor->shape() == std::vector<std::int64_t>{values[0] < 60 ? 2 : 3, 2});
+      REQUIRE(std::all_of(values.begin(), values.end(), [&](float each) { return each == values[0]; }));
+      sums.push_back(values[0]);
+    }
+    std::sort(sums.begin(), sums.end());
+    REQUIRE(sums.size() == 99);
+    CHECK((sums.front() == 0 && sums[50] == 51 && sums.back() == 99));
+  }
+}
+
 TEST_CASE("columns and missing keys of later rows") {
   const auto rows = data::range(kRows).repartition(3).map([](const Dict& row) -> Dict {
     if (row["id"].as_int() < kLate) return {{"a", row["id"]}};
