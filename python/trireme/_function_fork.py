@@ -37,9 +37,9 @@ def fork_host() -> None:
             _close_all_but(theirs.fileno())
             # Otherwise Arrow's allocator starts a thread on import.
             os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
-            from trireme.data._function_process import serve_for
+            from trireme._process_host import serve_for
 
-            serve_for(theirs, worker)
+            serve_for(theirs, worker, "trireme.data._function_process:call_functions")
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:

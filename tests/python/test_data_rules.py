@@ -241,3 +241,22 @@ def test_integers_with_nulls_in_numpy_batches() -> None:
     assert batch["masked_n"].tolist() == [2**53 + 1, None, 3]
     with pytest.raises(ValueError, match="nullable='both'"):
         rows.iter_batches(nullable="both")
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_functions_are_tried_only_on_rows_of_the_part(mapped: bool) -> None:
+    rows = trireme.data.from_arrow(pa.table({"a": range(10)}))
+    rows = rows.map(lambda row: row) if mapped else rows
+    seen: list[int] = []
+
+    def noted(row: dict[str, Any]) -> dict[str, Any]:
+        seen.append(row["a"])
+        return {"b": row["a"]}
+
+    parts = {"limit": rows.limit(3), "split": rows.split(5)[1], "rest": rows.split_at_indices([7])[1]}
+    tried = {}
+    for name, part in parts.items():
+        seen.clear()
+        assert part.map(noted).schema().names == ["b"]
+        tried[name] = sorted(seen)
+    assert tried == {"limit": [0, 1, 2], "split": [2, 3], "rest": [7, 8, 9]}

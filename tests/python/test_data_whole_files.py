@@ -115,6 +115,15 @@ def test_images_in_the_memory_of_an_older_pillow(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(shown[..., :3], copied)
 
 
+def test_parsers_that_read_lines_come_before_the_right_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow asks its parsers in the order in which the process has loaded them; the one of IM files reads lines."""
+    image = pytest.importorskip("PIL.Image")
+    image.init()
+    monkeypatch.setattr(image, "ID", ["IM", *(name for name in image.ID if name != "IM")])
+    picture(8, 6).save(tmp_path / "a.jpg")
+    assert tensors(trireme.data.read_images(tmp_path), "image").shape == (1, 8, 6, 3)
+
+
 def test_images_of_many_shapes(tmp_path: Path) -> None:
     picture(8, 6).save(tmp_path / "a.png")
     picture(4, 9).save(tmp_path / "b.png")

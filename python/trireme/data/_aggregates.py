@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -407,3 +407,32 @@ def _unfit(aggregate: AggregateFn, kind: Any, error: Exception) -> ValueError:
         f"{aggregate.name}: column {aggregate.on!r} is {kind}, which has no {aggregate.verb}: "
         f"{str(error).splitlines()[0]}"
     )
+
+
+_Result = TypeVar("_Result")
+
+
+class Reductions(Generic[_Result]):
+    """The aggregates of one column, of several, or (default) of all numeric columns.
+
+    Of a dataset: the value, or a dict of them; None: no values. Of groups: columns such as "sum(x)".
+    """
+
+    def sum(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> _Result:
+        return self._on(Sum, on, ignore_nulls=ignore_nulls)
+
+    def min(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> _Result:
+        return self._on(Min, on, ignore_nulls=ignore_nulls)
+
+    def max(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> _Result:
+        return self._on(Max, on, ignore_nulls=ignore_nulls)
+
+    def mean(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> _Result:
+        return self._on(Mean, on, ignore_nulls=ignore_nulls)
+
+    def std(self, on: str | Sequence[str] | None = None, ddof: int = 1, ignore_nulls: bool = True) -> _Result:
+        """The standard deviation; ddof=1: of a sample."""
+        return self._on(Std, on, ddof=ddof, ignore_nulls=ignore_nulls)
+
+    def _on(self, kind: type[AggregateFn], on: str | Sequence[str] | None, **options: Any) -> _Result:
+        raise NotImplementedError

@@ -74,7 +74,7 @@ class OrcFragment(FileFragment):
         constants: Mapping[str, pa.Scalar],
         names: Sequence[str],
     ) -> None:
-        super().__init__(file, f"stripe {stripe}", body, constants, names)
+        super().__init__(file, body, constants, names, part=f"stripe {stripe}")
         self._stripe = stripe
         self.rows = rows
         self.size_bytes = self.size_bytes // stripes if self.size_bytes is not None else None

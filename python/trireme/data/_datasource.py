@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from trireme import _core
 from trireme.data._blocks import skipped
-from trireme.data._file_source import FileFragment, FileSource, Listing, Placed, check_others, dataset_of_files
+from trireme.data._file_source import FileFragment, FileSource, check_others, dataset_of_files
 from trireme.data._file_source import listing_of as listing_of
 from trireme.data._fragment import DataError, Fragment, Source
 from trireme.data._memory import num_fragments, plain_table, rows_of_batch
@@ -242,33 +242,23 @@ class TaskFragment(Fragment):
         return whole.select(schema.names)
 
 
-class DecodedFiles(FileSource):
-    """Files that `decode(file)` converts to blocks. Picklable if `decode` is."""
+class DecodedFragment(FileFragment):
+    def _batches(self, columns: Sequence[str], row: int) -> Iterator[pa.RecordBatch]:
+        with _named(self._file.shown):
+            yield from skipped(itertools.chain.from_iterable(map(batches_of, self._options(self._file))), row)
 
-    def __init__(self, listing: Listing, on_bad_file: str, decode: Callable[[File], Iterator[Block]]) -> None:
-        super().__init__(listing, on_bad_file)
-        self._decode = decode
+
+class DecodedFiles(FileSource):
+    """Files that a function, the option, converts to blocks. Picklable if the function is."""
+
+    _fragment = DecodedFragment
 
     def _infer(self, file: File) -> pa.Schema:
         with _named(file.shown):
-            for batch in itertools.chain.from_iterable(map(batches_of, self._decode(file))):
+            for batch in itertools.chain.from_iterable(map(batches_of, self._options(file))):
                 schema: pa.Schema = batch.schema
                 return schema
         raise DataError(f"{file.shown} has no rows: the first file defines the columns")
-
-    def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
-        names = self.schema().names
-        return [[DecodedFragment(file, body, constants, names, self._decode)] for file, constants in files]
-
-
-class DecodedFragment(FileFragment):
-    def __init__(self, file: File, body: pa.Schema, constants: Any, names: Sequence[str], decode: Any) -> None:
-        super().__init__(file, "", body, constants, names)
-        self._decode = decode
-
-    def _batches(self, columns: Sequence[str], row: int) -> Iterator[pa.RecordBatch]:
-        with _named(self._file.shown):
-            yield from skipped(itertools.chain.from_iterable(map(batches_of, self._decode(self._file))), row)
 
 
 def batches_of(block: Block) -> Iterator[pa.RecordBatch]:

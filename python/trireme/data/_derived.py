@@ -23,9 +23,17 @@ from trireme.data._stream import stream
 class PlanSource(Source):
     """Slices of another plan, selected on first use."""
 
-    def __init__(self, plan: Plan, name: str, choose: Callable[[Plan], Sequence[Fragment]]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        name: str,
+        choose: Callable[[Plan], Sequence[Fragment]],
+        span: tuple[int, int | None] = (0, None),
+    ) -> None:
+        """span: if they are consecutive rows of the plan, the first one and the end."""
         self.plan = ordered(plan)
         self.name = name
+        self.span = span
         self._choose: Callable[[Plan], Sequence[Fragment]] | None = choose
         self._fragments: list[Fragment] = []
 

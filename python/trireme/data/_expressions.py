@@ -18,6 +18,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+_ZEROS = pa.array([0.0, -0.0])
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "abs": pc.abs,
     "is_null": lambda value: value.is_null(),
@@ -139,8 +140,8 @@ class _Parser:
                 raise self._refused(node, "`in` needs a list of values: x in [1, 2]")
             found = _lifted(left).isin(right)
             if any(item == 0 and not isinstance(item, (bool, str, bytes)) for item in right):
-                # Arrow's hash tables distinguish -0.0 from 0.0.
-                found = found | (_lifted(left).is_valid() & (_lifted(left) == 0))
+                # Arrow's hash tables distinguish -0.0 from 0.0. `== 0` would refuse large numbers of uint64 columns.
+                found = found | _lifted(left).isin(_ZEROS)
             return found if isinstance(op, ast.In) else ~found
         return _COMPARE[type(op)](_lifted(left), right)
 

@@ -96,12 +96,18 @@ class Listing:
 
 
 class FileSource(Source):
-    """Files of one format. Subclasses define the columns and the fragments of a file."""
+    """Files of one format. Subclasses define the columns and the fragments of a file.
 
-    def __init__(self, listing: Listing, on_bad_file: str = "raise") -> None:
+    options: of the format, for the fragments.
+    """
+
+    _fragment: type[FileFragment]  # of a whole file
+
+    def __init__(self, listing: Listing, on_bad_file: str = "raise", options: Any = None) -> None:
         self.name = listing.selection.reader
         self._listing = listing
         self._on_bad_file = on_bad_file
+        self._options = options
         self._columns: list[str] | None = None
         self._fragments: list[Fragment] | None = None
         self._body: pa.Schema | None = None
@@ -110,9 +116,10 @@ class FileSource(Source):
     def _infer(self, file: File) -> pa.Schema:
         """The columns of a file. Reads as little of it as possible."""
 
-    @abstractmethod
     def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
         """The fragments of each file. Raises a DataError that names a file whose columns differ from `body`."""
+        names = self.schema().names
+        return [[self._fragment(file, body, constants, names, self._options)] for file, constants in files]
 
     def files(self) -> list[str]:
         return [file.shown for file in self._listing.files()]
@@ -205,10 +212,17 @@ class FileFragment(Fragment):
     """A file, or a part of one, that is decoded in Python. All files have the same schema."""
 
     def __init__(
-        self, file: File, part: str, body: pa.Schema, constants: Mapping[str, pa.Scalar], names: Sequence[str]
+        self,
+        file: File,
+        body: pa.Schema,
+        constants: Mapping[str, pa.Scalar],
+        names: Sequence[str],
+        options: Any = None,
+        part: str = "",
     ) -> None:
         self._file = file
         self._body = body
+        self._options = options
         self._names = list(names)
         self._constants = {name: value for name, value in constants.items() if name not in body.names}
         self.name = f"{file.name}, {part}" if part else file.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +17,7 @@ from trireme.data._fragment import DataError
 from trireme.data._tensors import RaggedTensorType, is_number, numpy_of, rows_of
 
 if TYPE_CHECKING:
-    from trireme.data._iterator import DataIterator
+    from trireme.data._iterator import Batches, DataIterator
 
 
 class LazyBatch:
@@ -213,7 +213,7 @@ def rows(batch: Batch) -> Iterator[dict[str, Any]]:
     return iter(rows_of(_arrow(batch)))
 
 
-def raw_batches(iterator: DataIterator, **options: Any) -> Iterable[Batch]:
+def raw_batches(iterator: DataIterator, **options: Any) -> Batches:
     """The batches of iter_batches(**options) before formatting; every iteration is an epoch."""
     from trireme.data._iterator import Batches
 

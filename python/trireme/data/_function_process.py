@@ -1,43 +1,32 @@
-"""The processes that call the user's functions, and the warm process, the host, that they are forked from.
-
-The host is forked from a worker while that has one thread, or started by any other process. Every message to it is the
-descriptors of a new function process: the socket of its requests, its Setup, and its output. The host keeps the socket
-as well: it kills a process whose socket the other side has closed, and sends an `Ended` for one that has exited.
-"""
+"""The processes that call the user's functions; _process_host.py is the warm process that they are forked from."""
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
-import gc
 import importlib
 import os
 import pickle
-import select
-import signal
 import socket
-import subprocess
 import sys
-import types
 import weakref
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import pyarrow as pa
 
+from trireme._compat import prepare_compat
 from trireme._forked import call_ending_forks
-from trireme._function_fork import take_host
-from trireme._runtime import _python_command
 from trireme._ship import dumps
 from trireme._user_exception import dump_exception, format_exception
-from trireme._zygote import _PR_SET_PDEATHSIG, _driver_pid, _libc, _reseed, _set_thread_counts, _stream, flush
+from trireme._zygote import _reseed, _set_thread_counts
 from trireme.data._context import DataContext
 from trireme.data._cut import Stage, WorkUnit, rows_text, run_unit
 from trireme.data._fragment import DataError, Where
 from trireme.data._segment import Segment
 
 MESSAGE_BYTES = 1 << 16
-HOST_FD = "TRIREME_FUNCTION_HOST_FD"
+PROGRAM = f"{__name__}:call_functions"  # of their host
 _MOST_FDS = 4
 
 # Whether this is a function process: if a function uses datasets, their functions run in the same process.
@@ -100,25 +89,6 @@ class Failure(NamedTuple):
         return error
 
 
-class Ended(NamedTuple):
-    """From the host: the process has exited, and answers nothing more."""
-
-    pid: int
-    status: int
-
-    def how(self) -> str:
-        code = os.waitstatus_to_exitcode(self.status)
-        if code >= 0:
-            return f"exited with code {code}"
-        try:
-            return f"died of {signal.Signals(-code).name}"
-        except ValueError:
-            return f"died of signal {-code}"
-
-
-# The function process.
-
-
 class _Owner:
     """Lives while any batch that was read with it does, and keeps their segment mapped."""
 
@@ -128,7 +98,7 @@ class _Owner:
         self.segment = segment
 
 
-def _call_functions(sock: socket.socket, payload: int) -> None:
+def call_functions(sock: socket.socket, payload: int) -> None:
     """Until the socket is closed."""
     global inside
     inside = True
@@ -174,6 +144,7 @@ def _load(setup: Setup) -> list[Stage] | Failure:
         os.chdir(setup.folder)
         sys.path[:], sys.argv[:] = setup.sys_path, setup.argv
         importlib.invalidate_caches()
+        prepare_compat()
         DataContext._set_current(pickle.loads(setup.context))
         stages: list[Stage] = pickle.loads(setup.stages)
     except Exception as error:
@@ -216,197 +187,3 @@ def _run(stage: Stage, request: Request, given: Segment, end: int, owner: _Owner
 
 def _failure(error: DataError, cause: BaseException) -> Failure:
     return Failure(str(error), dump_exception(cause), format_exception(cause))
-
-
-def _become_function_process(host: int, sock: int, payload: int, out: int, err: int) -> NoReturn:
-    code = 1
-    try:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != host:
-            os._exit(1)
-        os.dup2(out, 1)
-        os.dup2(err, 2)
-        for fd in {out, err} - {1, 2}:
-            os.close(fd)
-        # The descriptors belong to the process, not to these objects.
-        sys.stdout = sys.__stdout__ = _stream(1, "w")  # type: ignore[misc]
-        sys.stderr = sys.__stderr__ = _stream(2, "w")  # type: ignore[misc]
-        sys.modules["__main__"] = types.ModuleType("__main__")  # the user's __main__ is pickled by value
-        os.set_inheritable(sock, False)
-        _call_functions(socket.socket(fileno=sock), payload)
-        code = 0
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    finally:
-        flush()
-        os._exit(code & 0xFF)  # skips inherited finalizers
-
-
-# The host.
-
-
-class HostGone(Exception):
-    """The host was killed or closed."""
-
-
-class Host:
-    """This process's end of its host, which was forked with this worker or is started. It and its children exit when it
-    is closed or this process exits."""
-
-    def __init__(self) -> None:
-        self.alive = True
-        self._owner = os.getpid()
-        forked = take_host()
-        self.restartable = forked is None
-        self._started: subprocess.Popen[bytes] | None = None
-        if forked is not None:
-            self._sock, self._pid = forked
-            return
-        self._sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = {
-            **os.environ,
-            HOST_FD: str(theirs.fileno()),
-            # Keep both libraries from starting threads on import.
-            "JE_ARROW_MALLOC_CONF": "background_thread:false",
-            "OPENBLAS_NUM_THREADS": "1",
-        }
-        command = [*_python_command(), "-c", f"from {__name__} import main; main()"]
-        with theirs:
-            self._started = subprocess.Popen(
-                command, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=2
-            )
-        self._pid = self._started.pid
-
-    def fork(self, payload: bytes) -> socket.socket:
-        """The socket of a new function process."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
-        with theirs, os.fdopen(os.memfd_create("trireme_setup"), "w+b") as memory:
-            memory.write(payload)
-            memory.seek(0)
-            try:
-                socket.send_fds(self._sock, [b"."], [theirs.fileno(), memory.fileno(), 1, 2])
-            except OSError as error:
-                ours.close()
-                self.alive = False
-                raise HostGone from error
-        return ours
-
-    def close(self) -> None:
-        self.alive = False
-        self._sock.close()
-        if os.getpid() != self._owner:
-            return
-        if self._started is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._started.wait(5)
-        else:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(self._pid, 0)
-
-
-class _Child(NamedTuple):
-    pid: int
-    pidfd: int
-    sock: socket.socket
-
-
-class _Serving:
-    """Single-threaded, and imports no user code: every fork is equivalent to a new interpreter."""
-
-    def __init__(self, sock: socket.socket, parent_pidfd: int) -> None:
-        self._sock = sock
-        self._parent_pidfd = parent_pidfd
-        self._children: list[_Child] = []
-        self._poll = select.poll()
-        self._poll.register(sock, select.POLLIN)
-        self._poll.register(parent_pidfd, select.POLLIN)
-
-    def serve(self) -> None:
-        """Returns when the other process exits or closes its end. All children are killed then."""
-        gc.collect()
-        gc.freeze()  # keeps the collector from writing to pages that are shared with the children
-        try:
-            while True:
-                ready = {fd for fd, _ in self._poll.poll()}
-                if self._parent_pidfd in ready:
-                    return
-                for child in list(self._children):
-                    if child.pidfd in ready:
-                        self._reap(child)
-                    elif child.sock.fileno() in ready:  # nobody waits for its answers
-                        self._poll.unregister(child.sock)
-                        os.kill(child.pid, signal.SIGKILL)
-                if self._sock.fileno() in ready:
-                    data, fds, _, _ = socket.recv_fds(self._sock, 1, _MOST_FDS)
-                    if not data:
-                        return
-                    self._fork(*fds)
-        except ConnectionError:
-            return
-        finally:
-            for child in self._children:
-                os.kill(child.pid, signal.SIGKILL)
-            for child in self._children:
-                os.waitpid(child.pid, 0)
-
-    def _fork(self, sock: int, *fds: int) -> None:
-        flush()
-        host = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            self._sock.close()
-            for fd in (self._parent_pidfd, *(child.pidfd for child in self._children)):
-                os.close(fd)
-            for child in self._children:
-                child.sock.close()
-            _become_function_process(host, sock, *fds)
-        for fd in fds:
-            os.close(fd)
-        child = _Child(pid, os.pidfd_open(pid), socket.socket(fileno=sock))
-        self._children.append(child)
-        self._poll.register(child.pidfd, select.POLLIN)
-        self._poll.register(child.sock, 0)  # only POLLHUP: the requests are the child's
-
-    def _reap(self, child: _Child) -> None:
-        ended = Ended(*os.waitpid(child.pid, 0))
-        self._children.remove(child)
-        self._poll.unregister(child.pidfd)
-        with contextlib.suppress(KeyError):
-            self._poll.unregister(child.sock)
-        os.close(child.pidfd)
-        with contextlib.suppress(OSError):  # closed by the other side
-            child.sock.send(pickle.dumps(ended), socket.MSG_DONTWAIT)
-        child.sock.close()
-
-
-def serve_for(sock: socket.socket, parent: int) -> NoReturn:
-    """Becomes the host of `parent`, whose only thread has just forked this process."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(0)
-    _serve(sock, parent)
-
-
-def main() -> None:
-    os.environ["TRIREME_WORKER"] = "1"  # modules that user code imports start no processes or threads here
-    sock = socket.socket(fileno=int(os.environ.pop(HOST_FD)))
-    _serve(sock, _driver_pid(sock))
-
-
-def _serve(sock: socket.socket, parent: int) -> NoReturn:
-    # The process that trains handles both signals: it may need batches until its last checkpoint.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sock.set_inheritable(False)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    sys.stdin = sys.__stdin__ = _stream(0, "r")  # type: ignore[misc]
-    with contextlib.suppress(ProcessLookupError):
-        _Serving(sock, os.pidfd_open(parent)).serve()
-    os._exit(0)

@@ -18,11 +18,12 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from trireme import _ship
-from trireme._function_fork import VARIABLE
+from trireme._function_fork import VARIABLE, take_host
+from trireme._process_host import Ended, Host, HostGone
 from trireme.data import _function_process
 from trireme.data._cut import Stage, WorkUnit, rows_text, run_unit, stages, work_units
 from trireme.data._fragment import DataError, FunctionOp, Where
-from trireme.data._function_process import MESSAGE_BYTES, Answer, Ended, Failure, Host, HostGone, Request, Setup
+from trireme.data._function_process import MESSAGE_BYTES, PROGRAM, Answer, Failure, Request, Setup
 from trireme.data._functions import Function
 from trireme.data._segment import OwnedSegment, Segments
 
@@ -132,7 +133,7 @@ def _current_host() -> Host:
             _host.close()
             _host = None
         if _host is None:
-            _host = Host()
+            _host = Host(PROGRAM, take_host())
         return _host
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,7 @@ import pyarrow.compute as pc
 from trireme.data._aggregates import (
     AggregateFn,
     Count,
-    Max,
-    Mean,
-    Min,
-    Std,
-    Sum,
+    Reductions,
     aggregates_on,
     check_aggregates,
     grouped_by_value,
@@ -27,6 +23,7 @@ from trireme.data._aggregates import (
 from trireme.data._column_ops import SelectColumns, one_batch, require_columns
 from trireme.data._derived import ComputedSource, stream_of, table_of
 from trireme.data._fragment import Fragment, Source
+from trireme.data._function_options import FunctionOptions, function_options
 from trireme.data._memory import HeldTable
 from trireme.data._methods import DatasetMethods
 from trireme.data._plan import Plan
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
 
 
-class GroupedData:
+class GroupedData(Reductions["Dataset"]):
     """The result of Dataset.groupby(). Results are sorted by the key. Null keys are a group, too, and sort last."""
 
     def __init__(self, dataset: DatasetMethods, keys: list[str]) -> None:
@@ -67,53 +64,20 @@ class GroupedData:
         """The number of rows in each group, in the column "count()"."""
         return self.aggregate(Count())
 
-    def sum(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Dataset:
-        """The sums, in the column "sum(x)"; default: of all numeric columns."""
-        return self._on(Sum, on, ignore_nulls=ignore_nulls)
-
-    def min(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Dataset:
-        return self._on(Min, on, ignore_nulls=ignore_nulls)
-
-    def max(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Dataset:
-        return self._on(Max, on, ignore_nulls=ignore_nulls)
-
-    def mean(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Dataset:
-        return self._on(Mean, on, ignore_nulls=ignore_nulls)
-
-    def std(self, on: str | Sequence[str] | None = None, ddof: int = 1, ignore_nulls: bool = True) -> Dataset:
-        return self._on(Std, on, ddof=ddof, ignore_nulls=ignore_nulls)
-
     def map_groups(
         self,
         fn: Callable[..., Any],
         *,
         zero_copy_batch: bool = True,
-        compute: Any = None,
         batch_format: str | None = "default",
-        fn_args: Sequence[Any] | None = None,
-        fn_kwargs: Mapping[str, Any] | None = None,
-        fn_constructor_args: Sequence[Any] | None = None,
-        fn_constructor_kwargs: Mapping[str, Any] | None = None,
-        concurrency: int | tuple[int, ...] | None = None,
-        **resources: Any,
+        **options: Unpack[FunctionOptions],
     ) -> Dataset:
         """Calls fn on each group's rows, as one batch; fn returns a batch. All rows are sorted in memory."""
         from trireme.data._functions import MapBatches
-        from trireme.data._transforms import check_resources
 
-        check_resources("map_groups", resources)
+        given = function_options("map_groups", options)
         op = MapBatches(
-            fn,
-            batch_size=None,
-            compute=compute,
-            batch_format=batch_format,
-            zero_copy_batch=zero_copy_batch,
-            fn_args=fn_args,
-            fn_kwargs=fn_kwargs,
-            fn_constructor_args=fn_constructor_args,
-            fn_constructor_kwargs=fn_constructor_kwargs,
-            concurrency=concurrency,
-            udf_modifying_row_count=True,
+            fn, batch_format=batch_format, zero_copy_batch=zero_copy_batch, udf_modifying_row_count=True, **given
         )
         return self._dataset._made(Plan(GroupsSource(self._dataset._plan.shuffled(None), self._keys)).then(op))
 

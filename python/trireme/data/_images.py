@@ -7,20 +7,14 @@ import importlib
 import io
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from trireme import _core
-from trireme.data._file_source import (
-    FileSource,
-    Listing,
-    Placed,
-    ReadFilesOptions,
-    in_threads,
-    read_files,
-)
+from trireme.data._file_source import FileSource, Placed, ReadFilesOptions, in_threads, read_files
 from trireme.data._fragment import DataError, Fragment
 from trireme.data._paths import File
 from trireme.data._promotion import conform
@@ -55,7 +49,7 @@ def read_images(
     can declare an image that fills the memory.
     """
     check_max_pixels("read_images", max_pixels)
-    sides = None if size is None else tuple(size) if isinstance(size, (tuple, list)) else ()
+    sides: Any = None if size is None else tuple(size) if isinstance(size, (tuple, list)) else ()
     if sides is not None and (len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides)):
         raise _core.ConfigError(f"read_images: size = {size!r}: expected (height, width), both at least 1")
     modes = pillow().MODES
@@ -64,36 +58,41 @@ def read_images(
     return read_files(
         "read_images",
         paths,
-        lambda listing, on_bad_file: ImageSource(listing, on_bad_file, sides, mode, max_pixels),
+        partial(ImageSource, options=_Request(sides, mode, max_pixels)),
         options,
         extensions=_EXTENSIONS,
     )
 
 
-class ImageSource(FileSource):
-    def __init__(
-        self, listing: Listing, on_bad_file: str, size: tuple[int, int] | None, mode: str | None, max_pixels: int
-    ) -> None:
-        super().__init__(listing, on_bad_file)
-        self._size = size
-        self._mode = mode
-        self._max_pixels = max_pixels
+class _Request(NamedTuple):
+    """How to decode the images."""
 
+    size: tuple[int, int] | None
+    mode: str | None
+    max_pixels: int
+
+    def image(self, file: File, place: np.ndarray | None = None) -> np.ndarray:
+        return decode(file.read_raw(), file.shown, self.size, self.mode, place, self.max_pixels)
+
+
+class ImageSource(FileSource):
     def _infer(self, file: File) -> pa.Schema:
-        first = decode(file.read_raw(), file.shown, self._size, self._mode, max_pixels=self._max_pixels)
+        first = self._options.image(file)
         files = self._listing.files()
         chosen = files[:: max(1, len(files) // _LOOKED_AT)]
-        known = self._size is not None and self._mode is not None
+        known = self._options.size is not None and self._options.mode is not None
         same = known or {shape for shape in in_threads(self._shape, chosen) if shape} <= {first.shape}
         kind = array_of([first]).type if same else ragged_tensors([first]).type
         return pa.schema([("image", kind)])
 
     def _shape(self, file: File) -> tuple[int, ...]:
         """Empty if the file is unreadable and unreadable files are skipped."""
+        size, mode, max_pixels = self._options
         try:
-            with file.open_file() as handle, _opened(handle, self._max_pixels) as image:
-                height, width = self._size or (image.height, image.width)
-                bands = len(pillow().new(self._mode or image.mode, (1, 1)).getbands())
+            # Buffered: some of Pillow's parsers read lines, which files of Arrow do not offer.
+            with io.BufferedReader(file.open_file()) as handle, _opened(handle, max_pixels) as image:
+                height, width = size or (image.height, image.width)
+                bands = len(pillow().new(mode or image.mode, (1, 1)).getbands())
                 return (height, width) if bands == 1 else (height, width, bands)
         except (OSError, ValueError, SyntaxError) as error:
             if self._on_bad_file == "raise":
@@ -107,41 +106,26 @@ class ImageSource(FileSource):
         if isinstance(kind, pa.FixedShapeTensorType):
             sizes = [float(np.prod(kind.shape))] * len(files)
         average = sum(sizes) / max(len(sizes), 1)
-        return [
-            [ImagesFragment(part, schema, names, average, self._size, self._mode, self._max_pixels)]
-            for part in together(files, sizes)
-        ]
+        return [[ImagesFragment(part, schema, names, average, self._options)] for part in together(files, sizes)]
 
 
 class ImagesFragment(FilesFragment):
     costly = True
 
     def __init__(
-        self,
-        files: Sequence[Placed],
-        schema: pa.Schema,
-        names: Sequence[str],
-        row_bytes: float,
-        size: tuple[int, int] | None,
-        mode: str | None,
-        max_pixels: int,
+        self, files: Sequence[Placed], schema: pa.Schema, names: Sequence[str], row_bytes: float, request: _Request
     ) -> None:
         super().__init__(files, schema, names, row_bytes)
-        self._size = size
-        self._mode = mode
-        self._max_pixels = max_pixels
+        self._request = request
 
     def _content(self, files: Sequence[File], field: pa.Field) -> pa.Array:
         if isinstance(field.type, RaggedTensorType):
-            images = [
-                decode(file.read_raw(), file.shown, self._size, self._mode, max_pixels=self._max_pixels)
-                for file in files
-            ]
+            images = [self._request.image(file) for file in files]
             batch = pa.record_batch([ragged_tensors(images)], [field.name])
             return conform(batch, pa.schema([field]), files[0].shown).column(0)
         together = np.empty((len(files), *field.type.shape), field.type.value_type.to_pandas_dtype())
         for file, place in zip(files, together, strict=True):
-            image = decode(file.read_raw(), file.shown, self._size, self._mode, place, self._max_pixels)
+            image = self._request.image(file, place)
             if (image.shape, image.dtype) != (place.shape, place.dtype):
                 raise DataError(
                     f"{file.shown} is {image.dtype}{list(image.shape)}, but the first images are "

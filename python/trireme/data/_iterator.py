@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import pyarrow as pa
 
 from trireme import _core
+from trireme._consumers import ReportingLoop
 from trireme._core import count_of
 from trireme.data._context import DataContext
 from trireme.data._formats import Batch, LazyBatch, check_format, check_nullable, in_format, rows
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 # How long a signal (Ctrl-C, a cancel) may wait while no batch is ready.
 _WAIT_S = 0.1
 _ROWS_AT_ONCE = 256  # of iter_rows()
+_REPORTED = -1  # instead of a number of batches ahead
 _SEEDS = 2**63
 
 _running: set[Any] = set()  # passes whose threads read
@@ -207,6 +209,10 @@ class DataIterator:
 
     # The position.
 
+    def used(self, batches: int) -> None:
+        """Called by a ReportingLoop."""
+        self._shard().used(batches)
+
     @property
     def epoch(self) -> int:
         """The current epoch, or the one that the next iteration begins or continues."""
@@ -291,7 +297,7 @@ class DataIterator:
             self._made = _core.DataShard.make(planned.fragments, self._reads.open, ordering, options)
         return self._made
 
-    def _pass(self, options: dict[str, Any], ahead: int = 0) -> Iterator[Batch]:
+    def _pass(self, options: dict[str, Any], ahead: int = 0, loop: ReportingLoop | None = None) -> Iterator[Batch]:
         """One epoch, or the rest of one."""
         process = os.getpid()
         if self._part.place_counts and process != self._process:
@@ -302,7 +308,9 @@ class DataIterator:
             )
         if self._planned.rows == 0:
             return
-        running = self._shard().iterate(options, ahead)
+        running = self._shard().iterate(options, ahead if loop is None else _REPORTED)
+        if loop is not None:
+            loop.steps = running.steps
         _running.add(running)
         self._passes.add(running)
         try:
@@ -358,19 +366,26 @@ class Batches:
         options: dict[str, Any],
         make: Callable[[Iterator[Batch]], Iterable[Any]],
         ahead: int = 0,
+        loop: ReportingLoop | None = None,
     ) -> None:
         self._source = source
         self._options = options
         self._make = make
         self._ahead = ahead
+        self._loop = loop
 
     def for_consumer_ahead(self, batches: int) -> Batches:
         """The same for a consumer that fetches this many batches before it uses the first: they do not count as used in
         the position of a checkpoint."""
         return Batches(self._source, self._options, self._make, self._ahead + batches)
 
+    def reporting(self, loop: ReportingLoop) -> Batches:
+        """The same for a loop that reports how many batches it has used."""
+        loop.add(self._source)
+        return Batches(self._source, self._options, self._make, loop=loop)
+
     def __iter__(self) -> Iterator[Any]:
-        batches = self._source._pass(self._options, self._ahead)
+        batches = self._source._pass(self._options, self._ahead, self._loop)
         made = iter(self._make(batches))
         return _closing(made, batches)
 

@@ -100,7 +100,8 @@ class NumpyFragment(FileFragment):
         rows: int,
     ) -> None:
         whole = rows == header.shape[0]
-        super().__init__(file, "" if whole else f"rows {start} to {start + rows - 1}", body, constants, names)
+        part = "" if whole else f"rows {start} to {start + rows - 1}"
+        super().__init__(file, body, constants, names, part=part)
         self._header = header
         self._start = start
         self.rows: int = rows

@@ -7,7 +7,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -227,7 +227,7 @@ class Plan:
             return self._tried
         inner = getattr(self.source, "plan", None)
         if self.parent is None and isinstance(inner, Plan):
-            self._tried = inner._try()  # these rows are among them
+            self._tried = self._try_part(inner, *self.source.span)  # type: ignore[attr-defined]
             return self._tried
         if self.parent is None or self.op is None or not (_functions(self.ops()) or self.parent.has_functions()):
             self._tried = _first_rows(self.pieces())  # reads only the needed columns
@@ -239,6 +239,15 @@ class Plan:
             pieces = [piece.then(_with_keeps(self.op, False)) for piece in self.parent.pieces()]
             self._tried = _first_rows(pieces) or self._tried[:1]
         return self._tried
+
+    def _try_part(self, inner: Plan, start: int, stop: int | None) -> list[pa.RecordBatch]:
+        """Functions that follow are never tried on rows outside of the part."""
+        if start == 0:
+            return list(_head(inner._try(), stop))
+        pieces = self.pieces()
+        if inner.has_functions():
+            pieces = [piece.cut(0, min(piece.rows or 0, _FIRST_TRIED_ROWS)) for piece in pieces]
+        return _first_rows(pieces)
 
     def _pushed_down(self) -> Plan | None:
         """The same plan without this filter, if the source can filter while it reads."""
@@ -316,6 +325,13 @@ def _with_keeps(op: Op, keeps_rows: bool) -> Op:
 
 def _rows(batches: list[pa.RecordBatch]) -> int:
     return sum(batch.num_rows for batch in batches)
+
+
+def _head(batches: list[pa.RecordBatch], rows: int | None) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if rows is None or rows > 0:
+            yield batch.slice(0, rows)
+        rows = None if rows is None else rows - batch.num_rows
 
 
 def _tried(op: Op, given: list[pa.RecordBatch], name: str) -> tuple[list[pa.RecordBatch], int]:

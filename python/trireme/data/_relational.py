@@ -12,11 +12,7 @@ import pyarrow.compute as pc
 from trireme._core import count_of
 from trireme.data._aggregates import (
     AggregateFn,
-    Max,
-    Mean,
-    Min,
-    Std,
-    Sum,
+    Reductions,
     Unique,
     aggregates_on,
     check_aggregates,
@@ -56,7 +52,7 @@ _JOINS = {
 }
 
 
-class RelationalMethods(DatasetMethods):
+class RelationalMethods(DatasetMethods, Reductions[Any]):
     def sort(
         self, key: str | Sequence[str], descending: bool | Sequence[bool] = False, boundaries: Any = None
     ) -> Dataset:
@@ -152,23 +148,6 @@ class RelationalMethods(DatasetMethods):
         """The distinct values of a column, in order of first appearance."""
         values: list[Any] = next(iter(self.aggregate(Unique(column, ignore_nulls)).values()))
         return values
-
-    def sum(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Any:
-        """The sum of a column; for several columns a dict; default: all numeric columns. None: no values."""
-        return self._on(Sum, on, ignore_nulls=ignore_nulls)
-
-    def min(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Any:
-        return self._on(Min, on, ignore_nulls=ignore_nulls)
-
-    def max(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Any:
-        return self._on(Max, on, ignore_nulls=ignore_nulls)
-
-    def mean(self, on: str | Sequence[str] | None = None, ignore_nulls: bool = True) -> Any:
-        return self._on(Mean, on, ignore_nulls=ignore_nulls)
-
-    def std(self, on: str | Sequence[str] | None = None, ddof: int = 1, ignore_nulls: bool = True) -> Any:
-        """The standard deviation; ddof=1: of a sample."""
-        return self._on(Std, on, ddof=ddof, ignore_nulls=ignore_nulls)
 
     def _on(self, kind: type[AggregateFn], on: str | Sequence[str] | None, **options: Any) -> Any:
         result = self.aggregate(*aggregates_on(kind, on, self._plan.schema(), **options))

@@ -10,8 +10,8 @@ from typing import Any, Unpack
 from trireme.data._column_ops import require_columns
 from trireme.data._datasink import Datasink, write_to
 from trireme.data._file_writers import check_options
+from trireme.data._function_options import check_resources
 from trireme.data._methods import DatasetMethods
-from trireme.data._transforms import check_resources
 from trireme.data._write import FileOptions, Target, write_files
 
 

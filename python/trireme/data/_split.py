@@ -17,6 +17,7 @@ from trireme._core import count_of
 from trireme.data._column_ops import KeepRows, SelectColumns, require_columns
 from trireme.data._derived import PlanSource, ordered, table_of
 from trireme.data._fragment_slice import FragmentSlice
+from trireme.data._function_options import check_resources
 from trireme.data._methods import DatasetMethods, is_whole
 from trireme.data._plan import Plan, Shuffle
 from trireme.data._streaming_split import SplitRows, check
@@ -122,8 +123,6 @@ class SplitMethods(DatasetMethods):
         split_type: "random", or "hash": rows with equal values of hash_column are in the same dataset. seed: default
         0, so that all calls split in the same way.
         """
-        from trireme.data._transforms import check_resources
-
         check_resources("streaming_train_test_split", resources)
         check(test_size, split_type, hash_column)
         train, test = (SplitRows(is_test, test_size, seed or 0, hash_column) for is_test in (False, True))
@@ -139,7 +138,7 @@ class SplitMethods(DatasetMethods):
 
     def _between(self, name: str, start: int, stop: int | None) -> Dataset:
         shown = f"{name}, rows {start} to {'the end' if stop is None else stop}"
-        return self._made(PlanSource(self._plan, shown, lambda plan: plan.cut(start, stop)))
+        return self._made(PlanSource(self._plan, shown, lambda plan: plan.cut(start, stop), (start, stop)))
 
     def _by_mask(self, plan: Plan, mask: np.ndarray) -> tuple[Dataset, Dataset]:
         """The rows for which the mask is False, and the rest. Nothing is copied: readers filter each fragment."""

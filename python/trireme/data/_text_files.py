@@ -7,6 +7,7 @@ import copy
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
@@ -15,15 +16,8 @@ import pyarrow.csv
 
 from trireme import _core
 from trireme.data._blocks import BLOCK, SAMPLE, blocks_of, skipped, string_for_null
-from trireme.data._file_source import (
-    FileFragment,
-    FileSource,
-    Listing,
-    Placed,
-    ReadFilesOptions,
-    read_files,
-)
-from trireme.data._fragment import DataError, Fragment
+from trireme.data._file_source import FileFragment, FileSource, Listing, ReadFilesOptions, read_files
+from trireme.data._fragment import DataError
 from trireme.data._json_files import JsonSource
 from trireme.data._paths import File
 
@@ -49,7 +43,7 @@ def read_csv(
     return read_files(
         "read_csv",
         paths,
-        lambda listing, on_bad_file: CsvSource(listing, on_bad_file, read_options, parse_options, convert_options),
+        partial(CsvSource, options=(read_options, parse_options, convert_options)),
         options,
         partitioning="hive",
     )
@@ -71,7 +65,7 @@ def read_json(
     return read_files(
         "read_json",
         paths,
-        lambda listing, on_bad_file: JsonSource(listing, on_bad_file, lines, read_options, parse_options),
+        partial(JsonSource, options=(lines, read_options, parse_options)),
         options,
         extensions=_JSON_EXTENSIONS,
         partitioning="hive",
@@ -83,60 +77,19 @@ def read_text(
 ) -> Dataset:
     """One row per line, in the column "text"."""
     try:
-        codecs.lookup(encoding)
+        name = codecs.lookup(encoding).name
     except (LookupError, TypeError):
         raise _core.ConfigError(f"read_text: encoding = {encoding!r}: unknown encoding") from None
     return read_files(
         "read_text",
         paths,
-        lambda listing, on_bad_file: TextSource(listing, on_bad_file, encoding, drop_empty_lines),
+        partial(TextSource, options=(name, drop_empty_lines)),
         options,
         partitioning="hive",
     )
 
 
-class CsvSource(FileSource):
-    def __init__(self, listing: Listing, on_bad_file: str, read: Any, parse: Any, convert: Any) -> None:
-        super().__init__(listing, on_bad_file)
-        self._finds_nulls = convert is None
-        self._options = (
-            read or pa.csv.ReadOptions(block_size=BLOCK),
-            parse or pa.csv.ParseOptions(),
-            convert or pa.csv.ConvertOptions(),
-        )
-
-    def _infer(self, file: File) -> pa.Schema:
-        read, parse, convert = self._options
-        larger = copy.copy(read)
-        larger.block_size, larger.use_threads = max(SAMPLE, read.block_size or 0), False
-
-        def inferred(convert: Any) -> pa.Schema:
-            with file.open_stream() as stream, pa.csv.open_csv(stream, larger, parse, convert) as reader:
-                return string_for_null(reader.schema)
-
-        try:
-            found = inferred(convert)
-        except pa.ArrowInvalid as error:
-            raise DataError(f"{file.shown} is not a readable CSV file: {error}") from error
-        if self._finds_nulls:
-            # As write_csv() writes it: null without quotes, text in quotes. Not for files with quoted nulls in numbers.
-            quoting = pa.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
-            if inferred(quoting).equals(found):
-                self._options = (read, parse, quoting)
-        return found
-
-    def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
-        names = self.schema().names
-        return [[CsvFragment(file, body, constants, names, self._options)] for file, constants in files]
-
-
 class CsvFragment(FileFragment):
-    def __init__(
-        self, file: File, body: pa.Schema, constants: Any, names: Sequence[str], options: tuple[Any, Any, Any]
-    ) -> None:
-        super().__init__(file, "", body, constants, names)
-        self._options = options
-
     def _batches(self, columns: Sequence[str], row: int) -> Iterator[pa.RecordBatch]:
         read, parse, convert = self._options
         read, parse, convert = copy.copy(read), _unpickled(parse), copy.copy(convert)
@@ -179,26 +132,37 @@ class CsvFragment(FileFragment):
         )
 
 
-class TextSource(FileSource):
-    def __init__(self, listing: Listing, on_bad_file: str, encoding: str, drop_empty_lines: bool) -> None:
-        super().__init__(listing, on_bad_file)
-        self._encoding = codecs.lookup(encoding).name
-        self._drop_empty = drop_empty_lines
+class CsvSource(FileSource):
+    _fragment = CsvFragment
+
+    def __init__(self, listing: Listing, on_bad_file: str, options: tuple[Any, Any, Any]) -> None:
+        read, parse, convert = options
+        self._finds_nulls = convert is None
+        given = read or pa.csv.ReadOptions(block_size=BLOCK), parse or pa.csv.ParseOptions()
+        super().__init__(listing, on_bad_file, (*given, convert or pa.csv.ConvertOptions()))
 
     def _infer(self, file: File) -> pa.Schema:
-        return _TEXT
+        read, parse, convert = self._options
+        larger = copy.copy(read)
+        larger.block_size, larger.use_threads = max(SAMPLE, read.block_size or 0), False
 
-    def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
-        names = self.schema().names
-        return [[TextFragment(f, constants, names, self._encoding, self._drop_empty)] for f, constants in files]
+        def inferred(convert: Any) -> pa.Schema:
+            with file.open_stream() as stream, pa.csv.open_csv(stream, larger, parse, convert) as reader:
+                return string_for_null(reader.schema)
+
+        try:
+            found = inferred(convert)
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{file.shown} is not a readable CSV file: {error}") from error
+        if self._finds_nulls:
+            # As write_csv() writes it: null without quotes, text in quotes. Not for files with quoted nulls in numbers.
+            quoting = pa.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
+            if inferred(quoting).equals(found):
+                self._options = (read, parse, quoting)
+        return found
 
 
 class TextFragment(FileFragment):
-    def __init__(self, file: File, constants: Any, names: Sequence[str], encoding: str, drop_empty: bool) -> None:
-        super().__init__(file, "", _TEXT, constants, names)
-        self._encoding = encoding
-        self._drop_empty = drop_empty
-
     def _batches(self, columns: Sequence[str], row: int) -> Iterator[pa.RecordBatch]:
         batches = (pa.record_batch([lines], schema=_TEXT) for lines in self._lines_of_blocks() if len(lines))
         yield from skipped(batches, row)
@@ -220,8 +184,9 @@ class TextFragment(FileFragment):
         """Blocks of UTF-8, without a byte order mark."""
         with self._file.open_stream() as stream:
             blocks = iter(lambda: stream.read(BLOCK), b"")
-            if self._encoding != "utf-8":
-                decoder = codecs.getincrementaldecoder(self._encoding)()
+            encoding, _ = self._options
+            if encoding != "utf-8":
+                decoder = codecs.getincrementaldecoder(encoding)()
                 blocks = (decoder.decode(block, not block).encode() for block in itertools.chain(blocks, [b""]))
             first = True
             for block in blocks:
@@ -230,6 +195,7 @@ class TextFragment(FileFragment):
 
     def _split(self, block: bytes) -> pa.Array:
         """Arrow splits the lines, without the interpreter's lock."""
+        encoding, drop_empty = self._options
         ends = pa.array([0, len(block)], pa.int64())
         whole = pa.LargeStringArray.from_buffers(1, ends.buffers()[1], pa.py_buffer(block))
         lines = pc.split_pattern(whole, "\n").flatten()
@@ -239,11 +205,18 @@ class TextFragment(FileFragment):
             lines = lines.cast(pa.string())
             lines.validate(full=True)
         except pa.ArrowInvalid as error:
-            raise DataError(f"{self._file.shown} is not {self._encoding}: {error}; set encoding=...") from error
-        if self._drop_empty:
+            raise DataError(f"{self._file.shown} is not {encoding}: {error}; set encoding=...") from error
+        if drop_empty:
             full = pc.greater(pc.binary_length(lines), 0)
             lines = lines if pc.all(full).as_py() else lines.filter(full)
         return lines
+
+
+class TextSource(FileSource):
+    _fragment = TextFragment
+
+    def _infer(self, file: File) -> pa.Schema:
+        return _TEXT
 
 
 def _unpickled(parse: Any) -> Any:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from trireme._consumers import current_loop
+from trireme._shard_batches import mark_as_shard
 from trireme.data._column_ops import require_columns
 from trireme.data._formats import Batch, check_dtypes, dtype_of, raw_batches, tensor_arrays
 from trireme.data._fragment import DataError
@@ -63,7 +65,8 @@ def to_tf(
         by_column.update({columns: spec} if isinstance(columns, str) else spec)
 
     def generate() -> Iterator[tuple[Any, ...]]:
-        for record_batch, tensors in batches:
+        loop = current_loop()
+        for record_batch, tensors in batches if loop is None else batches.reporting(loop):
             batch = (record_batch.select(list(by_column)), tensors)
             arrays = tensor_arrays(batch, lambda name: by_column[name].dtype.is_floating)
             yield tuple(_selected(tf, arrays, part[1], spec) for part, spec in zip(parts, specs, strict=True))
@@ -72,7 +75,7 @@ def to_tf(
     settings = tf.data.Options()
     # The generator returns the rows of this worker; TensorFlow must not shard them again.
     settings.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return dataset.with_options(settings)
+    return mark_as_shard(dataset.with_options(settings))
 
 
 def import_tensorflow(what: str) -> Any:

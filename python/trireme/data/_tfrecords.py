@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
 from trireme import _core
-from trireme.data._file_source import (
-    FileFragment,
-    FileSource,
-    Listing,
-    Placed,
-    ReadFilesOptions,
-    read_files,
-)
-from trireme.data._fragment import DataError, Fragment
+from trireme.data._file_source import FileFragment, FileSource, ReadFilesOptions, read_files
+from trireme.data._fragment import DataError
 from trireme.data._paths import File
 
 if TYPE_CHECKING:
@@ -35,32 +29,7 @@ def read_tfrecords(paths: Any, *, schema: pa.Schema | None = None, **options: Un
     if schema is not None:
         for field in schema:
             _type_name(field)
-    return read_files(
-        "read_tfrecords", paths, lambda listing, on_bad_file: TfRecordSource(listing, on_bad_file, schema), options
-    )
-
-
-class TfRecordSource(FileSource):
-    def __init__(self, listing: Listing, on_bad_file: str, schema: pa.Schema | None) -> None:
-        super().__init__(listing, on_bad_file)
-        self._given_schema = schema
-
-    def _infer(self, file: File) -> pa.Schema:
-        if self._given_schema is not None:
-            return self._given_schema
-        types = _core.TfRecordTypes(file.shown)
-        try:
-            with file.open_stream() as stream:
-                while (content := stream.read(_BLOCK)) and types.add(content):
-                    pass
-            columns = types.columns()
-        except RuntimeError as error:
-            raise DataError(str(error)) from None
-        return pa.schema([(name, _type_of(kind)) for name, kind in columns])
-
-    def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
-        names = self.schema().names
-        return [[TfRecordFragment(file, "", body, constants, names)] for file, constants in files]
+    return read_files("read_tfrecords", paths, partial(TfRecordSource, options=schema), options)
 
 
 class TfRecordFragment(FileFragment):
@@ -78,6 +47,24 @@ class TfRecordFragment(FileFragment):
                 yield pa.record_batch(batch)
         except RuntimeError as error:
             raise DataError(str(error)) from None
+
+
+class TfRecordSource(FileSource):
+    _fragment = TfRecordFragment
+
+    def _infer(self, file: File) -> pa.Schema:
+        if self._options is not None:
+            given: pa.Schema = self._options
+            return given
+        types = _core.TfRecordTypes(file.shown)
+        try:
+            with file.open_stream() as stream:
+                while (content := stream.read(_BLOCK)) and types.add(content):
+                    pass
+            columns = types.columns()
+        except RuntimeError as error:
+            raise DataError(str(error)) from None
+        return pa.schema([(name, _type_of(kind)) for name, kind in columns])
 
 
 def _type_of(name: str) -> pa.DataType:

@@ -6,7 +6,7 @@ import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow.compute as pc
 
@@ -22,6 +22,7 @@ from trireme.data._derived import JoinedFragment, PlanSource, UnionSource
 from trireme.data._expressions import conditions, expression
 from trireme.data._fragment import Fragment
 from trireme.data._fragment_slice import FragmentSlice
+from trireme.data._function_options import FunctionOptions, check_resources, function_options
 from trireme.data._methods import DatasetMethods, is_whole
 from trireme.data._mix import MixedSource, MixStoppingCondition, checked_weights
 from trireme.data._plan import Plan, Shuffle
@@ -29,60 +30,23 @@ from trireme.data._plan import Plan, Shuffle
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
 
-# Accepted for scripts that were written for Ray. Functions run in processes of the workers, without reservations.
-_RESOURCES = frozenset(
-    (
-        *("num_cpus", "num_gpus", "memory", "resources", "accelerator_type", "runtime_env", "max_calls"),
-        *("compute", "concurrency"),
-        *("label_selector", "fallback_strategy", "scheduling_strategy", "ray_remote_args", "ray_remote_args_fn"),
-    )
-)
-
 
 class TransformMethods(DatasetMethods):
-    def map(
-        self,
-        fn: Callable[..., Any],
-        *,
-        compute: Any = None,
-        fn_args: Sequence[Any] | None = None,
-        fn_kwargs: Mapping[str, Any] | None = None,
-        fn_constructor_args: Sequence[Any] | None = None,
-        fn_constructor_kwargs: Mapping[str, Any] | None = None,
-        concurrency: int | tuple[int, ...] | None = None,
-        **resources: Any,
-    ) -> Dataset:
+    def map(self, fn: Callable[..., Any], **options: Unpack[FunctionOptions]) -> Dataset:
         """fn maps each row to a row, a dict. A class is instantiated once in each process, and the instance called."""
         from trireme.data._functions import Map
 
-        check_resources("map", resources)
-        return self._then(
-            Map(
-                fn,
-                compute=compute,
-                fn_args=fn_args,
-                fn_kwargs=fn_kwargs,
-                fn_constructor_args=fn_constructor_args,
-                fn_constructor_kwargs=fn_constructor_kwargs,
-                concurrency=concurrency,
-            )
-        )
+        return self._then(Map(fn, **function_options("map", options)))
 
     def map_batches(
         self,
         fn: Callable[..., Any],
         *,
         batch_size: int | str | None = None,
-        compute: Any = None,
         batch_format: str | None = "default",
         zero_copy_batch: bool = True,
-        fn_args: Sequence[Any] | None = None,
-        fn_kwargs: Mapping[str, Any] | None = None,
-        fn_constructor_args: Sequence[Any] | None = None,
-        fn_constructor_kwargs: Mapping[str, Any] | None = None,
-        concurrency: int | tuple[int, ...] | None = None,
         udf_modifying_row_count: bool | None = None,
-        **resources: Any,
+        **options: Unpack[FunctionOptions],
     ) -> Dataset:
         """fn maps each batch to one or more batches: dicts of arrays, DataFrames ("pandas") or tables ("pyarrow").
 
@@ -91,69 +55,34 @@ class TransformMethods(DatasetMethods):
         """
         from trireme.data._functions import MapBatches
 
-        check_resources("map_batches", resources)
         return self._then(
             MapBatches(
                 fn,
                 batch_size=batch_size,
-                compute=compute,
                 batch_format=batch_format,
                 zero_copy_batch=zero_copy_batch,
-                fn_args=fn_args,
-                fn_kwargs=fn_kwargs,
-                fn_constructor_args=fn_constructor_args,
-                fn_constructor_kwargs=fn_constructor_kwargs,
-                concurrency=concurrency,
                 udf_modifying_row_count=udf_modifying_row_count,
+                **function_options("map_batches", options),
             )
         )
 
-    def flat_map(
-        self,
-        fn: Callable[..., Any],
-        *,
-        compute: Any = None,
-        fn_args: Sequence[Any] | None = None,
-        fn_kwargs: Mapping[str, Any] | None = None,
-        fn_constructor_args: Sequence[Any] | None = None,
-        fn_constructor_kwargs: Mapping[str, Any] | None = None,
-        concurrency: int | tuple[int, ...] | None = None,
-        **resources: Any,
-    ) -> Dataset:
+    def flat_map(self, fn: Callable[..., Any], **options: Unpack[FunctionOptions]) -> Dataset:
         """fn maps each row to a list of rows."""
         from trireme.data._functions import FlatMap
 
-        check_resources("flat_map", resources)
-        return self._then(
-            FlatMap(
-                fn,
-                compute=compute,
-                fn_args=fn_args,
-                fn_kwargs=fn_kwargs,
-                fn_constructor_args=fn_constructor_args,
-                fn_constructor_kwargs=fn_constructor_kwargs,
-                concurrency=concurrency,
-            )
-        )
+        return self._then(FlatMap(fn, **function_options("flat_map", options)))
 
     def filter(
         self,
         fn: Callable[..., Any] | str | pc.Expression | None = None,
         expr: str | pc.Expression | None = None,
-        *,
-        compute: Any = None,
-        fn_args: Sequence[Any] | None = None,
-        fn_kwargs: Mapping[str, Any] | None = None,
-        fn_constructor_args: Sequence[Any] | None = None,
-        fn_constructor_kwargs: Mapping[str, Any] | None = None,
-        concurrency: int | tuple[int, ...] | None = None,
-        **resources: Any,
+        **options: Unpack[FunctionOptions],
     ) -> Dataset:
         """The rows for which fn(row) is true, or an expression: col("x") > 3, or "x > 3 and y == 'a'".
 
         An expression is evaluated without Python, and skips row groups of Parquet files that it excludes.
         """
-        check_resources("filter", resources)
+        given = function_options("filter", options)
         if (fn is None) == (expr is None):
             raise ValueError("filter: pass either a function or an expression")
         if expr is not None or isinstance(fn, (str, pc.Expression)):
@@ -161,17 +90,7 @@ class TransformMethods(DatasetMethods):
         from trireme.data._functions import FilterRows
 
         assert fn is not None
-        return self._then(
-            FilterRows(
-                fn,
-                compute=compute,
-                fn_args=fn_args,
-                fn_kwargs=fn_kwargs,
-                fn_constructor_args=fn_constructor_args,
-                fn_constructor_kwargs=fn_constructor_kwargs,
-                concurrency=concurrency,
-            )
-        )
+        return self._then(FilterRows(fn, **given))
 
     def add_column(
         self,
@@ -179,15 +98,12 @@ class TransformMethods(DatasetMethods):
         fn: Callable[..., Any],
         *,
         batch_format: str | None = "pandas",
-        compute: Any = None,
-        concurrency: int | tuple[int, ...] | None = None,
-        **resources: Any,
+        **options: Unpack[FunctionOptions],
     ) -> Dataset:
         """Adds or replaces a column with the result of fn(batch)."""
         from trireme.data._functions import AddColumn
 
-        check_resources("add_column", resources)
-        return self._then(AddColumn(col, fn, batch_format=batch_format, compute=compute, concurrency=concurrency))
+        return self._then(AddColumn(col, fn, batch_format=batch_format, **function_options("add_column", options)))
 
     def with_column(self, column_name: str, expr: pc.Expression | str, **resources: Any) -> Dataset:
         """Adds or replaces a column computed by an expression: with_column("area", col("a") * col("b")), or "a * b"."""
@@ -251,7 +167,7 @@ class TransformMethods(DatasetMethods):
     def limit(self, limit: int) -> Dataset:
         """The first rows. Reads only as much as needed."""
         rows = _rows("limit", limit)
-        return self._made(PlanSource(self._plan, f"limit({rows})", lambda plan: plan.cut(0, rows)))
+        return self._made(PlanSource(self._plan, f"limit({rows})", lambda plan: plan.cut(0, rows), (0, rows)))
 
     def union(self, *other: Dataset) -> Dataset:
         """The rows of this dataset, then those of the others. All datasets need the same columns."""
@@ -319,12 +235,6 @@ def _blocks(plan: Plan, size: int, is_number: bool) -> list[Fragment]:
     rows = plan.rows()
     edges = [rows * block // size for block in range(size + 1)] if is_number else [*range(0, rows, size), rows]
     return [parts[0] if len(parts) == 1 else JoinedFragment(parts) for parts in plan.cuts(edges) if parts]
-
-
-def check_resources(method: str, given: Mapping[str, Any]) -> None:
-    for name in given:
-        if name not in _RESOURCES:
-            raise TypeError(f"{method}() has no argument {name!r}")
 
 
 def _names(method: str, cols: str | Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from trireme._consumers import ReportingLoop
 from trireme.data._cut import exact_batches
 from trireme.data._formats import Batch
 from trireme.data._iterator import DataIterator, Part
@@ -36,7 +37,7 @@ class UncountedIterator(DataIterator):
     def _planned(self) -> Planned:  # type: ignore[override]
         return self._dataset.plan()
 
-    def _pass(self, options: dict[str, Any], ahead: int = 0) -> Iterator[Batch]:
+    def _pass(self, options: dict[str, Any], ahead: int = 0, loop: ReportingLoop | None = None) -> Iterator[Batch]:
         if any(options[name] for name in _NEED_COUNTS):
             yield from self._dataset.iterator()._pass(options)
             return

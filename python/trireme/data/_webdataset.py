@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import pyarrow as pa
 
 from trireme import _core
-from trireme.data._file_source import (
-    FileFragment,
-    FileSource,
-    Listing,
-    Placed,
-    ReadFilesOptions,
-    read_files,
-)
-from trireme.data._fragment import DataError, Fragment
+from trireme.data._file_source import FileFragment, FileSource, ReadFilesOptions, read_files
+from trireme.data._fragment import DataError
 from trireme.data._images import MAX_PIXELS, check_max_pixels, decode
 from trireme.data._numpy_files import array_in
 from trireme.data._paths import File
@@ -61,7 +54,7 @@ def read_webdataset(
     given = {name: value for name, value in options.items() if name != "verbose_open"}
     wanted = None if suffixes is None else tuple(suffix.lstrip(".") for suffix in suffixes)
     chosen = _BySuffix(max_pixels) if decoder is True else decoder
-    source = partial(WebDatasetSource, decoder=chosen, suffixes=wanted)
+    source = partial(WebDatasetSource, options=(chosen, wanted))
     return read_files("read_webdataset", paths, source, given, extensions=("tar", "tgz"))
 
 
@@ -72,48 +65,16 @@ class _BySuffix:
     max_pixels: int
 
 
-class WebDatasetSource(FileSource):
-    def __init__(self, listing: Listing, on_bad_file: str, decoder: Any, suffixes: tuple[str, ...] | None) -> None:
-        super().__init__(listing, on_bad_file)
-        self._decoder = decoder
-        self._suffixes = suffixes
-
-    def _infer(self, file: File) -> pa.Schema:
-        samples = list(itertools.islice(_samples(file, self._decoder, self._suffixes), _LOOKED_AT))
-        if not samples:
-            raise DataError(f"{file.shown} has no samples: the first file defines the columns")
-        return batch_of_rows(samples).schema
-
-    def _plan(self, files: Sequence[Placed], body: pa.Schema) -> list[list[Fragment]]:
-        names = self.schema().names
-        return [
-            [WebDatasetFragment(file, body, constants, names, self._decoder, self._suffixes)]
-            for file, constants in files
-        ]
-
-
 class WebDatasetFragment(FileFragment):
-    def __init__(
-        self,
-        file: File,
-        body: pa.Schema,
-        constants: Any,
-        names: Sequence[str],
-        decoder: Any,
-        suffixes: tuple[str, ...] | None,
-    ) -> None:
-        super().__init__(file, "", body, constants, names)
-        self._decoder = decoder
-        self._suffixes = suffixes
-
     def _batches(self, columns: Sequence[str], row: int) -> Iterator[pa.RecordBatch]:
+        decoder, suffixes = self._options
         # If only the names are needed, the files' contents are not read.
-        decoder = self._decoder if set(columns) - {"__key__"} else None
-        samples = itertools.islice(_samples(self._file, decoder, self._suffixes), row, None)
+        needed = decoder if set(columns) - {"__key__"} else None
+        samples = itertools.islice(_samples(self._file, needed, suffixes), row, None)
         while rows := list(_some(samples)):
             for sample in rows:
                 strange = next((name for name in sample if name not in self._body.names), None)
-                if strange is not None and not callable(self._decoder):
+                if strange is not None and not callable(decoder):
                     raise DataError(
                         f"{self._file.shown}: sample {sample['__key__']!r} has a .{strange}, but the first samples "
                         f"have only {', '.join(self._body.names[1:])}; read_webdataset(suffixes=[...]) "
@@ -123,6 +84,16 @@ class WebDatasetFragment(FileFragment):
                 yield pa.record_batch([pa.nulls(len(rows))], ["sample"])
             else:
                 yield batch_of_rows([{name: sample.get(name) for name in columns} for sample in rows])
+
+
+class WebDatasetSource(FileSource):
+    _fragment = WebDatasetFragment
+
+    def _infer(self, file: File) -> pa.Schema:
+        samples = list(itertools.islice(_samples(file, *self._options), _LOOKED_AT))
+        if not samples:
+            raise DataError(f"{file.shown} has no samples: the first file defines the columns")
+        return batch_of_rows(samples).schema
 
 
 def _some(samples: Iterator[Sample]) -> Iterator[Sample]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from trireme.data.preprocessors._core_preprocessor import CorePreprocessor
 
 
+@dataclass(eq=False, repr=False)
 class Concatenator(CorePreprocessor):
     """Combines columns of numbers into one column of vectors, in the given order, and drops them.
 
@@ -17,23 +19,12 @@ class Concatenator(CorePreprocessor):
     among the columns, too. raise_if_missing: for compatibility with Ray; a missing column is always an error.
     """
 
-    output_column_name: str
-    dtype: np.dtype[Any] | None
-    raise_if_missing: bool
-    flatten: bool
+    columns: Sequence[str]
+    output_column_name: str = "concat_out"
+    dtype: Any = None
+    raise_if_missing: bool = False
+    flatten: bool = False
 
-    def __init__(
-        self,
-        columns: Sequence[str],
-        output_column_name: str = "concat_out",
-        dtype: Any = None,
-        raise_if_missing: bool = False,
-        flatten: bool = False,
-    ) -> None:
-        super().__init__(
-            columns=columns,
-            output_column_name=output_column_name,
-            dtype=None if dtype is None else np.dtype(dtype),
-            raise_if_missing=raise_if_missing,
-            flatten=flatten,
-        )
+    def __post_init__(self) -> None:
+        self.dtype = None if self.dtype is None else np.dtype(self.dtype)
+        super().__post_init__()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,23 +23,24 @@ if TYPE_CHECKING:
 
 
 class CorePreprocessor(Preprocessor):
-    columns: list[str]
-    output_columns: list[str]
+    """The fields of a subclass, a dataclass, are its arguments. The core checks them and sets their defaults."""
+
+    columns: Sequence[str]
+    output_columns: Any  # a list of names
 
     # What the core has computed last: the statistics, whether they are complete, and the core's object.
     _made_of: tuple[dict[str, Any], bool, _core.CorePreprocessor] | None = None
 
-    def __init__(self, **arguments: Any) -> None:
-        """The core checks the arguments and sets their defaults."""
+    def __post_init__(self) -> None:
         super().__init__()
         for name in ("columns", "output_columns"):
-            names = arguments.get(name)
+            names = getattr(self, name, None)
             if names is not None and not isinstance(names, str):
-                arguments[name] = list(names)
-        made = self._describe_to_core(arguments, None)
+                setattr(self, name, list(names))
+        made = self._describe_to_core(None)
         for name, value in decoded(made.arguments).items():
-            setattr(self, name, value)
-        self._core_arguments = list(arguments)
+            if name not in self._functions:
+                setattr(self, name, value)
         self._is_fittable = made.fittable
 
     def get_input_columns(self) -> list[str]:
@@ -75,14 +77,14 @@ class CorePreprocessor(Preprocessor):
     def _handle(self) -> _core.CorePreprocessor:
         """Made when it is first needed after a change of the statistics, and in another process."""
         if self._made_of is None or self._made_of[0] is not self.stats_ or self._made_of[1] != self._fitted:
-            arguments = {name: getattr(self, name) for name in self._core_arguments}
-            made = self._describe_to_core(arguments, self.stats_ if self._fitted else None)
+            made = self._describe_to_core(self.stats_ if self._fitted else None)
             self._made_of = (self.stats_, self._fitted, made)
         return self._made_of[2]
 
-    def _describe_to_core(self, arguments: Mapping[str, Any], stats: dict[str, Any] | None) -> _core.CorePreprocessor:
+    def _describe_to_core(self, stats: dict[str, Any] | None) -> _core.CorePreprocessor:
         described: dict[str, Any] = {"preprocessor": self._core_name(), "arguments": {}, "fitted": None}
-        for name, value in arguments.items():
+        for name in (field.name for field in fields(cast(Any, self)) if field.name not in self._functions):
+            value = getattr(self, name)
             try:
                 described["arguments"][name] = encoded(value)
             except NotJson as error:

@@ -9,60 +9,51 @@ other types have no effect.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from trireme.data.preprocessors._core_preprocessor import CorePreprocessor
 from trireme.data.preprocessors._encoders import listed
 
 
+@dataclass(eq=False, repr=False)
 class CustomKBinsDiscretizer(CorePreprocessor):
     """Bins with the given edges: one list, or one for each column."""
 
-    def __init__(
-        self,
-        columns: Sequence[str],
-        bins: Iterable[float] | Mapping[str, Iterable[float]],
-        *,
-        right: bool = True,
-        include_lowest: bool = False,
-        duplicates: str = "raise",
-        dtypes: Mapping[str, Any] | None = None,
-        output_columns: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(
-            columns=columns,
-            bins={name: _floats(edges) for name, edges in bins.items()} if isinstance(bins, Mapping) else _floats(bins),
-            right=right,
-            include_lowest=include_lowest,
-            duplicates=duplicates,
-            dtypes=_named(dtypes),
-            output_columns=output_columns,
-        )
+    columns: Sequence[str]
+    bins: Iterable[float] | Mapping[str, Iterable[float]]
+    _: KW_ONLY
+    right: bool = True
+    include_lowest: bool = False
+    duplicates: str = "raise"
+    dtypes: Mapping[str, Any] | None = None
+    output_columns: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.bins, Mapping):
+            self.bins = {name: _floats(edges) for name, edges in self.bins.items()}
+        else:
+            self.bins = _floats(self.bins)
+        self.dtypes = _named(self.dtypes)
+        super().__post_init__()
 
 
+@dataclass(eq=False, repr=False)
 class UniformKBinsDiscretizer(CorePreprocessor):
     """`bins` bins of equal width between the smallest and the largest value that fit() finds."""
 
-    def __init__(
-        self,
-        columns: Sequence[str],
-        bins: int | Mapping[str, int],
-        *,
-        right: bool = True,
-        include_lowest: bool = False,
-        duplicates: str = "raise",
-        dtypes: Mapping[str, Any] | None = None,
-        output_columns: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(
-            columns=columns,
-            bins=bins,
-            right=right,
-            include_lowest=include_lowest,
-            duplicates=duplicates,
-            dtypes=_named(dtypes),
-            output_columns=output_columns,
-        )
+    columns: Sequence[str]
+    bins: int | Mapping[str, int]
+    _: KW_ONLY
+    right: bool = True
+    include_lowest: bool = False
+    duplicates: str = "raise"
+    dtypes: Mapping[str, Any] | None = None
+    output_columns: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        self.dtypes = _named(self.dtypes)
+        super().__post_init__()
 
 
 def _named(dtypes: Mapping[str, Any] | None) -> dict[str, list[Any]]:

@@ -6,6 +6,7 @@ stats_["unique_values(column)"] has the number of each category.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,66 +19,56 @@ if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
 
 
+@dataclass(eq=False, repr=False)
 class OrdinalEncoder(CorePreprocessor):
     """Replaces each category with its number (int64). Unknown categories become null.
 
     encode_lists: encode the elements of lists; otherwise each list is one category.
     """
 
-    encode_lists: bool
-
-    def __init__(
-        self, columns: Sequence[str], *, encode_lists: bool = True, output_columns: Sequence[str] | None = None
-    ) -> None:
-        super().__init__(columns=columns, encode_lists=encode_lists, output_columns=output_columns)
+    columns: Sequence[str]
+    _: KW_ONLY
+    encode_lists: bool = True
+    output_columns: Sequence[str] | None = None
 
 
+@dataclass(eq=False, repr=False)
 class OneHotEncoder(CorePreprocessor):
     """A vector (uint8) with 1 at the index of the category; all 0 for unknown categories.
 
     max_categories: maximum number of categories by column; the most frequent ones are kept.
     """
 
-    max_categories: dict[str, int]
-
-    def __init__(
-        self,
-        columns: Sequence[str],
-        *,
-        max_categories: Mapping[str, int] | None = None,
-        output_columns: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(columns=columns, max_categories=max_categories, output_columns=output_columns)
+    columns: Sequence[str]
+    _: KW_ONLY
+    max_categories: Mapping[str, int] | None = None
+    output_columns: Sequence[str] | None = None
 
 
+@dataclass(eq=False, repr=False)
 class MultiHotEncoder(CorePreprocessor):
     """A vector (uint8) with 1 at the indices of all categories in a list.
 
     max_categories: maximum number of categories by column; the most frequent ones are kept.
     """
 
-    max_categories: dict[str, int]
-
-    def __init__(
-        self,
-        columns: Sequence[str],
-        *,
-        max_categories: Mapping[str, int] | None = None,
-        output_columns: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(columns=columns, max_categories=max_categories, output_columns=output_columns)
+    columns: Sequence[str]
+    _: KW_ONLY
+    max_categories: Mapping[str, int] | None = None
+    output_columns: Sequence[str] | None = None
 
 
+@dataclass(eq=False, repr=False)
 class LabelEncoder(CorePreprocessor):
     """Replaces the labels of one column with numbers (int64). Unknown labels become null."""
 
     label_column: str
-    output_column: str
+    _: KW_ONLY
+    output_column: str | None = None
 
-    def __init__(self, label_column: str, *, output_column: str | None = None) -> None:
-        super().__init__(label_column=label_column, output_column=output_column)
-        self.columns = [self.label_column]
-        self.output_columns = [self.output_column]
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.columns, self.output_columns = [self.label_column], [self.output_column]
 
     def inverse_transform(self, ds: Dataset) -> Dataset:
         """Restores the labels in label_column from the numbers in output_column."""
@@ -102,22 +93,20 @@ class _LabelDecoder(Preprocessor):
         )
 
 
+@dataclass(eq=False, repr=False)
 class Categorizer(CorePreprocessor):
     """Converts columns to categorical (pandas) or dictionary (Arrow) type. Values that fit() has not seen become null.
 
     dtypes: the known categories of a column (a list, or a pandas CategoricalDtype); fit() finds the others.
     """
 
-    dtypes: dict[str, list[Any]]
+    columns: Sequence[str]
+    dtypes: Mapping[str, Any] | None = None
+    output_columns: Sequence[str] | None = None
 
-    def __init__(
-        self,
-        columns: Sequence[str],
-        dtypes: Mapping[str, Any] | None = None,
-        output_columns: Sequence[str] | None = None,
-    ) -> None:
-        known = {name: listed(dtype) for name, dtype in (dtypes or {}).items()}
-        super().__init__(columns=columns, dtypes=known, output_columns=output_columns)
+    def __post_init__(self) -> None:
+        self.dtypes = {name: listed(dtype) for name, dtype in (self.dtypes or {}).items()}
+        super().__post_init__()
 
 
 def listed(dtype: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,12 +25,12 @@ class _TextPreprocessor(CorePreprocessor):
     """
 
     _functions = ("tokenization_fn",)
+    tokenization_fn: TokenizationFn | None
 
-    def __init__(self, tokenization_fn: TokenizationFn | None, **arguments: Any) -> None:
-        if tokenization_fn is not None and not callable(tokenization_fn):
-            raise ValueError(f"tokenization_fn={tokenization_fn!r}: expected a function that takes a string")
-        super().__init__(**arguments)
-        self.tokenization_fn = tokenization_fn
+    def __post_init__(self) -> None:
+        if self.tokenization_fn is not None and not callable(self.tokenization_fn):
+            raise ValueError(f"tokenization_fn={self.tokenization_fn!r}: expected a function that takes a string")
+        super().__post_init__()
 
     def _batches(self, ds: Dataset, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for batch in super()._batches(ds, columns):
@@ -56,66 +57,52 @@ class _TextPreprocessor(CorePreprocessor):
         return pa.record_batch(tokens)
 
 
+@dataclass(eq=False, repr=False)
 class Tokenizer(_TextPreprocessor):
     """Splits texts into lists of tokens."""
 
-    def __init__(
-        self,
-        columns: Sequence[str],
-        tokenization_fn: TokenizationFn | None = None,
-        output_columns: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(tokenization_fn, columns=columns, output_columns=output_columns)
+    columns: Sequence[str]
+    tokenization_fn: TokenizationFn | None = None
+    output_columns: Sequence[str] | None = None
 
     def _change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self.tokenization_fn is None:
             return super()._change(batch)
         tokens = self._tokenized(batch)
-        pairs = zip(self.columns, self.output_columns, strict=True)
+        pairs = zip(self.columns, self.get_output_columns(), strict=True)
         return replaced(batch, {output: tokens.column(name) for name, output in pairs})
 
 
+@dataclass(eq=False, repr=False)
 class CountVectorizer(_TextPreprocessor):
     """A vector (int64) with the count of each token in a text, the most frequent token of the dataset first.
 
     max_features: keep only the N most frequent tokens.
     """
 
-    max_features: int | None
-
-    def __init__(
-        self,
-        columns: Sequence[str],
-        tokenization_fn: TokenizationFn | None = None,
-        max_features: int | None = None,
-        *,
-        output_columns: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(tokenization_fn, columns=columns, max_features=max_features, output_columns=output_columns)
+    columns: Sequence[str]
+    tokenization_fn: TokenizationFn | None = None
+    max_features: int | None = None
+    _: KW_ONLY
+    output_columns: Sequence[str] | None = None
 
 
+@dataclass(eq=False, repr=False)
 class HashingVectorizer(_TextPreprocessor):
     """A vector (int64) of num_features counts: the hash of a token selects the element that counts it."""
 
+    columns: Sequence[str]
     num_features: int
-
-    def __init__(
-        self,
-        columns: Sequence[str],
-        num_features: int,
-        tokenization_fn: TokenizationFn | None = None,
-        *,
-        output_columns: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(tokenization_fn, columns=columns, num_features=num_features, output_columns=output_columns)
+    tokenization_fn: TokenizationFn | None = None
+    _: KW_ONLY
+    output_columns: Sequence[str] | None = None
 
 
+@dataclass(eq=False, repr=False)
 class FeatureHasher(CorePreprocessor):
     """Combines columns of token counts, each named after its token, into one vector of num_features sums: the hash of a
     column's name selects the element that it is added to. The columns are kept."""
 
+    columns: Sequence[str]
     num_features: int
     output_column: str
-
-    def __init__(self, columns: Sequence[str], num_features: int, output_column: str) -> None:
-        super().__init__(columns=columns, num_features=num_features, output_column=output_column)
