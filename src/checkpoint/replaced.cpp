@@ -132,4 +132,12 @@ base::Result<void> bring_back_replaced(storage::Files& files, const std::string&
   return files.remove_folder(all_of(run_path));
 }
 
+base::Result<std::string> path_after_bringing_back(storage::Files& files, const std::string& run_path,
+                                                   const std::string& path) {
+  const std::string aside = all_of(run_path) + "/";
+  if (!path.starts_with(aside)) return path;
+  TRIREME_ASSIGN(const bool still_aside, files.exists(path));
+  return still_aside ? path : run_path + "/" + path.substr(aside.size(), path.rfind('/') - aside.size());
+}
+
 }  // namespace trireme::checkpoint

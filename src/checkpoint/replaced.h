@@ -55,5 +55,8 @@ base::Result<std::vector<Replaced>> list_replaced(storage::Files& files, const s
 
 // Drops those whose name is committed and moves the others back.
 base::Result<void> bring_back_replaced(storage::Files& files, const std::string& run_path);
+// The path at which a checkpoint of the run is after that: it may have been aside when it was listed.
+base::Result<std::string> path_after_bringing_back(storage::Files& files, const std::string& run_path,
+                                                   const std::string& path);
 
 }  // namespace trireme::checkpoint

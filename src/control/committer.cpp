@@ -89,9 +89,11 @@ void Committer::remove(std::string name, checkpoint::Origin origin) {
   });
 }
 
-void Committer::forget_dropped() {
+void Committer::end_reuse() {
   jobs_.push([this] {
     warn_of(checkpoint::forget_dropped(*place_.files, place_.storage_path), "could not remove an old checkpoint");
+    warn_of(checkpoint::bring_back_replaced(*place_.files, place_.storage_path),
+            "could not move a checkpoint back whose name was about to be reused");
   });
 }
 
@@ -115,10 +117,16 @@ base::Result<void> Committer::mirror_now(bool all) const {
   return {};
 }
 
-void Committer::settle(Settled settled) {
-  jobs_.push([this, settled = std::move(settled)] {
-    settled(checkpoint::remove_unfinished(*place_.files, place_.storage_path));
-  });
+base::Result<std::optional<std::string>> Committer::settle_now(const std::optional<std::string>& checkpoint) const {
+  TRIREME_TRY(checkpoint::remove_unfinished(*place_.files, place_.storage_path));
+  if (!checkpoint) return checkpoint;
+  TRIREME_ASSIGN(auto path, checkpoint::path_after_bringing_back(*place_.files, place_.storage_path, *checkpoint));
+  return std::optional(std::move(path));
+}
+
+void Committer::settle(std::optional<std::string> checkpoint, Settled settled) {
+  jobs_.push(
+      [this, checkpoint = std::move(checkpoint), settled = std::move(settled)] { settled(settle_now(checkpoint)); });
 }
 
 void Committer::warn_of(const base::Result<void>& result, std::string_view what) const {

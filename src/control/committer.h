@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -35,18 +36,21 @@ class Committer {
   // Both skip a newer checkpoint that has reused the name.
   void update(KeptCheckpoint checkpoint);
   void remove(std::string name, checkpoint::Origin origin);
-  // What remove() leaves so that ranks can reuse names. Call when no rank writes any more.
-  void forget_dropped();
+  // Undoes what was prepared for checkpoints that reuse a name: moves the older one back unless its successor was
+  // committed, and forgets what remove() left. Call when no rank writes any more.
+  void end_reuse();
   // Copies run.json and the event log to remote storage, where Result.from_path() reads them; `all`: also the logs and
   // the other files of the folder. Does nothing for a local run.
   void mirror(bool all);
-  // Removes incomplete files of a failed attempt, after all jobs queued so far.
-  using Settled = std::function<void(const base::Result<void>& settled)>;
-  void settle(Settled settled);
+  // Removes incomplete files of a failed attempt, after all jobs queued so far. The result is the path of `checkpoint`
+  // after that: if its name was about to be reused, it is moved back.
+  using Settled = std::function<void(base::Result<std::optional<std::string>> checkpoint)>;
+  void settle(std::optional<std::string> checkpoint, Settled settled);
 
  private:
   CommitEnded write_manifest(ReadyCheckpoint ready, int attempt, double wall);
   base::Result<void> mirror_now(bool all) const;
+  base::Result<std::optional<std::string>> settle_now(const std::optional<std::string>& checkpoint) const;
   void warn_of(const base::Result<void>& result, std::string_view what) const;
 
   Place place_;

@@ -7,6 +7,7 @@
 #include <future>
 
 #include "checkpoint/commit.h"
+#include "checkpoint/replaced.h"
 #include "storage/local_files.h"
 #include "storage/remote_files.h"
 #include "storage/retry.h"
@@ -82,11 +83,9 @@ struct Desk {
   }
 };
 
-base::Result<void> settle(Committer& committer) {
-  std::promise<base::Result<void>> done;
-  committer.settle([&](const base::Result<void>& settled) {
-    done.set_value(settled ? base::Result<void>() : base::Result<void>(settled.error()));
-  });
+base::Result<std::optional<std::string>> settle(Committer& committer, std::optional<std::string> checkpoint = {}) {
+  std::promise<base::Result<std::optional<std::string>>> done;
+  committer.settle(std::move(checkpoint), [&](auto settled) { done.set_value(std::move(settled)); });
   return done.get_future().get();
 }
 
@@ -306,6 +305,28 @@ TEST_CASE("settling removes incomplete files of an attempt") {
   CHECK(desk.names() == Names{"checkpoint_000000"});
   for (const char* name : {"/checkpoint_000001", "/best"}) CHECK_FALSE(std::filesystem::exists(desk.run + name));
   CHECK(std::filesystem::exists(desk.run + "/events.jsonl"));
+}
+
+TEST_CASE("a checkpoint whose name was about to be reused is found again after settling") {
+  Desk desk;
+  ReadyCheckpoint slot;
+  slot.name = "slot";
+  slot.files[0] = desk.upload("slot", "weights", "old");
+  CHECK_FALSE(desk.commit(slot).failure);
+  // A rank has begun the next one when its driver is killed.
+  REQUIRE(checkpoint::set_aside(*desk.files, desk.run, "slot", {3, 0}).value());
+  desk.upload("slot", "weights", "new");
+  const std::string listed = desk.committed().at(0).path;
+  CHECK(listed.find(checkpoint::kReplacedName) != std::string::npos);
+  SUBCASE("by the next attempt") {
+    CHECK(settle(*desk.committer, listed).value() == desk.run + "/slot");
+    CHECK(settle(*desk.committer, desk.run + "/slot").value() == desk.run + "/slot");
+  }
+  SUBCASE("when the run ends") { desk.committer->end_reuse(); }
+  desk.committer.reset();
+  CHECK(desk.committed().at(0).path == desk.run + "/slot");
+  CHECK(storage::read_file(desk.run + "/slot/weights").value() == "old");
+  CHECK(desk.warnings.empty());
 }
 
 TEST_CASE("a local run needs no mirror") {
