@@ -9,7 +9,6 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <sstream>
 #include <string_view>
@@ -31,9 +30,12 @@ struct Sight {
   bool operator==(const Sight&) const = default;
 };
 
+// Empty if the thread has ended in the meantime: getline() reports it, std::istreambuf_iterator would throw.
 std::string read_all(const fs::path& path) {
   std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string text;
+  std::getline(file, text, '\0');
+  return text;
 }
 
 // Waits in a futex of this process without a timeout: only another thread of the process can wake it.
