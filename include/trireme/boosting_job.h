@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,11 @@ struct BoostingJob {
   Dict params = {};     // the library's
   Value num_boost_round = 10;
   std::string label_column = {};
-  std::string weight_column = {};  // empty: none
-  std::string group_column = {};   // of the query that a row belongs to, for ranking; empty: none
+  std::string weight_column = {};                     // empty: none
+  std::string group_column = {};                      // of the query that a row belongs to, for ranking; empty: none
+  std::vector<std::string> categorical_columns = {};  // besides those of the kind "category"
+  Value early_stopping_rounds = {};                   // null: none
+  bool external_memory = false;                       // XGBoost: quantized rows are in files
   int min_workers = 1;
   int max_workers = 1;
   double cpus_per_worker = 1;
@@ -30,9 +34,18 @@ struct CheckedBoostingJob {
   Dict params;                           // with what the workers imply
   std::vector<std::string> corrections;  // one line each, for the log
   std::vector<std::string> features;     // the columns to train on, in the order of the dataset "train"
+  std::vector<std::string> categorical;  // those of them that are categorical
+  // The parameters with which a resumed model differs from one of an undisturbed run.
+  std::vector<std::string> unrepeatable;
 };
 
 // Throws ConfigError.
 TRIREME_API CheckedBoostingJob check_boosting_job(const BoostingJob& job);
+
+// The changes of LightGBM's parameters before a round, one after another. LightGBM cannot store the state of its random
+// numbers: with sampling, every round has seeds of its own, so that a resumed run draws what an undisturbed one draws.
+TRIREME_API std::vector<Dict> lightgbm_round_params(const Dict& params, std::int64_t round);
+// Whether LightGBM can continue a model with these parameters. Otherwise a resumed run begins with the first round.
+TRIREME_API bool lightgbm_continues(const Dict& params);
 
 }  // namespace trireme

@@ -46,13 +46,62 @@ void check_number(const std::string& dataset, const Dict& columns, const char* o
   }
 }
 
+bool is_key_column(const std::string& kind) { return kind == "number" || kind == "string" || kind == "category"; }
+
+void check_group(const std::string& dataset, const Dict& columns, const std::string& column) {
+  if (column.empty()) return;
+  if (const std::string& kind = columns.find(column)->as_string(); !is_key_column(kind)) {
+    throw ConfigError(
+        fmt::format("group_column = {:?}: the column of datasets[{:?}] must contain strings or integers and is {}",
+                    column, dataset, kind));
+  }
+}
+
+// The columns, with the kind "category" for those that the user calls categorical.
+Dict with_categories(const BoostingJob& job, const std::string& dataset, const Dict& columns) {
+  Dict made = columns;
+  for (const auto& column : job.categorical_columns) {
+    check_column(dataset, columns, "categorical_columns", column);
+    if (column == job.label_column || column == job.weight_column || column == job.group_column) {
+      throw ConfigError(fmt::format("categorical_columns: {:?} is no feature, but label, weight or group", column));
+    }
+    if (const std::string& kind = columns.find(column)->as_string(); !is_key_column(kind)) {
+      throw ConfigError(
+          fmt::format("categorical_columns: column {:?} of datasets[{:?}] must contain strings or integers and is {}",
+                      column, dataset, kind));
+    }
+    made[column] = "category";
+  }
+  return made;
+}
+
+void check_options(const BoostingJob& job) {
+  if (!job.early_stopping_rounds.is_null()) {
+    const Value& rounds = job.early_stopping_rounds;
+    if (!rounds.get_if<std::int64_t>() || rounds.as_int() < 1) {
+      throw ConfigError(fmt::format("early_stopping_rounds = {}: expected an int, 1 or more", base::to_json(rounds)));
+    }
+    if (job.datasets.size() < 2) {
+      throw ConfigError("early_stopping_rounds needs a dataset besides \"train\" to evaluate");
+    }
+  }
+  if (job.external_memory && job.library != "xgboost") {
+    throw ConfigError("external_memory: only XGBoost can train on rows in files");
+  }
+  if (job.library == "xgboost" && !job.group_column.empty() && !job.weight_column.empty()) {
+    throw ConfigError(
+        fmt::format("weight_column = {:?}: XGBoost's ranking has no weights of rows; remove it, or use LightGBM",
+                    job.weight_column));
+  }
+}
+
 void check_feature(const std::string& dataset, const std::string& column, const std::string& kind) {
   if (column.empty()) throw ConfigError(fmt::format("datasets[{:?}] has a column without a name", dataset));
   if (kind == "number" || kind == "category") return;
   if (kind == "string") {
     throw ConfigError(fmt::format(
-        "column {:?} of datasets[{:?}] contains strings, which trees cannot split: make it categorical with the "
-        "preprocessor Categorizer (or an Arrow dictionary), encode it, or drop it",
+        "column {:?} of datasets[{:?}] contains strings, which trees cannot split: name it in categorical_columns, "
+        "make it categorical with the preprocessor Categorizer (or an Arrow dictionary), encode it, or drop it",
         column, dataset));
   }
   throw ConfigError(
@@ -124,12 +173,14 @@ CheckedBoostingJob check_boosting_job(const BoostingJob& job) {
                     "evaluated under their names",
                     job.datasets.empty() ? "" : ", only " + api::quoted_names(job.datasets)));
   }
-  CheckedBoostingJob checked{job.params, {}, api::features_of_job(job, api::columns_of_dataset(*train))};
+  api::check_options(job);
+  const Dict trained = api::with_categories(job, "train", api::columns_of_dataset(*train));
+  CheckedBoostingJob checked{job.params, {}, api::features_of_job(job, trained), {}, {}};
   for (const auto& [name, dataset] : job.datasets) {
     if (name.find('-') != std::string::npos) {  // separates it from the metric: "valid-logloss"
       throw ConfigError(fmt::format("datasets[{:?}]: the name must not contain '-'", name));
     }
-    const Dict& columns = api::columns_of_dataset(dataset);
+    const Dict columns = api::with_categories(job, name, api::columns_of_dataset(dataset));
     for (const auto& [option, column] : {std::pair{"label_column", job.label_column},
                                          {"weight_column", job.weight_column},
                                          {"group_column", job.group_column}}) {
@@ -137,15 +188,18 @@ CheckedBoostingJob check_boosting_job(const BoostingJob& job) {
     }
     api::check_number(name, columns, "label_column", job.label_column);
     api::check_number(name, columns, "weight_column", job.weight_column);
-    if (name != "train") api::check_evaluation(name, columns, api::columns_of_dataset(*train), checked.features);
+    api::check_group(name, columns, job.group_column);
+    if (name != "train") api::check_evaluation(name, columns, trained, checked.features);
     api::check_dataset_rows(job, name, dataset.as_dict().at("rows").as_int());
   }
   if (checked.features.empty()) {
     throw ConfigError("datasets[\"train\"] has no features: all of its columns are label, weight or group");
   }
   for (const auto& feature : checked.features) {
-    api::check_feature("train", feature, api::columns_of_dataset(*train).find(feature)->as_string());
+    const std::string& kind = trained.find(feature)->as_string();
+    api::check_feature("train", feature, kind);
     api::check_feature_name(job, feature);
+    if (kind == "category") checked.categorical.push_back(feature);
   }
   (job.library == "xgboost" ? api::check_xgboost_params : api::check_lightgbm_params)(job, checked);
   return checked;

@@ -6,14 +6,18 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "trireme/config.h"
 
-namespace trireme::api {
+namespace trireme {
+namespace api {
 namespace {
 
 using Names = std::initializer_list<const char*>;
@@ -91,7 +95,84 @@ void check_ranking(const BoostingJob& job, const std::string& objective) {
   }
 }
 
+bool is_fraction(const Dict& params, const char* name) {
+  const Value* value = params.find(name);
+  return value != nullptr && value->is_number() && value->as_double() != 1;
+}
+
+// XGBoost seeds its random numbers anew in every round; the trainers do the rest where they save a checkpoint.
+void seed_rounds(const BoostingJob& job, CheckedBoostingJob& checked) {
+  std::vector<std::string> drawn;
+  for (const char* name : {"subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode"}) {
+    if (is_fraction(job.params, name)) drawn.emplace_back(name);
+  }
+  if (lower_case_param(job.params, "booster") == "dart") drawn.emplace_back("booster");
+  if (drawn.empty()) return;
+  if (const Value* given = job.params.find("seed_per_iteration")) {
+    if (given->get_if<bool>() && !given->as_bool()) checked.unrepeatable = drawn;
+    return;
+  }
+  checked.params["seed_per_iteration"] = true;
+}
+
+using Aliases = std::vector<const char*>;
+
+const Aliases kBaggingFreq{"bagging_freq", "subsample_freq"};
+const Aliases kBoosting{"boosting", "boosting_type", "boost"};
+
+const Value* given_param(const Dict& params, const Aliases& aliases) {
+  for (const char* name : aliases) {
+    if (const Value* value = params.find(name)) return value;
+  }
+  return nullptr;
+}
+
+bool is_sampled(const Dict& params, const Aliases& aliases) {
+  const Value* value = given_param(params, aliases);
+  return value != nullptr && value->is_number() && value->as_double() != 1;
+}
+
+bool is_set(const Dict& params, const Aliases& aliases) {
+  const Value* value = given_param(params, aliases);
+  return value != nullptr && value->get_if<bool>() && value->as_bool();
+}
+
+std::string text_param(const Dict& params, const Aliases& aliases) {
+  const Value* value = given_param(params, aliases);
+  return value != nullptr && value->get_if<std::string>() ? value->as_string() : std::string();
+}
+
+std::int64_t int_param(const Dict& params, const Aliases& aliases, std::int64_t otherwise) {
+  const Value* value = given_param(params, aliases);
+  return value != nullptr && value->get_if<std::int64_t>() ? value->as_int() : otherwise;
+}
+
+// SplitMix64. LightGBM's own generator is linear: seeds with a small distance, which it uses for the parts of a bag,
+// would give the bag of another round again.
+std::int64_t seed_of_round(std::int64_t seed, std::int64_t round) {
+  std::uint64_t mixed = static_cast<std::uint64_t>(seed) * 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(round);
+  mixed += 0x9e3779b97f4a7c15U;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9U;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebU;
+  mixed ^= mixed >> 31;
+  return static_cast<std::int64_t>(mixed & 0x3fffffff);
+}
+
+// The seed of one kind of random numbers: its own, or that of everything, or LightGBM's default.
+std::int64_t base_seed(const Dict& params, const Aliases& own, std::int64_t otherwise) {
+  return int_param(params, own, int_param(params, {"seed", "random_seed", "random_state"}, otherwise));
+}
+
 }  // namespace
+
+std::vector<std::string> lightgbm_unrepeatable(const Dict& params) {
+  std::vector<std::string> found;
+  const std::string boosting = text_param(params, kBoosting);
+  if (boosting == "dart" || boosting == "goss") found.emplace_back("boosting");
+  if (text_param(params, {"data_sample_strategy"}) == "goss") found.emplace_back("data_sample_strategy");
+  if (is_set(params, {"use_quantized_grad"})) found.emplace_back("use_quantized_grad");
+  return found;
+}
 
 void check_xgboost_params(const BoostingJob& job, CheckedBoostingJob& checked) {
   check_device(job, {"device"});
@@ -106,6 +187,10 @@ void check_xgboost_params(const BoostingJob& job, CheckedBoostingJob& checked) {
   refuse_rounds(job, {"num_round", "num_boost_round", "n_estimators"});
   check_classes(job, lower_case_param(job.params, "objective"), {"multi:softmax", "multi:softprob"}, {"num_class"});
   check_ranking(job, lower_case_param(job.params, "objective"));
+  if (job.external_memory && !method.empty() && method != "hist") {
+    refuse_param(job, "tree_method", "external_memory needs \"hist\"");
+  }
+  seed_rounds(job, checked);
   set_threads(job, checked, "nthread", {"nthread", "n_jobs"});
 }
 
@@ -155,7 +240,43 @@ void check_lightgbm_params(const BoostingJob& job, CheckedBoostingJob& checked) 
                   {"num_class", "num_classes"});
     check_ranking(job, name);
   }
+  checked.unrepeatable = lightgbm_unrepeatable(job.params);
   set_threads(job, checked, "num_threads", {"num_threads", "num_thread", "nthread", "nthreads", "n_jobs"});
 }
 
-}  // namespace trireme::api
+}  // namespace api
+
+std::vector<Dict> lightgbm_round_params(const Dict& params, std::int64_t round) {
+  const std::int64_t every = api::int_param(params, api::kBaggingFreq, 0);
+  const bool bags =
+      every > 0 && (api::is_sampled(params, {"bagging_fraction", "sub_row", "subsample", "bagging"}) ||
+                    api::is_sampled(params, {"pos_bagging_fraction", "pos_sub_row", "pos_subsample", "pos_bagging"}) ||
+                    api::is_sampled(params, {"neg_bagging_fraction", "neg_sub_row", "neg_subsample", "neg_bagging"}));
+  const bool columns = api::is_sampled(params, {"feature_fraction", "sub_feature", "colsample_bytree"}) ||
+                       api::is_sampled(params, {"feature_fraction_bynode", "sub_feature_bynode", "colsample_bynode"});
+  std::vector<Dict> changes;
+  Dict seeds;
+  if (bags) {
+    // LightGBM draws a bag in all rounds that are multiples of bagging_freq, counted from the start of the attempt, and
+    // after a change of bagging_freq: then it uses the seed.
+    changes.push_back({{"bagging_freq", every + 1}});
+    seeds["bagging_freq"] = every;
+    seeds["bagging_seed"] =
+        api::seed_of_round(api::base_seed(params, {"bagging_seed", "bagging_fraction_seed"}, 3), round - round % every);
+  }
+  if (columns) {
+    seeds["feature_fraction_seed"] = api::seed_of_round(api::base_seed(params, {"feature_fraction_seed"}, 2), round);
+  }
+  if (api::is_set(params, {"extra_trees", "extra_tree"})) {
+    seeds["extra_seed"] = api::seed_of_round(api::base_seed(params, {"extra_seed"}, 6), round);
+  }
+  if (!seeds.empty()) changes.push_back(std::move(seeds));
+  return changes;
+}
+
+bool lightgbm_continues(const Dict& params) {
+  const std::string boosting = api::text_param(params, api::kBoosting);
+  return boosting != "rf" && boosting != "random_forest";
+}
+
+}  // namespace trireme

@@ -9,4 +9,7 @@ namespace trireme::api {
 void check_xgboost_params(const BoostingJob& job, CheckedBoostingJob& checked);
 void check_lightgbm_params(const BoostingJob& job, CheckedBoostingJob& checked);
 
+// The parameters that make LightGBM draw random numbers that depend on earlier rounds.
+std::vector<std::string> lightgbm_unrepeatable(const Dict& params);
+
 }  // namespace trireme::api

@@ -1,6 +1,7 @@
 #include "boosting/connections.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -38,6 +39,24 @@ std::set<std::string> names() {
   return found;
 }
 
+void cut_socket(int fd) {
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  const int kept = ::dup(fd);
+  ::dup3(null, fd, O_CLOEXEC);
+  ::shutdown(kept, SHUT_RDWR);  // wakes threads that wait in recv()
+  ::close(kept);
+  ::close(null);
+}
+
+// 0: not connected any more.
+int port_of(int fd, int (*name)(int, sockaddr*, socklen_t*)) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (name(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
 }  // namespace
 
 Connections::Connections() : before_(names()) {}
@@ -49,15 +68,15 @@ void Connections::record() {
 }
 
 void Connections::cut() const {
-  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const auto& [name, fd] : tcp_sockets()) {
-    if (!opened_.contains(name)) continue;
-    const int kept = ::dup(fd);
-    ::dup3(null, fd, O_CLOEXEC);
-    ::shutdown(kept, SHUT_RDWR);  // wakes threads that wait in recv()
-    ::close(kept);
+    if (opened_.contains(name)) cut_socket(fd);
   }
-  ::close(null);
+}
+
+void cut_ports(const std::set<int>& ports) {
+  for (const auto& [name, fd] : tcp_sockets()) {
+    if (ports.contains(port_of(fd, &::getsockname)) || ports.contains(port_of(fd, &::getpeername))) cut_socket(fd);
+  }
 }
 
 }  // namespace trireme::boosting

@@ -20,4 +20,7 @@ class Connections {
   std::set<std::string> opened_;
 };
 
+// Cuts the connections from or to one of these ports in the same way.
+void cut_ports(const std::set<int>& ports);
+
 }  // namespace trireme::boosting

@@ -1,49 +1,26 @@
 #include "boosting/xgboost_library.h"
 
-#include <dlfcn.h>
-
-#include <cstdlib>
 #include <stdexcept>
-#include <vector>
 
+#include "boosting/shared_library.h"
 #include "trireme/config.h"
 
 namespace trireme::boosting {
 namespace {
 
-void* open_library(const std::string& given) {
-  std::vector<std::string> paths;
-  if (!given.empty()) {
-    paths = {given};
-  } else if (const char* variable = std::getenv("TRIREME_XGBOOST_LIBRARY")) {
-    paths = {variable};
-  } else {
-#ifdef TRIREME_XGBOOST_LIBRARY_PATH
-    paths = {TRIREME_XGBOOST_LIBRARY_PATH};
+#ifndef TRIREME_XGBOOST_LIBRARY_PATH
+#define TRIREME_XGBOOST_LIBRARY_PATH nullptr
 #endif
-    paths.emplace_back("libxgboost.so");
-  }
-  std::string errors;
-  for (const auto& path : paths) {
-    if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-    errors += std::string("\n  ") + ::dlerror();
-  }
-  throw ConfigError(
-      "XGBoost's library cannot be loaded; install it (pip install xgboost-cpu) and set TRIREME_XGBOOST_LIBRARY to "
-      "its libxgboost.so:" +
-      errors);
-}
+constexpr LibraryPlaces kXgboostPlaces{"XGBoost", "TRIREME_XGBOOST_LIBRARY", TRIREME_XGBOOST_LIBRARY_PATH,
+                                       "libxgboost.so", "xgboost-cpu"};
 
 }  // namespace
 
 XgboostLibrary XgboostLibrary::load(const std::string& path) {
-  void* const opened = open_library(path);  // never closed: it may have threads
+  void* const opened = open_library(path, kXgboostPlaces);
   XgboostLibrary library;
-#define TRIREME_XGBOOST_LOAD(result, name, parameters)                                                               \
-  library.name = reinterpret_cast<result(*) parameters>(::dlsym(opened, #name));                                     \
-  if (library.name == nullptr) {                                                                                     \
-    throw ConfigError("XGBoost's library has no function " #name ": it is older than 3.0; install a newer version"); \
-  }
+#define TRIREME_XGBOOST_LOAD(result, name, parameters) \
+  library.name = reinterpret_cast<result(*) parameters>(function_of(opened, #name, kXgboostPlaces));
   TRIREME_XGBOOST_FUNCTIONS(TRIREME_XGBOOST_LOAD)
 #undef TRIREME_XGBOOST_LOAD
   int major = 0, minor = 0, patch = 0;

@@ -27,6 +27,8 @@ using Next = int(Handle);
   FUNCTION(int, XGDMatrixFree, (Handle))                                                                          \
   FUNCTION(int, XGQuantileDMatrixCreateFromCallback,                                                              \
            (Handle iterator, Handle proxy, Handle reference, Reset*, Next*, const char* config, Handle* out))     \
+  FUNCTION(int, XGExtMemQuantileDMatrixCreateFromCallback,                                                        \
+           (Handle iterator, Handle proxy, Handle reference, Reset*, Next*, const char* config, Handle* out))     \
   FUNCTION(int, XGBoosterCreate, (const Handle* matrices, std::uint64_t size, Handle* out))                       \
   FUNCTION(int, XGBoosterFree, (Handle))                                                                          \
   FUNCTION(int, XGBoosterSetParam, (Handle, const char* name, const char* value))                                 \
@@ -38,6 +40,8 @@ using Next = int(Handle);
            (Handle, int round, Handle* matrices, const char** names, std::uint64_t size, const char** out))       \
   FUNCTION(int, XGBoosterSaveModel, (Handle, const char* path))                                                   \
   FUNCTION(int, XGBoosterLoadModel, (Handle, const char* path))                                                   \
+  FUNCTION(int, XGBoosterSaveModelToBuffer, (Handle, const char* config, std::uint64_t* size, const char** out))  \
+  FUNCTION(int, XGBoosterLoadModelFromBuffer, (Handle, const void* data, std::uint64_t size))                     \
   FUNCTION(const char*, XGBGetLastError, ())                                                                      \
   FUNCTION(void, XGBoostVersion, (int* major, int* minor, int* patch))
 

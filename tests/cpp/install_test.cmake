@@ -30,6 +30,14 @@ if(NOT output MATCHES "refused: .*num_workers" OR NOT output MATCHES "42 from 2 
 endif()
 run(${prefix}/bin/trireme --version)
 
+# A component that needs nothing else: the boosting libraries are loaded at run time.
+run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/consumer_boosting -B ${WORK_DIR}/build_boosting -D CMAKE_PREFIX_PATH=${prefix})
+run(${CMAKE_COMMAND} --build ${WORK_DIR}/build_boosting)
+run(${WORK_DIR}/build_boosting/consumer_boosting)
+if(NOT output MATCHES "refused: label_column" OR NOT output MATCHES "refused: LightGBM's library cannot be loaded")
+  message(FATAL_ERROR "unexpected output of the program with boosting: ${output}")
+endif()
+
 set(torch_consumer ${CMAKE_COMMAND} -S ${SOURCE_DIR}/consumer_torch -B ${WORK_DIR}/build_torch)
 file(GLOB_RECURSE torch_targets ${prefix}/trireme_torchTargets.cmake)
 if(torch_targets AND Torch_DIR)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import trireme
-from trireme import FailureConfig, RunConfig, ScalingConfig
+from trireme import FailureConfig, RunConfig, ScalingConfig, UserCallback
 
 TWO = ScalingConfig(num_workers=2)
 FEATURES = [f"x{index}" for index in range(6)]
@@ -52,3 +55,72 @@ def run_own(script: str, folder: Path) -> list[bytes]:
     ranks = [subprocess.Popen([sys.executable, str(file), str(rank), str(folder)], env=single) for rank in range(2)]
     assert [rank.wait(timeout=300) for rank in ranks] == [0, 0]
     return [(folder / f"model{rank}").read_bytes() for rank in range(2)]
+
+
+class Resized:
+    """Called before every round, it notes the sizes of the gang, and ends the training when it has had all of these."""
+
+    WANTED = (1, 2, 1)
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "sizes.json"
+
+    def sizes(self) -> list[int]:
+        return json.loads(self.file.read_text()) if self.file.exists() else []
+
+    def is_done(self, round: int) -> bool:
+        context = trireme.get_context()
+        sizes = self.sizes()
+        if sizes[-1:] != [context.get_world_size()] and context.get_world_rank() == 0:
+            self.file.write_text(json.dumps([*sizes, context.get_world_size()]))
+        time.sleep(0.02)  # leaves the driver time to resize before the last round
+        return len(sizes) == len(self.WANTED) and context.get_world_size() == 1 and round % 4 == 3
+
+
+class Resize(UserCallback):
+    """Changes the capacity as soon as the gang has reported twice with a size."""
+
+    def __init__(self) -> None:
+        self.capacities = [2, 1]
+        self.seen: list[int] = []
+
+    def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
+        self.seen.append(len(metrics))
+        if self.capacities and self.seen[-2:] == [3 - self.capacities[0]] * 2:
+            trireme.set_capacity(num_cpus=self.capacities.pop(0))
+
+
+class Growth:
+    """The largest growth of a worker's memory since it received this object, before the first rows were read."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "before" in state:  # a copy in the worker
+            return
+        Path("/proc/self/clear_refs").write_text("5")  # the peak is that of now
+        self.before = memory("VmRSS")
+
+    def save(self) -> None:
+        self.file.write_text(str(memory("VmHWM") - self.before))
+
+
+def memory(kind: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))
+
+
+def growth_of_rows(folder: Path, train: Any, columns: int = 28) -> float:
+    """By how much a worker's peak memory grows for every byte of rows: with constant costs excluded."""
+    growths, sizes = [], []
+    for rows in (250_000, 550_000):  # LightGBM takes a sample of 200,000 for its bins
+        random = np.random.default_rng(7)
+        values = {f"x{index}": random.standard_normal(rows) for index in range(columns)}
+        whole = pa.table({**values, "label": (values["x0"] > 0).astype(np.int8)})
+        pq.write_table(whole, folder / f"{rows}.parquet", row_group_size=50_000)
+        train(trireme.data.read_parquet(str(folder / f"{rows}.parquet")))
+        growths.append(int((folder / "growth").read_text()))
+        sizes.append(whole.nbytes)
+    return (growths[1] - growths[0]) / (sizes[1] - sizes[0])

@@ -63,6 +63,24 @@ class Kill:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Until:
+    """Trains until the gang has been resized."""
+
+    before_iteration = False
+
+    def __init__(self, resized: boosting.Resized) -> None:
+        self.resized = resized
+
+    def __call__(self, env: Any) -> None:
+        if self.resized.is_done(env.iteration):
+            raise lightgbm.callback.EarlyStopException(env.iteration, [])
+
+
+class Peak(boosting.Growth):
+    def __call__(self, env: Any) -> None:
+        self.save()
+
+
 def text(result: trireme.Result) -> str:
     with result.checkpoint.as_directory() as folder:
         return Path(folder, "model.txt").read_text()
@@ -184,6 +202,57 @@ def test_several_classes_and_another_number_of_workers(results: Path) -> None:
     model = LightGBMTrainer.get_model(more.checkpoint)
     assert model.current_iteration() == 6 and model.num_trees() == 18
     assert more.metrics["valid-multi_logloss"] < first.metrics["valid-multi_logloss"]
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [{"bagging_freq": 3, "bagging_fraction": 0.5}, {"feature_fraction": 0.5, "extra_trees": True}, {"boosting": "rf"}],
+)
+def test_sampling_is_repeated_after_a_failure(sampling: dict[str, Any], results: Path, tmp_path: Path) -> None:
+    bagging = {"bagging_freq": 1, "bagging_fraction": 0.5} if "boosting" in sampling else {}
+    config = boosting.run_config(results, checkpoint_config=CheckpointConfig(checkpoint_frequency=2))
+    options = {"params": {**PARAMS, **sampling, **bagging}, "run_config": config}
+    whole = trainer(results, **options).fit()
+    killed = trainer(results, **options, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
+    assert (tmp_path / "killed").exists()
+    assert text(killed) == text(whole)
+    trees = [tree.split("\n", 1)[1] for tree in text(whole).split("Tree=")[1:]]
+    assert len(set(trees)) == len(trees) == 6
+
+
+def test_rows_are_held_once(results: Path, tmp_path: Path) -> None:
+    def train(data: Any) -> None:
+        trainer(
+            results,
+            params={"num_leaves": 4},
+            num_boost_round=1,
+            datasets={"train": data},
+            scaling_config=ScalingConfig(num_workers=1),
+            callbacks=[Peak(tmp_path / "growth")],
+        ).fit()
+
+    # The rows, and their binned form of a byte per value. With a copy it would be more than 2.1.
+    assert boosting.growth_of_rows(tmp_path, train) < 1.9
+
+
+def test_a_resized_gang_continues(results: Path, tmp_path: Path, declared: Any) -> None:
+    declared(num_cpus=1)
+    resized, resize = boosting.Resized(tmp_path), boosting.Resize()
+    config = boosting.run_config(
+        results, checkpoint_config=CheckpointConfig(checkpoint_frequency=1, num_to_keep=2), callbacks=[resize]
+    )
+    result = trainer(
+        results,
+        num_boost_round=100_000,
+        scaling_config=ScalingConfig(num_workers=(1, 2), trainer_resources={"CPU": 0}),
+        run_config=config,
+        callbacks=[Until(resized)],
+    ).fit()
+    assert resized.sizes() == [1, 2, 1]
+    model = LightGBMTrainer.get_model(result.checkpoint)
+    losses = result.metrics_dataframe["valid-binary_logloss"]
+    assert len(losses) == model.current_iteration()
+    assert losses.iloc[-1] < losses.iloc[0]
 
 
 def test_refused_before_anything_starts(results: Path) -> None:

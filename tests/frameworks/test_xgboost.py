@@ -59,6 +59,23 @@ class Kill(xgboost.callback.TrainingCallback):
         return False
 
 
+class Until(xgboost.callback.TrainingCallback):
+    """Trains until the gang has been resized."""
+
+    def __init__(self, resized: boosting.Resized) -> None:
+        super().__init__()
+        self.resized = resized
+
+    def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        return self.resized.is_done(epoch)
+
+
+class Peak(boosting.Growth, xgboost.callback.TrainingCallback):
+    def after_training(self, model: Any) -> Any:
+        self.save()
+        return model
+
+
 def raw(result: trireme.Result) -> bytes:
     return bytes(XGBoostTrainer.get_model(result.checkpoint).save_raw("ubj"))
 
@@ -174,11 +191,70 @@ def test_another_number_of_workers_continues(results: Path) -> None:
     assert more.metrics["valid-logloss"] < first.metrics["valid-logloss"]
 
 
+def test_a_resized_gang_divides_the_rows_anew(results: Path, tmp_path: Path, declared: Any) -> None:
+    declared(num_cpus=1)
+    resized, resize = boosting.Resized(tmp_path), boosting.Resize()
+    config = boosting.run_config(
+        results, checkpoint_config=CheckpointConfig(checkpoint_frequency=1, num_to_keep=2), callbacks=[resize]
+    )
+    result = trainer(
+        results,
+        num_boost_round=100_000,
+        scaling_config=ScalingConfig(num_workers=(1, 2), trainer_resources={"CPU": 0}),
+        run_config=config,
+        callbacks=[Until(resized)],
+    ).fit()
+    assert resized.sizes() == [1, 2, 1]
+    model = XGBoostTrainer.get_model(result.checkpoint)
+    losses = result.metrics_dataframe["valid-logloss"]
+    assert len(losses) == model.num_boosted_rounds()
+    # In every round, with every size, all rows were evaluated once.
+    rows = boosting.table(800, seed=1).to_pandas()
+    matrix = xgboost.DMatrix(rows[boosting.FEATURES], rows["label"])
+    for index in range(0, len(losses), 3):
+        margin = model.predict(matrix, iteration_range=(0, index + 1))
+        own = -np.log(np.where(rows["label"] == 1, margin, 1 - margin)).mean()
+        # The quantiles of another gang differ a little.
+        assert losses.iloc[index] == pytest.approx(own, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    "sampling", [{"subsample": 0.5, "colsample_bytree": 0.5}, {"booster": "dart", "rate_drop": 0.3}]
+)
+def test_sampling_is_repeated_after_a_failure(sampling: dict[str, Any], results: Path, tmp_path: Path) -> None:
+    config = boosting.run_config(results, checkpoint_config=CheckpointConfig(checkpoint_frequency=2))
+    options = {"params": {**PARAMS, **sampling}, "run_config": config}
+    whole = trainer(results, **options).fit()
+    killed = trainer(results, **options, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
+    assert (tmp_path / "killed").exists()
+    assert raw(killed) == raw(whole)
+    assert raw(killed) != raw(trainer(results).fit())
+
+
+def test_rows_are_held_once(results: Path, tmp_path: Path) -> None:
+    def train(data: Any) -> None:
+        trainer(
+            results,
+            params={"max_depth": 2},
+            num_boost_round=1,
+            datasets={"train": data},
+            scaling_config=ScalingConfig(num_workers=1),
+            callbacks=[Peak(tmp_path / "growth")],
+        ).fit()
+
+    # The rows, and their quantized form of a byte per value. With a copy it would be 2.1.
+    assert boosting.growth_of_rows(tmp_path, train) < 1.8
+
+
 def test_refused_before_anything_starts(results: Path) -> None:
     with pytest.raises(ConfigError, match='label_column = "y"'):
         trainer(results, label_column="y").fit()
     with pytest.raises(ConfigError, match="evals: pass the datasets"):
         trainer(results, evals=[()])
+    with pytest.raises(TypeError, match="unexpected argument 'rounds'; those of its own loop are params"):
+        trainer(results, rounds=3)
+    with pytest.raises(TypeError, match="xgboost_config must be of type XGBoostConfig"):
+        trainer(results, xgboost_config={})
     with pytest.raises(TypeError, match="exclude each other: pass a"):
         trainer(results, train_loop_per_worker=own_function)
     with pytest.raises(TypeError, match="needs a training function"):

@@ -17,8 +17,11 @@ def checked(library: str = "xgboost", **changes: Any) -> dict[str, Any]:
         "params": {},
         "num_boost_round": 10,
         "label_column": "y",
-        "weight_column": "w",
+        "weight_column": "",
         "group_column": "q",
+        "categorical_columns": [],
+        "early_stopping_rounds": None,
+        "external_memory": False,
         "min_workers": 2,
         "max_workers": 2,
         "cpus_per_worker": 1.0,
@@ -33,7 +36,14 @@ def train(columns: dict[str, str], rows: int = 100) -> dict[str, Any]:
 
 
 def test_features_are_the_other_columns_in_order() -> None:
-    assert checked()["features"] == ["x", "kind"]
+    made = checked(weight_column="w", group_column="")
+    assert made["features"] == ["x", "kind", "q"] and made["categorical"] == ["kind"]
+
+
+def test_named_columns_are_categorical() -> None:
+    columns = COLUMNS | {"name": "string"}
+    made = checked("lightgbm", datasets=train(columns), categorical_columns=["name", "x"], weight_column="w")
+    assert made["features"] == ["x", "kind", "name"] and made["categorical"] == ["x", "kind", "name"]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +62,7 @@ def test_features_are_the_other_columns_in_order() -> None:
         ({"datasets": train(COLUMNS | {"when": "timestamp[us]"})}, 'column "when" .* has the type timestamp'),
         ({"datasets": train(COLUMNS, rows=1)}, "has 1 row for 2 workers: a worker would have none"),
         ({"datasets": train(COLUMNS, rows=0)}, r'datasets\["train"\] has no rows'),
-        ({"datasets": train({"y": "number", "w": "number", "q": "number"})}, "has no features"),
+        ({"datasets": train({"y": "number", "q": "number"})}, "has no features"),
         (
             {"datasets": train(COLUMNS) | {"v": {"rows": 9, "columns": {"y": "number", "w": "number", "q": "number"}}}},
             "has no column",
@@ -62,6 +72,18 @@ def test_features_are_the_other_columns_in_order() -> None:
             'column "x" is number in',
         ),
         ({"datasets": train(COLUMNS) | {"a-b": {"rows": 9, "columns": COLUMNS}}}, "must not contain '-'"),
+        ({"categorical_columns": ["z"]}, 'categorical_columns = "z": datasets["train"] has no such column'),
+        ({"categorical_columns": ["y"]}, 'categorical_columns: "y" is no feature'),
+        (
+            {"datasets": train(COLUMNS | {"when": "date32[day]"}), "categorical_columns": ["when"]},
+            "must contain strings or integers and is date32",
+        ),
+        ({"datasets": train(COLUMNS | {"q": "list<string>"})}, "group_column .* must contain strings or integers"),
+        ({"weight_column": "w"}, "XGBoost's ranking has no weights of rows"),
+        ({"early_stopping_rounds": 0}, "early_stopping_rounds = 0: expected an int, 1 or more"),
+        ({"early_stopping_rounds": 5}, 'early_stopping_rounds needs a dataset besides "train"'),
+        ({"library": "lightgbm", "external_memory": True}, "external_memory: only XGBoost"),
+        ({"params": {"tree_method": "approx"}, "external_memory": True}, 'external_memory needs "hist"'),
         ({"params": {"device": "cuda"}}, r'params\["device"\] = "cuda": the workers have no GPU'),
         ({"params": {"tree_method": "exact"}}, "cannot train on rows that are read in batches"),
         ({"params": {"tree_method": "gpu_hist"}}, "use tree_method"),
@@ -105,3 +127,25 @@ def test_lightgbm_gets_what_the_workers_imply() -> None:
 
 def test_a_gpu_is_accepted_if_the_workers_have_one() -> None:
     assert checked(params={"device": "cuda"}, use_gpu=True)["params"]["device"] == "cuda"
+
+
+def test_rounds_with_sampling_have_seeds() -> None:
+    sampled = checked(params={"subsample": 0.5})
+    assert sampled["params"]["seed_per_iteration"] is True and sampled["unrepeatable"] == []
+    assert "seed_per_iteration" not in checked(params={"subsample": 1})["params"]
+    kept = checked(params={"colsample_bytree": 0.5, "seed_per_iteration": False})
+    assert kept["params"]["seed_per_iteration"] is False and kept["unrepeatable"] == ["colsample_bytree"]
+    assert checked("lightgbm", params={"boosting": "dart", "bagging_freq": 1})["unrepeatable"] == ["boosting"]
+
+
+def test_seeds_of_lightgbms_rounds() -> None:
+    assert _core.lightgbm_round_params({"bagging_freq": 2, "bagging_fraction": 1.0}, 3) == []
+    bags = {"subsample_freq": 2, "subsample": 0.5}
+    first, seeds = _core.lightgbm_round_params(bags, 4)
+    assert first == {"bagging_freq": 3} and seeds["bagging_freq"] == 2
+    assert _core.lightgbm_round_params(bags, 5)[1] == seeds  # the same bag until the next multiple
+    assert _core.lightgbm_round_params(bags, 6)[1] != seeds
+    assert _core.lightgbm_round_params(bags | {"seed": 1}, 4)[1] != seeds
+    (columns,) = _core.lightgbm_round_params({"colsample_bytree": 0.5, "extra_trees": True}, 4)
+    assert set(columns) == {"feature_fraction_seed", "extra_seed"}
+    assert not _core.lightgbm_continues({"boosting": "rf"}) and _core.lightgbm_continues({})

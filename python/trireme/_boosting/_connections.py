@@ -10,16 +10,14 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from trireme._context import TrainContext
-from trireme._rank_variables import one_host
+from trireme._rank_variables import node_address
 
 _ATTEMPTS = 200
 
 
 def own_address(context: TrainContext) -> str:
     """The address at which the other workers reach this one."""
-    if one_host(context):
-        return "127.0.0.1"
-    return socket.gethostbyname(context._hosts[context.get_world_rank()])
+    return node_address(context)
 
 
 def tcp_sockets() -> dict[int, int]:

@@ -47,7 +47,7 @@ class RoundReporter:
         self._at_end = checkpoint_at_end
         self._postprocess = results_postprocessing_fn
         self._last: dict[str, Any] = {}
-        self._saved_rounds = 0
+        self.saved_rounds = 0
         # Set by trainers with their own loop: what a checkpoint keeps besides the model.
         self.metadata: Callable[[], dict[str, Any]] | None = None
 
@@ -60,7 +60,7 @@ class RoundReporter:
             report(dict(self._last))
 
     def after_training(self, rounds: int, save: Callable[[str], None]) -> None:
-        if self._at_end and rounds and rounds != self._saved_rounds:
+        if self._at_end and rounds and rounds != self.saved_rounds:
             self._report_checkpoint(rounds, save)
 
     def _selected(self, flat: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,12 +74,12 @@ class RoundReporter:
         return chosen if self._postprocess is None else self._postprocess(chosen)
 
     def _report_checkpoint(self, rounds: int, save: Callable[[str], None]) -> None:
-        self._saved_rounds = rounds
+        self.saved_rounds = rounds
         # All ranks have the same model, and a report of each: the commit waits for the one of rank 0.
         if get_context().get_world_rank() != 0:
             report(dict(self._last))
             return
-        with _temporary() as folder:
+        with temporary_folder() as folder:
             save(os.path.join(folder, self._filename))
             checkpoint = Checkpoint.from_directory(folder)
             if self.metadata is not None:
@@ -94,7 +94,7 @@ class _Folder(str):
 
 
 @contextmanager
-def _temporary() -> Iterator[_Folder]:
+def temporary_folder() -> Iterator[_Folder]:
     folder = _Folder(tempfile.mkdtemp(prefix="trireme_boosting_"))
     try:
         yield folder

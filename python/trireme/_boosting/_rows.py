@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,11 @@ class WorkerRows:
             yield table
         self._held = held
 
+    @property
+    def are_held(self) -> bool:
+        """Whether they are in memory, after the first pass."""
+        return self._held is not None
+
     def release(self) -> None:
         """The library has its own copy now."""
         self._held = None
@@ -114,11 +119,12 @@ class WorkerRows:
         order: dict[Any, int] = {}
         parts, keys = [], []
         for table in self._read():
+            _check_group(self.name, self.columns.group, table.schema.field(self.columns.group).type)
             encoded = table.column(self.columns.group).combine_chunks().dictionary_encode()
             values = encoded.dictionary.to_pylist()
             if encoded.null_count:
                 raise ValueError(f"dataset {self.name!r}: the group column {self.columns.group!r} has nulls")
-            mine = np.array([zlib.crc32(repr(value).encode()) % world == rank for value in values], bool)
+            mine = np.array([zlib.crc32(str(value).encode()) % world == rank for value in values], bool)
             for value, is_mine in zip(values, mine, strict=True):
                 if is_mine:
                     order.setdefault(value, len(order))
@@ -181,13 +187,24 @@ def codes_of(chunk: Any, categories: Sequence[Any]) -> pa.Array:
     return pc.take(of_code, chunk.indices)
 
 
-def is_category(kind: Any) -> bool:
-    return bool(pa.types.is_dictionary(kind))
+def _check_group(dataset: str, column: str, kind: Any) -> None:
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not (pa.types.is_integer(value) or pa.types.is_string(value) or pa.types.is_large_string(value)):
+        raise ValueError(
+            f"dataset {dataset!r}: the group column {column!r} must contain strings or integers, not {kind}"
+        )
 
 
-def agreed_categories(name: str, columns: Columns, schema: Any) -> Categories:
-    """The values of the categorical columns of a dataset on all workers, sorted."""
-    wanted = [column for column in columns.features if is_category(schema.field(column).type)]
+def agreed_columns(config: dict[str, Any]) -> Columns:
+    """What the columns of the trainer's datasets are, with the categories of all workers."""
+    columns = Columns(
+        tuple(config["features"]), config["label_column"], config["weight_column"] or "", config["group_column"] or ""
+    )
+    return replace(columns, categories=_agreed_categories("train", columns, config["categorical"]))
+
+
+def _agreed_categories(name: str, columns: Columns, wanted: list[str]) -> Categories:
+    """The values of these columns of a dataset on all workers, sorted."""
     if not wanted:
         return {}
     found: dict[str, set[Any]] = {column: set() for column in wanted}
@@ -231,6 +248,3 @@ def refuse_empty(rows: WorkerRows) -> None:
             f"dataset {rows.name!r} has no {what} for rank {', '.join(map(str, empty))} (rows by rank: {counts}): use "
             "fewer workers, or more rows"
         )
-
-
-Save = Callable[[str], None]

@@ -6,39 +6,46 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from trireme import _core
-from trireme._checkpoint import Checkpoint
-from trireme._config import DataConfig, RunConfig, ScalingConfig
+from trireme._boosting._start_loop import start_loop
+from trireme._config import DataConfig
 from trireme._result import Result
-from trireme._trainer import DataParallelTrainer
+from trireme._trainer import DataParallelTrainer, TrainerOptions
 from trireme.backend import BackendConfig
 
-_OWN_LOOP = ("params", "label_column", "num_boost_round", "weight_column", "group_column", "train_kwargs")
+EVALS = "pass the datasets to evaluate as datasets={name: ...}; each is reported as '<name>-<metric>'"
+
+
+class LoopOptions(TrainerOptions, total=False):
+    """The arguments of a trainer's own loop."""
+
+    params: dict[str, Any] | None
+    label_column: str | None
+    num_boost_round: int | None
+    weight_column: str | None
+    group_column: str | None
+    categorical_columns: list[str] | None
+    early_stopping_rounds: int | None
+    callbacks: list[Any] | None
 
 
 class BoostingTrainer(DataParallelTrainer):
     """The base of XGBoostTrainer and LightGBMTrainer."""
 
     _library: ClassVar[str] = ""
+    _options: ClassVar[type] = LoopOptions
     # Arguments of the library's train() that the trainer passes itself, and what to use instead.
     _refused: ClassVar[Mapping[str, str]] = {}
-    _accepted: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
         train_loop_per_worker: Callable[..., Any] | None,
-        *,
-        train_loop_config: dict[str, Any] | None,
         backend_config: BackendConfig,
-        scaling_config: ScalingConfig | None,
-        run_config: RunConfig | None,
-        datasets: dict[str, Any] | None,
-        dataset_config: DataConfig | None,
-        resume_from_checkpoint: Checkpoint | None,
-        metadata: dict[str, Any] | None,
-        validation_config: Any,
-        own_loop: dict[str, Any],
+        options: Mapping[str, Any],
     ) -> None:
-        given = {name: value for name, value in own_loop.items() if value}
+        common = {name: value for name, value in options.items() if name in TrainerOptions.__annotations__}
+        own_loop = {name: value for name, value in options.items() if name not in common}
+        self._check_names(own_loop)
+        given = [name for name, value in own_loop.items() if value is not None]
         self._own_loop: dict[str, Any] | None = None
         function = train_loop_per_worker
         if function is not None and given:
@@ -51,49 +58,41 @@ class BoostingTrainer(DataParallelTrainer):
                 raise TypeError(
                     f"{type(self).__name__} needs a training function, or params, label_column and datasets"
                 )
-            if train_loop_config is not None:
+            if common.get("train_loop_config") is not None:
                 raise TypeError("train_loop_config is for a training function; pass params={...} instead")
             self._own_loop = self._checked_arguments(own_loop)
-            function = self._loop()
-        super().__init__(
-            function,
-            train_loop_config=train_loop_config,
-            backend_config=backend_config,
-            scaling_config=scaling_config,
-            run_config=run_config,
-            datasets=datasets,
-            dataset_config=dataset_config,
-            resume_from_checkpoint=resume_from_checkpoint,
-            metadata=metadata,
-            validation_config=validation_config,
-        )
+            function = start_loop
+        super().__init__(function, backend_config=backend_config, **common)
 
     def fit(self) -> Result:
         if self._own_loop is not None:
             self.train_loop_config = self._loop_config(self._own_loop)
         return super().fit()
 
-    @staticmethod
-    def _loop() -> Callable[..., Any]:
-        raise NotImplementedError
+    def _check_names(self, given: Mapping[str, Any]) -> None:
+        accepted = [name for name in self._options.__annotations__ if name not in TrainerOptions.__annotations__]
+        for name in given:
+            if name in self._refused:
+                raise _core.ConfigError(f"{name}: {self._refused[name]}")
+            if name not in accepted:
+                raise TypeError(
+                    f"{type(self).__name__}() got an unexpected argument {name!r}; those of its own loop are "
+                    f"{', '.join(accepted)}"
+                )
 
     def _checked_arguments(self, given: dict[str, Any]) -> dict[str, Any]:
-        params = given["params"]
+        params = given.get("params")
         if params is not None and not isinstance(params, dict):
             raise TypeError(f"params must be a dict, got {type(params).__name__}: {params!r}")
         for name in ("label_column", "weight_column", "group_column"):
-            if given[name] is not None and not isinstance(given[name], str):
+            if given.get(name) is not None and not isinstance(given[name], str):
                 raise TypeError(f"{name} must be the name of a column, got {given[name]!r}")
-        for name in given["train_kwargs"]:
-            if name in self._refused:
-                raise _core.ConfigError(f"{name}: {self._refused[name]}")
-            if name not in self._accepted:
-                raise TypeError(
-                    f"{type(self).__name__}() got an unexpected argument {name!r}; those of {self._library}.train() "
-                    f"that it accepts are {', '.join(self._accepted)}"
-                )
-        rounds = 10 if given["num_boost_round"] is None else given["num_boost_round"]
-        return {**given, "params": params or {}, "num_boost_round": rounds}
+        columns = given.get("categorical_columns")
+        if columns is not None and not (isinstance(columns, list) and all(isinstance(each, str) for each in columns)):
+            raise TypeError(f"categorical_columns must be a list of names of columns, got {columns!r}")
+        rounds = given.get("num_boost_round")
+        every = dict.fromkeys(self._options.__annotations__)
+        return {**every, **given, "params": params or {}, "num_boost_round": 10 if rounds is None else rounds}
 
     def _loop_config(self, given: dict[str, Any]) -> dict[str, Any]:
         """Checks the job in the core, as C++ programs do, before anything starts."""
@@ -114,6 +113,9 @@ class BoostingTrainer(DataParallelTrainer):
             "label_column": given["label_column"] or "",
             "weight_column": given["weight_column"] or "",
             "group_column": given["group_column"] or "",
+            "categorical_columns": given["categorical_columns"] or [],
+            "early_stopping_rounds": given["early_stopping_rounds"],
+            "external_memory": bool(given.get("external_memory")),
             "min_workers": max(scaling.min_workers, 1),
             "max_workers": max(scaling.max_workers, 1),
             "cpus_per_worker": float((scaling.resources_per_worker or {}).get("CPU", 1)),
@@ -127,8 +129,11 @@ class BoostingTrainer(DataParallelTrainer):
         at_end = checkpoints.checkpoint_at_end
         return {
             **given,
+            "library": self._library,
             "params": {**checked["params"], **functions},
             "features": checked["features"],
+            "categorical": checked["categorical"],
+            "unrepeatable": checked["unrepeatable"],
             "datasets": list(self.datasets),
             "checkpoint_frequency": checkpoints.checkpoint_frequency,
             "checkpoint_at_end": True if at_end is None else at_end,

@@ -3,9 +3,9 @@
 Importing this module does not import lightgbm. Accessing a class that needs it does.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from trireme._late_names import late_names
 from trireme._runtime import warm_up
 from trireme.lightgbm._config import LightGBMConfig
 from trireme.lightgbm._network import get_network_params
@@ -29,25 +29,16 @@ __all__ = [
     "predict",
 ]
 
-# Modules of the names that import lightgbm, and the names there.
-_LATER = {
-    "LightGBMCheckpoint": ("_checkpoint", "LightGBMCheckpoint"),
-    "RayTrainReportCallback": ("_report", "ReportCallback"),
-    "ReportCallback": ("_report", "ReportCallback"),
-    "predict": ("_predict", "predict"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _LATER[name]
-    return getattr(import_module(f"{__name__}.{module}"), attribute)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
-
+# These import lightgbm.
+__getattr__, __dir__ = late_names(
+    __name__,
+    {
+        "LightGBMCheckpoint": "_checkpoint",
+        "RayTrainReportCallback": "_report:ReportCallback",
+        "ReportCallback": "_report",
+        "predict": "_predict",
+    },
+)
 
 # The warm process imports lightgbm in parallel with the setup of the user's script.
 warm_up(list(LightGBMConfig.preload))

@@ -23,9 +23,6 @@ class LightGBMBackend(Backend):
     def on_start(self, context: TrainContext, session: Any) -> None:
         import_extra("trireme.lightgbm", "lightgbm", "lightgbm")
         rank, world = context.get_world_rank(), context.get_world_size()
-        if world == 1:
-            set_network_params({"num_machines": 1})
-            return
         self._port = ReservedPort()
         prefix = f"lightgbm/{context._attempt}/"
         session.store_set(f"{prefix}{rank}", f"{own_address(context)}:{self._port.port}".encode())

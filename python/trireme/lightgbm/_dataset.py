@@ -6,8 +6,12 @@ from typing import Any
 
 import lightgbm
 import numpy as np
+import pyarrow as pa
 
 from trireme._boosting._rows import Batch, WorkerRows, refuse_empty
+
+# Earlier versions need another package for Arrow tables.
+_READS_ARROW = hasattr(lightgbm.basic._LIB, "LGBM_DatasetCreateFromArrowStream")
 
 
 class _Rows(lightgbm.Sequence):  # type: ignore[misc]
@@ -51,6 +55,15 @@ class _Rows(lightgbm.Sequence):  # type: ignore[misc]
             self._begin, self._end = self._end, self._end + len(self._matrix)
 
 
+def _data(rows: WorkerRows) -> Any:
+    """Rows that are in memory as an Arrow table, which LightGBM reads without a copy; others a batch at a time."""
+    if not (_READS_ARROW and rows.are_held):
+        return _Rows(rows)
+    tables = [batch.table for batch in rows]
+    rows.release()
+    return pa.concat_tables(tables)
+
+
 def binned(
     rows: WorkerRows, params: dict[str, Any], reference: lightgbm.Dataset | None, earlier: lightgbm.Booster | None
 ) -> lightgbm.Dataset:
@@ -67,7 +80,7 @@ def binned(
     refuse_empty(rows)
     columns = rows.columns
     dataset = lightgbm.Dataset(
-        _Rows(rows),
+        _data(rows),
         label=np.concatenate(labels),
         weight=np.concatenate(weights) if weights else None,
         group=_sizes(np.concatenate(groups)) if groups else None,

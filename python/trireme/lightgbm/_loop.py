@@ -8,10 +8,11 @@ from typing import Any
 import lightgbm
 from lightgbm.callback import CallbackEnv, EarlyStopException
 
+from trireme import _core
 from trireme._boosting._random_numbers import warn_of_random_numbers
-from trireme._boosting._rows import Columns, WorkerRows, agreed_categories
+from trireme._boosting._rows import WorkerRows, agreed_columns
 from trireme._checkpoint import Checkpoint
-from trireme._session import get_checkpoint, get_context, get_dataset_shard
+from trireme._session import get_checkpoint, get_context
 from trireme.lightgbm._dataset import binned
 from trireme.lightgbm._native import init_network, put_first
 from trireme.lightgbm._network import get_network_params
@@ -21,7 +22,6 @@ from trireme.lightgbm._report import ReportCallback
 _HISTORY = "lightgbm_history"
 # A tuple before LightGBM 4.7.
 _RESULT: Any = getattr(lightgbm.basic, "EvalResult", lambda *fields: fields)
-_RANDOM = (("bagging_freq", 0), ("subsample_freq", 0), ("feature_fraction", 1.0), ("colsample_bytree", 1.0))
 
 
 def train(config: dict[str, Any]) -> None:
@@ -31,11 +31,11 @@ def train(config: dict[str, Any]) -> None:
         params["tree_learner"] = "serial"
     else:
         init_network(get_network_params())  # before the datasets: the workers agree on the bins
-    checkpoint = get_checkpoint()
+    checkpoint = get_checkpoint() if _core.lightgbm_continues(_plain(params)) else None
     earlier = ReportCallback.get_model(checkpoint) if checkpoint is not None else None
     if earlier is not None and earlier.current_iteration() >= config["num_boost_round"]:
         return
-    columns = _columns(config)
+    columns = agreed_columns(config)
     dataset = binned(WorkerRows("train", columns), params, None, earlier)
     booster = lightgbm.Booster(params, dataset)
     if columns.categories:
@@ -48,39 +48,26 @@ def train(config: dict[str, Any]) -> None:
             booster.add_valid(binned(WorkerRows(name, columns, everything=True), params, dataset, earlier), name)
     if earlier is not None:
         put_first(booster, earlier)
-        warn_of_random_numbers("LightGBM", _drawn(params))
+        warn_of_random_numbers("LightGBM", config)
     _Loop(config, booster, checkpoint).run()
 
 
-def _columns(config: dict[str, Any]) -> Columns:
-    columns = Columns(
-        tuple(config["features"]), config["label_column"], config["weight_column"] or "", config["group_column"] or ""
-    )
-    categories = agreed_categories("train", columns, get_dataset_shard("train").schema())
-    return Columns(columns.features, columns.label, columns.weight, columns.group, categories)
-
-
-def _drawn(params: dict[str, Any]) -> list[str]:
-    """The parameters that make LightGBM draw random numbers."""
-    drawn = [name for name, neutral in _RANDOM if params.get(name, neutral) != neutral]
-    return drawn + (["boosting"] if params.get("boosting") in ("dart", "rf") else [])
+def _plain(params: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if not callable(value)}
 
 
 class _Loop:
     """lightgbm.train() on a booster that may have the trees of a checkpoint."""
 
     def __init__(self, config: dict[str, Any], booster: lightgbm.Booster, checkpoint: Checkpoint | None) -> None:
-        given = config["train_kwargs"]
         self._params = config["params"]
         self._rounds = config["num_boost_round"]
         self._booster = booster
-        self._feval = given.get("feval")
+        self._feval = config["feval"]
         self._evaluates = len(config["datasets"]) > 1
         self._history: list[Any] = checkpoint.get_metadata().get(_HISTORY, []) if checkpoint is not None else []
-        callbacks = [copy.copy(each) for each in given.get("callbacks") or ()]
-        if (patience := given.get("early_stopping_rounds")) is not None:
-            if not self._evaluates:
-                raise ValueError("early_stopping_rounds needs a dataset besides 'train' to evaluate")
+        callbacks = [copy.copy(each) for each in config["callbacks"] or ()]
+        if (patience := config["early_stopping_rounds"]) is not None:
             callbacks.append(lightgbm.early_stopping(patience, verbose=False))
         self._before = [each for each in callbacks if getattr(each, "before_iteration", False)]
         self._after = [each for each in callbacks if each not in self._before]
@@ -96,6 +83,8 @@ class _Loop:
         for index in range(self._booster.current_iteration(), self._rounds):
             for each in self._before:
                 each(self._env(index, None))
+            for change in _core.lightgbm_round_params(_plain(self._params), index):
+                self._booster.reset_parameter(change)
             exhausted = self._booster.update()
             results = list(self._booster.eval_valid(self._feval)) if self._evaluates else []
             self._history.append(results)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from trireme._boosting._predict import PREDICTIONS, predicted_dataset
-from trireme._boosting._rows import Batch, _feature, is_category
+from trireme._boosting._rows import Batch, _feature
 from trireme._checkpoint import Checkpoint
 from trireme.lightgbm._report import ReportCallback
 
@@ -35,16 +35,17 @@ def predict(
 class _Predictor:
     def __init__(self, text: str, column: str, options: dict[str, Any]) -> None:
         self._booster = lightgbm.Booster(model_str=text)
+        # They are stored in the order of the features, without their names.
+        categorical = self._booster.params.get("categorical_feature") or []
+        names = self._booster.feature_name()
+        values = self._booster.pandas_categorical or []
+        self._categories = dict(zip([names[index] for index in categorical], values, strict=False))
         self._column = column
         self._options = {"num_threads": 1, **options}
 
     def __call__(self, table: pa.Table) -> pa.Table:
         names = self._booster.feature_name()
-        values = iter(self._booster.pandas_categorical or ())
-        features = []
-        for name in names:  # the categories are stored in the order of the features
-            column = table.column(name)
-            features.append(_feature(column, next(values) if is_category(column.type) else None, name))
+        features = [_feature(table.column(name), self._categories.get(name), name) for name in names]
         matrix = Batch(pa.table(features, names=names), np.empty(0), None, None).matrix(np.float64)
         found = self._booster.predict(matrix, **self._options)
         column = pa.array(found) if found.ndim == 1 else pa.array(list(found))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import xgboost
-from xgboost.callback import CallbackContainer, EarlyStopping, EvaluationMonitor
+from xgboost.callback import CallbackContainer, EarlyStopping, EvaluationMonitor, TrainingCallback
 
 from trireme._boosting._random_numbers import warn_of_random_numbers
-from trireme._boosting._rows import Columns, WorkerRows, agreed_categories
+from trireme._boosting._report import temporary_folder
+from trireme._boosting._rows import Categories, WorkerRows, agreed_columns
 from trireme._checkpoint import Checkpoint
-from trireme._session import get_checkpoint, get_context, get_dataset_shard
+from trireme._session import get_checkpoint, get_context
 from trireme.xgboost._matrix import quantized
 from trireme.xgboost._report import ReportCallback
 
@@ -20,36 +23,65 @@ from trireme.xgboost._report import ReportCallback
 CATEGORIES = "trireme_categories"
 # Of a checkpoint: what early stopping has seen.
 _STOPPING = "xgboost_early_stopping"
-_SAMPLING = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
 
 
 def train(config: dict[str, Any]) -> None:
-    params = _with_threads(config["params"])
-    columns = _columns(config)
-    matrix = quantized(WorkerRows("train", columns), params, None)
-    evals = [
-        (quantized(WorkerRows(name, columns), params, matrix), name) for name in config["datasets"] if name != "train"
-    ]
-    checkpoint = get_checkpoint()
-    earlier = ReportCallback.get_model(checkpoint).save_raw("ubj") if checkpoint is not None else None
-    booster = xgboost.Booster(params, [matrix, *(each for each, _ in evals)], model_file=earlier)
-    if earlier is not None:
-        warn_of_random_numbers("XGBoost", [name for name in _SAMPLING if params.get(name, 1) != 1])
-    if columns.categories:
-        booster.set_attr(**{CATEGORIES: json.dumps(columns.categories)})
-    _Loop(config, booster, matrix, evals, checkpoint).run()
+    params = {"nthread": 1, **config["params"]}
+    columns = agreed_columns(config)
+    with contextlib.ExitStack() as stack:
+        # The files of the quantized rows are read until the end.
+        cache = stack.enter_context(temporary_folder()) if config["external_memory"] else None
+        matrix = quantized(WorkerRows("train", columns), params, None, cache)
+        names = [name for name in config["datasets"] if name != "train"]
+        evals = [(quantized(WorkerRows(name, columns), params, matrix, cache), name) for name in names]
+        checkpoint = get_checkpoint()
+        model = ReportCallback.get_model(checkpoint).save_raw("ubj") if checkpoint is not None else None
+        if model is not None:
+            warn_of_random_numbers("XGBoost", config)
+        start = _Start(params, [matrix, *(each for each, _ in evals)], columns.categories)
+        _Loop(config, start, model, evals, checkpoint).run()
 
 
-def _columns(config: dict[str, Any]) -> Columns:
-    columns = Columns(
-        tuple(config["features"]), config["label_column"], config["weight_column"] or "", config["group_column"] or ""
-    )
-    categories = agreed_categories("train", columns, get_dataset_shard("train").schema())
-    return Columns(columns.features, columns.label, columns.weight, columns.group, categories)
+@dataclass(frozen=True)
+class _Start:
+    """Creates the booster at the start of an attempt."""
+
+    params: dict[str, Any]
+    matrices: list[Any]
+    categories: Categories
+
+    def booster(self, model: bytearray | None) -> xgboost.Booster:
+        made = xgboost.Booster(self.params, self.matrices, model_file=model)
+        if self.categories:
+            text = json.dumps(self.categories, separators=(",", ":"), ensure_ascii=False)
+            made.set_attr(**{CATEGORIES: text})
+        return made
 
 
-def _with_threads(params: dict[str, Any]) -> dict[str, Any]:
-    return {"nthread": 1, **params}
+class _InOrder(TrainingCallback):  # type: ignore[misc]
+    """Calls all callbacks: XGBoost's own container skips those behind one that ends the training."""
+
+    def __init__(self, callbacks: list[TrainingCallback]) -> None:
+        super().__init__()
+        self._callbacks = callbacks
+
+    def before_training(self, model: Any) -> Any:
+        for each in self._callbacks:
+            model = each.before_training(model)
+        return model
+
+    def after_training(self, model: Any) -> Any:
+        for each in self._callbacks:
+            model = each.after_training(model)
+        return model
+
+    def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        ends = [each.before_iteration(model, epoch, evals_log) for each in self._callbacks]
+        return any(ends)
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        ends = [each.after_iteration(model, epoch, evals_log) for each in self._callbacks]
+        return any(ends)
 
 
 class _Loop:
@@ -57,52 +89,64 @@ class _Loop:
     depend on them."""
 
     def __init__(
-        self, config: dict[str, Any], booster: Any, matrix: Any, evals: list[Any], checkpoint: Checkpoint | None
+        self,
+        config: dict[str, Any],
+        start: _Start,
+        model: bytearray | None,
+        evals: list[Any],
+        checkpoint: Checkpoint | None,
     ) -> None:
-        given = config["train_kwargs"]
         self._rounds = config["num_boost_round"]
-        self._booster, self._matrix, self._evals = booster, matrix, evals
-        self._objective = given.get("obj")
+        self._start, self._model, self._evals = start, model, evals
+        self._draws = bool(config["params"].get("seed_per_iteration"))
+        self._objective = config["obj"]
         self._report = ReportCallback(
             frequency=config["checkpoint_frequency"], checkpoint_at_end=config["checkpoint_at_end"]
         )
-        self._stopping = self._early_stopping(given, checkpoint)
-        callbacks = [copy.copy(each) for each in given.get("callbacks") or ()]
-        if verbose := given.get("verbose_eval"):
+        self._stopping = self._early_stopping(config, checkpoint)
+        callbacks = [copy.copy(each) for each in config["callbacks"] or ()]
+        if verbose := config["verbose_eval"]:
             callbacks.append(EvaluationMonitor(period=1 if verbose is True else verbose))
         if self._stopping is not None:
             callbacks.append(self._stopping)
             self._report._reporter.metadata = self._metadata
         self._callbacks = CallbackContainer(
-            [*callbacks, self._report], metric=given.get("custom_metric"), output_margin=callable(self._objective)
+            [_InOrder([*callbacks, self._report])],
+            metric=config["custom_metric"],
+            output_margin=callable(self._objective),
         )
 
     def run(self) -> None:
-        booster = self._callbacks.before_training(self._booster)
+        matrix = self._start.matrices[0]
+        booster = self._callbacks.before_training(self._start.booster(self._model))
         if self._stopping is not None:
             self._stopping.starting_round = 0  # rounds are not counted from the checkpoint
         done = booster.num_boosted_rounds()
         if done >= self._rounds or self._has_stopped():
             return
         for index in range(done, self._rounds):
-            if self._callbacks.before_iteration(booster, index, self._matrix, self._evals):
+            if self._callbacks.before_iteration(booster, index, matrix, self._evals):
                 break
-            booster.update(self._matrix, iteration=index, fobj=self._objective)
-            if self._callbacks.after_iteration(booster, index, self._matrix, self._evals):
+            booster.update(matrix, iteration=index, fobj=self._objective)
+            if self._callbacks.after_iteration(booster, index, matrix, self._evals):
                 break
+            if self._draws and self._report._reporter.saved_rounds == index + 1:
+                # XGBoost neither stores the state of its random numbers nor can restore it: this run continues as a
+                # resumed one would.
+                model = booster.save_raw("ubj")
+                del booster  # with its predictions for all rows
+                booster = self._start.booster(model)
         self._callbacks.after_training(booster)
 
     def _has_stopped(self) -> bool:
         stopping = self._stopping
         return stopping is not None and stopping.current_rounds >= stopping.rounds
 
-    def _early_stopping(self, given: dict[str, Any], checkpoint: Checkpoint | None) -> Any:
-        rounds = given.get("early_stopping_rounds")
+    def _early_stopping(self, config: dict[str, Any], checkpoint: Checkpoint | None) -> Any:
+        rounds = config["early_stopping_rounds"]
         if rounds is None:
             return None
-        if not self._evals:
-            raise ValueError("early_stopping_rounds needs a dataset besides 'train' to evaluate")
-        made = EarlyStopping(rounds=rounds, maximize=given.get("maximize"))
+        made = EarlyStopping(rounds=rounds, maximize=config["maximize"])
         state = checkpoint.get_metadata().get(_STOPPING) if checkpoint is not None else None
         if state is not None:
             made.stopping_history, made.best_scores = state["history"], state["best"]

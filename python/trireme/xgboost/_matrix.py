@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import xgboost
 
 from trireme._boosting._rows import Batch, WorkerRows, refuse_empty
@@ -14,8 +14,8 @@ from trireme._boosting._rows import Batch, WorkerRows, refuse_empty
 class _Batches(xgboost.DataIter):  # type: ignore[misc]
     """XGBoost passes over the rows four times and keeps only the quantized ones."""
 
-    def __init__(self, rows: WorkerRows) -> None:
-        super().__init__(release_data=True)
+    def __init__(self, rows: WorkerRows, cache: str | None) -> None:
+        super().__init__(cache_prefix=os.path.join(cache, rows.name) if cache is not None else None, release_data=True)
         self._rows = rows
         self._batches: Iterator[Batch] = iter(())
         columns = rows.columns
@@ -35,7 +35,7 @@ class _Batches(xgboost.DataIter):  # type: ignore[misc]
         if batch.weight is not None:
             optional["weight"] = batch.weight
         input_data(
-            data=batch.matrix(np.float32),
+            data=batch.table,  # not copied
             label=batch.label,
             feature_names=self._names,
             feature_types=self._types,
@@ -45,13 +45,15 @@ class _Batches(xgboost.DataIter):  # type: ignore[misc]
 
 
 def quantized(
-    rows: WorkerRows, params: dict[str, Any], reference: xgboost.QuantileDMatrix | None
-) -> xgboost.QuantileDMatrix:
+    rows: WorkerRows, params: dict[str, Any], reference: xgboost.DMatrix | None, cache: str | None
+) -> xgboost.DMatrix:
+    """cache: a folder for the quantized rows; None: they are in memory."""
     for _ in rows.tables():  # counts them
         pass
     refuse_empty(rows)
-    matrix = xgboost.QuantileDMatrix(
-        _Batches(rows),
+    kind = xgboost.QuantileDMatrix if cache is None else xgboost.ExtMemQuantileDMatrix
+    matrix = kind(
+        _Batches(rows, cache),
         max_bin=params.get("max_bin"),
         nthread=params["nthread"],
         ref=reference,

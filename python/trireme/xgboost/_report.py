@@ -28,17 +28,23 @@ class ReportCallback(xgboost.callback.TrainingCallback):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self._reporter = RoundReporter(metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn)
+        self._rounds = 0
+        self._log: Any = None
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        self._rounds, self._log = model.num_boosted_rounds(), evals_log
         flat = {
             f"{dataset}-{metric}": values[-1][0] if isinstance(values[-1], tuple) else values[-1]
             for dataset, metrics in evals_log.items()
             for metric, values in metrics.items()
         }
-        self._reporter.after_round(model.num_boosted_rounds(), flat, model.save_model)
+        self._reporter.after_round(self._rounds, flat, model.save_model)
         return False
 
     def after_training(self, model: Any) -> Any:
+        # XGBoost skips the remaining callbacks of a round when one of them ends the training.
+        if self._log is not None and model.num_boosted_rounds() > self._rounds:
+            self.after_iteration(model, -1, self._log)
         self._reporter.after_training(model.num_boosted_rounds(), model.save_model)
         return model
 

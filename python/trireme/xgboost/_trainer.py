@@ -1,14 +1,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
-from trireme._boosting._trainer import BoostingTrainer
+from trireme._boosting._trainer import EVALS, BoostingTrainer, LoopOptions
 from trireme._checkpoint import Checkpoint
-from trireme._config import DataConfig, RunConfig, ScalingConfig
+from trireme._trainer import backend_config
 from trireme.xgboost._config import XGBoostConfig
 
-_EVALS = "pass the datasets to evaluate as datasets={name: ...}; each is reported as '<name>-<metric>'"
+
+class XGBoostOptions(LoopOptions, total=False):
+    obj: Callable[..., Any] | None
+    custom_metric: Callable[..., Any] | None
+    maximize: bool | None
+    verbose_eval: bool | int | None
+    external_memory: bool | None
 
 
 class XGBoostTrainer(BoostingTrainer):
@@ -23,13 +29,16 @@ class XGBoostTrainer(BoostingTrainer):
 
     num_boost_round: number of rounds; default 10.
     weight_column: weights of the rows. group_column: the query of each row, for ranking: a query's rows stay together.
-    train_kwargs: obj, custom_metric, maximize, early_stopping_rounds, verbose_eval and callbacks of xgboost.train().
+    categorical_columns: columns of strings or integers that are categories, besides those with Arrow dictionaries.
+    external_memory: keep the quantized rows in temporary files instead of memory.
+    early_stopping_rounds, obj, custom_metric, maximize, verbose_eval, callbacks: as for xgboost.train().
+    All other options are those of DataParallelTrainer.
     """
 
     _library = "xgboost"
-    _accepted: ClassVar = ("obj", "custom_metric", "maximize", "early_stopping_rounds", "verbose_eval", "callbacks")
+    _options = XGBoostOptions
     _refused: ClassVar = {
-        "evals": _EVALS,
+        "evals": EVALS,
         "dtrain": 'pass datasets={"train": ...}',
         "evals_result": "the metrics are in result.metrics_dataframe",
         "xgb_model": "pass resume_from_checkpoint",
@@ -39,43 +48,11 @@ class XGBoostTrainer(BoostingTrainer):
         self,
         train_loop_per_worker: Callable[..., Any] | None = None,
         *,
-        train_loop_config: dict[str, Any] | None = None,
         xgboost_config: XGBoostConfig | None = None,
-        scaling_config: ScalingConfig | None = None,
-        run_config: RunConfig | None = None,
-        datasets: dict[str, Any] | None = None,
-        dataset_config: DataConfig | None = None,
-        resume_from_checkpoint: Checkpoint | None = None,
-        metadata: dict[str, Any] | None = None,
-        validation_config: Any = None,
-        params: dict[str, Any] | None = None,
-        label_column: str | None = None,
-        num_boost_round: int | None = None,
-        weight_column: str | None = None,
-        group_column: str | None = None,
-        **train_kwargs: Any,
+        **options: Unpack[XGBoostOptions],
     ) -> None:
-        if xgboost_config is not None and not isinstance(xgboost_config, XGBoostConfig):
-            raise TypeError(f"xgboost_config must be an XGBoostConfig, got {xgboost_config!r}")
         super().__init__(
-            train_loop_per_worker,
-            train_loop_config=train_loop_config,
-            backend_config=xgboost_config or XGBoostConfig(),
-            scaling_config=scaling_config,
-            run_config=run_config,
-            datasets=datasets,
-            dataset_config=dataset_config,
-            resume_from_checkpoint=resume_from_checkpoint,
-            metadata=metadata,
-            validation_config=validation_config,
-            own_loop={
-                "params": params,
-                "label_column": label_column,
-                "num_boost_round": num_boost_round,
-                "weight_column": weight_column,
-                "group_column": group_column,
-                "train_kwargs": train_kwargs,
-            },
+            train_loop_per_worker, backend_config("xgboost_config", xgboost_config, XGBoostConfig), options
         )
 
     @staticmethod
@@ -84,9 +61,3 @@ class XGBoostTrainer(BoostingTrainer):
         from trireme.xgboost._report import ReportCallback
 
         return ReportCallback.get_model(checkpoint)
-
-    @staticmethod
-    def _loop() -> Callable[..., Any]:
-        from trireme.xgboost._start_loop import start_loop
-
-        return start_loop

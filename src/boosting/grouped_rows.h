@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "boosting/worker_rows.h"
+
+namespace trireme::boosting {
+
+// The rows of this worker's query groups, with those of a group behind each other, in order of first appearance. Every
+// worker reads all rows and keeps its own: a group's worker follows from its value.
+class GroupedRows {
+ public:
+  // `everything`: the groups of all workers.
+  GroupedRows(std::string dataset, const RowColumns& columns, bool everything);
+
+  // `numbers`: of all rows of the batch.
+  void take(const RowBatch& numbers, const Batch& batch);
+  // After the last batch. Returns the number of rows.
+  std::int64_t finish();
+  void rewind() { next_ = 0; }
+  const RowBatch* next();
+
+ private:
+  std::int32_t group_of(const std::string& key);  // -1: of another worker
+
+  std::string dataset_;
+  const RowColumns& columns_;
+  bool everything_;
+  std::map<std::string, std::int32_t> numbers_;
+  RowBatch all_;
+  std::vector<std::int64_t> order_;
+  std::size_t next_ = 0;
+  RowBatch batch_;
+};
+
+}  // namespace trireme::boosting
