@@ -6,28 +6,22 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from regression import ROWS, assert_equal, first_time, fit, global_batches, in_one_process, network, rows
+from torch.utils.data import DataLoader, IterableDataset
 
 import trireme
-from trireme import FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
-from trireme.torch import TorchTrainer
-
-ROWS = 32
+from trireme import WorkerGroupError
 
 
-def rows() -> TensorDataset:
-    inputs = torch.arange(float(ROWS)).reshape(ROWS, 1) / ROWS
-    return TensorDataset(inputs.repeat(1, 4), inputs * 3)
-
-
-def network(dropout: float = 0.0) -> torch.nn.Module:
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Dropout(dropout), torch.nn.Linear(8, 1))
+class Stream(IterableDataset):  # type: ignore[misc]
+    def __iter__(self) -> Iterator[Any]:
+        return iter([rows()[index] for index in range(ROWS)])
 
 
 def plugin(name: str | None) -> dict[str, Any]:
@@ -57,8 +51,8 @@ def train(config: dict[str, Any]) -> Any:
         dataloader_config=loaders, **plugin(config.get("plugin")), **config.get("accelerator", {})
     )
     model = network(config.get("dropout", 0.0))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-    data: Any = DataLoader(rows(), batch_size=4, shuffle=config.get("shuffle", True))
+    optimizer = adam(model.parameters())
+    data: Any = DataLoader(Stream(), batch_size=4) if config.get("stream") else DataLoader(rows(), 4, shuffle=True)
     model, optimizer, data = accelerator.prepare(model, optimizer, data)
     if checkpoint := trireme.get_checkpoint():
         load_state(accelerator, checkpoint)
@@ -67,7 +61,8 @@ def train(config: dict[str, Any]) -> Any:
     seen: list[float] = []
     for epoch in range(data.iteration, config.get("epochs", 2)):
         for inputs, targets in data:
-            if config.get("kill_at") == len(seen) // 4 and accelerator.process_index == 1 and _first(config["mark"]):
+            kills = config.get("kill_at") == len(seen) // 4 and accelerator.process_index == 1
+            if kills and first_time(config["mark"]):
                 os.kill(os.getpid(), signal.SIGKILL)
             seen += inputs[:, 0].tolist()
             with accelerator.accumulate(model):
@@ -100,69 +95,34 @@ def weights_of(accelerator: Any, model: Any) -> dict[str, list[float]]:
     }
 
 
-def _first(mark: str) -> bool:
-    try:
-        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True
+def adam(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, lr=0.05)
 
 
-def fit(config: dict[str, Any], name: str = "run", workers: int = 2, function: Any = train, **more: Any) -> Any:
-    return TorchTrainer(
-        function,
-        train_loop_config=config,
-        scaling_config=ScalingConfig(num_workers=workers),
-        run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1)),
-        **more,
-    ).fit()
-
-
-def alone(batches: list[list[float]], accumulate: int = 1) -> dict[str, list[float]]:
-    """Plain torch in this process. batches: the inputs of every optimizer step."""
-    model = network()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-    for step, batch in enumerate(batches, 1):
-        inputs = torch.tensor(batch).reshape(-1, 1)
-        ((model(inputs.repeat(1, 4)) - inputs * 3).square().mean() / accumulate).backward()
-        if step % accumulate == 0:
-            optimizer.step()
-            optimizer.zero_grad()
-    return {name: value.flatten().tolist() for name, value in model.state_dict().items()}
-
-
-def global_batches(parts: list[Any]) -> list[list[float]]:
-    return [
-        [value for _, seen, _ in parts for value in seen[step : step + 4]] for step in range(0, len(parts[0][1]), 4)
-    ]
-
-
-def assert_equal(mine: dict[str, list[float]], expected: dict[str, list[float]]) -> None:
-    assert mine.keys() == expected.keys()
-    for name, values in mine.items():
-        torch.testing.assert_close(torch.tensor(values), torch.tensor(expected[name]), rtol=1e-4, atol=1e-6)
+def global_batches_of(parts: list[Any]) -> list[list[float]]:
+    return global_batches([seen for _, seen, _ in parts])
 
 
 @pytest.mark.parametrize("kind", [None, "fsdp2", "deepspeed"])
 def test_the_model_is_that_of_one_process_on_the_same_global_batches(kind: str | None) -> None:
-    result = fit({"plugin": kind})
+    result = fit(train, {"plugin": kind})
     parts = result.return_value
     assert parts[0][0] == parts[1][0]
     assert parts[0][2] == {None: "MULTI_CPU", "deepspeed": "DEEPSPEED"}.get(kind, "FSDP")
     inputs = sorted(rows().tensors[0][:, 0].tolist())
     for epoch in range(2):
         assert sorted(value for _, seen, _ in parts for value in seen[epoch * 16 : epoch * 16 + 16]) == inputs
-    assert_equal(parts[0][0], alone(global_batches(parts)))
+    assert_equal(parts[0][0], in_one_process(global_batches_of(parts), adam))
 
 
 def test_gradients_are_accumulated_and_rank_zero_logs_to_tensorboard(tmp_path: Path) -> None:
     options = {"gradient_accumulation_steps": 2, "log_with": "tensorboard", "project_dir": str(tmp_path)}
-    result = fit({"accelerator": options, "epochs": 1})
+    result = fit(train, {"accelerator": options, "epochs": 1})
     parts = result.return_value
     assert parts[0][0] == parts[1][0]
     assert result.metrics["epoch"] == 0
     assert len([path for path in tmp_path.rglob("events.out.tfevents.*") if path.parent.name == "digits"]) == 1
-    assert_equal(parts[0][0], alone(global_batches(parts), accumulate=2))
+    assert_equal(parts[0][0], in_one_process(global_batches_of(parts), adam, every=2))
 
 
 @pytest.mark.parametrize(
@@ -172,12 +132,15 @@ def test_gradients_are_accumulated_and_rank_zero_logs_to_tensorboard(tmp_path: P
         {"loaders": {"use_seedable_sampler": True}, "accelerator": {"mixed_precision": "bf16"}},
         {"plugin": "fsdp2"},
         {"plugin": "deepspeed"},
+        {"stream": True},
+        {"stream": True, "loaders": {"dispatch_batches": False}},
+        {"loaders": {"use_stateful_dataloader": True}},
     ],
-    ids=["ddp", "seedable_bf16", "fsdp2", "deepspeed"],
+    ids=["ddp", "seedable_bf16", "fsdp2", "deepspeed", "stream", "stream read by all", "stateful"],
 )
 def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, config: dict[str, Any]) -> None:
-    undisturbed = fit(config, "undisturbed").return_value
-    killed = fit(config | {"kill_at": 6, "mark": str(tmp_path / "mark")}, "killed").return_value
+    undisturbed = fit(train, config, "undisturbed").return_value
+    killed = fit(train, config | {"kill_at": 6, "mark": str(tmp_path / "mark")}, "killed").return_value
     assert (tmp_path / "mark").exists()
     for mine, expected in zip(killed, undisturbed, strict=True):
         assert mine[0] == expected[0]
@@ -185,9 +148,9 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, config
 
 
 def test_a_run_resumes_with_another_number_of_workers() -> None:
-    first = fit({"stop_at": 2})
+    first = fit(train, {"stop_at": 2})
     seen = [value for _, part, _ in first.return_value for value in part]
-    ((_, rest, _),) = fit({"epochs": 1}, workers=1).return_value
+    ((_, rest, _),) = fit(train, {"epochs": 1}, workers=1).return_value
     assert len(seen) == 16
     assert sorted([*seen, *rest]) == sorted(rows().tensors[0][:, 0].tolist())
 
@@ -199,7 +162,7 @@ def over_shard(config: dict[str, Any]) -> Any:
 
     accelerator = Accelerator()
     model = network()
-    model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=0.05))
+    model, optimizer = accelerator.prepare(model, adam(model.parameters()))
     batches = trireme.get_dataset_shard("train").iter_torch_batches(batch_size=4)
     checkpoint = trireme.get_checkpoint()
     if checkpoint:
@@ -219,7 +182,7 @@ def over_shard(config: dict[str, Any]) -> Any:
 
 def test_dataset_shards_resume_in_the_middle_of_an_epoch() -> None:
     whole, killed = (
-        fit({"kill": kill}, f"shard_{kill}", function=over_shard, datasets={"train": trireme.data.range(48)})
+        fit(over_shard, {"kill": kill}, f"shard_{kill}", datasets={"train": trireme.data.range(48)})
         for kill in (False, True)
     )
     seen = [part for _, part, _ in whole.return_value]
@@ -267,7 +230,7 @@ def test_a_config_file_sets_the_model_and_must_fit_the_workers(tmp_path: Path) -
         return accelerator.distributed_type.value, accelerator.mixed_precision, accelerator.is_fsdp2, problem
 
     files = {"good": str(good), "bad": str(bad)}
-    kind, precision, version_two, problem = fit(files, function=configured).return_value
+    kind, precision, version_two, problem = fit(configured, files).return_value
     assert (kind, precision, version_two) == ("FSDP", "bf16", True)
     assert "num_processes=8, and the run has 2" in problem
     assert "main_process_ip='10.0.0.7', and workers use the run's own connection" in problem
@@ -312,13 +275,30 @@ def test_refused_calls(tmp_path: Path) -> None:
                 texts.append(str(error))
         return texts
 
-    texts = fit({"missing": str(tmp_path / "missing.yaml")}, workers=1, function=refused).return_value
+    texts = fit(refused, {"missing": str(tmp_path / "missing.yaml")}, workers=1).return_value
     for text, part in zip(
         texts,
         ["notebook_launcher() was called in a worker", "debug_launcher()", "missing.yaml", "was not written by"],
         strict=True,
     ):
         assert part in text
+
+
+def test_a_model_of_fsdp_1_on_cpus_cannot_be_stored() -> None:
+    def refused(config: dict[str, Any]) -> None:
+        from accelerate import Accelerator, FullyShardedDataParallelPlugin
+
+        from trireme.accelerate import save_state
+
+        accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=1))
+        model = network()
+        model, optimizer = accelerator.prepare(model, adam(model.parameters()))
+        accelerator.backward(model(torch.ones(4, 4)).square().mean())
+        optimizer.step()
+        save_state(accelerator)
+
+    with pytest.raises(WorkerGroupError, match=r"save_state\(\).*FSDP 1 on workers without GPUs; use .*fsdp_version=2"):
+        fit(refused, {})
 
 
 def test_workers_that_would_train_alone_are_an_error() -> None:
@@ -329,4 +309,4 @@ def test_workers_that_would_train_alone_are_an_error() -> None:
         Accelerator()
 
     with pytest.raises(WorkerGroupError, match="Accelerate has found 1 process and the run has 2 workers"):
-        fit({}, function=separate)
+        fit(separate, {})

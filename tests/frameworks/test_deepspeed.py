@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -13,24 +14,22 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from regression import (
+    ROWS,
+    Weights,
+    assert_equal,
+    first_time,
+    fit,
+    global_batches,
+    in_one_process,
+    network,
+    rows,
+)
+from torch.utils.data import DataLoader
 
 import trireme
-from trireme import FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
-from trireme.torch import TorchTrainer
+from trireme import WorkerGroupError
 from trireme.torch._deepspeed import resolved
-
-ROWS = 32
-
-
-def rows() -> TensorDataset:
-    inputs = torch.arange(float(ROWS)).reshape(ROWS, 1) / ROWS
-    return TensorDataset(inputs.repeat(1, 4), inputs * 3)
-
-
-def network(dropout: float = 0.0) -> torch.nn.Module:
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Dropout(dropout), torch.nn.Linear(8, 1))
 
 
 def settings(stage: int, **more: Any) -> dict[str, Any]:
@@ -63,7 +62,7 @@ def train(config: dict[str, Any]) -> Any:
     step = first
     for epoch in range(data.epoch, config.get("epochs", 2)):
         for inputs, targets in data:
-            kills = config.get("kill_at") == step and engine.global_rank == 1 and _first(config["mark"])
+            kills = config.get("kill_at") == step and engine.global_rank == 1 and first_time(config["mark"])
             if kills and config["before"] == "step":
                 os.kill(os.getpid(), signal.SIGKILL)
             seen += inputs[:, 0].tolist()
@@ -90,49 +89,19 @@ def gather(engine: Any, seen: list[float], first: int) -> Any:
     return everyone
 
 
-def _first(mark: str) -> bool:
-    try:
-        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True
-
-
-def fit(config: dict[str, Any], name: str = "run", workers: int = 2, function: Any = train, **more: Any) -> Any:
-    return TorchTrainer(
-        function,
-        train_loop_config=config,
-        scaling_config=ScalingConfig(num_workers=workers),
-        run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1)),
-        **more,
-    ).fit()
-
-
-def alone(parts: list[Any]) -> dict[str, list[float]]:
+def alone(parts: list[Any]) -> Weights:
     """Plain torch in this process, on the global batches of the parts."""
-    model = network()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, weight_decay=0.01)
-    for step in range(0, len(parts[0][1]), 4):
-        inputs = torch.tensor([value for _, seen, _ in parts for value in seen[step : step + 4]]).reshape(-1, 1)
-        optimizer.zero_grad()
-        (model(inputs.repeat(1, 4)) - inputs * 3).square().mean().backward()
-        optimizer.step()
-    return {name: value.flatten().tolist() for name, value in model.state_dict().items()}
-
-
-def assert_equal(mine: dict[str, list[float]], expected: dict[str, list[float]], **tolerance: float) -> None:
-    assert mine.keys() == expected.keys()
-    for name, values in mine.items():
-        torch.testing.assert_close(torch.tensor(values), torch.tensor(expected[name]), **tolerance)
+    batches = global_batches([seen for _, seen, _ in parts])
+    return in_one_process(batches, functools.partial(torch.optim.AdamW, lr=0.05, weight_decay=0.01))
 
 
 @pytest.mark.parametrize(("stage", "before"), [(0, "step"), (1, "step"), (2, "report"), (3, "report")])
 def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, stage: int, before: str) -> None:
     precision = {"bf16": {"enabled": True}} if stage in (1, 3) else {"bf16": {"enabled": "auto"}}
     config = {"deepspeed": settings(stage, **precision), "dropout": 0.5}
-    undisturbed = fit(config, "undisturbed").return_value
+    undisturbed = fit(train, config, "undisturbed").return_value
     config |= {"kill_at": 5, "before": before, "mark": str(tmp_path / "mark")}
-    killed = fit(config, "killed")
+    killed = fit(train, config, "killed")
     assert (tmp_path / "mark").exists()
     assert undisturbed[0][0] == undisturbed[1][0]
     for mine, expected in zip(killed.return_value, undisturbed, strict=True):
@@ -153,13 +122,13 @@ def test_the_model_is_that_of_one_process_and_another_number_of_workers_continue
     file = tmp_path / "deepspeed.json"
     file.write_text(json.dumps(settings(stage)))
     operators = tmp_path / "compiled"
-    first = fit({"deepspeed": str(file), "stop_at": 2, "operators": str(operators)}).return_value
+    first = fit(train, {"deepspeed": str(file), "stop_at": 2, "operators": str(operators)}).return_value
     assert not operators.exists()  # DeepSpeed compiles into it
     assert capfd.readouterr().out.count("AdamW of the config is torch's on CPUs") == 1
     assert first[0][0] == first[1][0]
     assert_equal(first[0][0], alone(first), rtol=1e-4, atol=1e-5)
     # One worker takes the rest of the epoch: twice as many steps of half the size.
-    ((_, rest, begin),) = fit({"deepspeed": str(file), "epochs": 1}, workers=1).return_value
+    ((_, rest, begin),) = fit(train, {"deepspeed": str(file), "epochs": 1}, workers=1).return_value
     seen = [value for _, part, _ in first for value in part]
     assert begin == 2 and len(seen) == 16
     assert sorted([*seen, *rest]) == sorted(rows().tensors[0][:, 0].tolist())
@@ -195,8 +164,8 @@ def with_sgd(config: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("stage", [2, 3])
 def test_what_deepspeed_cannot_convert_is_refused_with_the_reason(stage: int) -> None:
-    _, weights = fit({"stage": stage}, function=with_sgd).return_value
-    problem, loaded = fit({"stage": stage}, workers=1, function=with_sgd).return_value
+    _, weights = fit(with_sgd, {"stage": stage}).return_value
+    problem, loaded = fit(with_sgd, {"stage": stage}, workers=1).return_value
     reason = {2: "KeyError('exp_avg')", 3: "KeyError(0)"}[stage]  # it converts states of Adam
     assert f"was written by 2 workers, and DeepSpeed cannot load it with 1: {reason}" in problem
     if stage == 3:
@@ -234,7 +203,7 @@ def over_shard(config: dict[str, Any]) -> Any:
 
 def test_dataset_shards_resume_from_a_checkpoint_stored_in_the_background() -> None:
     whole, killed = (
-        fit({"kill": kill}, f"shard_{kill}", function=over_shard, datasets={"train": trireme.data.range(48)})
+        fit(over_shard, {"kill": kill}, f"shard_{kill}", datasets={"train": trireme.data.range(48)})
         for kill in (False, True)
     )
     seen = [part for _, part, _ in whole.return_value]
@@ -242,6 +211,44 @@ def test_dataset_shards_resume_from_a_checkpoint_stored_in_the_background() -> N
     for (weights, part, _), expected in zip(killed.return_value, whole.return_value, strict=True):
         assert weights == expected[0]
         assert part == expected[1][16:]
+
+
+def with_training_data(config: dict[str, Any]) -> Any:
+    """DeepSpeed makes the loader, as in its tutorials."""
+    import deepspeed
+
+    from trireme.deepspeed import load_checkpoint, save_checkpoint
+
+    model = network()
+    engine, _, loader, _ = deepspeed.initialize(
+        model=model, model_parameters=model.parameters(), training_data=rows(), config=settings(1)
+    )
+    if checkpoint := trireme.get_checkpoint():
+        load_checkpoint(engine, checkpoint)
+    seen: list[float] = []
+    for _ in range(loader.epoch, 2):
+        for inputs, targets in loader:
+            if config["kill"] and len(seen) == 20 and engine.global_rank == 1 and first_time(config["mark"]):
+                os.kill(os.getpid(), signal.SIGKILL)
+            seen += inputs[:, 0].tolist()
+            engine.backward((engine(inputs) - targets).square().mean())
+            engine.step()
+            trireme.report({}, checkpoint=save_checkpoint(engine))
+    assert len(loader) == 4
+    return gather(engine, seen, 0)
+
+
+def test_the_loader_of_training_data_resumes_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
+    config = {"mark": str(tmp_path / "mark")}
+    whole, killed = (
+        fit(with_training_data, config | {"kill": kill}, f"data_{kill}").return_value for kill in (False, True)
+    )
+    assert (tmp_path / "mark").exists()
+    first, second = ([value for _, seen, _ in whole for value in seen[begin : begin + 16]] for begin in (0, 16))
+    assert sorted(first) == sorted(second) == sorted(rows().tensors[0][:, 0].tolist()) and first != second
+    for mine, expected in zip(killed, whole, strict=True):
+        assert mine[0] == expected[0]
+        assert mine[1] == expected[1][-len(mine[1]) :] and 0 < len(mine[1]) < len(expected[1])
 
 
 def test_a_script_of_the_deepspeed_launcher_runs_under_trireme_launch(tmp_path: Path) -> None:
@@ -325,7 +332,7 @@ def test_refused_calls() -> None:
                 texts.append(str(error))
         return texts
 
-    texts = fit({}, function=refused).return_value
+    texts = fit(refused, {}).return_value
     for text, part in zip(
         texts,
         ["train_batch_size=10 is not", "lr is 'auto'", "got Sequential", "expects a dict", "was not written by"],
@@ -344,7 +351,7 @@ def test_workers_that_would_train_alone_are_an_error() -> None:
         deepspeed.initialize(model=model, model_parameters=model.parameters(), config=settings(0))
 
     with pytest.raises(WorkerGroupError, match="DeepSpeed has found 1 process and the run has 2 workers"):
-        fit({}, function=separate)
+        fit(separate, {})
 
 
 def test_the_transformers_trainer_with_deepspeed(tmp_path: Path) -> None:
@@ -376,7 +383,7 @@ def test_the_transformers_trainer_with_deepspeed(tmp_path: Path) -> None:
         torch.distributed.all_gather_object(everyone, (weights, trainer.accelerator.distributed_type.value))
         return everyone
 
-    result = fit({"out": str(tmp_path / "out")}, function=transformers)
+    result = fit(transformers, {"out": str(tmp_path / "out")})
     first, second = result.return_value
     assert first == second and first[1] == "DEEPSPEED"
     with result.checkpoint.as_directory() as folder:

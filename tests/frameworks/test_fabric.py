@@ -5,19 +5,30 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from regression import ROWS, first_time, fit
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import trireme
-from trireme import Checkpoint, FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
+from trireme import Checkpoint, ScalingConfig, WorkerGroupError
 from trireme.torch import TorchTrainer
 
-ROWS = 32
 STEPS = 8  # two epochs of 4
+
+
+class Stream(IterableDataset):  # type: ignore[misc]
+    """Divided by rank, as scripts do it."""
+
+    def __init__(self, inputs: torch.Tensor) -> None:
+        self.inputs = inputs
+
+    def __iter__(self) -> Iterator[Any]:
+        return ((row, row * 3) for row in self.inputs[torch.distributed.get_rank() :: 2])
 
 
 def train(config: dict[str, Any]) -> Any:
@@ -31,7 +42,8 @@ def train(config: dict[str, Any]) -> Any:
     layer = torch.nn.Linear(1, 1)
     model, optimizer = fabric.setup(layer, torch.optim.Adam(layer.parameters(), lr=0.1))
     inputs = torch.arange(float(ROWS)).reshape(ROWS, 1) / ROWS
-    loader = fabric.setup_dataloaders(DataLoader(TensorDataset(inputs, inputs * 3), batch_size=4, shuffle=True))
+    data = Stream(inputs) if config.get("stream") else TensorDataset(inputs, inputs * 3)
+    loader = fabric.setup_dataloaders(DataLoader(data, batch_size=4, shuffle=None if config.get("stream") else True))
     state = {"model": model, "optimizer": optimizer, "step": 0}
     if checkpoint := trireme.get_checkpoint():
         with checkpoint.as_directory() as folder:
@@ -39,7 +51,7 @@ def train(config: dict[str, Any]) -> Any:
     seen = []
     while state["step"] < STEPS:
         for rows, targets in loader:
-            if config.get("mark") and state["step"] == 5 and fabric.global_rank == 1 and _first(config["mark"]):
+            if config.get("mark") and state["step"] == 5 and fabric.global_rank == 1 and first_time(config["mark"]):
                 os.kill(os.getpid(), signal.SIGKILL)
             seen += rows[:, 0].tolist()
             optimizer.zero_grad()
@@ -60,28 +72,12 @@ def report(fabric: Any, state: dict[str, Any], parent: str) -> None:
     trireme.report({"step": state["step"]}, checkpoint=mine)
 
 
-def _first(mark: str) -> bool:
-    try:
-        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True
-
-
-def fit(name: str, **config: Any) -> Any:
-    return TorchTrainer(
-        train,
-        train_loop_config=config,
-        scaling_config=ScalingConfig(num_workers=2),
-        run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1)),
-    ).fit()
-
-
 @pytest.mark.parametrize("package", ["lightning.fabric", "lightning_fabric"])
 def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, package: str) -> None:
-    undisturbed = fit("undisturbed", package=package, folder=str(tmp_path / "a")).return_value
+    undisturbed = fit(train, {"package": package, "folder": str(tmp_path / "a")}, "undisturbed").return_value
     mark = tmp_path / "mark"
-    killed = fit("killed", package=package, folder=str(tmp_path / "b"), mark=str(mark)).return_value
+    config = {"package": package, "folder": str(tmp_path / "b"), "mark": str(mark)}
+    killed = fit(train, config, "killed").return_value
     assert mark.exists()
     (first, seen), (second, other_seen) = undisturbed
     assert first == second
@@ -92,10 +88,22 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, packag
         assert rest == everything[-len(rest) :] and 0 < len(rest) < len(everything)
 
 
+def test_a_stream_resumes_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
+    config = {"package": "lightning.fabric", "stream": True}
+    undisturbed = fit(train, config | {"folder": str(tmp_path / "a")}, "undisturbed").return_value
+    config |= {"folder": str(tmp_path / "b"), "mark": str(tmp_path / "mark")}
+    for (weights, rest), (expected, everything) in zip(
+        fit(train, config, "killed").return_value, undisturbed, strict=True
+    ):
+        assert weights == expected
+        assert rest == everything[16:] and len(everything) == 32  # from the fourth step of eight
+
+
 def test_the_options_of_a_script_for_several_devices(tmp_path: Path) -> None:
     """prepare_fabric() keeps the strategy of a script for torchrun, and corrects the number of devices."""
     options = {"accelerator": "cpu", "devices": 3, "strategy": "ddp", "precision": "bf16-mixed"}
-    (first, _), (second, _) = fit("ddp", package="lightning.fabric", folder=str(tmp_path), fabric=options).return_value
+    config = {"package": "lightning.fabric", "folder": str(tmp_path), "fabric": options}
+    (first, _), (second, _) = fit(train, config).return_value
     assert first == second
 
 

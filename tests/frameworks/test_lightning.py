@@ -5,23 +5,18 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from regression import ROWS, first_time, fit, rows
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, get_worker_info
 
 import trireme
 from trireme import CheckpointUploadMode, FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
 from trireme.torch import TorchTrainer
-
-ROWS = 32
-
-
-def rows() -> TensorDataset:
-    inputs = torch.arange(float(ROWS)).reshape(ROWS, 1) / ROWS
-    return TensorDataset(inputs.repeat(1, 4), inputs * 3)
 
 
 def model(package: str) -> Any:
@@ -43,6 +38,9 @@ def model(package: str) -> Any:
         def validation_step(self, batch: Any, index: int) -> None:
             self.log("distance", (self.layer(batch[0]) - batch[1]).abs().mean(), sync_dist=True)
 
+        def predict_step(self, batch: Any, index: int) -> Any:
+            return self.layer(batch[0])
+
         def configure_optimizers(self) -> Any:
             return torch.optim.Adam(self.parameters(), lr=0.1)
 
@@ -59,6 +57,28 @@ QUIET = {
 }
 
 
+class Stream(IterableDataset):  # type: ignore[misc]
+    """Divided by the rank and the worker of the loader, as scripts do it. Its loader has no length."""
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        parts = 2 * (info.num_workers if info else 1)
+        mine = 2 * (info.id if info else 0) + torch.distributed.get_rank()
+        return iter([rows()[index] for index in range(mine, ROWS, parts)])
+
+
+def loader_of(kind: str) -> Any:
+    if kind == "stream":
+        return DataLoader(Stream(), batch_size=4, num_workers=2)
+    if kind == "distributed sampler":
+        return DataLoader(rows(), batch_size=4, sampler=DistributedSampler(rows(), shuffle=True))
+    if kind == "stateful":
+        from torchdata.stateful_dataloader import StatefulDataLoader
+
+        return StatefulDataLoader(rows(), batch_size=4, shuffle=True)
+    return DataLoader(rows(), batch_size=4, shuffle=True)
+
+
 def train(config: dict[str, Any]) -> Any:
     from trireme.lightning import ReportCallback, prepare_trainer
 
@@ -67,13 +87,13 @@ def train(config: dict[str, Any]) -> Any:
 
     class Kill(pl.Callback):  # type: ignore[name-defined, misc]
         def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
-            if config.get("kill_at") == trainer.global_step and trainer.global_rank == 1 and _first(config["mark"]):
+            if config.get("kill_at") == trainer.global_step and trainer.global_rank == 1 and first_time(config["mark"]):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     report = ReportCallback(**config.get("report", {}))
     options = QUIET | {"devices": "auto", "callbacks": [report, Kill()]} | config.get("trainer", {})
     trainer = prepare_trainer(pl.Trainer(**options))
-    loader = DataLoader(rows(), batch_size=4, shuffle=True)
+    loader = loader_of(config.get("loader", ""))
     network = model(package)
     arguments: dict[str, Any] = {"train_dataloaders": loader, "val_dataloaders": DataLoader(rows(), batch_size=8)}
     if checkpoint := trireme.get_checkpoint():
@@ -87,26 +107,9 @@ def train(config: dict[str, Any]) -> Any:
     return everyone
 
 
-def _first(mark: str) -> bool:
-    try:
-        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True
-
-
-def fit(config: dict[str, Any], name: str = "run", workers: int = 2) -> Any:
-    return TorchTrainer(
-        train,
-        train_loop_config=config,
-        scaling_config=ScalingConfig(num_workers=workers),
-        run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1)),
-    ).fit()
-
-
 @pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
 def test_workers_train_one_model_on_all_rows(package: str) -> None:
-    result = fit({"package": package})
+    result = fit(train, {"package": package})
     (weights, seen), (other_weights, other_seen) = result.return_value
     assert weights == other_weights
     inputs = sorted(rows().tensors[0][:, 0].tolist())
@@ -118,7 +121,7 @@ def test_workers_train_one_model_on_all_rows(package: str) -> None:
 
 
 def test_the_model_is_that_of_one_process_on_the_same_global_batches() -> None:
-    ((weights, seen), (_, other_seen)) = fit({}).return_value
+    ((weights, seen), (_, other_seen)) = fit(train, {}).return_value
     torch.manual_seed(0)
     layer = torch.nn.Linear(4, 1)
     optimizer = torch.optim.Adam(layer.parameters(), lr=0.1)
@@ -136,19 +139,29 @@ def test_the_model_is_that_of_one_process_on_the_same_global_batches() -> None:
 @pytest.mark.parametrize("mode", list(CheckpointUploadMode)[:2])
 def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, mode: CheckpointUploadMode) -> None:
     report = {"every_n_train_steps": 3, "checkpoint_upload_mode": mode}
-    undisturbed = fit({"report": report}, "undisturbed").return_value
-    result = fit({"report": report, "kill_at": 7, "mark": str(tmp_path / "mark")}, "killed")
+    undisturbed = fit(train, {"report": report}, "undisturbed").return_value
+    result = fit(train, {"report": report, "kill_at": 7, "mark": str(tmp_path / "mark")}, "killed")
     assert (tmp_path / "mark").exists()
     for (weights, seen), (expected, all_seen) in zip(result.return_value, undisturbed, strict=True):
         assert weights == expected
         assert seen == all_seen[-len(seen) :] and 0 < len(seen) < len(all_seen)
 
 
+@pytest.mark.parametrize("kind", ["stream", "distributed sampler", "stateful"])
+def test_the_position_of_other_loaders(tmp_path: Path, kind: str) -> None:
+    config = {"loader": kind, "report": {"every_n_train_steps": 3}}
+    undisturbed = fit(train, config, "undisturbed").return_value
+    result = fit(train, config | {"kill_at": 7, "mark": str(tmp_path / "mark")}, "killed").return_value
+    for (weights, seen), (expected, all_seen) in zip(result, undisturbed, strict=True):
+        assert weights == expected
+        assert seen == all_seen[24:] and len(all_seen) == 32  # from the sixth step of eight
+
+
 def test_a_run_resumes_with_another_number_of_workers() -> None:
     report = {"every_n_train_steps": 3, "on_train_epoch_end": False}
-    first = fit({"report": report, "trainer": {"max_steps": 3}})
+    first = fit(train, {"report": report, "trainer": {"max_steps": 3}})
     seen = [row for _, part in first.return_value for row in part]
-    second = fit({"report": report, "trainer": {"max_epochs": 1}}, workers=1)
+    second = fit(train, {"report": report, "trainer": {"max_epochs": 1}}, workers=1)
     ((_, rest),) = second.return_value
     assert len(seen) == 24
     assert sorted([*seen, *rest]) == sorted(rows().tensors[0][:, 0].tolist())
@@ -179,6 +192,36 @@ def test_a_script_for_torchrun_needs_no_change() -> None:
 
     first, second = TorchTrainer(plain, scaling_config=ScalingConfig(num_workers=2)).fit().return_value
     assert first == second
+
+
+def test_lightnings_callbacks_and_its_other_loops(tmp_path: Path) -> None:
+    def all_loops(config: dict[str, Any]) -> Any:
+        import lightning.pytorch as pl
+        from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+
+        from trireme.lightning import ReportCallback, prepare_trainer
+
+        network = model("lightning.pytorch")
+        best = ModelCheckpoint(config["out"], monitor="distance", save_top_k=1)
+        # No validation can be better than the first by this much: the second epoch is the last.
+        stop = EarlyStopping("distance", min_delta=100.0, patience=1)
+        options = QUIET | {"max_epochs": 9, "enable_checkpointing": True, "accumulate_grad_batches": 2}
+        trainer = prepare_trainer(pl.Trainer(callbacks=[ReportCallback(), best, stop], **options))
+        loader = DataLoader(rows(), batch_size=4)
+        trainer.fit(network, loader, loader)
+        (validated,) = trainer.validate(ckpt_path="best", dataloaders=loader, verbose=False)
+        predicted = trainer.predict(network, loader)
+        everyone: list[Any] = [None, None]
+        mine = (trainer.current_epoch, trainer.global_step, best.best_model_path, validated, len(predicted))
+        torch.distributed.all_gather_object(everyone, mine)
+        return everyone
+
+    result = fit(all_loops, {"out": str(tmp_path / "best")})
+    first, second = result.return_value
+    assert first == second
+    assert first[:2] == (2, 4) and first[4] == 4 and os.path.exists(first[2])
+    assert first[3]["distance"] == pytest.approx(result.metrics["distance"], rel=1e-4)
+    assert result.metrics["step"] == 4
 
 
 def test_refused_arguments() -> None:
@@ -233,7 +276,7 @@ def test_batches_of_a_dataset_resume_in_the_middle_of_an_epoch(tmp_path: Path) -
 
             def training_step(self, batch: Any, index: int) -> Any:
                 self.seen += batch["id"].tolist()
-                if config["kill"] and len(self.seen) == 16 and self.global_rank == 1 and _first(config["mark"]):
+                if config["kill"] and len(self.seen) == 16 and self.global_rank == 1 and first_time(config["mark"]):
                     os.kill(os.getpid(), signal.SIGKILL)
                 return self.layer(batch["id"].float().reshape(-1, 1)).mean()
 

@@ -64,9 +64,14 @@ def fully_sharded(module: Any) -> None:
 def train(config: dict[str, Any]) -> Any:
     import lightning.pytorch as pl
 
-    from trireme.lightning import ModelParallelStrategy, ReportCallback, prepare_trainer
+    from trireme.lightning import DeepSpeedStrategy, ModelParallelStrategy, ReportCallback, prepare_trainer
 
-    network, strategy = model(fully_sharded), ModelParallelStrategy(data_parallel_size=2, tensor_parallel_size=1)
+    zero = config["zero"]
+    if zero is None:
+        strategy: Any = ModelParallelStrategy(data_parallel_size=2, tensor_parallel_size=1)
+    else:
+        strategy = DeepSpeedStrategy(stage=zero)
+    network = model(fully_sharded if zero is None else None)
     trainer = pl.Trainer(
         accelerator="cpu", max_epochs=config["epochs"], strategy=strategy, logger=False,
         callbacks=[ReportCallback()], **QUIET,
@@ -74,7 +79,14 @@ def train(config: dict[str, Any]) -> Any:
     trainer = prepare_trainer(trainer)
     checkpoint = trireme.get_checkpoint()
     trainer.fit(network, DataLoader(ROWS, batch_size=2), ckpt_path=_file(checkpoint))
-    return _whole(trainer.strategy.lightning_module_state_dict())
+    return _whole(trainer.strategy.lightning_module_state_dict()) if zero is None else _gathered(network)
+
+
+def _gathered(network: Any) -> list[list[float]]:
+    import deepspeed
+
+    with deepspeed.zero.GatheredParameters(list(network.parameters())):
+        return [parameter.detach().flatten().tolist() for parameter in network.parameters()]
 
 
 def _file(checkpoint: Any) -> str | None:
@@ -88,11 +100,12 @@ def _whole(state: dict[str, Any]) -> list[list[float]]:
     return [value.flatten().tolist() for value in whole]
 
 
-def test_a_sharded_model_is_that_of_one_process_also_when_it_resumes() -> None:
+@pytest.mark.parametrize("zero", [None, 2, 3], ids=["ModelParallelStrategy", "DeepSpeed 2", "DeepSpeed 3"])
+def test_a_sharded_model_is_that_of_one_process_also_when_it_resumes(zero: int | None) -> None:
     for epochs in (1, 2):
         result = TorchTrainer(
             train,
-            train_loop_config={"epochs": epochs},
+            train_loop_config={"epochs": epochs, "zero": zero},
             scaling_config=ScalingConfig(num_workers=2),
             run_config=RunConfig(name="sharded"),
         ).fit()
@@ -103,17 +116,30 @@ def test_a_sharded_model_is_that_of_one_process_also_when_it_resumes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "text"),
-    [(False, "strategy `fsdp` requires a GPU"), (True, r"trireme.lightning.FSDPStrategy.*ModelParallelStrategy")],
+    ("ours", "given", "text"),
+    [
+        (False, "fsdp", "strategy `fsdp` requires a GPU"),
+        (True, "FSDPStrategy", r"trireme.lightning.FSDPStrategy.*ModelParallelStrategy"),
+        # Lightning derives it from its DDPStrategy.
+        (
+            False,
+            "deepspeed",
+            r"Trainer\(strategy=DeepSpeedStrategy\).*pass strategy=trireme.lightning.DeepSpeedStrategy",
+        ),
+        (False, "model_parallel", r"pass strategy=trireme.lightning.ModelParallelStrategy"),
+    ],
 )
-def test_what_lightning_refuses_on_cpus(ours: bool, text: str) -> None:
+def test_strategies_that_are_refused_on_cpus(ours: bool, given: str, text: str) -> None:
     def refused() -> None:
         import lightning.pytorch as pl
 
-        from trireme.lightning import FSDPStrategy
+        import trireme.lightning
 
-        strategy = FSDPStrategy() if ours else "fsdp"
-        pl.Trainer(accelerator="cpu", strategy=strategy, logger=False, **QUIET).fit(model(), DataLoader(ROWS))
+        strategy: Any = getattr(trireme.lightning, given)() if ours else given
+        if given == "model_parallel":
+            strategy = pl.strategies.ModelParallelStrategy()
+        trainer = pl.Trainer(accelerator="cpu", strategy=strategy, logger=False, **QUIET)
+        trireme.lightning.prepare_trainer(trainer).fit(model(), DataLoader(ROWS))
 
     with pytest.raises(WorkerGroupError, match=text):
         TorchTrainer(refused, scaling_config=ScalingConfig(num_workers=2)).fit()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from regression import first_time, fit
+from torch.utils.data import IterableDataset
 
 import trireme
-from trireme import CheckpointUploadMode, FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
+from trireme import CheckpointUploadMode, ScalingConfig, WorkerGroupError
 from trireme.torch import TorchTrainer
 
 ROWS = 32
@@ -31,6 +34,14 @@ def model() -> Any:
             resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
         )
     )  # fmt: skip
+
+
+class Stream(IterableDataset):  # type: ignore[misc]
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
 
 
 def arguments(config: dict[str, Any]) -> Any:
@@ -56,7 +67,7 @@ def train(config: dict[str, Any]) -> Any:
     class Kill(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             rank = trireme.get_context().get_world_rank()
-            if config.get("kill_at") == state.global_step and rank == 1 and _first(config["out"] + "_mark"):
+            if config.get("kill_at") == state.global_step and rank == 1 and first_time(config["out"] + "_mark"):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     network = model()
@@ -68,6 +79,7 @@ def train(config: dict[str, Any]) -> Any:
     else:
         data = [{"input_ids": text, "labels": text} for text in texts()]
         valid = data[:8]
+        data = Stream(data) if config.get("stream") else data
     report = ReportCallback(**config.get("report", {}))
     trainer = prepare_trainer(
         Trainer(
@@ -89,31 +101,13 @@ def train(config: dict[str, Any]) -> Any:
     return everyone
 
 
-def _first(mark: str) -> bool:
-    try:
-        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True
-
-
-def fit(config: dict[str, Any], name: str, **options: Any) -> Any:
-    return TorchTrainer(
-        train,
-        train_loop_config=config,
-        scaling_config=ScalingConfig(num_workers=2),
-        run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1)),
-        **options,
-    ).fit()
-
-
 @pytest.mark.parametrize("mode", list(CheckpointUploadMode)[:2])
 def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, mode: CheckpointUploadMode) -> None:
     report = {"checkpoint_upload_mode": mode}
     # With the limit, the HF Trainer deletes folders that may still be uploaded.
     config = {"report": report, "arguments": {"save_total_limit": 1}}
-    undisturbed = fit(config | {"out": str(tmp_path / "a")}, "undisturbed")
-    killed = fit(config | {"out": str(tmp_path / "b"), "kill_at": 7}, "killed")
+    undisturbed = fit(train, config | {"out": str(tmp_path / "a")}, "undisturbed")
+    killed = fit(train, config | {"out": str(tmp_path / "b"), "kill_at": 7}, "killed")
     assert (tmp_path / "b_mark").exists()
     first, second = undisturbed.return_value
     assert first == second
@@ -126,6 +120,14 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, mode: 
     assert not [path for path in (tmp_path / "a").iterdir() if path.name.startswith(".trireme_")]
 
 
+def test_a_stream_resumes_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
+    config = {"stream": True, "arguments": {"max_steps": 8}}
+    undisturbed = fit(train, config | {"out": str(tmp_path / "a")}, "undisturbed").return_value
+    killed = fit(train, config | {"out": str(tmp_path / "b"), "kill_at": 7}, "killed").return_value
+    assert (tmp_path / "b_mark").exists()
+    assert killed == undisturbed and killed[0] == killed[1]
+
+
 def test_shards_as_datasets(tmp_path: Path) -> None:
     import trireme.data
 
@@ -136,6 +138,7 @@ def test_shards_as_datasets(tmp_path: Path) -> None:
     results = {}
     for name, kill_at in (("undisturbed", None), ("killed", 7)):
         results[name] = fit(
+            train,
             config | {"out": str(tmp_path / name), "kill_at": kill_at},
             name,
             datasets={"train": rows().random_shuffle(seed=1), "valid": rows().limit(8), "other": rows().limit(16)},

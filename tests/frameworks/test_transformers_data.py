@@ -135,6 +135,45 @@ def test_an_evaluation_set_that_workers_cannot_divide_evenly(tmp_path: Path) -> 
     assert loss == pytest.approx(expected, rel=1e-4)
 
 
+def part_of_an_epoch(config: dict[str, Any]) -> list[int]:
+    """The rows that all ranks have trained on, by their first token."""
+    from transformers import Trainer, TrainingArguments
+
+    from trireme.transformers import ReportCallback, prepare_trainer
+
+    seen: list[int] = []
+
+    class Recorded(Trainer):  # type: ignore[misc]
+        def training_step(self, model: Any, inputs: Any, *more: Any) -> Any:
+            seen.extend(inputs["input_ids"][:, 0].tolist())
+            return super().training_step(model, inputs, *more)
+
+    arguments = TrainingArguments(config["out"], max_steps=config["steps"], save_steps=1, use_cpu=True, **QUIET)
+    batches = trireme.get_dataset_shard("train").iter_torch_batches(batch_size=2)
+    trainer = prepare_trainer(Recorded(model=model(), args=arguments, train_dataset=batches))
+    trainer.add_callback(ReportCallback())
+    trainer.train(resume_from_checkpoint=_folder(trireme.get_checkpoint()))
+    everyone: list[Any] = [None] * trireme.get_context().get_world_size()
+    torch.distributed.all_gather_object(everyone, seen)
+    return [row for part in everyone for row in part]
+
+
+def test_batches_of_a_shard_continue_with_another_number_of_workers(tmp_path: Path) -> None:
+    import trireme.data
+
+    seen: list[int] = []
+    for workers, steps in ((2, 2), (1, 6)):
+        result = TorchTrainer(
+            part_of_an_epoch,
+            train_loop_config={"out": str(tmp_path / "out"), "steps": steps},
+            scaling_config=ScalingConfig(num_workers=workers),
+            run_config=RunConfig(name="resized"),
+            datasets={"train": trireme.data.from_items(texts(16)).random_shuffle(seed=1)},
+        ).fit()
+        seen += result.return_value
+    assert sorted(seen) == list(range(16))
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -19,6 +19,11 @@ def save_state(accelerator: Any, **options: Any) -> Checkpoint:
     """
     from trireme.torch._rank_folders import saved_by_all_ranks
 
+    if accelerator.distributed_type == "FSDP" and not accelerator.is_fsdp2 and accelerator.device.type == "cpu":
+        raise ValueError(
+            "save_state(): torch cannot collect the state of a model of FSDP 1 on workers without GPUs; use "
+            "FullyShardedDataParallelPlugin(fsdp_version=2)"
+        )
     return saved_by_all_ranks(
         lambda folder: accelerator.save_state(folder, **options), {"accelerate": accelerator.distributed_type.value}
     )

@@ -6,10 +6,10 @@ import functools
 from typing import Any
 
 from trireme._session import current_session
+from trireme.lightning._loaders import with_position
 from trireme.lightning._package import LIGHTNING, PYTORCH_LIGHTNING, Package, checked
 from trireme.lightning._strategies import environment_class
 from trireme.torch._device import devices_of
-from trireme.torch._loader import prepare_data_loader
 
 
 def prepare_fabric(fabric: Any) -> Any:
@@ -49,9 +49,10 @@ def _take_over_loaders(fabric: Any) -> None:
 
     @functools.wraps(original)
     def set_up(dataloader: Any, use_distributed_sampler: bool = True, move_to_device: bool = True) -> Any:
-        if not (use_distributed_sampler and fabric._requires_distributed_sampler(dataloader)) or _in_groups(fabric):
+        splits = use_distributed_sampler and fabric._requires_distributed_sampler(dataloader)
+        prepared = None if _in_groups(fabric) else with_position(dataloader, splits)
+        if prepared is None:
             return original(dataloader, use_distributed_sampler, move_to_device)
-        prepared = prepare_data_loader(dataloader, move_to_device=False)
         made = original(prepared, False, move_to_device)
         # It counts epochs from the start of the process, and passes them to the sampler.
         made._num_iter_calls = prepared.epoch

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-import warnings
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
 
+from trireme._extras import require_package
 from trireme._preload import frameworks_of_main, needs_of
 
-TESTED = ("2.5", "2.6")
+TESTED = ("2.5.", "2.6.")
 
 
 @dataclass(frozen=True)
@@ -61,12 +60,6 @@ def package_of(trainer: object) -> Package | None:
     return None
 
 
-@cache
 def checked(found: Package) -> Package:
-    version: str = importlib.import_module(found.pytorch.partition(".")[0]).__version__
-    if not version.startswith(TESTED):
-        warnings.warn(
-            f"trireme.lightning was tested with Lightning {' and '.join(TESTED)}, and {version} is installed",
-            stacklevel=3,
-        )
+    require_package(found.pytorch.partition(".")[0], TESTED, adapter="lightning")
     return found

@@ -25,14 +25,14 @@ def prepare_trainer(trainer: Any) -> Any:
     strategy = trainer.strategy
     if isinstance(strategy, tuple(getattr(ours, name) for name in STRATEGIES)):
         _use_environment(trainer, ours)
-    elif isinstance(strategy, (strategies.SingleDeviceStrategy, strategies.DDPStrategy)):
+    elif type(strategy) in (strategies.SingleDeviceStrategy, strategies.DDPStrategy):  # subclasses differ from them
         _replace(trainer, ours)
     else:
         name = type(strategy).__name__
         fix = (
             f"strategy=trireme.lightning.{name}(...)"
             if hasattr(ours, name)
-            else "strategy=trireme.lightning.DDPStrategy()"
+            else "strategy=trireme.lightning.DDPStrategy(), or a class derived from it"
         )
         raise ValueError(
             f"prepare_trainer(): Trainer(strategy={name}) does not use the process group of this worker; pass {fix}"

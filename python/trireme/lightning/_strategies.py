@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from trireme._session import current_session
+from trireme.lightning._deepspeed import also_on_cpus
 from trireme.lightning._loaders import take_over_training_loaders
 from trireme.lightning._package import Package, package
 from trireme.torch._device import devices_of
@@ -29,7 +30,8 @@ def classes_of(found: Package) -> Any:
     environment = environment_class(found)
     made = {"LightningEnvironment": environment}
     for name in STRATEGIES:
-        made[name] = _strategy(getattr(strategies, name), environment)
+        base = getattr(strategies, name)
+        made[name] = _strategy(also_on_cpus(base, found) if name == "DeepSpeedStrategy" else base, environment)
     for name, each in made.items():
         each.__module__, each.__name__, each.__qualname__ = "trireme.lightning", name, name
     return SimpleNamespace(**made)

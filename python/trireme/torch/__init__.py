@@ -3,9 +3,9 @@
 Importing this module does not import torch. Accessing a function that needs torch does.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from trireme._late_names import late_names
 from trireme._preload import frameworks_of_main
 from trireme._runtime import warm_up
 from trireme.torch._config import TorchConfig
@@ -38,30 +38,22 @@ __all__ = [
     "save_sharded",
 ]
 
-# Modules of the names that import torch.
-_LATER = {
-    "TorchCheckpoint": "_checkpoint",
-    "accelerate": "_precision",
-    "backward": "_precision",
-    "enable_reproducibility": "_reproducible",
-    "get_device_mesh": "_mesh",
-    "load_sharded": "_sharded",
-    "prepare_data_loader": "_loader",
-    "prepare_model": "_model",
-    "prepare_optimizer": "_precision",
-    "save_sharded": "_sharded",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
-
+# These import torch.
+__getattr__, __dir__ = late_names(
+    __name__,
+    {
+        "TorchCheckpoint": "_checkpoint",
+        "accelerate": "_precision",
+        "backward": "_precision",
+        "enable_reproducibility": "_reproducible",
+        "get_device_mesh": "_mesh",
+        "load_sharded": "_sharded",
+        "prepare_data_loader": "_loader",
+        "prepare_model": "_model",
+        "prepare_optimizer": "_precision",
+        "save_sharded": "_sharded",
+    },
+)
 
 # The warm process imports torch, and the frameworks that the script names, in parallel with the setup of the script.
 warm_up([*TorchConfig.preload, *frameworks_of_main()])

@@ -27,8 +27,7 @@ def keep_positions(module: ModuleType) -> None:
     @functools.wraps(prepare)
     def prepare_data_loader(self: Any, data_loader: Any, *arguments: Any, **options: Any) -> Any:
         made = prepare(self, data_loader, *arguments, **options)
-        stateful = getattr(made, "use_stateful_dataloader", False)  # save_state() stores its position
-        if made is not data_loader and hasattr(made, "iteration") and not stateful:
+        if made is not data_loader and hasattr(made, "iteration"):
             setattr(made, _ATTRIBUTE, _LoaderPosition(made, self.num_processes, current_session("prepare").positions))
         return made
 
@@ -151,6 +150,9 @@ class _LoaderPosition:
             )
         self._done = self._skip
         loader.iteration = self._resumed_epoch = stored["epoch"]
+        if getattr(loader, "use_stateful_dataloader", False):
+            # load_state() would move it a second time, to a position without the epoch and its order.
+            loader.load_state_dict = _ignore
         if self._generator is not None and stored["order"]:
             self._order, self._ordered = stored["order"], True
             self._generator.set_state(_state_of(stored["order"]))
@@ -158,12 +160,22 @@ class _LoaderPosition:
             self._seeded.initial_seed = stored["seed"]
 
 
+def _ignore(state: dict[str, Any]) -> None:
+    pass
+
+
 def _parts(loader: Any) -> Iterator[Any]:
     """The loader's samplers, outermost first. Accelerate wraps them in each other."""
-    part = getattr(loader, "batch_sampler", None) or getattr(loader, "sampler", None)
+    part = _inner(loader)
     while part is not None:
         yield part
-        part = getattr(part, "batch_sampler", None) or getattr(part, "sampler", None)
+        part = _inner(part)
+
+
+def _inner(part: Any) -> Any:
+    # Not by their truth, which is their length: that of a stream's sampler is unknown.
+    inner = getattr(part, "batch_sampler", None)
+    return getattr(part, "sampler", None) if inner is None else inner
 
 
 def _part(loader: Any, attribute: str) -> Any:

@@ -14,9 +14,11 @@ import torch
 from trireme._after_import import after_import
 from trireme._context import TrainContext
 from trireme._core import count_of
+from trireme.keras._hooks import prepare_keras
 from trireme.torch._accelerate import apply_config_file, find_ranks, refuse_launchers
 from trireme.torch._accelerate_loaders import keep_positions
 from trireme.torch._deepspeed import adapt_config, skip_shared_memory_op
+from trireme.torch._deepspeed_loader import prepare_training_data
 from trireme.torch._lightning import prepare_lightning
 
 _ACCELERATE = (
@@ -35,6 +37,7 @@ def prepare_frameworks(context: TrainContext, device: torch.device) -> None:
         _choose_cpu()
     _prepare_huggingface_and_deepspeed(context, device.type == "cpu")
     prepare_lightning(context)
+    prepare_keras(context, "torch")
 
 
 def prepare_frameworks_of_script(context: TrainContext) -> None:
@@ -68,6 +71,7 @@ def _prepare_huggingface_and_deepspeed(context: TrainContext, on_cpu: bool) -> N
     after_import("accelerate.launchers", refuse_launchers)
     after_import("accelerate.accelerator", prepare_accelerator)
     after_import("deepspeed.runtime.config", functools.partial(adapt_config, check_deepspeed))
+    after_import("deepspeed.runtime.dataloader", functools.partial(prepare_training_data, context))
     if on_cpu:
         after_import("deepspeed.comm.torch", skip_shared_memory_op)
 

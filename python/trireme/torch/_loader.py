@@ -44,6 +44,7 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
     _per_step: int
     _device: torch.device | None
     _ahead: bool
+    _unused: int  # batches that the consumer fetches before it uses the first
     _even: EvenSteps | None
 
     def __iter__(self) -> Iterator[Any]:
@@ -126,7 +127,7 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
     def _counted(self, batches: Iterator[Any], number: int, start: int) -> Iterator[Any]:
         size = self._shard.order.size if self._shard is not None else None
         for step, batch in enumerate(batches, 1):
-            done = start + step * self._per_step
+            done = start + max(step - self._unused, 0) * self._per_step
             if self._pass == number:
                 self._done = done if size is None else min(done, size)
             try:
@@ -217,7 +218,7 @@ def _copy_of(loader: DataLoader) -> PreparedDataLoader:
     made.__dict__["_iterator"] = None  # persistent workers belong to the original
     made.epoch, made._done, made._begun, made._left, made._pass = 0, 0, False, False, 0
     made._shard = made._device = made._even = None
-    made._ahead = False
+    made._ahead, made._unused = False, 0
     return made
 
 
@@ -239,6 +240,8 @@ def _split(made: PreparedDataLoader, rank: int, count: int, seed: int) -> None:
 
 def _seed_of(loader: DataLoader, sampler: Any, otherwise: int) -> int:
     """The seed of the user's generator, if there is one."""
+    if loader.generator is None and type(sampler).__module__.startswith("torchdata."):
+        return otherwise  # a StatefulDataLoader gives its sampler a generator, with another seed on every rank
     generators = [getattr(part, "generator", None) for part in parts_of(sampler)] + [loader.generator]
     seeds = [generator.initial_seed() for generator in generators if isinstance(generator, torch.Generator)]
     return seeds[0] if seeds else otherwise

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from trireme._late_names import late_names
 from trireme._preload import frameworks_of_main, needs_of
 from trireme._runtime import warm_up
 
@@ -16,31 +16,16 @@ __all__ = ["CHECKPOINT_NAME", "ReportCallback", "prepare_trainer"]
 
 CHECKPOINT_NAME = "checkpoint"
 
-_LATER = {
-    "RayTrainReportCallback": ("_report", "ReportCallback"),  # Ray Train's name
-    "ReportCallback": ("_report", "ReportCallback"),
-    "prepare_trainer": ("_prepare", "prepare_trainer"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Imports transformers on first use, which takes seconds."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _LATER[name]
-    try:
-        return getattr(import_module(f"{__name__}.{module}"), attribute)
-    except ModuleNotFoundError as error:
-        if error.name not in ("transformers", "accelerate"):
-            raise
-        raise ModuleNotFoundError(
-            f'trireme.transformers needs {error.name}, which is not installed: pip install "trireme[transformers]"'
-        ) from error
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
-
+# These import transformers, which takes seconds. RayTrainReportCallback is Ray Train's name.
+__getattr__, __dir__ = late_names(
+    __name__,
+    {
+        "RayTrainReportCallback": "_report:ReportCallback",
+        "ReportCallback": "_report",
+        "prepare_trainer": "_prepare",
+    },
+    requires=("transformers", "accelerate"),
+)
 
 # The warm process imports the HF Trainer in parallel with the setup of the user's script.
 warm_up([*needs_of("transformers"), *frameworks_of_main()])

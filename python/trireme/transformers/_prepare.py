@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +11,12 @@ import transformers
 from torch.utils.data import IterableDataset
 
 from trireme._core import count_of
+from trireme._extras import require_package
 from trireme._session import current_session
 from trireme._shard_batches import are_shard_batches
 from trireme.transformers._evaluate import EvenEvaluation, as_loader, evaluation_loader
 
-TESTED = ("5.",)
+require_package("transformers", ("5.",))
 
 
 def prepare_trainer(trainer: Any) -> Any:
@@ -28,7 +28,6 @@ def prepare_trainer(trainer: Any) -> Any:
     """
     if not isinstance(trainer, transformers.Trainer):
         raise TypeError(f"prepare_trainer() expects a transformers.Trainer, got {type(trainer).__name__}")
-    _check_version()
     _check_arguments(trainer, current_session("prepare_trainer").context)
     if are_shard_batches(trainer.train_dataset):
         # The shard itself resumes at the position in the checkpoint.
@@ -111,14 +110,4 @@ def _check_arguments(trainer: Any, context: Any) -> None:
         raise ValueError(
             "prepare_trainer(): TrainingArguments(enable_jit_checkpoint=True) would replace the handler of SIGTERM, "
             "which announces preemptions to Trireme; remove it, and use ReportCallback(on_preemption=True)"
-        )
-
-
-@functools.cache
-def _check_version() -> None:
-    if not transformers.__version__.startswith(TESTED):
-        warnings.warn(
-            f"trireme.transformers was tested with transformers {', '.join(f'{each}x' for each in TESTED)}, and "
-            f"{transformers.__version__} is installed",
-            stacklevel=3,
         )

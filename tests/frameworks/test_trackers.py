@@ -1,0 +1,120 @@
+"""Loggers of the frameworks, on rank 0 beside our reports: TensorBoard, Weights & Biases (offline) and MLflow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from regression import network, rows
+from torch.utils.data import DataLoader
+
+import trireme
+from trireme import ScalingConfig
+from trireme.torch import TorchTrainer
+
+STEPS = 4
+EVERY = ("tensorboard", "wandb", "mlflow")
+
+
+def with_lightning(config: dict[str, Any]) -> None:
+    import lightning.pytorch as pl
+    from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger, WandbLogger
+
+    from trireme.lightning import ReportCallback, prepare_trainer
+
+    class Model(pl.LightningModule):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network()
+
+        def training_step(self, batch: Any, index: int) -> Any:
+            loss = (self.network(batch[0]) - batch[1]).square().mean()
+            self.log("loss", loss)
+            return loss
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.Adam(self.parameters())
+
+    out = config["out"]
+    loggers = [
+        TensorBoardLogger(out),
+        WandbLogger(save_dir=out, offline=True),
+        MLFlowLogger(tracking_uri=os.environ["MLFLOW_TRACKING_URI"]),
+    ]
+    options: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False, "max_epochs": 1}
+    # With a logger and Lightning's own checkpoints, which both need a folder that all ranks agree on.
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        logger=loggers,
+        log_every_n_steps=1,
+        callbacks=[ReportCallback()],
+        default_root_dir=out,
+        **options,
+    )
+    prepare_trainer(trainer).fit(Model(), DataLoader(rows(), batch_size=4))
+
+
+def with_transformers(config: dict[str, Any]) -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+    from trireme.transformers import ReportCallback, prepare_trainer
+
+    sizes = {"vocab_size": 8, "n_positions": 4, "n_embd": 4, "n_layer": 1, "n_head": 1}
+    arguments = TrainingArguments(
+        output_dir=config["out"], max_steps=STEPS, logging_steps=1, report_to=list(EVERY), disable_tqdm=True
+    )
+    model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
+    texts = [{"input_ids": [row % 8] * 4, "labels": [row % 8] * 4} for row in range(64)]
+    trainer = Trainer(model=model, args=arguments, train_dataset=texts, callbacks=[ReportCallback()])
+    prepare_trainer(trainer).train()
+
+
+def with_accelerate(config: dict[str, Any]) -> None:
+    from accelerate import Accelerator
+
+    from trireme.accelerate import save_state
+
+    accelerator = Accelerator(log_with=list(EVERY), project_dir=config["out"])
+    accelerator.init_trackers("digits", config={"lr": 0.1})
+    model = network()
+    model, optimizer, data = accelerator.prepare(
+        model, torch.optim.Adam(model.parameters()), DataLoader(rows(), batch_size=4)
+    )
+    for step, (inputs, targets) in enumerate(data):
+        loss = (model(inputs) - targets).square().mean()
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+        accelerator.log({"loss": loss.item()}, step=step)
+        trireme.report({"loss": loss.item()}, checkpoint=save_state(accelerator))
+    accelerator.end_training()
+
+
+@pytest.mark.parametrize("train", [with_lightning, with_transformers, with_accelerate])
+def test_each_logger_has_one_run_of_rank_zero(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Callable[[dict[str, Any]], None]
+) -> None:
+    out = tmp_path / "out"
+    for name, value in {
+        "WANDB_MODE": "offline",
+        "WANDB_DIR": str(out),
+        "WANDB_SILENT": "true",
+        "MLFLOW_TRACKING_URI": f"file://{tmp_path}/mlruns",
+        "MLFLOW_ALLOW_FILE_STORE": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    out.mkdir()
+    result = TorchTrainer(train, train_loop_config={"out": str(out)}, scaling_config=ScalingConfig(num_workers=2)).fit()
+    assert result.checkpoint is not None and result.metrics["loss"] > 0
+    # Accelerate writes the configuration into a second file. The name has the process: tfevents.TIME.HOST.PID.NUMBER
+    events = list(tmp_path.rglob("events.out.tfevents.*"))
+    assert len({path.name.split(".")[-2] for path in events}) == 1
+    assert sum(b"loss" in path.read_bytes() for path in events) == 1
+    (offline,) = out.rglob("run-*.wandb")
+    assert b"loss" in offline.read_bytes()
+    (losses,) = (path for path in (tmp_path / "mlruns").rglob("loss") if path.parent.name == "metrics")
+    assert len(losses.read_text().splitlines()) == STEPS
