@@ -14,7 +14,6 @@ from trireme._config import (
 from trireme._context import TrainContext
 from trireme._core import version as __version__
 from trireme._errors import ControllerError, PreemptionError, TrainingFailedError, WorkerGroupError
-from trireme._missing_adapters import explain_missing_adapters as _explain_missing_adapters
 from trireme._preemption import PreemptionInfo
 from trireme._report import (
     CheckpointConsistencyMode,
@@ -38,8 +37,6 @@ from trireme._validation import ValidationConfig, ValidationFn, ValidationTaskCo
 from trireme.callbacks import UserCallback
 
 TRAIN_DATASET_KEY = "train"
-
-_explain_missing_adapters()
 
 
 def __getattr__(name: str) -> object:

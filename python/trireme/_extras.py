@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
-from importlib.metadata import version
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 
 @cache
-def require_package(package: str, tested: tuple[str, ...]) -> None:
-    """For `trireme.<package>`, whose extra has the same name. tested: beginnings of versions."""
+def require_package(package: str, tested: tuple[str, ...], adapter: str = "") -> None:
+    """For `trireme.<adapter>`, by default of the same name as the package, whose extra has its name. tested: beginnings
+    of versions.
+    """
+    adapter = adapter or package
     if find_spec(package) is None:
         raise ModuleNotFoundError(
-            f'trireme.{package} needs the package {package}, which is not installed: pip install "trireme[{package}]"'
+            f'trireme.{adapter} needs the package {package}, which is not installed: pip install "trireme[{adapter}]"'
         )
-    installed = version(package)
+    installed = _version_of(package)
     if not installed.startswith(tested):
         warnings.warn(
-            f"trireme.{package} was tested with {package} {', '.join(f'{each}*' for each in tested)}, and {installed} "
+            f"trireme.{adapter} was tested with {package} {', '.join(f'{each}*' for each in tested)}, and {installed} "
             "is installed",
             stacklevel=3,
         )
+
+
+def _version_of(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # its distribution has another name, such as tensorflow-cpu
+        return str(import_module(package).__version__)

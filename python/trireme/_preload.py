@@ -35,7 +35,16 @@ _TRAINING = (
     "trireme.torch._loader",
     "trireme.torch._model",
 )
+_OF_TENSORFLOW = ("tensorflow", "trireme.tensorflow._backend", "trireme.tensorflow._checkpoint")
 _OF_LIGHTNING = (*_TRAINING, "trireme.lightning._prepare", "trireme.lightning._report")
+
+_JAX = (
+    "jax",
+    "jax.experimental.multihost_utils",
+    "jaxlib.mlir.dialects.builtin",
+    "jaxlib.mlir.dialects.mhlo",
+    "trireme.jax._backend",
+)
 
 # What a script imports, and what its workers need before their first step.
 _FRAMEWORKS: dict[str, tuple[str, ...]] = {
@@ -53,6 +62,12 @@ _FRAMEWORKS: dict[str, tuple[str, ...]] = {
         *_TRAINING,
         "trireme.transformers._report",
     ),
+    "jax": _JAX,
+    "flax": (*_JAX, "flax"),
+    "optax": (*_JAX, "optax"),
+    "orbax": (*_JAX, "orbax.checkpoint"),
+    "trireme.jax": _JAX,
+    "horovod": ("horovod", "horovod.common.elastic", "trireme.horovod._backend"),
     "accelerate": ("torch", "accelerate", "datasets", *_TRAINING),
     "deepspeed": (
         "torch",
@@ -62,9 +77,35 @@ _FRAMEWORKS: dict[str, tuple[str, ...]] = {
         "deepspeed.module_inject.auto_ep_layer",
         "distutils.ccompiler",
     ),
+    "tensorflow": _OF_TENSORFLOW,
+    "tf_keras": ("tf_keras", *_OF_TENSORFLOW),
+    "keras": ("keras", "trireme.keras._report"),
+}
+# Adapters whose framework a script may not import itself.
+_FRAMEWORK_OF = {
+    "trireme.torch": "torch",
+    "ray.train.torch": "torch",
+    "trireme.tensorflow": "tensorflow",
+    "ray.train.tensorflow": "tensorflow",
+    "trireme.keras": "keras",
 }
 # The modules of these frameworks that the script names are imported too: models, strategies, loggers.
-_IN_PARTS = ("lightning", "pytorch_lightning", "lightning_fabric", "transformers", "accelerate", "deepspeed")
+_IN_PARTS = (
+    "lightning",
+    "pytorch_lightning",
+    "lightning_fabric",
+    "transformers",
+    "accelerate",
+    "deepspeed",
+    "jax",
+    "flax",
+    "optax",
+    "orbax",
+    "trireme.jax",
+    "horovod",
+)
+# What their loggers import in the first step, if the script names them. TensorBoard imports TensorFlow if it can.
+_TRACKERS = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
 # Present in a driver whose own modules, and not its script, import the framework.
 _IMPORTED = {
     "lightning.pytorch": "lightning",
@@ -73,7 +114,13 @@ _IMPORTED = {
     "transformers.trainer": "transformers",
     "accelerate": "accelerate",
     "deepspeed": "deepspeed",
+    "flax": "flax",
+    "optax": "optax",
+    "orbax.checkpoint": "orbax",
+    "keras": "keras",
 }
+# A script that sets it does so before it imports keras: fit() preloads keras, with that value.
+_BACKEND_OF_KERAS = "KERAS_BACKEND"
 
 
 def needs_of(framework: str) -> list[str]:
@@ -91,12 +138,25 @@ def frameworks_of(source: str) -> list[str]:
     found: list[str] = []
     for framework, modules in _FRAMEWORKS.items():
         names = [name for name in imported if f"{name}.".startswith(f"{framework}.")]
+        if framework == "keras" and _BACKEND_OF_KERAS in source:
+            continue
         # A script that only reads tokens or models does not train with transformers.
         if names and (framework != "transformers" or "Trainer" in source or "TrainingArguments" in source):
             found += modules
         if framework in _IN_PARTS:
             found += [name for name in names if name != framework]
+            if names:
+                found += _trackers_of(framework, source)
     return list(dict.fromkeys(found))
+
+
+def _trackers_of(framework: str, source: str) -> list[str]:
+    text = source.lower()
+    named = [module for tracker, module in _TRACKERS.items() if tracker in text]
+    # A Lightning trainer without a logger writes for TensorBoard.
+    if framework in ("lightning", "pytorch_lightning") and "trainer(" in text and "logger" not in text:
+        named.append(_TRACKERS["tensorboard"])
+    return named
 
 
 def frameworks_of_main() -> list[str]:
@@ -125,4 +185,4 @@ def _imported_by(tree: ast.Module) -> list[str]:
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names if alias.name != "*")]
-    return ["torch" if name == "trireme.torch" else name for name in names]
+    return [_FRAMEWORK_OF.get(name, name) for name in names]

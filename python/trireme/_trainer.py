@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, cast
 
 from trireme import _core, _restore, _ship
 from trireme._checkpoint import Checkpoint
@@ -29,6 +29,27 @@ if TYPE_CHECKING:
     from trireme.data._trainer_datasets import DatasetPlans
 
 _PUMP_S = 0.1  # longest delay of Ctrl-C and the live line
+_Config = TypeVar("_Config", bound=BackendConfig)
+
+
+class TrainerOptions(TypedDict, total=False):
+    """The arguments of every trainer; those of frameworks add their own."""
+
+    train_loop_config: dict[str, Any] | None
+    scaling_config: ScalingConfig | None
+    run_config: RunConfig | None
+    datasets: dict[str, Any] | None
+    dataset_config: DataConfig | None
+    resume_from_checkpoint: Checkpoint | None
+    metadata: dict[str, Any] | None
+    validation_config: ValidationConfig | None
+
+
+def backend_config(name: str, given: _Config | None, kind: type[_Config]) -> _Config:
+    """The framework's configuration from the trainer's argument of that name."""
+    if given is not None and not isinstance(given, kind):
+        raise TypeError(f"{name} must be of type {kind.__name__}, got {type(given).__name__}: {given!r}")
+    return given or kind()
 
 
 class DataParallelTrainer:

@@ -35,11 +35,17 @@ _IDLE_MS = 500
 
 # Prefixes of environment variables that these modules read once, on import.
 _SETTINGS = ("TORCH", "PYTORCH_", "INDUCTOR_", "AOT", "PARTITIONER_", "SYMPY_")
-# Those that torch's libraries read when they are loaded, for example the choice of the CUDA allocator.
-_READ_BY_TORCH = "PYTORCH_"
+# Those that the libraries of a framework read when they are loaded, for example the choice of the CUDA allocator.
+_READ_ON_LOAD = {
+    "torch": ("PYTORCH_",),
+    "tensorflow": ("TF_USE_LEGACY_KERAS", "TF_ENABLE_ONEDNN_OPTS", "TF_XLA_FLAGS"),
+    "keras": ("KERAS_",),
+    "jax": ("JAX_",),
+}
 # Read on each use. The engine sets the first one in this process, so that torch.cuda.is_available() does not initialize
-# CUDA. torch itself sets the second one in a driver that loads its compiler: later workers must still be forked.
-_READ_ON_USE = ("PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR")
+# CUDA. torch itself sets the second one in a driver that loads its compiler: later workers must still be forked. JAX
+# has a function that sets the third one later.
+_READ_ON_USE = ("PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR", "JAX_PLATFORMS")
 # Imports the modules that read all of them.
 _READER = "torch._dynamo"
 # A thread that an import has started and joined is listed a little longer.
@@ -58,7 +64,7 @@ class Zygote:
         self._failed: dict[str, str] = {}
         self._later: list[str] = []
         self._settings: dict[str, str] | None = None  # of the workers so far, or those that _later modules have read
-        self._read_by_torch: dict[str, str] | None = None
+        self._read: dict[str, dict[str, str]] = {}  # by framework
         self._driver_from_the_start = initialized_driver()
         self._poisonous: set[str] = set()  # modules that have initialized a driver
         self._deeper = False
@@ -114,19 +120,27 @@ class Zygote:
         for entry in reversed(message.get("sys_path", [])):
             if entry not in sys.path:
                 sys.path.insert(0, entry)
+        self._adopt_settings(message.get("env", {}))
         wanted = [name for name in message["modules"] if name not in self._imported and name not in self._failed]
         for index, name in enumerate(wanted):
             if not self._import(name):
                 self._start_over(name, wanted[index + 1 :], answer)
             if name in self._imported:
                 self._later += [later for later in LATER.get(name, ()) if later not in self._failed]
-            if name == "torch":
-                self._read_by_torch = _settings_of(os.environ, _READ_BY_TORCH)
             if _READER in sys.modules and not self._deeper:
                 self._deeper, self._settings = True, _settings_of(os.environ)
         if answer:
             told = {"op": "preloaded", "modules": self._imported, "failed": self._failed, "threads": thread_count()}
             self._channel.send(told)
+
+    def _adopt_settings(self, env: Mapping[str, str]) -> None:
+        """The driver's script may set variables before it imports a framework, after this process was started."""
+        for framework, names in _READ_ON_LOAD.items():
+            if env and framework not in sys.modules:
+                for variables in (os.environ, self._started_with):
+                    for name in _settings_of(variables, names):
+                        del variables[name]
+                    variables.update(_settings_of(env, names))
 
     def _import_one_more(self) -> None:
         """Imports in the background, so that replacement workers start faster."""
@@ -145,6 +159,9 @@ class Zygote:
         """False if workers must not inherit the module: the import failed midway, or initialized a GPU driver. A module
         that does not exist leaves nothing behind and returns True."""
         threads = thread_count()
+        # Before the import, which may set some of them.
+        missing = [framework for framework in _READ_ON_LOAD if framework not in self._read]
+        read = {framework: _settings_of(os.environ, _READ_ON_LOAD[framework]) for framework in missing}
         try:
             _load(name)
         except BaseException as error:  # including SystemExit: the worker then imports the module itself
@@ -161,6 +178,7 @@ class Zygote:
             self._poisonous.add(name)
             self._failed[name] = "its import started a thread, which a fork would not copy"
             return False
+        self._read.update({framework: found for framework, found in read.items() if framework in sys.modules})
         if listed:
             self._imported.append(name)
         return True
@@ -198,7 +216,9 @@ class Zygote:
         settings = _settings_of(request["env"])
         if not self._deeper:
             self._settings = settings
-        fits = settings == self._settings and self._read_by_torch in (None, _settings_of(settings, _READ_BY_TORCH))
+        fits = settings == self._settings and all(
+            _settings_of(request["env"], _READ_ON_LOAD[framework]) == read for framework, read in self._read.items()
+        )
         gc.freeze()  # the collector must not write to pages shared by parent and children
         flush()
         zygote_pid = os.getpid()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -16,6 +17,15 @@ class Backend:
 
     def on_start(self, context: TrainContext, session: Any) -> None:
         """Called before the function. `session` is the worker's connection, with this attempt's key-value store."""
+
+    def training_function(
+        self, context: TrainContext, session: Any, function: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """What this worker calls as its training function, with the same arguments. Called after on_start().
+
+        An example is a parameter server, which serves the others instead.
+        """
+        return function
 
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
         """Called after the function has returned."""

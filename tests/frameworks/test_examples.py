@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -39,12 +40,41 @@ def test_fabric_resumes_after_a_kill(tmp_path: Path) -> None:
     assert loss and float(loss[1]) < 0.5
 
 
+def test_tensorflow_resumes_after_a_kill(tmp_path: Path) -> None:
+    text = run("tensorflow_digits.py", "--kill", cwd=tmp_path)
+    assert "SIGKILL" in text and "resuming from checkpoint_000000" in text
+    loss = re.search(r"loss ([\d.]+) after 3 epochs", text)
+    assert loss and float(loss[1]) < 0.7
+
+
+def test_keras_resumes_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
+    text = run("keras_digits.py", "--kill", "--epochs", "3", cwd=tmp_path)
+    assert "SIGKILL" in text and "resuming from checkpoint_0000" in text
+    accuracy = re.search(r"accuracy ([\d.]+)% after 3 epochs", text)
+    assert accuracy and float(accuracy[1]) > 85
+
+
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
 def test_boosting_resumes_after_a_kill(library: str, tmp_path: Path) -> None:
     text = run(f"{library}_digits.py", "--kill", cwd=tmp_path)
     assert "SIGKILL" in text and re.search(r"restarted .* from checkpoint_000004", text)
     accuracy = re.search(r"accuracy ([\d.]+)% of 4\d\d digits after 20 rounds", text)
     assert accuracy and float(accuracy[1]) > 90
+
+
+def test_jax_resumes_after_a_kill(tmp_path: Path) -> None:
+    text = run("jax_digits.py", "--kill", "--epochs", "3", cwd=tmp_path)
+    assert "SIGKILL" in text and "resuming from step 25" in text
+    accuracy = re.search(r"accuracy ([\d.]+)% after 75 steps", text)
+    assert accuracy and float(accuracy[1]) > 80
+
+
+@pytest.mark.skipif(find_spec("horovod") is None, reason="`make horovod` builds the wheel of Horovod")
+def test_horovod_continues_after_a_kill(tmp_path: Path) -> None:
+    text = run("horovod_digits.py", "--kill", "--epochs", "4", cwd=tmp_path)
+    assert "SIGKILL" in text and "continuing from epoch 2" in text
+    accuracy = re.search(r"accuracy ([\d.]+)% after 4 epochs", text)
+    assert accuracy and float(accuracy[1]) > 80
 
 
 def test_accelerate_resumes_after_a_kill(tmp_path: Path) -> None:

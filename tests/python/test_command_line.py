@@ -59,6 +59,19 @@ def test_frameworks_are_seen_in_the_text(source: str, found: list[str]) -> None:
     assert frameworks_of(source) == found
 
 
+def test_trackers_that_loggers_import_in_the_first_step() -> None:
+    lightning = "import lightning.pytorch as pl\n"
+    for source, trackers in (
+        (lightning + "pl.Trainer(logger=TensorBoardLogger('.'))\n", {"torch.utils.tensorboard"}),
+        (lightning + "pl.Trainer(max_epochs=1)\n", {"torch.utils.tensorboard"}),  # Lightning's default
+        (lightning + "pl.Trainer(logger=False)\n", set()),
+        ("from accelerate import Accelerator\nAccelerator(log_with=['wandb', 'mlflow'])\n", {"wandb", "mlflow"}),
+        ("from transformers import Trainer, TrainingArguments\nTrainingArguments(report_to='wandb')\n", {"wandb"}),
+        ("import torch, wandb\n", set()),
+    ):
+        assert set(frameworks_of(source)) & {"torch.utils.tensorboard", "wandb", "mlflow"} == trackers
+
+
 @pytest.mark.parametrize(
     ("source", "part"),
     [

@@ -1,0 +1,167 @@
+"""Keras on TensorFlow in a worker: its fit() under MultiWorkerMirroredStrategy, and the position in a dataset shard."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from trireme._consumers import ReportingLoop, current_loop, reporting_loop
+from trireme._context import TrainContext
+from trireme._patches import wrap
+from trireme._shard_batches import has_batches_of_shard
+from trireme.keras._hooks import separate_models
+
+_FIX = (
+    "create and compile it in the scope of tf.distribute.MultiWorkerMirroredStrategy(), which you create in the "
+    "training function"
+)
+
+
+def prepare(module: ModuleType, context: TrainContext) -> None:
+    """module: keras.src.backend.tensorflow.trainer."""
+    for bug in affected(module):
+        _WORKAROUNDS[bug](module)
+    prepare_trainer(module.TensorFlowTrainer, context)
+    _end_epochs_in_time(module.TFEpochIterator)
+
+
+def prepare_trainer(trainer: Any, context: TrainContext) -> None:
+    """trainer: the class with fit(), of Keras 3 or of tf_keras."""
+
+    def checked_fit(original: Any) -> Any:
+        def fit(self: Any, *arguments: Any, **options: Any) -> Any:
+            if context.get_world_size() > 1 and not _spans_workers(self.distribute_strategy):
+                raise separate_models("a Keras model without a strategy for several workers", context, _FIX)
+            with reporting_loop(ReportingLoop()):
+                return original(self, *arguments, **options)
+
+        return fit
+
+    def reporting_evaluate(original: Any) -> Any:
+        def evaluate(self: Any, *arguments: Any, **options: Any) -> Any:
+            with reporting_loop(ReportingLoop()):
+                return original(self, *arguments, **options)
+
+        return evaluate
+
+    wrap(trainer, "fit", checked_fit)
+    wrap(trainer, "evaluate", reporting_evaluate)
+    for kind in ("train", "test"):
+        wrap(trainer, f"make_{kind}_function", functools.partial(_reporting_function, f"{kind}_function"))
+
+
+def _spans_workers(strategy: Any) -> bool:
+    extended = strategy.extended
+    return bool(extended._in_multi_worker_mode()) or "ParameterServer" in type(strategy).__name__
+
+
+def _reporting_function(name: str, original: Any) -> Any:
+    """name: of the attribute with the function that runs steps."""
+
+    def make_function(self: Any, *arguments: Any, **options: Any) -> Any:
+        made = original(self, *arguments, **options)
+        function = getattr(self, name)
+        if not hasattr(function, "_trireme_reports"):
+
+            @functools.wraps(function)
+            def run_steps(iterator: Any) -> Any:
+                logs = function(iterator)
+                if loop := current_loop():
+                    loop.used(_steps_per_execution(self) * _local_replicas(self.distribute_strategy))
+                return logs
+
+            run_steps._trireme_reports = True  # type: ignore[attr-defined]
+            setattr(self, name, run_steps)
+        return made if made is None else getattr(self, name)
+
+    return make_function
+
+
+def _local_replicas(strategy: Any) -> int:
+    """How many batches of a shard one step of this worker uses."""
+    extended = strategy.extended
+    return len(extended.worker_devices) if extended._in_multi_worker_mode() else 1
+
+
+def _steps_per_execution(model: Any) -> int:
+    steps = getattr(model, "steps_per_execution", None)
+    return int(steps if steps is not None else model._steps_per_execution.numpy().item())
+
+
+def _end_epochs_in_time(iterator: Any) -> None:
+    """Keras recognizes the end of a dataset of unknown length when a step fails, which already counts as an iteration
+    of the optimizer, and takes the steps of the first epoch for those of all: after a restart, this is the rest of one.
+    """
+
+    def make(original: Any) -> Any:
+        def _enumerate_iterator(self: Any) -> Iterator[tuple[int, int, Any]]:
+            loop = current_loop()
+            dataset = self.data_adapter.get_tf_dataset()
+            if loop is None or self.steps_per_epoch or not has_batches_of_shard(dataset):
+                yield from original(self)
+                return
+            loop.steps = None
+            batches = iter(self._get_iterator())
+            replicas = _local_replicas(self._distribute_strategy)
+            step, size = 0, self.steps_per_execution
+            while loop.steps is None or step * replicas < loop.steps:
+                yield step, step + size - 1, batches
+                step += size
+
+        return _enumerate_iterator
+
+    wrap(iterator, "_enumerate_iterator", make)
+
+
+# Errors of Keras 3 under MultiWorkerMirroredStrategy.
+
+
+def affected(module: ModuleType) -> list[str]:
+    """The names of those that this Keras has, by its source: versions with the fix are left alone."""
+    build = inspect.getsource(inspect.unwrap(module.TensorFlowTrainer._maybe_symbolic_build))
+    reduce = inspect.getsource(inspect.unwrap(module.reduce_per_replica))
+    found = ["symbolic build"] if "next(it)" in build else []
+    return [*found, *(["mean of scalars"] if 'strategy.reduce("MEAN", v, axis=0)' in reduce else [])]
+
+
+def _build_from_specs(module: ModuleType) -> None:
+    """Keras takes a batch to see its shapes, which fails under the strategy and loses the batch of a shard."""
+
+    def make(original: Any) -> Any:
+        def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
+            if self._distribute_strategy is None or iterator is None:
+                original(self, iterator=iterator, data_batch=data_batch)
+                return
+            specs = module.tree.map_structure(_local_spec, iterator._distributed_dataset.element_spec)
+            with self.distribute_strategy.scope():
+                self._symbolic_build(data_batch=specs)
+
+        return _maybe_symbolic_build
+
+    wrap(module.TensorFlowTrainer, "_maybe_symbolic_build", make)
+
+
+def _local_spec(spec: Any) -> Any:
+    parts = getattr(spec, "_value_specs", None)  # of the replicas in this worker
+    return parts[0] if parts else spec
+
+
+def _reduce_scalars(module: ModuleType) -> None:
+    """Keras asks for the mean over the first axis of every replica's scalar."""
+
+    def make(original: Any) -> Any:
+        def reduce_per_replica(values: Any, strategy: Any, reduction: str) -> Any:
+            if reduction in ("auto", "mean", "sum") and module._collective_all_reduce_multi_worker(strategy):
+                how = "SUM" if reduction == "sum" else "MEAN"
+                return module.tree.map_structure(lambda value: strategy.reduce(how, value, axis=None), values)
+            return original(values, strategy, reduction)
+
+        return reduce_per_replica
+
+    wrap(module, "reduce_per_replica", make)
+
+
+_WORKAROUNDS = {"symbolic build": _build_from_specs, "mean of scalars": _reduce_scalars}
