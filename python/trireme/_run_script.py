@@ -12,10 +12,9 @@ import sys
 from trireme._preload import frameworks_of
 
 
-def main() -> None:
-    if len(sys.argv) < 2:
-        sys.exit("usage: python -m trireme._run_script script.py [args...]")
-    script = sys.argv[1]
+def run_script(words: list[str]) -> None:
+    """words: the path of the script, and its arguments."""
+    script = words[0]
     try:
         with open(script, encoding="utf-8", errors="replace") as file:
             source = file.read()
@@ -24,9 +23,15 @@ def main() -> None:
     from trireme._runtime import warm_up
 
     warm_up(frameworks_of(source))
-    sys.argv[:] = sys.argv[1:]
+    sys.argv[:] = words
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     runpy.run_path(script, run_name="__main__")
+
+
+def main() -> None:
+    if len(sys.argv) < 2:
+        sys.exit("usage: python -m trireme._run_script script.py [args...]")
+    run_script(sys.argv[1:])
 
 
 if __name__ == "__main__":

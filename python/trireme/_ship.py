@@ -61,8 +61,8 @@ def pack(
     return pickle.dumps((sys_path, sys.argv, _typed_sources(), shipped))
 
 
-def dumps(value: Any) -> bytes:
-    """cloudpickle, for functions of users."""
+def dumps(value: Any, buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
+    """cloudpickle, for functions of users. buffer_callback: gets large buffers in place of the pickle, as in pickle."""
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -75,7 +75,7 @@ def dumps(value: Any) -> bytes:
             return super().reducer_override(obj)
 
     with io.BytesIO() as file:
-        Pickler(file).dump(value)
+        Pickler(file, buffer_callback=buffer_callback).dump(value)
         return file.getvalue()
 
 

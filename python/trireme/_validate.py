@@ -14,6 +14,7 @@ import types
 from functools import partial
 
 from trireme import _ship
+from trireme._compat import prepare_compat
 from trireme._errors import one_line
 from trireme._forked import call_ending_forks
 from trireme._validation import checked_metrics
@@ -33,6 +34,7 @@ def main(task: int, answer: int) -> int:
     retried: tuple[type[BaseException], ...] = ()
     # The boundary to user code: any exception is a failure of this validation.
     try:
+        prepare_compat()
         fn, _, _ = _ship.unpack(function)
         checkpoint, kwargs, retried = pickle.loads(arguments)
         metrics = checked_metrics(call_ending_forks(partial(fn, checkpoint, **kwargs)))

@@ -15,6 +15,7 @@ import cloudpickle
 
 from trireme import _core, _function_fork, _leftovers, _ship, _stacks
 from trireme._checkpoint import Checkpoint
+from trireme._compat import prepare_compat
 from trireme._context import TrainContext
 from trireme._forked import call_ending_forks, prepare_forks
 from trireme._interrupt_guard import Cancelled, InterruptGuard
@@ -224,6 +225,7 @@ def main(ticket: str) -> int:
         _function_fork.fork_host()
     _stacks.prepare()
     prepare_forks()
+    prepare_compat()
     core = _core.Session(ticket)
     core.watch_termination()
     guard = InterruptGuard(core)
@@ -305,6 +307,7 @@ class _Attempt:
             self._core.set_on_cancel(functools.partial(backend.on_cancel, session.context, self._core))
         backend.on_start(session.context, self._core)
         self._core.entered(backend.holds(session.context))
+        function = backend.training_function(session.context, self._core, function)
         value = call_ending_forks(function, *arguments)
         if session.datasets is not None:
             session.datasets.finish()

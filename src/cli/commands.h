@@ -22,11 +22,19 @@ inline constexpr int kFailed = 1;
 inline constexpr int kWrongUsage = 2;
 inline constexpr int kNoPython = 127;
 
+// The engine of a command, and its options as NAME=VALUE.
+struct EngineArguments {
+  std::optional<std::string> engine;
+  std::vector<std::string> options;
+};
+
 struct RunOptions {
   std::optional<std::string> num_workers;  // "4" or "2,8"
   std::optional<double> num_cpus;
   std::optional<double> num_gpus;
   std::vector<std::string> preload;
+  std::string ray_compat;  // "on" or "report": a script written for Ray Train
+  EngineArguments engine;
   std::vector<std::string> script;  // and its arguments
 };
 // Replaces this process by the script; returns only on failure.
@@ -56,6 +64,7 @@ struct LaunchCommand {
   std::optional<double> num_cpus;
   std::optional<double> num_gpus;
   std::optional<std::string> nnodes;
+  EngineArguments engine;
   std::vector<std::string> script;  // or a module, and its arguments
 };
 // Replaces this process by the driver of the workers; returns only on failure.
@@ -63,6 +72,13 @@ base::Result<int> launch(LaunchCommand command);
 // The error in an option's value; empty if valid.
 std::string worker_count_problem(const std::string& text);
 std::string variable_problem(const std::string& text);
+
+struct PortOptions {
+  bool write = false;
+  std::vector<std::string> scripts;
+};
+// Replaces this process by python/trireme/compat/port; returns only on failure.
+base::Result<int> port(const PortOptions& options);
 
 struct RunsOptions {
   bool all = false;
@@ -131,8 +147,31 @@ base::Result<int> capacity(const CapacityOptions& options);
 std::string amount_problem(const std::string& text);
 std::string resource_problem(const std::string& text);
 
+// For the process that this one becomes.
+base::Result<void> set_engine(const EngineArguments& arguments);
+
+// Serves a driver on this node until it ends; the ticket is read from standard input.
+base::Result<int> agent();
+
+struct ManifestOptions {
+  std::string kind = "job";  // job, jobset or rayjob
+  std::string name = "trireme";
+  std::string name_space;  // empty: that of the kubectl command
+  std::string image;
+  int nodes = 1;
+  double num_cpus = 4;  // of each node
+  int num_gpus = 0;
+  std::string memory = "16Gi";
+  std::string claim;  // a volume that all nodes share
+  std::string mount;  // its path in the containers
+  std::vector<std::string> script;
+};
+base::Result<int> manifest(const ManifestOptions& options);
+std::string kubernetes_name_problem(const std::string& text);
+
 struct EnvOptions {
   bool json = false;
+  EngineArguments engine;
 };
 base::Result<int> env(const EnvOptions& options);
 

@@ -39,9 +39,19 @@ std::string launch_help(std::string_view field) {
   return found;
 }
 
+void add_engine_options(CLI::App& command, EngineArguments& engine) {
+  command.add_option("--engine", engine.engine,
+                     "Where workers run: local, hosts:a,b, ray, slurm, or the path of an adapter");
+  command.add_option("--engine-option", engine.options, "NAME=VALUE for the engine; may be repeated")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->check(variable_problem);
+}
+
 // Options shared by `run` and `launch`.
 template <typename Options>
 void add_machine_options(CLI::App& command, Options& options, std::vector<std::string>& preload) {
+  add_engine_options(command, options.engine);
   command.add_option("--num-cpus", options.num_cpus, "CPUs that runs may use")->check(CLI::NonNegativeNumber);
   command.add_option("--num-gpus", options.num_gpus, "GPUs that runs may use")->check(CLI::NonNegativeNumber);
   command.add_option("--preload", preload, launch_help("preload"))->take_all()->allow_extra_args(false);
@@ -58,6 +68,10 @@ void add_run(CLI::App& app, RunOptions& options, Command& chosen) {
         return digits ? std::string() : fmt::format("'{}' is not a number of workers: use N, or MIN,MAX", text);
       });
   add_machine_options(*command, options, options.preload);
+  command
+      ->add_flag("--ray-compat{on}", options.ray_compat,
+                 "The script was written for Ray Train; --ray-compat=report also lists the names of Ray that it uses")
+      ->check(CLI::IsMember({"on", "report"}));
   // Everything from the script on belongs to the script.
   command->prefix_command();
   command->callback([command, &options, &chosen] {
@@ -109,6 +123,13 @@ void add_launch(CLI::App& app, LaunchCommand& launched, Command& chosen) {
     launched.script = command->remaining();
     chosen = [&launched] { return launch(launched); };
   });
+}
+
+void add_port(CLI::App& app, PortOptions& options, Command& chosen) {
+  auto* command = app.add_subcommand("port", "List the changes that turn a script for Ray Train into one for Trireme");
+  command->add_flag("--write", options.write, "Apply the changes");
+  command->add_option("script", options.scripts, "Python files")->required();
+  command->callback([&] { chosen = [&] { return port(options); }; });
 }
 
 void add_runs(CLI::App& app, RunsOptions& options, Command& chosen) {
@@ -193,11 +214,48 @@ void add_capacity(CLI::App& app, CapacityOptions& options, Command& chosen) {
   command->callback([&] { chosen = [&] { return capacity(options); }; });
 }
 
+void add_manifest(CLI::App& app, ManifestOptions& options, Command& chosen) {
+  auto* command = app.add_subcommand("manifest", "Print a manifest for Kubernetes that runs a script");
+  command->footer("trireme manifest [options] script.py [args of the script...]");
+  command->add_option("--kind", options.kind, "job: one node; jobset, rayjob: several")
+      ->check(CLI::IsMember({"job", "jobset", "rayjob"}))
+      ->capture_default_str();
+  command->add_option("--image", options.image, "Image with the script, Trireme and its packages")->required();
+  command->add_option("--name", options.name, "Name of all objects")
+      ->check(kubernetes_name_problem)
+      ->capture_default_str();
+  command->add_option("--namespace", options.name_space, "Namespace (default: that of the kubectl command)")
+      ->check(kubernetes_name_problem);
+  command->add_option("--nodes", options.nodes, "Number of nodes")->check(whole_number(1))->capture_default_str();
+  command->add_option("--num-cpus", options.num_cpus, "CPUs of each node")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--num-gpus", options.num_gpus, "GPUs of each node")
+      ->check(whole_number(0))
+      ->capture_default_str();
+  command->add_option("--memory", options.memory, "Memory of each node")->capture_default_str();
+  command->add_option("--claim", options.claim, "PersistentVolumeClaim for checkpoints, shared by all nodes");
+  command->add_option("--mount", options.mount, "Path of the claim's volume in the containers");
+  // Everything from the script on belongs to the script.
+  command->prefix_command();
+  command->callback([command, &options, &chosen] {
+    options.script = command->remaining();
+    chosen = [&options] { return manifest(options); };
+  });
+}
+
 void add_env(CLI::App& app, EnvOptions& options, Command& chosen) {
   auto* command =
       app.add_subcommand("env", "Show versions, CPUs, memory, GPUs, and where results and state are stored");
   command->add_flag("--json", options.json, "Print JSON");
+  add_engine_options(*command, options.engine);
   command->callback([&] { chosen = [&] { return env(options); }; });
+}
+
+void add_agent(CLI::App& app, Command& chosen) {
+  auto* command = app.add_subcommand(
+      "agent", "Serve a driver on this node. Engines start it; it reads a ticket from standard input");
+  command->callback([&] { chosen = [] { return agent(); }; });
 }
 
 // CLI11 would only report that a subcommand is required.
@@ -232,6 +290,7 @@ int command_line(int argc, char** argv) {
 
   RunOptions run_options;
   LaunchCommand launched;
+  PortOptions port_options;
   RunsOptions runs_options;
   ShowOptions show_options;
   CheckpointsOptions checkpoints_options;
@@ -241,10 +300,12 @@ int command_line(int argc, char** argv) {
   StackOptions stack_options;
   PreemptOptions preempt_options;
   CapacityOptions capacity_options;
+  ManifestOptions manifest_options;
   EnvOptions env_options;
   Command chosen;
   add_run(app, run_options, chosen);
   add_launch(app, launched, chosen);
+  add_port(app, port_options, chosen);
   add_runs(app, runs_options, chosen);
   add_show(app, show_options, chosen);
   add_checkpoints(app, checkpoints_options, chosen);
@@ -254,7 +315,9 @@ int command_line(int argc, char** argv) {
   add_stack(app, stack_options, chosen);
   add_preempt(app, preempt_options, chosen);
   add_capacity(app, capacity_options, chosen);
+  add_manifest(app, manifest_options, chosen);
   add_env(app, env_options, chosen);
+  add_agent(app, chosen);
   if (argc == 1) {
     fmt::print("{}", app.help());
     return kWrongUsage;

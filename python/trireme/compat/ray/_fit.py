@@ -1,0 +1,154 @@
+"""fit() in compatibility mode: the configuration, the wrapped training function, the files of the run, the result."""
+
+from __future__ import annotations
+
+import copy
+import os
+import posixpath
+from collections.abc import Callable
+from typing import Any, Self
+
+from trireme._errors import TrainingFailedError
+from trireme._result import Result
+from trireme._storage import resolve
+from trireme._trainer import DataParallelTrainer
+from trireme.compat.ray import _driver
+from trireme.compat.ray._backends import served
+from trireme.compat.ray._callbacks import ExperimentEnd, TuneCallback, worker_callbacks
+from trireme.compat.ray._configs import RunConfig, ScalingConfig, first_version_folder
+from trireme.compat.ray._data_config import DataConfig
+from trireme.compat.ray._result import RayResult, around, first_version, second_version
+from trireme.compat.ray._run_files import FirstVersionFiles, SecondVersionFiles
+from trireme.compat.ray._session import InRaySession
+from trireme.compat.ray._settings import RunSettings, reports_wait, seconds
+from trireme.compat.ray._trial import Trial
+from trireme.compat.ray._version import is_v1, note_v1
+
+# Imported before workers are forked.
+_PRELOAD = ["trireme.compat.ray._session", "trireme.compat.ray._reporting"]
+
+
+class RayFit(DataParallelTrainer):
+    """The part that all trainers of compatibility mode share; the framework's trainer follows in their bases."""
+
+    _trial_folder: str | None = None  # of a restored trainer of the first version
+
+    def __init__(self, train_loop_per_worker: Callable[..., Any] | None = None, **options: Any) -> None:
+        for name in ("resume_from_checkpoint", "metadata"):
+            if options.get(name) is not None:
+                note_v1(f"{type(self).__name__}({name}=...)")
+        options.pop("preprocessor", None)
+        if options.get("run_config") is None:
+            options["run_config"] = RunConfig()
+        if options.get("scaling_config") is None:
+            options["scaling_config"] = ScalingConfig()
+        if options.get("dataset_config") is None and options.get("datasets"):
+            options["dataset_config"] = DataConfig()
+        super().__init__(train_loop_per_worker, **options)  # type: ignore[arg-type]
+
+    def fit(self) -> RayResult:
+        """Run the training and return its result as this version of Ray Train does."""
+        v1 = is_v1()
+        prepared = copy.copy(self)
+        trial = Trial(type(self).__name__, dict(self.train_loop_config or {}))
+        callbacks = list(self.run_config.callbacks)
+        if self.scaling_config.max_workers:
+            _driver.prepare_run()
+            of_tune = [callback for callback in callbacks if isinstance(callback, TuneCallback)]
+            callbacks = [*self._file_callbacks(v1, trial, of_tune), *callbacks, ExperimentEnd(of_tune)]
+        prepared.run_config = self._run_config(v1, trial, callbacks)
+        trial.experiment_dir_name = self._experiment_name(v1, prepared.run_config)
+        if isinstance(self.scaling_config, ScalingConfig):
+            prepared.scaling_config = self.scaling_config.resolved()
+        prepared.backend_config = served(self.backend_config)
+        prepared.train_loop_per_worker = self._wrapped(v1, trial)
+        try:
+            result = super(RayFit, prepared).fit()
+        except TrainingFailedError as error:
+            if v1:  # has one class of errors
+                raise TrainingFailedError(str(error)) from error.__cause__
+            raise
+        return self._result(v1, result, trial)
+
+    def _file_callbacks(self, v1: bool, trial: Trial, of_tune: list[TuneCallback]) -> list[Any]:
+        filesystem = self._storage().filesystem
+        for callback in of_tune:
+            callback.bind(trial)
+        if v1 or of_tune:
+            first = FirstVersionFiles(filesystem, trial)
+            return [first] if v1 else [first, SecondVersionFiles(filesystem)]
+        return [SecondVersionFiles(filesystem)]
+
+    def _run_config(self, v1: bool, trial: Trial, callbacks: list[Any]) -> Any:
+        changes: dict[str, Any] = {"callbacks": callbacks, "preload": [*_PRELOAD, *self.run_config.preload]}
+        if timeout := seconds("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"):
+            changes["start_timeout_s"] = timeout
+        config = self.run_config.replace(**changes)
+        if not v1 or self._trial_folder is not None:
+            return config
+        return first_version_folder(config, type(self).__name__, trial.folder_name)
+
+    def _experiment_name(self, v1: bool, config: Any) -> str:
+        name = posixpath.basename(config.storage_path.rstrip("/")) if v1 and config.storage_path else config.name
+        return str(name or "")
+
+    def _wrapped(self, v1: bool, trial: Trial) -> InRaySession:
+        function = self.train_loop_per_worker
+        if isinstance(function, InRaySession):  # of a restored trainer
+            function = function.function
+        settings = RunSettings(
+            v1=v1,
+            barrier=reports_wait(),
+            experiment_name=trial.experiment_dir_name,
+            trial_name=trial.trial_name,
+            trial_id=trial.trial_id,
+            trial_resources=dict(self.scaling_config._bundle),  # type: ignore[attr-defined]
+            worker_callbacks=worker_callbacks(self.run_config.callbacks),
+            stop=getattr(self.run_config, "_stopper", None),
+            around=getattr(self.backend_config, "train_func_context", None),
+            collective_timeout_s=seconds("RAY_TRAIN_COLLECTIVE_TIMEOUT_S"),
+        )
+        return InRaySession(function, settings)
+
+    def _result(self, v1: bool, result: Result, trial: Trial) -> RayResult:
+        if result.path is None:  # local mode: values pass as they are
+            return around(result)
+        made = first_version(result, trial.rows) if v1 else second_version(result)
+        for callback in self.run_config.callbacks:
+            if finished := getattr(callback, "after_controller_finish", None):
+                finished(made)
+        return made
+
+    @classmethod
+    def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
+        return super().can_restore(_run_folder(path, storage_filesystem), storage_filesystem)
+
+    @classmethod
+    def restore(cls, path: str | os.PathLike[str], *args: Any, **options: Any) -> Self:
+        """path: the folder of the experiment, or of its trial."""
+        note_v1(f"{cls.__name__}.restore()")
+        folder = _run_folder(path, options.get("storage_filesystem"))
+        restored = super().restore(folder, *args, **options)
+        restored._trial_folder = folder
+        return restored
+
+    def _datasets_for_restore(self, given: dict[str, Any] | None) -> dict[str, Any] | None:
+        if given is not None and set(given) != set(self.datasets):
+            raise ValueError(
+                f"restore(datasets={{{', '.join(given)}}}): this run used {', '.join(self.datasets) or 'no datasets'}; "
+                "pass datasets with the same names"
+            )
+        return super()._datasets_for_restore(given)
+
+
+def _run_folder(path: str | os.PathLike[str], filesystem: Any) -> str:
+    """The newest folder with a stored trainer: `path`, or a trial's folder inside it."""
+    where = resolve(path, filesystem)
+    if where.local:
+        if not os.path.exists(where.join("trainer.pkl").path) and os.path.isdir(where.path):
+            # An experiment's folder holds those of its trials; other runs beside them are not meant.
+            inside = [entry.path for entry in os.scandir(where.path) if entry.is_dir() and "_00000_0_" in entry.name]
+            trials = [each for each in inside if os.path.exists(os.path.join(each, "trainer.pkl"))]
+            return max(trials, key=os.path.getmtime, default=where.path)
+        return where.path
+    return os.fspath(path)

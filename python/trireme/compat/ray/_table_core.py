@@ -1,0 +1,80 @@
+"""ray, ray.util and the exceptions."""
+
+from __future__ import annotations
+
+from trireme.compat.ray._names import RAY_VERSION, Module, adapted, module, refused
+
+_RAY = "trireme.compat.ray"
+_TASKS = f"{_RAY}._tasks"
+_ONE_MACHINE = "this machine is the cluster"
+_REMOTE = {
+    **adapted(f"{_TASKS}._remote", "remote method", "each task and actor is a process of this machine; no GPUs"),
+    **adapted(f"{_TASKS}._api", "get put wait kill cancel get_actor", "references work on this machine"),
+    **adapted(f"{_TASKS}._refs", "ObjectRef", "references work on this machine"),
+}
+_CONTEXT = adapted(f"{_TASKS}._where", "get_runtime_context", "ids of this machine's processes")
+_ERRORS = adapted(
+    f"{_TASKS}._errors",
+    "RayError RayTaskError TaskCancelledError WorkerCrashedError RayActorError ActorDiedError ActorUnavailableError "
+    "GetTimeoutError ObjectLostError ObjectStoreFullError OutOfMemoryError NodeDiedError RaySystemError "
+    "RuntimeEnvSetupError TaskUnschedulableError ActorUnschedulableError AsyncioActorExit",
+    "errors of tasks and actors",
+)
+_GROUPS = adapted(
+    f"{_RAY}._placement",
+    "PlacementGroup placement_group remove_placement_group get_placement_group placement_group_table "
+    "get_current_placement_group",
+    "checked against the machine's resources; reserves nothing",
+)
+_POOL = adapted(f"{_TASKS}._pool", "ActorPool", "")
+
+CORE: dict[str, Module] = {
+    "ray": module(
+        adapted(f"{_RAY}._cluster", "init shutdown is_initialized", "declares capacity; starts no cluster"),
+        adapted(f"{_RAY}._cluster", "cluster_resources available_resources nodes get_gpu_ids", _ONE_MACHINE),
+        adapted(f"{_RAY}._names", "__version__=RAY_VERSION", f"{RAY_VERSION}: whose names are replaced"),
+        _REMOTE,
+        _CONTEXT,
+        refused("java_function java_actor_class cpp_function", "use subprocess, or Trireme's C++ API"),
+        refused("timeline", "`trireme show` has the events of a run"),
+        refused("ClientBuilder client", "Trireme starts no clusters"),
+        refused("ObjectRefGenerator DynamicObjectRefGenerator", "return a list, or use ray.util.queue.Queue"),
+    ),
+    "ray.exceptions": module(_ERRORS),
+    "ray.actor": module(
+        adapted(f"{_TASKS}._remote", "ActorHandle ActorClass ActorMethod", ""),
+        adapted(f"{_TASKS}._where", "exit_actor", ""),
+    ),
+    "ray.remote_function": module(adapted(f"{_TASKS}._remote", "RemoteFunction", "")),
+    "ray.runtime_context": module(_CONTEXT, adapted(f"{_TASKS}._where", "RuntimeContext", "")),
+    "ray.runtime_env": module(
+        adapted(f"{_RAY}._cluster", "RuntimeEnv", "env_vars, working_dir and py_modules of this machine")
+    ),
+    "ray.util": module(
+        _GROUPS,
+        _POOL,
+        adapted(f"{_TASKS}._api", "list_named_actors", ""),
+        adapted(f"{_RAY}._placement", "get_node_ip_address", _ONE_MACHINE),
+        refused("inspect_serializability", "fit() and .remote() name the object that cannot be pickled"),
+        refused("pdb ray_debugpy", "use breakpoint() with num_workers=0"),
+        refused("register_serializer deregister_serializer", "define __reduce__ on the class"),
+        refused("connect disconnect", "Trireme starts no clusters"),
+    ),
+    "ray.util.actor_pool": module(_POOL),
+    "ray.util.queue": module(adapted(f"{_TASKS}._queue", "Queue Empty Full", "")),
+    "ray.util.placement_group": module(_GROUPS),
+    "ray.util.scheduling_strategies": module(
+        adapted(
+            f"{_RAY}._placement",
+            "PlacementGroupSchedulingStrategy NodeAffinitySchedulingStrategy",
+            _ONE_MACHINE,
+        ),
+        refused("NodeLabelSchedulingStrategy", "all tasks run on this machine"),
+    ),
+    "ray.util.metrics": module(
+        adapted(f"{_RAY}._metrics", "Counter Gauge Histogram", "values stay in the process; report() exports metrics")
+    ),
+    "ray.util.annotations": module(
+        adapted(f"{_RAY}._annotations", "PublicAPI DeveloperAPI Deprecated", "decorators without an effect")
+    ),
+}

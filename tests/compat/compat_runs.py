@@ -1,0 +1,29 @@
+"""Runs scripts under compatibility mode, for comparison with what they recorded under real Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+
+
+def run(names: Sequence[str], storage: Path) -> dict[str, Any]:
+    """What each script records. All run in one driver, whose warm process imports the frameworks once."""
+    environment = {**os.environ, "COMPAT_STORAGE": str(storage)}
+    command = [sys.executable, str(HERE / "run_compat.py"), *names]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(" ", 2) for line in done.stdout.splitlines() if line.startswith("SCRIPT ")]
+    found = {name: json.loads(text) for _, name, text in lines}
+    assert all(found.values()), done.stderr
+    return found
+
+
+def recorded(name: str) -> Any:
+    return json.loads((HERE / "recordings" / f"{name}.json").read_text())
