@@ -22,7 +22,10 @@ struct InitOptions {
   std::optional<double> num_cpus = {};
   std::optional<double> num_gpus = {};
   std::optional<Resources> resources = {};
-  std::string engine = "local";
+  // Where workers run: "local", "hosts:a,b", "ray", "slurm", or the path of an adapter. Empty: $TRIREME_ENGINE, or this
+  // machine. `trireme run --engine` takes precedence. docs/clusters.md describes the options of each.
+  std::string engine = {};
+  Dict engine_options = {};
 };
 
 // In a worker process, runs the driver's training function and does not return.

@@ -98,16 +98,20 @@ void bind_runtime(nb::module_& module) {
       .def(
           "init",
           [](PythonRuntime& self, std::optional<double> num_cpus, std::optional<double> num_gpus,
-             std::optional<Resources> resources, const std::string& engine) {
+             std::optional<Resources> resources, std::optional<std::string> engine,
+             std::optional<nb::dict> engine_options) {
+            Dict options;
+            if (engine_options) options = python::to_dict(*engine_options, "engine_options");
             base::Result<void> done;
             {
               nb::gil_scoped_release release;
-              done = self.runtime.init({num_cpus, num_gpus, std::move(resources), engine});
+              done = self.runtime.init(
+                  {num_cpus, num_gpus, std::move(resources), engine.value_or(""), std::move(options)});
             }
             if (!done) raise_config_error(done.error().message());
           },
           nb::arg("num_cpus") = nb::none(), nb::arg("num_gpus") = nb::none(), nb::arg("resources") = nb::none(),
-          nb::arg("engine") = "local")
+          nb::arg("engine") = nb::none(), nb::arg("engine_options") = nb::none())
       .def(
           "warm_up",
           [](PythonRuntime& self, std::vector<std::string> preload) {

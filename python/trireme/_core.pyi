@@ -16,6 +16,14 @@ def check_boosting_job(job: dict) -> dict:
     The checked job, from the fields of BoostingJob (include/trireme/boosting_job.h), or ConfigError.
     """
 
+def lightgbm_round_params(params: dict, round: int) -> list[dict]:
+    """
+    The changes of LightGBM's parameters before a round, one after another.
+    """
+
+def lightgbm_continues(params: dict) -> bool:
+    """Whether LightGBM can continue a model with these parameters."""
+
 def box_overlaps(wanted: tuple[Sequence[int], Sequence[int]], parts: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[tuple[int, tuple[tuple[int, ...], tuple[int, ...]]]]:
     """
     The index of each part that overlaps the wanted box, and the common box. A box is (offset, shape).
@@ -75,6 +83,8 @@ class DataShard:
     def make(fragments: Sequence[tuple[int, int, str]], open: object, ordering: dict, options: dict) -> DataShard: ...
 
     def iterate(self, options: dict, ahead: int = 0) -> DataPass: ...
+
+    def used(self, batches: int) -> None: ...
 
     @property
     def epoch(self) -> int: ...
@@ -181,7 +191,7 @@ class Runtime:
 
     def __init__(self, python: Sequence[str]) -> None: ...
 
-    def init(self, num_cpus: float | None = None, num_gpus: float | None = None, resources: Mapping[str, float] | None = None, engine: str = 'local') -> None: ...
+    def init(self, num_cpus: float | None = None, num_gpus: float | None = None, resources: Mapping[str, float] | None = None, engine: str | None = None, engine_options: dict | None = None) -> None: ...
 
     def warm_up(self, preload: Sequence[str]) -> None: ...
 

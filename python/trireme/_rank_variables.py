@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import Any
 
@@ -23,12 +24,19 @@ def master_variables(context: TrainContext, session: Any, prefix: str, timeout_s
     """For libraries that open their own connection: a port on rank 0's machine that is free at the time of the call."""
     key = prefix + "master"
     if context.get_world_rank() == 0:
-        host = "127.0.0.1" if one_host(context) else context._hosts[0]
+        host = node_address(context)
         with socket.socket() as probe:
             probe.bind(("", 0))
             session.store_set(key, f"{host} {probe.getsockname()[1]}".encode())
     host, port = session.store_get(key, timeout_s).decode().split()
     return {"MASTER_ADDR": host, "MASTER_PORT": port}
+
+
+def node_address(context: TrainContext) -> str:
+    """The address at which workers on other nodes reach this one; on a cluster, the agent has set it."""
+    if one_host(context):
+        return "127.0.0.1"
+    return os.environ.get("TRIREME_NODE_ADDRESS") or socket.gethostbyname(context._hosts[context.get_node_rank()])
 
 
 def one_host(context: TrainContext) -> bool:

@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 import threading
+from typing import Any
 
 from trireme import _core
 
@@ -27,21 +28,27 @@ def init(
     num_cpus: float | None = None,
     num_gpus: float | None = None,
     resources: dict[str, float] | None = None,
-    engine: str = "local",
+    engine: str | None = None,
+    engine_options: dict[str, Any] | None = None,
 ) -> None:
     """Declare the capacity of this machine; TRIREME_NUM_CPUS, TRIREME_NUM_GPUS and TRIREME_RESOURCES do the same.
 
     Declared capacity is a hard limit. Undeclared CPUs are time-shared.
+
+    Args:
+        engine: Where workers run: "local" (this machine), "hosts:a,b", "ray", "slurm" or the path of an adapter. The
+            default is TRIREME_ENGINE, or "local"; `trireme run --engine` takes precedence.
+        engine_options: Options of the engine; docs/clusters.md lists them.
     """
     global _runtime
     with _lock:
         if _runtime is None:
             made = _core.Runtime(_python_command())
-            made.init(num_cpus, num_gpus, resources, engine)
+            made.init(num_cpus, num_gpus, resources, engine, engine_options)
             _runtime = made
             atexit.register(shutdown)
         else:
-            _runtime.init(num_cpus, num_gpus, resources, engine)
+            _runtime.init(num_cpus, num_gpus, resources, engine, engine_options)
 
 
 def set_capacity(

@@ -38,12 +38,13 @@ std::string run_started(const Dict& event) {
     from = fmt::format(" from {}", path.substr(path.rfind('/') + 1));
   }
   const bool resumed = flag_of(event, "resumed");
-  std::string line = fmt::format("trireme run {}{}: {} on {}, folder {}", text_of(event, "name"),
-                                 resumed         ? fmt::format(" (continued{})", from)
-                                 : !from.empty() ? fmt::format(" ({})", from.substr(1))
-                                                 : "",
-                                 counted(event, "num_workers", "worker"), text_of(event, "host", "this machine"),
-                                 text_of(event, "path"));
+  std::string line =
+      fmt::format("trireme run {}{}: {} on {}, folder {}", text_of(event, "name"),
+                  resumed         ? fmt::format(" (continued{})", from)
+                  : !from.empty() ? fmt::format(" ({})", from.substr(1))
+                                  : "",
+                  counted(event, "num_workers", "worker"),
+                  text_of(event, "engine", text_of(event, "host", "this machine")), text_of(event, "path"));
   if (std::string storage = text_of(event, "storage"); !storage.empty()) line += ", storage " + storage;
   return line;
 }

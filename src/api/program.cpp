@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "agent/agent.h"
 #include "api/cancel_hooks.h"
 #include "api/train_session.h"
 #include "base/fields.h"
@@ -20,6 +21,7 @@ namespace trireme::api {
 namespace {
 
 constexpr const char* kTicketVariable = "TRIREME_TICKET_FD";
+constexpr const char* kAgentVariable = "TRIREME_AGENT";
 constexpr int kFailedExitCode = 1;
 
 [[noreturn]] void leave(int code) {
@@ -191,6 +193,10 @@ void Program::init(int argc, char** argv, const InitOptions& options) {
   if (std::getenv(kTicketVariable)) {
     join_run();
     return;
+  }
+  if (std::getenv(kAgentVariable)) {
+    ::unsetenv(kAgentVariable);  // its workers are this program, too
+    leave(agent::run({}));
   }
   auto done = runtime_.init(options);
   if (!done) throw ConfigError(done.error().message());

@@ -131,6 +131,7 @@ base::Result<void> Run::plan_gang() {
     gang.bundles.assign(static_cast<std::size_t>(count), engine::worker_bundle(scaling));
     auto checked = engine_.check(gang);
     if (checked) break;
+    if (count <= scaling.num_workers.min && engine_.may_add_nodes()) break;  // the cluster decides
     if (count <= scaling.num_workers.min) return checked;
   }
   control::Rules& rules = plan_.rules;
@@ -156,14 +157,19 @@ base::Result<void> Run::plan_gang() {
   rules.stop_grace_s = spec_.run.stop_grace_s;
 
   plan_.listen.name = fmt::format("trireme-{}-{}", plan_.id, base::to_hex(wire::random_bytes(8)));
+  const auto remote = engine_.listen_address();
+  if (remote) plan_.listen = *remote;
+  plan_.workers_here = !remote;
   if (const char* listen = std::getenv("TRIREME_LISTEN")) {
     TRIREME_ASSIGN(plan_.listen, wire::parse_address(listen), "TRIREME_LISTEN");
   }
   // With many workers heartbeats are less frequent, which leaves the controller's time for reports.
   const double crowd = std::max(1.0, rules.num_workers / 500.0);
   plan_.heartbeat_s = from_environment("TRIREME_HEARTBEAT_S", 0.3) * crowd;
-  plan_.heartbeat_timeout_s = from_environment("TRIREME_HEARTBEAT_TIMEOUT_S", 4.0 * plan_.heartbeat_s);
-  plan_.lease_s = from_environment("TRIREME_LEASE_S", 30.0);
+  // The agents find out sooner when a node is lost. A worker that only starves for CPU cannot be seen from here.
+  const double silence_s = remote ? std::max(10.0, 4.0 * plan_.heartbeat_s) : 4.0 * plan_.heartbeat_s;
+  plan_.heartbeat_timeout_s = from_environment("TRIREME_HEARTBEAT_TIMEOUT_S", silence_s);
+  plan_.lease_s = from_environment("TRIREME_LEASE_S", remote ? 15.0 : 30.0);
   return {};
 }
 
@@ -172,6 +178,7 @@ base::Result<void> Run::start() {
   started["pid"] = ::getpid();
   started["host"] = base::host_name();
   started["version"] = TRIREME_VERSION;
+  if (engine_.listen_address()) started["engine"] = engine_.name();
   started["trainer"] = plan_.trainer;
   started["num_workers"] = plan_.rules.num_workers;
   started["resources_per_worker"] = base::Codec<Resources>::to(engine::worker_bundle(spec_.scaling));

@@ -50,10 +50,8 @@ base::Result<Resources> checked_resources(const Resources& resources) {
 }  // namespace
 
 base::Result<void> Runtime::init(InitOptions options) {
-  if (options.engine == "ray" || options.engine == "slurm") {
-    return base::error("engine = '{}': not available in this build; use 'local'", options.engine);
-  }
-  if (options.engine != "local") return base::error("engine = '{}': unknown; use 'local'", options.engine);
+  TRIREME_ASSIGN(auto choice, choose_engine(options));
+  if (!choice.local()) return init_remote(options, std::move(choice));
   if (!options.num_cpus) {
     TRIREME_ASSIGN(options.num_cpus, number_from_environment("TRIREME_NUM_CPUS"));
   }
@@ -77,18 +75,49 @@ base::Result<void> Runtime::init(InitOptions options) {
   made.machine.host = base::host_name();
   made.machine.state_dir = control::state_dir();
   made.python = python_;
-  if (engine_ && state_dir_ == made.machine.state_dir) {
+  if (local_ && state_dir_ == made.machine.state_dir) {
     // Keeps the warm process that an import has started: it does not depend on capacity.
-    engine_->declare(made.machine);
+    local_->declare(made.machine);
     return {};
   }
+  shutdown();
   state_dir_ = made.machine.state_dir;
-  engine_ = std::make_unique<engine::LocalEngine>(std::move(made));
+  auto local = std::make_unique<engine::LocalEngine>(std::move(made));
+  local_ = local.get();
+  engine_ = std::move(local);
+  choice_ = std::move(choice);
   return {};
+}
+
+base::Result<void> Runtime::init_remote(const InitOptions& options, EngineChoice choice) {
+  // A script that declares its machine may run on any engine.
+  if (!options.engine.empty() && choice.name == options.engine &&
+      (options.num_cpus || options.num_gpus || options.resources)) {
+    return base::error(
+        "engine = '{}': num_cpus, num_gpus and resources describe this machine, but workers run on the engine's nodes; "
+        "leave them out",
+        choice.name);
+  }
+  const auto state_dir = control::state_dir();
+  if (engine_ && !local_ && choice_ == choice && state_dir_ == state_dir) return {};
+  TRIREME_ASSIGN(auto made, remote_options(choice, python_, state_dir));
+  shutdown();
+  TRIREME_ASSIGN(engine_, engine::RemoteEngine::start(std::move(made)));
+  state_dir_ = state_dir;
+  choice_ = std::move(choice);
+  return {};
+}
+
+void Runtime::shutdown() {
+  local_ = nullptr;
+  engine_.reset();
 }
 
 base::Result<Dict> Runtime::set_capacity(const Capacity& asked) {
   TRIREME_TRY(engine());
+  if (!local_) {
+    return base::error("engine = '{}': its capacity is that of its nodes and cannot be changed here", choice_.name);
+  }
   engine::Capacity capacity;
   if (asked.num_cpus) {
     TRIREME_TRY(check_amount("num_cpus", *asked.num_cpus, false));
@@ -99,7 +128,7 @@ base::Result<Dict> Runtime::set_capacity(const Capacity& asked) {
     capacity.num_gpus = static_cast<int>(*asked.num_gpus);
   }
   TRIREME_ASSIGN(capacity.resources, checked_resources(asked.resources));
-  TRIREME_ASSIGN(auto node, engine_->set_capacity(capacity));
+  TRIREME_ASSIGN(auto node, local_->set_capacity(capacity));
   return Dict{{"host", node.host},
               {"total", base::Codec<Resources>::to(node.total)},
               {"available", base::Codec<Resources>::to(node.available)},
@@ -109,7 +138,7 @@ base::Result<Dict> Runtime::set_capacity(const Capacity& asked) {
 
 base::Result<engine::Engine*> Runtime::engine() {
   if (!engine_) TRIREME_TRY(init({}));
-  return static_cast<engine::Engine*>(engine_.get());
+  return engine_.get();
 }
 
 base::Result<void> Runtime::warm_up(std::vector<std::string> preload) {

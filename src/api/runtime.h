@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "api/engine_choice.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "engine/local_engine.h"
@@ -19,7 +20,8 @@ class Runtime {
   // `python`: the interpreter of Python workers; empty in programs without Python.
   explicit Runtime(std::vector<std::string> python) : python_(std::move(python)) {}
 
-  // Before the first run, or between runs: replaces the declared capacity. Defaults are from the environment.
+  // Before the first run, or between runs: replaces the engine or its declared capacity. Defaults are from the
+  // environment.
   base::Result<void> init(InitOptions options);
 
   // The engine, created on first use.
@@ -34,13 +36,17 @@ class Runtime {
   };
   base::Result<Dict> set_capacity(const Capacity& asked);
   const base::Clock& clock() const { return clock_; }
-  void shutdown() { engine_.reset(); }
+  void shutdown();
 
  private:
+  base::Result<void> init_remote(const InitOptions& options, EngineChoice choice);
+
   std::vector<std::string> python_;
   base::SystemClock clock_;
   std::filesystem::path state_dir_;  // of the engine
-  std::unique_ptr<engine::LocalEngine> engine_;
+  EngineChoice choice_;              // of the engine
+  std::unique_ptr<engine::Engine> engine_;
+  engine::LocalEngine* local_ = nullptr;  // the engine, if it is the local one
 };
 
 }  // namespace trireme::api

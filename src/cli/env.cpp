@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "api/describe.h"
+#include "api/runtime.h"
 #include "base/host.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -75,8 +76,9 @@ Dict folder(const fs::path& path) {
 
 Dict declared() {
   Dict found;
-  for (const char* name : {"TRIREME_NUM_CPUS", "TRIREME_NUM_GPUS", "TRIREME_RESOURCES", "TRIREME_ENGINE",
-                           "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}) {
+  for (const char* name :
+       {"TRIREME_NUM_CPUS", "TRIREME_NUM_GPUS", "TRIREME_RESOURCES", "TRIREME_ENGINE", "TRIREME_ENGINE_OPTIONS",
+        "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}) {
     if (auto value = environment(name)) found[name] = *value;
   }
   return found;
@@ -91,6 +93,32 @@ List in_use() {
         Dict{{"run", holding.run_name}, {"pid", holding.pid}, {"resources", engine::to_text(holding.resources)}});
   }
   return list;
+}
+
+// The nodes of the engine that is chosen; empty for the local one.
+base::Result<Dict> cluster() {
+  TRIREME_ASSIGN(const auto choice, api::choose_engine({}));
+  if (choice.local()) return Dict();
+  const auto python = environment("TRIREME_PYTHON");
+  api::Runtime runtime(python ? std::vector<std::string>{*python} : std::vector<std::string>());
+  TRIREME_ASSIGN(const auto* engine, runtime.engine());
+  List nodes;
+  for (const auto& node : engine->nodes()) {
+    nodes.push_back(Dict{{"id", node.id},
+                         {"host", node.host},
+                         {"total", base::Codec<Resources>::to(node.total)},
+                         {"accelerator_type", node.gpus.empty() ? "" : node.gpus.front().type}});
+  }
+  return Dict{{"engine", choice.name}, {"nodes", std::move(nodes)}};
+}
+
+std::string node_text(const Dict& node) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : node["total"].as_dict()) {
+    parts.push_back(
+        fmt::format("{} {}{}", base::amount(value.as_double()), name, name == "CPU" || name == "GPU" ? "s" : ""));
+  }
+  return fmt::format("{}: {}", node["host"].as_string(), base::join(parts, ", "));
 }
 
 Dict collect() {
@@ -153,6 +181,10 @@ void print(const Dict& all) {
     rows.emplace_back("in use", fmt::format("{} by run {} (pid {})", use["resources"].as_string(),
                                             use["run"].as_string(), use["pid"].as_int()));
   }
+  if (const auto& cluster = all["cluster"].as_dict(); !cluster.empty()) {
+    rows.emplace_back("engine", cluster["engine"].as_string());
+    for (const auto& node : cluster["nodes"].as_list()) rows.emplace_back("node", node_text(node.as_dict()));
+  }
   rows.emplace_back("results", folder_text(all["results"].as_dict()));
   rows.emplace_back("state", folder_text(all["state"].as_dict()));
   fmt::print("{}", api::two_columns(rows));
@@ -161,7 +193,9 @@ void print(const Dict& all) {
 }  // namespace
 
 base::Result<int> env(const EnvOptions& options) {
-  const Dict all = collect();
+  TRIREME_TRY(set_engine(options.engine));
+  Dict all = collect();
+  TRIREME_ASSIGN(all["cluster"], cluster());
   if (options.json) fmt::print("{}\n", base::to_pretty_json(all));
   else print(all);
   return kDone;

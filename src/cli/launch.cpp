@@ -23,11 +23,10 @@ struct TorchrunOption {
   std::string_view instead;
 };
 constexpr auto kTorchrunOptions = std::to_array<TorchrunOption>({
-    {"--rdzv-",
-     "workers rendezvous over the run's own connection; leave it out (multiple machines are not supported yet)"},
+    {"--rdzv-", "workers rendezvous over the run's own connection; leave it out; --engine selects the nodes"},
     {"--master-", "workers rendezvous over the run's own connection and need no port; leave it out"},
-    {"--node-rank", "workers run on this machine only; leave it out"},
-    {"--local-addr", "workers run on this machine only; leave it out"},
+    {"--node-rank", "--engine selects the nodes; leave it out"},
+    {"--local-addr", "--engine selects the nodes; leave it out"},
     {"--no-python", "workers are Python processes; a C++ program starts its own workers with trireme::init()"},
     {"--run-path", "this is the default; leave it out"},
     {"--log-dir", "every rank has a log file in the run folder; --storage-path sets where run folders are stored"},
@@ -51,8 +50,7 @@ Result<void> refuse_option(const std::string& written) {
 Result<void> check(const LaunchCommand& command) {
   if (command.nnodes && *command.nnodes != "1" && *command.nnodes != "1:1") {
     return error(
-        "--nnodes {}: workers run on this machine only, multiple machines are not supported yet; leave it out and set "
-        "the total number of workers with -n",
+        "--nnodes {}: leave it out, select the nodes with --engine, and set the total number of workers with -n",
         *command.nnodes);
   }
   if (command.script.empty()) return error("no script given: {}", kUsage);
@@ -81,6 +79,7 @@ Result<int> launch(LaunchCommand command) {
     fmt::print(stderr, "trireme: {}\n", checked.error().message());
     return kWrongUsage;
   }
+  TRIREME_TRY(set_engine(command.engine));
   // Set by an enclosing `trireme run`; -n takes precedence.
   ::unsetenv("TRIREME_RUN_NUM_WORKERS");
   if (command.num_cpus) ::setenv("TRIREME_NUM_CPUS", base::amount(*command.num_cpus).c_str(), 1);

@@ -150,18 +150,21 @@ void Controller::engine_event(int gang, engine::EngineEvent event) {
     }
   } else if (auto* refused = std::get_if<engine::StartFailed>(&event)) {
     if (int rank = rank_at({gang, refused->bundle}); rank >= 0) {
-      handle(ProcessStartFailed{rank, refused->error.message()});
+      handle(ProcessStartFailed{rank, refused->error.message(), refused->node_lost});
     }
   } else if (auto* exited = std::get_if<engine::Exited>(&event)) {
     if (int rank = rank_at({gang, exited->bundle}); rank >= 0) {
       const std::string log = log_path(plan_.path, state_.attempt, rank);
       handle(ProcessExited{rank, exited->status, std::move(exited->out_of_memory),
-                           storage::no_space_for(log) ? log : "", watchdog_of(rank, exited->status, log)});
+                           storage::no_space_for(log) ? log : "", watchdog_of(rank, exited->status, log),
+                           std::move(exited->node_lost)});
     }
   } else if (auto* reclaim = std::get_if<engine::Reclaim>(&event)) {
     std::optional<double> seconds;
     if (reclaim->seconds) seconds = reclaim->seconds->count();
-    handle(GangReclaimed{gang, std::move(reclaim->why), seconds});
+    handle(GangReclaimed{gang, std::move(reclaim->why), seconds, std::move(reclaim->node_id)});
+  } else if (auto* lost = std::get_if<engine::GangLost>(&event)) {
+    handle(GangLost{gang, std::move(lost->why)});
   } else if (std::holds_alternative<engine::RoomGrew>(event)) {
     handle(RoomGrew{});
   }

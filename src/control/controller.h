@@ -64,6 +64,8 @@ struct RunPlan {
   double heartbeat_s = 0.3;
   double heartbeat_timeout_s = 1.2;
   double lease_s = 30.0;
+  // Whether the workers are processes of this machine, which the controller can look up by their pids.
+  bool workers_here = true;
 
   double hang_timeout_s = 0.0;  // 0: hangs are not detected
   // Changes the capacity of the engine's machine; empty: not supported.

@@ -262,10 +262,15 @@ void Controller::run(const ResetAttempt& action) {
 }
 
 void Controller::run(const SettleStorage&) {
-  committer_->settle([this, attempt = state_.attempt](const base::Result<void>& settled) {
-    StorageSettled event{attempt};
-    if (!settled) event.failure = settled.error().message();
-    asio::post(io_, [this, event = std::move(event)] { handle(event); });
+  const auto listed = checkpoint_in_storage_ ? checkpoint_ : std::nullopt;
+  committer_->settle(listed, [this, listed, attempt = state_.attempt](auto checkpoint) {
+    asio::post(io_, [this, listed, attempt, checkpoint = std::move(checkpoint)] {
+      StorageSettled event{attempt};
+      if (!checkpoint) event.failure = checkpoint.error().message();
+      // Unless a commit that was in progress has set a newer one.
+      if (checkpoint && listed && checkpoint_ == listed) checkpoint_ = *checkpoint;
+      handle(event);
+    });
   });
 }
 
@@ -299,11 +304,11 @@ void Controller::run(const SendPreemption& action) {
 
 void Controller::run(const Finish&) {
   flush(true);
-  committer_->forget_dropped();
-  committer_->mirror(true);
-  committer_.reset();  // finishes its jobs; their results are no longer needed
   for (const auto& [gang, id] : gangs_) engine_.release(id);
   gangs_.clear();
+  committer_->end_reuse();
+  committer_->mirror(true);
+  committer_.reset();  // finishes its jobs; their results are no longer needed
   server_->close();
   tick_timer_.cancel();
   stack_timer_.cancel();

@@ -57,13 +57,13 @@ void Controller::check_heartbeats(base::MonotonicTime now) {
 // On an overloaded machine a healthy thread may wait for seconds. A stopped process is not excused.
 bool Controller::may_starve(std::size_t rank) const {
   const Worker& worker = state_.workers[rank];
-  return worker.host == host_ && worker.pid > 0 && base::may_run(worker.pid);
+  return plan_.workers_here && worker.host == host_ && worker.pid > 0 && base::may_run(worker.pid);
 }
 
 // ": it is stopped (by a signal)", if the process is visible from here.
 std::string Controller::state_of(std::size_t rank) const {
   const Worker& worker = state_.workers[rank];
-  if (worker.host != host_ || worker.pid <= 0) return "";
+  if (!plan_.workers_here || worker.host != host_ || worker.pid <= 0) return "";
   return ": " + base::describe_process(worker.pid);
 }
 

@@ -23,9 +23,12 @@ constexpr std::streamoff kWatchdogTail = 64 * 1024;
 std::string end_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return "";
-  const std::streamoff size = file.tellg();
-  file.seekg(std::max<std::streamoff>(0, size - kWatchdogTail));
-  return {std::istreambuf_iterator<char>(file), {}};
+  const auto size = std::clamp<std::streamoff>(file.tellg(), 0, kWatchdogTail);
+  file.seekg(-size, std::ios::end);
+  std::string text(static_cast<std::size_t>(size), '\0');
+  file.read(text.data(), size);  // unlike std::istreambuf_iterator, it does not throw if the disk fails
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
 }
 
 }  // namespace

@@ -40,13 +40,7 @@ void Decider::on(Begin) {
   for (const auto& kept : state_.kept) {
     if (kept.pending()) request_validation(kept);
   }
-  // The minimum is one gang. Optional seats of an elastic run are separate gangs of one seat each.
-  const int least = rules_.least();
-  for (int seats = least; seats <= rules_.num_workers; ++seats) {
-    const bool optional = seats > least;
-    const Gang& gang = state_.gangs[state_.next_gang] = {optional ? 1 : least, optional};
-    act(ReserveGang{state_.next_gang++, gang.size, gang.optional});
-  }
+  request_room();
 }
 
 void Decider::on(const ProcessStarted& event) {
@@ -63,6 +57,8 @@ void Decider::on(const ProcessStartFailed& event) {
   if (!before_the_end()) return end_when_gone();
   if (Gang& gang = state_.gangs.at(at(event.rank).seat.gang); gang.optional) {
     gang.leaving = true;  // the run can continue without it
+  } else if (event.node_lost) {
+    gang.lost = true;
   } else {
     // The same program fails the same way on the same machine: retrying is useless.
     state_.starts_used = std::max<std::int64_t>(rules_.start_limit, 0);
@@ -78,6 +74,7 @@ void Decider::on(ProcessExited event) {
   worker.out_of_memory = std::move(event.out_of_memory);
   worker.full_log = std::move(event.full_log);
   worker.watchdog = std::move(event.watchdog);
+  worker.node_lost = std::move(event.node_lost);
   judge_departure(event.rank);
   kill_doomed(true);
   end_when_gone();
@@ -202,6 +199,7 @@ void Decider::start_attempt() {
   state_.leave_at.reset();
   state_.preemption.reset();
   state_.stacks.reset();
+  state_.node_lost.clear();
   state_.began_at = state_.furthest;
   seat_workers();
   state_.commits = state_.commits.next_attempt(size());
@@ -226,7 +224,7 @@ void Decider::start_attempt() {
 std::vector<Worker> Decider::next_workers() const {
   std::vector<Worker> seated;
   for (const auto& [id, gang] : state_.gangs) {
-    for (int bundle = 0; gang.reserved && !gang.leaving && bundle < gang.size; ++bundle) {
+    for (int bundle = 0; gang.reserved && !gang.leaving && !gang.lost && bundle < gang.size; ++bundle) {
       Worker worker;
       worker.seat = {id, bundle};
       worker.slot = gang.slots[static_cast<std::size_t>(bundle)];
@@ -365,7 +363,10 @@ void Decider::cancel_or_kill() {
     Worker& worker = at(rank);
     const bool to_blame = std::any_of(state_.failures.begin(), state_.failures.end(),
                                       [&](const Failure& each) { return each.rank == rank && !each.collateral; });
-    const bool well = worker.process && worker.channel && !to_blame && !nobody_knows && !other_gpus.contains(rank);
+    const auto gang = state_.gangs.find(worker.seat.gang);
+    const bool seated = gang == state_.gangs.end() || !gang->second.lost;
+    const bool well =
+        worker.process && worker.channel && seated && !to_blame && !nobody_knows && !other_gpus.contains(rank);
     const bool connected = worker.phase != WorkerPhase::kAbsent && worker.phase != WorkerPhase::kStarted;
     const bool untouched = worker.phase == WorkerPhase::kConnected;  // it has not received a function yet
     const bool keep = rules_.warm_restart.always.value_or(untouched || !worker.holds.empty());
@@ -439,7 +440,10 @@ void Decider::end_when_gone() {
   act(DisarmTimer{Timer::kStop});
   if (restart) {
     const double pause = pause_before_restart();
-    if (pause <= 0 || std::exchange(state_.paused, false)) return start_attempt();
+    if (pause <= 0 || std::exchange(state_.paused, false)) {
+      if (!replace_lost_gangs()) start_attempt();
+      return;
+    }
     state_.phase = Phase::kPausing;
     record("pausing", {{"seconds", pause}, {"failures", state_.failures_in_row}});
     act(ArmTimer{Timer::kPause, pause});

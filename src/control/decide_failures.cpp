@@ -106,14 +106,21 @@ void Decider::fail_departed(int rank) {
     }
   }
   if (!worker.watchdog.empty()) {
+    const bool jax = ends_by_jax(worker.watchdog);
     failure.cause = "watchdog";
-    failure.error_type = "NcclWatchdog";
-    failure.message = fmt::format("NCCL's watchdog ended the process: {}", worker.watchdog);
+    failure.error_type = jax ? "JaxWatchdog" : "NcclWatchdog";
+    failure.message = fmt::format("{} ended the process: {}", jax ? "JAX's coordination service" : "NCCL's watchdog",
+                                  worker.watchdog);
   }
   if (!worker.out_of_memory.empty()) {
     failure.cause = "out_of_memory";
     failure.error_type = "OutOfMemory";
     failure.message = fmt::format("the kernel killed the process because memory ran out: {}", worker.out_of_memory);
+  }
+  if (!worker.node_lost.empty()) {
+    failure.cause = "node_lost";
+    failure.error_type = "NodeLost";
+    failure.message = worker.node_lost;
   }
   worker.phase = WorkerPhase::kFailed;
   if (preempted(rank)) {

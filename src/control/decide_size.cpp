@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 #include "control/decider.h"
@@ -12,7 +13,7 @@ namespace trireme::control {
 // The number of seats of the next attempt.
 int Decider::seats() const {
   int count = 0;
-  for (const auto& [id, gang] : state_.gangs) count += gang.reserved && !gang.leaving ? gang.size : 0;
+  for (const auto& [id, gang] : state_.gangs) count += gang.reserved && !gang.leaving && !gang.lost ? gang.size : 0;
   return count;
 }
 
@@ -21,7 +22,8 @@ bool Decider::reserving() const {
 }
 
 bool Decider::giving_back() const {
-  return std::any_of(state_.gangs.begin(), state_.gangs.end(), [](const auto& each) { return each.second.leaving; });
+  return std::any_of(state_.gangs.begin(), state_.gangs.end(),
+                     [](const auto& each) { return each.second.leaving || each.second.lost; });
 }
 
 void Decider::on(GangReserved event) {
@@ -72,14 +74,66 @@ void Decider::on(const GangReclaimed& event) {
     // The run needs this gang: its workers are lost and must be replaced.
     PreemptionAnnounced announced{{}, event.seconds, event.why};
     for (int rank = 0; rank < size(); ++rank) {
-      if (at(rank).seat.gang == event.gang) announced.ranks.push_back(rank);
+      const bool there = event.node_id.empty() || at(rank).slot.node_id == event.node_id;
+      if (at(rank).seat.gang == event.gang && there) announced.ranks.push_back(rank);
     }
+    it->second.lost = !event.node_id.empty();
     if (!announced.ranks.empty()) on(announced);
     return;
   }
   it->second.leaving = true;
   want_resize(event.why);
   if (event.seconds && state_.phase == Phase::kRunning) act(ArmTimer{Timer::kPreempt, *event.seconds});
+}
+
+// The minimum is one gang. Optional seats of an elastic run are separate gangs of one seat each.
+void Decider::request_room() {
+  const int least = rules_.least();
+  for (int seats = least; seats <= rules_.num_workers; ++seats) {
+    const bool optional = seats > least;
+    const Gang& gang = state_.gangs[state_.next_gang] = {optional ? 1 : least, optional};
+    act(ReserveGang{state_.next_gang++, gang.size, gang.optional});
+  }
+}
+
+void Decider::on(const GangLost& event) {
+  auto it = state_.gangs.find(event.gang);
+  if (it == state_.gangs.end() || it->second.lost) return;
+  it->second.lost = true;
+  // All gangs with room on the node are told.
+  if (std::exchange(state_.node_lost, event.why) != event.why) record("node_lost", {{"message", event.why}});
+  if (state_.phase == Phase::kReserving) replace_lost_gangs();
+}
+
+// Before the next attempt. Returns whether it has to wait for room.
+bool Decider::replace_lost_gangs() {
+  bool needed = false;
+  int others = 0;  // seats of optional gangs that are left
+  for (auto& [id, gang] : state_.gangs) {
+    if (gang.lost) {
+      needed = needed || !gang.optional;
+      gang.leaving = true;
+    } else if (gang.optional && gang.reserved && !gang.leaving) {
+      others += gang.size;
+    }
+  }
+  if (!needed) return false;
+  if (others >= rules_.least()) {
+    for (auto& [id, gang] : state_.gangs) {
+      if (!gang.leaving && gang.reserved) gang.optional = false;
+    }
+    return false;
+  }
+  // Everything is released first: the new gang may need the room of optional seats and of what is left of the lost one.
+  for (const auto& [id, gang] : state_.gangs) act(ReleaseGang{id});
+  state_.gangs.clear();
+  for (auto& worker : state_.workers) {
+    worker.phase = WorkerPhase::kFailed;
+    worker.process = worker.channel = worker.doomed = false;
+  }
+  state_.phase = Phase::kReserving;
+  request_room();
+  return true;
 }
 
 // A resize waits for a checkpoint, so that no work is lost. Without checkpoints it never happens, and the run continues

@@ -20,6 +20,7 @@ class Decider {
   void on(GangReserved event);
   void on(const ReservationFailed& event);
   void on(const GangReclaimed& event);
+  void on(const GangLost& event);
   void on(RoomGrew);
   void on(const ProcessStarted& event);
   void on(const ProcessStartFailed& event);
@@ -116,6 +117,8 @@ class Decider {
   void resize(const std::string& why);
   void resize_at_checkpoint(std::int64_t index);
   void release_leaving();
+  void request_room();
+  bool replace_lost_gangs();
   bool preempted(int rank) const;
   bool everyone_preempted() const;
   void saved_before_preemption(std::int64_t index);

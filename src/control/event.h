@@ -36,6 +36,12 @@ struct GangReclaimed {
   int gang;
   std::string why;
   std::optional<double> seconds;
+  std::string node_id = {};  // only the room on this node; empty: all of it
+};
+// A node of the gang is lost; its processes there have ended, or end soon.
+struct GangLost {
+  int gang;
+  std::string why;
 };
 struct RoomGrew {};
 struct ProcessStarted {
@@ -46,13 +52,15 @@ struct ProcessStarted {
 struct ProcessStartFailed {
   int rank;
   std::string message;
+  bool node_lost = false;  // another node may be able to start it
 };
 struct ProcessExited {
   int rank;
   engine::ExitStatus status;
   std::string out_of_memory = {};
-  std::string full_log = {};  // path of its log file if no space was left for it
-  std::string watchdog = {};  // see Worker
+  std::string full_log = {};   // path of its log file if no space was left for it
+  std::string watchdog = {};   // see Worker
+  std::string node_lost = {};  // see Worker
 };
 struct Connected {
   int rank;
@@ -163,6 +171,6 @@ using Event = std::variant<Begin, GangReserved, ReservationFailed, ProcessStarte
                            Connected, ConnectionLost, FunctionEntered, Reported, Uploaded, CommitEnded, ValidationEnded,
                            UploadsDrained, FunctionReturned, FunctionFailed, StopRequested, TimerFired, GangReclaimed,
                            RoomGrew, CollectivesAborted, BecameReady, PreemptionAnnounced, HangNoticed, DeadlockFound,
-                           StorageSettled, StacksTaken>;
+                           StorageSettled, StacksTaken, GangLost>;
 
 }  // namespace trireme::control

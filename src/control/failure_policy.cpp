@@ -16,7 +16,7 @@ namespace trireme::control {
 namespace {
 
 // Messages of gloo, NCCL, MPI and plain sockets when the peer is lost.
-constexpr std::array<std::string_view, 17> kPeerLossPhrases = {"Connection closed by peer",
+constexpr std::array<std::string_view, 18> kPeerLossPhrases = {"Connection closed by peer",
                                                                "NCCL communicator was aborted",
                                                                "Connection reset by peer",
                                                                "Broken pipe",
@@ -29,6 +29,7 @@ constexpr std::array<std::string_view, 17> kPeerLossPhrases = {"Connection close
                                                                "Application timeout caused pair closure",
                                                                "Read error",
                                                                "Rank has been lost",
+                                                               "Horovod has been shut down",
                                                                "Ring Allreduce failed",  // XGBoost
                                                                "Poll error condition",
                                                                "Socket recv error",  // LightGBM
@@ -41,6 +42,9 @@ constexpr std::array<std::string_view, 3> kTimeoutPhrases = {
 constexpr std::string_view kWatchdogEnd = "watchdog thread terminated with exception";
 // The watchdog of a rank that did not time out itself ends its process because another rank has asked it to.
 constexpr std::string_view kDumpSignal = "dump signal from another rank";
+
+// What JAX prints before it ends a process because it has lost its coordinator, or because another rank is silent.
+constexpr std::string_view kJaxEnd = "Terminating process because the JAX distributed service detected fatal errors";
 
 bool contains_any(std::string_view text, std::span<const std::string_view> phrases) {
   return std::any_of(phrases.begin(), phrases.end(),
@@ -82,11 +86,14 @@ bool is_collective_timeout(const Failure& failure) {
   return contains_any(failure.message, kTimeoutPhrases) || failure.message.find(kDumpSignal) != std::string::npos;
 }
 
+bool ends_by_jax(std::string_view line) { return line.find(kJaxEnd) != std::string_view::npos; }
+
 std::string watchdog_line(std::string_view log) {
   std::string_view found;
   while (!log.empty()) {
     const std::string_view line = log.substr(0, log.find('\n'));
     log.remove_prefix(std::min(log.size(), line.size() + 1));
+    if (ends_by_jax(line)) found = line;
     const bool ended = line.find(kWatchdogEnd) != std::string_view::npos;
     // An illegal memory access or a failed assertion on its own device is a cause, not a consequence.
     if (ended && line.find("CUDA error") != std::string_view::npos) return "";
@@ -97,6 +104,8 @@ std::string watchdog_line(std::string_view log) {
   // with exception: [Rank 5] Watchdog caught ...": the text starts after the last prefix.
   constexpr std::string_view kThen = "exception: ";
   if (const auto at = found.rfind(kThen); at != std::string_view::npos) found.remove_prefix(at + kThen.size());
+  // "F1119 04:32:08.974302   24893 client.h:80] Terminating process because ..."
+  if (ends_by_jax(found)) found.remove_prefix(found.find(kJaxEnd));
   return std::string(found);
 }
 
@@ -126,7 +135,8 @@ std::string without_numbers(std::string_view text) {
 bool is_loss_in_collective(const Failure& failure) {
   if (failure.cause == "watchdog") return true;
   if (failure.cause != "exception" || !looks_like_peer_loss(failure)) return false;
-  return failure.message.find("gloo") != std::string::npos || failure.message.find("nccl") != std::string::npos;
+  constexpr std::array<std::string_view, 3> kLibraries = {"gloo", "nccl", "Horovod"};
+  return contains_any(failure.message, kLibraries);
 }
 
 bool is_clear(const Failure& failure) { return !looks_like_peer_loss(failure) && failure.error_type != "UploadError"; }

@@ -21,9 +21,10 @@ bool is_loss_in_collective(const Failure& failure);
 // A collective operation took longer than its timeout: some rank did not take part.
 bool is_collective_timeout(const Failure& failure);
 
-// The last line in a log that shows that NCCL's watchdog ended the process because of another rank: a timeout, or a
-// peer that is lost. Empty: there is none, or the watchdog reported an error of the process's own device.
+// The last line in a log that shows that NCCL's watchdog or JAX ended the process because of another rank: a timeout,
+// or a peer that is lost. Empty: there is none, or the watchdog reported an error of the process's own device.
 std::string watchdog_line(std::string_view log);
+bool ends_by_jax(std::string_view line);
 
 // The text with every number replaced. Errors that are otherwise equal may contain pids, addresses, sizes and times:
 // CUDA's out-of-memory error has the pid and the free memory.

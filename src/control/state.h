@@ -56,7 +56,7 @@ struct Failure {
   int rank = 0;
   int pid = 0;
   std::string host;
-  // exception, exit, signal, out_of_memory, watchdog, lost, start, hang, deadlock, returned or preemption
+  // exception, exit, signal, out_of_memory, watchdog, lost, node_lost, start, hang, deadlock, returned or preemption
   std::string cause;
   std::string error_type;
   std::string message;
@@ -82,6 +82,7 @@ struct Gang {
   bool optional = false;
   bool reserved = false;
   bool leaving = false;  // is released before the next attempt
+  bool lost = false;     // a node of it is lost, or will be taken away: the next attempt needs other room
   std::vector<engine::Slot> slots = {};
 
   bool operator==(const Gang&) const = default;
@@ -102,6 +103,7 @@ struct Worker {
   // is. Empty: it did not.
   std::string watchdog;
   std::string lost;                       // why its connection was closed
+  std::string node_lost;                  // why its node counts as lost; empty: the process has ended by itself
   std::string holds;                      // what is expensive to recreate in its process; empty: nothing
   std::vector<std::string> visible_gpus;  // ids of the GPUs that its process sees, fixed when it starts
   bool drained = false;                   // after a stop: has no upload in flight
@@ -157,6 +159,7 @@ struct RunState {
   std::optional<std::int64_t> leave_at;  // the attempt ends with the checkpoint of this report: the gang is resized
   std::optional<Preemption> preemption;
   std::optional<GangStacks> stacks;  // of this attempt, the newest
+  std::string node_lost;             // in this attempt, as last recorded
   bool last_failure = false;         // regardless of the budget
   bool paused = false;               // the pause is over
   bool settled = false;              // no operation of an earlier attempt on the storage is in progress

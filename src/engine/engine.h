@@ -12,6 +12,7 @@
 #include "base/fields.h"
 #include "base/result.h"
 #include "trireme/config.h"
+#include "wire/address.h"
 
 // An engine reserves room for a gang, starts one process per bundle and reports how each process ends.
 //
@@ -129,6 +130,7 @@ struct StartFailed {
   GangId gang;
   int bundle;
   base::Error error;
+  bool node_lost = false;  // another node may be able to start it
 };
 struct Exited {
   GangId gang;
@@ -136,12 +138,20 @@ struct Exited {
   int pid;
   ExitStatus status;
   std::string out_of_memory = {};  // evidence that the kernel killed it for lack of memory; empty: none
+  std::string node_lost = {};      // why its node counts as lost; empty: the process has ended by itself
 };
-// The engine reclaims the gang's room. The owner releases it when convenient, at the latest after `seconds`.
+// A node of the gang is lost. The rest of its room stays reserved until release(). Sent before the Exited events of the
+// processes there.
+struct GangLost {
+  GangId gang;
+  std::string why;
+};
+// The engine reclaims room of the gang. The owner releases it when convenient, at the latest after `seconds`.
 struct Reclaim {
   GangId gang;
   std::string why;
   std::optional<base::Seconds> seconds = {};  // empty: no deadline
+  std::string node_id = {};                   // only the room on this node; empty: all of it
 };
 // There may be more room than before.
 struct RoomGrew {
@@ -149,7 +159,7 @@ struct RoomGrew {
 };
 
 using EngineEvent =
-    std::variant<Reserved, ReserveFailed, ReserveWaiting, Started, StartFailed, Exited, Reclaim, RoomGrew>;
+    std::variant<Reserved, ReserveFailed, ReserveWaiting, Started, StartFailed, Exited, Reclaim, RoomGrew, GangLost>;
 using EventHandler = std::function<void(EngineEvent)>;
 
 class Engine {
@@ -172,6 +182,18 @@ class Engine {
   virtual void kill(GangId gang, int bundle, base::Seconds grace) = 0;
 
   virtual std::vector<NodeInfo> nodes() const = 0;
+
+  // Starts the processes that Python workers are forked from, which import these modules in the background. Reads the
+  // environment, so no other thread may change it during the call.
+  virtual void warm_up(std::vector<std::string> /*preload*/) {}
+
+  // As the user names it.
+  virtual std::string name() const { return "local"; }
+  // Whether a request that check() refuses may succeed later, because the cluster can add nodes.
+  virtual bool may_add_nodes() const { return false; }
+
+  // Where a controller listens, so that workers reach it; nullopt: workers are on this machine.
+  virtual std::optional<wire::Address> listen_address() const { return std::nullopt; }
 };
 
 }  // namespace trireme::engine

@@ -201,9 +201,7 @@ void GangTable::run(command::Kill command) {
   supervisor_.kill({command.gang, command.bundle}, std::min(command.grace, base::Seconds(3600.0 * 24)), clock_.now());
 }
 
-void GangTable::run(command::WarmUp command) {
-  supervisor_.python().warm_up(std::move(command.env), command.preload, {});
-}
+void GangTable::run(command::WarmUp command) { supervisor_.python().warm_up(command.env, command.preload, {}); }
 
 void GangTable::retry_waiting() {
   const auto now = clock_.now();

@@ -9,6 +9,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/log.h"
 #include "engine/resources.h"
 
@@ -18,16 +19,6 @@ namespace {
 std::vector<std::string> zygote_argv(std::vector<std::string> python) {
   if (!python.empty()) python.insert(python.end(), {"-m", "trireme._zygote"});
   return python;
-}
-
-std::map<std::string, std::string> current_environment() {
-  std::map<std::string, std::string> env;
-  for (char** entry = environ; entry && *entry; ++entry) {
-    const std::string text = *entry;
-    const auto equals = text.find('=');
-    if (equals != std::string::npos) env.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return env;
 }
 
 // The program's threads handle its signals. Signals raised by a fault must reach the thread that caused it.
@@ -122,9 +113,11 @@ void LocalEngine::start(GangId gang, int bundle, ProcessSpec spec) {
 
 void LocalEngine::kill(GangId gang, int bundle, base::Seconds grace) { post(command::Kill{gang, bundle, grace}); }
 
-void LocalEngine::warm_up(std::vector<std::string> preload) {
+void LocalEngine::warm_up(std::vector<std::string> preload) { warm_up(std::move(preload), base::environment()); }
+
+void LocalEngine::warm_up(std::vector<std::string> preload, std::map<std::string, std::string> env) {
   if (zygote_argv_.empty()) return;
-  post(command::WarmUp{current_environment(), std::move(preload)});
+  post(command::WarmUp{std::move(env), std::move(preload)});
 }
 
 void LocalEngine::post(Command command) {

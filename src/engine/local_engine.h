@@ -53,7 +53,9 @@ class LocalEngine final : public Engine {
 
   // Starts the warm process, which imports these modules in the background. Reads the environment, so no other thread
   // may change it during the call.
-  void warm_up(std::vector<std::string> preload);
+  void warm_up(std::vector<std::string> preload) override;
+  // The same with another environment.
+  void warm_up(std::vector<std::string> preload, std::map<std::string, std::string> env);
 
  private:
   void post(Command command);

@@ -28,11 +28,11 @@ ExitStatus end(const Process& process) {
 
 }  // namespace
 
-void WarmPython::warm_up(std::map<std::string, std::string> env, const std::vector<std::string>& preload,
+void WarmPython::warm_up(const std::map<std::string, std::string>& env, const std::vector<std::string>& preload,
                          const std::vector<std::string>& sys_path) {
   if (!usable_ || argv_.empty()) return;
   if (!zygote_) {
-    auto zygote = Zygote::start(argv_, std::move(env));
+    auto zygote = Zygote::start(argv_, env);
     if (!zygote) {
       give_up(zygote.error().message());
       return;
@@ -41,7 +41,7 @@ void WarmPython::warm_up(std::map<std::string, std::string> env, const std::vect
     ready_ = false;
     preloads_ = 0;
   }
-  if (zygote_->preload(preload, sys_path)) ++preloads_;
+  if (zygote_->preload(preload, sys_path, env)) ++preloads_;
 }
 
 bool WarmPython::fork(std::uint64_t id, const ProcessSpec& spec) {

@@ -29,7 +29,7 @@ class WarmPython {
   // `argv` starts a zygote; empty in programs without Python.
   WarmPython(std::vector<std::string> argv, Owner owner) : argv_(std::move(argv)), owner_(std::move(owner)) {}
 
-  void warm_up(std::map<std::string, std::string> env, const std::vector<std::string>& preload,
+  void warm_up(const std::map<std::string, std::string>& env, const std::vector<std::string>& preload,
                const std::vector<std::string>& sys_path);
   // Returns true if a fork was requested: `forked` or `unavailable` follows with this id.
   bool fork(std::uint64_t id, const ProcessSpec& spec);

@@ -43,6 +43,15 @@ bool survives_json(const std::string& text) {
   return back && *back == Value(text);
 }
 
+// Without variables that JSON cannot carry: a process with one of them is not forked.
+Dict to_dict(const std::map<std::string, std::string>& env) {
+  Dict made;
+  for (const auto& [name, value] : env) {
+    if (survives_json(name) && survives_json(value)) made[name] = value;
+  }
+  return made;
+}
+
 // Read by the loader, the allocator or the interpreter before the program starts.
 bool counts_at_start_only(const std::string& name) {
   constexpr std::array<std::string_view, 6> kPrefixes = {"LD_",        "MALLOC_",        "GLIBC_TUNABLES",
@@ -101,7 +110,8 @@ bool Zygote::suits(const ProcessSpec& spec) const {
          all_survive(spec.python->argv);
 }
 
-bool Zygote::preload(const std::vector<std::string>& modules, const std::vector<std::string>& sys_path) {
+bool Zygote::preload(const std::vector<std::string>& modules, const std::vector<std::string>& sys_path,
+                     const Environment& env) {
   List fresh;
   for (const auto& module : modules) {
     if (asked_.insert(module).second) fresh.emplace_back(module);
@@ -111,17 +121,16 @@ bool Zygote::preload(const std::vector<std::string>& modules, const std::vector<
   message["op"] = "preload";
   message["modules"] = std::move(fresh);
   message["sys_path"] = to_list(sys_path);
+  message["env"] = to_dict(env);
   send(message, base::Fd());
   return true;
 }
 
 void Zygote::fork(std::uint64_t id, const ProcessSpec& spec, base::Fd log) {
-  Dict env;
-  for (const auto& [name, value] : spec.env) env[name] = value;
   Dict message;
   message["op"] = "fork";
   message["id"] = id;
-  message["env"] = std::move(env);
+  message["env"] = to_dict(spec.env);
   message["cwd"] = spec.cwd;
   message["sys_path"] = to_list(spec.python->sys_path);
   message["argv"] = to_list(spec.python->argv);

@@ -60,8 +60,10 @@ class Zygote {
   // effect at program start.
   bool suits(const ProcessSpec& spec) const;
 
-  // Answered with Preloaded. Returns false if all modules were requested before; no answer follows.
-  bool preload(const std::vector<std::string>& modules, const std::vector<std::string>& sys_path);
+  // Answered with Preloaded. Returns false if all modules were requested before; no answer follows. env: of the driver
+  // now; frameworks that are not imported yet read some of its variables.
+  bool preload(const std::vector<std::string>& modules, const std::vector<std::string>& sys_path,
+               const std::map<std::string, std::string>& env = {});
   // Answered with Forked or Refused; ChildExited follows a Forked.
   void fork(std::uint64_t id, const ProcessSpec& spec, base::Fd log);
 

@@ -15,6 +15,7 @@ struct Address {
   std::string name;  // name of the abstract socket, without the @
   std::string host;
   int port = 0;
+  int last_port = 0;        // to listen: the first free one of port...last_port; 0: `port` only. Not part of the text
   std::string fingerprint;  // hex
 
   std::string text() const;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -22,12 +23,14 @@ inline constexpr int kProtocolVersion = 6;
 
 // clang-format off
 
+using Variables = std::map<std::string, std::string>;  // of an environment
+
 // Both sides prove the secret before anything else is read; see handshake.h.
 #define TRIREME_HELLO(FIELD)                                                                                     \
   FIELD(int, version, kProtocolVersion, "protocol version of the sender")                                        \
   FIELD(std::string, run_id, {}, "the run that the sender wants to join")                                        \
-  FIELD(std::string, role, "worker", "worker, or client for the command line")                                   \
-  FIELD(int, rank, 0, "rank of the worker")                                                                      \
+  FIELD(std::string, role, "worker", "worker, agent, or client for the command line")                            \
+  FIELD(int, rank, 0, "rank of the worker, or number of the agent")                                                                   \
   FIELD(int, attempt, 0, "the start of the gang that the worker belongs to; earlier ones are refused")           \
   FIELD(int, pid, 0, "process id of the sender")                                                                 \
   FIELD(std::string, host, {}, "host of the sender")                                                             \
@@ -217,6 +220,68 @@ inline constexpr int kProtocolVersion = 6;
   FIELD(std::optional<double>, num_gpus, {}, "")                                                                 \
   FIELD(Resources, resources, {}, "others; those that are not listed are unchanged")
 
+// Between the driver's engine and the agent of a node, on a connection of its own.
+#define TRIREME_AGENT_INFO(FIELD)                                                                                \
+  FIELD(std::string, version, {}, "version of trireme on the node")                                              \
+  FIELD(double, cpus, 0.0, "CPUs that processes may use there")                                                  \
+  FIELD(std::vector<Dict>, gpus, {}, "its GPUs: id, uuid and type of each")                                      \
+  FIELD(std::string, python, {}, "its interpreter; empty: none")
+
+#define TRIREME_AGENT_WARM_UP(FIELD)                                                                             \
+  FIELD(Variables, env, {}, "environment of the warm process")                                                   \
+  FIELD(std::vector<std::string>, preload, {}, "modules to import")
+
+#define TRIREME_AGENT_START(FIELD)                                                                               \
+  FIELD(std::int64_t, gang, 0, "")                                                                               \
+  FIELD(int, bundle, 0, "")                                                                                      \
+  FIELD(std::string, host, {}, "the node's name, for messages")                                                  \
+  FIELD(std::string, label, {}, "\"rank 3\", for messages")                                                      \
+  FIELD(std::vector<std::string>, argv, {}, "executed if the process cannot be forked")                          \
+  FIELD(Variables, env, {}, "environment of the driver; the agent replaces what belongs to a node")              \
+  FIELD(std::string, cwd, {}, "working directory")                                                               \
+  FIELD(std::string, log_path, {}, "path of its log on the driver's machine")                                    \
+  FIELD(std::string, ticket, {}, "ticket of the worker, JSON")                                                   \
+  FIELD(std::vector<std::string>, visible_gpus, {}, "ids of the GPUs that it sees; empty: unchanged")            \
+  FIELD(bool, python, false, "a Python worker: it may be forked from the warm process")                          \
+  FIELD(std::vector<std::string>, preload, {}, "modules that it needs")                                          \
+  FIELD(std::vector<std::string>, sys_path, {}, "its sys.path")                                                  \
+  FIELD(std::vector<std::string>, python_argv, {}, "its sys.argv")                                               \
+  FIELD(bool, spread, false, "the gang has other nodes: collectives need a network interface")
+
+#define TRIREME_AGENT_KILL(FIELD)                                                                                \
+  FIELD(std::int64_t, gang, 0, "")                                                                               \
+  FIELD(int, bundle, 0, "")                                                                                      \
+  FIELD(double, grace_s, 0.0, "time between SIGTERM and SIGKILL; 0: SIGKILL at once")
+
+#define TRIREME_AGENT_RELEASE(FIELD)                                                                             \
+  FIELD(std::int64_t, gang, 0, "kill its processes")
+
+#define TRIREME_AGENT_RELEASED(FIELD)                                                                            \
+  FIELD(std::int64_t, gang, 0, "all its processes have ended")
+
+#define TRIREME_AGENT_STARTED(FIELD)                                                                             \
+  FIELD(std::int64_t, gang, 0, "")                                                                               \
+  FIELD(int, bundle, 0, "")                                                                                      \
+  FIELD(int, pid, 0, "")                                                                                         \
+  FIELD(bool, forked, false, "from the warm process")
+
+#define TRIREME_AGENT_START_FAILED(FIELD)                                                                        \
+  FIELD(std::int64_t, gang, 0, "")                                                                               \
+  FIELD(int, bundle, 0, "")                                                                                      \
+  FIELD(std::string, why, {}, "")
+
+#define TRIREME_AGENT_EXITED(FIELD)                                                                              \
+  FIELD(std::int64_t, gang, 0, "")                                                                               \
+  FIELD(int, bundle, 0, "")                                                                                      \
+  FIELD(int, pid, 0, "")                                                                                         \
+  FIELD(std::string, kind, "unknown", "code, signal or unknown")                                                 \
+  FIELD(int, value, 0, "the exit code or the signal's number")                                                   \
+  FIELD(std::string, out_of_memory, {}, "evidence that the kernel killed it for lack of memory; empty: none")
+
+#define TRIREME_AGENT_OUTPUT(FIELD)                                                                              \
+  FIELD(std::string, path, {}, "log file on the driver's machine")                                               \
+  FIELD(Bytes, data, {}, "to be appended to it")
+
 #define TRIREME_MESSAGES(MESSAGE)                         \
   MESSAGE(1, Hello, TRIREME_HELLO)                        \
   MESSAGE(2, Welcome, TRIREME_WELCOME)                    \
@@ -260,7 +325,17 @@ inline constexpr int kProtocolVersion = 6;
   MESSAGE(40, Aborted, TRIREME_NO_FIELDS)                 \
   MESSAGE(41, StoreAppend, TRIREME_STORE_APPEND)          \
   MESSAGE(42, StoreMultiGet, TRIREME_STORE_MULTI_GET)     \
-  MESSAGE(43, CollectiveTimeout, TRIREME_COLLECTIVE_TIMEOUT)
+  MESSAGE(43, CollectiveTimeout, TRIREME_COLLECTIVE_TIMEOUT) \
+  MESSAGE(44, AgentInfo, TRIREME_AGENT_INFO)              \
+  MESSAGE(45, AgentWarmUp, TRIREME_AGENT_WARM_UP)         \
+  MESSAGE(46, AgentStart, TRIREME_AGENT_START)            \
+  MESSAGE(47, AgentKill, TRIREME_AGENT_KILL)              \
+  MESSAGE(48, AgentRelease, TRIREME_AGENT_RELEASE)        \
+  MESSAGE(49, AgentReleased, TRIREME_AGENT_RELEASED)      \
+  MESSAGE(50, AgentStarted, TRIREME_AGENT_STARTED)        \
+  MESSAGE(51, AgentStartFailed, TRIREME_AGENT_START_FAILED) \
+  MESSAGE(52, AgentExited, TRIREME_AGENT_EXITED)          \
+  MESSAGE(53, AgentOutput, TRIREME_AGENT_OUTPUT)
 // clang-format on
 
 #define TRIREME_MESSAGE_STRUCT(number, Name, TABLE) TRIREME_STRUCT(Name, TABLE)

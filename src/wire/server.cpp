@@ -41,18 +41,17 @@ Server::Server(asio::io_context& io, Address address, std::string secret, Server
       acceptor_(io) {}
 
 base::Result<void> Server::open() {
-  TRIREME_ASSIGN(auto endpoint, endpoint_of(address_));
   if (address_.kind == Address::Kind::kTls) {
     TRIREME_ASSIGN(auto certificate, make_certificate());
     TRIREME_ASSIGN(auto tls, server_tls(certificate));
     tls_.emplace(std::move(tls));
     address_.fingerprint = certificate.fingerprint;
   }
-  asio::error_code failure;
-  acceptor_.open(endpoint.protocol(), failure);
-  if (!failure) acceptor_.bind(endpoint, failure);
-  if (!failure) acceptor_.listen(4096, failure);
-  if (failure) return base::Error(failure.message());
+  for (const int last = address_.last_port; true; ++address_.port) {
+    auto bound = bind();
+    if (bound) break;
+    if (address_.port >= last) return bound;
+  }
   if (address_.kind == Address::Kind::kTls) {
     sockaddr_storage bound{};
     socklen_t size = sizeof bound;
@@ -62,6 +61,20 @@ base::Result<void> Server::open() {
     // The port is at the same offset for both address families.
     address_.port = ntohs(reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
   }
+  return {};
+}
+
+base::Result<void> Server::bind() {
+  TRIREME_ASSIGN(auto endpoint, endpoint_of(address_));
+  asio::error_code failure;
+  acceptor_.close(failure);  // of an earlier port
+  acceptor_.open(endpoint.protocol(), failure);
+  // Connections of an earlier run may still occupy a port of the range.
+  const bool tcp = address_.kind == Address::Kind::kTls;
+  if (!failure && tcp) acceptor_.set_option(asio::socket_base::reuse_address(true), failure);
+  if (!failure) acceptor_.bind(endpoint, failure);
+  if (!failure) acceptor_.listen(4096, failure);
+  if (failure) return base::Error(failure.message());
   return {};
 }
 

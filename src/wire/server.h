@@ -53,6 +53,7 @@ class Server {
          std::chrono::milliseconds greeting_time);
 
   base::Result<void> open();
+  base::Result<void> bind();
   asio::awaitable<void> accept_loop();
   asio::awaitable<void> serve(std::shared_ptr<Channel> channel);
   asio::awaitable<base::Result<void>> greet(const std::shared_ptr<Channel>& channel);

@@ -7,6 +7,8 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 
 #include "base/fd.h"
 
@@ -61,7 +63,12 @@ void watch_termination(Session& session) {
   ::sigaction(SIGTERM, &action, nullptr);
 }
 
-Result<void> redirect_output(const std::string& path) {
+Result<void> redirect_output(const std::string& log) {
+  // On a node of a cluster, the agent forwards it to the driver's machine.
+  const char* root = std::getenv("TRIREME_LOG_ROOT");
+  const std::string path = (root ? root : "") + log;
+  std::error_code failure;  // opening the file reports it
+  if (root) std::filesystem::create_directories(std::filesystem::path(path).parent_path(), failure);
   base::Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!file.valid()) return base::system_error(fmt::format("could not open {}", path), errno);
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {

@@ -43,6 +43,7 @@ Result<Ticket> parse_ticket(const std::string& json) {
   ticket.run_id = dict["run_id"].as_string();
   ticket.rank = static_cast<int>(dict["rank"].as_int());
   ticket.attempt = static_cast<int>(dict["attempt"].as_int());
+  if (dict.contains("host")) ticket.host = dict["host"].as_string();
   if (dict.contains("driver")) ticket.driver = static_cast<int>(dict["driver"].as_int());
   return ticket;
 }
@@ -96,7 +97,7 @@ Result<void> Session::connect() {
   hello.rank = ticket_.rank;
   hello.attempt = ticket_.attempt;
   hello.pid = ::getpid();
-  hello.host = base::host_name();
+  hello.host = ticket_.host.empty() ? base::host_name() : ticket_.host;
   std::optional<Result<wire::Joined>> joined;
   auto join_once = [&]() -> asio::awaitable<void> {
     joined = co_await wire::join(io_, ticket_.address, ticket_.secret, hello);

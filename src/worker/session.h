@@ -31,7 +31,8 @@ struct Ticket {
   std::string run_id;
   int rank = 0;
   int attempt = 0;
-  int driver = 0;  // pid of the driver; 0: on another machine
+  int driver = 0;         // pid of the driver, or of the agent on this machine: it may end the worker with SIGTERM
+  std::string host = {};  // the name of this machine; empty: its host name
 };
 
 Result<Ticket> parse_ticket(const std::string& json);

@@ -109,7 +109,7 @@ def test_version_and_help(machine: Machine) -> None:
     text = machine.trireme("--help")
     assert text.returncode == 0
     assert "Exit codes" in text.stdout
-    for name in ("run", "launch", "runs", "show", "logs", "stop", "stack", "preempt", "capacity", "env"):
+    for name in ("run", "launch", "runs", "show", "logs", "stop", "stack", "preempt", "capacity", "manifest", "env"):
         assert name in text.stdout
         assert machine.trireme(name, "--help").returncode == 0
 

@@ -318,6 +318,14 @@ TEST_CASE("a process that died comes before ranks that NCCL's watchdog ended") {
   CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 1 signal, failure 0 watchdog*, attempt_failed"));
 }
 
+TEST_CASE("a process that died comes before ranks that JAX ended because of it") {
+  RunMachine machine = warm(3);  // the next attempt waits for rank 2, so the failures can be read
+  abort_rank(machine, 1, "Terminating process because the JAX distributed service detected fatal errors. absl::Status");
+  kill_rank(machine, 0);
+  CHECK(machine.on(TimerFired{Timer::kCause}).starts_with("failure 0 signal, failure 1 watchdog*, attempt_failed"));
+  CHECK(machine.state.failures[1].message.starts_with("JAX's coordination service ended the process: Terminating"));
+}
+
 TEST_CASE("if collectives time out, the cause is a rank that did not take part") {
   RunMachine machine = warm(4);
   SUBCASE("the stacks show its place") {

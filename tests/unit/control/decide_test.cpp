@@ -128,6 +128,18 @@ const std::vector<Row> kRows = {
      "update checkpoint_0, checkpoint_validated, tell 0, run_finished, finish"},
     {"validating", "stop", "finished", "stop_requested, run_finished, finish"},
     {"validating", "stop hard", "finished", "stop_requested, run_finished, finish"},
+
+    // What a lost node means for its ranks follows from the ends of their processes, and for the room when the next
+    // attempt begins.
+    {"reserving", "gang lost", "reserving", "node_lost, release, reserve"},
+    {"starting", "gang lost", "starting", "node_lost"},
+    {"running", "gang lost", "running", "node_lost"},
+    {"failing", "gang lost", "failing", "node_lost"},
+    {"draining", "gang lost", "draining", "node_lost"},
+    {"stopping to finish", "gang lost", "stopping", "node_lost"},
+    {"stopping to restart", "gang lost", "stopping", "node_lost"},
+    {"pausing", "gang lost", "pausing", "node_lost"},
+    {"validating", "gang lost", "validating", "node_lost"},
 };
 
 RunMachine in_phase(const std::string& phase) {
@@ -214,6 +226,7 @@ const std::vector<std::pair<std::string, Event>> kEvents = {
     {"resize timer", TimerFired{Timer::kResize}},
     {"preempt timer", TimerFired{Timer::kPreempt}},
     {"gang reclaimed", GangReclaimed{0, "spot", std::nullopt}},
+    {"gang lost", GangLost{0, "node b: no heartbeat for 2.5 s"}},
     {"room grew", RoomGrew{}},
     {"aborted", CollectivesAborted{1}},
     {"became ready", BecameReady{1}},

@@ -45,6 +45,7 @@ TEST_CASE("errors that only report a lost peer") {
   CHECK(looks_like_peer_loss(failure(0, "exception", kTimeout)));
   CHECK(looks_like_peer_loss(failure(0, "exception", kGlooTimeout)));
   CHECK(looks_like_peer_loss(failure(0, "watchdog", "ncclRemoteError")));
+  CHECK(is_loss_in_collective(failure(0, "exception", "Horovod has been shut down. This was caused by an exception")));
   CHECK_FALSE(looks_like_peer_loss(failure(0, "exception", "boom")));
   CHECK_FALSE(looks_like_peer_loss(failure(0, "signal", "Broken pipe")));
   CHECK_FALSE(looks_like_peer_loss(failure(0, "exit", kGloo)));
@@ -79,6 +80,8 @@ TEST_CASE("the root cause") {
 
 TEST_CASE("what NCCL's watchdog prints before it ends a process because of another rank") {
   const std::string stack = "\nException raised from checkTimeout at ProcessGroupNCCL.cpp:760\nframe #0: c10::Error\n";
+  const std::string jax = "Terminating process because the JAX distributed service detected fatal errors. This most";
+  CHECK(watchdog_line("F1119 04:32:08.974302   24893 client.h:80] " + jax + "\n:UNKNOWN:Error received") == jax);
   CHECK(watchdog_line("") == "");
   CHECK(watchdog_line("step 1\nWatchdog\nfree(): invalid pointer\n") == "");
   CHECK(watchdog_line(kPrefix + kTimeout + "\nstep 2") == kPrefix + kTimeout);

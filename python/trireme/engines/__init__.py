@@ -1,0 +1,1 @@
+"""Engines other than this machine: adapters for clusters, one module each. docs/engines.md describes how to add one."""

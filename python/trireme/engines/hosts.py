@@ -1,0 +1,125 @@
+"""`hosts:a,b`: starts one agent on each of these hosts, through ssh, mpirun or any other command."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from trireme.engines.adapter import Adapter, AgentStart, Node, Refused
+
+# {command} becomes the words of the command, {command_line} one word that a shell on the host splits again.
+LAUNCHERS = {
+    "ssh": "ssh -o BatchMode=yes -o ConnectTimeout=10 {host} {command_line}",
+    "mpirun": "mpirun --host {host} -n 1 {command}",
+    "local": "{command}",
+}
+_OPTIONS = ("argument", "hosts", "launcher", "python", "num_cpus", "num_gpus")
+_STOP_SECONDS = 5.0
+_SHOWN_LINES = 5
+
+
+class HostsAdapter(Adapter):
+    name = "hosts"
+
+    def start(self, options: dict[str, Any]) -> None:
+        if unknown := sorted(set(options) - set(_OPTIONS)):
+            raise Refused(f"unknown option {unknown[0]!r}; the options are {', '.join(_OPTIONS[1:])}")
+        hosts = options.get("hosts", options.get("argument") or "")
+        self._hosts = [host.strip() for host in hosts.split(",")] if isinstance(hosts, str) else list(hosts)
+        if not all(self._hosts) or not self._hosts:
+            raise Refused('no hosts: use engine="hosts:a,b"')
+        if len(set(self._hosts)) < len(self._hosts):
+            raise Refused(f"a host is listed twice: {', '.join(self._hosts)}")
+        launcher = options.get("launcher", "ssh")
+        self._template = LAUNCHERS.get(launcher, launcher)
+        if "{command" not in self._template:
+            raise Refused(
+                f"launcher = {launcher!r}: use {', '.join(LAUNCHERS)}, or a command with {{command}}, such as "
+                "'ip netns exec {host} {command}'"
+            )
+        self._python = options.get("python")
+        cpus, gpus = options.get("num_cpus"), options.get("num_gpus")
+        self._total = {"CPU": float(cpus)} if cpus is not None else None
+        self._gpus = [str(index) for index in range(gpus)] if gpus is not None else None
+        self._agents: dict[str, subprocess.Popen[str]] = {}
+        # An agent on this machine reaches the driver at loopback. Others reach the address that packets to them have.
+        self.driver_host = _address_towards(self._hosts[0]) if "{host}" in self._template else "127.0.0.1"
+
+    def nodes(self) -> list[Node]:
+        return [Node(id=host, host=host, total=self._total, gpus=self._gpus) for host in self._hosts]
+
+    def start_agent(self, start: AgentStart) -> None:
+        command = [self._python or start.argv[0], *start.argv[1:]]
+        if start.env:
+            command = ["env", *(f"{name}={value}" for name, value in start.env.items()), *command]
+        words: list[str] = []
+        for word in shlex.split(self._template):
+            if word == "{command}":
+                words += command
+            else:
+                words.append(word.replace("{command_line}", shlex.join(command)).replace("{host}", start.node))
+        try:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=sys.stderr,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+        except OSError as error:
+            self.agent_exited(start.agent, f"{words[0]}: {error.strerror}")
+            return
+        self._agents[start.agent] = process
+        assert process.stdin is not None
+        with contextlib.suppress(OSError), process.stdin:  # it may have ended already; the thread reports how
+            process.stdin.write(start.ticket + "\n")
+        threading.Thread(target=self._wait, args=(start.agent, process), daemon=True).start()
+
+    def _wait(self, agent: str, process: subprocess.Popen[str]) -> None:
+        lines: list[str] = []
+        assert process.stderr is not None
+        for line in process.stderr:
+            sys.stderr.write(line)
+            lines = [*lines[1 - _SHOWN_LINES :], line.strip()]
+        code = process.wait()
+        how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+        self.agent_exited(agent, ": ".join([how, *filter(None, ["; ".join(lines)])]))
+
+    def stop_agent(self, agent: str) -> None:
+        process = self._agents.pop(agent, None)
+        if process is not None:
+            threading.Thread(target=_stop, args=(process,), daemon=True).start()
+
+    def close(self) -> None:
+        processes = list(self._agents.values())
+        for process in processes:
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """The agent ends by itself, because its connection to the driver is closed; ssh ends with it."""
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _address_towards(host: str) -> str | None:
+    """The address of this machine in packets to the host; None if the host's name does not resolve."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host.rpartition("@")[2], 9))  # sends nothing
+        address: str = probe.getsockname()[0]
+        return address
+    return None
+
+
+if __name__ == "__main__":
+    HostsAdapter().serve()

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "wire/address.h"
+
+// The process of a node of a cluster: it starts and watches the workers there, on behalf of a driver elsewhere. It
+// keeps a warm Python process, reports how workers end, and forwards their output. Everything that it started ends with
+// it.
+
+namespace trireme::agent {
+
+// What the agent needs to join its driver. It contains a secret, so it is passed on a descriptor.
+struct Ticket {
+  wire::Address address;
+  std::string secret;
+  std::string run_id;  // of the driver's engine
+  int agent = 0;       // each start has a new number: a late one is refused
+};
+
+base::Result<Ticket> parse_ticket(const std::string& json);
+
+struct Options {
+  std::vector<std::string> python;  // the interpreter; empty: no Python workers
+};
+
+// Serves the driver until it closes the connection, is silent for the lease, or a signal ends this process. Returns
+// after everything that was started has ended: why the driver is gone, or why the agent could not join it.
+base::Result<std::string> serve(const Ticket& ticket, const Options& options, const base::Clock& clock);
+
+// The whole process: reads the ticket, one line, from standard input, and returns the exit code.
+int run(const Options& options);
+
+}  // namespace trireme::agent

@@ -1,0 +1,102 @@
+#include "agent/node_environment.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string_view>
+
+namespace trireme::agent {
+namespace {
+
+// Which devices, which place in a job, which machine.
+constexpr std::array<std::string_view, 20> kOfTheNode = {"CUDA_VISIBLE_DEVICES",
+                                                         "NVIDIA_VISIBLE_DEVICES",
+                                                         "HIP_VISIBLE_DEVICES",
+                                                         "ROCR_VISIBLE_DEVICES",
+                                                         "GPU_DEVICE_ORDINAL",
+                                                         "ZE_AFFINITY_MASK",
+                                                         "TPU_VISIBLE_CHIPS",
+                                                         "HOSTNAME",
+                                                         "HOST",
+                                                         "TMPDIR",
+                                                         "TMP",
+                                                         "TEMP",
+                                                         "XDG_RUNTIME_DIR",
+                                                         "XDG_SESSION_ID",
+                                                         "DISPLAY",
+                                                         "WAYLAND_DISPLAY",
+                                                         "DBUS_SESSION_BUS_ADDRESS",
+                                                         "TTY",
+                                                         "SHLVL",
+                                                         "OLDPWD"};
+constexpr std::array<std::string_view, 11> kPrefixesOfTheNode = {
+    "SLURM", "SSH_", "PMI_", "PMIX_", "OMPI_", "PRTE_", "PBS_", "LSB_", "KUBERNETES_", "SGE_", "RAY_"};
+// The driver's own settings, which would make a script in a worker start this engine once more.
+constexpr std::array<std::string_view, 4> kOfTheDriver = {"TRIREME_ENGINE", "TRIREME_ENGINE_OPTIONS",
+                                                          "TRIREME_RUN_ENGINE", "TRIREME_RUN_ENGINE_OPTIONS"};
+
+bool of_the_node(std::string_view name) {
+  return std::find(kOfTheNode.begin(), kOfTheNode.end(), name) != kOfTheNode.end() ||
+         std::any_of(kPrefixesOfTheNode.begin(), kPrefixesOfTheNode.end(),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+// Empty for other families.
+std::string ip_text(const sockaddr& address) {
+  char text[INET6_ADDRSTRLEN] = {};
+  const void* raw = nullptr;
+  if (address.sa_family == AF_INET) raw = &reinterpret_cast<const sockaddr_in&>(address).sin_addr;
+  if (address.sa_family == AF_INET6) raw = &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  return raw && ::inet_ntop(address.sa_family, raw, text, sizeof text) ? text : "";
+}
+
+bool is_folder(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+}  // namespace
+
+Environment node_environment(Environment driver, const Environment& node) {
+  std::erase_if(driver, [](const auto& item) {
+    return of_the_node(item.first) ||
+           std::find(kOfTheDriver.begin(), kOfTheDriver.end(), item.first) != kOfTheDriver.end();
+  });
+  for (const auto& [name, value] : node) {
+    if (of_the_node(name)) driver[name] = value;
+  }
+  // The user's choice for all nodes, or for this one.
+  for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}) {
+    if (const auto own = node.find(name); own != node.end()) driver.try_emplace(name, own->second);
+  }
+  const auto home = driver.find("HOME");
+  const auto home_here = node.find("HOME");
+  if (home_here != node.end() && (home == driver.end() || !is_folder(home->second))) driver["HOME"] = home_here->second;
+  return driver;
+}
+
+std::string local_address(int socket) {
+  sockaddr_storage local{};
+  socklen_t size = sizeof local;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&local), &size) != 0) return "";
+  return ip_text(*reinterpret_cast<const sockaddr*>(&local));
+}
+
+std::optional<std::string> interface_of(const std::string& address) {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return std::nullopt;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
+  for (const ifaddrs* each = list; each; each = each->ifa_next) {
+    if (!each->ifa_addr) continue;
+    if (ip_text(*each->ifa_addr) == address) return each->ifa_name;
+  }
+  return std::nullopt;
+}
+
+}  // namespace trireme::agent

@@ -1,0 +1,31 @@
+"""Tests of the engines for clusters, with real clusters: `make test-engines`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from machines import why_not_permitted
+
+
+def pytest_report_header() -> str:
+    if why := why_not_permitted():
+        return f"*** NAMESPACES ARE NOT PERMITTED ({why}): clusters run on loopback, and no node dies or is cut off ***"
+    return "clusters: machines in network and pid namespaces"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if why := why_not_permitted():
+        terminalreporter.section("namespaces are not permitted", bold=True, red=True)
+        terminalreporter.write_line(
+            f"Clusters ran on loopback, and tests that kill or cut off nodes were skipped: {why}"
+        )
+
+
+@pytest.fixture
+def agents(tmp_path: Path) -> Iterator[Path]:
+    """Where agents record what they were given."""
+    folder = tmp_path / "agents"
+    folder.mkdir()
+    yield folder

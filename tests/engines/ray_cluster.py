@@ -1,0 +1,114 @@
+"""A real Ray cluster for tests, on machines of its own (machines.py), or on loopback if namespaces are not permitted.
+
+On loopback it has a single node: several nodes of one address cannot find each other's head.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from machines import Machine, Network, wait_for, why_not_permitted
+
+_PORT = 6399
+# A dead node is noticed in a second.
+_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_failure_threshold": "3",
+    "RAY_health_check_initial_delay_ms": "1000",
+    # Otherwise its workers, and our agents, starve on a busy machine: Ray runs them at nice 15.
+    "RAY_worker_niceness": "0",
+}
+
+
+def installed() -> bool:
+    return (Path(sys.executable).parent / "ray").exists()
+
+
+class RayCluster:
+    """The head is a node with `cpus` CPUs; n1, n2, ... are the others."""
+
+    def __init__(self, nodes: int = 1, cpus: int = 4, gpus: int = 4, env: Mapping[str, str] | None = None) -> None:
+        # Short: it contains Unix sockets, whose paths have at most 107 characters.
+        self.folder = Path(tempfile.mkdtemp(prefix="tr-ray-"))
+        self.network = None if why_not_permitted() else Network(["head"])
+        self.cpus, self.gpus = cpus, gpus
+        self.environment = {**os.environ, **_SETTINGS, **(env or {})}
+        self.environment.pop("RAY_ADDRESS", None)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        head = self.network.machines[0].address if self.network else "127.0.0.1"
+        self.address = f"{head}:{_PORT}"
+        self._start("head", ["--head", f"--port={_PORT}", "--include-dashboard=false", f"--temp-dir={self.folder}"], {})
+        for number in range(1, nodes + 1):
+            if self.network:
+                self.add_node(f"n{number}")
+
+    def add_node(self, host: str, resources: Mapping[str, float] | None = None, labels: str = "") -> Machine:
+        assert self.network
+        machine = self.network.add(host)
+        more = [f"--labels={labels}"] if labels else []
+        self._start(host, [f"--address={self.address}", *more], {host: 1, **(resources or {})})
+        return machine
+
+    def _start(self, host: str, options: Sequence[str], resources: Mapping[str, float]) -> None:
+        machine = self.machine(host)
+        argv = [
+            str(Path(sys.executable).parent / "ray"),
+            "start",
+            *options,
+            "--block",
+            "--disable-usage-stats",
+            f"--node-ip-address={machine.address if machine else '127.0.0.1'}",
+            f"--num-cpus={self.cpus}",
+            f"--num-gpus={self.gpus}",
+            f"--resources={json.dumps(resources)}",
+            "--object-store-memory=80000000",
+        ]
+        log = self.folder / f"{host}.log"
+        with log.open("wb") as output:
+            self.processes[host] = subprocess.Popen(
+                machine.command(argv) if machine else argv,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                process_group=0,
+            )
+
+        def started() -> bool:
+            if self.processes[host].poll() is not None:
+                raise AssertionError(f"ray start on {host}: {log.read_text()}")
+            return "Ray runtime started" in log.read_text()
+
+        wait_for(started, f"Ray on {host}", 120)
+
+    def machine(self, host: str) -> Machine | None:
+        return next((m for m in self.network.machines if m.host == host), None) if self.network else None
+
+    def command(self, argv: list[str]) -> list[str]:
+        """The command that runs `argv` on the head."""
+        return self.network.machines[0].command(argv) if self.network else argv
+
+    def run(self, *arguments: str) -> None:
+        """`ray ARGUMENTS` on the head."""
+        command = [str(Path(sys.executable).parent / "ray"), *arguments]
+        subprocess.run(self.command(command), env=self.environment, check=True, capture_output=True, timeout=120)
+
+    def close(self) -> None:
+        if self.network:
+            self.network.close()
+        for process in self.processes.values():
+            if not self.network and process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
