@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-_PATIENCE_S = 300
+_PATIENCE_S = 900
 
 
 @dataclass
@@ -25,6 +25,7 @@ class Options:
     ddp: str  # that of bench/ddp; only built if libtorch was found
     recover: str  # that of bench/recover, likewise
     only: Sequence[str] = ()
+    boosting: str = ""  # that of bench/boosting; only built if Arrow was found
 
     def chosen(self, names: Iterable[str]) -> list[str]:
         """Those that `--only` names; all if it names none of them."""
@@ -60,6 +61,7 @@ def workplace() -> Iterator[tuple[Path, dict[str, str]]]:
             RAY_USAGE_STATS_ENABLED="0",
             RAY_TRAIN_V2_ENABLED="1",
             RAY_TMPDIR=name,
+            RAY_worker_niceness="0",  # not 15, which would slow its workers down if anything else runs
             OMP_NUM_THREADS="1",  # torchrun's default; the same for all
         )
         yield folder, env
@@ -79,8 +81,10 @@ def alternate(forms: dict[str, Callable[[], Any]], repeat: int) -> dict[str, lis
     measured: dict[str, list[Any]] = {name: [] for name in forms}
     for number in range(repeat):
         for name, measure in forms.items():
-            print(f"  {number + 1}/{repeat} {name}", file=sys.stderr, flush=True)
-            measured[name].append(measure())
+            print(f"  {number + 1}/{repeat} {name}", file=sys.stderr, end="", flush=True)
+            found = measure()
+            print(f": {found}", file=sys.stderr, flush=True)  # a later one may fail
+            measured[name].append(found)
     return measured
 
 

@@ -14,7 +14,7 @@ _PACKAGES = ("ray[train]==2.60.0", "torch")
 
 def peers_bin(venv: Path, frameworks: bool = False) -> Path:
     """The bin folder of a venv with Ray Train and torchrun, and with the frameworks, created if it does not exist."""
-    found = venv / "bin"
+    found = venv.absolute() / "bin"  # benchmarks run in folders of their own
     if not (found / "ray").exists():
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
         _install(found, _PACKAGES)

@@ -17,7 +17,7 @@ from measure import ROOT, Options, table
 from peers import peers_bin
 
 _BENCHMARKS = ("launch", "report", "scale", "memory", "checkpoint", "ddp", "recover", "data")
-_IN_OTHER_VENV = ("frameworks",)  # runs with .venv-frameworks/bin/python
+_IN_OTHER_VENV = ("frameworks", "boosting")  # runs with .venv-frameworks/bin/python
 
 
 def main() -> None:
@@ -46,7 +46,8 @@ def parse_options() -> tuple[list[str], Options]:
         "benchmarks",
         nargs="*",
         metavar="NAME",
-        help=f"{', '.join(_BENCHMARKS)} (default: all of these), or frameworks, with .venv-frameworks/bin/python",
+        help=f"{', '.join(_BENCHMARKS)} (default: all of these), or {', '.join(_IN_OTHER_VENV)}, with "
+        ".venv-frameworks/bin/python",
     )
     parser.add_argument("--peers", action="store_true", help="also measure Ray Train and torchrun")
     parser.add_argument("--peers-venv", type=Path, default=ROOT / ".venv-peers", help="created if it does not exist")
@@ -55,16 +56,20 @@ def parse_options() -> tuple[list[str], Options]:
     parser.add_argument("--scale-program", default=str(programs / "bench_scale"))
     parser.add_argument("--ddp-program", default=str(programs / "bench_ddp"), help="skipped if not found")
     parser.add_argument("--recover-program", default=str(programs / "bench_recover"), help="skipped if not found")
+    parser.add_argument("--boosting-program", default=str(programs / "bench_boosting"), help="skipped if not found")
     parser.add_argument(
-        "--only", default="", help="of frameworks: names of frameworks and measurements, for example lightning,start"
+        "--only",
+        default="",
+        help="of frameworks and boosting: names of libraries, variants and measurements, e.g. lightning,ray,start",
     )
     given = parser.parse_args()
     if unknown := set(given.benchmarks) - set(_BENCHMARKS) - set(_IN_OTHER_VENV):
         parser.error(f"unknown benchmark: {', '.join(sorted(unknown))}; use {', '.join(_BENCHMARKS)}")
     chosen = given.benchmarks or list(_BENCHMARKS)
-    peers = peers_bin(given.peers_venv, frameworks="frameworks" in chosen) if given.peers else None
-    only = [name for name in given.only.split(",") if name]
-    options = Options(given.repeat, peers, given.scale_program, given.ddp_program, given.recover_program, only)
+    peers = peers_bin(given.peers_venv, frameworks=bool(set(chosen) & set(_IN_OTHER_VENV))) if given.peers else None
+    selected = [name for name in given.only.split(",") if name]
+    programs_given = (given.scale_program, given.ddp_program, given.recover_program)
+    options = Options(given.repeat, peers, *programs_given, selected, given.boosting_program)
     return chosen, options
 
 

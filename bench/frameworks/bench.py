@@ -1,10 +1,11 @@
-"""Lightning, Transformers, Accelerate and DeepSpeed with two workers: Trireme, Ray Train and torchrun."""
+"""Frameworks with two workers: Trireme, Ray Train and the framework's own launcher."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,39 @@ from typing import Any
 from measure import Options, Outcome, alternate, median, program, run, times, workplace
 
 _HERE = Path(__file__).parent
-_IMPORTS = {
-    "lightning": "lightning.pytorch",
-    "transformers": "transformers.trainer",
-    "accelerate": "accelerate",
-    "deepspeed": "deepspeed",
+
+
+@dataclass(frozen=True)
+class Framework:
+    """The script of a framework is NAME_script.py.
+
+    imported: what every process of the script imports; measured alone.
+    launcher: a command in front of the script, for two processes; empty if the framework has none.
+    """
+
+    imported: str
+    launcher: tuple[str, ...] = ("torchrun", "--standalone", "--nproc-per-node=2")
+
+
+# Plain torch is first: after a kill, the others are compared with it.
+_FRAMEWORKS = {
+    "torch": Framework("torch"),
+    "lightning": Framework("lightning.pytorch"),
+    "transformers": Framework("transformers.trainer"),
+    "accelerate": Framework("accelerate"),
+    "deepspeed": Framework("deepspeed"),
+    # JAX has no launcher; torchrun starts any script.
+    "jax": Framework("jax, flax.linen, optax"),
+    "horovod": Framework("horovod.torch", ("horovodrun", "--gloo", "-np", "2", "python")),
+    "tensorflow": Framework("tensorflow"),
+    "keras": Framework("keras"),
 }
-_OURS, _RAY, _TORCHRUN, _IMPORT = "Trireme", "Ray Train", "torchrun", "import alone"
-# For each measurement: the number of fits that it needs, and the ratio to a peer that is the goal.
+_OURS, _RAY, _LAUNCHER, _IMPORT, _TORCH = "Trireme", "Ray Train", "own launcher", "import alone", "plain torch"
+# For each measurement: the number of fits that it needs, and the least ratio to a peer that is the goal.
 _FITS = {"start": 1, "step": 1, "memory": 1, "second": 2, "kill": 3}
 _GOALS = {
-    ("start", _RAY): 4, ("start", _TORCHRUN): 1.3, ("second", _RAY): 20, ("kill", _RAY): 20,
-    ("step", _TORCHRUN): 1, ("memory", _TORCHRUN): 2,
+    ("start", _RAY): 4, ("start", _LAUNCHER): 1.3, ("second", _RAY): 20, ("kill", _RAY): 20,
+    ("kill", _TORCH): 0.5, ("step", _LAUNCHER): 1, ("memory", _LAUNCHER): 2,
 }  # fmt: skip
 _TITLES = {
     "start": "start of the script to the first step, s",
@@ -37,12 +59,12 @@ Found = dict[str, float]
 
 
 def measure(options: Options) -> Outcome:
-    frameworks = options.chosen(_IMPORTS)
+    frameworks = options.chosen(_FRAMEWORKS)
     measurements = options.chosen(_TITLES)
     fits = max(_FITS[name] for name in measurements)
     outcome = Outcome(
         "frameworks: two workers on this machine",
-        ["", _OURS, *([_RAY, _TORCHRUN, _IMPORT, "ratios (goals)"] if options.peers else [_IMPORT])],
+        ["", _OURS, *([_RAY, _LAUNCHER, _IMPORT, "ratios (goals)"] if options.peers else [_IMPORT])],
         measured={},
     )
     for framework in frameworks:
@@ -50,20 +72,23 @@ def measure(options: Options) -> Outcome:
         measured = alternate(forms, options.repeat)
         outcome.measured[framework] = measured
         for name in measurements:
-            outcome.rows.append(_row(framework, name, measured, bool(options.peers)))
+            outcome.rows.append(_row(framework, name, outcome.measured, bool(options.peers)))
     return outcome
 
 
 def _forms(framework: str, fits: int, options: Options) -> dict[str, Callable[[], Found]]:
-    script = f"{framework}_script.py"
-    forms: dict[str, Callable[[], Found]] = {
-        f"{_OURS}, {framework}": _job([*program("trireme"), "run", script, "trireme"], fits),
-        f"{_IMPORT}, {framework}": _import_time(framework),
-    }
-    if options.peers:
-        torchrun = [str(options.peers / "torchrun"), "--standalone", "--nproc-per-node=2"]
+    script, variants = f"{framework}_script.py", options.chosen(("trireme", "import", "ray", "launcher"))
+    forms: dict[str, Callable[[], Found]] = {}
+    if "trireme" in variants:
+        forms[f"{_OURS}, {framework}"] = _job([*program("trireme"), "run", script, "trireme"], fits)
+    if "import" in variants:
+        forms[f"{_IMPORT}, {framework}"] = _import_time(framework)
+    if options.peers and "ray" in variants:
         forms[f"{_RAY}, {framework}"] = _job([str(options.peers / "python"), script, "ray"], fits)
-        forms[f"{_TORCHRUN}, {framework}"] = _job([*torchrun, script, "torchrun"], 1)
+    launcher = _FRAMEWORKS[framework].launcher
+    if options.peers and "launcher" in variants and launcher:
+        command = [str(options.peers / launcher[0]), *launcher[1:]]
+        forms[f"{_LAUNCHER}, {framework}"] = _job([*command, script, "launcher"], 1)
     return forms
 
 
@@ -88,7 +113,8 @@ def _import_time(framework: str) -> Callable[[], Found]:
     def once() -> Found:
         with workplace() as (_, env):
             begin = time.time()
-            run([sys.executable, "-c", f"import {_IMPORTS[framework]}"], env | {"DS_ACCELERATOR": "cpu"}, _HERE)
+            statement = f"import {_FRAMEWORKS[framework].imported}"
+            run([sys.executable, "-c", statement], env | {"DS_ACCELERATOR": "cpu"}, _HERE)
             return {"start": time.time() - begin}
 
     return once
@@ -123,14 +149,17 @@ def _stamps(path: Path) -> list[tuple[str, float]]:
     return [(what, float(at)) for what, at in (line.split() for line in path.read_text().splitlines())]
 
 
-def _row(framework: str, name: str, measured: dict[str, list[Found]], with_peers: bool) -> list[str]:
-    values = {who: _median(measured.get(f"{who}, {framework}", ()), name) for who in (_OURS, _RAY, _TORCHRUN, _IMPORT)}
-    shown = (_OURS, _RAY, _TORCHRUN, _IMPORT) if with_peers else (_OURS, _IMPORT)
+def _row(framework: str, name: str, measured: dict[str, dict[str, list[Found]]], with_peers: bool) -> list[str]:
+    mine = measured[framework]
+    values = {who: _median(mine.get(f"{who}, {framework}", ()), name) for who in (_OURS, _RAY, _LAUNCHER, _IMPORT)}
+    shown = (_OURS, _RAY, _LAUNCHER, _IMPORT) if with_peers else (_OURS, _IMPORT)
     cells = ["" if values[who] is None else f"{values[who]:.2f}" for who in shown]
+    if framework != "torch":
+        values[_TORCH] = _median(measured.get("torch", {}).get(f"{_OURS}, torch", ()), name)
     ratios = [
         f"{who} {times(value, ours)} ({_GOALS[name, who]}x)"
-        for who in (_RAY, _TORCHRUN)
-        if (ours := values[_OURS]) and (value := values[who]) and (name, who) in _GOALS
+        for who, value in values.items()
+        if (ours := values[_OURS]) and value and (name, who) in _GOALS
     ]
     return [f"{framework}: {_TITLES[name]}", *cells, *([", ".join(ratios)] if with_peers else [])]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import deepspeed
 import torch
-from harness import STEPS, Config, Steps, main, set_rank_variables
+from harness import STEPS, Config, Steps, compile_no_operator, main, set_rank_variables
 
 SETTINGS = {
     "train_micro_batch_size_per_gpu": 32,
@@ -17,8 +17,8 @@ SETTINGS = {
 
 def train(config: Config) -> None:
     done = Steps(config, set_rank_variables(config))
-    if config["mode"] != "trireme":  # otherwise DeepSpeed compiles an operator for two minutes
-        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    if config["mode"] != "trireme":
+        compile_no_operator()
     deepspeed.init_distributed(dist_backend="gloo", verbose=False)
     network = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
     optimizer = torch.optim.AdamW(network.parameters(), lr=0.01)

@@ -1,10 +1,12 @@
-"""Runs one training function with two workers under Trireme, under Ray Train or under torchrun, and stamps its steps.
+"""Runs one training function with two workers under Trireme, Ray Train or a launcher, and stamps its steps.
 
 Three fits: the first from the start of the script, a second one, and one in which rank 1 kills itself.
 """
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import signal
 import sys
@@ -16,7 +18,7 @@ STEPS = 60
 _KILLED_AT = 10
 _REST_S = 2.0  # a worker dies in the middle of training, not in its first steps
 
-Config = dict[str, Any]  # "mode": trireme, ray or torchrun; "fit": 0, 1 or 2; "folder"
+Config = dict[str, Any]  # "mode": trireme, ray or launcher; "fit": 0, 1 or 2; "folder"
 
 
 class Steps:
@@ -57,23 +59,24 @@ def stamp(folder: str, name: str, what: str) -> None:
         file.write(f"{what} {time.time()!r}\n")
 
 
-def main(train: Callable[[Config], None]) -> None:
+def main(train: Callable[[Config], None], trainer: str = "torch.TorchTrainer", in_ray: str = "") -> None:
+    """trainer: the module and the class in trireme. in_ray: those in ray.train, if they have other names."""
     mode, folder = sys.argv[1], os.environ["BENCH_FOLDER"]
-    if mode == "torchrun":
+    if mode == "launcher":
         train({"mode": mode, "fit": 0, "folder": folder})
         return
     if mode == "ray":
         import ray
         from ray.train import FailureConfig, RunConfig, ScalingConfig
-        from ray.train.torch import TorchTrainer
 
         ray.init(num_cpus=3, include_dashboard=False, _node_ip_address="127.0.0.1")
     else:
         from trireme import FailureConfig, RunConfig, ScalingConfig
-        from trireme.torch import TorchTrainer
+    module, _, name = (in_ray if in_ray and mode == "ray" else trainer).rpartition(".")
+    kind = getattr(importlib.import_module(f"{'ray.train' if mode == 'ray' else 'trireme'}.{module}"), name)
     for fit in range(int(os.environ["BENCH_FITS"])):
         stamp(folder, f"fit_{fit}", "begin")
-        TorchTrainer(
+        kind(
             train,
             train_loop_config={"mode": mode, "fit": fit, "folder": folder},
             scaling_config=ScalingConfig(num_workers=2),
@@ -97,3 +100,20 @@ def set_rank_variables(config: Config) -> int:
             LOCAL_RANK=str(context.get_local_rank()),
         )
     return int(os.environ["RANK"])
+
+
+def set_tf_config(config: Config) -> int:
+    """Trireme and Ray Train set it. Under torchrun, from its variables. Returns the rank."""
+    if config["mode"] == "launcher":
+        port = int(os.environ["MASTER_PORT"])
+        cluster = {"worker": [f"127.0.0.1:{port + 1 + rank}" for rank in range(2)]}
+        task = {"type": "worker", "index": int(os.environ["RANK"])}
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
+    return int(json.loads(os.environ["TF_CONFIG"])["task"]["index"])
+
+
+def compile_no_operator() -> None:
+    """Otherwise DeepSpeed compiles one for two minutes. Not in the script: Ray would pickle `torch.ops` with it."""
+    import deepspeed
+
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False

@@ -35,7 +35,7 @@ def trainer(mode: str) -> pl.Trainer:
         "enable_progress_bar": False,
         "enable_model_summary": False,
     }
-    if mode == "torchrun":
+    if mode == "launcher":
         return pl.Trainer(devices=2, strategy="ddp", **options)
     if mode == "trireme":
         from trireme.lightning import prepare_trainer

@@ -21,6 +21,8 @@ def measure(options: Options) -> Outcome:
         "trireme run script.py, torch first": launch(
             [*program("trireme"), "run", "trireme_script.py", "--torch-first"], 2
         ),
+        # Ray Train's script, unchanged.
+        "trireme run --ray-compat": launch([*program("trireme"), "run", "--ray-compat", "ray_script.py"], 2),
     }
     if options.peers:
         forms["Ray Train"] = launch([str(options.peers / "python"), "ray_script.py"], 2)
