@@ -70,8 +70,14 @@ test-release:
 	@$(STAGE) "tests, examples, benchmarks" $(RUN) build
 	@$(STAGE) "Python tests" $(RUN) test-python
 	@$(STAGE) "frameworks" $(RUN) test-frameworks
+	@$(STAGE) "engines" $(RUN) test-engines
 
+# The continuous integration builds a missing Horovod wheel. Nothing else waits for it but the tests of the frameworks.
 test-sanitizers:
+	@$(if $(filter true,$(CI)),tools/overlap.sh build/horovod.log "$(RUN) sanitizers" \
+	  "$(STAGE) 'Horovod wheel' nice -n 19 $(RUN) horovod",$(RUN) sanitizers)
+
+sanitizers:
 	@$(STAGE) "ASan, UBSan, fuzzers" $(RUN) asan
 	@$(STAGE) "ThreadSanitizer" $(RUN) tsan
 
@@ -111,9 +117,17 @@ differential: build  ## Random data plans against an oracle: make differential [
 	@PYTHONPATH=tests $(BIN)/python -m differential $(if $(SEED),--seed $(SEED)) --count $(or $(N),1000) \
 	  --first $(or $(FIRST),0) --language $(or $(LANGUAGE),both) $(ARGS)
 
-test-frameworks: frameworks  ## The adapters of Lightning, Transformers, Accelerate, DeepSpeed, XGBoost, LightGBM
+test-frameworks: frameworks  ## The adapters of frameworks: Lightning, DeepSpeed, TensorFlow, JAX, XGBoost and others
 	cd tests/frameworks && ../../$(FRAMEWORKS)/bin/pytest -q -n $(JOBS) --dist worksteal \
 	  $(if $(filter-out 0,$(RETRIES)),--reruns $(RETRIES) -raR) .
+
+# One file at a time on each core: the tests of a file share a cluster.
+test-engines: frameworks  ## The engines for clusters, with real ones: Slurm, Ray
+	cd tests/engines && ../../$(FRAMEWORKS)/bin/pytest -q -n $(JOBS) --dist loadfile -m "not slow" \
+	  $(if $(filter-out 0,$(RETRIES)),--reruns $(RETRIES) -raR) .
+
+test-clusters: frameworks  ## The same, with the scenarios that take minutes
+	cd tests/engines && ../../$(FRAMEWORKS)/bin/pytest -q -n $(JOBS) --dist loadfile .
 
 # Tested as a wheel, made of what is built already.
 frameworks: install $(FRAMEWORKS)/.packages  ## The frameworks and this Trireme, in .venv-frameworks
@@ -121,6 +135,15 @@ frameworks: install $(FRAMEWORKS)/.packages  ## The frameworks and this Trireme,
 	@$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel --config-settings build-dir=$(RELEASE) \
 	  --config-settings build.targets="_core;trireme_cli" .
 	@$(BIN)/uv pip install --quiet --python $(FRAMEWORKS)/bin/python --reinstall-package trireme build/wheel/*.whl
+	$(call install_horovod,$(if $(filter true,$(CI)),,--if-built))
+
+horovod: $(FRAMEWORKS)/.packages  ## A Horovod wheel for these frameworks, in .venv-frameworks; built once on a machine
+	$(call install_horovod)
+
+define install_horovod
+@wheel=$$(tools/horovod_wheel.sh $(CURDIR)/$(FRAMEWORKS)/bin/python $(1)); test -z "$$wheel" || \
+  $(BIN)/uv pip install --quiet --python $(FRAMEWORKS)/bin/python --no-deps "$$wheel"
+endef
 
 test-gpu: build  ## Failures and resizes on a machine with two GPUs: make test-gpu [ARGS="--case kill"] [ARGS=--cpu]
 	@PYTHONPATH=tests $(BIN)/python -m gpu $(ARGS)
@@ -166,8 +189,9 @@ bench-peers: build frameworks  ## The same and the frameworks, side by side with
 clean:  ## Remove what was built
 	rm -rf build dist $(VENV) $(FRAMEWORKS)
 
-.PHONY: help demo install library build frameworks test test-release test-sanitizers test-fast test-quick test-unit \
-  test-python test-frameworks test-gpu asan tsan fuzz chaos differential lint tidy format bench bench-peers clean
+.PHONY: help demo install library build frameworks horovod test test-release test-sanitizers sanitizers test-fast \
+  test-quick test-unit test-python test-frameworks test-engines test-clusters test-gpu asan tsan fuzz chaos differential \
+  lint tidy format bench bench-peers clean
 
 # The compiler, the libraries and the tools of the build.
 $(VENV)/.tools: constraints.txt tools/install_packages.sh
