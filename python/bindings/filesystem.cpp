@@ -16,6 +16,7 @@
 #include "trireme/filesystem.h"
 #include "unlocked.h"
 #include "value.h"
+#include "worker/driver_file_system.h"
 
 namespace trireme::python {
 namespace {
@@ -86,6 +87,67 @@ struct Storage {
   std::shared_ptr<storage::Files> files;  // shared with downloads that are in use
 };
 
+// The run's folder on the driver's machine, with the methods of ArrowFiles that checkpoints use.
+struct DriverFiles {
+  std::shared_ptr<worker::DriverFileSystem> files;  // shared with the session
+};
+
+std::optional<DriverFiles> driver_files() {
+  auto files = worker::driver_file_system();
+  if (!files) return std::nullopt;
+  return DriverFiles{std::move(files)};
+}
+
+void bind_driver_files(nb::module_& module) {
+  nb::class_<DriverFiles>(module, "DriverFiles", "Files of the driver's machine, for a node that does not see them.")
+      .def("type_name", [](const DriverFiles& self) { return self.files->type_name(); })
+      .def(
+          "describe",
+          [](const DriverFiles&, const std::string& path) {
+            return fmt::format("{}://{}", worker::DriverFileSystem::kScheme, path);
+          },
+          nb::arg("path"))
+      .def(
+          "exists",
+          [](const DriverFiles& self, const std::string& path) {
+            return unlocked([&] { return self.files->exists(path); });
+          },
+          nb::arg("path"))
+      .def(
+          "read",
+          [](const DriverFiles& self, const std::string& path) {
+            if (!unlocked([&] { return self.files->exists(path); })) {
+              PyErr_SetObject(PyExc_FileNotFoundError, nb::str(path.c_str()).ptr());
+              throw nb::python_error();
+            }
+            return to_bytes(unlocked([&] { return self.files->read(path); }));
+          },
+          nb::arg("path"))
+      .def(
+          "write",
+          [](const DriverFiles& self, const std::string& path, const nb::bytes& content) {
+            const std::string copied = from_bytes(content);
+            unlocked([&] { self.files->write(path, copied); });
+          },
+          nb::arg("path"), nb::arg("content"))
+      .def(
+          "list_files",
+          [](const DriverFiles& self, const std::string& folder) {
+            std::vector<std::pair<std::string, std::uint64_t>> files;
+            for (auto& file : unlocked([&] { return self.files->list_files(folder); })) {
+              files.emplace_back(std::move(file.path), file.size);
+            }
+            return files;
+          },
+          nb::arg("folder"))
+      .def("__eq__",
+           [](const DriverFiles& self, nb::handle other) {
+             return nb::isinstance<DriverFiles>(other) && nb::cast<DriverFiles&>(other).files == self.files;
+           })
+      .def("__hash__", [](const DriverFiles& self) { return reinterpret_cast<std::intptr_t>(self.files.get()); });
+  module.def("driver_files", &driver_files, "None: this process sees the files of the driver's machine.");
+}
+
 // A download while Python uses it.
 struct SharedFolder {
   std::optional<checkpoint::SharedDownload> download;
@@ -125,12 +187,17 @@ void verify(const Storage& self, const std::string& path) {
 
 std::shared_ptr<storage::Files> files_of(nb::handle filesystem) {
   if (filesystem.is_none()) return std::make_shared<storage::LocalFiles>();
+  if (nb::isinstance<DriverFiles>(filesystem)) {
+    return std::make_shared<storage::RemoteFiles>(nb::cast<DriverFiles&>(filesystem).files,
+                                                  worker::DriverFileSystem::kScheme);
+  }
   auto adapter = std::make_shared<PythonFileSystem>(nb::borrow(filesystem));
   std::string scheme = adapter->type_name();
   return std::make_shared<storage::RemoteFiles>(std::move(adapter), std::move(scheme));
 }
 
 void bind_filesystem(nb::module_& module) {
+  bind_driver_files(module);
   nb::class_<Storage>(module, "Storage", "The storage of checkpoints: local folders or a remote filesystem.")
       .def(nb::new_([](nb::object filesystem) { return std::make_unique<Storage>(Storage{files_of(filesystem)}); }),
            nb::arg("filesystem") = nb::none())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trireme import _core
-from trireme._storage import ArrowFiles, Location, local_filesystem, resolve, write_whole
+from trireme._storage import Location, local_filesystem, resolve, write_whole
 
 _METADATA_FILE = ".metadata.json"
 
@@ -63,7 +63,10 @@ class Checkpoint:
     @property
     def filesystem(self) -> Any:
         """The pyarrow filesystem that contains `path`."""
-        return self._where().filesystem or local_filesystem()
+        filesystem = self._where().filesystem
+        if isinstance(filesystem, _core.DriverFiles):
+            raise RuntimeError(f"{self.path} is on the driver's machine, in no pyarrow filesystem; use as_directory()")
+        return filesystem or local_filesystem()
 
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
         """Copy the checkpoint into a directory, by default a new temporary one, and return its path.
@@ -153,7 +156,8 @@ class Checkpoint:
     def __repr__(self) -> str:
         if self._location is None:
             return f"Checkpoint(state={{{', '.join(map(repr, self._state or {}))}}})"
-        kind = "local" if self._location.local else ArrowFiles(self._location.filesystem).type_name()
+        files = self._location.files()
+        kind = "local" if files is None else files.type_name()
         return f"Checkpoint(filesystem={kind}, path={self._location.path})"
 
     def __eq__(self, other: object) -> bool:

@@ -11,6 +11,8 @@ import types
 from importlib.machinery import ModuleSpec
 from typing import Any
 
+from trireme._ship import here
+
 
 def run_as_main(config: dict[str, Any]) -> None:
     """The training function of `trireme launch`. Can run again in the same process: `__main__` is replaced.
@@ -18,12 +20,17 @@ def run_as_main(config: dict[str, Any]) -> None:
     script: the path, or the module name if is_module; arguments: the script's arguments; folder: the user's working
     directory.
     """
-    os.chdir(config["folder"])
+    folder, script = here(config["folder"]), config["script"]
+    if not config["is_module"]:
+        script = here(os.path.join(config["folder"], script))
+    # Without a copy of the folder, the script runs in the folder that the agent has chosen.
+    if os.path.isdir(folder):
+        os.chdir(folder)
     main = types.ModuleType("__main__")
     vars(main)["__builtins__"] = builtins
     # pickle, multiprocessing and inspect look up the user's classes there.
     sys.modules["__main__"] = main
-    code = _load_module(config["script"], main) if config["is_module"] else _load_script(config["script"], main)
+    code = _load_module(script, main) if config["is_module"] else _load_script(script, main)
     assert main.__file__ is not None
     sys.argv[:] = [main.__file__ if config["is_module"] else config["script"], *config["arguments"]]
     try:

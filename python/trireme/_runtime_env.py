@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import types
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ class WorkerStart:
     env: dict[str, str]
     cwd: str
     sys_path: list[str]
+    code: list[str]  # for nodes that do not see them
 
 
 def check_runtime_env(asked: dict[str, Any]) -> dict[str, Any]:
@@ -48,11 +50,22 @@ def worker_start(asked: dict[str, Any]) -> WorkerStart:
     front = [asked["working_dir"]] if "working_dir" in asked else []
     # A folder is a package and a file is a module: `import name` needs its parent folder on sys.path.
     front += [os.path.dirname(module) for module in asked.get("py_modules", [])]
+    code = [asked["working_dir"]] if "working_dir" in asked else []
     return WorkerStart(
         env={name: text for name, text in env.items() if _is_text(name + text)},
         cwd=asked.get("working_dir", os.getcwd()),
         sys_path=list(dict.fromkeys([*front, *absolute_sys_path()])),
+        code=[*code, *asked.get("py_modules", [])],
     )
+
+
+def script_folder() -> str:
+    """The folder of the user's script, which comes first on sys.path; empty if there is none, as in a notebook."""
+    if not sys.path or not sys.path[0]:
+        return ""
+    folder = os.path.abspath(sys.path[0])
+    installed = any(os.path.commonpath([folder, prefix]) == prefix for prefix in (sys.prefix, sys.base_prefix))
+    return "" if installed or not os.path.isdir(folder) else folder
 
 
 def for_the_record(asked: dict[str, Any]) -> dict[str, Any]:

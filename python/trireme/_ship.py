@@ -79,8 +79,28 @@ def dumps(value: Any, buffer_callback: Callable[[pickle.PickleBuffer], Any] | No
         return file.getvalue()
 
 
-def unpack(payload: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    sys.path[:], sys.argv[:], sources, shipped = pickle.loads(payload)
+# Folders and files with code on the driver's machine -> where they are on this one. Empty on the driver's machine.
+_code: dict[str, str] = {}
+
+
+def here(path: str) -> str:
+    """Where a path of the driver's machine is on this one, if it is in code that was sent to this node."""
+    for there, copy in _code.items():
+        if path == there or path.startswith(there + os.sep):
+            return copy + path[len(there) :]
+    return path
+
+
+def unpack(
+    payload: bytes, code: dict[str, str] | None = None
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """code: see _code."""
+    sys_path, sys.argv[:], sources, shipped = pickle.loads(payload)
+    _code.clear()
+    _code.update({there: copy for there, copy in (code or {}).items() if there != copy})
+    # `import name` looks for sent packages and modules in the folders that contain their copies.
+    sent = [os.path.dirname(copy) for there, copy in _code.items() if os.path.dirname(there) in sys_path]
+    sys.path[:] = list(dict.fromkeys([*sent, *map(here, sys_path)])) if _code else sys_path
     linecache.cache.update(sources)
     importlib.invalidate_caches()  # the warm process may have cached these folders before the user added a file
     function, arguments, extras = pickle.loads(shipped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import importlib
 import os
 import posixpath
@@ -43,14 +44,17 @@ class Location:
         folder, name = posixpath.split(self.path)
         return Location(folder, self.filesystem, posixpath.dirname(self.uri)), name
 
-    def files(self) -> ArrowFiles | None:
+    def files(self) -> ArrowFiles | _core.DriverFiles | None:
         """The filesystem in the form that the core expects."""
-        return None if self.filesystem is None else ArrowFiles(self.filesystem)
+        if self.filesystem is None or isinstance(self.filesystem, _core.DriverFiles):
+            return self.filesystem
+        return ArrowFiles(self.filesystem)
 
     def __str__(self) -> str:
-        if self.filesystem is None:
+        files = self.files()
+        if files is None:
             return self.path
-        return self.uri or ArrowFiles(self.filesystem).describe(self.path)
+        return self.uri or files.describe(self.path)
 
 
 def resolve(path: str | os.PathLike[str], filesystem: Any = None, what: str = "path") -> Location:
@@ -111,7 +115,7 @@ def as_arrow(filesystem: Any) -> Any:
 def check_usable(location: Location, what: str) -> None:
     """Checks before anything starts that files can be written there; raises ConfigError otherwise."""
     files = location.files()
-    if files is None:
+    if not isinstance(files, ArrowFiles):
         return
     # Clients of object stores retry by themselves.
     pauses = [] if files.is_object_store else list(_PROBE_PAUSES_S)
@@ -225,6 +229,14 @@ def _unwrapped(filesystem: Any) -> tuple[Any, str]:
 def _is_object_store(filesystem: Any) -> bool:
     """Whether it is a store without folders, in which a file appears only when it is complete."""
     return _unwrapped(filesystem)[0].type_name in ("s3", "gcs", "abfs")
+
+
+def _driver_files() -> Any:
+    return _core.driver_files()
+
+
+# A location that a worker sends is a local one in the driver, and one on the driver's machine in other workers.
+copyreg.pickle(_core.DriverFiles, lambda _: (_driver_files, ()))
 
 
 class ArrowFiles:

@@ -19,7 +19,7 @@ from trireme._local import run_here
 from trireme._preload import frameworks_imported
 from trireme._result import Result, result_of
 from trireme._runtime import runtime, warm_up
-from trireme._runtime_env import WorkerStart, for_the_record, worker_start
+from trireme._runtime_env import WorkerStart, for_the_record, script_folder, worker_start
 from trireme._storage import Location, check_usable, resolve
 from trireme._validation import ValidationConfig, ValidationRunner
 from trireme.backend import BackendConfig
@@ -266,6 +266,8 @@ class DataParallelTrainer:
             "payload": _ship.pack(self.train_loop_per_worker, arguments, extras, start.sys_path),
             "python": {"preload": self._preload(), "sys_path": start.sys_path, "argv": sys.argv},
             "cwd": start.cwd,
+            "code": start.code,
+            "script_folder": script_folder(),
             "env": {**start.env, **host},
             "storage_path": "" if storage.local else storage.path,
             "resume_from_checkpoint": str(resume._where()) if resume else None,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from trireme.data._trainer_datasets import DatasetPlans
 
 _PLAIN = (type(None), bool, float, str, bytes)
+_DRIVER_SCHEME = "driver://"
 
 
 class WorkerSession:
@@ -50,7 +51,9 @@ class WorkerSession:
     def __init__(self, core: Any, start: dict[str, Any], extras: dict[str, Any]) -> None:
         self._core = core
         files: ArrowFiles | None = extras.get("storage_filesystem")
-        self._run = Location(start["storage_path"], files.filesystem if files else None)
+        # Not None on a node that does not see the files of the driver's machine.
+        self._driver_files = _core.driver_files()
+        self._run = Location(start["storage_path"], files.filesystem if files else self._files_of(start["storage_uri"]))
         self._validation: ValidationTaskConfig | None = extras.get("validation_config")
         self._checkpoint = self._first_checkpoint(start, extras)
         self.positions = Positions(start["positions"])
@@ -124,8 +127,14 @@ class WorkerSession:
             return None
         if not start["checkpoint_in_storage"]:
             given: Checkpoint | None = extras.get("resume_from_checkpoint")
-            return given or Checkpoint(start["checkpoint"])
+            path: str = start["checkpoint"]
+            if given is None and (files := self._files_of(path)) is not None:
+                return Checkpoint.at(Location(path.removeprefix(_DRIVER_SCHEME), files))
+            return given or Checkpoint(path)
         return Checkpoint.at(Location(start["checkpoint"], self._run.filesystem), start["memory"])
+
+    def _files_of(self, uri: str) -> _core.DriverFiles | None:
+        return self._driver_files if uri.startswith(_DRIVER_SCHEME) else None
 
     def _task(self, report: Report) -> dict[str, Any]:
         if self._validation is None:
@@ -298,7 +307,7 @@ class _Attempt:
         return self._backend.objection() if self._backend is not None else ""
 
     def _call(self) -> Any:
-        function, arguments, extras = _ship.unpack(self._start["payload"])
+        function, arguments, extras = _ship.unpack(self._start["payload"], self._start["code"])
         self._session = session = WorkerSession(self._core, self._start, extras)
         set_session(session)
         backend_config = extras["backend_config"]

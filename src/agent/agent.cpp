@@ -1,5 +1,6 @@
 #include "agent/agent.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <asio/co_spawn.hpp>
@@ -171,7 +172,9 @@ class Agent {
     spec.label = message.label;
     spec.argv = std::move(message.argv);
     spec.env = node_environment(std::move(message.env), env_);
-    spec.cwd = std::move(message.cwd);
+    // The worker enters its copy of the driver's folder; see worker/session_files.cpp.
+    std::error_code failure;
+    spec.cwd = std::filesystem::is_directory(message.cwd, failure) ? std::move(message.cwd) : logs_->root().native();
     TRIREME_ASSIGN(spec.log_path, logs_->add(message.log_path));
     spec.env["TRIREME_LOG_ROOT"] = logs_->root();
     if (message.spread) name_interface(spec.env);
@@ -180,7 +183,11 @@ class Agent {
     ticket["host"] = message.host;
     spec.ticket = base::to_json(ticket);
     spec.visible_gpus = std::move(message.visible_gpus);
-    if (!message.python) return spec;
+    if (!message.python) {
+      // A C++ program is its own agent, perhaps in a copy of the driver's (python/trireme/engines/_program.py).
+      if (!spec.argv.empty()) spec.argv.front() = std::filesystem::read_symlink("/proc/self/exe", failure);
+      return spec;
+    }
     if (options_.python.empty()) return base::error("{}: the agent has no Python (TRIREME_PYTHON)", message.host);
     if (!spec.argv.empty()) spec.argv.front() = options_.python.front();
     spec.python =
@@ -362,6 +369,7 @@ int give_up(const std::string& why) {
 }  // namespace
 
 int run(const Options& options) {
+  ::pthread_setname_np(::pthread_self(), "trireme-agent");  // of the process, in `ps` and `top`
   auto line = read_line(STDIN_FILENO);
   if (!line) return give_up(std::move(line).error().wrap("could not read the ticket from standard input").message());
   if (line->empty()) {

@@ -16,6 +16,7 @@
 #include "control/event_fields.h"
 #include "control/failure_policy.h"
 #include "engine/resources.h"
+#include "storage/code_tree.h"
 #include "wire/frame.h"
 #include "wire/secret.h"
 
@@ -115,6 +116,7 @@ base::Result<std::unique_ptr<Run>> Run::prepare(Runtime& runtime, RunSpec spec, 
   TRIREME_TRY(run->plan_gang());
   TRIREME_TRY(run->plan_folder());
   TRIREME_TRY(run->plan_resume());
+  if (!run->plan_.workers_here) TRIREME_TRY(run->plan_code());
   TRIREME_TRY(run->write_run_file());
   return run;
 }
@@ -170,6 +172,27 @@ base::Result<void> Run::plan_gang() {
   const double silence_s = remote ? std::max(10.0, 4.0 * plan_.heartbeat_s) : 4.0 * plan_.heartbeat_s;
   plan_.heartbeat_timeout_s = from_environment("TRIREME_HEARTBEAT_TIMEOUT_S", silence_s);
   plan_.lease_s = from_environment("TRIREME_LEASE_S", remote ? 15.0 : 30.0);
+  return {};
+}
+
+// For nodes that do not share this machine's file system.
+base::Result<void> Run::plan_code() {
+  plan_.folder = spec_.cwd;
+  for (const auto& path : spec_.code) {
+    TRIREME_ASSIGN(const auto tree, storage::read_code(path), "RunConfig.worker_runtime_env");
+    plan_.code[path] = tree.digest;
+  }
+  const std::string& script = spec_.script_folder;
+  if (script.empty() || plan_.code.contains(script)) return {};
+  const auto tree = storage::read_code(script);
+  if (tree) {
+    plan_.code[script] = tree->digest;
+  } else {
+    plan_.warnings.push_back(fmt::format(
+        "the script's folder is not sent to nodes: {}; nodes that do not see it need worker_runtime_env['working_dir'] "
+        "or ['py_modules']",
+        tree.error().message()));
+  }
   return {};
 }
 

@@ -34,6 +34,8 @@ using EnvironmentVariables = std::map<std::string, std::string>;
   FIELD(std::vector<std::string>, argv, {}, "the command of workers that are not forked")                              \
   FIELD(EnvironmentVariables, env, {}, "the whole environment of the workers")                                         \
   FIELD(std::string, cwd, {}, "working directory of the workers")                                                      \
+  FIELD(std::vector<std::string>, code, {}, "folders and files with code for nodes that do not see them")              \
+  FIELD(std::string, script_folder, {}, "the same, unless it is too large")                                            \
   FIELD(std::optional<std::string>, resume_from_checkpoint, {}, "folder of the checkpoint that the user gave")         \
   FIELD(bool, resume_checkpoint_elsewhere, false, "it is in a file system that only the workers can open")             \
   FIELD(Dict, metadata, {}, "what the user attached to the run")                                                       \
@@ -85,6 +87,7 @@ class Run {
 
   base::Result<void> plan_gang();
   base::Result<void> plan_folder();
+  base::Result<void> plan_code();
   base::Result<void> plan_local_folder(const std::string& storage);
   base::Result<void> plan_remote_folder(const std::string& storage);
   base::Result<void> lock_folder();

@@ -53,6 +53,8 @@ void remove_locked(const std::string& folder) {
 }  // namespace
 
 std::string temporary_folder(const std::string& name) {
+  // On a node of a cluster: in the agent's folder, which is removed when the agent ends, or by the next one.
+  if (const char* agent = std::getenv("TRIREME_LOG_ROOT")) return fmt::format("{}/{}", agent, name);
   std::error_code failure;
   auto temporary = fs::temp_directory_path(failure);
   if (failure) temporary = "/tmp";

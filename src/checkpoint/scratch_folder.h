@@ -7,7 +7,8 @@
 
 namespace trireme::checkpoint {
 
-// $TMPDIR/trireme-<user>/<name>; private to this user after make_private().
+// $TMPDIR/trireme-<user>/<name>, or the same in the folder of this node's agent; private to this user after
+// make_private().
 std::string temporary_folder(const std::string& name);
 // Creates the folder and its parent so that other users cannot write to them. An error if they already can.
 base::Result<void> make_private(const std::string& folder);

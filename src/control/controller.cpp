@@ -38,6 +38,7 @@ Controller::~Controller() {
   if (!thread_.joinable()) return;
   stop("the run was abandoned", true);
   thread_.join();
+  storage_server_.reset();
   metrics_.reset();
   committer_.reset();
 }
@@ -46,6 +47,7 @@ base::Result<void> Controller::start() {
   TRIREME_ASSIGN(auto log, EventLog::open(fmt::format("{}/{}", plan_.path, storage::kEventsFile)));
   log_.emplace(std::move(log));
   TRIREME_ASSIGN(server_, wire::Server::listen(io_, plan_.listen, plan_.secret, *this));
+  if (!plan_.workers_here) TRIREME_TRY(start_storage_server());
   metrics_.emplace(plan_.path, [this](std::string message) {
     {
       std::lock_guard lock(metrics_mutex_);
@@ -70,6 +72,17 @@ base::Result<void> Controller::start() {
     handle(Begin{});
   });
   thread_ = std::jthread([this] { loop(); });
+  return {};
+}
+
+base::Result<void> Controller::start_storage_server() {
+  StorageServer::Place place{.run_id = plan_.id,
+                             .folder = plan_.files->local() ? plan_.storage_path : "",
+                             .readable = {},
+                             .code = plan_.code,
+                             .scratch = plan_.path};
+  if (plan_.checkpoint && !plan_.checkpoint_in_storage) place.readable = plan_.checkpoint;
+  TRIREME_ASSIGN(storage_server_, StorageServer::start(plan_.listen, plan_.secret, std::move(place)));
   return {};
 }
 
@@ -115,6 +128,7 @@ void Controller::handle(Event event) {
   const Phase before = state_.phase;
   auto decision = decide(std::move(state_), std::move(event), plan_.rules);
   state_ = std::move(decision.state);
+  if (storage_server_) storage_server_->set_attempt(state_.attempt);
   if (state_.phase == Phase::kFailing && before != Phase::kFailing) {
     restart_times_.noticed(clock_.now(), std::exchange(silence_s_, 0.0));
   }

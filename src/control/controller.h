@@ -28,6 +28,7 @@
 #include "control/metrics_writer.h"
 #include "control/ranks.h"
 #include "control/restart_times.h"
+#include "control/storage_server.h"
 #include "engine/engine.h"
 #include "wire/server.h"
 
@@ -43,6 +44,10 @@ struct RunPlan {
   // Whether this driver still owns the run's folder, if no lock protects it; null: it does.
   std::function<base::Result<void>()> permit;
   std::string storage_uri;  // for workers that open the storage themselves; empty: a local folder
+  // For nodes that do not share this machine's file system: folders with code that workers import, their digests, and
+  // the working directory.
+  std::map<std::string, std::string> code;
+  std::string folder;
   std::string trainer;
   std::string secret;
   wire::Address listen;
@@ -135,6 +140,7 @@ class Controller final : private wire::ServerHandler {
     std::int64_t acked = 0;
   };
 
+  base::Result<void> start_storage_server();
   void loop();
   void handle(Event event);
   void execute(Action action);
@@ -229,6 +235,7 @@ class Controller final : private wire::ServerHandler {
   void take(wire::Channel& channel, wire::Stack& message);
   void take(wire::Channel& channel, wire::Waits& message);
   void take(wire::Channel& channel, wire::CollectiveTimeout& message);
+  void take(wire::Channel& channel, wire::DataLog& message);
   // Messages from the command line.
   void serve(wire::Channel& channel, wire::StopRun& message);
   void serve(wire::Channel& channel, wire::GetStacks& message);
@@ -248,6 +255,7 @@ class Controller final : private wire::ServerHandler {
   asio::io_context io_{1};
   std::optional<EventLog> log_;
   std::unique_ptr<wire::Server> server_;
+  std::unique_ptr<StorageServer> storage_server_;  // null: all workers see the files of this machine
   struct ArmedTimer {
     asio::steady_timer timer;
     std::uint64_t generation = 0;  // detects a timer that fires in the same turn in which it is disarmed

@@ -64,6 +64,9 @@ void Controller::run(const SendStart& action) {
   start.path = plan_.path;
   start.storage_path = plan_.storage_path;
   start.storage_uri = plan_.storage_uri;
+  if (storage_server_) start.files_address = storage_server_->address().text();
+  start.code = plan_.code;
+  start.folder = plan_.folder;
   start.checkpoint_config = plan_.rules.checkpoints;
   start.payload = plan_.payload;
   start.checkpoint = checkpoint_;

@@ -1,9 +1,16 @@
 // Handles the messages from workers and the command line.
 
+#include <fcntl.h>
+
+#include <cerrno>
+
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/commit.h"
 #include "control/controller.h"
+#include "storage/local_files.h"
+#include "storage/run_names.h"
 
 namespace trireme::control {
 namespace {
@@ -190,6 +197,24 @@ void Controller::take(wire::Channel& channel, wire::Done& message) {
 void Controller::take(wire::Channel& channel, wire::Failed& message) {
   handle(FunctionFailed{channel.peer().rank, std::move(message.error_type), std::move(message.message),
                         std::move(message.traceback), std::move(message.exception)});
+}
+
+// Of a node that does not see the run folder; data/digest_log.h writes it elsewhere. A disk error must not end the run:
+// `trireme data verify` finds the missing lines.
+void Controller::take(wire::Channel& channel, wire::DataLog& message) {
+  if (auto named = checkpoint::check_name(message.name); !named) return refuse(channel, "sent a log with a wrong name");
+  const std::string folder = fmt::format("{}/{}", plan_.path, storage::kDataFolder);
+  const std::string path = fmt::format("{}/{}", folder, message.name);
+  auto written = storage::make_folder(folder);
+  if (written && message.name.ends_with(".json")) {
+    written = storage::write_file_atomically(path, message.data.data);  // the same from every rank
+  } else if (written) {
+    const base::Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+    const std::string& data = message.data.data;
+    const bool whole = file.valid() && ::write(file.get(), data.data(), data.size()) == std::ssize(data);
+    if (!whole) written = base::system_error("could not write " + path, errno);
+  }
+  if (!written) base::log_warning("{}", written.error().message());
 }
 
 void Controller::take(wire::Channel& channel, wire::Drained&) { handle(UploadsDrained{channel.peer().rank}); }

@@ -19,7 +19,7 @@
 
 namespace trireme::wire {
 
-inline constexpr int kProtocolVersion = 6;
+inline constexpr int kProtocolVersion = 7;
 
 // clang-format off
 
@@ -29,7 +29,7 @@ using Variables = std::map<std::string, std::string>;  // of an environment
 #define TRIREME_HELLO(FIELD)                                                                                     \
   FIELD(int, version, kProtocolVersion, "protocol version of the sender")                                        \
   FIELD(std::string, run_id, {}, "the run that the sender wants to join")                                        \
-  FIELD(std::string, role, "worker", "worker, agent, or client for the command line")                            \
+  FIELD(std::string, role, "worker", "worker, agent, storage for a worker's file requests, or client for the command line") \
   FIELD(int, rank, 0, "rank of the worker, or number of the agent")                                                                   \
   FIELD(int, attempt, 0, "the start of the gang that the worker belongs to; earlier ones are refused")           \
   FIELD(int, pid, 0, "process id of the sender")                                                                 \
@@ -51,6 +51,9 @@ using Variables = std::map<std::string, std::string>;  // of an environment
   FIELD(std::vector<std::string>, hosts, {}, "host of every node, by node rank")                                 \
   FIELD(std::string, storage_path, {}, "folder of the run in its storage: checkpoints")                          \
   FIELD(std::string, storage_uri, {}, "the same as a URI, for workers that open the file system from it; empty: a local folder") \
+  FIELD(std::string, files_address, {}, "where nodes that do not share the driver's file system reach its files; empty: there are none") \
+  FIELD(Variables, code, {}, "folders on the driver's machine with code that the workers import -> their digests") \
+  FIELD(std::string, folder, {}, "working directory on the driver's machine; empty: the worker is in it")         \
   FIELD(CheckpointConfig, checkpoint_config, {}, "how checkpoints are uploaded")                                 \
   FIELD(Bytes, payload, {}, "what to run: for Python a pickle, for C++ the function's name and configuration")   \
   FIELD(std::optional<std::string>, checkpoint, {}, "folder of the checkpoint to resume from")                   \
@@ -282,6 +285,21 @@ using Variables = std::map<std::string, std::string>;  // of an environment
   FIELD(std::string, path, {}, "log file on the driver's machine")                                               \
   FIELD(Bytes, data, {}, "to be appended to it")
 
+// On a connection of its own, from a worker on a node that does not share the driver's file system.
+#define TRIREME_FILE_REQUEST(FIELD)                                                                              \
+  FIELD(std::int64_t, id, 0, "request number; the reply carries it")                                             \
+  FIELD(int, attempt, 0, "of the worker; requests of earlier attempts are refused")                              \
+  FIELD(std::string, call, {}, "exists, fetch, write, append, place, list_files, list_folders, make_folder, remove_file or remove_folder") \
+  FIELD(std::string, path, {}, "on the driver's machine")                                                        \
+  FIELD(std::string, name, {}, "append and place: identifies the upload")                                        \
+  FIELD(std::int64_t, offset, 0, "fetch and append: where the bytes are in the file")                            \
+  FIELD(std::int64_t, size, 0, "fetch: at most this many bytes; place: size of the complete file")               \
+  FIELD(Bytes, content, {}, "write: of the file; append: the bytes at the offset")
+
+#define TRIREME_DATA_LOG(FIELD)                                                                                  \
+  FIELD(std::string, name, {}, "file in the run's data folder")                                                  \
+  FIELD(Bytes, data, {}, "to be appended to it")
+
 #define TRIREME_MESSAGES(MESSAGE)                         \
   MESSAGE(1, Hello, TRIREME_HELLO)                        \
   MESSAGE(2, Welcome, TRIREME_WELCOME)                    \
@@ -335,7 +353,9 @@ using Variables = std::map<std::string, std::string>;  // of an environment
   MESSAGE(50, AgentStarted, TRIREME_AGENT_STARTED)        \
   MESSAGE(51, AgentStartFailed, TRIREME_AGENT_START_FAILED) \
   MESSAGE(52, AgentExited, TRIREME_AGENT_EXITED)          \
-  MESSAGE(53, AgentOutput, TRIREME_AGENT_OUTPUT)
+  MESSAGE(53, AgentOutput, TRIREME_AGENT_OUTPUT)          \
+  MESSAGE(54, FileRequest, TRIREME_FILE_REQUEST)          \
+  MESSAGE(55, DataLog, TRIREME_DATA_LOG)
 // clang-format on
 
 #define TRIREME_MESSAGE_STRUCT(number, Name, TABLE) TRIREME_STRUCT(Name, TABLE)

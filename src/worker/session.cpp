@@ -245,8 +245,12 @@ Result<wire::Start> Session::wait_start() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return pending_start_ || !lost_why_.empty(); });
   if (!pending_start_) return base::error("lost the connection to the controller: {}", lost_why_);
-  start_ = *std::move(pending_start_);
+  wire::Start start = *std::move(pending_start_);
   pending_start_.reset();
+  lock.unlock();
+  TRIREME_TRY(open_files_of_driver(start), "rank {}", ticket_.rank);
+  lock.lock();
+  start_ = std::move(start);
   ready_ = false;
   next_report_ = acked_ = start_.next_report;
   committed_ = start_.next_report - 1;
@@ -279,6 +283,7 @@ Result<void> Session::finish(Value value, bool pickled) {
     writer = writer_;
   }
   if (writer) writer->wait_idle();
+  send_data_logs();
   asio::post(io_, [this, payload = std::move(payload)] { channel_->send_payload(payload); });
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return goodbye_ || !closed().empty(); });

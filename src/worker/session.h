@@ -17,8 +17,10 @@
 
 #include "base/clock.h"
 #include "base/tick_watch.h"
+#include "checkpoint/scratch_folder.h"
 #include "wire/client.h"
 #include "worker/checkpoint_writer.h"
+#include "worker/driver_file_system.h"
 
 namespace trireme::worker {
 
@@ -179,6 +181,8 @@ class Session {
   void tell(const wire::Message& message);
   Result<std::shared_ptr<CheckpointWriter>> writer();
   void drain();
+  Result<void> open_files_of_driver(wire::Start& start);
+  void send_data_logs();
   void remember(std::int64_t index, const std::string& folder, CheckpointUploadMode mode);
   Result<void> leave_with(std::int64_t index, CheckpointWriter& writer);
   // Sends a request and waits for its reply. A timeout is an error with the code kTimeout.
@@ -191,6 +195,12 @@ class Session {
   const base::Clock& clock_;
   wire::Start start_;
   std::shared_ptr<storage::Files> files_;  // shared with the writer
+
+  // On a node that does not see the driver's files. Shared with the file systems opened for its scheme.
+  std::shared_ptr<DriverFileSystem> driver_files_;
+  std::optional<checkpoint::ScratchFolder> data_logs_;  // stands for the run folder
+  std::mutex data_logs_mutex_;
+  std::map<std::string, std::size_t> data_logs_sent_;  // bytes, by name
 
   // Used by the I/O thread.
   asio::io_context io_{1};

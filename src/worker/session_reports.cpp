@@ -61,6 +61,8 @@ Result<std::optional<std::string>> Session::report(Metrics metrics, std::optiona
     TRIREME_ASSIGN(chosen_name, writer->name_for(*checkpoint, options.checkpoint_name));
     report.validation = std::move(options.validation);
   }
+  // Before the report that counts their rows.
+  send_data_logs();
   std::int64_t index = 0;
   std::string name;
   {

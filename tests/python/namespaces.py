@@ -16,6 +16,14 @@ LAUNCHER = "nsenter --net=/run/netns/{host} unshare --pid --fork --kill-child --
 DRIVER = f"{_NET}.1"
 
 
+def launcher_without(folder: object) -> str:
+    """For nodes that do not see this folder of the driver's machine."""
+    return (
+        "nsenter --net=/run/netns/{host} unshare --mount --pid --fork --kill-child --mount-proc "
+        f"sh -c 'mount -t tmpfs none {folder} && exec \"$@\"' sh {{command}}"
+    )
+
+
 def _ip(*words: str) -> None:
     done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
     if done.returncode != 0:
