@@ -114,6 +114,11 @@ Result<void> RemoteTable::take(int, T&) {
 Result<void> RemoteTable::take(int number, wire::AgentInfo& message) {
   Agent& agent = agents_.at(number);
   if (agent.ready) return base::error("described its node twice");
+  if (message.version != TRIREME_VERSION) {
+    lose_agent(number, fmt::format("trireme {} is installed there, but the driver has {}; install the same version",
+                                   message.version, TRIREME_VERSION));
+    return {};
+  }
   Node& node = nodes_.at(agent.node);
   agent.ready = true;
   node.trouble.clear();

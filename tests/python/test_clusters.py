@@ -97,16 +97,17 @@ def test_a_killed_worker_is_replaced_on_its_node(two_nodes: None) -> None:
     assert all(event["forked"] for event in events(result.path, "worker_started") if event["attempt"] == 1)
 
 
-class KillAgentAtStep(trireme.UserCallback):
-    """Kills the agent of a node once a step is reported; everything that it has started ends with it."""
+class SignalAgentAtStep(trireme.UserCallback):
+    """Signals the agent of a node once a step is reported. If it is killed, all that it has started ends with it."""
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, step: int, number: signal.Signals) -> None:
         self.step: int | None = step
+        self.number = number
 
     def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
         if self.step is not None and metrics[0]["step"] >= self.step:
             self.step = None
-            os.kill(max(agents()), signal.SIGKILL)
+            os.kill(max(agents()), self.number)
 
 
 @pytest.mark.parametrize("workers", [4, (2, 4)])
@@ -116,7 +117,7 @@ def test_a_lost_node_is_replaced(two_nodes: None, workers: Any) -> None:
     def train() -> int:
         return step_with_checkpoints(12, lambda rank, step: None)
 
-    result = fit(train, workers, max_failures=1, callbacks=[KillAgentAtStep(3)])
+    result = fit(train, workers, max_failures=1, callbacks=[SignalAgentAtStep(3, signal.SIGKILL)])
     assert result.return_value >= 3
     (lost,) = events(result.path, "node_lost")
     assert "node b is lost" in lost["message"] or "node a is lost" in lost["message"]
@@ -125,6 +126,24 @@ def test_a_lost_node_is_replaced(two_nodes: None, workers: Any) -> None:
     sizes = [event["num_workers"] for event in events(result.path, "attempt_started")]
     assert sizes[0] == 4
     assert sizes[1] == (4 if workers == 4 else 2)
+
+
+def test_a_drained_node_is_left(two_nodes: None) -> None:
+    """Schedulers send SIGTERM to the agent before they take a node away: nothing is killed, and nothing is repeated."""
+
+    def train() -> int:
+        return step_with_checkpoints(14, lambda rank, step: time.sleep(0.05))
+
+    result = fit(train, (2, 4), callbacks=[SignalAgentAtStep(3, signal.SIGTERM)])
+    assert result.return_value >= 3
+    assert not events(result.path, "node_lost")
+    started = events(result.path, "worker_connected")
+    last = max(each["attempt"] for each in started)
+    assert last >= 1
+    assert len({each["host"] for each in started if each["attempt"] == last}) == 1
+    # A failed attempt would repeat steps.
+    steps = [each["metrics"]["step"] for each in events(result.path, "report") if each["rank"] == 0]
+    assert steps == sorted(set(steps))
 
 
 def test_no_process_survives_its_driver(script: Any, tmp_path: Path) -> None:
