@@ -11,6 +11,7 @@ import sys
 import threading
 from typing import Any
 
+from trireme.engines._program import Program
 from trireme.engines.adapter import Adapter, AgentStart, Node, Refused
 
 # {command} becomes the words of the command, {command_line} one word that a shell on the host splits again.
@@ -47,7 +48,7 @@ class HostsAdapter(Adapter):
         cpus, gpus = options.get("num_cpus"), options.get("num_gpus")
         self._total = {"CPU": float(cpus)} if cpus is not None else None
         self._gpus = [str(index) for index in range(gpus)] if gpus is not None else None
-        self._agents: dict[str, subprocess.Popen[str]] = {}
+        self._agents: dict[str, subprocess.Popen[bytes]] = {}
         # An agent on this machine reaches the driver at loopback. Others reach the address that packets to them have.
         self.driver_host = _address_towards(self._hosts[0]) if "{host}" in self._template else "127.0.0.1"
 
@@ -56,6 +57,10 @@ class HostsAdapter(Adapter):
 
     def start_agent(self, start: AgentStart) -> None:
         command = [self._python or start.argv[0], *start.argv[1:]]
+        program = None
+        if start.env.get("TRIREME_AGENT"):  # a C++ program is its own agent
+            program = Program(start.argv[0])
+            command = program.command()
         if start.env:
             command = ["env", *(f"{name}={value}" for name, value in start.env.items()), *command]
         words: list[str] = []
@@ -68,25 +73,21 @@ class HostsAdapter(Adapter):
             process = subprocess.Popen(
                 words,
                 stdin=subprocess.PIPE,
-                stdout=sys.stderr,
+                stdout=subprocess.PIPE if program else sys.stderr,
                 stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
                 start_new_session=True,
             )
         except OSError as error:
             self.agent_exited(start.agent, f"{words[0]}: {error.strerror}")
             return
         self._agents[start.agent] = process
-        assert process.stdin is not None
-        with contextlib.suppress(OSError), process.stdin:  # it may have ended already; the thread reports how
-            process.stdin.write(start.ticket + "\n")
+        threading.Thread(target=_begin, args=(process, program, start.ticket), daemon=True).start()
         threading.Thread(target=self._wait, args=(start.agent, process), daemon=True).start()
 
-    def _wait(self, agent: str, process: subprocess.Popen[str]) -> None:
+    def _wait(self, agent: str, process: subprocess.Popen[bytes]) -> None:
         lines: list[str] = []
         assert process.stderr is not None
-        for line in process.stderr:
+        for line in (raw.decode(errors="replace") for raw in process.stderr):
             sys.stderr.write(line)
             lines = [*lines[1 - _SHOWN_LINES :], line.strip()]
         code = process.wait()
@@ -104,7 +105,19 @@ class HostsAdapter(Adapter):
             _stop(process)
 
 
-def _stop(process: subprocess.Popen[str]) -> None:
+def _begin(process: subprocess.Popen[bytes], program: Program | None, ticket: str) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):  # it may have ended already; another thread reports how
+        if program is not None and process.stdout is not None:
+            program.serve(process.stdout, process.stdin, sys.stderr)
+        process.stdin.write(ticket.encode() + b"\n")
+        process.stdin.close()
+    if process.stdout is not None:
+        for line in process.stdout:
+            sys.stderr.write(line.decode(errors="replace"))
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
     """The agent ends by itself, because its connection to the driver is closed; ssh ends with it."""
     try:
         process.wait(_STOP_SECONDS)
