@@ -109,9 +109,9 @@ tsan: $(VENV)/.dev  ## The unit tests of code with threads, with ThreadSanitizer
 fuzz: $(VENV)/.dev  ## Only the fuzzers, with a fixed number of inputs, with AddressSanitizer
 	$(call sanitized,asan,--label-regex fuzz)
 
-chaos: build  ## Failure scenarios on real processes: make chaos [SEED=1] [N=30] [FIRST=0] [LOAD=1] [PARALLEL=4]
+chaos: build  ## Failure scenarios on real processes: make chaos [SEED=1] [N=30] [FIRST=0] [LOAD=1] [CLUSTER=1] [PARALLEL=4]
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) --count $(or $(N),30) --first $(or $(FIRST),0) \
-	  $(if $(LOAD),--load) --parallel $(or $(PARALLEL),1) $(ARGS)
+	  $(if $(LOAD),--load) $(if $(CLUSTER),--cluster) --parallel $(or $(PARALLEL),1) $(ARGS)
 
 differential: build  ## Random data plans against an oracle: make differential [SEED=1] [N=1000] [FIRST=0] [LANGUAGE=python|cpp|both]
 	@PYTHONPATH=tests $(BIN)/python -m differential $(if $(SEED),--seed $(SEED)) --count $(or $(N),1000) \

@@ -29,6 +29,7 @@ def main() -> int:
     else:
         numbers = range(options.first, options.first + options.count)
         chosen = [scenario.make(seed, number, torch) for number in numbers]
+        chosen = [scenario.in_cluster(each) for each in chosen] if options.cluster else chosen
     print(f"seed {seed}, {len(chosen)} scenarios", flush=True)
     folder = options.folder or temporary_folder()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -47,6 +48,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--fixed", action="store_true", help="the short set that `make test` runs")
     parser.add_argument("--only", help="only the fixed scenarios whose name contains this")
     parser.add_argument("--load", action="store_true", help="run at the lowest priority while all cores are busy")
+    parser.add_argument("--cluster", action="store_true", help="run on two nodes, which may be lost too")
     parser.add_argument("--parallel", type=int, default=1, help="number of scenarios that run at the same time")
     parser.add_argument("--no-torch", action="store_true")
     parser.add_argument("--folder", type=Path, help="folder for the runs")
@@ -72,7 +74,7 @@ def run_all(chosen: list[scenario.Scenario], runner: Runner, options: argparse.N
                 met.update((fault.kind, fault.phase) for fault in each.faults)
                 tell(each, done)
                 if done.broken:
-                    broken.append(replay(each, seed, options.load))
+                    broken.append(replay(each, seed, options))
                 else:
                     held += 1
         except KeyboardInterrupt:
@@ -102,8 +104,9 @@ def tell(each: scenario.Scenario, done: Done) -> None:
         print(f"              {done.broken}\n              folder: {done.folder}", flush=True)
 
 
-def replay(each: scenario.Scenario, seed: int, loaded: bool) -> str:
-    load = " LOAD=1" if loaded else ""
+def replay(each: scenario.Scenario, seed: int, options: argparse.Namespace) -> str:
+    load = " LOAD=1" if options.load else ""
+    load += " CLUSTER=1" if options.cluster else ""
     if each.name.startswith("fixed-"):
         return f"make chaos{load} ARGS='--fixed --only {each.name.removeprefix('fixed-')}'"
     return f"make chaos{load} SEED={seed} N=1 FIRST={each.name.rpartition('-')[2]}"

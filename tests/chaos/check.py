@@ -13,7 +13,7 @@ from typing import Any
 import trireme
 from chaos import process_table, sharded
 from chaos.outside import events_of
-from chaos.scenario import FREEZE, HARMLESS, STEPS, Scenario
+from chaos.scenario import FREEZE, HARMLESS, NODE_KILL, STEPS, Scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("TRIREME_BUILD_DIR", ROOT / "build/release"))
@@ -119,7 +119,8 @@ def nothing_lost(outcome: Outcome) -> None:
     # A killed driver may have removed a checkpoint without recording it.
     kept = outcome.scenario.num_to_keep or len(outcome.committed())
     # If folders cannot be moved, an older checkpoint is deleted when its name is reused.
-    kept = 1 if outcome.scenario.far and outcome.scenario.slots else kept
+    cannot_move = outcome.scenario.far or outcome.scenario.cluster
+    kept = 1 if cannot_move and outcome.scenario.slots else kept
     for name in outcome.committed()[-kept:]:
         require(name in listed, f"{name} was committed but is missing; found {sorted(listed)}")
         require(not listed[name], f"{name} is damaged: {listed[name]}")
@@ -165,7 +166,10 @@ def no_shared_memory(outcome: Outcome, before: set[str]) -> None:
 def no_file(outcome: Outcome, temporary: Path, state_dir: Path) -> None:
     # Torch's own caches may remain, and so may the empty folder that contained our files.
     left = [path.name for path in temporary.iterdir() if not path.name.startswith(("torchinductor_", "trireme-"))]
-    left += [str(path) for path in temporary.glob("trireme-*/*/*")]
+    # The next agent of a node removes the folder of a killed one.
+    killed = NODE_KILL in outcome.scenario.kinds()
+    ours = [path for path in temporary.glob("trireme-*") if not (killed and path.name.startswith("trireme-agent-"))]
+    left += [str(path) for folder in ours for path in folder.glob("*/*")]
     require(not left, f"temporary files remain: {left}")
     held = list(state_dir.glob("capacity/*/*.json"))
     require(not held, f"reservations remain: {held}")

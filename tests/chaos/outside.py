@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos import load, process_table, wire
-from chaos.scenario import CAPACITY, DISK_FULL, FREEZE, Fault, Scenario
+from chaos.scenario import CAPACITY, DISK_FULL, FREEZE, NODE_KILL, Fault, Scenario
 
 BALLAST = "ballast"
 
@@ -159,6 +159,9 @@ class Outside:
             case "zygote_kill":
                 if zygote := process_table.zygote_of(self._driver):
                     process_table.send(zygote, signal.SIGKILL)
+            case _ if fault.kind == NODE_KILL:
+                if agents := process_table.agents(self._mark):
+                    process_table.send(agents[fault.rank % len(agents)], signal.SIGKILL)
             case "driver_kill":
                 process_table.send(self._driver, signal.SIGKILL)
             case "driver_term":

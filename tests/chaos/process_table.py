@@ -58,6 +58,16 @@ def zygote_of(driver: int) -> int | None:
     return None
 
 
+def agents(mark: str) -> list[int]:
+    """The agents of nodes, which have forked or executed all other processes there."""
+    found = []
+    for pid in sorted(marked(mark)):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text() == "trireme-agent\n":
+                found.append(pid)
+    return found
+
+
 def send(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ OUTSIDE_PHASES = ["start", "rendezvous", "step", "upload", "commit", "restart", 
 IN_A_RESIZE = ["kill", "stop", "term", "cut", "driver_kill", "driver_term", "driver_pause"]
 # These have separate scenarios.
 DISK_FULL, CAPACITY, FREEZE = "disk_full", "capacity", "freeze"
+# Only in a cluster: the agent of a node is killed, with everything that it has started.
+NODE_KILL = "node_kill"
 # A frozen run continues after its lease has expired. Short, to avoid waiting for the default of 30 s.
 FREEZE_LEASE_S, FREEZE_S = 5.0, 6.5
 FREEZE_PHASES = ["start", "rendezvous", "step", "upload", "commit", "restart", "instant"]
@@ -71,6 +73,7 @@ class Scenario:
     slots: bool = False  # two names for all checkpoints, used in turn
     reporters: int = 1  # threads that report at the same time
     far: bool = False  # checkpoints in remote storage
+    cluster: bool = False  # on two nodes that do not see the results
     padding: int = 0  # additional bytes, so that storing the state takes a while
     pace_s: float = 0.02  # duration of a step
     faults: list[Fault] = field(default_factory=list)
@@ -90,7 +93,8 @@ class Scenario:
     def describe(self) -> str:
         size = f"{self.workers}-{self.most_workers}" if self.elastic else str(self.workers)
         ways = [self.checkpoint, self.mode.lower()]
-        ways += [name for name in ("only_rank_zero", "keep_in_memory", "tls", "far") if getattr(self, name)]
+        flags = ("only_rank_zero", "keep_in_memory", "tls", "far", "cluster")
+        ways += [name for name in flags if getattr(self, name)]
         ways += [f"keep {self.num_to_keep}"] if self.num_to_keep else []
         ways += ["slots"] if self.slots else []
         ways += [f"{self.reporters} reporters"] if self.reporters > 1 else []
@@ -147,6 +151,21 @@ def make(seed: int, number: int, torch: bool = True) -> Scenario:
     if seed not in FIRST_INGREDIENTS_ONLY:
         _add_ingredients(made, random.Random(f"{seed}/{number}/later"))
     return made
+
+
+def in_cluster(scenario: Scenario) -> Scenario:
+    """The same training on two nodes. Faults that only exist on one machine become the loss of a node."""
+    dice = random.Random(f"{scenario.name}/cluster")
+
+    def node_kill() -> Fault:
+        return Fault(NODE_KILL, "step", rank=dice.randrange(2), step=dice.randrange(STEPS - 3))
+
+    of_one_machine = {DISK_FULL, CAPACITY, "zygote_kill"}
+    faults = [node_kill() if fault.kind in of_one_machine else fault for fault in scenario.faults]
+    if dice.random() < 0.5 and NODE_KILL not in {fault.kind for fault in faults}:
+        faults.append(node_kill())
+    workers = scenario.most_workers  # the capacity of nodes does not change
+    return replace(scenario, cluster=True, tls=False, far=False, workers=workers, faults=faults)
 
 
 def _add_ingredients(made: Scenario, dice: random.Random) -> None:
@@ -275,6 +294,9 @@ def fixed() -> list[Scenario]:
         one("freeze", Fault(FREEZE, "step", step=3, amount=FREEZE_S), reporters=2, trainer="data"),
         one("cpp-data", Fault("kill", "step", True, 1, 5), Fault("term", "upload", True, 0, 7), language="cpp",
             trainer="data", checkpoint="sharded", slots=True, num_to_keep=2, reporters=2),
+        in_cluster(one("cluster", Fault("kill", "upload", True, 1, 3), Fault(NODE_KILL, "step", rank=1, step=6),
+                       checkpoint="sharded", trainer="data", workers=3, most_workers=3)),
+        in_cluster(one("cluster-cpp", Fault(NODE_KILL, "upload", rank=0, step=5), language="cpp")),
         one("cpp-driver", Fault("driver_kill", "commit", step=3), Fault("hang", "step", True, 0, 6),
             language="cpp", mode="ASYNC"),
     ]  # fmt: skip
