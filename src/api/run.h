@@ -91,6 +91,7 @@ class Run {
   base::Result<void> plan_local_folder(const std::string& storage);
   base::Result<void> plan_remote_folder(const std::string& storage);
   base::Result<void> lock_folder();
+  std::string active_driver() const;
   base::Result<void> check_resume(bool there) const;
   base::Result<void> plan_resume();
   base::Result<void> pick_checkpoint(std::vector<checkpoint::Committed> committed);

@@ -2,8 +2,10 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 
 #include "api/run.h"
 #include "base/config_fields.h"
@@ -23,6 +25,11 @@ namespace trireme::api {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A process that a driver has just started holds a copy of its lock until it executes its program, also if the driver
+// is killed in that moment. On a busy machine this takes a while.
+constexpr std::chrono::seconds kLockPatience{3};
+constexpr std::chrono::milliseconds kLockPause{20};
 
 base::Result<std::string> expand_home(const std::string& path) {
   if (path != "~" && !path.starts_with("~/")) return path;
@@ -156,15 +163,27 @@ base::Result<void> Run::lock_folder() {
   // An earlier version made it readable by all. This fails if another user created it, which is fine.
   (void)::fchmod(lock_.get(), 0600);
   // The kernel releases the lock when this process ends, also when it is killed.
-  if (lock_.lock(LOCK_EX | LOCK_NB)) return {};
+  const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
+  while (!lock_.lock(LOCK_EX | LOCK_NB)) {
+    const std::string who = active_driver();
+    if (who.empty() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(kLockPause);
+      continue;
+    }
+    return base::error(
+        "run '{}' is already running ({}folder {}); give this one another RunConfig.name, or `trireme stop {}` first",
+        plan_.name, who, plan_.path, plan_.name);
+  }
+  return {};
+}
+
+std::string Run::active_driver() const {
   std::string who;
   for (const auto& entry : registry_.list_runs()) {
     if (entry.path != plan_.path || !control::is_active(entry)) continue;
     who = fmt::format("pid {}{}, ", entry.pid, control::is_elsewhere(entry) ? " on " + entry.host : "");
   }
-  return base::error(
-      "run '{}' is already running ({}folder {}); give this one another RunConfig.name, or `trireme stop {}` first",
-      plan_.name, who, plan_.path, plan_.name);
+  return who;
 }
 
 base::Result<void> Run::plan_resume() {

@@ -1,12 +1,17 @@
 #include "api/run.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "base/json.h"
+#include "base/lock_file.h"
 #include "control/event_fields.h"
 #include "control/run_folder.h"
 #include "storage/local_files.h"
@@ -191,6 +196,20 @@ TEST_CASE("a run with real processes") {
   REQUIRE(entry);
   CHECK_FALSE(entry->secret);
   CHECK_FALSE(control::is_active(*entry));
+}
+
+// As a process that the driver was starting when it was killed: it holds the lock until it executes its program.
+TEST_CASE("the lock of a driver that has ended is waited for") {
+  Desk desk;
+  const std::string folder = desk.dir / "results/digits";
+  fs::create_directories(folder);
+  base::LockFile left(base::Fd(::open((folder + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)));
+  REQUIRE(left.lock(LOCK_EX | LOCK_NB));
+  std::jthread executes([&left] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    left.reset();
+  });
+  CHECK(desk.prepare(desk.spec("report", 1))->name() == "digits");
 }
 
 TEST_CASE("a worker that is killed, one that raises, one that restarts") {
