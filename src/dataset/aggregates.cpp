@@ -29,11 +29,16 @@ using ReaderPointer = std::shared_ptr<::arrow::RecordBatchReader>;
 using ScalarPointer = std::shared_ptr<::arrow::Scalar>;
 using TypePointer = std::shared_ptr<::arrow::DataType>;
 
+bool is_wide(const ::arrow::DataType& type) {
+  return type.id() == ::arrow::Type::INT64 || type.id() == ::arrow::Type::UINT64;
+}
+
 // The type in which Arrow aggregates without overflow: it adds integers modulo 2^64.
 TypePointer working_type(const TypePointer& type, Aggregation function) {
   const bool adds = function == Aggregation::kSum || function == Aggregation::kMean;
   if (type->id() == ::arrow::Type::BOOL && adds) return ::arrow::int64();
   if (::arrow::is_integer(type->id()) && adds) return ::arrow::decimal128(38, 0);
+  if (function == Aggregation::kStd && is_wide(*type)) return ::arrow::float64();  // distances from a value
   if (type->id() == ::arrow::Type::HALF_FLOAT) return ::arrow::float32();
   if (type->id() == ::arrow::Type::DURATION) return ::arrow::int64();
   if (type->id() == ::arrow::Type::NA) return ::arrow::float64();  // of nulls
@@ -41,12 +46,20 @@ TypePointer working_type(const TypePointer& type, Aggregation function) {
 }
 
 // The column as "x", in the working type.
-ReaderPointer converted(ReaderPointer reader, const TypePointer& type) {
+ReaderPointer converted(ReaderPointer reader, const TypePointer& type, Aggregation function) {
   auto schema = ::arrow::schema({::arrow::field("x", type)});
-  auto make = [reader, schema, type]() -> ::arrow::Result<BatchPointer> {
+  auto make = [reader, schema, type, function, origin = ScalarPointer()]() mutable -> ::arrow::Result<BatchPointer> {
     ARROW_ASSIGN_OR_RAISE(const auto batch, reader->Next());
     if (!batch) return batch;
     auto column = batch->column(0);
+    if (function == Aggregation::kStd && is_wide(*column->type()) && column->null_count() < column->length()) {
+      if (!origin) {
+        ARROW_ASSIGN_OR_RAISE(const auto ends, compute::MinMax(column));
+        origin = ends.scalar_as<::arrow::StructScalar>().value[0];
+      }
+      ARROW_ASSIGN_OR_RAISE(const auto away, distances(column, origin));
+      column = away.make_array();
+    }
     if (!column->type()->Equals(type)) {
       ARROW_ASSIGN_OR_RAISE(column, compute::Cast(*column, type));
     }
@@ -138,7 +151,7 @@ void aggregate(ArrowArrayStream* column, const plan::Aggregating& asked, ArrowAr
   const bool adds = function == Aggregation::kSum || working->id() == ::arrow::Type::DECIMAL128;
   const char* name = extreme ? "min_max" : function == Aggregation::kStd ? "stddev" : adds ? "sum" : "mean";
   const auto options = function == Aggregation::kStd ? std::make_shared<compute::VarianceOptions>(asked.ddof) : nullptr;
-  const auto table = streamed(converted(std::move(reader), working), name, options);
+  const auto table = streamed(converted(std::move(reader), working, function), name, options);
   const auto value = result_of(*table, asked);
   const auto batch = ::arrow::RecordBatch::Make(::arrow::schema({::arrow::field("value", value->type)}), 1,
                                                 {check(::arrow::MakeArrayFromScalar(*value, 1))});

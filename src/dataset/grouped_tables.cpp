@@ -91,7 +91,14 @@ Wanted wanted(TablePointer table, bool groups, const std::vector<data::Aggregate
     } else {
       const bool sample = each.function == "std";
       const auto options = sample ? std::make_shared<cp::VarianceOptions>(/*ddof=*/1) : nullptr;
-      made.aggregates.emplace_back(prefix + (sample ? "stddev" : each.function), options, each.column, name);
+      std::string input = each.column;
+      if (sample && column && ::arrow::is_integer(column->type()->id()) && column->length() > 0) {
+        const auto ends = check(cp::MinMax(column)).scalar_as<::arrow::StructScalar>();
+        const auto away = check(distances(column, ends.value[0])).chunked_array();
+        input = "distances of " + name + std::to_string(i);
+        made.table = check(made.table->AddColumn(made.table->num_columns(), ::arrow::field(input, away->type()), away));
+      }
+      made.aggregates.emplace_back(prefix + (sample ? "stddev" : each.function), options, input, name);
     }
   }
   for (const auto& each : made.exact) {

@@ -112,6 +112,16 @@ std::shared_ptr<::arrow::Field> unified(const std::shared_ptr<::arrow::Field>& o
   return ::arrow::compute::IfElse(is_nan, ::arrow::Datum(nan), zeros);
 }
 
+::arrow::Result<::arrow::Datum> distances(const ::arrow::Datum& values, const ::arrow::Datum& origin) {
+  const auto id = values.type()->id();
+  if (id != Type::INT64 && id != Type::UINT64) return values;
+  const auto digits = ::arrow::decimal128(20, 0);
+  ARROW_ASSIGN_OR_RAISE(const auto all, ::arrow::compute::Cast(values, digits));
+  ARROW_ASSIGN_OR_RAISE(const auto from, ::arrow::compute::Cast(origin, digits));
+  ARROW_ASSIGN_OR_RAISE(const auto away, ::arrow::compute::Subtract(all, from));
+  return ::arrow::compute::Cast(away, ::arrow::float64());
+}
+
 ::arrow::Result<std::shared_ptr<::arrow::RecordBatch>> conformed(const ::arrow::RecordBatch& batch,
                                                                  const std::shared_ptr<::arrow::Schema>& schema) {
   std::vector<std::shared_ptr<::arrow::Array>> columns;

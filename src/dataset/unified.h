@@ -27,6 +27,9 @@ std::shared_ptr<::arrow::Field> unified(const std::shared_ptr<::arrow::Field>& o
 // Floats with one zero and one NaN, as Arrow's hash tables compare bits; other arrays unchanged.
 ::arrow::Result<::arrow::Datum> plain_floats(const ::arrow::Datum& values);
 
+// 64-bit integers as float64 distances from `origin`: large ones would be rounded. Other values unchanged.
+::arrow::Result<::arrow::Datum> distances(const ::arrow::Datum& values, const ::arrow::Datum& origin);
+
 // The batch with the columns of the schema: casts that lose nothing, nulls for missing columns.
 ::arrow::Result<std::shared_ptr<::arrow::RecordBatch>> conformed(const ::arrow::RecordBatch& batch,
                                                                  const std::shared_ptr<::arrow::Schema>& schema);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,34 @@ def test_sums_and_means_do_not_wrap_around() -> None:
         trireme.data.from_arrow(pa.table({"k": [0] * 4, "t": [2**62] * 4})).groupby("k").sum("t").take_all()
     fits = trireme.data.from_arrow(pa.table({"k": [0, 1, 2], "t": [2**62] * 3})).groupby("k").sum("t").take_all()
     assert [row["sum(t)"] for row in fits] == [2**62] * 3
+
+
+def test_standard_deviations_do_not_depend_on_fragments() -> None:
+    moments = [1_700_000_000_000_000_000 + step for step in range(40)]
+    table = pa.table({"t": moments, "d": pa.array(map(Decimal, range(40))), "k": [0] * 40})
+    for blocks in (1, 4, 40):
+        rows = trireme.data.from_arrow(table, override_num_blocks=blocks)
+        assert rows.groupby("k").std("t").take(1)[0]["std(t)"] == pytest.approx(rows.std("t"), rel=1e-12)
+        assert rows.std("t") == pytest.approx(np.std(np.arange(40), ddof=1), rel=1e-12)
+        assert rows.std("d") == pytest.approx(np.std(np.arange(40), ddof=1), rel=1e-12)
+
+
+@pytest.mark.parametrize(("first", "last"), [(1, 1.5), (None, 7)])
+def test_aggregates_of_rows_with_wider_types_than_the_first(first: Any, last: Any) -> None:
+    rows = trireme.data.range(60, override_num_blocks=6).map(lambda row: {"v": last if row["id"] >= 50 else first})
+    agg = trireme.data.aggregate
+    assert rows.unique("v") == [first, last]
+    found = rows.aggregate(agg.CountDistinct("v", ignore_nulls=False), agg.AsList("v"), agg.Quantile("v", 1.0))
+    assert list(found.values()) == [2, [first] * 50 + [last] * 10, last]
+    big = trireme.data.range(60, override_num_blocks=6).map(lambda row: {"v": 0.5 if row["id"] >= 50 else 2**53 + 1})
+    with pytest.raises(trireme.data.DataError, match=r"unique\(v\)"):
+        big.unique("v")
+
+
+def test_extremes_of_categories_are_those_of_their_values() -> None:
+    rows = trireme.data.from_arrow(pa.table({"k": [1, 1, 2], "c": pa.array(["b", "a", "c"]).dictionary_encode()}))
+    assert (rows.min("c"), rows.max("c")) == ("a", "c")
+    assert [row["max(c)"] for row in rows.groupby("k").max("c").take_all()] == ["b", "c"]
 
 
 def test_files_are_unified_by_name(tmp_path: Path) -> None:

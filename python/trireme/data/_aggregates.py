@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trireme.data._column_ops import require_columns
+from trireme.data._promotion import one_table
 
 _DIGITS = pa.decimal128(38, 0)  # holds sums of 64-bit integers
 
@@ -31,7 +32,7 @@ class AggregateFn:
 
     def prepared(self, column: Any) -> Any:
         """Converts the column to the input of the function."""
-        return column
+        return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
     def start(self) -> Any:
         return None
@@ -52,7 +53,7 @@ class _Sifted(AggregateFn):
     def add(self, state: Any, column: Any) -> Any:
         value, null = state
         null = null or (not self.ignore_nulls and column.null_count > 0)
-        one = self.of(self.prepared(column))
+        one = self.of(column)
         if one is None:
             return value, null
         return (one if value is None else self.joined(value, one)), null
@@ -112,7 +113,7 @@ class Min(_Sifted):
     verb = function = "min"
 
     def of(self, column: Any) -> Any:
-        return pc.min(column).as_py()
+        return pc.min(self.prepared(column)).as_py()
 
     def joined(self, first: Any, second: Any) -> Any:
         return _number(first, second) if first != first or second != second else min(first, second)
@@ -122,7 +123,7 @@ class Max(_Sifted):
     verb = function = "max"
 
     def of(self, column: Any) -> Any:
-        return pc.max(column).as_py()
+        return pc.max(self.prepared(column)).as_py()
 
     def joined(self, first: Any, second: Any) -> Any:
         return _number(first, second) if first != first or second != second else max(first, second)
@@ -132,7 +133,7 @@ class AbsMax(Max):
     verb = "abs_max"
 
     def prepared(self, column: Any) -> Any:
-        return pc.abs(column)
+        return pc.abs(super().prepared(column))
 
 
 class Mean(_Sifted):
@@ -164,21 +165,41 @@ class Std(_Sifted):
     def options(self) -> Any:
         return pc.VarianceOptions(ddof=self.ddof, skip_nulls=self.ignore_nulls)
 
+    def prepared(self, column: Any) -> Any:
+        """64-bit integers as distances from the smallest one: Arrow converts them to floats, which would round them."""
+        if pa.types.is_int64(column.type) or pa.types.is_uint64(column.type):
+            low, high = pc.min_max(column).as_py().values()
+            if low is not None and high - low < 2**53:
+                return pc.subtract(column, pa.scalar(low, column.type))
+        return column
+
     def of(self, column: Any) -> Any:
         rows = len(column) - column.null_count
-        if not rows:
-            return None
-        return rows, pc.mean(column).as_py(), pc.variance(column, ddof=0).as_py() * rows
+        squares = pc.variance(self.prepared(column), ddof=0).as_py()
+        return (rows, exact_sum(column), squares * rows) if rows else None
 
     def joined(self, first: Any, second: Any) -> Any:
-        # Chan et al.: exact even if the mean is far from zero.
-        (n, mean, squares), (m, other_mean, other_squares) = first, second
-        away = other_mean - mean
-        return n + m, mean + away * m / (n + m), squares + other_squares + away * away * n * m / (n + m)
+        # Chan et al.: exact even if the mean is far from zero, because sums of integers are.
+        (n, total, squares), (m, other_total, other_squares) = first, second
+        away = float(other_total * n - total * m) / (n * m)
+        return n + m, total + other_total, squares + other_squares + away * away * n * m / (n + m)
 
     def result(self, value: Any) -> Any:
         rows, _, squares = value
         return math.sqrt(squares / (rows - self.ddof)) if rows > self.ddof else math.nan
+
+
+def distinct(known: Any, column: Any, name: str) -> Any:
+    """The distinct values so far, in order of first appearance."""
+    found = pc.unique(plain_floats(column))
+    return found if known is None else pc.unique(together([known, found], name))
+
+
+def together(parts: Sequence[Any], name: str) -> pa.ChunkedArray:
+    """The values of all parts; later ones may have wider types."""
+    chunks = [chunk for part in parts for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
+    table = one_table([pa.record_batch([chunk], [name]) for chunk in chunks], name)
+    return pa.chunked_array([], parts[0].type) if table is None else table.column(0)
 
 
 def exact_sum(column: Any) -> Any:
@@ -207,10 +228,7 @@ class Unique(AggregateFn):
         return pc.CountOptions(mode="only_valid" if self.ignore_nulls else "all")
 
     def add(self, state: Any, column: Any) -> Any:
-        found = pc.unique(plain_floats(column))
-        if isinstance(found, pa.DictionaryArray):
-            found = found.dictionary_decode()
-        return found if state is None else pc.unique(pa.chunked_array([state, found]))
+        return distinct(state, self.prepared(column), self.name)
 
     def finish(self, state: Any) -> Any:
         values = [] if state is None else state.to_pylist()

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trireme.data._aggregates import AggregateFn, plain_floats
+from trireme.data._aggregates import AggregateFn, distinct, plain_floats, together
 
 _MOST_DISTINCT_BITS = 26
 
@@ -86,8 +86,7 @@ class _Collected(FoldedAggregate):
         return state
 
     def joined(self, state: list[Any]) -> pa.ChunkedArray | None:
-        chunks = [chunk for part in state for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
-        return pa.chunked_array(chunks) if chunks else None
+        return together(state, self.name) if state else None
 
 
 class Quantile(_Collected):
@@ -144,11 +143,10 @@ class CountDistinct(AggregateFn):
         return pc.CountOptions(mode="only_valid" if self.ignore_nulls else "all")
 
     def prepared(self, column: Any) -> Any:
-        return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else plain_floats(column)
+        return plain_floats(super().prepared(column))
 
     def add(self, state: Any, column: Any) -> Any:
-        found = pc.unique(self.prepared(column))
-        return found if state is None else pc.unique(pa.chunked_array([state, found]))
+        return distinct(state, self.prepared(column), self.name)
 
     def finish(self, state: Any) -> int:
         return 0 if state is None else len(state) - (state.null_count if self.ignore_nulls else 0)
@@ -359,7 +357,8 @@ def _decoded(kind: pa.DataType) -> pa.DataType:
 
 
 def _check_ordered(kind: pa.DataType) -> None:
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or kind == pa.bool_()):
+    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if not (numbers or kind in (pa.bool_(), pa.null())):
         raise TypeError("expected numbers")
 
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "trireme/arrow/data.h"
 #include "trireme/data.h"
 #include "unit/error_of.h"
 
@@ -82,6 +83,12 @@ TEST_CASE("aggregates are exact over many batches") {
   CHECK(error_of<trireme::ValueError>([&] { large.sum("x"); }) ==
         "sum(x): 9223372036854775808 does not fit into a 64-bit integer; cast the column to float64 or decimal first");
   CHECK(large.mean("x") == Value(std::ldexp(1.0, 62)));
+  const auto moments = data::range(40).repartition(4).map([](const Dict& row) -> Dict {
+    return {{"k", 0}, {"t", 1'700'000'000'000'000'000 + row["id"].as_int()}};
+  });
+  CHECK(moments.std("t").as_double() == doctest::Approx(std::sqrt(40.0 * 41 / 12)).epsilon(1e-12));
+  const auto groups = data::group_by(moments, {"k"}, {{"t", "std"}}).take_all();
+  CHECK(groups.front()["std(t)"].as_double() == doctest::Approx(std::sqrt(40.0 * 41 / 12)).epsilon(1e-12));
 }
 
 TEST_CASE("unique returns values in order of first appearance") {
