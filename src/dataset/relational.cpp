@@ -7,11 +7,10 @@
 
 #include "grouped_tables.h"
 #include "joined_tables.h"
-#include "kernels.h"
 #include "plan/plan.h"
 #include "status.h"
+#include "table_source.h"
 #include "trireme/arrow/data.h"
-#include "trireme/data_source.h"
 
 // Operations on complete tables, done by Arrow: sort_by(), group_by() and join().
 
@@ -19,9 +18,7 @@ namespace trireme::data {
 namespace {
 
 using dataset::check;
-using TablePointer = std::shared_ptr<::arrow::Table>;
-
-constexpr std::int64_t kFragmentRows = 65536;
+using dataset::TablePointer;
 
 TablePointer table_of(const Dataset& dataset) {
   return plan::with_widest_types(*dataset.plan(), [&] {
@@ -31,39 +28,15 @@ TablePointer table_of(const Dataset& dataset) {
   });
 }
 
-// A table that is computed on first use.
-class Computed final : public DataSource {
+class Computed final : public dataset::TableSource {
  public:
   Computed(std::string name, std::function<TablePointer()> compute)
-      : name_(std::move(name)), compute_(std::move(compute)) {}
-
-  std::string name() const override { return name_; }
-
-  std::vector<DataFragment> list() override {
-    dataset::load_kernels();
-    table_ = compute_();
-    std::vector<DataFragment> listed;
-    const std::int64_t rows = table_->num_rows();
-    for (std::int64_t begin = 0; begin < std::max<std::int64_t>(rows, 1); begin += kFragmentRows) {
-      const std::int64_t count = std::min(kFragmentRows, rows - begin);
-      listed.push_back({name_ + " from row " + std::to_string(begin), count, count * 8 * table_->num_columns()});
-    }
-    return listed;
-  }
-
-  std::int64_t open(std::size_t fragment, std::int64_t row, ArrowArrayStream* stream) override {
-    const std::int64_t begin = static_cast<std::int64_t>(fragment) * kFragmentRows;
-    const auto slice = table_->Slice(begin + row, kFragmentRows - row);
-    auto batches = check(::arrow::TableBatchReader(slice).ToRecordBatches());
-    check(::arrow::ExportRecordBatchReader(
-        check(::arrow::RecordBatchReader::Make(std::move(batches), table_->schema())), stream));
-    return row;
-  }
+      : TableSource(std::move(name)), compute_(std::move(compute)) {}
 
  private:
-  std::string name_;
+  TablePointer compute() override { return compute_(); }
+
   std::function<TablePointer()> compute_;
-  TablePointer table_;  // shared with readers
 };
 
 TablePointer sorted(const TablePointer& table, const std::vector<std::string>& columns, bool descending) {

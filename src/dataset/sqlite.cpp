@@ -9,9 +9,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include "file_source.h"
 #include "plan/value_columns.h"
 #include "status.h"
 #include "trireme/arrow/data.h"
+#include "unified.h"
 
 // A connection for read_sql() to a SQLite file. A column has the type of its values, since SQLite does not enforce
 // types.
@@ -21,6 +23,7 @@ namespace trireme::data {
 #ifdef TRIREME_HAS_SQLITE
 namespace {
 
+using dataset::BatchPointer;
 using dataset::check;
 
 constexpr std::size_t kRowsAtOnce = 50'000;
@@ -96,20 +99,41 @@ Value value_of(sqlite3_stmt* statement, int column) {
   }
 }
 
-std::shared_ptr<::arrow::Table> table_of(const std::vector<std::string>& names, std::vector<List> columns) {
+BatchPointer batch_of(const std::vector<std::string>& names, std::vector<List> columns) {
   Dict values;
   for (std::size_t i = 0; i < names.size(); ++i) values.append(names[i], std::move(columns[i]));
   auto record = plan::record_of_columns(values);
   if (!record) throw std::runtime_error(record.error().message());
-  return check(
-      ::arrow::Table::FromRecordBatches({check(::arrow::ImportRecordBatch(&*record->array, &*record->schema))}));
+  return check(::arrow::ImportRecordBatch(&*record->array, &*record->schema));
+}
+
+// One type for each column, by the rules of all datasets.
+std::shared_ptr<::arrow::Table> joined(std::vector<BatchPointer> batches) {
+  auto schema = batches.front()->schema();
+  std::int64_t row = 0;
+  for (const auto& batch : batches) {
+    for (int i = 0; i < schema->num_fields(); ++i) {
+      const auto before = schema->field(i);
+      const auto here = batch->schema()->field(i);
+      const auto both = dataset::unified(before, here);
+      if (!both) {
+        throw std::runtime_error("column '" + here->name() + "' is " + here->type()->ToString() + " from row " +
+                                 std::to_string(row) + " on and " + before->type()->ToString() +
+                                 " in the rows before; cast it in the query");
+      }
+      schema = check(schema->SetField(i, both));
+    }
+    row += batch->num_rows();
+  }
+  for (auto& batch : batches) batch = check(dataset::conformed(*batch, schema));
+  return check(::arrow::Table::FromRecordBatches(schema, batches));
 }
 
 std::shared_ptr<::arrow::Table> fetch(sqlite3* database, sqlite3_stmt* statement) {
   std::vector<std::string> names;
   for (int i = 0; i < sqlite3_column_count(statement); ++i) names.emplace_back(sqlite3_column_name(statement, i));
   std::vector<List> columns(names.size());
-  std::vector<std::shared_ptr<::arrow::Table>> tables;
+  std::vector<BatchPointer> batches;
   int code = SQLITE_ROW;
   while (code == SQLITE_ROW) {
     code = sqlite3_step(statement);
@@ -118,13 +142,10 @@ std::shared_ptr<::arrow::Table> fetch(sqlite3* database, sqlite3_stmt* statement
       for (std::size_t i = 0; i < names.size(); ++i) columns[i].push_back(value_of(statement, static_cast<int>(i)));
     }
     const std::size_t rows = columns.front().size();
-    if (rows < kRowsAtOnce && (code == SQLITE_ROW || (rows == 0 && !tables.empty()))) continue;
-    tables.push_back(table_of(names, std::exchange(columns, std::vector<List>(names.size()))));
+    if (rows < kRowsAtOnce && (code == SQLITE_ROW || (rows == 0 && !batches.empty()))) continue;
+    batches.push_back(batch_of(names, std::exchange(columns, std::vector<List>(names.size()))));
   }
-  ::arrow::ConcatenateTablesOptions options;
-  options.unify_schemas = true;
-  options.field_merge_options = ::arrow::Field::MergeOptions::Permissive();
-  return check(::arrow::ConcatenateTables(tables, options));
+  return joined(std::move(batches));
 }
 
 }  // namespace

@@ -6,19 +6,25 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
 from trireme import _core
 from trireme.data._blocks import skipped
-from trireme.data._file_source import FileFragment, FileSource, check_others, dataset_of_files
-from trireme.data._file_source import listing_of as listing_of
+from trireme.data._file_source import (
+    FileFragment,
+    FileSource,
+    ReadFilesOptions,
+    check_others,
+    dataset_of_files,
+    listing_of,
+)
 from trireme.data._fragment import DataError, Fragment, Source
 from trireme.data._memory import num_fragments, plain_table, rows_of_batch
-from trireme.data._paths import File, select
+from trireme.data._paths import File
 from trireme.data._promotion import conform
-from trireme.data._tensors import batch_of, batch_of_rows
+from trireme.data._tensors import as_table
 
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
@@ -112,26 +118,12 @@ class FileBasedDatasource(Datasource):
 
     _FILE_EXTENSIONS: list[str] | None = None
 
-    def __init__(
-        self,
-        paths: Any,
-        *,
-        filesystem: Any = None,
-        partition_filter: Any = None,
-        partitioning: Any = "hive",
-        ignore_missing_paths: bool = False,
-        shuffle: Any = None,
-        include_paths: bool = False,
-        file_extensions: Sequence[str] | None = None,
-        on_bad_file: str = "raise",
-    ) -> None:
-        extensions = self._FILE_EXTENSIONS if file_extensions is None else file_extensions
-        selection = select(
-            f"read_datasource({self.get_name()})", paths, filesystem, extensions, ignore_missing_paths, partition_filter
-        )
-        self._listing = listing_of(selection, partitioning, include_paths)
-        self._shuffle = shuffle
-        self._on_bad_file = on_bad_file
+    def __init__(self, paths: Any, **options: Unpack[ReadFilesOptions]) -> None:
+        given = {name: value for name, value in options.items() if (name, value) != ("file_extensions", None)}
+        reader = f"read_datasource({self.get_name()})"
+        self._listing = listing_of(reader, paths, given, self._FILE_EXTENSIONS, "hive")
+        self._shuffle = given.get("shuffle")
+        self._on_bad_file: Any = given.get("on_bad_file", "raise")
 
     @abstractmethod
     def _read_stream(self, f: pa.NativeFile, path: str) -> Iterator[Block]:
@@ -263,27 +255,14 @@ class DecodedFiles(FileSource):
 
 def batches_of(block: Block) -> Iterator[pa.RecordBatch]:
     """Converts a block to record batches of moderate size."""
-    if isinstance(block, pa.RecordBatch):
-        block = pa.Table.from_batches([block])
-    elif isinstance(block, dict):
-        block = pa.Table.from_batches([batch_of(block)])
-    elif isinstance(block, list):
-        block = pa.Table.from_batches([batch_of_rows(block)])
-    elif not isinstance(block, pa.Table):
-        block = _table_of(block)
-    table = plain_table(block)
+    given = as_table(block)
+    if given is None:
+        raise DataError(
+            f"a block is {type(block).__name__}: expected a pyarrow Table or RecordBatch, a DataFrame, a dict of "
+            "arrays or a list of dicts"
+        )
+    table = plain_table(given)
     yield from table.to_batches(max_chunksize=rows_of_batch(table.nbytes / max(table.num_rows, 1)))
-
-
-def _table_of(block: Any) -> pa.Table:
-    if type(block).__module__.partition(".")[0] == "pandas" and hasattr(block, "columns"):
-        return pa.Table.from_batches([batch_of({str(name): block[name] for name in block.columns})])
-    if hasattr(block, "__arrow_c_stream__"):
-        return pa.table(block)
-    raise DataError(
-        f"a block is {type(block).__name__}: expected a pyarrow Table or RecordBatch, a DataFrame, a dict of arrays or "
-        "a list of dicts"
-    )
 
 
 def _read(task: ReadTask, name: str) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -94,10 +96,11 @@ class ComputedSource(Source):
         self._compute: Callable[[], pa.Table] | None = compute
         self._schema = schema
         self._held: TableSource | None = None
+        self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         self._source()
-        return self.__dict__ | {"_schema": None}
+        return self.__dict__ | {"_schema": None, "_lock": contextlib.nullcontext()}
 
     def table(self) -> pa.Table:
         return self._source().table
@@ -111,29 +114,37 @@ class ComputedSource(Source):
         return self._source().schema()
 
     def _source(self) -> TableSource:
-        if self._held is None:
-            assert self._compute is not None
-            self._held = TableSource(self._compute(), self.name)
-            self._compute = None
-        return self._held
+        with self._lock:
+            if self._held is None:
+                assert self._compute is not None
+                self._held = TableSource(self._compute(), self.name)
+                self._compute = None
+            return self._held
 
 
-class JoinedFragment(BatchFragment):
-    """Several slices read as one fragment."""
+class PiecesFragment(BatchFragment):
+    """Computed from the rows of several slices."""
 
-    def __init__(self, pieces: Sequence[FragmentSlice]) -> None:
+    def __init__(self, name: str, pieces: Sequence[FragmentSlice], rows: int | None = None) -> None:
+        self.name = name
         self._pieces = list(pieces)
-        self.rows: int = sum(piece.rows or 0 for piece in pieces)
+        self.rows: int = sum(piece.rows or 0 for piece in pieces) if rows is None else rows
         sizes = [piece.size_bytes for piece in pieces]
         self.size_bytes = None if None in sizes else sum(size or 0 for size in sizes)
         self.decoding_bytes = max(piece.decoding_bytes for piece in pieces)
         self.remote = any(piece.remote for piece in pieces)
-        self.name = f"{pieces[0].name} to {pieces[-1].name}"
         self.version = repr([piece.identity() for piece in pieces])
 
     @property
     def functions(self) -> list[tuple[FunctionOp, ...]]:
         return [chain for piece in self._pieces for chain in piece.functions]
+
+
+class JoinedFragment(PiecesFragment):
+    """Several slices read as one fragment."""
+
+    def __init__(self, pieces: Sequence[FragmentSlice]) -> None:
+        super().__init__(f"{pieces[0].name} to {pieces[-1].name}", pieces)
 
     def batches(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[Iterator[pa.RecordBatch], int]:
         at = 0

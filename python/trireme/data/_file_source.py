@@ -302,8 +302,14 @@ def read_files(
     partitioning: Any = None,
 ) -> Dataset:
     """The dataset of a reader. given: its ReadFilesOptions. extensions, partitioning: the defaults of the reader."""
-    others = {name: value for name, value in given.items() if name not in ReadFilesOptions.__annotations__}
-    check_others(reader, others)
+    listing = listing_of(reader, paths, given, extensions, partitioning)
+    return dataset_of_files(source(listing, given.get("on_bad_file", "raise")), given.get("shuffle"))
+
+
+def listing_of(
+    reader: str, paths: Any, given: Mapping[str, Any], extensions: Sequence[str] | None, partitioning: Any
+) -> Listing:
+    check_others(reader, {name: value for name, value in given.items() if name not in ReadFilesOptions.__annotations__})
     selection = select(
         reader,
         paths,
@@ -314,16 +320,12 @@ def read_files(
         given.get("skip_paths"),
         given.get("arrow_open_stream_args"),
     )
-    listing = listing_of(selection, given.get("partitioning", partitioning), given.get("include_paths", False))
-    return dataset_of_files(source(listing, given.get("on_bad_file", "raise")), given.get("shuffle"))
-
-
-def listing_of(selection: Selection, partitioning: Any, include_paths: bool) -> Listing:
+    partitioning = given.get("partitioning", partitioning)
     if partitioning is not None and partitioning != "hive" and not isinstance(partitioning, ds.Partitioning):
         raise _core.ConfigError(
-            f"{selection.reader}: partitioning = {partitioning!r}: expected 'hive', one of pyarrow.dataset's, or None"
+            f"{reader}: partitioning = {partitioning!r}: expected 'hive', one of pyarrow.dataset's, or None"
         )
-    return Listing(selection, partitioning, include_paths)
+    return Listing(selection, partitioning, given.get("include_paths", False))
 
 
 def dataset_of_files(source: FileSource, shuffle: Any) -> Dataset:

@@ -83,10 +83,6 @@ class Source(ABC):
     def files(self) -> list[str]:
         return []
 
-    def with_columns(self, columns: Sequence[str]) -> Source | None:
-        """A source with only these columns, in this order, if that saves reading; None: the caller must drop them."""
-        return None
-
     def with_filter(self, expression: Any) -> Source | None:
         """A source without the rows (and row groups) that a pyarrow.compute expression excludes; None: the caller must
         filter."""

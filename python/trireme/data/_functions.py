@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trireme._core import count_of
+from trireme.data._column_ops import one_batch
 from trireme.data._cut import exact_batches, rows_text
 from trireme.data._formats import check_format, in_format
 from trireme.data._fragment import DataError, FunctionOp, Where
-from trireme.data._tensors import array_of, batch_of, batch_of_rows, columns_of, rows_from, rows_of
+from trireme.data._tensors import array_of, as_table, batch_of_rows, columns_of, is_frame, rows_from, rows_of
 
 _AUTO_ROWS = 1024
 _BATCHES = "a dict of arrays or lists, a pandas DataFrame, a pyarrow Table or RecordBatch, or a generator of those"
@@ -342,19 +343,15 @@ class MapBatches(_ByBatches):
     def _as_batches(self, result: Any, batch: pa.RecordBatch, where: Where) -> list[pa.RecordBatch]:
         if isinstance(result, pa.RecordBatch):
             return [result]
-        if not isinstance(result, pa.Table) and not _is_frame(result) and hasattr(result, "__arrow_c_stream__"):
-            result = pa.RecordBatchReader.from_stream(result).read_all()  # for example polars
-        if isinstance(result, pa.Table):
-            batches: list[pa.RecordBatch] = result.combine_chunks().to_batches()
-            return batches or [pa.RecordBatch.from_pylist([], schema=result.schema)]  # keeps the types
-        if _is_frame(result):
-            result = {str(name): result[name] for name in result.columns}
-        if isinstance(result, Mapping):
-            with self._valid(batch, where):
-                return [_with_nulls(batch_of(result), batch)]
-        raise DataError(
-            f"{self.name} must return {_BATCHES}; for {rows_text(where, batch.num_rows)} it returned {_shown(result)}"
-        )
+        with self._valid(batch, where):
+            table = None if isinstance(result, list) else as_table(result)
+        if table is None:
+            on = rows_text(where, batch.num_rows)
+            raise DataError(f"{self.name} must return {_BATCHES}; for {on} it returned {_shown(result)}")
+        if isinstance(result, Mapping) or is_frame(result):
+            return [_with_nulls(one_batch(table), batch)]
+        batches: list[pa.RecordBatch] = table.combine_chunks().to_batches()
+        return batches or [one_batch(table)]  # keeps the types
 
 
 class AddColumn(_ByBatches):
@@ -457,7 +454,3 @@ def _article(kind: str) -> str:
 def _has_types(schema: pa.Schema) -> bool:
     """False if a column, such as a list without values, has no type."""
     return len(schema) > 0 and not any(pa.types.is_null(field.type) for field in schema)
-
-
-def _is_frame(value: Any) -> bool:
-    return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "columns")

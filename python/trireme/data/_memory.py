@@ -14,7 +14,7 @@ from trireme import _core
 from trireme.data._fragment import DataError, Fragment, Source
 from trireme.data._promotion import common_schema, table_with
 from trireme.data._shared_table import SharedTable
-from trireme.data._tensors import array_of, batch_of, batch_of_rows, fixed_tensors, plain_type
+from trireme.data._tensors import array_of, batch_of, batch_of_rows, fixed_tensors, is_frame, plain_type
 
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
@@ -105,9 +105,6 @@ class TableSource(Source):
 
     def schema(self) -> pa.Schema:
         return self.table.schema
-
-    def with_columns(self, columns: Sequence[str]) -> Source:
-        return TableSource(self.table.select(list(columns)), self.name, self._num_fragments, self._ends)
 
 
 class RangeFragment(Fragment):
@@ -301,11 +298,7 @@ def _concatenated(tables: Sequence[pa.Table], what: str) -> pa.Table:
 
 
 def _as_table(value: Any) -> pa.Table:
-    if isinstance(value, pa.Table):
-        return value
-    if isinstance(value, pa.RecordBatch):
-        return pa.Table.from_batches([value])
-    if _is_frame(value):
+    if is_frame(value):
         return _stacked([_columns_of_frame(value)])
     if hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__"):
         return pa.table(value)
@@ -314,12 +307,8 @@ def _as_table(value: Any) -> pa.Table:
     )
 
 
-def _is_frame(value: Any) -> bool:
-    return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "columns")
-
-
 def _columns_of_frame(frame: Any) -> dict[str, Any]:
-    if not _is_frame(frame):
+    if not is_frame(frame):
         raise _core.ConfigError(f"from_pandas: expected a pandas.DataFrame, got {type(frame).__name__}")
     named = [name for name in frame.index.names if name is not None]
     columns = {str(name): frame.index.get_level_values(name).to_series() for name in named}

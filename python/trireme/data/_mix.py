@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from trireme.data._column_ops import Promote
-from trireme.data._derived import UnionSource, ordered
-from trireme.data._fragment import Fragment, FunctionOp, Source
+from trireme.data._derived import PiecesFragment, UnionSource, ordered
+from trireme.data._fragment import Fragment, Source
 from trireme.data._fragment_slice import FragmentSlice
 from trireme.data._memory import rows_of_batch
 from trireme.data._plan import Plan
 from trireme.data._promotion import conform
-from trireme.data._zip import _rows_from
+from trireme.data._zip import rows_from
 
 _FRAGMENT_ROWS = 8192
 
@@ -73,7 +73,7 @@ class MixedSource(Source):
         return self._fragments
 
 
-class MixedFragment(Fragment):
+class MixedFragment(PiecesFragment):
     """Rows of several datasets, each from a first row on."""
 
     def __init__(
@@ -84,32 +84,23 @@ class MixedFragment(Fragment):
         schema: pa.Schema,
         index: int,
     ) -> None:
+        pieces = [piece for part in parts for piece in part]
+        super().__init__(f"mix, part {index}, from {pieces[0].name}", pieces)
+        self.version = f"[{weights!r}, {self.version}]"
         self._parts = [list(part) for part in parts]
         self._starts = list(starts)
         self._weights = list(weights)
         self._schema = schema
-        pieces = [piece for part in parts for piece in part]
-        self.rows: int = sum(piece.rows or 0 for piece in pieces)
-        sizes = [piece.size_bytes for piece in pieces]
-        self.size_bytes = None if None in sizes else sum(size or 0 for size in sizes)
-        self.decoding_bytes = max(piece.decoding_bytes for piece in pieces)
-        self.remote = any(piece.remote for piece in pieces)
-        self.name = f"mix, part {index}, from {pieces[0].name}"
-        self.version = repr([weights, [piece.identity() for piece in pieces]])
 
-    @property
-    def functions(self) -> list[tuple[FunctionOp, ...]]:
-        return [chain for part in self._parts for piece in part for chain in piece.functions]
-
-    def open(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[pa.RecordBatchReader, int]:
+    def batches(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[Iterator[pa.RecordBatch], int]:
         schema = self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns])
-        return pa.RecordBatchReader.from_batches(schema, self._batches(schema, row)), row
+        return self._mixed(schema, row), row
 
-    def _batches(self, schema: pa.Schema, row: int) -> Iterator[pa.RecordBatch]:
+    def _mixed(self, schema: pa.Schema, row: int) -> Iterator[pa.RecordBatch]:
         tables, times = [], []
         for part, start, weight in zip(self._parts, self._starts, self._weights, strict=True):
             if part:
-                batches = [conform(batch, self._schema, self.name) for batch in _rows_from(part, 0)]
+                batches = [conform(batch, self._schema, self.name) for batch in rows_from(part, 0)]
                 tables.append(pa.Table.from_batches(batches, self._schema).select(schema.names))
                 times.append((start + np.arange(sum(map(len, batches))) + 0.5) / weight)
         order = np.argsort(np.concatenate(times), kind="stable")[row:]

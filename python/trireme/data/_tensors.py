@@ -126,6 +126,26 @@ def batch_of_rows(rows: Sequence[Mapping[str, Any]], known: Mapping[str, pa.Arra
     return batch_of({name: known[name] if name in known else [row.get(name) for row in rows] for name in names})
 
 
+def is_frame(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "columns")
+
+
+def as_table(value: Any) -> pa.Table | None:
+    """A table, a record batch, a DataFrame, a dict of columns, a list of rows, or an object with `__arrow_c_stream__`
+    as a table; None for any other value."""
+    if isinstance(value, pa.Table):
+        return value
+    if is_frame(value):
+        value = {str(name): value[name] for name in value.columns}
+    if isinstance(value, Mapping):
+        value = batch_of(value)
+    elif isinstance(value, list):
+        value = batch_of_rows(value)
+    if isinstance(value, pa.RecordBatch):
+        return pa.Table.from_batches([value])
+    return pa.table(value) if hasattr(value, "__arrow_c_stream__") else None
+
+
 def tensor_shape(kind: pa.DataType) -> tuple[int, ...] | None:
     """The shape of a row, if the type fixes it for all rows; otherwise None."""
     if isinstance(kind, pa.FixedShapeTensorType):

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from trireme._core import count_of
-from trireme.data._derived import ordered
-from trireme.data._fragment import BatchFragment, Fragment, FunctionOp, Source
+from trireme.data._derived import PiecesFragment, ordered
+from trireme.data._fragment import Fragment, Source
 from trireme.data._fragment_slice import FragmentSlice, read
 from trireme.data._plan import Plan
 from trireme.data._promotion import promoted
@@ -62,26 +62,14 @@ class ZippedSource(Source):
         return new
 
 
-class ZippedFragment(BatchFragment):
+class ZippedFragment(PiecesFragment):
     def __init__(
         self, left: FragmentSlice, right: Sequence[FragmentSlice], names: dict[str, str], schema: pa.Schema
     ) -> None:
-        self._left = left
-        self._right = list(right)
+        super().__init__(f"{left.name} beside {right[0].name}", [left, *right], left.rows)
+        self.decoding_bytes = left.decoding_bytes + max(piece.decoding_bytes for piece in right)
         self._names = names
         self._schema = schema
-        self.rows = left.rows
-        parts = [left, *right]
-        sizes = [piece.size_bytes for piece in parts]
-        self.size_bytes = None if None in sizes else sum(size or 0 for size in sizes)
-        self.decoding_bytes = left.decoding_bytes + max(piece.decoding_bytes for piece in right)
-        self.remote = any(piece.remote for piece in parts)
-        self.name = f"{left.name} beside {right[0].name}"
-        self.version = repr([piece.identity() for piece in parts])
-
-    @property
-    def functions(self) -> list[tuple[FunctionOp, ...]]:
-        return [chain for piece in (self._left, *self._right) for chain in piece.functions]
 
     def batches(self, columns: Sequence[str] | None = None, row: int = 0) -> tuple[Iterator[pa.RecordBatch], int]:
         schema = self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns])
@@ -89,14 +77,14 @@ class ZippedFragment(BatchFragment):
 
     def _zipped(self, wanted: list[str], row: int) -> Iterator[pa.RecordBatch]:
         renamed = list(self._names.values())
-        mine, its = _rows_from([self._left], row), _rows_from(self._right, row)
+        mine, its = rows_from(self._pieces[:1], row), rows_from(self._pieces[1:], row)
         for left, right in _aligned(mine, its):
             names = [*left.schema.names, *renamed]
             batch = pa.RecordBatch.from_arrays([*left.columns, *right.select(list(self._names)).columns], names)
             yield batch.select(wanted)
 
 
-def _rows_from(pieces: Sequence[FragmentSlice], row: int) -> Iterator[pa.RecordBatch]:
+def rows_from(pieces: Sequence[FragmentSlice], row: int) -> Iterator[pa.RecordBatch]:
     """Starts exactly at this row."""
     for piece in pieces:
         rows = piece.rows or 0

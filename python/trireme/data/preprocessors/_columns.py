@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from trireme.data._column_ops import one_batch
-from trireme.data._tensors import batch_of
+from trireme.data._tensors import as_table
 
 
 def replaced(batch: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
@@ -22,12 +22,9 @@ def batch_from(data: Any) -> pa.RecordBatch:
     """Converts a dict of columns, a DataFrame, or an Arrow table or batch."""
     if isinstance(data, pa.RecordBatch):
         return data
-    if isinstance(data, pa.Table):
-        return one_batch(data)
-    if isinstance(data, Mapping):
-        return batch_of(data)
-    if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
-        return batch_of({name: data[name] for name in data.columns})
-    raise TypeError(
-        f"expected a dict of columns, a pandas DataFrame, a pyarrow Table or RecordBatch, got {type(data).__name__}"
-    )
+    table = None if isinstance(data, list) else as_table(data)
+    if table is None:
+        raise TypeError(
+            f"expected a dict of columns, a pandas DataFrame, a pyarrow Table or RecordBatch, got {type(data).__name__}"
+        )
+    return one_batch(table)
