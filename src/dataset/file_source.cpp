@@ -16,6 +16,7 @@ namespace trireme::dataset {
 namespace {
 
 constexpr std::size_t kThreads = 16;
+constexpr std::size_t kTogether = 32;  // files that one thread reads in sequence
 constexpr const char* kPath = "path";
 
 }  // namespace
@@ -42,6 +43,22 @@ constexpr const char* kPath = "path";
   }
   for (auto& status : done) ARROW_RETURN_NOT_OK(status);
   return ::arrow::Status::OK();
+}
+
+std::vector<FilePart> together(const std::vector<::arrow::fs::FileInfo>& files,
+                               const std::function<std::int64_t(const ::arrow::fs::FileInfo&)>& bytes_of) {
+  std::vector<FilePart> parts;
+  for (const auto& file : files) {
+    const std::int64_t bytes = bytes_of(file);
+    const bool full =
+        !parts.empty() && (parts.back().files.size() >= kTogether || parts.back().bytes + bytes > kFragmentBytes);
+    if (parts.empty() || full) parts.push_back({{}, "", 0, 0});
+    FilePart& part = parts.back();
+    part.files.push_back(file);
+    part.rows = *part.rows + 1;
+    part.bytes += bytes;
+  }
+  return parts;
 }
 
 std::vector<DataFragment> FileSource::list() {

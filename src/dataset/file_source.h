@@ -101,6 +101,10 @@ class FileSource : public DataSource {
   std::vector<FilePart> parts_;
 };
 
+// Groups files with one row each: several in a part, but not all in one.
+std::vector<FilePart> together(const std::vector<::arrow::fs::FileInfo>& files,
+                               const std::function<std::int64_t(const ::arrow::fs::FileInfo&)>& bytes_of);
+
 // Calls it for 0 ... count - 1, on several threads. Returns the failure with the lowest number.
 ::arrow::Status in_threads(std::size_t count, const std::function<::arrow::Status(std::size_t)>& work);
 

@@ -26,8 +26,6 @@ constexpr std::size_t kInspectedImages = 64;
 constexpr std::int64_t kHeaderBytes = 65536;
 // Estimated ratio of memory to file size, if only decoding would tell.
 constexpr std::int64_t kPixelRatio = 10;
-// Limits of files and bytes that one thread reads in sequence, and of a batch.
-constexpr std::size_t kFragmentFiles = 32;
 constexpr std::int64_t kBatchFiles = 8;
 
 ::arrow::Status named(const FileInfo& file, const ::arrow::Status& status) {
@@ -111,18 +109,8 @@ class ImageSource final : public dataset::FileSource {
   }
 
   ::arrow::Result<std::vector<FilePart>> plan(const std::vector<FileInfo>& files) override {
-    std::vector<FilePart> parts;
-    for (const auto& file : files) {
-      const std::int64_t bytes = row_bytes_ > 0 ? row_bytes_ : kPixelRatio * file.size();
-      const bool full = !parts.empty() && (parts.back().files.size() >= kFragmentFiles ||
-                                           parts.back().bytes + bytes > dataset::kFragmentBytes);
-      if (parts.empty() || full) parts.push_back({{}, "", 0, 0});
-      FilePart& part = parts.back();
-      part.files.push_back(file);
-      part.rows = *part.rows + 1;
-      part.bytes += bytes;
-    }
-    return parts;
+    return dataset::together(
+        files, [this](const FileInfo& file) { return row_bytes_ > 0 ? row_bytes_ : kPixelRatio * file.size(); });
   }
 
   ::arrow::Result<std::shared_ptr<::arrow::RecordBatchReader>> read(const FilePart& part, std::int64_t row) override {

@@ -4,9 +4,13 @@
 #include <arrow/array/data.h>
 #include <arrow/array/util.h>
 #include <arrow/buffer.h>
+#include <arrow/c/bridge.h>
 
 #include <iterator>
 #include <stdexcept>
+
+#include "data/array_values.h"
+#include "status.h"
 
 namespace trireme::dataset {
 namespace {
@@ -25,21 +29,12 @@ Arrays flat_array(DType dtype, std::int64_t count, std::shared_ptr<::arrow::Buff
 }  // namespace
 
 std::shared_ptr<::arrow::DataType> arrow_type(DType dtype) {
-  switch (dtype) {
-    case DType::kBool: return ::arrow::boolean();
-    case DType::kU8: return ::arrow::uint8();
-    case DType::kI8: return ::arrow::int8();
-    case DType::kU16: return ::arrow::uint16();
-    case DType::kI16: return ::arrow::int16();
-    case DType::kU32: return ::arrow::uint32();
-    case DType::kI32: return ::arrow::int32();
-    case DType::kU64: return ::arrow::uint64();
-    case DType::kI64: return ::arrow::int64();
-    case DType::kF16: return ::arrow::float16();
-    case DType::kF32: return ::arrow::float32();
-    case DType::kF64: return ::arrow::float64();
-    default: throw std::runtime_error(std::string("Arrow has no type for ") + name_of(dtype));
-  }
+  const char* format = data::format_of(dtype);
+  if (!format) throw std::runtime_error(std::string("Arrow has no type for ") + name_of(dtype));
+  ArrowSchema schema{};
+  schema.format = format;
+  schema.release = [](ArrowSchema* released) { released->release = nullptr; };
+  return check(::arrow::ImportType(&schema));
 }
 
 std::shared_ptr<::arrow::DataType> tensor_type(DType dtype, const std::vector<std::int64_t>& row_shape) {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "file_source.h"
 #include "file_streams.h"
-#include "found_files.h"
 #include "status.h"
 #include "trireme/arrow/data.h"
 #include "trireme/data_source.h"
@@ -19,8 +19,9 @@
 namespace trireme::data {
 namespace {
 
+using ::arrow::fs::FileInfo;
 using dataset::check;
-using dataset::FoundFiles;
+using dataset::FilePart;
 
 constexpr std::int64_t kBlock = std::int64_t{1} << 20;
 
@@ -70,64 +71,55 @@ class LineReader final : public ::arrow::RecordBatchReader {
   std::shared_ptr<::arrow::Schema> schema_ = ::arrow::schema({::arrow::field("text", ::arrow::large_utf8())});
 };
 
-class WholeFiles : public DataSource {
+class TextSource final : public DataSource {
  public:
-  explicit WholeFiles(std::vector<std::string> paths) : paths_(std::move(paths)) {}
+  explicit TextSource(std::vector<std::string> paths) : paths_(std::move(paths)) {}
 
-  std::string name() const override { return call() + "(" + dataset::short_list(paths_) + ")"; }
+  std::string name() const override { return "read_text(" + dataset::short_list(paths_) + ")"; }
   bool remote() const override { return found_.remote; }
 
   std::vector<DataFragment> list() override {
     found_ = dataset::find_files(paths_);
     std::vector<DataFragment> listed;
-    for (const auto& file : found_.files) listed.push_back({file.path(), rows_of_file(), file.size()});
+    for (const auto& file : found_.files) listed.push_back({file.path(), std::nullopt, file.size()});
     return listed;
   }
 
   std::int64_t open(std::size_t fragment, std::int64_t, ArrowArrayStream* stream) override {
-    check(::arrow::ExportRecordBatchReader(read(found_, found_.files[fragment]), stream));
+    auto file = check(dataset::open_stream(*found_.filesystem, found_.files[fragment]));
+    check(::arrow::ExportRecordBatchReader(std::make_shared<LineReader>(std::move(file)), stream));
     return 0;
   }
 
  private:
-  virtual std::string call() const = 0;
-  virtual std::optional<std::int64_t> rows_of_file() const = 0;
-  virtual std::shared_ptr<::arrow::RecordBatchReader> read(FoundFiles& found, const ::arrow::fs::FileInfo& file) = 0;
-
   std::vector<std::string> paths_;
-  FoundFiles found_;
+  dataset::FoundFiles found_;
 };
 
-class TextSource final : public WholeFiles {
+class BinarySource final : public dataset::FileSource {
  public:
-  using WholeFiles::WholeFiles;
+  using FileSource::FileSource;
 
  private:
-  std::string call() const override { return "read_text"; }
-  std::optional<std::int64_t> rows_of_file() const override { return std::nullopt; }
-  std::shared_ptr<::arrow::RecordBatchReader> read(FoundFiles& found, const ::arrow::fs::FileInfo& file) override {
-    return std::make_shared<LineReader>(check(dataset::open_stream(*found.filesystem, file)));
+  ::arrow::Result<dataset::SchemaPointer> infer(const FileInfo&) override {
+    return ::arrow::schema({::arrow::field("bytes", ::arrow::large_binary())});
   }
-};
 
-class BinarySource final : public WholeFiles {
- public:
-  using WholeFiles::WholeFiles;
+  ::arrow::Result<std::vector<FilePart>> plan(const std::vector<FileInfo>& files) override {
+    return dataset::together(files, [](const FileInfo& file) { return file.size(); });
+  }
 
- private:
-  std::string call() const override { return "read_binary_files"; }
-  std::optional<std::int64_t> rows_of_file() const override { return 1; }
-
-  std::shared_ptr<::arrow::RecordBatchReader> read(FoundFiles& found, const ::arrow::fs::FileInfo& info) override {
-    const auto content = check(dataset::read_whole(*found.filesystem, info));
-    ::arrow::LargeBinaryBuilder bytes;
-    check(bytes.Append(content->data(), content->size()));
-    ::arrow::LargeStringBuilder path;
-    check(path.Append(info.path()));
-    const auto schema = ::arrow::schema(
-        {::arrow::field("bytes", ::arrow::large_binary()), ::arrow::field("path", ::arrow::large_utf8())});
-    const auto batch = ::arrow::RecordBatch::Make(schema, 1, {check(bytes.Finish()), check(path.Finish())});
-    return check(::arrow::RecordBatchReader::Make({batch}, schema));
+  ::arrow::Result<std::shared_ptr<::arrow::RecordBatchReader>> read(const FilePart& part, std::int64_t row) override {
+    auto make = [filesystem = filesystem(), schema = body(), files = part.files,
+                 at = static_cast<std::size_t>(row)]() mutable -> ::arrow::Result<dataset::BatchPointer> {
+      if (at == files.size()) return nullptr;
+      ARROW_ASSIGN_OR_RAISE(const auto content, dataset::read_whole(*filesystem, files[at++]));
+      ::arrow::LargeBinaryBuilder bytes;
+      ARROW_RETURN_NOT_OK(bytes.Append(content->data(), content->size()));
+      ARROW_ASSIGN_OR_RAISE(auto column, bytes.Finish());
+      return ::arrow::RecordBatch::Make(schema, 1, {std::move(column)});
+    };
+    return std::make_shared<dataset::MadeBatches>(body(), std::move(make));
   }
 };
 
@@ -135,6 +127,9 @@ class BinarySource final : public WholeFiles {
 
 Dataset read_text(const Paths& paths) { return from_source(std::make_shared<TextSource>(paths.paths)); }
 
-Dataset read_binary_files(const Paths& paths) { return from_source(std::make_shared<BinarySource>(paths.paths)); }
+Dataset read_binary_files(const Paths& paths) {
+  return from_source(
+      std::make_shared<BinarySource>("read_binary_files", paths.paths, dataset::FileSourceOptions{{}, true}));
+}
 
 }  // namespace trireme::data

@@ -214,6 +214,14 @@ def test_text_formats(tmp_path: Path) -> None:
     assert read(tmp_path / "t.txt.gz")[1] == [{"text": word} for word in ("one", "two", "three")]
     (tmp_path / "z.bin").write_bytes(b"\0\1")
     assert read(tmp_path / "z.bin")[1] == [{"bytes": "2 bytes", "path": str(tmp_path / "z.bin")}]
+    data = pytest.importorskip("trireme.data")
+    files = tmp_path / "many.bin"
+    files.mkdir()
+    for index in range(70):
+        (files / f"{index:02}").write_bytes(bytes(index))
+    about, rows = read(files)
+    assert [row["bytes"] for row in rows] == [f"{size} byte{'s' * (size != 1)}" for size in range(70)]
+    assert f"fragments {data.read_binary_files(files).num_blocks()}" in about
 
 
 @needs_arrow
