@@ -192,8 +192,33 @@ OwnedArray export_array(const Type& type, const Array& array, const std::shared_
   return make_array(array.length, array.null_count, std::move(buffers), {owner}, std::move(children));
 }
 
-Record record_of(std::vector<OwnedSchema> schemas, std::vector<OwnedArray> arrays, std::int64_t rows) {
+Record record_of(std::vector<RecordColumn> columns, std::int64_t rows) {
+  std::vector<OwnedSchema> schemas;
+  std::vector<OwnedArray> arrays;
+  for (auto& column : columns) {
+    schemas.push_back(std::move(column.schema));
+    arrays.push_back(std::move(column.array));
+  }
   return {make_array(rows, 0, {nullptr}, {}, std::move(arrays)), make_schema("+s", "", std::move(schemas))};
+}
+
+std::vector<RecordColumn> split(Record record) {
+  std::vector<RecordColumn> columns;
+  for (std::int64_t i = 0; i < record.schema->n_children; ++i) {
+    // Moving the struct moves the child out; the original counts as released.
+    ArrowSchema& schema = *record.schema->children[i];
+    ArrowArray& array = *record.array->children[i];
+    columns.push_back({OwnedSchema(schema), OwnedArray(array)});
+    schema.release = nullptr;
+    array.release = nullptr;
+  }
+  return columns;
+}
+
+std::vector<RecordColumn> split(const Batch& batch) {
+  Record record;
+  batch.export_to(*record.array, *record.schema);
+  return split(std::move(record));
 }
 
 base::Result<Batch> batch_of(Record record) {

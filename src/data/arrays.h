@@ -73,7 +73,15 @@ OwnedArray make_array(std::int64_t length, std::int64_t null_count, std::vector<
 // Every array shares `owner`, the owner of its memory: a reader may keep a child and release the rest.
 OwnedArray export_array(const Type& type, const Array& array, const std::shared_ptr<const void>& owner);
 
-Record record_of(std::vector<OwnedSchema> schemas, std::vector<OwnedArray> arrays, std::int64_t rows);
+// A column, whose schema has its name.
+struct RecordColumn {
+  OwnedSchema schema;
+  OwnedArray array;
+};
+Record record_of(std::vector<RecordColumn> columns, std::int64_t rows);
+// The columns, moved out.
+std::vector<RecordColumn> split(Record record);
+std::vector<RecordColumn> split(const Batch& batch);
 
 // A copy that owns its memory.
 base::Result<Batch> batch_of(Record record);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "base/text.h"
 #include "plan/ops.h"
@@ -22,6 +23,10 @@ class ColumnOp final : public Op {
 
   base::Result<std::shared_ptr<const data::Schema>> learn(const data::Batch& example) override {
     TRIREME_ASSIGN(kept_, choose_(*example.schema()));
+    std::set<std::string> names;
+    for (const auto& each : kept_) {
+      if (!names.insert(each.name).second) return base::error("more than one column would be named '{}'", each.name);
+    }
     auto record = kept_of(example);
     ArrowSchema c_schema = record.schema.give();
     return data::Schema::take(c_schema);
@@ -31,21 +36,13 @@ class ColumnOp final : public Op {
   std::unique_ptr<Op> again() const override { return std::make_unique<ColumnOp>(name_, choose_); }
 
  private:
-  // Children are moved out of the exported batch; the rest is released.
   Record kept_of(const data::Batch& batch) const {
-    Record whole;
-    batch.export_to(*whole.array, *whole.schema);
-    std::vector<OwnedSchema> schemas;
-    std::vector<OwnedArray> arrays;
+    auto columns = split(batch);
+    std::vector<RecordColumn> kept;
     for (const auto& [column, name] : kept_) {
-      ArrowSchema& schema = *whole.schema->children[column];
-      ArrowArray& array = *whole.array->children[column];
-      schemas.push_back(renamed(OwnedSchema(schema), name));
-      arrays.emplace_back(array);
-      schema.release = nullptr;
-      array.release = nullptr;
+      kept.push_back({renamed(std::move(columns[column].schema), name), std::move(columns[column].array)});
     }
-    return record_of(std::move(schemas), std::move(arrays), batch.rows());
+    return record_of(std::move(kept), batch.rows());
   }
 
   std::string name_;

@@ -12,10 +12,10 @@
 namespace trireme::plan {
 namespace {
 
-class MemoryPlan final : public Plan {
+class MemoryPlan : public Plan {
  public:
   MemoryPlan(std::string name, std::vector<data::Batch> batches)
-      : name_(std::move(name)), batches_(std::move(batches)) {}
+      : batches_(std::move(batches)), name_(std::move(name)) {}
 
   std::string name() const override { return name_; }
 
@@ -32,9 +32,10 @@ class MemoryPlan final : public Plan {
     return fragments;
   }
 
+  std::vector<data::Batch> batches_;
+
  private:
   std::string name_;
-  std::vector<data::Batch> batches_;
 };
 
 // The rows of pieces, in order.
@@ -226,12 +227,12 @@ class ShufflePlan final : public Plan {
   Shuffle shuffle_;
 };
 
-class SettledPlan final : public Plan {
+// Read into memory on first use.
+class SettledPlan final : public MemoryPlan {
  public:
-  explicit SettledPlan(std::shared_ptr<Plan> input) : input_(std::move(input)) {}
+  explicit SettledPlan(const std::shared_ptr<Plan>& input) : MemoryPlan(input->name(), {}), input_(input) {}
 
   Work work() const override { return {}; }  // already done
-  std::string name() const override { return input_->name(); }
   std::vector<std::shared_ptr<Plan>> inputs() const override { return {input_}; }
   base::Result<std::shared_ptr<const data::Schema>> schema() override {
     // A function's types may become wider while it is read.
@@ -241,23 +242,14 @@ class SettledPlan final : public Plan {
     return taken_schema(exported(data::Batch::empty(std::move(columns))));
   }
 
-  base::Result<data::Opened> open(std::size_t fragment, std::int64_t) override {
-    return data::Opened{stream_of({batches_[fragment]}), 0};
-  }
-
  protected:
   base::Result<std::vector<DataFragment>> list() override {
     TRIREME_ASSIGN(batches_, read_all(input_, kRowsInMemory));
-    std::vector<DataFragment> fragments;
-    for (const auto& batch : batches_) {
-      fragments.push_back({fmt::format("{}, part {}", name(), fragments.size()), batch.rows(), batch.bytes()});
-    }
-    return fragments;
+    return MemoryPlan::list();
   }
 
  private:
-  std::shared_ptr<Plan> input_;  // shared with the materialized dataset
-  std::vector<data::Batch> batches_;
+  std::shared_ptr<Plan> input_;  // shared with the shuffled dataset
 };
 
 }  // namespace

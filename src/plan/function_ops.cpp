@@ -30,8 +30,69 @@ auto called(std::int64_t row, F call) -> base::Result<decltype(call())> {
   }
 }
 
+base::Result<Columns> types_of(const std::vector<Dict>& rows, Columns before, std::int64_t first) {
+  return columns_of(rows, std::move(before), first);
+}
+base::Result<Columns> types_of(const Dict& columns, Columns before, std::int64_t first) {
+  TRIREME_ASSIGN(auto types, columns_of(columns, std::move(before), first), "its result");
+  return types;
+}
+base::Result<Record> record_with(const std::vector<Dict>& rows, const Columns& columns, std::int64_t first) {
+  return record_of_rows(rows, columns, first);
+}
+base::Result<Record> record_with(const Dict& values, const Columns& columns, std::int64_t first) {
+  TRIREME_ASSIGN(auto record, record_of_columns(values, columns, first), "its result");
+  return record;
+}
+
+// A function of the program. Returned: rows, or a dict of columns.
+template <typename Returned>
+class FunctionOp : public Op {
+ public:
+  bool is_function() const override { return true; }
+  std::int64_t batch_rows() const override { return kRowsAtOnce; }
+  std::int64_t revision() const override { return known_->revision(); }
+
+  // Every worker tries the same rows, however long that takes: all must agree on the columns.
+  base::Result<SchemaPointer> learn(const data::Batch& example) override {
+    if (auto known = known_->known()) {
+      columns_ = *std::move(known);
+    } else {
+      if (example.rows() == 0) return SchemaPointer();
+      TRIREME_ASSIGN(const auto returned, run(example, {}, true));
+      TRIREME_ASSIGN(auto columns, types_of(returned, {}, 0));
+      TRIREME_ASSIGN(const auto record, record_with(returned, columns, 0));
+      TRIREME_TRY(check_rows(record.array->length, example.rows(), {}));
+      if (record.array->length == 0) return SchemaPointer();
+      columns_ = std::move(columns);
+      known_->learn(columns_, *example.schema());
+    }
+    TRIREME_ASSIGN(auto record, record_of_rows({}, known_->shown(columns_)));
+    return taken_schema(finished(data::Batch::empty(example.schema()), std::move(record)));
+  }
+
+  base::Result<Record> apply(const data::Batch& batch, Where where) override {
+    TRIREME_ASSIGN(const auto returned, run(batch, where, false));
+    TRIREME_ASSIGN(const auto found, types_of(returned, columns_, where.row));
+    if (found != columns_) TRIREME_TRY(known_->widen(columns_, found));
+    TRIREME_ASSIGN(auto record, record_with(returned, known_->shown(columns_), where.row));
+    TRIREME_TRY(check_rows(record.array->length, batch.rows(), where));
+    return finished(batch, std::move(record));
+  }
+
+ private:
+  // `trial`: a part of the batch is enough.
+  virtual base::Result<Returned> run(const data::Batch& batch, Where where, bool trial) const = 0;
+  virtual base::Result<void> check_rows(std::int64_t, std::int64_t, Where) const { return {}; }
+  // The output, with the columns that the function has returned.
+  virtual Record finished(const data::Batch&, Record record) const { return record; }
+
+  std::shared_ptr<FunctionColumns> known_ = std::make_shared<FunctionColumns>();  // shared with again()
+  Columns columns_;  // written by learn(), before the first apply()
+};
+
 // map() and flat_map().
-class RowFunction final : public Op {
+class RowFunction final : public FunctionOp<std::vector<Dict>> {
  public:
   using Function = std::function<void(const Dict& row, std::vector<Dict>& out)>;
   RowFunction(std::string name, bool keeps_rows, Function function)
@@ -39,50 +100,16 @@ class RowFunction final : public Op {
 
   std::string name() const override { return name_; }
   bool keeps_rows() const override { return keeps_rows_; }
-  std::int64_t batch_rows() const override { return kRowsAtOnce; }
-
-  bool is_function() const override { return true; }
-
-  // Every worker tries the same rows, however long that takes: all must agree on the columns.
-  base::Result<SchemaPointer> learn(const data::Batch& example) override {
-    if (const auto known = known_->known()) {
-      columns_ = *known;
-      return schema();
-    }
-    TRIREME_ASSIGN(const auto given, rows_of(example));
-    std::vector<Dict> rows;
-    for (std::size_t i = 0; i < given.size(); ++i) {
-      if (i >= kTriedRows && !rows.empty()) break;
-      TRIREME_TRY(called(static_cast<std::int64_t>(i), [&] { return function_(given[i], rows), true; }));
-    }
-    if (rows.empty()) return SchemaPointer();
-    TRIREME_ASSIGN(columns_, columns_of(rows));
-    known_->learn(columns_, *example.schema());
-    return schema();
-  }
-
-  base::Result<Record> apply(const data::Batch& batch, Where where) override {
-    TRIREME_ASSIGN(const auto rows, run(batch, where));
-    TRIREME_ASSIGN(const auto found, columns_of(rows, columns_, where.row));
-    if (found != columns_) TRIREME_TRY(known_->widen(columns_, found));
-    return record_of_rows(rows, known_->shown(columns_), where.row);
-  }
-
   std::unique_ptr<Op> again() const override { return std::make_unique<RowFunction>(*this); }
-  std::int64_t revision() const override { return known_->revision(); }
 
  private:
-  base::Result<SchemaPointer> schema() const {
-    TRIREME_ASSIGN(auto record, record_of_rows({}, known_->shown(columns_)));
-    return taken_schema(std::move(record));
-  }
-
-  base::Result<std::vector<Dict>> run(const data::Batch& batch, Where where) const {
+  base::Result<std::vector<Dict>> run(const data::Batch& batch, Where where, bool trial) const override {
     TRIREME_ASSIGN(const auto rows, rows_of(batch));
     std::vector<Dict> out;
     out.reserve(rows.size());
-    for (const auto& row : rows) {
-      TRIREME_TRY(called(where.row++, [&] { return function_(row, out), true; }));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (trial && i >= kTriedRows && !out.empty()) break;
+      TRIREME_TRY(called(where.row++, [&] { return function_(rows[i], out), true; }));
     }
     return out;
   }
@@ -90,11 +117,9 @@ class RowFunction final : public Op {
   std::string name_;
   bool keeps_rows_;
   Function function_;
-  std::shared_ptr<FunctionColumns> known_ = std::make_shared<FunctionColumns>();  // shared with again()
-  Columns columns_;  // written by learn(), before the first apply()
 };
 
-class BatchFunction final : public Op {
+class BatchFunction final : public FunctionOp<Dict> {
  public:
   BatchFunction(std::function<Dict(const Batch&)> function, const MapBatchesOptions& options)
       : function_(std::move(function)), options_(options) {}
@@ -103,98 +128,34 @@ class BatchFunction final : public Op {
   bool keeps_rows() const override { return !options_.changes_row_count; }
   std::int64_t batch_rows() const override { return options_.batch_size; }
   bool is_aligned() const override { return true; }
-  bool is_function() const override { return true; }
-
-  base::Result<SchemaPointer> learn(const data::Batch& example) override {
-    if (const auto known = known_->known()) {
-      columns_ = *known;
-      return schema();
-    }
-    if (example.rows() == 0) return SchemaPointer();
-    TRIREME_ASSIGN(const auto values, run(example, {}));
-    TRIREME_ASSIGN(auto columns, columns_of(values), "its result");
-    TRIREME_ASSIGN(const auto record, record_of_columns(values, columns), "its result");
-    TRIREME_TRY(check_rows(record, example));
-    if (record.array->length == 0) return SchemaPointer();
-    columns_ = std::move(columns);
-    known_->learn(columns_, *example.schema());
-    return schema();
-  }
-
-  base::Result<Record> apply(const data::Batch& batch, Where where) override {
-    TRIREME_ASSIGN(const auto values, run(batch, where));
-    TRIREME_ASSIGN(const auto found, columns_of(values, columns_, where.row), "its result");
-    if (found != columns_) TRIREME_TRY(known_->widen(columns_, found));
-    TRIREME_ASSIGN(auto record, record_of_columns(values, known_->shown(columns_), where.row), "its result");
-    TRIREME_TRY(check_rows(record, batch));
-    return record;
-  }
-
   std::unique_ptr<Op> again() const override { return std::make_unique<BatchFunction>(*this); }
-  std::int64_t revision() const override { return known_->revision(); }
 
  private:
-  base::Result<SchemaPointer> schema() const {
-    TRIREME_ASSIGN(auto record, record_of_rows({}, known_->shown(columns_)));
-    return taken_schema(std::move(record));
-  }
-
-  base::Result<Dict> run(const data::Batch& batch, Where where) const {
+  base::Result<Dict> run(const data::Batch& batch, Where where, bool) const override {
     return called(where.row, [&] { return function_(public_batch(batch)); });
   }
 
-  base::Result<void> check_rows(const Record& record, const data::Batch& batch) const {
-    if (!keeps_rows() || record.array->length == batch.rows()) return {};
+  base::Result<void> check_rows(std::int64_t returned, std::int64_t given, Where) const override {
+    if (!keeps_rows() || returned == given) return {};
     return base::error("the function returned {} for {}: set changes_row_count in its options",
-                       base::count_of(record.array->length, "row"), batch.rows());
+                       base::count_of(returned, "row"), given);
   }
 
   std::function<Dict(const Batch&)> function_;
   MapBatchesOptions options_;
-  std::shared_ptr<FunctionColumns> known_ = std::make_shared<FunctionColumns>();  // shared with again()
-  Columns columns_;  // written by learn(), before the first apply()
 };
 
-class AddColumn final : public Op {
+class AddColumn final : public FunctionOp<Dict> {
  public:
   AddColumn(std::string column, std::function<Value(const Batch&)> function)
       : column_(std::move(column)), function_(std::move(function)) {}
 
   std::string name() const override { return fmt::format("add_column({})", column_); }
-  std::int64_t batch_rows() const override { return kRowsAtOnce; }
   bool is_aligned() const override { return true; }
-  bool is_function() const override { return true; }
-
-  base::Result<SchemaPointer> learn(const data::Batch& example) override {
-    if (auto known = known_->known()) {
-      columns_ = *std::move(known);
-    } else {
-      if (example.rows() == 0) return SchemaPointer();
-      TRIREME_ASSIGN(const auto values, run(example, {}));
-      TRIREME_ASSIGN(auto columns, columns_of(values), "its result");
-      TRIREME_ASSIGN(const auto record, record_of_columns(values, columns), "its result");
-      TRIREME_TRY(check_rows(record, example, {}));
-      columns_ = std::move(columns);
-      known_->learn(columns_, *example.schema());
-    }
-    TRIREME_ASSIGN(auto record, record_of_rows({}, known_->shown(columns_)));
-    return taken_schema(with_columns(data::Batch::empty(example.schema()), std::move(record)));
-  }
-
-  base::Result<Record> apply(const data::Batch& batch, Where where) override {
-    TRIREME_ASSIGN(const auto values, run(batch, where));
-    TRIREME_ASSIGN(const auto found, columns_of(values, columns_, where.row), "its result");
-    if (found != columns_) TRIREME_TRY(known_->widen(columns_, found));
-    TRIREME_ASSIGN(auto record, record_of_columns(values, known_->shown(columns_), where.row), "its result");
-    TRIREME_TRY(check_rows(record, batch, where));
-    return with_columns(batch, std::move(record));
-  }
-
   std::unique_ptr<Op> again() const override { return std::make_unique<AddColumn>(*this); }
-  std::int64_t revision() const override { return known_->revision(); }
 
  private:
-  base::Result<Dict> run(const data::Batch& batch, Where where) const {
+  base::Result<Dict> run(const data::Batch& batch, Where where, bool) const override {
     TRIREME_ASSIGN(auto value, called(where.row, [&] { return function_(public_batch(batch)); }));
     // One value for all rows.
     if (!value.get_if<List>() && !value.get_if<Tensor>()) {
@@ -203,16 +164,18 @@ class AddColumn final : public Op {
     return Dict{{column_, std::move(value)}};
   }
 
-  static base::Result<void> check_rows(const Record& record, const data::Batch& batch, Where where) {
-    if (record.array->length == batch.rows()) return {};
-    return base::error("the function returned {} for {}, rows {} to {}", base::count_of(record.array->length, "value"),
-                       base::count_of(batch.rows(), "row"), where.row, where.row + batch.rows() - 1);
+  base::Result<void> check_rows(std::int64_t returned, std::int64_t given, Where where) const override {
+    if (returned == given) return {};
+    return base::error("the function returned {} for {}, rows {} to {}", base::count_of(returned, "value"),
+                       base::count_of(given, "row"), where.row, where.row + given - 1);
+  }
+
+  Record finished(const data::Batch& batch, Record record) const override {
+    return with_columns(batch, std::move(record));
   }
 
   std::string column_;
   std::function<Value(const Batch&)> function_;
-  std::shared_ptr<FunctionColumns> known_ = std::make_shared<FunctionColumns>();  // shared with again()
-  Columns columns_;  // written by learn(), before the first apply()
 };
 
 class Filter final : public Selection {

@@ -13,7 +13,9 @@ using data::OwnedArray;
 using data::OwnedSchema;
 using data::Record;
 using data::record_of;
+using data::RecordColumn;
 using data::renamed;
+using data::split;
 using data::stream_of;
 
 }  // namespace trireme::plan

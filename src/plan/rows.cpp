@@ -16,23 +16,12 @@
 namespace trireme::plan {
 namespace {
 
-using data::dtype_of_format;
-using data::half_at;
-using data::number_at;
-using data::text_at;
-
-bool is_null(const ArrowArray& array, std::int64_t row) {
-  if (array.null_count == 0 || array.n_buffers == 0 || !array.buffers[0]) return false;
-  const auto* bits = static_cast<const std::uint8_t*>(array.buffers[0]);
-  return (bits[row / 8] >> (row % 8) & 1) == 0;
-}
-
 base::Result<Value> value_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t index);
 
-base::Result<Value> list_of(const ArrowSchema& schema, const ArrowArray& array, std::int64_t begin, std::int64_t end) {
+base::Result<Value> list_of(const data::Inside& inside) {
   List list;
-  for (std::int64_t i = begin; i < end; ++i) {
-    TRIREME_ASSIGN(auto value, value_at(schema, array, i));
+  for (std::int64_t i = inside.first; i < inside.first + inside.count; ++i) {
+    TRIREME_ASSIGN(auto value, value_at(*inside.type, *inside.values, i));
     list.push_back(std::move(value));
   }
   return Value(std::move(list));
@@ -41,12 +30,9 @@ base::Result<Value> list_of(const ArrowSchema& schema, const ArrowArray& array, 
 // Contiguous values; nothing if they are not numbers or have nulls.
 std::optional<Tensor> copied_tensor(const ArrowSchema& type, const ArrowArray& values, std::int64_t first,
                                     std::int64_t count, std::vector<std::int64_t> shape) {
-  const auto dtype = dtype_of_format(type.format);
-  if (!dtype) return std::nullopt;
+  const auto dtype = data::dtype_of_format(type.format);
+  if (!dtype || data::any_null(values, first, count)) return std::nullopt;
   first += values.offset;
-  for (std::int64_t i = first; i < first + count; ++i) {
-    if (is_null(values, i)) return std::nullopt;
-  }
   Tensor tensor(*dtype, std::move(shape));
   if (*dtype == DType::kBool) {
     const auto* bits = static_cast<const std::uint8_t*>(values.buffers[1]);
@@ -84,37 +70,25 @@ std::optional<Tensor> ragged_tensor_at(const ArrowSchema& schema, const ArrowArr
   const auto is_list = [&](std::int64_t child) { return std::string_view(schema.children[child]->format) == "+l"; };
   if (schema.n_children != 2 || !is_list(0) || !is_list(1)) return std::nullopt;
   if (std::string_view(schema.children[1]->children[0]->format) != "i") return std::nullopt;
-  const ArrowArray& lists = *array.children[0];
-  const ArrowArray& shapes = *array.children[1];
-  const auto begin = [&](const ArrowArray& list, std::int64_t at_row) {
-    return static_cast<std::int64_t>(number_at<std::int32_t>(list, 1, at_row + list.offset));
-  };
-  const std::int64_t first = begin(lists, row);
-  const std::int64_t count = begin(lists, row + 1) - first;
+  const auto list = data::list_at(*schema.children[0], *array.children[0], row);
+  const auto sizes = data::list_at(*schema.children[1], *array.children[1], row);
   std::vector<std::int64_t> shape;
   std::int64_t elements = 1;
-  for (std::int64_t i = begin(shapes, row); i < begin(shapes, row + 1); ++i) {
-    shape.push_back(number_at<std::int32_t>(*shapes.children[0], 1, i + shapes.children[0]->offset));
+  for (std::int64_t i = 0; i < sizes.count; ++i) {
+    shape.push_back(data::whole_at(*sizes.type, *sizes.values, sizes.first + i));
     if (shape.back() < 0 || __builtin_mul_overflow(elements, shape.back(), &elements)) return std::nullopt;
   }
-  if (elements != count) return std::nullopt;
-  return copied_tensor(*schema.children[0]->children[0], *lists.children[0], first, count, std::move(shape));
+  if (elements != list.count) return std::nullopt;
+  return copied_tensor(*list.type, *list.values, list.first, list.count, std::move(shape));
 }
 
 base::Result<Value> nested_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t index) {
   const std::string_view format = schema.format;
   const std::int64_t row = index + array.offset;
-  if (format == "+l")
-    return list_of(*schema.children[0], *array.children[0], number_at<std::int32_t>(array, 1, row),
-                   number_at<std::int32_t>(array, 1, row + 1));
-  if (format == "+L")
-    return list_of(*schema.children[0], *array.children[0], number_at<std::int64_t>(array, 1, row),
-                   number_at<std::int64_t>(array, 1, row + 1));
   if (format.starts_with("+w:")) {
     if (auto tensor = tensor_at(schema, array, index)) return Value(*std::move(tensor));
-    const std::int64_t length = std::atoll(schema.format + 3);
-    return list_of(*schema.children[0], *array.children[0], row * length, (row + 1) * length);
   }
+  if (data::is_list(format)) return list_of(data::list_at(schema, array, index));
   if (format != "+s") return base::error("values of type '{}' cannot be shown as rows: select other columns", format);
   if (auto tensor = ragged_tensor_at(schema, array, row)) return Value(*std::move(tensor));
   Dict dict;
@@ -135,35 +109,21 @@ base::Result<Value> natural_value(std::uint64_t number) {
 base::Result<Value> value_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t index) {
   const std::string_view format = schema.format;
   const std::int64_t row = index + array.offset;
-  if (format == "n" || is_null(array, row)) return Value();
+  if (format == "n" || data::null_at(array, index)) return Value();
   if (format.starts_with('+')) return nested_at(schema, array, index);
   if (format.starts_with("w:")) {
     const auto width = static_cast<std::size_t>(std::atoll(schema.format + 2));
     return Value(Bytes{{static_cast<const char*>(array.buffers[1]) + static_cast<std::size_t>(row) * width, width}});
   }
-  const bool narrow_time = format == "tdD" || format == "tts" || format == "ttm";
-  switch (narrow_time ? 'i' : format.front()) {
-    case 'b': return Value(static_cast<bool>(number_at<std::uint8_t>(array, 1, row / 8) >> (row % 8) & 1));
-    case 'c': return Value(number_at<std::int8_t>(array, 1, row));
-    case 'C': return Value(number_at<std::uint8_t>(array, 1, row));
-    case 's': return Value(number_at<std::int16_t>(array, 1, row));
-    case 'S': return Value(number_at<std::uint16_t>(array, 1, row));
-    case 'i': return Value(number_at<std::int32_t>(array, 1, row));
-    case 'I': return Value(number_at<std::uint32_t>(array, 1, row));
-    case 'l': return Value(number_at<std::int64_t>(array, 1, row));
-    case 'L': return natural_value(number_at<std::uint64_t>(array, 1, row));
-    case 'e': return Value(half_at(array, row));
-    case 'f': return Value(number_at<float>(array, 1, row));
-    case 'g': return Value(number_at<double>(array, 1, row));
-    case 'u': return Value(text_at<std::int32_t>(array, row));
-    case 'U': return Value(text_at<std::int64_t>(array, row));
-    case 'z': return Value(Bytes{std::string(text_at<std::int32_t>(array, row))});
-    case 'Z': return Value(Bytes{std::string(text_at<std::int64_t>(array, row))});
-    case 't':
-      if (!format.starts_with("ti")) return Value(number_at<std::int64_t>(array, 1, row));
-      break;
-    default: break;
-  }
+  if (format == "b") return Value(data::whole_at(schema, array, index) != 0);
+  if (format == "L") return natural_value(data::load<std::uint64_t>(array.buffers[1], row));
+  if (data::is_floating(format)) return Value(data::number_at(schema, array, index));
+  if (data::is_text(format)) return Value(data::text_at(schema, array, index));
+  if (data::is_bytes(format)) return Value(Bytes{std::string(data::text_at(schema, array, index))});
+  if (format == "tdD" || format == "tts" || format == "ttm")
+    return Value(data::load<std::int32_t>(array.buffers[1], row));
+  if (data::is_whole(format) || (format.starts_with('t') && !format.starts_with("ti")))
+    return Value(data::whole_at(schema, array, index));
   return base::error("values of type '{}' cannot be shown as rows: select other columns", format);
 }
 

@@ -18,17 +18,6 @@ base::Result<std::shared_ptr<const data::Chunk>> chunk_of(const data::Batch& bat
   return data::Chunk::take(array, std::move(schema));
 }
 
-// Moves a column out; the rest is released with the record.
-void take_column(Record& record, std::int64_t column, std::vector<OwnedSchema>& schemas,
-                 std::vector<OwnedArray>& arrays) {
-  ArrowSchema& schema = *record.schema->children[column];
-  ArrowArray& array = *record.array->children[column];
-  schemas.emplace_back(schema);
-  arrays.emplace_back(array);
-  schema.release = nullptr;
-  array.release = nullptr;
-}
-
 }  // namespace
 
 Record exported(const data::Batch& batch) {
@@ -58,24 +47,15 @@ base::Result<Record> Selection::apply(const data::Batch& batch, Where where) {
 }
 
 Record with_columns(const data::Batch& batch, Record columns) {
-  Record whole = exported(batch);
-  std::vector<OwnedSchema> schemas;
-  std::vector<OwnedArray> arrays;
-  std::vector<std::int64_t> added;
-  for (std::int64_t i = 0; i < columns.schema->n_children; ++i) added.push_back(i);
-  for (std::int64_t column = 0; column < whole.schema->n_children; ++column) {
-    const std::string_view name = whole.schema->children[column]->name;
-    const auto replaced = std::find_if(added.begin(), added.end(),
-                                       [&](std::int64_t i) { return name == columns.schema->children[i]->name; });
-    if (replaced == added.end()) {
-      take_column(whole, column, schemas, arrays);
-    } else {
-      take_column(columns, *replaced, schemas, arrays);
-      added.erase(replaced);
-    }
+  auto whole = split(batch);
+  for (auto& added : split(std::move(columns))) {
+    const auto replaced = std::find_if(whole.begin(), whole.end(), [&](const auto& column) {
+      return std::string_view(column.schema->name) == added.schema->name;
+    });
+    if (replaced == whole.end()) whole.push_back(std::move(added));
+    else *replaced = std::move(added);
   }
-  for (const std::int64_t column : added) take_column(columns, column, schemas, arrays);
-  return record_of(std::move(schemas), std::move(arrays), batch.rows());
+  return record_of(std::move(whole), batch.rows());
 }
 
 base::Result<data::Batch> first_rows(const data::Batch& batch, std::int64_t rows) {

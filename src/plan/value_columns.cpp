@@ -289,25 +289,22 @@ base::Result<OwnedArray> column_of(const std::string& name, const ValueType& typ
 }  // namespace
 
 base::Result<Record> record_of_rows(std::span<const Dict> rows, const Columns& columns, std::int64_t first) {
-  std::vector<OwnedSchema> schemas;
-  std::vector<OwnedArray> arrays;
+  std::vector<RecordColumn> made;
   for (const auto& [name, type] : columns) {
     Values values;
     for (const auto& row : rows) {
       const Value* value = row.find(name);
       values.push_back(value && !value->is_null() ? value : nullptr);
     }
-    schemas.push_back(schema_of(type, name));
     TRIREME_ASSIGN(auto array, column_of(name, type, values, first));
-    arrays.push_back(std::move(array));
+    made.push_back({schema_of(type, name), std::move(array)});
   }
-  return record_of(std::move(schemas), std::move(arrays), static_cast<std::int64_t>(rows.size()));
+  return record_of(std::move(made), static_cast<std::int64_t>(rows.size()));
 }
 
 base::Result<Record> record_of_columns(const Dict& values, const Columns& columns, std::int64_t first) {
   if (values.empty()) return base::error("expected at least one column");
-  std::vector<OwnedSchema> schemas;
-  std::vector<OwnedArray> arrays;
+  std::vector<RecordColumn> made;
   std::optional<std::int64_t> rows;
   for (const auto& [name, value] : values) {
     const auto* tensor = value.get_if<Tensor>();
@@ -320,14 +317,13 @@ base::Result<Record> record_of_columns(const Dict& values, const Columns& column
   }
   for (const auto& [name, type] : columns) {
     const Value* value = values.find(name);
-    schemas.push_back(schema_of(type, name));
     const auto* tensor = value ? value->get_if<Tensor>() : nullptr;
     auto array = tensor ? column_of(name, type, *tensor, first)
                         : column_of(name, type, value ? pointers_to(value->as_list()) : Values(*rows), first);
     if (!array) return std::move(array).error();
-    arrays.push_back(*std::move(array));
+    made.push_back({schema_of(type, name), *std::move(array)});
   }
-  return record_of(std::move(schemas), std::move(arrays), *rows);
+  return record_of(std::move(made), *rows);
 }
 
 base::Result<Record> record_of_columns(const Dict& values) {

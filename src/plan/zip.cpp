@@ -27,21 +27,12 @@ Names new_names(const data::Schema& left, const data::Schema& right) {
 }
 
 Record side_by_side(const data::Batch& left, const data::Batch& right, const Names& names) {
-  std::vector<OwnedSchema> schemas;
-  std::vector<OwnedArray> arrays;
-  for (const auto* batch : {&left, &right}) {
-    Record whole;
-    batch->export_to(*whole.array, *whole.schema);
-    for (std::int64_t i = 0; i < whole.schema->n_children; ++i) {
-      OwnedSchema schema(*whole.schema->children[i]);
-      whole.schema->children[i]->release = nullptr;
-      schemas.push_back(batch == &left ? std::move(schema)
-                                       : renamed(std::move(schema), names[static_cast<std::size_t>(i)]));
-      arrays.emplace_back(*whole.array->children[i]);
-      whole.array->children[i]->release = nullptr;
-    }
+  auto columns = split(left);
+  std::size_t added = 0;
+  for (auto& column : split(right)) {
+    columns.push_back({renamed(std::move(column.schema), names[added++]), std::move(column.array)});
   }
-  return record_of(std::move(schemas), std::move(arrays), left.rows());
+  return record_of(std::move(columns), left.rows());
 }
 
 class ZipProducer final : public ArrayProducer {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "data/array_values.h"
 #include "preprocess/table.h"
 #include "trireme/tensor.h"
 #include "trireme/value.h"
@@ -15,34 +16,24 @@
 
 namespace trireme::preprocess {
 
-// By Arrow format. Booleans are numbers, too.
-bool is_number(std::string_view format);
-bool is_whole(std::string_view format);
-bool is_floating(std::string_view format);
-bool is_text(std::string_view format);
-bool is_bytes(std::string_view format);
-bool is_list(std::string_view format);
+using data::any_null;
+using data::Inside;
+using data::is_bytes;
+using data::is_floating;
+using data::is_list;
+using data::is_number;
+using data::is_text;
+using data::is_whole;
+using data::list_at;
+using data::null_at;
+using data::text_at;
+using data::whole_at;
 
-bool null_at(const ArrowArray& array, std::int64_t index);
-// Whether one of the values from first on is null.
-bool any_null(const ArrowArray& array, std::int64_t first, std::int64_t count);
 // NaN counts as missing.
 bool missing_at(const ArrowSchema& type, const ArrowArray& array, std::int64_t index);
 bool has_missing(const Column& column);
+// Of decimals, too.
 double number_at(const ArrowSchema& type, const ArrowArray& array, std::int64_t index);
-// uint64 wraps around.
-std::int64_t whole_at(const ArrowSchema& type, const ArrowArray& array, std::int64_t index);
-// For text and bytes.
-std::string_view text_at(const ArrowSchema& type, const ArrowArray& array, std::int64_t index);
-
-// The elements of a list: values from first on.
-struct Inside {
-  const ArrowSchema* type = nullptr;
-  const ArrowArray* values = nullptr;
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-};
-Inside list_at(const ArrowSchema& type, const ArrowArray& array, std::int64_t index);
 
 // The error names the column that is not numeric.
 base::Result<const Column*> numeric(const Table& table, const std::string& name, std::string_view who);

@@ -9,13 +9,10 @@ namespace trireme::preprocess {
 namespace {
 
 base::Result<Column> without_dictionary(const Column& column, std::string_view who) {
-  std::vector<OwnedSchema> schemas;
-  std::vector<OwnedArray> arrays;
-  schemas.push_back(copied(*column.schema));
-  arrays.push_back(lent(column.array));
-  TRIREME_ASSIGN(const auto batch,
-                 data::batch_of(data::record_of(std::move(schemas), std::move(arrays), column.rows())),
-                 "{}: column '{}'", who, column.name);
+  std::vector<data::RecordColumn> only;
+  only.push_back({copied(*column.schema), lent(column.array)});
+  TRIREME_ASSIGN(const auto batch, data::batch_of(data::record_of(std::move(only), column.rows())), "{}: column '{}'",
+                 who, column.name);
   return std::move(Table::of(batch).taken().front());
 }
 
@@ -27,16 +24,13 @@ std::string Column::type() const {
 }
 
 Table::Table(Record record) : rows_(record.array->length) {
-  for (std::int64_t i = 0; i < record.schema->n_children; ++i) {
-    // Moving the struct moves the child out; the original counts as released.
-    ArrowSchema& schema = *record.schema->children[i];
-    ArrowArray& array = *record.array->children[i];
-    columns_.push_back({schema.name ? schema.name : "", OwnedSchema(schema), OwnedArray(array)});
-    schema.release = nullptr;
-    array.release = nullptr;
+  const std::int64_t offset = record.array->offset;
+  for (auto& [schema, array] : data::split(std::move(record))) {
+    std::string name = schema->name ? schema->name : "";
+    columns_.push_back({std::move(name), std::move(schema), std::move(array)});
     ArrowArray& column = *columns_.back().array;
-    if (record.array->offset == 0 && column.length == rows_) continue;
-    column.offset += record.array->offset;  // the rows of the batch are a part of the column
+    if (offset == 0 && column.length == rows_) continue;
+    column.offset += offset;  // the rows of the batch are a part of the column
     column.length = rows_;
     column.null_count = column.null_count == 0 ? 0 : -1;
   }
@@ -84,23 +78,19 @@ void Table::apply(Changes changes) {
 }
 
 Record Table::record() && {
-  std::vector<OwnedSchema> schemas;
-  std::vector<OwnedArray> arrays;
+  std::vector<data::RecordColumn> columns;
   for (auto& column : columns_) {
-    schemas.push_back(data::renamed(std::move(column.schema), column.name));
-    arrays.push_back(std::move(column.array));
+    columns.push_back({data::renamed(std::move(column.schema), column.name), std::move(column.array)});
   }
-  return data::record_of(std::move(schemas), std::move(arrays), rows_);
+  return data::record_of(std::move(columns), rows_);
 }
 
 Record Table::lent() const {
-  std::vector<OwnedSchema> schemas;
-  std::vector<OwnedArray> arrays;
+  std::vector<data::RecordColumn> columns;
   for (const auto& column : columns_) {
-    schemas.push_back(data::renamed(copied(*column.schema), column.name));
-    arrays.push_back(preprocess::lent(column.array));
+    columns.push_back({data::renamed(copied(*column.schema), column.name), preprocess::lent(column.array)});
   }
-  return data::record_of(std::move(schemas), std::move(arrays), rows_);
+  return data::record_of(std::move(columns), rows_);
 }
 
 OwnedArray lent(const OwnedArray& array) {

@@ -145,6 +145,9 @@ TEST_CASE("functions map rows, batches and columns") {
   CHECK(error_of([&] {
           two.select_columns({"halb"}).count(), two.select_columns({"halb"}).columns();
         }).find("no column named 'halb'; did you mean 'half'?") != std::string::npos);
+  for (const auto& twice : {two.select_columns({"id", "id"}), two.rename_columns({{"half", "id"}})}) {
+    CHECK(error_of([&] { twice.columns(); }).find("more than one column would be named 'id'") != std::string::npos);
+  }
 }
 
 TEST_CASE("exceptions and invalid rows of a function are reported with their position") {

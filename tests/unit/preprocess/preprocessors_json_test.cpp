@@ -128,13 +128,10 @@ TEST_CASE("dates are the same categories as in Python, and survive a round trip"
   using trireme::data::make_schema;
   const std::vector<std::int32_t> days = {20455, -1, 20455};
   const std::vector<std::int64_t> times = {1767323045000006, -1000000, 0};
-  std::vector<trireme::data::OwnedSchema> schemas;
-  std::vector<trireme::data::OwnedArray> arrays;
-  schemas.push_back(make_schema("tdD", "day"));
-  schemas.push_back(make_schema("tsu:", "when"));
-  arrays.push_back(make_array(3, 0, {nullptr, days.data()}, {}));
-  arrays.push_back(make_array(3, 0, {nullptr, times.data()}, {}));
-  auto record = trireme::data::record_of(std::move(schemas), std::move(arrays), 3);
+  std::vector<trireme::data::RecordColumn> columns;
+  columns.push_back({make_schema("tdD", "day"), make_array(3, 0, {nullptr, days.data()}, {})});
+  columns.push_back({make_schema("tsu:", "when"), make_array(3, 0, {nullptr, times.data()}, {})});
+  auto record = trireme::data::record_of(std::move(columns), 3);
   auto stream = trireme::data::stream_of({*trireme::data::batch_of(std::move(record))});
   const auto rows = trireme::data::from_stream(&stream);
 
