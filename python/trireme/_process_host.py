@@ -7,6 +7,7 @@ a process whose socket the other side has closed, and sends an `Ended` for one t
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -22,8 +23,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 from trireme._runtime import _python_command
-from trireme._zygote import _PR_SET_PDEATHSIG, _driver_pid, _libc, _stream, flush
+from trireme._zygote import _PR_SET_PDEATHSIG, _driver_pid, _libc, _stream, flush, thread_count
 
+# Set for workers whose datasets have functions: the default number of processes per function.
+VARIABLE = "TRIREME_FUNCTION_HOST"
+FUNCTIONS = "trireme.data._function_process:call_functions"
 _HOST_FD = "TRIREME_FUNCTION_HOST_FD"
 _MOST_FDS = 4
 
@@ -72,6 +76,59 @@ def _become_process(program: Program, host: int, sock: int, payload: int, out: i
         os._exit(code & 0xFF)  # skips inherited finalizers
 
 
+class Forked(NamedTuple):
+    sock: socket.socket
+    pid: int
+
+
+_forked: Forked | None = None
+
+
+def fork_host() -> None:
+    """Called once in a worker, before anything starts a thread: its function processes are forked from this host."""
+    global _forked
+    if thread_count() != 1:
+        return  # a new host process is started when it is needed
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    flush()
+    worker = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _close_all_but(theirs.fileno())
+            # Otherwise Arrow's allocator starts a thread on import.
+            os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+            _serve_for(theirs, worker, FUNCTIONS)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(1)
+    theirs.close()
+    _forked = Forked(ours, pid)
+    atexit.register(_end_unused)
+
+
+def take_host() -> Forked | None:
+    """Passes ownership of the worker's host to the caller."""
+    global _forked
+    taken, _forked = _forked, None
+    return taken
+
+
+def _end_unused() -> None:
+    if (host := take_host()) is not None:
+        host.sock.close()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(host.pid, 0)
+
+
+def _close_all_but(kept: int) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != kept:
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself
+                os.close(int(name))
+
+
 class HostGone(Exception):
     """The host was killed or closed."""
 
@@ -80,7 +137,7 @@ class Host:
     """This process's end of its host, which was forked with this worker or is started. It and its children exit when it
     is closed or this process exits."""
 
-    def __init__(self, program: str, forked: tuple[socket.socket, int] | None = None) -> None:
+    def __init__(self, program: str, forked: Forked | None = None) -> None:
         """program: "module:function", what each process runs. forked: the host of this worker, if there is one."""
         self.alive = True
         self._owner = os.getpid()
@@ -210,7 +267,7 @@ class _Serving:
         child.sock.close()
 
 
-def serve_for(sock: socket.socket, parent: int, program: str) -> NoReturn:
+def _serve_for(sock: socket.socket, parent: int, program: str) -> NoReturn:
     """Becomes the host of `parent`, whose only thread has just forked this process."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import cloudpickle
 
-from trireme import _core, _function_fork, _leftovers, _ship, _stacks
+from trireme import _core, _leftovers, _ship, _stacks
 from trireme._checkpoint import Checkpoint
 from trireme._compat import prepare_compat
 from trireme._context import TrainContext
@@ -230,8 +230,10 @@ def main(ticket: str) -> int:
 
     The exit code is informational: finish() reports success.
     """
-    if os.environ.get(_function_fork.VARIABLE):
-        _function_fork.fork_host()
+    if os.environ.get("TRIREME_FUNCTION_HOST"):
+        from trireme._process_host import fork_host
+
+        fork_host()
     _stacks.prepare()
     prepare_forks()
     prepare_compat()

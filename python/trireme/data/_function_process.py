@@ -26,7 +26,6 @@ from trireme.data._fragment import DataError, Where
 from trireme.data._segment import Segment
 
 MESSAGE_BYTES = 1 << 16
-PROGRAM = f"{__name__}:call_functions"  # of their host
 _MOST_FDS = 4
 
 # Whether this is a function process: if a function uses datasets, their functions run in the same process.

@@ -18,12 +18,11 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from trireme import _ship
-from trireme._function_fork import VARIABLE, take_host
-from trireme._process_host import Ended, Host, HostGone
+from trireme._process_host import FUNCTIONS, VARIABLE, Ended, Host, HostGone, take_host
 from trireme.data import _function_process
 from trireme.data._cut import Stage, WorkUnit, rows_text, run_unit, stages, work_units
 from trireme.data._fragment import DataError, FunctionOp, Where
-from trireme.data._function_process import MESSAGE_BYTES, PROGRAM, Answer, Failure, Request, Setup
+from trireme.data._function_process import MESSAGE_BYTES, Answer, Failure, Request, Setup
 from trireme.data._functions import Function
 from trireme.data._segment import OwnedSegment, Segments
 
@@ -133,7 +132,7 @@ def _current_host() -> Host:
             _host.close()
             _host = None
         if _host is None:
-            _host = Host(PROGRAM, take_host())
+            _host = Host(FUNCTIONS, take_host())
         return _host
 
 

@@ -23,9 +23,8 @@ from trireme.data._aggregates import (
 from trireme.data._column_ops import SelectColumns, one_batch, require_columns
 from trireme.data._derived import ComputedSource, stream_of, table_of
 from trireme.data._fragment import Fragment, Source
-from trireme.data._function_options import FunctionOptions, function_options
 from trireme.data._memory import HeldTable
-from trireme.data._methods import DatasetMethods
+from trireme.data._methods import DatasetMethods, FunctionOptions, function_options
 from trireme.data._plan import Plan
 from trireme.data._relational import sorted_table
 

@@ -10,8 +10,7 @@ from typing import Any, Unpack
 from trireme.data._column_ops import require_columns
 from trireme.data._datasink import Datasink, write_to
 from trireme.data._file_writers import check_options
-from trireme.data._function_options import check_resources
-from trireme.data._methods import DatasetMethods
+from trireme.data._methods import DatasetMethods, check_resources
 from trireme.data._write import FileOptions, Target, write_files
 
 
@@ -41,7 +40,6 @@ class SinkMethods(DatasetMethods):
         from trireme.data._file_sinks import TfRecordWriter
 
         target = Target("write_tfrecords", path, ".tfrecords", options)
-        check_options("write_tfrecords", target.others, set(FileOptions.__annotations__))
         write_files(self._plan, target, lambda sink, schema: TfRecordWriter(sink))
 
     def write_webdataset(
@@ -60,7 +58,6 @@ class SinkMethods(DatasetMethods):
 
         check_encoder(encoder)
         target = Target("write_webdataset", path, ".tar", options)
-        check_options("write_webdataset", target.others, set(FileOptions.__annotations__))
         numbers = itertools.count()
         write_files(self._plan, target, lambda sink, schema: WebDatasetWriter(sink, encoder, numbers))
 

@@ -17,8 +17,7 @@ from trireme._core import count_of
 from trireme.data._column_ops import KeepRows, SelectColumns, require_columns
 from trireme.data._derived import PlanSource, ordered, table_of
 from trireme.data._fragment_slice import FragmentSlice
-from trireme.data._function_options import check_resources
-from trireme.data._methods import DatasetMethods, is_whole
+from trireme.data._methods import DatasetMethods, check_resources, is_whole
 from trireme.data._plan import Plan, Shuffle
 from trireme.data._streaming_split import SplitRows, check
 

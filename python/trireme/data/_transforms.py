@@ -22,8 +22,7 @@ from trireme.data._derived import JoinedFragment, PlanSource, UnionSource
 from trireme.data._expressions import conditions, expression
 from trireme.data._fragment import Fragment
 from trireme.data._fragment_slice import FragmentSlice
-from trireme.data._function_options import FunctionOptions, check_resources, function_options
-from trireme.data._methods import DatasetMethods, is_whole
+from trireme.data._methods import DatasetMethods, FunctionOptions, check_resources, function_options, is_whole
 from trireme.data._mix import MixedSource, MixStoppingCondition, checked_weights
 from trireme.data._plan import Plan, Shuffle
 
