@@ -209,6 +209,10 @@ class KeepRows(Op):
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
     batches = table.combine_chunks().to_batches()
+    if len(batches) > 1:
+        raise ValueError(
+            f"{table.num_rows} rows of text have more than 2 GiB, too much for one batch: use smaller ones"
+        )
     return batches[0] if batches else _empty(table.schema)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from trireme.data._column_ops import one_batch
 from trireme.data._context import DataContext
 from trireme.data._exchange import ExchangeMethods
-from trireme.data._formats import check_format, in_format
+from trireme.data._formats import check_format, in_format, pandas_frame
 from trireme.data._fragment import Source
 from trireme.data._memory import TableSource
 from trireme.data._methods import is_whole
@@ -144,8 +144,7 @@ class Dataset(TransformMethods, RelationalMethods, SplitMethods, WriteMethods, S
 
     def to_pandas(self, limit: int | None = None) -> Any:
         """All rows as one DataFrame. Raises if there are more than `limit`."""
-        table = self.to_arrow(limit)
-        return in_format((one_batch(table), {}), "pandas")
+        return pandas_frame(self.to_arrow(limit).unify_dictionaries())
 
     def materialize(self) -> MaterializedDataset:
         """Reads the rows into memory now and runs functions once. A shuffled dataset keeps this one order."""

@@ -59,7 +59,7 @@ def in_format(batch: Batch, batch_format: str | None = "default", nullable: str 
     if batch_format in ("default", "numpy"):
         return numpy_batch(batch) if nullable is None else _with_nullable(batch, nullable)
     if batch_format == "pandas":
-        return pandas_batch(_arrow(batch))
+        return pandas_frame(_arrow(batch))
     check_format(batch_format)
     return pa.Table.from_batches([_arrow(batch)])
 
@@ -110,16 +110,16 @@ def _warn_of_floats(name: str, kind: pa.DataType) -> None:
         )
 
 
-def pandas_batch(record_batch: pa.RecordBatch) -> Any:
+def pandas_frame(rows: pa.RecordBatch | pa.Table) -> Any:
     """A DataFrame; each tensor is an object."""
     pandas = import_pandas("batch_format='pandas'")
-    fields = record_batch.schema
+    fields = rows.schema
     tensors = [index for index, field in enumerate(fields) if _is_tensor(field.type)]
     if not tensors:
-        return record_batch.to_pandas()
+        return rows.to_pandas()
     columns = []
     for index, field in enumerate(fields):
-        column = record_batch.column(index)
+        column = rows.column(index)
         if index in tensors:
             values = numpy_of(column, field.name)
             objects: np.ndarray = np.empty(len(values), object)

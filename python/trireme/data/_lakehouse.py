@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,9 +17,30 @@ from trireme.data._extras import import_extra
 from trireme.data._file_source import check_others
 from trireme.data._fragment import DataError
 from trireme.data._memory import rows_of_batch
+from trireme.data._promotion import fixed
 
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
+
+
+class _TableDatasink(Datasink[None]):
+    """One commit with all rows: readers see all of them or none."""
+
+    supports_distributed_writes = False
+    _schema: pa.Schema | None = None
+
+    def on_write_start(self, schema: pa.Schema | None = None) -> None:
+        self._schema = schema
+
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> None:
+        batches = (batch for table in blocks for batch in table.to_batches())
+        first = next(batches, None)
+        schema = self._schema if first is None else first.schema
+        rows = fixed(batches if first is None else itertools.chain([first], batches), schema, ctx.op_name)
+        self._commit(pa.RecordBatchReader.from_batches(schema, rows))
+
+    @abstractmethod
+    def _commit(self, rows: pa.RecordBatchReader) -> None: ...
 
 
 def read_delta(
@@ -69,23 +92,14 @@ def _read_fragment(fragment: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]
     yield from fragment.to_batches(schema=schema, use_threads=False)
 
 
-class DeltaDatasink(Datasink[None]):
-    """One commit with all rows."""
-
-    supports_distributed_writes = False
-
+class DeltaDatasink(_TableDatasink):
     def __init__(self, path: str, mode: str, options: Mapping[str, Any]) -> None:
         self._deltalake = import_extra("write_delta", "deltalake", "delta")
         self._path = path
         self._mode = checked_mode("write_delta", mode, ("append", "overwrite", "error", "ignore"))
         self._options = dict(options)
-        self._schema: pa.Schema | None = None
 
-    def on_write_start(self, schema: pa.Schema | None = None) -> None:
-        self._schema = schema
-
-    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> None:
-        rows = _reader(blocks, self._schema)
+    def _commit(self, rows: pa.RecordBatchReader) -> None:
         self._deltalake.write_deltalake(self._path, rows, mode=self._mode, **self._options)
 
 
@@ -159,11 +173,7 @@ def _small_types(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(field.name, large.get(field.type, field.type)) for field in schema])
 
 
-class IcebergDatasink(Datasink[None]):
-    """One snapshot with all rows."""
-
-    supports_distributed_writes = False
-
+class IcebergDatasink(_TableDatasink):
     def __init__(
         self,
         identifier: str,
@@ -174,15 +184,10 @@ class IcebergDatasink(Datasink[None]):
         self._table = _iceberg_table("write_iceberg", identifier, catalog)
         self._mode = checked_mode("write_iceberg", mode, ("append", "overwrite"))
         self._properties = dict(snapshot_properties or {})
-        self._schema: pa.Schema | None = None
 
-    def on_write_start(self, schema: pa.Schema | None = None) -> None:
-        self._schema = schema
-
-    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> None:
+    def _commit(self, rows: pa.RecordBatchReader) -> None:
         commit = self._table.append if self._mode == "append" else self._table.overwrite
         # pyiceberg writes a stream only to tables without partitions.
-        rows = _reader(blocks, self._schema)
         partitioned = bool(self._table.spec().fields)
         commit(rows.read_all() if partitioned else rows, snapshot_properties=self._properties)
 
@@ -257,23 +262,14 @@ def _read_lance(
     yield from dataset.get_fragment(fragment).to_batches(**{"batch_size": rows_of_batch(0, 8192), **options})
 
 
-class LanceDatasink(Datasink[None]):
-    """One version with all rows."""
-
-    supports_distributed_writes = False
-
+class LanceDatasink(_TableDatasink):
     def __init__(self, uri: str, mode: Any, options: Mapping[str, Any]) -> None:
         self._lance = import_extra("write_lance", "lance", "lance")
         self._uri = uri
         self._mode = checked_mode("write_lance", mode, ("create", "append", "overwrite"))
         self._options = dict(options)
-        self._schema: pa.Schema | None = None
 
-    def on_write_start(self, schema: pa.Schema | None = None) -> None:
-        self._schema = schema
-
-    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> None:
-        rows = _reader(blocks, self._schema)
+    def _commit(self, rows: pa.RecordBatchReader) -> None:
         self._lance.write_dataset(rows, self._uri, schema=rows.schema, mode=self._mode, **self._options)
 
 
@@ -282,20 +278,6 @@ def checked_mode(what: str, mode: Any, modes: Sequence[str]) -> str:
     if found not in modes:
         raise _core.ConfigError(f"{what}: mode = {mode!r}: expected one of {', '.join(map(repr, modes))}")
     return found
-
-
-def _reader(blocks: Iterable[pa.Table], schema: pa.Schema | None) -> pa.RecordBatchReader:
-    tables = iter(blocks)
-    first = next(tables, None)
-    if first is None:
-        return pa.RecordBatchReader.from_batches(schema, [])
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        yield from first.to_batches()
-        for table in tables:
-            yield from table.to_batches()
-
-    return pa.RecordBatchReader.from_batches(first.schema, batches())
 
 
 def _dataset(datasource: Datasource, name: str, columns: Sequence[str] | None, others: Mapping[str, Any]) -> Dataset:

@@ -85,7 +85,7 @@ class WriteMethods(DatasetMethods):
         partition_cols: write to the folders x=1/, x=2/, ... Other arguments: filesystem, mode, min_rows_per_file,
         num_rows_per_file, filename_provider, concurrency (see FileOptions), and those of pyarrow.parquet.ParquetWriter.
         """
-        target = Target("write_parquet", path, ".parquet", options)
+        target = Target("write_parquet", path, ".parquet", options, True)
         formats = {**(arrow_parquet_args_fn() if arrow_parquet_args_fn else {}), **target.others}
         check_parquet_options(formats)
         if partition_cols:
@@ -98,33 +98,35 @@ class WriteMethods(DatasetMethods):
 
         Text is quoted and null is not, so that read_csv() distinguishes null from empty text.
         """
-        target = Target("write_csv", path, ".csv", options)
+        target = Target("write_csv", path, ".csv", options, True)
         check_csv_options(target.others)
         write_files(self._plan, target, lambda sink, schema: CsvWriter(sink, schema, target.others))
 
     def write_json(self, path: str | os.PathLike[str], **options: Unpack[FileOptions]) -> None:
         """Writes files to a folder, with one JSON object per line."""
         target = Target("write_json", path, ".json", options)
-        check_options("write_json", target.others, set(FileOptions.__annotations__))
         write_files(self._plan, target, lambda sink, schema: JsonLinesWriter(sink))
 
     def write_numpy(self, path: str | os.PathLike[str], *, column: str, **options: Unpack[FileOptions]) -> None:
         """Writes one column to a folder, as .npy files."""
         require_columns([column], self._plan.schema(), "write_numpy(column)")
         target = Target("write_numpy", path, ".npy", options)
-        check_options("write_numpy", target.others, set(FileOptions.__annotations__))
         write_files(self._plan, target, lambda sink, schema: NumpyWriter(sink, column, schema))
 
 
 class Target:
     """The folder and the FileOptions of a write. Files get their final names when they are complete.
 
-    others: the options that are not FileOptions.
+    others: the options that are not FileOptions, for formats that have some.
     """
 
-    def __init__(self, method: str, path: str | os.PathLike[str], suffix: str, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, method: str, path: str | os.PathLike[str], suffix: str, options: Mapping[str, Any], own: bool = False
+    ) -> None:
         self.method = method
         self.others = {name: value for name, value in options.items() if name not in FileOptions.__annotations__}
+        if not own:
+            check_options(method, self.others, set(FileOptions.__annotations__))
         self.location = _storage.resolve(path, options.get("filesystem"))
         self.filesystem = self.location.filesystem or fs.LocalFileSystem()
         self.min_rows: int | None = self._number("min_rows_per_file", options)
