@@ -58,8 +58,7 @@ int local(const Arguments&) {
 }
 
 #ifdef TRIREME_TEST_ARROW
-int filter(const Arguments& arguments) {
-  const auto rows = data::read_parquet(arguments[0]);
+int filter(const trireme::Dataset& rows, const Arguments& arguments) {
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     const auto kept = rows.filter(arguments[i]);
     List ids;
@@ -67,6 +66,12 @@ int filter(const Arguments& arguments) {
     data::from_items({{{"ids", ids}, {"fragments", kept.num_fragments()}}}).show();
   }
   return 0;
+}
+
+int filter_files(const Arguments& arguments) { return filter(data::read_parquet(arguments[0]), arguments); }
+
+int filter_memory(const Arguments& arguments) {
+  return filter(data::read_parquet(arguments[0]).materialize(), arguments);
 }
 
 int with_columns(const Arguments& arguments) {
@@ -142,9 +147,13 @@ int zip(const Arguments& arguments) {
 const std::map<std::string, std::function<int(const Arguments&)>> kWays = {
     {"local", local},
 #ifdef TRIREME_TEST_ARROW
-    {"filter", filter},         {"with_columns", with_columns},
-    {"aggregates", aggregates}, {"join", join},
-    {"write", write},           {"zip", zip},
+    {"filter", filter_files},
+    {"filter_in_memory", filter_memory},
+    {"with_columns", with_columns},
+    {"aggregates", aggregates},
+    {"join", join},
+    {"write", write},
+    {"zip", zip},
     {"group", group},
 #endif
 };

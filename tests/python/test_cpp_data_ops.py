@@ -102,6 +102,43 @@ def test_filters_keep_the_same_rows(path: Path) -> None:
         assert ids == expected, text
 
 
+# Statistics of row groups ignore NaN.
+FLOAT_FILTERS: dict[str, Any] = {
+    "not (f < 0)": lambda f: ~(f < 0),
+    "f != 3.0": lambda f: f != 3.0,
+    "not (f >= -1)": lambda f: ~(f >= -1),
+    "not f >= -1": lambda f: ~(f >= -1),
+    "not (-1 <= f)": lambda f: ~(f >= -1),
+    "~(f >= -1)": lambda f: ~(f >= -1),
+    "f != f": lambda f: f != f,
+    "not (f == f)": lambda f: ~(f == f),
+    "is_nan(f)": np.isnan,
+    "f not in [3.0]": lambda f: ~np.isin(f, [3.0]),
+    "f in [0.0]": lambda f: np.isin(f, [0.0]),
+    "f in [-0.0]": lambda f: np.isin(f, [0.0]),
+    "f == 0": lambda f: f == 0,
+    "f in [0, 3]": lambda f: np.isin(f, [0, 3]),
+    "f > 0 or not (f < 3)": lambda f: (f > 0) | ~(f < 3),
+    "not (f < 0 or id > 4)": lambda f: ~((f < 0) | (np.arange(6) > 4)),
+    "not (f > -1 and id < 5)": lambda f: ~((f > -1) & (np.arange(6) < 5)),
+}
+
+
+@needs_arrow
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
+@pytest.mark.parametrize("group", [1, 2, 6])
+def test_filters_of_floats_give_the_rows_of_numpy(tmp_path: Path, group: int, kind: pa.DataType) -> None:
+    values = np.array([-1, 0.0, -0.0, 2, 3, np.nan])
+    pq.write_table(
+        pa.table({"id": range(6), "f": pa.array(values).cast(kind)}), tmp_path / "f.parquet", row_group_size=group
+    )
+    for mode in ("filter", "filter_in_memory"):
+        for (text, mask), line in zip(
+            FLOAT_FILTERS.items(), lines(mode, tmp_path / "f.parquet", *FLOAT_FILTERS), strict=True
+        ):
+            assert line["ids"] == np.flatnonzero(mask(values)).tolist(), (mode, text)
+
+
 @needs_arrow
 def test_row_groups_that_cannot_match_are_not_read(path: Path, tmp_path: Path) -> None:
     """There are three, with ids that start at 0, 70 and 140."""
