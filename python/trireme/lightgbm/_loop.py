@@ -38,6 +38,7 @@ def train(config: dict[str, Any]) -> None:
     columns = agreed_columns(config)
     dataset = binned(WorkerRows("train", columns), params, None, earlier)
     booster = lightgbm.Booster(params, dataset)
+    booster.set_train_data_name("train")
     if columns.categories:
         # Where LightGBM itself keeps them: its own predict() of a DataFrame uses them as well.
         booster.pandas_categorical = [
@@ -64,6 +65,7 @@ class _Loop:
         self._rounds = config["num_boost_round"]
         self._booster = booster
         self._feval = config["feval"]
+        self._evaluates_train = bool(config.get("evaluates_train"))
         self._evaluates = len(config["datasets"]) > 1
         self._history: list[Any] = checkpoint.get_metadata().get(_HISTORY, []) if checkpoint is not None else []
         callbacks = [copy.copy(each) for each in config["callbacks"] or ()]
@@ -86,7 +88,8 @@ class _Loop:
             for change in _core.lightgbm_round_params(_plain(self._params), index):
                 self._booster.reset_parameter(change)
             exhausted = self._booster.update()
-            results = list(self._booster.eval_valid(self._feval)) if self._evaluates else []
+            results = list(self._booster.eval_train(self._feval)) if self._evaluates_train else []
+            results += self._booster.eval_valid(self._feval) if self._evaluates else []
             self._history.append(results)
             self._report(self._env(index, results))
             if self._stops(index, results, self._after) or exhausted:

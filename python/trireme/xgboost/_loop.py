@@ -39,6 +39,8 @@ def train(config: dict[str, Any]) -> None:
         if model is not None:
             warn_of_random_numbers("XGBoost", config)
         start = _Start(params, [matrix, *(each for each, _ in evals)], columns.categories)
+        if config.get("evaluates_train"):
+            evals.insert(0, (matrix, "train"))
         _Loop(config, start, model, evals, checkpoint).run()
 
 

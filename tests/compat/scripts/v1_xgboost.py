@@ -31,6 +31,7 @@ if __name__ == "__main__":
             errors.append(type(error).__name__)
     record(
         valid=result.metrics["valid-rmse"],
+        train=result.metrics["train-rmse"],
         rounds=model.num_boosted_rounds(),
         predicted=model.predict(xgboost.DMatrix([[3.0], [7.0]], feature_names=["x"])).tolist(),
         iteration=result.metrics["training_iteration"],

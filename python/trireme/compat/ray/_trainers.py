@@ -37,6 +37,9 @@ class _BoostingFit(RayFit):
                 )
         options.pop("dmatrix_params", None)
         super().__init__(train_loop_per_worker, **options)
+        own_loop = getattr(self, "_own_loop", None)
+        if own_loop is not None:
+            own_loop["evaluates_train"] = True  # reported as train-<metric>
 
 
 def __getattr__(name: str) -> Any:
