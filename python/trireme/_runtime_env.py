@@ -22,25 +22,25 @@ class WorkerStart:
     code: list[str]  # for nodes that do not see them
 
 
-def check_runtime_env(asked: dict[str, Any]) -> dict[str, Any]:
-    """Returns it with absolute paths; raises ConfigError if something is invalid or missing."""
+def check_runtime_env(asked: dict[str, Any], name: str = "RunConfig.worker_runtime_env") -> dict[str, Any]:
+    """Returns it with absolute paths; raises ConfigError, with this name, if something is invalid or missing."""
     checked: dict[str, Any] = {}
     for key, value in asked.items():
         if key not in _KEYS:
             raise _core.ConfigError(
-                f"RunConfig.worker_runtime_env has no key {key!r} (keys: {', '.join(_KEYS)}); workers run in the "
+                f"{name} has no key {key!r} (keys: {', '.join(_KEYS)}); workers run in the "
                 "driver's Python environment; install packages there"
             )
         if value is None:
             continue
         if key == "env_vars":
-            checked[key] = _variables(value)
+            checked[key] = _variables(name, value)
         elif key == "working_dir":
-            checked[key] = _existing(key, value, os.path.isdir)
+            checked[key] = _existing(f"{name}['{key}']", value, os.path.isdir)
         elif not isinstance(value, (list, tuple)):
-            raise _core.ConfigError(f"RunConfig.worker_runtime_env['{key}']: expected a list of paths, got {value!r}")
+            raise _core.ConfigError(f"{name}['{key}']: expected a list of paths, got {value!r}")
         else:
-            checked[key] = [_existing(key, module, os.path.exists) for module in value]
+            checked[key] = [_existing(f"{name}['{key}']", module, os.path.exists) for module in value]
     return checked
 
 
@@ -73,20 +73,20 @@ def for_the_record(asked: dict[str, Any]) -> dict[str, Any]:
     return {key: sorted(value) if key == "env_vars" else value for key, value in asked.items()}
 
 
-def _variables(value: Any) -> dict[str, str]:
+def _variables(name: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(text, str) for item in value.items() for text in item):
-        raise _core.ConfigError(f"RunConfig.worker_runtime_env['env_vars']: expected dict[str, str], got {value!r}")
+        raise _core.ConfigError(f"{name}['env_vars']: expected dict[str, str], got {value!r}")
     return dict(value)
 
 
-def _existing(key: str, value: Any, exists: Any) -> str:
+def _existing(where: str, value: Any, exists: Any) -> str:
     if isinstance(value, types.ModuleType):
         value = value.__path__[0] if hasattr(value, "__path__") else value.__file__
     if not isinstance(value, (str, os.PathLike)):
-        raise _core.ConfigError(f"RunConfig.worker_runtime_env['{key}']: expected a path, got {value!r}")
+        raise _core.ConfigError(f"{where}: expected a path, got {value!r}")
     path = os.path.abspath(os.path.expanduser(os.fspath(value)))
     if not exists(path):
-        raise _core.ConfigError(f"RunConfig.worker_runtime_env['{key}']: {path} does not exist on this machine")
+        raise _core.ConfigError(f"{where}: {path} does not exist on this machine")
     return path
 
 

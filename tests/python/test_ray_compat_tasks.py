@@ -16,6 +16,7 @@ COMPAT = [sys.executable, "-m", "trireme.compat.ray"]
 HEAD = """
 import json, os, sys, time
 import ray
+import ray.exceptions, ray.util
 told = {}
 
 def error_of(ask):
@@ -214,7 +215,7 @@ told["left"] = error_of(lambda: ray.get(counter.add.remote()))
     assert told["order"] == [11, 12, 13, 14, 15]
     assert told["shared"] == 115 and told["two"] == [115, True] and told["me"]
     assert told["named"] == 2 and told["again"] == 3 and told["names"] == ["one"]
-    assert told["taken"] == "ValueError: the name 'one' is taken by another actor"
+    assert told["taken"] == "ActorAlreadyExistsError: the name 'one' is taken by another actor"
     assert told["unknown"].startswith("ValueError: no actor is named 'two'")
     assert told["not yet"] == 0 and told["signalled"] == told["awaited"] == "signalled"
     assert "cannot start" in told["broken"] and told["broken"].startswith("ActorDiedError")
@@ -294,6 +295,34 @@ told["metric"] = list(metric.values.values())
     assert told["pool"] == told["unordered"] == [0, 2, 4, 6, 8]
     assert told["group"][:2] == [[{"CPU": 1}], True] and "need 2 CPU" in told["group"][2]
     assert told["placed"] == "ran" and told["metric"] == [2]
+
+
+def test_what_is_not_a_task_is_refused_by_name(run: Any) -> None:
+    told = run("""
+@ray.remote
+def numbers():
+    yield 1
+    yield 2
+
+@ray.remote
+class Source:
+    def numbers(self):
+        yield 1
+
+source = Source.options(name="source").remote()
+told["generator"] = error_of(lambda: numbers.remote())
+told["of an actor"] = error_of(lambda: source.numbers.remote())
+told["graph"] = error_of(lambda: numbers.bind())
+told["two values"] = ray.get(numbers.options(num_returns=2).remote())
+told["unordered"] = sorted(ray.util.map_unordered(ray.remote(abs), [-1, 2, -3], backpressure_size=2))
+told["initialized"] = ray.is_initialized()
+""")
+    assert "numbers(), a generator" in told["generator"] and "num_returns=N" in told["generator"]
+    assert "numbers(), a generator" in told["of an actor"]
+    assert ".remote()" in told["graph"] and told["graph"].startswith("NotInTrireme")
+    assert told["two values"] == [1, 2]
+    assert told["unordered"] == [1, 2, 3]
+    assert told["initialized"], "the first task starts the session, as in Ray"
 
 
 def test_no_process_outlives_a_killed_driver(script: Any, tmp_path: Path) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import dataclass, field
 from typing import Any, Self
 
-from trireme import _core, _session
+from trireme import _session
 from trireme import init as _init
 from trireme import shutdown as _shutdown
 from trireme._runtime import runtime
-from trireme.compat.ray import _driver
+from trireme._runtime_env import check_runtime_env
+from trireme.compat.ray import _driver, _runtime_env
 from trireme.compat.ray._refusal import refusal, warn_once
 
 _initialized = False
@@ -23,6 +25,11 @@ _HARMLESS = {
     "logging_config",
     "log_to_driver",
     "include_dashboard",
+    "enable_resource_isolation",
+    "cgroup_path",
+    "system_reserved_cpu",
+    "system_reserved_memory",
+    "proxy_server_url",
     "dashboard_host",
     "dashboard_port",
     "object_store_memory",
@@ -30,20 +37,16 @@ _HARMLESS = {
     "job_config",
     "local_mode",
     "labels",
-    "_node_ip_address",
-    "_temp_dir",
-    "_system_config",
-    "_metrics_export_port",
-    "_memory",
-    "_redis_password",
-    "_plasma_directory",
-    "_enable_object_reconstruction",
-    "_tracing_startup_hook",
 }
 
 
-class RuntimeEnv(dict[str, Any]):
-    """A runtime_env by keywords."""
+@dataclass
+class LoggingConfig:
+    """For ray.init(logging_config=...), which changes nothing."""
+
+    encoding: str = "TEXT"
+    log_level: str = "INFO"
+    additional_log_standard_attrs: list[str] = field(default_factory=list)
 
 
 class Context:
@@ -81,7 +84,7 @@ def init(
     """Declares the capacity of this machine, if it is given."""
     global _initialized
     for name in options:
-        if name not in _HARMLESS:
+        if name not in _HARMLESS and not name.startswith("_"):
             raise TypeError(f"ray.init() got an unexpected parameter {name!r}")
     if address not in (None, "local", "auto"):
         raise refusal(
@@ -105,25 +108,23 @@ def init(
 
 
 def _set_environment(runtime_env: Any) -> None:
-    """Variables for all workers. The rest of a runtime_env is per run: RunConfig(worker_runtime_env=...)."""
-    from trireme.compat.ray._configs import _plain_runtime_env
-
-    given = _plain_runtime_env(runtime_env)
+    """For all workers, tasks and actors. RunConfig(worker_runtime_env=...) is for those of one run."""
+    given = check_runtime_env(_runtime_env.plain(runtime_env), "ray.init(runtime_env)")
     os.environ.update(given.pop("env_vars", {}))
-    for key in given:
-        if key not in ("working_dir", "py_modules", "excludes"):
-            raise _core.ConfigError(f"ray.init(runtime_env): unknown key {key!r}")
+    _runtime_env.set_for_all(given)
 
 
 def shutdown() -> None:
     global _initialized
     _initialized = False
+    _runtime_env.set_for_all({})
     _driver.end_session()
     _shutdown()
 
 
 def is_initialized() -> bool:
-    return _initialized or os.environ.get("TRIREME_WORKER") == "1"
+    """Also after the first fit(), task or actor, as in Ray."""
+    return _initialized or _driver.has_session() or os.environ.get("TRIREME_WORKER") == "1"
 
 
 def cluster_resources() -> dict[str, float]:

@@ -12,6 +12,7 @@ from typing import Any
 import trireme
 from trireme._storage import resolve
 from trireme.callbacks import UserCallback
+from trireme.compat.ray import _runtime_env
 from trireme.compat.ray._refusal import refusal, warn_once
 from trireme.compat.ray._storage import StorageContext
 from trireme.compat.ray._version import is_v1, note_v1
@@ -211,7 +212,7 @@ class RunConfig(trireme.RunConfig):
             failure_config=failure_config or FailureConfig(),
             checkpoint_config=checkpoint_config or CheckpointConfig(),
             callbacks=[*(callbacks or []), *_callbacks_of_environment()],
-            worker_runtime_env=_plain_runtime_env(worker_runtime_env),
+            worker_runtime_env=_runtime_env.plain(worker_runtime_env),
             logging_config=logging_config,
             **ours,
         )
@@ -249,19 +250,6 @@ class _Stop:
         decide: Callable[[str, dict[str, Any]], Any] = self._asked
         stop_all = getattr(self._asked, "stop_all", None)
         return bool(decide(trial, metrics)) or bool(stop_all and stop_all())
-
-
-def _plain_runtime_env(asked: Any) -> dict[str, Any]:
-    """Workers share the driver's Python, so only variables, a folder and modules have a meaning."""
-    given = dict(asked or {})
-    for key in ("config",):
-        given.pop(key, None)
-    for key in ("pip", "conda", "uv", "container", "image_uri", "java_jars", "nsight"):
-        if given.pop(key, None):
-            raise refusal(
-                f"runtime_env[{key!r}]", "workers run in the driver's Python environment; install the packages there"
-            )
-    return given
 
 
 def _callbacks_of_environment() -> list[UserCallback]:

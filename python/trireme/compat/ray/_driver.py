@@ -17,6 +17,11 @@ def prepare_run() -> None:
     atexit.register(end_session)
 
 
+def has_session() -> bool:
+    client = sys.modules.get("trireme.compat.ray._tasks._client")
+    return client is not None and client._broker is not None
+
+
 def end_session() -> None:
     """Ends tasks and actors."""
     atexit.unregister(end_session)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import concurrent.futures
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from trireme.compat.ray._refs import ReadyRef
@@ -12,13 +14,13 @@ from trireme.compat.ray._tasks._refs import ObjectRef
 from trireme.compat.ray._tasks._remote import ActorHandle
 
 
-def put(value: Any, *, _owner: Any = None) -> ObjectRef:
+def put(value: Any, *, _owner: Any = None, **internal: Any) -> ObjectRef:
     if isinstance(value, ObjectRef):
         raise TypeError("ray.put() got an ObjectRef: pass the reference itself to tasks")
     return ObjectRef(client().put(value), owned=True)
 
 
-def get(object_refs: Any, *, timeout: float | None = None) -> Any:
+def get(object_refs: Any, *, timeout: float | None = None, **internal: Any) -> Any:
     """The value of a reference, or the values of a list of them. Raises the exception of a failed task."""
     if isinstance(object_refs, (ObjectRef, ReadyRef)):
         return _values_of([object_refs], timeout)[0]
@@ -51,9 +53,10 @@ def resolve(stored: _values.Stored) -> Any:
 
 
 def wait(
-    object_refs: list[Any], *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
+    ray_waitables: list[Any], *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
 ) -> tuple[list[Any], list[Any]]:
     """The references that are ready, at most num_returns, and the others."""
+    object_refs = ray_waitables
     if not isinstance(object_refs, list):
         raise TypeError(f"ray.wait() expects a list of ObjectRefs, got {type(object_refs).__name__}")
     if len(set(object_refs)) != len(object_refs):
@@ -77,10 +80,38 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
     client().send("kill", actor._actor_id, no_restart)
 
 
-def cancel(object_ref: ObjectRef, *, force: bool = False, recursive: bool = True) -> None:
-    if not isinstance(object_ref, ObjectRef):
-        raise TypeError(f"ray.cancel() expects an ObjectRef, got {type(object_ref).__name__}")
-    client().send("cancel", object_ref._id, force)
+def cancel(ray_waitable: ObjectRef, *, force: bool = False, recursive: bool = True) -> None:
+    if not isinstance(ray_waitable, ObjectRef):
+        raise TypeError(f"ray.cancel() expects an ObjectRef, got {type(ray_waitable).__name__}")
+    client().send("cancel", ray_waitable._id, force)
+
+
+def as_completed(
+    refs: Sequence[ObjectRef], *, chunk_size: int = 10, yield_obj_refs: bool = False, **options: Any
+) -> Iterator[Any]:
+    """The values, or the references, as they become ready."""
+    waiting = list(refs)
+    while waiting:
+        ready, waiting = wait(waiting, num_returns=1)
+        yield from ready if yield_obj_refs else get(ready)
+
+
+def map_unordered(
+    fn: Any,
+    items: Iterable[Any],
+    *,
+    backpressure_size: int | None = 100,
+    chunk_size: int = 10,
+    yield_obj_refs: bool = False,
+    **options: Any,
+) -> Iterator[Any]:
+    """fn.remote(item) for each item, at most backpressure_size at a time; yields as they become ready."""
+    rest = iter(items)
+    waiting = [fn.remote(item) for item in islice(rest, backpressure_size)]
+    while waiting:
+        ready, waiting = wait(waiting, num_returns=1)
+        waiting += [fn.remote(item) for item in islice(rest, 1)]
+        yield ready[0] if yield_obj_refs else get(ready[0])
 
 
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 from collections import deque
@@ -78,7 +79,9 @@ class Broker:
                 (kind, *arguments), fds = peer.connection.receive()
                 with self._lock:
                     getattr(self, f"on_{kind}")(peer, *arguments, *([fds[0]] if fds else []))
-        except Gone:
+        except Exception as error:
+            if not isinstance(error, Gone):  # a message that the driver cannot read
+                sys.excepthook(type(error), error, error.__traceback__)
             peer.connection.close()
 
     def on_hello(self, peer: Peer, process_id: str) -> None:
@@ -219,7 +222,8 @@ class Broker:
             if actor.get_if_exists:
                 peer.send("done", request, existing.handle)
             else:
-                peer.send("refused", request, f"the name {actor.name!r} is taken by another actor")
+                text = f"the name {actor.name!r} is taken by another actor"
+                peer.send("refused", request, _errors.ActorAlreadyExistsError(text))
             return
         if problem := self.resources.impossible(actor.creation.resources):
             peer.send("refused", request, problem)
@@ -261,7 +265,7 @@ class Broker:
     def on_call(self, peer: Peer, actor_id: str, call: Call) -> None:
         actor = self._actors.get(actor_id)
         if actor is None or actor.dead:
-            self._fail(call.returns, actor.death if actor and actor.death else died("the actor has ended"))
+            self._fail(call.returns, actor.death if actor and actor.death else died("the actor has ended", actor_id))
             return
         actor.calls.append(call)
         self._pump(actor)
@@ -293,7 +297,7 @@ class Broker:
             actor.restarts = 0
         process = actor.process
         if process is None or no_restart:
-            self._bury(actor, died("the actor was killed with ray.kill()"))
+            self._bury(actor, died("the actor was killed with ray.kill()", actor.id))
         if process is not None:
             process.kill()
 
@@ -348,10 +352,11 @@ class Broker:
             self._fail(task.returns, _values.store(error, True)[0])
 
     def _actor_died(self, actor: Actor, how: str) -> None:
-        why = died(f"the process of actor {actor.handle[1]} {how}")
+        text = f"the process of actor {actor.handle[1]} {how}"
         if actor.restarts == 0:
-            self._bury(actor, why)
+            self._bury(actor, died(text, actor.id))
             return
+        why = _values.store(_errors.ActorUnavailableError(f"{text}; it restarts", actor.id), True)[0]
         actor.restarts -= 1
         actor.process = None
         running, actor.running = actor.running, []
@@ -362,8 +367,8 @@ class Broker:
 _NOBODY = Peer(None)  # type: ignore[arg-type]
 
 
-def died(text: str) -> _values.Stored:
-    return _values.store(_errors.ActorDiedError(text), True)[0]
+def died(text: str, actor_id: str) -> _values.Stored:
+    return _values.store(_errors.ActorDiedError(text, actor_id), True)[0]
 
 
 def cancelled() -> _values.Stored:

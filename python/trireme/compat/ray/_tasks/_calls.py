@@ -9,7 +9,9 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from trireme import _core, _ship
+from trireme import _ship
+from trireme._runtime_env import check_runtime_env, worker_start
+from trireme.compat.ray import _runtime_env
 from trireme.compat.ray._refusal import refusal, warn_once
 from trireme.compat.ray._tasks import _values
 from trireme.compat.ray._tasks._client import Client
@@ -134,12 +136,6 @@ def pickled_function(function: Any) -> tuple[str, bytes]:
 
 def setup_of(options: dict[str, Any]) -> bytes:
     """The environment of the process."""
-    from trireme.compat.ray._configs import _plain_runtime_env
-
-    runtime_env = _plain_runtime_env(options.get("runtime_env"))
-    variables = runtime_env.get("env_vars", {})
-    if not all(isinstance(text, str) for pair in variables.items() for text in pair):
-        raise _core.ConfigError(f"runtime_env['env_vars']: expected dict[str, str], got {variables!r}")
-    folder = runtime_env.get("working_dir", os.getcwd())
-    front = [folder] if "working_dir" in runtime_env else []
-    return pickle.dumps(({**os.environ, **variables}, folder, front + _ship.absolute_sys_path(), list(sys.argv)))
+    asked = _runtime_env.merged(_runtime_env.plain(options.get("runtime_env")))
+    start = worker_start(check_runtime_env(asked, "runtime_env"))
+    return pickle.dumps((start.env, start.cwd, start.sys_path, list(sys.argv)))

@@ -6,6 +6,7 @@ import itertools
 import os
 import queue
 import secrets
+import sys
 import threading
 from concurrent.futures import Future
 from typing import Any
@@ -33,7 +34,7 @@ class Client:
             raise _errors.RaySystemError("the driver of this script has ended") from error
 
     def ask(self, kind: str, *arguments: Any) -> Any:
-        """Waits for the answer; a refusal is a ValueError."""
+        """Waits for the answer. A refusal is a ValueError with its text, or the exception itself."""
         return self.begin(kind, *arguments)[1].result()
 
     def begin(self, kind: str, *arguments: Any) -> tuple[int, Future[Any]]:
@@ -84,10 +85,12 @@ class Client:
                 if future is None:
                     continue
                 if kind == "refused":
-                    future.set_exception(ValueError(answer))
+                    future.set_exception(ValueError(answer) if isinstance(answer, str) else answer)
                 else:
                     future.set_result(answer)
-        except Gone:
+        except Exception as error:
+            if not isinstance(error, Gone):  # a message that this process cannot read
+                sys.excepthook(type(error), error, error.__traceback__)
             self.inbox.put(("exit",))
             lost = _errors.RaySystemError("the driver of this script has ended, or ray.shutdown() was called")
             for future in list(self._requests.values()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 
@@ -12,17 +13,33 @@ class RayError(Exception):
 class RayTaskError(RayError):
     """An exception of a task or actor. What ray.get() raises is also an instance of the exception's own class."""
 
-    def __init__(self, function_name: str = "", traceback_str: str = "", cause: BaseException | None = None) -> None:
+    def __init__(
+        self,
+        function_name: str,
+        traceback_str: str,
+        cause: BaseException | None,
+        proctitle: str | None = None,
+        pid: int | None = None,
+        ip: str | None = None,
+        actor_repr: str | None = None,
+        actor_id: str | None = None,
+    ) -> None:
         self.function_name = function_name
         self.traceback_str = traceback_str
         self.cause = cause
+        self.proctitle = proctitle or f"ray::{function_name}"
+        self.pid = pid or os.getpid()
+        self.ip = ip or "127.0.0.1"
+        self.actor_repr = actor_repr
+        self.actor_id = actor_id
         super().__init__(function_name, traceback_str, cause)
 
     def __str__(self) -> str:
-        return f"{self.function_name}() failed:\n{self.traceback_str}"
+        return f"{self.function_name}() failed (pid {self.pid}):\n{self.traceback_str}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RayTaskError, (self.function_name, self.traceback_str, self.cause)
+        rest = (self.proctitle, self.pid, self.ip, self.actor_repr, self.actor_id)
+        return RayTaskError, (self.function_name, self.traceback_str, self.cause, *rest)
 
     def as_instanceof_cause(self) -> BaseException:
         kind = type(self.cause)
@@ -35,14 +52,21 @@ class RayTaskError(RayError):
             made = both.__new__(both)
         except TypeError:  # the layouts of the classes exclude each other
             return self
-        RayTaskError.__init__(made, self.function_name, self.traceback_str, self.cause)
-        made.__dict__.update({**vars(self.cause), **made.__dict__})
+        made.__dict__.update({**vars(self.cause), **vars(self)})
         made.args = self.cause.args
         error: BaseException = made
         return error
 
 
+class CrossLanguageError(RayError):
+    pass
+
+
 class TaskCancelledError(RayError):
+    pass
+
+
+class LocalRayletDiedError(RayError):
     pass
 
 
@@ -51,7 +75,17 @@ class WorkerCrashedError(RayError):
 
 
 class RayActorError(RayError):
-    pass
+    """actor_id: of the actor; actor_init_failed: its constructor has raised an exception."""
+
+    preempted = False
+
+    def __init__(self, text: str = "", actor_id: str | None = None, actor_init_failed: bool = False) -> None:
+        super().__init__(text)
+        self.actor_id = actor_id
+        self.actor_init_failed = actor_init_failed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.actor_id, self.actor_init_failed)
 
 
 class ActorDiedError(RayActorError):
@@ -62,15 +96,23 @@ class ActorUnavailableError(RayActorError):
     pass
 
 
-class GetTimeoutError(RayError, TimeoutError):
+class RaySystemError(RayError):
     pass
 
 
-class ObjectLostError(RayError):
+class AuthenticationError(RayError):
+    pass
+
+
+class UserCodeException(RayError):
     pass
 
 
 class ObjectStoreFullError(RayError):
+    pass
+
+
+class OutOfDiskError(RayError):
     pass
 
 
@@ -82,11 +124,59 @@ class NodeDiedError(RayError):
     pass
 
 
-class RaySystemError(RayError):
+class ObjectLostError(RayError):
+    pass
+
+
+class ObjectFetchTimedOutError(ObjectLostError):
+    pass
+
+
+class RpcError(RayError):
+    pass
+
+
+class ReferenceCountingAssertionError(ObjectLostError, AssertionError):
+    pass
+
+
+class ObjectFreedError(ObjectLostError):
+    pass
+
+
+class OwnerDiedError(ObjectLostError):
+    pass
+
+
+class ObjectReconstructionFailedError(ObjectLostError):
+    pass
+
+
+class GetTimeoutError(RayError, TimeoutError):
+    pass
+
+
+class PlasmaObjectNotAvailable(RayError):
+    pass
+
+
+class AsyncioActorExit(RayError):
     pass
 
 
 class RuntimeEnvSetupError(RayError):
+    pass
+
+
+class TaskPlacementGroupRemoved(RayError):
+    pass
+
+
+class ActorPlacementGroupRemoved(RayError):
+    pass
+
+
+class PendingCallsLimitExceeded(RayError):
     pass
 
 
@@ -98,5 +188,41 @@ class ActorUnschedulableError(RayError):
     pass
 
 
-class AsyncioActorExit(RayError):
+class ObjectRefStreamEndOfStreamError(RayError):
+    pass
+
+
+class StreamingGeneratorReplayInconsistentError(RaySystemError):
+    pass
+
+
+class OufOfBandObjectRefSerializationException(RayError):
+    pass
+
+
+class RayChannelError(RaySystemError):
+    pass
+
+
+class RayChannelTimeoutError(RayChannelError, TimeoutError):
+    pass
+
+
+class RayCgraphCapacityExceeded(RaySystemError):
+    pass
+
+
+class RayDirectTransportError(RaySystemError):
+    pass
+
+
+class UnserializableException(RayError):
+    pass
+
+
+class ActorAlreadyExistsError(ValueError, RayError):
+    pass
+
+
+class ActorHandleNotFoundError(ValueError, RayError):
     pass

@@ -90,8 +90,9 @@ class _Executor:
 
     def _task(self, task: Task, function: bytes, values: dict[str, _values.Stored]) -> None:
         _where.task_id, _where.task_name = task.id, task.name
-        retries = task.retries if task.retry_exceptions else 0
-        kinds = tuple(task.retry_exceptions) if isinstance(task.retry_exceptions, (list, tuple)) else (Exception,)
+        retry = pickle.loads(task.retry_exceptions)
+        retries = task.retries if retry else 0
+        kinds = tuple(retry) if isinstance(retry, (list, tuple)) else (Exception,)
         while True:
             try:
                 self._current = task.returns
@@ -122,7 +123,8 @@ class _Executor:
                 self._pool = ThreadPoolExecutor(actor.max_concurrency)
             self._object = cls(*args, **kwargs)
         except BaseException as error:
-            stored, _ = _values.store(self._error(f"{actor.handle[1]}.__init__", error, _errors.ActorDiedError), True)
+            text = f"{actor.handle[1]}.__init__() failed:\n{format_exception(error)}"
+            stored, _ = _values.store(_errors.ActorDiedError(text, actor.id, True), True)
             self._client.send("failed_to_start", stored)
             raise ExitActor from error
 
@@ -192,14 +194,12 @@ class _Executor:
         for ref in returns:
             self._client.put(value, ref, failed=True)
 
-    def _error(self, name: str, error: BaseException, kind: type[Exception] | None = None) -> Exception:
+    def _error(self, name: str, error: BaseException) -> Exception:
         text = format_exception(error)
-        if kind is not None:
-            return kind(f"{name}() failed:\n{text}")
         if isinstance(error, _errors.RayTaskError) and error.cause is not None:
             error = error.cause
         cause = error if dump_exception(error) is not None else RuntimeError(f"{type(error).__name__}: {error}")
-        return _errors.RayTaskError(name, text, cause)
+        return _errors.RayTaskError(name, text, cause, actor_id=_where.actor_id or None)
 
     def _drop(self, arguments: bytes) -> None:
         if package := package_of(arguments):

@@ -26,7 +26,7 @@ class Task:
     resources: dict[str, float]
     setup: bytes  # environment, working directory and sys.path of the process
     retries: int = 0
-    retry_exceptions: Any = False
+    retry_exceptions: bytes = b""  # pickled: True or the classes, which only the process of the task may know
     cancelled: bool = False
 
 

@@ -8,11 +8,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from trireme import _ship
+from trireme.compat.ray._refusal import refusal
 from trireme.compat.ray._tasks._calls import checked_options, pack_arguments, pickled_function, resources_of, setup_of
 from trireme.compat.ray._tasks._client import client, new_id
 from trireme.compat.ray._tasks._records import Actor, Call, Task
 from trireme.compat.ray._tasks._refs import ObjectRef
 
+_YIELDS = "_yields"
 _RETRIES = 3  # of a task whose process dies, as in Ray
 
 
@@ -44,7 +47,23 @@ def _made(target: Any, options: dict[str, Any]) -> Any:
     raise TypeError(f"ray.remote expects a function or a class, got {type(target).__name__}")
 
 
-class RemoteFunction:
+def _yields(function: Any) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _check_returns(name: str, yields: bool, count: int) -> None:
+    if yields and count == 1:  # of which Ray makes a reference to every value
+        raise refusal(
+            f"{name}(), a generator", "return a list, pass num_returns=N, or put the values into a ray.util.queue.Queue"
+        )
+
+
+class _NoGraphs:
+    def bind(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise refusal("bind(), for ray.dag and ray.workflow", "call .remote() and pass its references on")
+
+
+class RemoteFunction(_NoGraphs):
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
         self._function = function
@@ -58,10 +77,13 @@ class RemoteFunction:
         return RemoteFunction(self._function, {**self._options, **checked_options(changes)})
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
-        connection, options = client(), self._options
+        options = self._options
+        count = options.get("num_returns", 1)
+        _check_returns(self._function.__name__, _yields(self._function), count)
+        connection = client()
         key, body = pickled_function(self._function)
         packed, needs, kept = pack_arguments(connection, args, kwargs)
-        returns = tuple(new_id() for _ in range(options.get("num_returns", 1)))
+        returns = tuple(new_id() for _ in range(count))
         task = Task(
             id=new_id(),
             name=options.get("name") or self._function.__name__,
@@ -72,7 +94,7 @@ class RemoteFunction:
             resources=resources_of(options, 1),
             setup=setup_of(options),
             retries=options.get("max_retries", _RETRIES),
-            retry_exceptions=options.get("retry_exceptions", False),
+            retry_exceptions=_ship.dumps(options.get("retry_exceptions", False)),
         )
         connection.ask("submit", task, connection.function_once(key, body))
         del kept
@@ -87,7 +109,7 @@ def _references(returns: tuple[str, ...]) -> Any:
     return made[0] if len(made) == 1 else made or None
 
 
-class ActorClass:
+class ActorClass(_NoGraphs):
     def __init__(self, cls: type, options: dict[str, Any]) -> None:
         self._class = cls
         self._options = options
@@ -144,7 +166,8 @@ def _methods(cls: type) -> dict[str, dict[str, Any]]:
     found = {}
     for name, member in inspect.getmembers(cls, callable):
         if not name.startswith("__") or name == "__call__":
-            found[name] = getattr(member, "__ray_options__", {})
+            count = getattr(member, "__ray_options__", {}).get("num_returns", 1)
+            found[name] = {"num_returns": count, _YIELDS: _yields(member)}
     return found
 
 
@@ -189,7 +212,7 @@ def _exhausted(actor_id: str, shared: list[bool]) -> None:
         _client._client.send("exhausted", actor_id)
 
 
-class ActorMethod:
+class ActorMethod(_NoGraphs):
     def __init__(self, actor: ActorHandle, name: str, options: dict[str, Any]) -> None:
         self._actor = actor
         self._name = name
@@ -199,9 +222,11 @@ class ActorMethod:
         return ActorMethod(self._actor, self._name, {**self._options, **checked_options(changes)})
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
+        count = self._options.get("num_returns", 1)
+        _check_returns(self._name, self._options.get(_YIELDS, False), count)
         connection = client()
         packed, needs, kept = pack_arguments(connection, args, kwargs)
-        returns = tuple(new_id() for _ in range(self._options.get("num_returns", 1)))
+        returns = tuple(new_id() for _ in range(count))
         connection.send("call", self._actor._actor_id, Call(self._name, packed, needs, returns))
         del kept
         return _references(returns)
