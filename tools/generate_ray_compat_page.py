@@ -19,15 +19,22 @@ HEAD = "## Every name\n"
 
 def rows() -> Iterator[str]:
     yield "| module of Ray | same | adapted |\n|---|---|---|"
-    for name, module in sorted(MODULES.items()):
+    for name, module in packages():
         if not module.refused and module.names:
             yield f"| `{name}` | {_served(module, 'same')} | {_served(module, 'adapted')} |"
     yield "\nRefused names, with what to use instead:\n\n| name | |\n|---|---|"
-    for name, module in sorted(MODULES.items()):
+    for name, module in packages():
         if module.refused:
             yield f"| `{name}` (module) | {module.advice} |"
         for advice, names in _refused(module).items():
             yield f"| `{name}`: {', '.join(f'`{each}`' for each in names)} | {advice} |"
+
+
+def packages() -> list[tuple[str, Module]]:
+    """Without the files of packages, which have the names of their package."""
+    return [
+        (name, module) for name, module in sorted(MODULES.items()) if MODULES.get(name.rpartition(".")[0]) is not module
+    ]
 
 
 def _served(module: Module, how: str) -> str:
@@ -55,7 +62,8 @@ def main() -> int:
 
 INTRODUCTION = """\
 *Same*: Trireme's own object, with the same meaning. *Adapted*: behaves as in Ray, by an adapter.
-`--ray-compat=report` prints what differs.
+`--ray-compat=report` prints what differs. The files of a package, such as `ray.data.preprocessors.scaler`, have the
+names of the package.
 """
 
 if __name__ == "__main__":

@@ -27,3 +27,11 @@ def run(names: Sequence[str], storage: Path) -> dict[str, Any]:
 
 def recorded(name: str) -> Any:
     return json.loads((HERE / "recordings" / f"{name}.json").read_text())
+
+
+def run_guide(name: str, folder: Path) -> None:
+    """A script of guides/, as `trireme run --ray-compat` runs it."""
+    environment = {**os.environ, "TRIREME_RESULTS": str(folder / "results"), "GUIDE_FOLDER": str(folder)}
+    command = [sys.executable, "-m", "trireme.compat.ray", str(HERE / "guides" / f"{name}.py")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
+    assert done.returncode == 0 and "GUIDE DONE" in done.stdout, done.stdout + done.stderr

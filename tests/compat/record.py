@@ -40,6 +40,7 @@ def main(asked: list[str]) -> int:
                 "RAY_worker_niceness": "0",
                 "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
                 "RAY_USAGE_STATS_ENABLED": "0",
+                "RAY_AUTH_MODE": "disabled",
                 "RAY_AIR_NEW_OUTPUT": "0",
                 "COMPAT_STORAGE": storage,
                 "PYTHONPATH": str(HERE / "scripts"),

@@ -193,7 +193,9 @@ def test_settings_of_a_dataset(context: Any) -> None:
     dataset = trireme.data.range(3)
     context.set_config("a", 2)
     assert dataset.limit(2).context.get_config("a") == 1
-    assert DataContext.current().get_config("a") == 2
+    with DataContext.current(dataset.limit(2).context):
+        assert DataContext.get_current().get_config("a") == 1
+    assert DataContext.get_current().get_config("a") == 2
     context.remove_config("a")
     assert context.get_config("a", "default") == "default"
     with pytest.raises(trireme.ConfigError, match="cpu = -1"):

@@ -139,6 +139,73 @@ def test_what_is_not_replaced_is_refused_by_name(script: Any, when: str) -> None
         assert text in told[code] and bool(text) == bool(told[code]), (code, told[code])
 
 
+VERSIONS = """
+import json
+import trireme.compat.ray
+from trireme.compat.ray import _version
+import ray
+from ray.data.preprocessors.scaler import StandardScaler
+from ray.train.collective.collectives import barrier
+from ray.tune.logger.json import JsonLoggerCallback
+from ray.util.accelerators import NVIDIA_TESLA_V100
+
+assert StandardScaler is ray.data.preprocessors.StandardScaler and NVIDIA_TESLA_V100 == "V100"
+_version._signs.clear()
+from ray.air.integrations import mlflow, wandb
+both = _version.is_v1()
+from ray.air import session
+print("OUT " + json.dumps({"both": both, "first": _version.is_v1()}))
+"""
+
+
+def test_files_of_packages_and_what_both_versions_share(script: Any) -> None:
+    """ray.air.integrations belongs to both versions, although importing it imports ray.air."""
+    done = script.run(VERSIONS)
+    assert output_of(done) == {"both": False, "first": True}
+    assert "runs this script in place of Ray" in done.stdout.splitlines()[0]
+
+
+RUNTIME_ENV = """
+import json, os, warnings
+import ray
+from ray.train import RunConfig, ScalingConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+def refusal(**runtime_env):
+    try:
+        ray.init(runtime_env=runtime_env)
+    except Exception as error:
+        return str(error)
+
+def look():
+    import of_the_folder
+    return [of_the_folder.VALUE, os.getcwd(), os.environ["GIVEN"]]
+
+if __name__ == "__main__":
+    refused = [refusal(pip=["no-such-package", "numpy"]), refusal(conda="other"), refusal(working_dir="gone")]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ray.init(runtime_env={
+            "working_dir": "folder", "env_vars": {"GIVEN": "yes"}, "pip": ["numpy>=1", "# none"], "excludes": ["x"],
+        })
+    trained = DataParallelTrainer(look, scaling_config=ScalingConfig(num_workers=1)).fit().return_value
+    task = ray.get(ray.remote(look).remote())
+    ray.shutdown()
+    print("OUT " + json.dumps([refused, trained, task, [str(each.message) for each in caught]]))
+"""
+
+
+def test_the_runtime_env_of_init_holds_for_workers_and_tasks(script: Any) -> None:
+    folder = script.folder / "folder"
+    folder.mkdir()
+    (folder / "of_the_folder.py").write_text("VALUE = 7\n")
+    refused, trained, task, warned = output_of(script.run(RUNTIME_ENV, command=COMPAT, cwd=folder.parent))
+    assert "not installed (no-such-package)" in refused[0] and "['conda']" in refused[1]
+    assert "ray.init(runtime_env)['working_dir']" in refused[2] and "does not exist" in refused[2]
+    assert trained == task == [7, str(folder), "yes"]
+    assert any("installs nothing" in text for text in warned)
+
+
 def test_real_ray_that_is_imported_already_is_refused(script: Any) -> None:
     (script.folder / "ray.py").write_text("")
     done = script.run("import ray\nimport trireme.compat.ray\n")

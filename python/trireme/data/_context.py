@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from trireme import _core
@@ -25,6 +27,31 @@ class ExecutionResources:
                     f"ExecutionResources: {name} = {value!r}: expected a number, 0 or more, or None"
                 )
 
+    @classmethod
+    def zero(cls) -> ExecutionResources:
+        return cls(0, 0, 0, 0)
+
+    @classmethod
+    def for_limits(
+        cls,
+        cpu: float | None = None,
+        gpu: float | None = None,
+        object_store_memory: float | None = None,
+        memory: float | None = None,
+    ) -> ExecutionResources:
+        return cls(cpu, gpu, object_store_memory, memory)
+
+    def copy(
+        self,
+        cpu: float | None = None,
+        gpu: float | None = None,
+        memory: float | None = None,
+        object_store_memory: float | None = None,
+    ) -> ExecutionResources:
+        """With these changes."""
+        given = {"cpu": cpu, "gpu": gpu, "memory": memory, "object_store_memory": object_store_memory}
+        return replace(self, **{name: value for name, value in given.items() if value is not None})
+
 
 @dataclass
 class ExecutionOptions:
@@ -43,6 +70,14 @@ class ExecutionOptions:
     verbose_progress: bool = True
     label_selector: dict[str, str] | None = None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if value is None and name in ("resource_limits", "exclude_resources"):
+            value = ExecutionResources()
+        super().__setattr__(name, value)
+
+    def is_resource_limits_default(self) -> bool:
+        return self.resource_limits == ExecutionResources()
+
     def validate(self) -> None:
         for name in ("resource_limits", "exclude_resources"):
             value = getattr(self, name)
@@ -57,6 +92,7 @@ class RandomSeedConfig:
 
     seed: int | None = None
     reseed_after_execution: bool = True
+    use_timestamp_as_default: bool = False
 
 
 @dataclass
@@ -80,7 +116,15 @@ class DataContext:
             DataContext._current = cls()
         return DataContext._current
 
-    current = get_current
+    @classmethod
+    @contextlib.contextmanager
+    def current(cls, context: DataContext) -> Iterator[DataContext]:
+        """`with DataContext.current(context):` these settings apply in this process."""
+        before, DataContext._current = DataContext._current, context
+        try:
+            yield context
+        finally:
+            DataContext._current = before
 
     @classmethod
     def _set_current(cls, context: DataContext) -> None:

@@ -42,6 +42,8 @@ class ActorPoolStrategy:
     max_size: int | None = None
     initial_size: int | None = None
     max_tasks_in_flight_per_actor: int | None = None
+    max_concurrent_calls_per_actor: int | None = None
+    enable_true_multi_threading: bool | None = None
 
 
 class Function(FunctionOp):

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def normalize_pandas_for_lightgbm(frame: Any) -> Any:
+def normalize_pandas_for_lightgbm(df: Any) -> Any:
     """A DataFrame whose Arrow-backed columns of numbers and booleans have pandas' own nullable types, which LightGBM
     accepts."""
     import pandas as pd
@@ -13,7 +13,7 @@ def normalize_pandas_for_lightgbm(frame: Any) -> Any:
 
     changed = {
         name: plain(kind).replace("Uint", "UInt").replace("Bool", "boolean")
-        for name, kind in frame.dtypes.items()
+        for name, kind in df.dtypes.items()
         if isinstance(kind, pd.ArrowDtype) and kind.kind in "iufb"
     }
-    return frame.astype(changed) if changed else frame
+    return df.astype(changed) if changed else df

@@ -6,7 +6,6 @@ import sys
 
 from trireme._run_script import run_script
 from trireme.compat.ray import _usage
-from trireme.compat.ray._banner import banner
 
 _USAGE = "usage: python -m trireme.compat.ray [--report] script.py [args...]"
 
@@ -16,7 +15,6 @@ def main(arguments: list[str]) -> None:
     words = arguments[1:] if report else arguments
     if not words or words[0].startswith("-"):
         sys.exit(_USAGE)
-    print(banner(), flush=True)
     if not report:
         run_script(words)
         return

@@ -7,8 +7,9 @@ wait for the functions that it sends through the run's own store.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from trireme import _ship
@@ -58,9 +59,10 @@ class Backend:
 class WorkerGroup:
     """The workers of an attempt. `execute` runs a function on all of them and returns the results by rank."""
 
-    def __init__(self, context: TrainContext, core: Any) -> None:
+    def __init__(self, context: TrainContext, core: Any, user: str = "backend") -> None:
         self._context = context
         self._core = core
+        self._user = user
         self._calls = 0
 
     def __len__(self) -> int:
@@ -98,6 +100,15 @@ class WorkerGroup:
         self._calls += 1
         return results
 
+    def run_hooks(self, hooks: Sequence[Callable[[WorkerGroup], Any]]) -> None:
+        """On rank 0; the other ranks execute what the hooks ask for."""
+        if self._context.get_world_rank() != 0:
+            self.serve()
+            return
+        for hook in hooks:
+            hook(self)
+        self.finish()
+
     def finish(self) -> None:
         """Lets the other ranks leave serve()."""
         self._send(None)
@@ -125,7 +136,7 @@ class WorkerGroup:
             self._core.store_set(self._key("call"), _ship.dumps(call))
 
     def _key(self, who: str | int) -> str:
-        return f"ray_backend/{self._context._attempt}/{self._calls}/{who}"
+        return f"ray_{self._user}/{self._context._attempt}/{self._calls}/{who}"
 
 
 class WorkerGroupBackend(ours.Backend):
@@ -138,22 +149,16 @@ class WorkerGroupBackend(ours.Backend):
         self._group: WorkerGroup | None = None
 
     def on_start(self, context: TrainContext, session: Any) -> None:
-        self._group = group = WorkerGroup(context, session)
-        if context.get_world_rank() != 0:
-            group.serve()
-            return
-        self._theirs.on_start(group, self._asked)
-        self._theirs.on_training_start(group, self._asked)
-        group.finish()
+        self._group = WorkerGroup(context, session)
+        hooks = (self._theirs.on_start, self._theirs.on_training_start)
+        self._group.run_hooks([partial(self._call, hook) for hook in hooks])
 
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
-        group = self._group
-        assert group is not None
-        if context.get_world_rank() != 0:
-            group.serve()
-            return
-        self._theirs.on_shutdown(group, self._asked)
-        group.finish()
+        assert self._group is not None
+        self._group.run_hooks([partial(self._call, self._theirs.on_shutdown)])
+
+    def _call(self, hook: Callable[..., Any], group: WorkerGroup) -> None:
+        hook(group, self._asked)
 
     def objection(self) -> str:
         return "a Backend written for Ray expects new processes"

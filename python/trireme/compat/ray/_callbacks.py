@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from trireme._checkpoint import Checkpoint
@@ -148,24 +150,60 @@ class LoggerCallback(TuneCallback):
         self.log_trial_end(trial, failed=True)
 
 
-class ControllerCallback(UserCallback):
+class RayTrainCallback(UserCallback):
+    """A callback of Ray's controller. `Called` passes on what Trireme calls in the driver."""
+
+    # The hooks that Trireme never calls, with what to use in place of them.
+    _never_called: tuple[str, ...] = ()
+    _advice = ""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for base in cls.__mro__:
+            for name in vars(base).get("_never_called", ()):
+                if name in vars(cls):
+                    raise refusal(f"{cls.__name__}.{name}()", base._advice)  # type: ignore[attr-defined]
+
+
+class ControllerCallback(RayTrainCallback):
     """Called in the driver, which is Trireme's controller."""
 
+    _never_called = (
+        "on_controller_start_worker_group",
+        "after_controller_state_update",
+        "before_controller_execute_failure_decision",
+        "before_controller_execute_resize_decision",
+        "before_controller_abort",
+    )
+    _advice = "use UserCallback.after_exception(), or read the events of the run (docs/event_log.md)"
+
     def after_controller_start(self, train_run_context: RunContext) -> None:
+        pass
+
+    async def before_controller_shutdown(self) -> None:
         pass
 
     def after_controller_finish(self, result: Any) -> None:
         pass
 
-    def before_run(self, run_context: RunContext) -> None:
-        self.after_controller_start(run_context)
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """What all ranks have reported: the checkpoint, and the metrics of rank 0."""
+
+    checkpoint: Checkpoint | None
+    metrics: dict[str, Any]
+    validation: Any = False
 
 
-class ReportCallback(UserCallback):
-    """after_report(training_report, metrics): called for every report, with the metrics of all ranks."""
+class ReportCallback(RayTrainCallback):
+    def after_report(  # type: ignore[override]
+        self, training_report: TrainingReport, metrics: list[dict[str, Any]]
+    ) -> None:
+        """Called for every report, with the metrics of all ranks."""
 
 
-class WorkerCallback(UserCallback):
+class WorkerCallback(RayTrainCallback):
     """Called in every worker, before and after the training function. It is sent to the workers."""
 
     def after_init_train_context(self) -> None:
@@ -182,26 +220,77 @@ class WorkerCallback(UserCallback):
 class TrainContextCallback(WorkerCallback):
     """on_report() surrounds every report of a worker."""
 
-    @contextmanager
-    def on_checkpoint_sync(self) -> Iterator[None]:
-        yield
-
-    @contextmanager
-    def on_checkpoint_transfer(self) -> Iterator[None]:
-        yield
+    _never_called = ("on_checkpoint_sync", "on_checkpoint_transfer")
+    _advice = "use on_report(): report() names and stores the checkpoint in it"
 
 
-class WorkerGroupCallback(UserCallback):
-    """Its hooks get Ray's worker group, which Trireme does not have in the driver."""
+class ExecutionGroupCallback(RayTrainCallback):
+    """Called on rank 0 of every attempt, with the group of workers, before and after the training function. Like the
+    workers of Ray's controller, rank 0 has a copy of the callback."""
 
-    def __init_subclass__(cls) -> None:
-        for name in vars(cls):
-            if name.startswith(("after_worker_group", "before_worker_group", "on_worker_group", "after_replica")):
-                raise refusal(
-                    f"{cls.__name__}.{name}()",
-                    "use UserCallback in the driver (before_run, after_report, after_run) or WorkerCallback in workers",
-                )
+    _never_called = (
+        "before_init_train_context",
+        "on_worker_group_start",
+        "before_worker_group_start",
+        "on_worker_group_shutdown",
+        "after_worker_group_shutdown",
+        "after_worker_group_poll_status",
+        "before_worker_group_abort",
+        "after_worker_group_abort",
+        "after_replica_group_start",
+        "before_replica_group_shutdown",
+    )
+    _advice = (
+        "use after_worker_group_start() and before_worker_group_shutdown(), which run on rank 0, or UserCallback in "
+        "the driver"
+    )
+
+    def after_execution_group_start(self, execution_group: Any) -> None:
+        pass
+
+    def before_execution_group_shutdown(self, execution_group: Any) -> None:
+        pass
+
+
+class WorkerGroupCallback(ExecutionGroupCallback):
+    def after_worker_group_start(self, worker_group: Any) -> None:
+        self.after_execution_group_start(worker_group)
+
+    def after_worker_group_training_start(self, worker_group: Any) -> None:
+        pass
+
+    def before_worker_group_shutdown(self, worker_group: Any) -> None:
+        self.before_execution_group_shutdown(worker_group)
+
+
+class Called(UserCallback):
+    """A RayTrainCallback with the hooks of Trireme."""
+
+    def __init__(self, callback: RayTrainCallback) -> None:
+        self._callback = callback
+
+    def before_run(self, run_context: RunContext) -> None:
+        if isinstance(self._callback, ControllerCallback):
+            self._callback.after_controller_start(run_context)
+
+    def after_report(
+        self, run_context: RunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None
+    ) -> None:
+        if isinstance(self._callback, ReportCallback) and metrics:
+            self._callback.after_report(TrainingReport(checkpoint, metrics[0]), metrics)
+
+    def after_run(self, run_context: RunContext, error: BaseException | None) -> None:
+        if isinstance(self._callback, ControllerCallback):
+            asyncio.run(self._callback.before_controller_shutdown())
+
+
+def called(callback: UserCallback) -> UserCallback:
+    return Called(callback) if isinstance(callback, RayTrainCallback) else callback
 
 
 def worker_callbacks(callbacks: list[Any]) -> tuple[WorkerCallback, ...]:
     return tuple(callback for callback in callbacks if isinstance(callback, WorkerCallback))
+
+
+def group_callbacks(callbacks: list[Any]) -> tuple[WorkerGroupCallback, ...]:
+    return tuple(callback for callback in callbacks if isinstance(callback, WorkerGroupCallback))

@@ -12,11 +12,11 @@ from trireme._errors import TrainingFailedError
 from trireme._result import Result
 from trireme._storage import resolve
 from trireme._trainer import DataParallelTrainer
-from trireme.compat.ray import _driver
+from trireme.compat.ray import _driver, _runtime_env
 from trireme.compat.ray._backends import served
-from trireme.compat.ray._callbacks import ExperimentEnd, TuneCallback, worker_callbacks
+from trireme.compat.ray._callbacks import ExperimentEnd, TuneCallback, called, group_callbacks, worker_callbacks
 from trireme.compat.ray._configs import RunConfig, ScalingConfig, first_version_folder
-from trireme.compat.ray._data_config import DataConfig
+from trireme.compat.ray._data_config import Configured, DataConfig
 from trireme.compat.ray._result import RayResult, around, first_version, second_version
 from trireme.compat.ray._run_files import FirstVersionFiles, SecondVersionFiles
 from trireme.compat.ray._session import InRaySession
@@ -55,13 +55,16 @@ class RayFit(DataParallelTrainer):
         if self.scaling_config.max_workers:
             _driver.prepare_run()
             of_tune = [callback for callback in callbacks if isinstance(callback, TuneCallback)]
-            callbacks = [*self._file_callbacks(v1, trial, of_tune), *callbacks, ExperimentEnd(of_tune)]
+            callbacks = [*self._file_callbacks(v1, trial, of_tune), *map(called, callbacks), ExperimentEnd(of_tune)]
         prepared.run_config = self._run_config(v1, trial, callbacks)
         trial.experiment_dir_name = self._experiment_name(v1, prepared.run_config)
         if isinstance(self.scaling_config, ScalingConfig):
             prepared.scaling_config = self.scaling_config.resolved()
         prepared.backend_config = served(self.backend_config)
-        prepared.train_loop_per_worker = self._wrapped(v1, trial)
+        configured = Configured.of(self.dataset_config, self.datasets, v1) if self.scaling_config.max_workers else None
+        if configured is not None:
+            prepared.datasets = {}
+        prepared.train_loop_per_worker = self._wrapped(v1, trial, configured)
         try:
             result = super(RayFit, prepared).fit()
         except TrainingFailedError as error:
@@ -80,7 +83,11 @@ class RayFit(DataParallelTrainer):
         return [SecondVersionFiles(filesystem)]
 
     def _run_config(self, v1: bool, trial: Trial, callbacks: list[Any]) -> Any:
-        changes: dict[str, Any] = {"callbacks": callbacks, "preload": [*_PRELOAD, *self.run_config.preload]}
+        changes: dict[str, Any] = {
+            "callbacks": callbacks,
+            "preload": [*_PRELOAD, *self.run_config.preload],
+            "worker_runtime_env": _runtime_env.merged(self.run_config.worker_runtime_env or {}),
+        }
         if timeout := seconds("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"):
             changes["start_timeout_s"] = timeout
         config = self.run_config.replace(**changes)
@@ -92,7 +99,7 @@ class RayFit(DataParallelTrainer):
         name = posixpath.basename(config.storage_path.rstrip("/")) if v1 and config.storage_path else config.name
         return str(name or "")
 
-    def _wrapped(self, v1: bool, trial: Trial) -> InRaySession:
+    def _wrapped(self, v1: bool, trial: Trial, configured: Configured | None) -> InRaySession:
         function = self.train_loop_per_worker
         if isinstance(function, InRaySession):  # of a restored trainer
             function = function.function
@@ -107,6 +114,8 @@ class RayFit(DataParallelTrainer):
             stop=getattr(self.run_config, "_stopper", None),
             around=getattr(self.backend_config, "train_func_context", None),
             collective_timeout_s=seconds("RAY_TRAIN_COLLECTIVE_TIMEOUT_S"),
+            configured=configured,
+            group_callbacks=group_callbacks(self.run_config.callbacks),
         )
         return InRaySession(function, settings)
 

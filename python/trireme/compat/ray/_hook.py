@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from trireme.compat.ray import _usage, _version
+from trireme.compat.ray._banner import banner
 from trireme.compat.ray._names import Name
 from trireme.compat.ray._refusal import NotInTrireme, refusal, unknown
 from trireme.compat.ray._table import MODULES
@@ -35,8 +36,10 @@ def install() -> None:
     from trireme.compat.ray._checkpoint import extend_checkpoint
 
     sys.meta_path.insert(0, _Finder())
-    os.environ.setdefault(VARIABLE, "1")
     extend_checkpoint()
+    if not os.environ.get(VARIABLE):
+        os.environ[VARIABLE] = "1"
+        _Loader.in_driver = True
 
 
 class _Finder(MetaPathFinder):
@@ -53,11 +56,15 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
+    in_driver = False  # whose first import of Ray is announced
+
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _RayModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         entry = MODULES[module.__name__]
+        if module.__name__ == "ray" and self.in_driver:
+            print(banner(), flush=True)
         if entry.v1:
             _version.note_v1(module.__name__)
         module.__dict__[_STAND_IN] = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 How = Literal["same", "adapted", "refused"]
@@ -52,12 +52,21 @@ def refused(names: str, advice: str) -> dict[str, Name]:
     return {ray: Name("refused", note=advice) for ray, _ in _pairs(names)}
 
 
-def module(*groups: Mapping[str, Name], v1: bool = False) -> Module:
-    return Module({name: entry for group in groups for name, entry in group.items()}, v1=v1)
+def module(*groups: Mapping[str, Name], v1: bool = False, v1_names: bool = False) -> Module:
+    """v1: a script that imports it was written for the first version; v1_names: one that uses any name of it."""
+    names = {name: entry for group in groups for name, entry in group.items()}
+    if v1_names:
+        names = {name: replace(entry, v1=True) for name, entry in names.items()}
+    return Module(names, v1=v1)
 
 
 def refused_module(advice: str) -> Module:
     return Module({}, advice)
+
+
+def inside(parent: str, entry: Module, names: str) -> dict[str, Module]:
+    """The files of a package, for scripts that import from them: each has all names of the package."""
+    return {f"{parent}.{name}": entry for name in names.split()}
 
 
 def _pairs(names: str) -> list[tuple[str, str]]:

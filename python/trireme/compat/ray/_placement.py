@@ -151,7 +151,7 @@ class NodeAffinitySchedulingStrategy:
     _fail_on_unavailable: bool = False
 
 
-def get_node_ip_address() -> str:
+def get_node_ip_address(address: str | None = None) -> str:
     return "127.0.0.1"
 
 

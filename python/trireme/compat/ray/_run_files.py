@@ -12,9 +12,11 @@ import socket
 import time
 from typing import Any
 
+from trireme import _ship
 from trireme._checkpoint import Checkpoint
 from trireme._result import _read
 from trireme._storage import Location, write_whole
+from trireme._user_exception import dump_exception
 from trireme.callbacks import RunContext, UserCallback
 from trireme.compat.ray._names import RAY_VERSION
 from trireme.compat.ray._result import _flat
@@ -91,6 +93,7 @@ class FirstVersionFiles(_Folder):
         self._restored = len(self._trial.rows)
         with contextlib.suppress(TypeError, ValueError):  # a configuration may hold any object
             self._write(run_context, "params.json", json.dumps(self._trial.config).encode())
+        self._write(run_context, "params.pkl", _ship.dumps(self._trial.config))
 
     def after_report(
         self, run_context: RunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None
@@ -118,10 +121,16 @@ class FirstVersionFiles(_Folder):
         }
         self._last = now
         self._trial.rows.append(row)
+        # A folder that is not local gets the file at the end.
+        if Location(run_context.storage_path, self._filesystem).local:
+            with open(os.path.join(run_context.path, "result.json"), "a", encoding="utf-8") as file:
+                file.write(_json(row) + "\n")
 
     def after_run(self, run_context: RunContext, error: BaseException | None) -> None:
         if error is not None:
             self._write(run_context, "error.txt", f"{error}\n".encode())
+            if (pickled := dump_exception(error)) is not None:
+                self._write(run_context, "error.pkl", pickled)
         self._write(run_context, "result.json", "".join(_json(row) + "\n" for row in self._trial.rows).encode())
         self._write(run_context, "progress.csv", _csv([_flat(row) for row in self._trial.rows]).encode())
 
@@ -132,7 +141,8 @@ def _earlier_rows(folder: str) -> list[dict[str, Any]]:
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+        # A killed driver may leave half a line.
+        return [json.loads(line) for line in file if line.endswith("\n")]
 
 
 def _json(value: Any) -> str:

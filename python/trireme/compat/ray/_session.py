@@ -15,13 +15,13 @@ from trireme._checkpoint import Checkpoint
 from trireme._context import TrainContext
 from trireme._report import CheckpointUploadMode, Report, ReportedCheckpoint
 from trireme._session import TrainSession, current_session, set_session
+from trireme.compat.ray._backends import WorkerGroup
 from trireme.compat.ray._context import RayTrainContext
 from trireme.compat.ray._settings import RunSettings
 from trireme.compat.ray._storage import default_checkpoint_name
 
 if TYPE_CHECKING:
     from trireme._positions import Positions
-    from trireme.data._trainer_datasets import WorkerDatasets
 
 
 class Stopped(BaseException):
@@ -38,6 +38,7 @@ class RaySession:
         self.context: TrainContext = RayTrainContext.around(inner.context, settings)
         self._reports = 0
         self._began = time.monotonic()
+        self._shards = settings.configured.shards(inner.context, self._core) if settings.configured else None
         self._checkpoints = 0  # of all ranks, also before this attempt: for the first version's names
 
     @property
@@ -46,8 +47,8 @@ class RaySession:
         return self._inner._core  # type: ignore[attr-defined]
 
     @property
-    def datasets(self) -> WorkerDatasets | None:
-        return self._inner.datasets
+    def datasets(self) -> Any:  # WorkerDatasets, ConfiguredShards or None
+        return self._shards or self._inner.datasets
 
     def report(self, report: Report) -> None:
         _check_metrics(report.metrics)
@@ -55,7 +56,7 @@ class RaySession:
             for callback in self.settings.worker_callbacks:
                 around.enter_context(callback.on_report())
             report, stop = self._agreed(report)
-            self._inner.report(report)
+            self._inner.report(_stored(report))
         if stop:
             raise Stopped
 
@@ -125,6 +126,10 @@ class InRaySession:
             core.set_collective_timeout(settings.collective_timeout_s)
         for callback in settings.worker_callbacks:
             callback.after_init_train_context()
+        group = self._group(inner)
+        if group is not None:
+            group.run_hooks([each.after_worker_group_start for each in settings.group_callbacks])
+            group.run_hooks([each.after_worker_group_training_start for each in settings.group_callbacks])
         try:
             with settings.around() if settings.around is not None else nullcontext():
                 value = self.function(*arguments)
@@ -133,10 +138,34 @@ class InRaySession:
         finally:
             for callback in settings.worker_callbacks:
                 callback.before_worker_shutdown()
+        if group is not None:
+            group.run_hooks([each.before_worker_group_shutdown for each in settings.group_callbacks])
         if settings.v1:
             return None
         _check_metrics(value)
         return value
+
+    def _group(self, inner: TrainSession) -> WorkerGroup | None:
+        if not self._settings.group_callbacks or not hasattr(inner, "_core"):
+            return None
+        return WorkerGroup(inner.context, inner._core, "callbacks")
+
+
+def _stored(report: Report) -> Report:
+    """Raises what goes wrong before Trireme knows of the report: the script may handle it and train on, as in Ray."""
+    checkpoint, function = report.checkpoint, report.upload_fn
+    if checkpoint is None or report.mode is CheckpointUploadMode.NO_UPLOAD:
+        return report
+    if function is None:
+        if checkpoint._state is None and (where := checkpoint._where()).local and not os.path.exists(where.path):
+            raise FileNotFoundError(f"report(): the checkpoint's folder {where.path} does not exist")
+        return report
+    if report.mode is not CheckpointUploadMode.SYNC or report.dir_name is None:
+        return report
+    stored = function(checkpoint, report.dir_name)
+    if not isinstance(stored, Checkpoint):
+        raise ValueError(f"checkpoint_upload_fn must return a ray.train.Checkpoint, got {type(stored).__name__}")
+    return replace(report, upload_fn=lambda checkpoint, name: stored)
 
 
 def _check_metrics(value: Any) -> None:

@@ -25,6 +25,8 @@ class RunSettings:
     stop: Any = None  # RunConfig(stop=...)
     around: Any = None  # creates the context manager around the training function
     collective_timeout_s: float | None = None
+    configured: Any = None  # Configured: datasets that a DataConfig of the script divides
+    group_callbacks: tuple[Any, ...] = ()  # WorkerGroupCallbacks, which rank 0 calls
 
 
 def reports_wait() -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trireme.compat.ray._names import Module, adapted, module, refused, same
+from trireme.compat.ray._names import Module, adapted, module, refused, refused_module, same
 from trireme.compat.ray._table_train import _CHECKPOINT, _CONFIGS, _DATA_CONFIG, _RESULT, TRAIN
 
 _REPORTING = "trireme.compat.ray._reporting"
@@ -27,14 +27,21 @@ AIR: dict[str, Module] = {
         _CHECKPOINT,
         refused("DatasetConfig", "use DataConfig(datasets_to_split=[...])"),
         refused("AcquiredResources ResourceRequest DataBatchType", "Trireme has no equivalent"),
-        v1=True,
+        v1_names=True,  # importing ray.air.integrations imports it as well
     ),
     "ray.air.config": module(_CONFIGS, _DATA_CONFIG, v1=True),
     "ray.air.session": module(_SESSION, v1=True),
     "ray.air.checkpoint": module(_CHECKPOINT, v1=True),
     "ray.air.result": module(_RESULT, v1=True),
     "ray.air.constants": module(same("trireme", "TRAIN_DATASET_KEY"), v1=True),
-    "ray.air.util": module(v1=True),
+    "ray.air.data_batch_type": refused_module("it is a type for annotations; use Any"),
+    "ray.air.execution": refused_module("pass resources_per_worker to ScalingConfig"),
+    "ray.air.util": module(),
+    **{
+        f"ray.air.util.{name}": refused_module("use Dataset.map_batches(batch_format=...) and pyarrow's tensor types")
+        for name in ("data_batch_conversion", "object_extensions", "tensor_extensions")
+    },
+    "ray.air.util.node": refused_module("this machine is the cluster"),
     "ray.air.util.check_ingest": module(
         refused("DummyTrainer make_local_dataset_iterator", "measure with bench/data, or iterate over the dataset")
     ),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from trireme.compat.ray import _accelerators
 from trireme.compat.ray._names import RAY_VERSION, Module, adapted, module, refused
 
 _RAY = "trireme.compat.ray"
 _TASKS = f"{_RAY}._tasks"
+_GPU_TYPES = " ".join(name for name in vars(_accelerators) if not name.startswith("_"))
 _ONE_MACHINE = "this machine is the cluster"
 _REMOTE = {
     **adapted(f"{_TASKS}._remote", "remote method", "each task and actor is a process of this machine; no GPUs"),
@@ -15,10 +17,16 @@ _REMOTE = {
 _CONTEXT = adapted(f"{_TASKS}._where", "get_runtime_context", "ids of this machine's processes")
 _ERRORS = adapted(
     f"{_TASKS}._errors",
-    "RayError RayTaskError TaskCancelledError WorkerCrashedError RayActorError ActorDiedError ActorUnavailableError "
-    "GetTimeoutError ObjectLostError ObjectStoreFullError OutOfMemoryError NodeDiedError RaySystemError "
-    "RuntimeEnvSetupError TaskUnschedulableError ActorUnschedulableError AsyncioActorExit",
-    "errors of tasks and actors",
+    "ActorAlreadyExistsError ActorDiedError ActorHandleNotFoundError ActorPlacementGroupRemoved ActorUnavailableError "
+    "ActorUnschedulableError AsyncioActorExit AuthenticationError CrossLanguageError GetTimeoutError "
+    "LocalRayletDiedError NodeDiedError ObjectFetchTimedOutError ObjectFreedError ObjectLostError "
+    "ObjectReconstructionFailedError ObjectRefStreamEndOfStreamError ObjectStoreFullError "
+    "OufOfBandObjectRefSerializationException OutOfDiskError OutOfMemoryError OwnerDiedError PendingCallsLimitExceeded "
+    "PlasmaObjectNotAvailable RayActorError RayCgraphCapacityExceeded RayChannelError RayChannelTimeoutError "
+    "RayDirectTransportError RayError RaySystemError RayTaskError ReferenceCountingAssertionError RpcError "
+    "RuntimeEnvSetupError StreamingGeneratorReplayInconsistentError TaskCancelledError TaskPlacementGroupRemoved "
+    "TaskUnschedulableError UnserializableException UserCodeException WorkerCrashedError",
+    "errors of tasks and actors; some are never raised",
 )
 _GROUPS = adapted(
     f"{_RAY}._placement",
@@ -36,25 +44,36 @@ CORE: dict[str, Module] = {
         _REMOTE,
         _CONTEXT,
         refused("java_function java_actor_class cpp_function", "use subprocess, or Trireme's C++ API"),
+        adapted(f"{_TASKS}._refs", "ObjectID=ObjectRef", "references work on this machine"),
+        adapted(f"{_RAY}._cluster", "LoggingConfig", "no effect: processes print to the driver's output"),
+        refused(
+            "ActorClassID ActorID FunctionID JobID NodeID PlacementGroupID TaskID UniqueID WorkerID",
+            "ids are strings: get_runtime_context() has them",
+        ),
+        refused("Language SCRIPT_MODE WORKER_MODE widgets", "it is internal to Ray"),
         refused("timeline", "`trireme show` has the events of a run"),
         refused("ClientBuilder client", "Trireme starts no clusters"),
         refused("ObjectRefGenerator DynamicObjectRefGenerator", "return a list, or use ray.util.queue.Queue"),
     ),
     "ray.exceptions": module(_ERRORS),
     "ray.actor": module(
-        adapted(f"{_TASKS}._remote", "ActorHandle ActorClass ActorMethod", ""),
+        adapted(f"{_TASKS}._remote", "ActorHandle ActorClass ActorMethod method", ""),
+        adapted("builtins", "ActorClassInheritanceException=TypeError", ""),
         adapted(f"{_TASKS}._where", "exit_actor", ""),
     ),
     "ray.remote_function": module(adapted(f"{_TASKS}._remote", "RemoteFunction", "")),
     "ray.runtime_context": module(_CONTEXT, adapted(f"{_TASKS}._where", "RuntimeContext", "")),
     "ray.runtime_env": module(
-        adapted(f"{_RAY}._cluster", "RuntimeEnv", "env_vars, working_dir and py_modules of this machine")
+        adapted(f"{_RAY}._runtime_env", "RuntimeEnv", "env_vars, working_dir and py_modules of this machine"),
+        refused("RuntimeEnvConfig", "processes start at once; there is nothing to set up"),
     ),
     "ray.util": module(
         _GROUPS,
         _POOL,
-        adapted(f"{_TASKS}._api", "list_named_actors", ""),
+        adapted(f"{_TASKS}._api", "as_completed list_named_actors map_unordered", ""),
+        adapted(f"{_RAY}._annotations", "log_once disable_log_once_globally enable_periodic_logging", ""),
         adapted(f"{_RAY}._placement", "get_node_ip_address", _ONE_MACHINE),
+        refused("get_node_instance_id", "this machine is the cluster: socket.gethostname() names it"),
         refused("inspect_serializability", "fit() and .remote() name the object that cannot be pickled"),
         refused("pdb ray_debugpy", "use breakpoint() with num_workers=0"),
         refused("register_serializer deregister_serializer", "define __reduce__ on the class"),
@@ -69,12 +88,26 @@ CORE: dict[str, Module] = {
             "PlacementGroupSchedulingStrategy NodeAffinitySchedulingStrategy",
             _ONE_MACHINE,
         ),
-        refused("NodeLabelSchedulingStrategy", "all tasks run on this machine"),
+        refused("NodeLabelSchedulingStrategy In NotIn Exists DoesNotExist", "all tasks run on this machine"),
     ),
     "ray.util.metrics": module(
         adapted(f"{_RAY}._metrics", "Counter Gauge Histogram", "values stay in the process; report() exports metrics")
     ),
+    "ray.util.accelerators": module(
+        adapted(f"{_RAY}._accelerators", _GPU_TYPES, "the type of a GPU"),
+        refused(
+            "APPLE_M1 APPLE_M1_MAX APPLE_M1_PRO APPLE_M1_ULTRA APPLE_M2 APPLE_M2_MAX APPLE_M2_PRO APPLE_M2_ULTRA "
+            "APPLE_M3 APPLE_M3_MAX APPLE_M3_PRO APPLE_SILICON AWS_NEURON_CORE GOOGLE_TPU_V2 GOOGLE_TPU_V3 "
+            "GOOGLE_TPU_V4 GOOGLE_TPU_V5LITEPOD GOOGLE_TPU_V5P GOOGLE_TPU_V6E GOOGLE_TPU_V7X METAX_C500 METAX_C550 "
+            "MOBILINT_ARIES MOBILINT_REGULUS tpu",
+            "workers run on CPUs and on GPUs that torch calls cuda",
+        ),
+    ),
+    "ray.util.debug": module(
+        adapted(f"{_RAY}._annotations", "log_once disable_log_once_globally enable_periodic_logging", "")
+    ),
     "ray.util.annotations": module(
-        adapted(f"{_RAY}._annotations", "PublicAPI DeveloperAPI Deprecated", "decorators without an effect")
+        adapted(f"{_RAY}._annotations", "PublicAPI DeveloperAPI Deprecated", "decorators without an effect"),
+        adapted(f"{_RAY}._annotations", "RayDeprecationWarning", "never raised"),
     ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trireme.compat.ray._names import Module, Name, adapted, module, refused, same
+from trireme.compat.ray._names import Module, Name, adapted, inside, module, refused, refused_module, same
 
 _RAY = "trireme.compat.ray"
 
@@ -11,7 +11,7 @@ _CONFIGS = adapted(
     "CheckpointConfig FailureConfig RunConfig ScalingConfig SyncConfig",
     "fields of both versions; those without an effect warn once",
 )
-_DATA_CONFIG = adapted(f"{_RAY}._data_config", "DataConfig", "equal parts as in Ray; configure() cannot be overridden")
+_DATA_CONFIG = adapted(f"{_RAY}._data_config", "DataConfig", "equal parts as in Ray; rank 0 runs an own configure()")
 _RESULT = adapted(f"{_RAY}._result", "Result=RayResult", "metrics and rows as in the version that the script uses")
 _CHECKPOINT = same("trireme", "Checkpoint")
 _ERRORS = same("trireme", "ControllerError PreemptionError TrainingFailedError WorkerGroupError")
@@ -51,12 +51,12 @@ _TORCH_NAMES = {
 }
 _CALLBACK_BASES = adapted(
     f"{_RAY}._callbacks",
-    "ControllerCallback WorkerCallback TrainContextCallback WorkerGroupCallback ReportCallback "
-    "ReplicaGroupCallback=WorkerGroupCallback ExecutionGroupCallback=WorkerGroupCallback",
-    "hooks with a worker group are refused",
+    "ControllerCallback WorkerCallback TrainContextCallback WorkerGroupCallback ReportCallback ExecutionGroupCallback "
+    "ReplicaGroupCallback=WorkerGroupCallback",
+    "hooks with a worker group run on rank 0; those that are never called are refused",
 )
 
-TRAIN: dict[str, Module] = {
+_PACKAGES: dict[str, Module] = {
     "ray.train": module(
         _CONFIGS,
         _DATA_CONFIG,
@@ -138,7 +138,7 @@ TRAIN: dict[str, Module] = {
     "ray.train.v2": module(),
     "ray.train.v2.api": module(),
     "ray.train.v2.api.callback": module(
-        same("trireme", "UserCallback"), adapted("trireme", "RayTrainCallback=UserCallback", "")
+        same("trireme", "UserCallback"), adapted(f"{_RAY}._callbacks", "RayTrainCallback", "a base class")
     ),
     "ray.train.v2.api.config": module(_CONFIGS, same("trireme", "LoggingConfig")),
     "ray.train.v2.api.context": module(
@@ -169,6 +169,15 @@ TRAIN: dict[str, Module] = {
     "ray.train.v2.xgboost": module(_trainer("XGBoostTrainer"), same("trireme.xgboost", "XGBoostConfig")),
     "ray.train.v2.lightgbm": module(_trainer("LightGBMTrainer"), same("trireme.lightgbm", "LightGBMConfig")),
     "ray.train.v2.tensorflow": module(_trainer("TensorflowTrainer")),
+    "ray.train.v2.horovod": module(_trainer("HorovodTrainer", v1=True)),
+    # Ray has removed these.
+    "ray.train.accelerate": refused_module("use TorchTrainer with accelerate.Accelerator in the training function"),
+    "ray.train.batch_predictor": refused_module("load the model in a class and pass it to Dataset.map_batches()"),
+    "ray.train.gbdt_trainer": refused_module("use ray.train.xgboost.XGBoostTrainer or ray.train.lightgbm"),
+    "ray.train.mosaic": refused_module("use TorchTrainer with Composer in the training function"),
+    "ray.train.predictor": refused_module("load the model in a class and pass it to Dataset.map_batches()"),
+    "ray.train.rl": refused_module("Trireme has no reinforcement learning; run this script with Ray"),
+    "ray.train.sklearn": refused_module("call scikit-learn in a training function of one worker"),
     "ray.train.v2._internal": module(),
     "ray.train.v2._internal.execution": module(),
     "ray.train.v2._internal.execution.callback": module(_CALLBACK_BASES),
@@ -177,4 +186,24 @@ TRAIN: dict[str, Module] = {
     ),
     "ray.train._internal": module(),
     "ray.train._internal.storage": module(adapted(f"{_RAY}._storage", "StorageContext", "")),
+}
+
+TRAIN: dict[str, Module] = {
+    **_PACKAGES,
+    **inside("ray.train.collective", _PACKAGES["ray.train.collective"], "collectives"),
+    **inside("ray.train.horovod", _PACKAGES["ray.train.horovod"], "config horovod_trainer"),
+    **inside("ray.train.lightgbm", _PACKAGES["ray.train.lightgbm"], "config lightgbm_checkpoint lightgbm_trainer v2"),
+    **inside(
+        "ray.train.tensorflow",
+        _PACKAGES["ray.train.tensorflow"],
+        "config tensorflow_checkpoint tensorflow_trainer train_loop_utils",
+    ),
+    **inside("ray.train.xgboost", _PACKAGES["ray.train.xgboost"], "config v2 xgboost_checkpoint xgboost_trainer"),
+    **inside("ray.train.torch.xla", _PACKAGES["ray.train.torch.xla"], "config"),
+    **inside("ray.train.v2.horovod", _PACKAGES["ray.train.v2.horovod"], "horovod_trainer"),
+    **inside("ray.train.v2.jax", _PACKAGES["ray.train.v2.jax"], "config jax_trainer"),
+    **inside("ray.train.v2.lightgbm", _PACKAGES["ray.train.v2.lightgbm"], "lightgbm_trainer"),
+    **inside("ray.train.v2.tensorflow", _PACKAGES["ray.train.v2.tensorflow"], "tensorflow_trainer"),
+    **inside("ray.train.v2.torch", _PACKAGES["ray.train.torch"], "train_loop_utils"),
+    **inside("ray.train.v2.xgboost", _PACKAGES["ray.train.v2.xgboost"], "config xgboost_trainer"),
 }
