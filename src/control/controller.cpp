@@ -189,10 +189,11 @@ void Controller::send(int rank, const wire::Message& message) {
   if (peer.channel) peer.channel->send(message);
 }
 
-void Controller::append(Dict event) {
+void Controller::append(Dict event, Dict unlogged) {
   Dict timed{{"time", clock_.wall()}};
   for (auto& [key, value] : event) timed[key] = std::move(value);
   log_->append(timed);
+  for (auto& [key, value] : unlogged) timed[key] = std::move(value);
   sink_(timed);
   if (timed["event"].as_string() == "report") {
     if (int_of(timed, "rank") == 0) metrics_->append(timed);

@@ -176,7 +176,7 @@ class Controller final : private wire::ServerHandler {
   void time_restart(const Dict& event);
   std::string state_of(std::size_t rank) const;
   bool may_starve(std::size_t rank) const;
-  void append(Dict event);
+  void append(Dict event, Dict unlogged = {});  // unlogged: fields that only the sink gets
   void warn_of_metrics();
   void flush_soon();
   void flush(bool to_disk);

@@ -181,7 +181,9 @@ void Controller::run(RecordFailure& action) {
   for (auto& [key, value] : to_dict(failure)) event[key] = std::move(value);
   if (!action.alike.empty()) event["alike"] = List(action.alike.begin(), action.alike.end());
   if (action.same_as) event["same_as"] = *action.same_as;
-  append(std::move(event));
+  Dict unlogged;
+  if (failure.exception) unlogged["exception"] = Value(*failure.exception);
+  append(std::move(event), std::move(unlogged));
 }
 
 void Controller::run(Commit& action) {

@@ -108,6 +108,7 @@ def test_exceptions_of_every_attempt() -> None:
     with pytest.raises(WorkerGroupError):
         fit(train, recorder, 1, failure_config=FailureConfig(max_failures=1))
     assert len(recorder.exceptions) == 2
+    assert all(isinstance(error, ValueError) for errors in recorder.exceptions for error in errors.values())
     assert "always" in str(recorder.exceptions[0][0])
 
 
