@@ -44,6 +44,8 @@ class _ReportCallback:
     validation: as in trireme.report().
     """
 
+    CHECKPOINT_NAME = "checkpoint.ckpt"
+
     def __init__(
         self,
         *,
@@ -104,7 +106,7 @@ class _ReportCallback:
         sent = False
         try:
             # On every rank: a sharded strategy stores the part of each.
-            trainer.save_checkpoint(os.path.join(folder, "checkpoint.ckpt"))
+            trainer.save_checkpoint(os.path.join(folder, self.CHECKPOINT_NAME))
             if os.listdir(folder):
                 report(
                     metrics,

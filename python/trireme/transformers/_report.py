@@ -29,6 +29,8 @@ class ReportCallback(TrainerCallback):  # type: ignore[misc]
     validation: as in trireme.report().
     """
 
+    CHECKPOINT_NAME = "checkpoint"
+
     def __init__(
         self,
         *,
@@ -65,7 +67,7 @@ class ReportCallback(TrainerCallback):  # type: ignore[misc]
         folder = Path(tempfile.mkdtemp(prefix=".trireme_", dir=args.output_dir))
         asynchronous = self._mode is CheckpointUploadMode.ASYNC
         try:
-            _link_tree(saved, folder / "checkpoint")
+            _link_tree(saved, folder / self.CHECKPOINT_NAME)
             report(
                 metrics,
                 checkpoint=Checkpoint.from_directory(folder),

@@ -61,7 +61,9 @@ if __name__ == "__main__":
     )
     result = trainer.fit()
     with result.checkpoint.as_directory() as checkpoint_dir:
-        state = torch.load(os.path.join(checkpoint_dir, "checkpoint.ckpt"), weights_only=False)
+        state = torch.load(
+            os.path.join(checkpoint_dir, ray.train.lightning.RayTrainReportCallback.CHECKPOINT_NAME), weights_only=False
+        )
     model = ImageClassifier()
     model.load_state_dict(state["state_dict"])
     assert result.metrics["epoch"] == 1 and result.metrics["step"] == 8, result.metrics

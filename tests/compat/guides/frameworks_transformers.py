@@ -2,6 +2,7 @@
 
 import os
 
+import numpy as np
 import ray.data
 import ray.train
 import ray.train.huggingface.transformers
@@ -21,7 +22,7 @@ SIZES = {
 
 
 def collate(batch):
-    return {name: torch.as_tensor(value) for name, value in batch.items()}
+    return {name: torch.as_tensor(np.stack(value)) for name, value in batch.items()}
 
 
 def train_func():
