@@ -95,10 +95,17 @@ def train(config: dict[str, Any]) -> Any:
             trainer.train(resume_from_checkpoint=os.path.join(folder, "checkpoint"))
     else:
         trainer.train()
-    weights = [parameter.detach().flatten().tolist() for parameter in network.parameters()]
+    weights = [whole(parameter) for parameter in network.parameters()]
     everyone: list[Any] = [None] * trireme.get_context().get_world_size()
     torch.distributed.all_gather_object(everyone, weights)
     return everyone
+
+
+def whole(parameter: torch.Tensor) -> list[float]:
+    from torch.distributed.tensor import DTensor
+
+    value = parameter.detach()
+    return (value.full_tensor() if isinstance(value, DTensor) else value).flatten().tolist()
 
 
 @pytest.mark.parametrize("mode", list(CheckpointUploadMode)[:2])
@@ -118,6 +125,20 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, mode: 
         names = {path.name for path in Path(folder, "checkpoint").iterdir()}
     assert {"model.safetensors", "optimizer.pt", "trainer_state.json", "rng_state_0.pth", "rng_state_1.pth"} <= names
     assert not [path for path in (tmp_path / "a").iterdir() if path.name.startswith(".trireme_")]
+
+
+def test_fsdp_trains_the_same_model_also_after_a_kill(tmp_path: Path) -> None:
+    """On CPUs, Accelerate would silently keep the whole model on every worker."""
+    config: dict[str, Any] = {"arguments": {"fsdp": True}}
+    undisturbed = fit(train, config | {"out": str(tmp_path / "a")}, "undisturbed").return_value
+    killed = fit(train, config | {"out": str(tmp_path / "b"), "kill_at": 7}, "killed")
+    assert (tmp_path / "b_mark").exists()
+    assert killed.return_value == undisturbed and undisturbed[0] == undisturbed[1]
+    (replicated, _) = fit(train, {"out": str(tmp_path / "c")}, "replicated").return_value
+    for mine, theirs in zip(undisturbed[0], replicated, strict=True):
+        torch.testing.assert_close(torch.tensor(mine), torch.tensor(theirs), rtol=1e-4, atol=1e-5)
+    with killed.checkpoint.as_directory() as folder:
+        assert any(path.name.startswith("pytorch_model_fsdp") for path in Path(folder, "checkpoint").iterdir())
 
 
 def test_a_stream_resumes_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
@@ -147,6 +168,22 @@ def test_shards_as_datasets(tmp_path: Path) -> None:
     assert first == second
     assert results["killed"].return_value == results["undisturbed"].return_value
     assert {"eval_valid_loss", "eval_other_loss"} <= results["killed"].metrics.keys()
+
+
+def test_the_model_is_that_of_one_process_on_the_same_global_batches(tmp_path: Path) -> None:
+    """The HF Trainer divides batches so that one process with batches of twice the size has the same."""
+    from transformers import Trainer
+
+    options = {"gradient_accumulation_steps": 2, "max_grad_norm": 0.5}
+    first, second = fit(train, {"out": str(tmp_path / "a"), "arguments": options}).return_value
+    assert first == second
+    alone = model()
+    options |= {"per_device_train_batch_size": 8, "use_cpu": True, "save_strategy": "no"}
+    data = [{"input_ids": text, "labels": text} for text in texts()]
+    given = arguments({"out": str(tmp_path / "b"), "arguments": options})
+    Trainer(model=alone, args=given, train_dataset=data).train()
+    for mine, theirs in zip(first, alone.parameters(), strict=True):
+        torch.testing.assert_close(torch.tensor(mine), theirs.detach().flatten(), rtol=1e-4, atol=1e-5)
 
 
 def test_workers_that_would_train_alone_are_an_error(tmp_path: Path) -> None:

@@ -54,6 +54,10 @@ def _allow_plugins_on_cpu(module: ModuleType) -> None:
         before = os.environ["ACCELERATE_USE_CPU"]
         os.environ["ACCELERATE_USE_CPU"] = "false"
         state._trireme_plugin_on_cpu = True
+        shared: dict[str, Any] = partial._shared_state
+        if not state._shared_state and shared.get("distributed_type") == module.DistributedType.MULTI_CPU:
+            # TrainingArguments has created the PartialState, before there was a plugin.
+            shared["distributed_type"] = module.DistributedType.MULTI_GPU
         try:
             original(self, mixed_precision, False, *rest, **options)
         finally:

@@ -101,11 +101,6 @@ def _check_arguments(trainer: Any, context: Any) -> None:
             f"prepare_trainer(): TrainingArguments has found {count_of(args.world_size, 'process')} and the run has "
             f"{count_of(context.get_world_size(), 'worker')}; create it in the training function"
         )
-    if args.fsdp and trainer.accelerator.distributed_type != "FSDP":
-        raise ValueError(
-            f"prepare_trainer(): TrainingArguments(fsdp={args.fsdp!r}) has no effect on workers without GPUs, where "
-            "Accelerate keeps the whole model on every worker; remove it, or pass ScalingConfig(use_gpu=True)"
-        )
     if getattr(args, "enable_jit_checkpoint", False):
         raise ValueError(
             "prepare_trainer(): TrainingArguments(enable_jit_checkpoint=True) would replace the handler of SIGTERM, "
