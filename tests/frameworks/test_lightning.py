@@ -19,7 +19,7 @@ from trireme import CheckpointUploadMode, FailureConfig, RunConfig, ScalingConfi
 from trireme.torch import TorchTrainer
 
 
-def model(package: str) -> Any:
+def model(package: str, dropout: float = 0.0) -> Any:
     pl = importlib.import_module(package)
 
     class Model(pl.LightningModule):  # type: ignore[name-defined, misc]
@@ -31,7 +31,7 @@ def model(package: str) -> Any:
 
         def training_step(self, batch: Any, index: int) -> Any:
             self.seen += batch[0][:, 0].tolist()
-            loss = (self.layer(batch[0]) - batch[1]).square().mean()
+            loss = (self.layer(torch.nn.functional.dropout(batch[0], dropout)) - batch[1]).square().mean()
             self.log("loss", loss, sync_dist=True)
             return loss
 
@@ -94,7 +94,8 @@ def train(config: dict[str, Any]) -> Any:
     options = QUIET | {"devices": "auto", "callbacks": [report, Kill()]} | config.get("trainer", {})
     trainer = prepare_trainer(pl.Trainer(**options))
     loader = loader_of(config.get("loader", ""))
-    network = model(package)
+    network = model(package, config.get("dropout", 0.0))
+    torch.manual_seed(trainer.global_rank)
     arguments: dict[str, Any] = {"train_dataloaders": loader, "val_dataloaders": DataLoader(rows(), batch_size=8)}
     if checkpoint := trireme.get_checkpoint():
         with checkpoint.as_directory() as folder:
@@ -136,11 +137,20 @@ def test_the_model_is_that_of_one_process_on_the_same_global_batches() -> None:
         torch.testing.assert_close(torch.tensor(mine), theirs)
 
 
-@pytest.mark.parametrize("mode", list(CheckpointUploadMode)[:2])
-def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, mode: CheckpointUploadMode) -> None:
-    report = {"every_n_train_steps": 3, "checkpoint_upload_mode": mode}
-    undisturbed = fit(train, {"report": report}, "undisturbed").return_value
-    result = fit(train, {"report": report, "kill_at": 7, "mark": str(tmp_path / "mark")}, "killed")
+@pytest.mark.parametrize(
+    "report",
+    [
+        {"every_n_train_steps": 3},
+        {"every_n_train_steps": 3, "checkpoint_upload_mode": CheckpointUploadMode.ASYNC},
+        {},  # at the end of the epoch
+        {"on_train_epoch_end": False, "on_validation_end": True},
+    ],
+    ids=["sync", "async", "epoch end", "validation end"],
+)
+def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, report: dict[str, Any]) -> None:
+    config = {"report": report, "dropout": 0.5}
+    undisturbed = fit(train, config, "undisturbed").return_value
+    result = fit(train, config | {"kill_at": 7, "mark": str(tmp_path / "mark")}, "killed")
     assert (tmp_path / "mark").exists()
     for (weights, seen), (expected, all_seen) in zip(result.return_value, undisturbed, strict=True):
         assert weights == expected

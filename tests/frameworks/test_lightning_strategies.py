@@ -180,8 +180,11 @@ def test_a_script_written_for_ray_train(tmp_path: Path) -> None:
     ).fit()
     for mine, theirs in zip(result.return_value, expected(), strict=True):
         torch.testing.assert_close(torch.tensor(mine), theirs.flatten())
+    from trireme.lightning import RayTrainReportCallback
+
     with result.checkpoint.as_directory() as folder:
-        assert torch.load(os.path.join(folder, "checkpoint.ckpt"), weights_only=False)["global_step"] == 8
+        file = os.path.join(folder, RayTrainReportCallback.CHECKPOINT_NAME)
+        assert torch.load(file, weights_only=True)["global_step"] == 8
     (metrics,) = (tmp_path / "logs").rglob("metrics.csv")
     assert len(metrics.read_text().splitlines()) == 9
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from typing import Any
 
 from trireme._checkpoint import Checkpoint
@@ -93,26 +92,18 @@ def _random_file(folder: str, rank: int) -> str:
 
 
 def _save_random_states(folder: str, rank: int) -> None:
-    """DeepSpeed does not store them; dropout would differ after a restart."""
-    import numpy
     import torch
 
-    states = {"torch": torch.get_rng_state(), "python": random.getstate(), "numpy": numpy.random.get_state()}
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state_all()
-    torch.save(states, _random_file(folder, rank))
+    from trireme.torch._random_states import random_states
+
+    torch.save(random_states(), _random_file(folder, rank))
 
 
 def _load_random_states(folder: str, rank: int) -> None:
-    import numpy
     import torch
 
+    from trireme.torch._random_states import set_random_states
+
     file = _random_file(folder, rank)
-    if not os.path.exists(file):  # more workers than before
-        return
-    states = torch.load(file, map_location="cpu", weights_only=False)
-    torch.set_rng_state(states["torch"])
-    random.setstate(states["python"])
-    numpy.random.set_state(states["numpy"])
-    if "cuda" in states and len(states["cuda"]) == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all(states["cuda"])
+    if os.path.exists(file):  # otherwise there are more workers than before
+        set_random_states(torch.load(file, map_location="cpu", weights_only=False))

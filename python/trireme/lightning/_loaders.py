@@ -33,6 +33,8 @@ def take_over_training_loaders(trainer: Any) -> None:
                 made = with_position(dataloader, connector._requires_distributed_sampler(dataloader))
                 if made is not None:
                     made._unused = _fetched_ahead(made)
+                    # After a restart, Lightning creates the iterator of an epoch before it begins the epoch.
+                    made._draws = False
                     return made
         return original(dataloader, shuffle=shuffle, mode=mode)
 

@@ -8,15 +8,20 @@ import tempfile
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import torch.distributed as dist
+
 from trireme._checkpoint import Checkpoint
 from trireme._preemption_watch import PreemptionWatch
 from trireme._report import CheckpointUploadMode
 from trireme._session import report
 from trireme._validation import ValidationTaskConfig
 from trireme.lightning._package import Package, package
+from trireme.torch._random_states import random_states, set_random_states
 
 if TYPE_CHECKING:
     ReportCallback = Any
+
+_RANDOM_STATES = "trireme_random_states"
 
 
 def report_callback_class() -> Any:
@@ -79,6 +84,33 @@ class _ReportCallback:
         self._mode = mode
         self._validation = validation
         self._reported_step = -1
+        self._random_states: dict[str, Any] | None = None
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """On all ranks. Lightning stores the generators of none."""
+        mine = random_states()
+        every: list[Any] = [mine] * trainer.world_size
+        if dist.is_initialized():
+            dist.all_gather_object(every, mine)
+        checkpoint[_RANDOM_STATES] = every
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        every = checkpoint.get(_RANDOM_STATES, [])
+        if trainer.state.fn == "fit" and trainer.global_rank < len(every):
+            self._random_states = every[trainer.global_rank]
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        self._restore_random_states()
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        # In the middle of an epoch this comes first. What happens before it, as creating the iterator of a loader,
+        # draws numbers that the interrupted epoch has drawn already.
+        self._restore_random_states()
+
+    def _restore_random_states(self) -> None:
+        if self._random_states is not None:
+            set_random_states(self._random_states)
+            self._random_states = None
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         step = trainer.global_step

@@ -46,6 +46,7 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
     _ahead: bool
     _unused: int  # batches that the consumer fetches before it uses the first
     _even: EvenSteps | None
+    _draws: bool  # creating an iterator draws a seed from torch's generator, as DataLoader does
 
     def __iter__(self) -> Iterator[Any]:
         self._positions.begin()
@@ -114,7 +115,9 @@ class PreparedDataLoader(DataLoader):  # type: ignore[misc]
 
     def _batches(self) -> Iterator[Any]:
         # The interrupted epoch has drawn the seed of its iterator: a restored generator must not draw it again.
-        random = torch.get_rng_state() if self._done else None
+        random = torch.get_rng_state() if self._done or not self._draws else None
+        if not self._draws:
+            torch.default_generator.manual_seed(torch.initial_seed() + self.epoch)
         batches = super().__iter__()
         if random is not None:
             torch.set_rng_state(random)
@@ -218,7 +221,7 @@ def _copy_of(loader: DataLoader) -> PreparedDataLoader:
     made.__dict__["_iterator"] = None  # persistent workers belong to the original
     made.epoch, made._done, made._begun, made._left, made._pass = 0, 0, False, False, 0
     made._shard = made._device = made._even = None
-    made._ahead, made._unused = False, 0
+    made._ahead, made._unused, made._draws = False, 0, True
     return made
 
 
