@@ -84,15 +84,17 @@ class _ReportCallback:
         self._mode = mode
         self._validation = validation
         self._reported_step = -1
+        self._reports = False
         self._random_states: dict[str, Any] | None = None
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """On all ranks. Lightning stores the generators of none."""
-        mine = random_states()
-        every: list[Any] = [mine] * trainer.world_size
-        if dist.is_initialized():
-            dist.all_gather_object(every, mine)
-        checkpoint[_RANDOM_STATES] = every
+        # Not in checkpoints of other callbacks: one that saves on a single rank would wait for the others.
+        if self._reports:
+            mine = random_states()
+            every: list[Any] = [mine] * trainer.world_size
+            if dist.is_initialized():
+                dist.all_gather_object(every, mine)
+            checkpoint[_RANDOM_STATES] = every
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         every = checkpoint.get(_RANDOM_STATES, [])
@@ -136,6 +138,7 @@ class _ReportCallback:
             return
         folder = tempfile.mkdtemp(prefix="trireme_lightning_")
         sent = False
+        self._reports = True
         try:
             # On every rank: a sharded strategy stores the part of each.
             trainer.save_checkpoint(os.path.join(folder, self.CHECKPOINT_NAME))
@@ -150,5 +153,6 @@ class _ReportCallback:
             else:
                 report(metrics)
         finally:
+            self._reports = False
             if not sent:
                 shutil.rmtree(folder, ignore_errors=True)

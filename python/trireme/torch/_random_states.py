@@ -17,8 +17,8 @@ def random_states() -> dict[str, Any]:
     except ImportError:
         pass
     else:
-        kind, key, *rest = numpy.random.get_state()
-        states["numpy"] = (kind, key.tolist(), *rest)
+        state: Any = numpy.random.get_state()
+        states["numpy"] = (state[0], state[1].tolist(), *state[2:])
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state_all()
     return states
