@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from regression import network, rows
 from torch.utils.data import DataLoader
 
 import trireme
-from trireme import ScalingConfig
+from trireme import RunConfig, ScalingConfig
 from trireme.torch import TorchTrainer
 
 STEPS = 4
@@ -73,6 +74,33 @@ def with_transformers(config: dict[str, Any]) -> None:
     prepare_trainer(trainer).train()
 
 
+def with_deepspeed(config: dict[str, Any]) -> None:
+    import deepspeed
+
+    from trireme.deepspeed import save_checkpoint
+
+    out = {"enabled": True, "output_path": config["out"], "job_name": "rows"}
+    settings = {
+        "train_micro_batch_size_per_gpu": 4,
+        "optimizer": {"type": "Adam", "params": {"lr": 0.01}},
+        "steps_per_print": 1,  # also how often it logs
+        "tensorboard": out,
+        "csv_monitor": out,
+        "wandb": {"enabled": True, "project": "rows"},
+    }
+    model = network()
+    engine, _, data, _ = deepspeed.initialize(
+        model=model, model_parameters=model.parameters(), training_data=rows(), config=settings
+    )
+    for inputs, targets in data:
+        loss = (engine(inputs) - targets).square().mean()
+        engine.backward(loss)
+        engine.step()
+        trireme.report({"loss": loss.item()}, checkpoint=save_checkpoint(engine))
+    if engine.global_rank == 0:
+        engine.monitor.tb_monitor.summary_writer.flush()
+
+
 def with_accelerate(config: dict[str, Any]) -> None:
     from accelerate import Accelerator
 
@@ -94,10 +122,14 @@ def with_accelerate(config: dict[str, Any]) -> None:
     accelerator.end_training()
 
 
-@pytest.mark.parametrize("train", [with_lightning, with_transformers, with_accelerate])
+@pytest.mark.parametrize("train", [with_lightning, with_transformers, with_accelerate, with_deepspeed])
 def test_each_logger_has_one_run_of_rank_zero(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Callable[[dict[str, Any]], None]
 ) -> None:
+    """Also beside the callbacks of the run, which log in the driver."""
+    from trireme.integrations.mlflow import MLflowCallback
+    from trireme.integrations.wandb import WandbCallback
+
     out = tmp_path / "out"
     for name, value in {
         "WANDB_MODE": "offline",
@@ -108,13 +140,41 @@ def test_each_logger_has_one_run_of_rank_zero(
     }.items():
         monkeypatch.setenv(name, value)
     out.mkdir()
-    result = TorchTrainer(train, train_loop_config={"out": str(out)}, scaling_config=ScalingConfig(num_workers=2)).fit()
+    callbacks = [
+        MLflowCallback(tracking_uri=f"file://{tmp_path}/of_the_run"),
+        WandbCallback(project="run", dir=str(tmp_path / "of_the_run")),
+    ]
+    (tmp_path / "of_the_run").mkdir()
+    result = TorchTrainer(
+        train,
+        train_loop_config={"out": str(out)},
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(callbacks=callbacks),
+    ).fit()
     assert result.checkpoint is not None and result.metrics["loss"] > 0
     # Accelerate writes the configuration into a second file. The name has the process: tfevents.TIME.HOST.PID.NUMBER
-    events = list(tmp_path.rglob("events.out.tfevents.*"))
+    events = list(out.rglob("events.out.tfevents.*"))
     assert len({path.name.split(".")[-2] for path in events}) == 1
-    assert sum(b"loss" in path.read_bytes() for path in events) == 1
-    (offline,) = out.rglob("run-*.wandb")
-    assert b"loss" in offline.read_bytes()
-    (losses,) = (path for path in (tmp_path / "mlruns").rglob("loss") if path.parent.name == "metrics")
-    assert len(losses.read_text().splitlines()) == STEPS
+    logged = b"Samples/lr" if train is with_deepspeed else b"loss"  # DeepSpeed leaves losses to the script
+    assert sum(logged in path.read_bytes() for path in events) == 1
+    for folder, name in ((out, logged), (tmp_path / "of_the_run", b"loss")):
+        (offline,) = folder.rglob("run-*.wandb")
+        until(lambda file=offline, name=name: name in file.read_bytes())  # a process of W&B writes it
+    if train is with_deepspeed:  # it has no MLflow
+        (rates,) = out.rglob("Train_Samples_lr.csv")
+        assert len(rates.read_text().splitlines()) == STEPS + 1
+    else:
+        assert losses_in_mlflow(tmp_path / "mlruns") == STEPS
+    assert losses_in_mlflow(tmp_path / "of_the_run") >= 1
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def losses_in_mlflow(folder: Path) -> int:
+    (losses,) = (path for path in folder.rglob("loss") if path.parent.name == "metrics")
+    return len(losses.read_text().splitlines())
