@@ -27,8 +27,8 @@ class Stream(IterableDataset):  # type: ignore[misc]
 def plugin(name: str | None) -> dict[str, Any]:
     from accelerate import DeepSpeedPlugin, FullyShardedDataParallelPlugin
 
-    if name == "fsdp2":
-        return {"fsdp_plugin": FullyShardedDataParallelPlugin(fsdp_version=2)}
+    if name in ("fsdp1", "fsdp2"):
+        return {"fsdp_plugin": FullyShardedDataParallelPlugin(fsdp_version=int(name[-1]))}
     if name == "deepspeed":
         zero: dict[str, Any] = {
             "train_micro_batch_size_per_gpu": 4,
@@ -51,6 +51,8 @@ def train(config: dict[str, Any]) -> Any:
         dataloader_config=loaders, **plugin(config.get("plugin")), **config.get("accelerator", {})
     )
     model = network(config.get("dropout", 0.0))
+    if config.get("plugin") == "fsdp1":  # it replaces the parameters
+        model = accelerator.prepare(model)
     optimizer = adam(model.parameters())
     data: Any = DataLoader(Stream(), batch_size=4) if config.get("stream") else DataLoader(rows(), 4, shuffle=True)
     model, optimizer, data = accelerator.prepare(model, optimizer, data)
@@ -88,7 +90,14 @@ def gather(accelerator: Any, model: Any, seen: list[float]) -> Any:
 def weights_of(accelerator: Any, model: Any) -> dict[str, list[float]]:
     from torch.distributed.tensor import DTensor
 
-    state = accelerator.unwrap_model(model).state_dict()
+    kind = accelerator.distributed_type.value
+    if kind == "FSDP" and not accelerator.is_fsdp2:
+        from torch.distributed.fsdp import FullyShardedDataParallel, StateDictType
+
+        with FullyShardedDataParallel.state_dict_type(model, StateDictType.FULL_STATE_DICT):
+            state = model.state_dict()
+    else:
+        state = accelerator.unwrap_model(model).state_dict()
     return {
         name: (value.full_tensor() if isinstance(value, DTensor) else value).float().flatten().tolist()
         for name, value in state.items()
@@ -103,7 +112,7 @@ def global_batches_of(parts: list[Any]) -> list[list[float]]:
     return global_batches([seen for _, seen, _ in parts])
 
 
-@pytest.mark.parametrize("kind", [None, "fsdp2", "deepspeed"])
+@pytest.mark.parametrize("kind", [None, "fsdp1", "fsdp2", "deepspeed"])
 def test_the_model_is_that_of_one_process_on_the_same_global_batches(kind: str | None) -> None:
     result = fit(train, {"plugin": kind})
     parts = result.return_value
@@ -130,13 +139,14 @@ def test_gradients_are_accumulated_and_rank_zero_logs_to_tensorboard(tmp_path: P
     [
         {"dropout": 0.5},
         {"loaders": {"use_seedable_sampler": True}, "accelerator": {"mixed_precision": "bf16"}},
+        {"plugin": "fsdp1"},
         {"plugin": "fsdp2"},
         {"plugin": "deepspeed"},
         {"stream": True},
         {"stream": True, "loaders": {"dispatch_batches": False}},
         {"loaders": {"use_stateful_dataloader": True}},
     ],
-    ids=["ddp", "seedable_bf16", "fsdp2", "deepspeed", "stream", "stream read by all", "stateful"],
+    ids=["ddp", "seedable_bf16", "fsdp1", "fsdp2", "deepspeed", "stream", "stream read by all", "stateful"],
 )
 def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, config: dict[str, Any]) -> None:
     undisturbed = fit(train, config, "undisturbed").return_value
@@ -254,6 +264,56 @@ def test_a_script_of_accelerate_launch_runs_under_trireme_launch(tmp_path: Path)
     assert "found 2 [0, 1] bf16" in done.stdout
 
 
+PLUGIN_SCRIPT = """
+import torch
+from accelerate import Accelerator
+accelerator = Accelerator()
+model = torch.nn.Sequential(torch.nn.Linear(4, 1))
+loader = torch.utils.data.DataLoader(torch.ones(8, 4), batch_size=4)
+model, optimizer, loader = accelerator.prepare(model, torch.optim.Adam(model.parameters()), loader)
+accelerator.backward(model(torch.ones(4, 4)).square().mean())
+optimizer.step()
+accelerator.save_state("state")
+kinds = accelerator.num_processes, accelerator.distributed_type.value, accelerator.gradient_accumulation_steps
+print("trained", *kinds, len(accelerator.get_state_dict(model)))
+"""
+DEEPSPEED_CONFIG = """
+distributed_type: DEEPSPEED
+deepspeed_config:
+  deepspeed_multinode_launcher: standard
+  gradient_accumulation_steps: 2
+  zero3_init_flag: false
+  zero_stage: 2
+mixed_precision: 'no'
+num_processes: 2
+"""
+VERSION_1 = CONFIG.replace("fsdp_version: 2", "fsdp_version: 1").replace("bf16", "'no'")
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        (CONFIG.replace("bf16", "'no'"), "trained 2 FSDP 1 2"),
+        (
+            VERSION_1.replace("NO_WRAP", "NO_WRAP\n  fsdp_sync_module_states: true"),
+            "fsdp_version=1, sync_module_states=True) needs GPUs",
+        ),
+        (DEEPSPEED_CONFIG, "trained 2 DEEPSPEED 2 2"),
+    ],
+    ids=["fsdp2", "fsdp1 synchronized", "deepspeed"],
+)
+def test_plugins_of_a_config_file_under_trireme_launch(tmp_path: Path, config: str, text: str) -> None:
+    """Here Accelerate creates the process group, and chooses the device."""
+    (tmp_path / "script.py").write_text(PLUGIN_SCRIPT)
+    (tmp_path / "config.yaml").write_text(config)
+    command = [str(Path(sys.executable).parent / "trireme"), "launch", "-n", "2"]
+    command += ["--env", f"ACCELERATE_CONFIG_FILE={tmp_path}/config.yaml", "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    output = done.stdout + done.stderr
+    assert text in output, output
+    assert (done.returncode == 0) == text.startswith("trained"), output
+
+
 def test_refused_calls(tmp_path: Path) -> None:
     def refused(config: dict[str, Any]) -> list[str]:
         import accelerate
@@ -284,20 +344,18 @@ def test_refused_calls(tmp_path: Path) -> None:
         assert part in text
 
 
-def test_a_model_of_fsdp_1_on_cpus_cannot_be_stored() -> None:
+def test_an_optimizer_of_parameters_that_fsdp_1_has_replaced() -> None:
     def refused(config: dict[str, Any]) -> None:
         from accelerate import Accelerator, FullyShardedDataParallelPlugin
 
         from trireme.accelerate import save_state
 
-        accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=1))
+        accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=1, use_orig_params=False))
         model = network()
-        model, optimizer = accelerator.prepare(model, adam(model.parameters()))
-        accelerator.backward(model(torch.ones(4, 4)).square().mean())
-        optimizer.step()
+        accelerator.prepare(model, adam(model.parameters()))
         save_state(accelerator)
 
-    with pytest.raises(WorkerGroupError, match=r"save_state\(\).*FSDP 1 on workers without GPUs; use .*fsdp_version=2"):
+    with pytest.raises(WorkerGroupError, match=r"FSDP 1 has replaced.*before you create the optimizer"):
         fit(refused, {})
 
 

@@ -70,11 +70,13 @@ def _variables(file: str, context: TrainContext) -> dict[str, str]:
     from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
 
     parsed = launch_command_parser().parse_args(["--config_file", file, "script.py"])
-    arguments, _, _ = _validate_launch_command(parsed)
+    arguments, config, has_precision = _validate_launch_command(parsed)
     arguments.num_processes, arguments.num_machines = context.get_world_size(), 1
     arguments.main_process_port = 0  # otherwise it looks whether its port is free
     variables: dict[str, str]
     if arguments.use_deepspeed:
+        fields = [*(config.deepspeed_config if config else {}), *(["mixed_precision"] if has_precision else [])]
+        arguments.deepspeed_fields_from_accelerate_config = ",".join(fields)
         _, variables = prepare_deepspeed_cmd_env(arguments)
     else:
         variables = prepare_multi_gpu_env(arguments)

@@ -19,11 +19,8 @@ def save_state(accelerator: Any, **options: Any) -> Checkpoint:
     """
     from trireme.torch._rank_folders import saved_by_all_ranks
 
-    if accelerator.distributed_type == "FSDP" and not accelerator.is_fsdp2 and accelerator.device.type == "cpu":
-        raise ValueError(
-            "save_state(): torch cannot collect the state of a model of FSDP 1 on workers without GPUs; use "
-            "FullyShardedDataParallelPlugin(fsdp_version=2)"
-        )
+    if accelerator.distributed_type == "FSDP" and not accelerator.is_fsdp2:
+        _check_parameters(accelerator)
     return saved_by_all_ranks(
         lambda folder: accelerator.save_state(folder, **options), {"accelerate": accelerator.distributed_type.value}
     )
@@ -59,3 +56,15 @@ def load_state(accelerator: Any, checkpoint: Checkpoint, **options: Any) -> None
                 "with the same number of workers, or use trireme.deepspeed"
             )
         accelerator.load_state(folder, **options)
+
+
+def _check_parameters(accelerator: Any) -> None:
+    """FSDP 1 replaces parameters when it wraps a model. torch raises a KeyError that names nothing."""
+    known = {id(parameter) for model in accelerator._models for parameter in model.parameters()}
+    groups = [group for optimizer in accelerator._optimizers for group in optimizer.param_groups]
+    if any(id(parameter) not in known for group in groups for parameter in group["params"]):
+        raise ValueError(
+            "save_state(): the optimizer has parameters that FSDP 1 has replaced, so it does not train the model; call "
+            "accelerator.prepare(model) before you create the optimizer, or use "
+            "FullyShardedDataParallelPlugin(use_orig_params=True) or fsdp_version=2"
+        )

@@ -67,6 +67,26 @@ def _allow_plugins_on_cpu(module: ModuleType) -> None:
     state._trireme_original_state, state.__init__ = original, initialize
 
 
+def refuse_synchronized_start(module: ModuleType) -> None:
+    """FSDP 1 broadcasts parameters on GPUs only. module: accelerate.utils.dataclasses."""
+    kind: Any = module.FullyShardedDataParallelPlugin
+    original = getattr(kind, "_trireme_original", kind.__post_init__)
+
+    @functools.wraps(original)
+    def initialize(self: Any) -> None:
+        try:
+            original(self)
+        except RuntimeError as error:
+            if not self.sync_module_states:
+                raise
+            raise ValueError(
+                "FullyShardedDataParallelPlugin(fsdp_version=1, sync_module_states=True) needs GPUs, and the workers "
+                "have none; use fsdp_version=2 (in a config file, `fsdp_version: 2`)"
+            ) from error
+
+    kind._trireme_original, kind.__post_init__ = original, initialize
+
+
 def _uses_cpu() -> bool:
     return _is_set("ACCELERATE_USE_CPU")
 

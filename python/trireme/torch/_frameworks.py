@@ -15,10 +15,16 @@ from trireme._after_import import after_import
 from trireme._context import TrainContext
 from trireme._core import count_of
 from trireme.keras._hooks import prepare_keras
-from trireme.torch._accelerate import apply_config_file, find_ranks, refuse_launchers
+from trireme.torch._accelerate import (
+    apply_config_file,
+    find_ranks,
+    refuse_launchers,
+    refuse_synchronized_start,
+)
 from trireme.torch._accelerate_loaders import keep_positions
 from trireme.torch._deepspeed import adapt_config, skip_shared_memory_op
 from trireme.torch._deepspeed_loader import prepare_training_data
+from trireme.torch._fsdp import keep_parameters_on_cpu
 from trireme.torch._lightning import prepare_lightning
 
 _ACCELERATE = (
@@ -50,9 +56,10 @@ def prepare_frameworks_of_script(context: TrainContext) -> None:
 
 
 def _choose_cpu() -> None:
-    # Without the first one accelerate and transformers ignore RANK; without the second one DeepSpeed searches for
-    # a GPU and warns that it has found none.
-    for name, value in (("ACCELERATE_USE_CPU", "true"), ("DS_ACCELERATOR", "cpu")):
+    # Without the first one accelerate and transformers ignore RANK; without the second one Accelerate's plugins look
+    # for GPUs; without the third one DeepSpeed does, and warns that it has found none.
+    defaults = {"ACCELERATE_USE_CPU": "true", "ACCELERATE_TORCH_DEVICE": "cpu", "DS_ACCELERATOR": "cpu"}
+    for name, value in defaults.items():
         os.environ.setdefault(name, value)
 
 
@@ -73,7 +80,9 @@ def _prepare_huggingface_and_deepspeed(context: TrainContext, on_cpu: bool) -> N
     after_import("deepspeed.runtime.config", functools.partial(adapt_config, check_deepspeed))
     after_import("deepspeed.runtime.dataloader", functools.partial(prepare_training_data, context))
     if on_cpu:
+        after_import("accelerate.utils.dataclasses", refuse_synchronized_start)
         after_import("deepspeed.comm.torch", skip_shared_memory_op)
+        after_import("torch.distributed.fsdp._flat_param", keep_parameters_on_cpu)
 
 
 def _check(framework: str, size: int, context: TrainContext, fix: str) -> None:

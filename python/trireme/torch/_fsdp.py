@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -60,3 +62,17 @@ def _start_equal(model: torch.nn.Module, device: torch.device, group: dist.Proce
         there = tensor.detach().to(device)
         dist.broadcast(there, source, group)
         tensor.detach().copy_(there)
+
+
+def keep_parameters_on_cpu(module: ModuleType) -> None:
+    """FSDP 1 collects the state of a model on rank 0's CPU. On CPUs it copies nothing, and then frees the parameters.
+    module: torch.distributed.fsdp._flat_param."""
+    kind: Any = module.FlatParamHandle
+    original = getattr(kind, "_trireme_to_cpu", kind.to_cpu)
+
+    @contextlib.contextmanager
+    def to_cpu(self: Any) -> Iterator[None]:
+        with contextlib.nullcontext() if self.flat_param.device.type == "cpu" else original(self):
+            yield
+
+    kind._trireme_to_cpu, kind.to_cpu = original, to_cpu
