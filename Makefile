@@ -10,6 +10,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 FRAMEWORKS := .venv-frameworks
+# Without its dependency on the complete tensorflow, which would replace tensorflow-cpu. The version is TensorFlow's.
+TF_KERAS := tf_keras==$(shell sed -n 's/^tensorflow-cpu==//p' frameworks.txt)
 RELEASE := build/release
 JOBS ?= $(shell nproc)
 # How often a failed test is run again. 0 by default, so that a flaky test is seen; .ci/run allows one, and the summary
@@ -213,6 +215,7 @@ $(FRAMEWORKS)/.packages: $(VENV)/.tools frameworks.txt constraints.txt
 	@test -x $(FRAMEWORKS)/bin/python || $(PYTHON) -m venv $(FRAMEWORKS)
 	@$(FRAMEWORKS)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
 	@$(BIN)/uv pip install --python $(FRAMEWORKS)/bin/python --constraint constraints.txt -r frameworks.txt
+	@$(BIN)/uv pip install --python $(FRAMEWORKS)/bin/python --no-deps $(TF_KERAS)
 	@touch $@
 
 # Editable. The extension is built by now, with ninja's progress on the terminal, so uv only registers the package.

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scripts import run_script
 
 import trireme
 import trireme.data
@@ -58,13 +57,13 @@ def train(config: dict[str, Any]) -> dict[str, Any]:
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             steps = int(network.optimizer.iterations.numpy())
             if steps == config["kill_at"] and context.get_world_rank() == 1 and context._attempt == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), config["signal"])
 
     shard = trireme.get_dataset_shard("train")
     first, began = completed_epochs(checkpoint), shard.state()["rows"]
     rows = shard.to_tf("x", "y", global_batch_size=BATCH).map(lambda x, y: (x, y)).prefetch(2)
-    callbacks = [Kill(), ReportCheckpointCallback(["train_batch_end", "epoch_end"], metrics={"error": "mae"})]
-    history = network.fit(rows, epochs=EPOCHS, initial_epoch=first, callbacks=callbacks, verbose=0)
+    callbacks = [Kill(), ReportCheckpointCallback(config["checkpoint_on"], metrics={"error": "mae"})]
+    history = network.fit(rows, epochs=config["epochs"], initial_epoch=first, callbacks=callbacks, verbose=0)
     held_out = trireme.get_dataset_shard("held_out").to_tf("x", "y", global_batch_size=BATCH)
     loss, error = network.evaluate(held_out, verbose=0)
     predicted = network.predict(held_out.map(lambda x, y: x), verbose=0)
@@ -78,13 +77,14 @@ def train(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def fit(name: str, workers: int = 2, kill_at: int = 0) -> trireme.Result:
+def fit(name: str, workers: int = 2, kill_at: int = 0, **config: Any) -> trireme.Result:
+    standard = {"epochs": EPOCHS, "signal": signal.SIGKILL, "checkpoint_on": ["train_batch_end", "epoch_end"]}
     return TensorflowTrainer(
         train,
-        train_loop_config={"kill_at": kill_at},
+        train_loop_config={"kill_at": kill_at, **standard, **config},
         datasets={"train": dataset().random_shuffle(seed=3), "held_out": dataset()},
         scaling_config=ScalingConfig(num_workers=workers),
-        run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1)),
+        run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1, preemption_grace_s=300)),
     ).fit()
 
 
@@ -104,6 +104,18 @@ def test_fit_equals_one_process_also_after_a_kill() -> None:
     assert found["history"][-1] == pytest.approx(whole["history"][-1], rel=0.5)  # of the rest of the epoch
     assert list(killed.metrics) == ["error"]
     assert completed_epochs(killed.checkpoint) == EPOCHS
+
+
+def test_a_preemption_notice_in_the_middle_of_an_epoch() -> None:
+    config: dict[str, Any] = {"epochs": 6, "checkpoint_on": "epoch_end"}
+    whole = fit("whole", **config).return_value
+    preempted = fit("preempted", kill_at=11, signal=signal.SIGTERM, **config)
+    found = preempted.return_value
+    assert 0 < found["began"][1] < ROWS, "the callback has reported a checkpoint between the ends of epochs"
+    assert [found["weights"], found["steps"]] == [whole["weights"], whole["steps"]]
+    log = Path(preempted.path, "events.jsonl").read_text().splitlines()
+    (failed,) = [event for event in map(json.loads, log) if event["event"] == "attempt_failed"]
+    assert failed["budget"] == "max_preemption_failures"
 
 
 def test_the_errors_of_keras_that_are_worked_around() -> None:
@@ -222,17 +234,6 @@ if __name__ == "__main__":
 """
 
 
-def run_script(source: str, folder: Path) -> Any:
-    """In a program of its own: a process has one backend of Keras."""
-    script, found = folder / "script.py", folder / "found.json"
-    script.write_text(source)
-    environment = {name: value for name, value in os.environ.items() if name != "TRIREME_RUN_PRELOAD"}
-    command = [sys.executable, str(script), str(found)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(found.read_text())
-
-
 def test_the_torch_backend_trains_one_model(tmp_path: Path) -> None:
     runs = run_script(TORCH, tmp_path)
     weights, steps, loss, _ = runs["whole"]
@@ -241,6 +242,190 @@ def test_the_torch_backend_trains_one_model(tmp_path: Path) -> None:
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
     assert loss == pytest.approx(runs["alone"][2], rel=1e-4)
     assert runs["killed"][:2] == runs["whole"][:2]
+
+
+JAX = """
+import os
+
+os.environ["KERAS_BACKEND"] = "jax"
+import json
+import signal
+import sys
+
+import keras
+import numpy as np
+from jax.experimental import multihost_utils
+
+import trireme
+from trireme import FailureConfig, RunConfig, ScalingConfig
+from trireme.jax import JaxTrainer
+from trireme.keras import ReportCheckpointCallback, completed_epochs, load_model
+
+ROWS, BATCH, EPOCHS = 40, 8, 3
+
+
+class Rows(keras.utils.PyDataset):
+    def __len__(self):
+        return ROWS // BATCH
+
+    def __getitem__(self, index):
+        context = trireme.get_context()
+        rows = np.random.default_rng(index).standard_normal((BATCH, 4)).astype("float32")
+        mine = np.split(rows, context.get_world_size())[context.get_world_rank()]
+        return mine, mine[:, :1] * 3
+
+
+def train(config):
+    context = trireme.get_context()
+    if config["distributed"]:
+        keras.distribution.initialize()  # as in a script for other launchers
+        keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
+    checkpoint = trireme.get_checkpoint()
+    if checkpoint is None:
+        keras.utils.set_random_seed(0)
+        layers = [keras.layers.Input((4,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)]
+        model = keras.Sequential(layers)
+        model.compile(optimizer=keras.optimizers.Adam(0.01), loss="mse")
+    else:
+        model = load_model(checkpoint)
+
+    class Kill(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            steps = int(model.optimizer.iterations.value)
+            if steps == config["kill_at"] and context.get_world_rank() == 1 and context._attempt == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    first = completed_epochs(checkpoint)
+    callbacks = [Kill(), ReportCheckpointCallback()]
+    history = model.fit(Rows(), epochs=EPOCHS, initial_epoch=first, shuffle=False, verbose=0, callbacks=callbacks)
+    weights = [np.asarray(each) for each in model.get_weights()]
+    for each in weights:
+        copies = multihost_utils.process_allgather(each)
+        assert (copies == copies[:1]).all()
+    loss = model.evaluate(Rows(), verbose=0)
+    steps = int(model.optimizer.iterations.value)
+    return [[each.tolist() for each in weights], steps, history.history["loss"], loss, first]
+
+
+def fit(name, workers=2, kill_at=0, distributed=True):
+    return JaxTrainer(
+        train,
+        train_loop_config={"kill_at": kill_at, "distributed": distributed},
+        scaling_config=ScalingConfig(num_workers=workers),
+        run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1)),
+    ).fit().return_value
+
+
+if __name__ == "__main__":
+    found = {"whole": fit("whole"), "alone": fit("alone", workers=1), "killed": fit("killed", kill_at=8)}
+    try:
+        fit("separate", distributed=False)
+    except trireme.TrainingFailedError as error:
+        found["separate"] = str(error)
+    with open(sys.argv[1], "w") as file:
+        json.dump(found, file)
+"""
+
+
+def test_the_jax_backend_trains_one_model(tmp_path: Path) -> None:
+    runs = run_script(JAX, tmp_path)
+    weights, steps, losses, loss, _ = runs["whole"]
+    assert steps == 3 * 5
+    for ours, theirs in zip(weights, runs["alone"][0], strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert losses == pytest.approx(runs["alone"][2], rel=1e-4)
+    assert loss == pytest.approx(runs["alone"][3], rel=1e-4)
+    assert runs["killed"][:2] == [weights, steps] and runs["killed"][3:] == [loss, 1]
+    assert "Keras on JAX without a distribution: each of the 2 workers would train a model of its" in runs["separate"]
+
+
+# As Ray Train's examples, which set the variable too.
+LEGACY = """
+import os
+
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+import contextlib
+import json
+import signal
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+import trireme
+import trireme.data
+from trireme import FailureConfig, RunConfig, ScalingConfig
+from trireme.keras import completed_epochs, load_model
+from trireme.tensorflow import TensorflowTrainer
+from trireme.tensorflow.keras import ReportCheckpointCallback
+
+ROWS, EPOCHS, BATCH = 60, 3, 8
+
+
+def dataset():
+    rows = np.random.default_rng(0).standard_normal((ROWS, 4)).astype("float32")
+    return trireme.data.from_items([{"x": row, "y": row[:1] * 3 - row[1:2]} for row in rows])
+
+
+def train(config):
+    context = trireme.get_context()
+    strategy = None if context.get_world_size() == 1 else tf.distribute.MultiWorkerMirroredStrategy()
+    checkpoint = trireme.get_checkpoint()
+    with contextlib.nullcontext() if strategy is None else strategy.scope():
+        if checkpoint is None:
+            tf.keras.utils.set_random_seed(0)
+            layers = [tf.keras.layers.Dense(8, activation="relu", input_shape=(4,)), tf.keras.layers.Dense(1)]
+            model = tf.keras.Sequential(layers)
+            model.compile("adam", tf.keras.losses.mean_squared_error, metrics=["mae"])
+        else:
+            model = load_model(checkpoint)
+
+    class Kill(tf.keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            steps = int(model.optimizer.iterations.numpy())
+            if steps == config["kill_at"] and context.get_world_rank() == 1 and context._attempt == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    shard = trireme.get_dataset_shard("train")
+    first, began = completed_epochs(checkpoint), shard.state()["rows"]
+    rows = shard.to_tf("x", "y", global_batch_size=BATCH).prefetch(2)
+    callbacks = [Kill(), ReportCheckpointCallback(["train_batch_end", "epoch_end"])]
+    model.fit(rows, epochs=EPOCHS, initial_epoch=first, callbacks=callbacks, verbose=0)
+    held_out = trireme.get_dataset_shard("held_out").to_tf("x", "y", global_batch_size=BATCH)
+    evaluated = model.evaluate(held_out, verbose=0)
+    model.predict(held_out.map(lambda x, y: x), verbose=0)
+    weights = [each.tolist() for each in model.get_weights()]
+    return [weights, int(model.optimizer.iterations.numpy()), evaluated, [first, began], type(model).__module__]
+
+
+def fit(name, workers=2, kill_at=0):
+    return TensorflowTrainer(
+        train,
+        train_loop_config={"kill_at": kill_at},
+        datasets={"train": dataset().random_shuffle(seed=3), "held_out": dataset()},
+        scaling_config=ScalingConfig(num_workers=workers),
+        run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1)),
+    ).fit().return_value
+
+
+if __name__ == "__main__":
+    found = {"whole": fit("whole"), "alone": fit("alone", workers=1), "killed": fit("killed", kill_at=11)}
+    with open(sys.argv[1], "w") as file:
+        json.dump(found, file)
+"""
+
+
+def test_legacy_keras_trains_one_model(tmp_path: Path) -> None:
+    runs = run_script(LEGACY, tmp_path)
+    weights, steps, evaluated, _, module = runs["whole"]
+    assert steps == 3 * STEPS  # and no step with an empty batch at the end of the first epoch
+    assert module.startswith("tf_keras.")
+    for ours, theirs in zip(weights, runs["alone"][0], strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert evaluated == pytest.approx(runs["alone"][2], abs=1e-5)
+    assert runs["killed"][:3] == runs["whole"][:3]  # and the third epoch is as long as the others
+    first, began = runs["killed"][3]
+    assert first == 1 and 0 < began < 60
 
 
 def with_the_wrong_backend(config: dict[str, Any]) -> str:

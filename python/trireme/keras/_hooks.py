@@ -55,9 +55,9 @@ def _prepare(framework: str, context: TrainContext, module: ModuleType) -> None:
 
 
 def _prepare_legacy(context: TrainContext, module: ModuleType) -> None:
-    from trireme.keras._tensorflow import prepare_trainer
+    from trireme.keras._tensorflow import prepare_legacy
 
-    prepare_trainer(module.Model, context)
+    prepare_legacy(module, context)
 
 
 def _refuse_fit(what: str, trainer: str, framework: str, context: TrainContext, module: ModuleType) -> None:

@@ -24,12 +24,18 @@ def prepare(module: ModuleType, context: TrainContext) -> None:
     """module: keras.src.backend.tensorflow.trainer."""
     for bug in affected(module):
         _WORKAROUNDS[bug](module)
-    prepare_trainer(module.TensorFlowTrainer, context)
-    _end_epochs_in_time(module.TFEpochIterator)
+    _prepare_trainer(module.TensorFlowTrainer, context)
+    wrap(module.TFEpochIterator, "_enumerate_iterator", _ending_in_time)
 
 
-def prepare_trainer(trainer: Any, context: TrainContext) -> None:
-    """trainer: the class with fit(), of Keras 3 or of tf_keras."""
+def prepare_legacy(module: ModuleType, context: TrainContext) -> None:
+    """module: tf_keras.src.engine.training."""
+    _prepare_trainer(module.Model, context)
+    wrap(module.data_adapter.DataHandler, "steps", _ending_in_time_in_tf_keras)
+
+
+def _prepare_trainer(trainer: Any, context: TrainContext) -> None:
+    """trainer: the class with fit()."""
 
     def checked_fit(original: Any) -> Any:
         def fit(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -87,33 +93,50 @@ def _local_replicas(strategy: Any) -> int:
 
 
 def _steps_per_execution(model: Any) -> int:
-    steps = getattr(model, "steps_per_execution", None)
-    return int(steps if steps is not None else model._steps_per_execution.numpy().item())
+    steps = model.steps_per_execution
+    return int(steps.numpy() if hasattr(steps, "numpy") else steps)  # tf_keras: a variable
 
 
-def _end_epochs_in_time(iterator: Any) -> None:
-    """Keras recognizes the end of a dataset of unknown length when a step fails, which already counts as an iteration
-    of the optimizer, and takes the steps of the first epoch for those of all: after a restart, this is the rest of one.
-    """
+# Keras recognizes the end of a dataset of unknown length when a step fails, which already counts as an iteration of the
+# optimizer, and takes the steps of the first epoch for those of all: after a restart, this is the rest of one.
 
-    def make(original: Any) -> Any:
-        def _enumerate_iterator(self: Any) -> Iterator[tuple[int, int, Any]]:
-            loop = current_loop()
-            dataset = self.data_adapter.get_tf_dataset()
-            if loop is None or self.steps_per_epoch or not has_batches_of_shard(dataset):
-                yield from original(self)
-                return
-            loop.steps = None
-            batches = iter(self._get_iterator())
-            replicas = _local_replicas(self._distribute_strategy)
-            step, size = 0, self.steps_per_execution
-            while loop.steps is None or step * replicas < loop.steps:
-                yield step, step + size - 1, batches
-                step += size
 
-        return _enumerate_iterator
+def _ending_in_time(original: Any) -> Any:
+    def _enumerate_iterator(self: Any) -> Iterator[tuple[int, int, Any]]:
+        loop, size = current_loop(), self.steps_per_execution
+        if loop is None or self.steps_per_epoch or not has_batches_of_shard(self.data_adapter.get_tf_dataset()):
+            yield from original(self)
+            return
+        batches = iter(self._get_iterator())
+        for step in _steps(loop, size, self._distribute_strategy):
+            yield step, step + size - 1, batches
 
-    wrap(iterator, "_enumerate_iterator", make)
+    return _enumerate_iterator
+
+
+def _ending_in_time_in_tf_keras(original: Any) -> Any:
+    def steps(self: Any) -> Iterator[int]:
+        loop, size = current_loop(), int(self._steps_per_execution.numpy())
+        adapter = self._adapter
+        of_shard = hasattr(adapter, "get_dataset") and has_batches_of_shard(adapter.get_dataset())
+        if loop is None or self._inferred_steps or not of_shard:
+            yield from original(self)
+            return
+        self._step_increment = size - 1
+        for step in _steps(loop, size, self._model.distribute_strategy):
+            self._current_step = step
+            yield step
+
+    return steps
+
+
+def _steps(loop: ReportingLoop, size: int, strategy: Any) -> Iterator[int]:
+    """size: of an execution. The number of batches in an epoch is known once its first batch has been delivered."""
+    loop.steps = None
+    replicas, step = _local_replicas(strategy), 0
+    while loop.steps is None or step * replicas < loop.steps:
+        yield step
+        step += size
 
 
 # Errors of Keras 3 under MultiWorkerMirroredStrategy.
