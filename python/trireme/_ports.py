@@ -30,11 +30,6 @@ class HeldPort:
         self._socket.close()
 
 
-def reachable_address(context: TrainContext, node_rank: int) -> str:
-    """The address at which the other workers reach this machine."""
-    return "127.0.0.1" if one_host(context) else context._hosts[node_rank]
-
-
 def address_to_bind(context: TrainContext) -> str:
     """Where a server listens for the other workers: only on the loopback device if they are on the same machine."""
     return "127.0.0.1" if one_host(context) else ""

@@ -17,12 +17,14 @@ import optax
 import orbax.checkpoint as ocp
 import pyarrow as pa
 import pytest
+from jax.distributed import initialize as imported_by_name
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
 import trireme
 from trireme import ConfigError, FailureConfig, RunConfig, ScalingConfig
 from trireme.jax import JaxConfig, JaxTrainer, iter_batches, load_sharded, save_sharded
+from trireme.jax._compiled_folder import compiled_folder
 
 TWO = ScalingConfig(num_workers=2)
 ROWS, FEATURES, BATCH = 240, 8, 12  # 20 steps an epoch
@@ -170,6 +172,7 @@ def test_devices_ranks_and_a_second_fit() -> None:
     def seen() -> Any:
         ranks = multihost_utils.process_allgather(np.array([jax.process_index()])).tolist()
         jax.distributed.initialize()
+        imported_by_name()
         jax.distributed.initialize("elsewhere:1", 2, jax.process_index())
         with pytest.raises(RuntimeError, match="does not match this worker, which is process"):
             jax.distributed.initialize("elsewhere:1", 3, 0)
@@ -180,6 +183,45 @@ def test_devices_ranks_and_a_second_fit() -> None:
     for _ in range(2):
         result = JaxTrainer(seen, jax_config=config, scaling_config=TWO).fit()
         assert result.return_value == ([[0], [1]], 6, 3, "cpu", True)
+
+
+def compute(config: dict[str, Any]) -> int:
+    """How many functions JAX has compiled, of those that it keeps in files."""
+    if config["folder"]:
+        jax.config.update("jax_compilation_cache_dir", config["folder"])
+    events: list[str] = []
+    jax.monitoring.register_event_listener(lambda event, **_: events.append(event.rpartition("/")[2]))
+    multihost_utils.process_allgather(jnp.ones(37) * 2)
+    if config["again"] and trireme.get_context().get_world_rank() == 1:
+        assert "cache_hits" in events and "cache_misses" not in events
+    return events.count("cache_misses")
+
+
+def test_a_second_fit_compiles_nothing(tmp_path: Path) -> None:
+    def fit(again: bool, folder: str = "") -> Any:
+        config = {"again": again, "folder": folder}
+        return JaxTrainer(compute, train_loop_config=config, scaling_config=TWO).fit().return_value
+
+    assert fit(again=False) > 0
+    assert fit(again=True) == 0
+    assert fit(again=False, folder=str(tmp_path)) > 0
+    assert any(each.name.endswith("-cache") for each in tmp_path.iterdir()), "JAX's own files"
+
+
+def test_folders_of_killed_drivers_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "trireme_jax_killed").mkdir()
+    first, second = compiled_folder.__wrapped__(), compiled_folder.__wrapped__()
+    assert {str(each) for each in tmp_path.iterdir()} == {first, second}
+
+
+def test_workers_that_train_separate_models_are_warned() -> None:
+    def train() -> None:
+        jax.block_until_ready(jnp.ones(3) + 1)
+
+    result = JaxTrainer(train, scaling_config=TWO).fit()
+    log = Path(result.path, "logs", "attempt_0", "rank_0.log").read_text()
+    assert "no computation has spanned several workers, so each of the 2 workers worked alone" in log
 
 
 def test_a_rank_that_hangs_is_named_and_replaced() -> None:
@@ -215,6 +257,8 @@ def test_batches_that_cannot_be_divided_are_refused_before_they_are_read() -> No
             iter_batches(shard, divided, global_batch_size=7)
         with pytest.raises(ValueError, match=r"the last batch of an epoch has 1 row.*drop_last=True"):
             iter_batches(shard, divided, global_batch_size=8)
+        with pytest.raises(KeyError, match="has no sharding for column 'x': add it"):
+            next(iter(iter_batches(shard, {"y": divided}, batch_size=4, drop_last=True)))
         with pytest.raises(ValueError, match="divide the rows among all workers"):
             iter_batches(shard, replicated, global_batch_size=8, drop_last=True)
         batches = list(iter_batches(shard, divided, batch_size=4, drop_last=True, dtypes=jnp.bfloat16))

@@ -277,3 +277,26 @@ def test_parameter_servers_also_after_one_was_killed() -> None:
     assert total == 12.0
     assert device == "/job:ps/replica:0/task:0/device:CPU:0"
     assert len(result.metrics_dataframe) == 3
+
+
+def hanging(config: dict[str, Any]) -> int:
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    rank, attempt = trireme.get_context().get_world_rank(), trireme.get_context()._attempt
+    for step in range(3):
+        while rank == 1 and step == 1 and attempt == 0:
+            signal.pause()
+        strategy.reduce("SUM", tf.constant(1.0), axis=None)
+        trireme.report({"step": step})
+    return attempt
+
+
+def test_a_rank_that_hangs_is_named_and_replaced(results: Path) -> None:
+    failures = FailureConfig(max_failures=1, hang_timeout_s=3, on_hang="restart")
+    run_config = RunConfig(name="hangs", failure_config=failures)
+    result = TensorflowTrainer(hanging, train_loop_config={}, scaling_config=TWO, run_config=run_config).fit()
+    assert result.return_value == 1
+    events = [json.loads(line) for line in (results / "hangs" / "events.jsonl").read_text().splitlines()]
+    assert any("in hanging" in event["summary"] for event in events if event["event"] == "hang_detected")
+    assert next(event["cause"] for event in events if event["event"] == "worker_failed") == "hang"

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import atexit
 import os
+import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import jax
-from jax._src import distributed, xla_bridge
+from jax._src import compiler, distributed, xla_bridge
 
 from trireme._context import TrainContext
-from trireme._ports import HeldPort, address_to_bind, reachable_address
+from trireme._patches import wrap
+from trireme._ports import HeldPort, address_to_bind
+from trireme._rank_variables import node_address
 from trireme._session import current_session
 from trireme.backend import Backend
+from trireme.jax._compiled import keep_compiled
 from trireme.jax._config import JaxConfig
 from trireme.keras._hooks import prepare_keras
 
@@ -24,16 +29,38 @@ _NO_TPU = 'install libtpu (pip install "jax[tpu]"), and run the workers on machi
 
 
 class JaxBackend(Backend):
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        # Other versions of JAX may not have the function that shows it.
+        self._spans_workers = not hasattr(compiler, "compile_or_get_cached")
+
     def on_start(self, context: TrainContext, session: Any) -> None:
         config: JaxConfig = self.config
         platforms = _choose_devices(config, context)
+        keep_compiled(config._compiled_folder, platforms, context)
         _initialize(config, context, session)
         _create_devices(platforms, context)
         _check_group(context)
         _answer_for_jax(context)
+        if not self._spans_workers:
+            wrap(compiler, "compile_or_get_cached", self._noting_devices)
         prepare_keras(context, "jax")
 
+    def _noting_devices(self, original: Any) -> Any:
+        def compile_or_get_cached(backend: Any, computation: Any, devices: Any, *arguments: Any, **options: Any) -> Any:
+            self._spans_workers |= len({device.process_index for device in devices.flat}) > 1
+            return original(backend, computation, devices, *arguments, **options)
+
+        return compile_or_get_cached
+
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
+        if context.get_world_size() > 1 and not self._spans_workers and context.get_world_rank() == 0:
+            warnings.warn(
+                f"no computation has spanned several workers, so each of the {context.get_world_size()} workers worked "
+                "alone; to train one model, place parameters and batches on a jax.sharding.Mesh of jax.devices(), for "
+                "example with jax.make_array_from_process_local_data()",
+                stacklevel=2,
+            )
         # At the end of the process, which all ranks reach at the same time: until then the process of rank 0 serves
         # those that have not returned yet.
         atexit.register(jax.distributed.shutdown)
@@ -86,7 +113,7 @@ def _initialize(config: JaxConfig, context: TrainContext, session: Any) -> None:
     if rank == 0:
         held = HeldPort(address_to_bind(context))
         bind = f"{address_to_bind(context) or '[::]'}:{held.port}"
-        session.store_set(key, f"{reachable_address(context, 0)}:{held.port}".encode())
+        session.store_set(key, f"{node_address(context)}:{held.port}".encode())
     try:
         jax.distributed.initialize(
             coordinator_address=session.store_get(key, config.timeout_s).decode(),
@@ -131,7 +158,9 @@ def _check_group(context: TrainContext) -> None:
 
 def _answer_for_jax(context: TrainContext) -> None:
     """Functions of JAX that scripts and libraries call, and that would do something else than Trireme."""
-    jax.distributed.initialize = _already_initialized(context)
+    # A script may have imported jax.distributed.initialize() by name, so what it calls is replaced.
+    distributed.xla_bridge = SimpleNamespace(backends_are_initialized=lambda: False)
+    distributed.global_state.initialize = _already_initialized(context)
     # multihost_utils.reached_preemption_sync_point() and Orbax's managers ask it.
     distributed.global_state.preemption_sync_manager = _PreemptionSync()
 

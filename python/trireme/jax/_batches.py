@@ -73,7 +73,7 @@ def _check_rows(sharding: Sharding, rows: int, what: str) -> None:
 def _global(name: str, values: np.ndarray, sharding: Any, dtypes: Any) -> jax.Array:
     if isinstance(sharding, Mapping):
         if name not in sharding:
-            raise KeyError("iter_batches(): the dict of shardings has no sharding for column {name!r}: add it")
+            raise KeyError(f"iter_batches(): the dict of shardings has no sharding for column {name!r}: add it")
         sharding = sharding[name]
     dtype = dtypes.get(name) if isinstance(dtypes, Mapping) else dtypes
     array = np.asarray(values)

@@ -6,6 +6,8 @@ from typing import ClassVar
 from trireme._config import ConfigError
 from trireme.backend import Backend, BackendConfig
 
+TESTED = ("0.10.",)
+
 
 @dataclass
 class JaxConfig(BackendConfig):
@@ -26,6 +28,7 @@ class JaxConfig(BackendConfig):
     num_cpu_devices: int | None = None
 
     preload: ClassVar[tuple[str, ...]] = ("jax", "trireme.jax._backend")
+    _compiled_folder = ""  # set by fit()
 
     def __post_init__(self) -> None:
         for name in ("use_tpu", "use_gpu"):

@@ -10,7 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from trireme._context import TrainContext
-from trireme._ports import HeldPort, reachable_address
+from trireme._ports import HeldPort
+from trireme._rank_variables import node_address
 from trireme.backend import Backend
 from trireme.keras._hooks import prepare_keras
 from trireme.tensorflow._cluster import Task, has_servers, tasks, tf_config
@@ -38,7 +39,7 @@ class TensorflowBackend(Backend):
         # Bound until the process ends: TensorFlow's server binds the port a second time when it starts.
         self._port = HeldPort()
         os.environ["TF_GRPC_REUSE_PORT"] = "true"
-        own = f"{reachable_address(context, context.get_node_rank())}:{self._port.port}"
+        own = f"{node_address(context)}:{self._port.port}"
         addresses = _exchanged(own, context, session, self.config)
         os.environ["TF_CONFIG"] = tf_config(self._tasks, addresses, rank)
         _limit_threads()
