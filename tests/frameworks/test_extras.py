@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from trireme.horovod import HorovodTrainer
+
 FIRST_USE = {
     "lightning": "from trireme.lightning import DDPStrategy",
     "transformers": "from trireme.transformers import prepare_trainer",
@@ -51,3 +53,9 @@ def test_an_untested_version_logs_one_warning_and_continues(tmp_path: Path, fram
     assert done.stderr.count(f"trireme.{framework} was tested with {framework} ") == 1
     assert "*, and 9.0 is installed" in done.stderr
     assert name.partition("(")[0] in done.stdout
+
+
+def test_a_missing_horovod_names_the_script_that_builds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trireme.horovod._trainer.find_spec", lambda _: None)
+    with pytest.raises(ModuleNotFoundError, match=r"needs the package horovod.*: tools/horovod_wheel.sh in Trireme's"):
+        HorovodTrainer(print)

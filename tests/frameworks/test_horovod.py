@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scripts import run_script
 
 import trireme
 from trireme import ConfigError, FailureConfig, RunConfig, ScalingConfig
@@ -139,6 +140,145 @@ def test_tensorflow_equals_a_single_process() -> None:
         inputs, targets = rows(step)
         weights -= 0.05 * 2 / BATCH * inputs.T @ (inputs @ weights - targets)
     np.testing.assert_allclose(first, weights[:, 0], rtol=1e-4)
+
+
+def elastic_with_tensorflow(config: dict[str, Any]) -> list[Any]:
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    weights, momentum = tf.Variable(tf.zeros([FEATURES, 1])), tf.Variable(tf.zeros([FEATURES, 1]))
+
+    @hvd.elastic.run
+    def train(state: Any) -> None:
+        while state.batch < STEPS:
+            inputs, targets = (np.split(each, hvd.size())[hvd.rank()] for each in rows(state.batch))
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((inputs @ weights - targets) ** 2)
+            (gradient,) = hvd.DistributedGradientTape(tape).gradient(loss, [weights])
+            momentum.assign(0.9 * momentum + gradient)
+            weights.assign_sub(0.01 * momentum)
+            state.batch += 1
+            if config["killed"] == hvd.rank() and state.batch == 14 and trireme.get_context()._attempt == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if state.batch % 6 == 0:
+                state.commit()
+
+    train(hvd.elastic.TensorFlowState(variables=[weights, momentum], batch=0))
+    found: list[Any] = hvd.allgather(tf.reshape(weights, [1, FEATURES])).numpy().tolist()
+    return found
+
+
+def test_a_state_of_tensorflow_continues_after_a_killed_rank() -> None:
+    found = [
+        HorovodTrainer(
+            elastic_with_tensorflow,
+            train_loop_config={"killed": killed},
+            scaling_config=TWO,
+            run_config=RunConfig(failure_config=FailureConfig(max_failures=1)),
+        )
+        .fit()
+        .return_value
+        for killed in (None, 1)
+    ]
+    assert found[0][0] == found[0][1]
+    assert found[0] == found[1]
+
+
+LEGACY = """
+import os
+
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+import json
+import signal
+import sys
+
+import horovod.tensorflow.keras as hvd
+import numpy as np
+import tensorflow as tf
+from horovod.tensorflow import DistributedGradientTape
+
+import trireme
+from trireme import FailureConfig, RunConfig, ScalingConfig
+from trireme.horovod import HorovodTrainer
+
+
+def train(config):
+    hvd.init()
+    tf.keras.utils.set_random_seed(hvd.rank())
+    model = tf.keras.Sequential([tf.keras.layers.Dense(4, input_shape=(4,)), tf.keras.layers.Dense(1)])
+    optimizer = tf.keras.optimizers.Adam(0.01)
+    model.build((None, 4))
+    began_at = []
+
+    @hvd.elastic.run
+    def loop(state):
+        began_at.append(state.batch)
+        while state.batch < 12:
+            rows = np.random.default_rng(state.batch).standard_normal((8, 4)).astype("float32")
+            mine = np.split(rows, hvd.size())[hvd.rank()]
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((model(mine) - mine[:, :1]) ** 2)
+            gradients = DistributedGradientTape(tape).gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+            state.batch += 1
+            if config["killed"] and hvd.rank() == 1 and state.batch == 8 and trireme.get_context()._attempt == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if state.batch % 3 == 0:
+                state.commit()
+
+    loop(hvd.elastic.KerasState(model, optimizer, batch=0))
+    return [[each.tolist() for each in model.get_weights()], began_at]
+
+
+if __name__ == "__main__":
+    found = [
+        HorovodTrainer(
+            train,
+            train_loop_config={"killed": killed},
+            scaling_config=ScalingConfig(num_workers=2),
+            run_config=RunConfig(failure_config=FailureConfig(max_failures=1)),
+        ).fit().return_value
+        for killed in (False, True)
+    ]
+    with open(sys.argv[1], "w") as file:
+        json.dump(found, file)
+"""
+
+
+def test_a_state_of_legacy_keras_continues_with_its_optimizer(tmp_path: Path) -> None:
+    whole, killed = run_script(LEGACY, tmp_path)
+    assert (whole[1], killed[1]) == ([0], [6])
+    assert whole[0] == killed[0]
+
+
+def test_a_rank_that_hangs_is_replaced() -> None:
+    def train() -> int:
+        import horovod.torch as hvd
+
+        hvd.init()
+        attempt: int = trireme.get_context()._attempt
+        for step in range(3):
+            while hvd.rank() == 1 and step == 1 and attempt == 0:
+                signal.pause()
+            hvd.allreduce(torch.ones(1))
+            trireme.report({"step": step})
+        return attempt
+
+    failures = FailureConfig(max_failures=1, hang_timeout_s=3, on_hang="restart")
+    result = HorovodTrainer(train, scaling_config=TWO, run_config=RunConfig(failure_config=failures)).fit()
+    assert result.return_value == 1
+    events = [json.loads(line) for line in Path(result.path, "events.jsonl").read_text().splitlines()]
+    assert next(event["cause"] for event in events if event["event"] == "worker_failed") == "hang"
+
+
+def test_a_gpu_that_horovod_cannot_use() -> None:
+    trireme.set_capacity(num_gpus=1)
+    try:
+        with pytest.raises(trireme.TrainingFailedError, match="this Horovod was built without support for GPUs: build"):
+            HorovodTrainer(alone, scaling_config=ScalingConfig(use_gpu=True)).fit()
+    finally:
+        trireme.set_capacity(num_gpus=0)
 
 
 def alone() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from typing import Any
 
 from trireme._after_import import after_import
 from trireme._context import TrainContext
-from trireme._rank_variables import one_host
+from trireme._rank_variables import node_address
 from trireme.backend import Backend
 from trireme.horovod._adapt import check_group, refuse_keras_3
 from trireme.horovod._elastic import continue_from_checkpoints
@@ -54,7 +55,7 @@ class HorovodBackend(Backend):
 
     def _variables(self, context: TrainContext, across: dict[str, int], port: int) -> dict[str, str]:
         """As horovodrun sets them."""
-        nics = self.config.nics or (["lo"] if one_host(context) else [])
+        nics = self.config.nics or _interfaces_with(node_address(context))
         numbers = {
             "RANK": context.get_world_rank(),
             "SIZE": context.get_world_size(),
@@ -83,6 +84,14 @@ def _across(context: TrainContext, session: Any, prefix: str, timeout_s: float) 
     keys = [f"{prefix}/workers/{each}" for each in range(len(context._hosts))]
     having = [each for each, size in enumerate(session.store_multi_get(keys, timeout_s)) if int(size) > local]
     return {"CROSS_RANK": having.index(node), "CROSS_SIZE": len(having)}
+
+
+def _interfaces_with(address: str) -> list[str]:
+    """Gloo would take the interface of the host's name, which is often the loopback device."""
+    import psutil  # Horovod needs it too
+
+    found = address if ":" in address else socket.gethostbyname(address)
+    return [name for name, own in psutil.net_if_addrs().items() if any(each.address == found for each in own)]
 
 
 def _check_nccl(context: TrainContext) -> None:

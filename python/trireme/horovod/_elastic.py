@@ -81,7 +81,23 @@ def _load(state: Any) -> int:
         handler.value.load_state_dict(content)
         handler.save()
     for name, arrays in stored["arrays"].items():
+        if name == "_saved_optimizer_state":
+            _build(state, len(arrays))
         setattr(state, name, arrays)
     state._saved_state = stored["values"]
     state.restore()
     return int(stored["commits"])
+
+
+def _build(state: Any, count: int) -> None:
+    """An optimizer of Keras creates its variables in the first step, and Horovod would leave out those that do not
+    exist yet, such as moments."""
+    if len(state.optimizer.variables()) < count:
+        legacy = not hasattr(state.optimizer, "build")  # of keras.optimizers.legacy
+        build = state.optimizer._create_all_weights if legacy else state.optimizer.build
+        build(state.model.trainable_variables)
+    if (found := len(state.optimizer.variables())) != count:
+        raise RuntimeError(
+            f"the checkpoint has {count} variables of the optimizer, and this one has {found}: continue with the same "
+            "optimizer, or start a run under another name"
+        )
