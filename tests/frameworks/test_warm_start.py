@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 LIGHTNING = """
+import torch
 import lightning.pytorch as pl
 class Model(pl.LightningModule):
     def __init__(self):
@@ -25,6 +26,7 @@ def steps():
     trainer.fit(Model(), torch.utils.data.DataLoader(torch.ones(4, 1)))
 """
 TRANSFORMERS = """
+import torch
 def steps():
     from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
     from trireme.transformers import ReportCallback, prepare_trainer
@@ -34,6 +36,7 @@ def steps():
     prepare_trainer(Trainer(model=model, args=arguments, train_dataset=data, callbacks=[ReportCallback()])).train()
 """
 ACCELERATE = """
+import torch
 from accelerate import Accelerator
 def steps():
     accelerator = Accelerator()
@@ -45,6 +48,7 @@ def steps():
         optimizer.step()
 """
 DEEPSPEED = """
+import torch
 import deepspeed
 def steps():
     model = torch.nn.Linear(1, 1)
@@ -55,12 +59,50 @@ def steps():
         engine.backward(engine(torch.ones(1, 1)).mean())
         engine.step()
 """
+TENSORFLOW = """
+import tensorflow as tf
+def steps():
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        weight = tf.Variable(1.0)
+    @tf.function
+    def step(values):
+        def of_replica(values):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(values * weight)
+            (mean,) = tf.distribute.get_replica_context().all_reduce("MEAN", tape.gradient(loss, [weight]))
+            weight.assign_sub(mean)
+        strategy.run(of_replica, args=(values,))
+    step(tf.ones([4]))
+"""
+KERAS = """
+import numpy as np
+import tensorflow as tf
+def steps():
+    from trireme.keras import ReportCheckpointCallback
+    with tf.distribute.MultiWorkerMirroredStrategy().scope():
+        model = tf.keras.Sequential([tf.keras.layers.Input((1,)), tf.keras.layers.Dense(1)])
+        model.compile("adam", "mse")
+    data = tf.data.Dataset.from_tensor_slices((np.ones((8, 1)), np.ones((8, 1)))).batch(4)
+    model.fit(data, verbose=0, callbacks=[ReportCheckpointCallback([])])
+"""
+HOROVOD = """
+import horovod.torch as hvd
+import torch
+def steps():
+    hvd.init()
+    model = torch.nn.Linear(1, 1)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    optimizer = torch.optim.AdamW(model.parameters())
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    model(torch.ones(4, 1)).mean().backward()
+    optimizer.step()
+"""
 SCRIPT = """
 import os, sys, threading
-import torch
 import trireme
 from trireme import ScalingConfig
-from trireme.torch import TorchTrainer
+from {trainer} as Trainer
 {steps}
 def train():
     before = set(sys.modules)
@@ -71,20 +113,34 @@ def train():
 
 if __name__ == "__main__":
     for _ in range(2):
-        warm, threads, imported = TorchTrainer(train, scaling_config=ScalingConfig(num_workers=2)).fit().return_value
+        warm, threads, imported = Trainer(train, scaling_config=ScalingConfig(num_workers=2)).fit().return_value
         print("RESULT", warm, threads, len(imported), *imported)
 """
 
 
-JOBS = {"lightning": LIGHTNING, "transformers": TRANSFORMERS, "accelerate": ACCELERATE, "deepspeed": DEEPSPEED}
+JOBS = {
+    "lightning": LIGHTNING,
+    "transformers": TRANSFORMERS,
+    "accelerate": ACCELERATE,
+    "deepspeed": DEEPSPEED,
+    "tensorflow": TENSORFLOW,
+    "keras": KERAS,
+    "horovod": HOROVOD,
+}
+TRAINERS = {
+    "tensorflow": "trireme.tensorflow import TensorflowTrainer",
+    "keras": "trireme.tensorflow import TensorflowTrainer",
+    "horovod": "trireme.horovod import HorovodTrainer",
+}
 
 
-@pytest.mark.parametrize("steps", JOBS.values(), ids=JOBS.keys())
-def test_the_first_step_imports_nothing(tmp_path: Path, steps: str) -> None:
+@pytest.mark.parametrize("framework", JOBS)
+def test_the_first_step_imports_nothing(tmp_path: Path, framework: str) -> None:
     """Also in the first fit(): the warm process has read the script's imports."""
-    if steps is DEEPSPEED:
-        pytest.importorskip("deepspeed")
-    (tmp_path / "script.py").write_text(SCRIPT.format(steps=steps))
+    if framework in ("deepspeed", "horovod"):
+        pytest.importorskip(framework)
+    trainer = TRAINERS.get(framework, "trireme.torch import TorchTrainer")
+    (tmp_path / "script.py").write_text(SCRIPT.format(steps=JOBS[framework], trainer=trainer))
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
     )
