@@ -37,7 +37,7 @@ def check_group(basics: ModuleType, context: TrainContext) -> None:
 def refuse_keras_3(module: ModuleType) -> None:
     """module: horovod.keras or horovod.tensorflow.keras."""
     keras = getattr(module, "keras", None) or sys.modules["tensorflow"].keras
-    installed = str(keras.__version__)
+    installed = str(getattr(keras, "__version__", "2."))  # tf_keras has none here
     if installed.startswith(("1.", "2.")):
         return
     raise ImportError(

@@ -61,7 +61,7 @@ class TensorflowCheckpoint(ModelCheckpoint):
             if name is None:
                 name = _found_model(folder, self.path)
             path = os.path.normpath(os.path.join(folder, name))
-            if os.path.isdir(path) and int(tf.keras.__version__.partition(".")[0]) >= 3:
+            if os.path.isdir(path) and not getattr(tf.keras, "__version__", "2.").startswith("2."):  # tf_keras: none
                 return tf.saved_model.load(path, **options)
             return tf.keras.models.load_model(path, **options)
 
