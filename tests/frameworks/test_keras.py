@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -278,9 +277,11 @@ def train(config):
         model = load_model(checkpoint)
 
     class Kill(keras.callbacks.Callback):
+        steps = 0
+
         def on_train_batch_end(self, batch, logs=None):
-            steps = int(model.optimizer.iterations.value)
-            if steps == config["kill_at"] and context.get_world_rank() == 1 and context._attempt == 0:
+            self.steps += 1
+            if self.steps == config["kill_at"] and context.get_world_rank() == 1 and context._attempt == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     first = completed_epochs(checkpoint)
