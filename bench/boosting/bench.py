@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from boosting.job import write_rows
+from boosting.job import COLUMNS, ROUNDS, ROWS, write_rows
 from measure import Options, Outcome, alternate, median, program, run, times, workplace
 
 _HERE = Path(__file__).parent
@@ -39,32 +39,32 @@ def measure(options: Options) -> Outcome:
     measurements = options.chosen(_TITLES)
     peers = [_OWN, *([_RAY] if options.peers else []), *([_CPP] if Path(options.boosting).exists() else [])]
     outcome = Outcome(
-        "boosting: 1,000,000 rows, 28 columns, 50 rounds, two workers of one thread on this machine",
+        f"boosting: {ROWS:,} rows, {COLUMNS} columns, {ROUNDS} rounds, two workers of one thread on this machine",
         ["", _OURS, *peers, "ratios (goals)"],
         measured={},
     )
     with tempfile.TemporaryDirectory(prefix="trireme-bench-rows-") as rows:
         write_rows(Path(rows))
         for library in options.chosen(_LIBRARIES):
-            forms = _forms(library, Path(rows), options, "kill" in measurements)
+            forms = _forms(library, Path(rows), options, measurements)
             measured = alternate(forms, options.repeat)
             outcome.measured[library] = measured
             outcome.rows += [_row(library, name, measured, [_OURS, *peers]) for name in measurements]
     return outcome
 
 
-def _forms(library: str, rows: Path, options: Options, kills: bool) -> dict[str, Callable[[], Found]]:
+def _forms(library: str, rows: Path, options: Options, measurements: list[str]) -> dict[str, Callable[[], Found]]:
     ours = [*program("trireme"), "run", "trireme_script.py", library]
-    forms = {
-        _OURS: _job(ours, rows),
-        _OWN: _job([*program("python"), "own_script.py", library], rows),
-    }
     ray = [str(options.peers / "python"), "ray_script.py", library] if options.peers else []
-    if ray:
-        forms[_RAY] = _job(ray, rows)
-    if Path(options.boosting).exists():
-        forms[_CPP] = _job([options.boosting, library], rows, _read_events)
-    if kills:
+    forms: dict[str, Callable[[], Found]] = {}
+    if measurements != ["kill"]:
+        forms[_OURS] = _job(ours, rows)
+        forms[_OWN] = _job([*program("python"), "own_script.py", library], rows)
+        if ray:
+            forms[_RAY] = _job(ray, rows)
+        if Path(options.boosting).exists():
+            forms[_CPP] = _job([options.boosting, library], rows, _read_events)
+    if "kill" in measurements:
         forms[f"{_OURS}, killed"] = _job(ours, rows, _read_kill)
         if ray:
             forms[f"{_RAY}, killed"] = _job(ray, rows, _read_kill)
