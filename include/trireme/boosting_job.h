@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct BoostingJob {
   int max_workers = 1;
   double cpus_per_worker = 1;
   bool use_gpu = false;
+  std::string train = "train";  // the dataset to train on
   // By name: {"rows": int, "columns": {name: "number", "category", "string" or the name of another type}}.
   Dict datasets = {};
 };
@@ -47,5 +49,18 @@ TRIREME_API CheckedBoostingJob check_boosting_job(const BoostingJob& job);
 TRIREME_API std::vector<Dict> lightgbm_round_params(const Dict& params, std::int64_t round);
 // Whether LightGBM can continue a model with these parameters. Otherwise a resumed run begins with the first round.
 TRIREME_API bool lightgbm_continues(const Dict& params);
+
+// A local folder, removed at the end of the scope. If the process is killed, it is removed when the next one is created
+// or the next run starts.
+class TRIREME_API TemporaryFolder {
+ public:
+  // Throws std::runtime_error.
+  TemporaryFolder();
+  const std::string& path() const { return path_; }
+
+ private:
+  std::shared_ptr<const void> folder_;
+  std::string path_;
+};
 
 }  // namespace trireme

@@ -26,6 +26,7 @@ nb::dict check(const nb::dict& given) {
   job.max_workers = static_cast<int>(dict.at("max_workers").as_int());
   job.cpus_per_worker = dict.at("cpus_per_worker").as_double();
   job.use_gpu = dict.at("use_gpu").as_bool();
+  if (const Value* train = dict.find("train")) job.train = train->as_string();
   job.datasets = dict.at("datasets").as_dict();
   try {
     const CheckedBoostingJob checked = check_boosting_job(job);
@@ -58,6 +59,10 @@ void bind_boosting(nb::module_& module) {
       "lightgbm_continues", [](const nb::dict& params) { return lightgbm_continues(to_dict(params, "params")); },
       nb::arg("params"), nb::sig("def lightgbm_continues(params: dict) -> bool"),
       "Whether LightGBM can continue a model with these parameters.");
+  nb::class_<TemporaryFolder>(module, "TemporaryFolder",
+                              "A local folder that is removed with this object, also if the process is killed.")
+      .def(nb::init<>())
+      .def_prop_ro("path", &TemporaryFolder::path);
 }
 
 }  // namespace trireme::python

@@ -24,6 +24,16 @@ def lightgbm_round_params(params: dict, round: int) -> list[dict]:
 def lightgbm_continues(params: dict) -> bool:
     """Whether LightGBM can continue a model with these parameters."""
 
+class TemporaryFolder:
+    """
+    A local folder that is removed with this object, also if the process is killed.
+    """
+
+    def __init__(self) -> None: ...
+
+    @property
+    def path(self) -> str: ...
+
 def box_overlaps(wanted: tuple[Sequence[int], Sequence[int]], parts: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[tuple[int, tuple[tuple[int, ...], tuple[int, ...]]]]:
     """
     The index of each part that overlaps the wanted box, and the common box. A box is (offset, shape).

@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "api/boosting_params.h"
+#include "api/train_session.h"
 #include "base/json.h"
+#include "checkpoint/scratch_folder.h"
 #include "trireme/config.h"
 
 namespace trireme {
@@ -82,7 +84,7 @@ void check_options(const BoostingJob& job) {
       throw ConfigError(fmt::format("early_stopping_rounds = {}: expected an int, 1 or more", base::to_json(rounds)));
     }
     if (job.datasets.size() < 2) {
-      throw ConfigError("early_stopping_rounds needs a dataset besides \"train\" to evaluate");
+      throw ConfigError(fmt::format("early_stopping_rounds needs a dataset besides {:?} to evaluate", job.train));
     }
   }
   if (job.external_memory && job.library != "xgboost") {
@@ -129,24 +131,24 @@ std::vector<std::string> features_of_job(const BoostingJob& job, const Dict& col
   return features;
 }
 
-void check_evaluation(const std::string& dataset, const Dict& columns, const Dict& train,
+void check_evaluation(const BoostingJob& job, const std::string& dataset, const Dict& columns, const Dict& train,
                       const std::vector<std::string>& features) {
   for (const auto& feature : features) {
     const Value* kind = columns.find(feature);
     if (kind == nullptr) {
-      throw ConfigError(fmt::format("datasets[{:?}] has no column {:?}, which datasets[\"train\"] has; it has {}",
-                                    dataset, feature, quoted_names(columns)));
+      throw ConfigError(fmt::format("datasets[{:?}] has no column {:?}, which datasets[{:?}] has; it has {}", dataset,
+                                    feature, job.train, quoted_names(columns)));
     }
     if (kind->as_string() != train.find(feature)->as_string()) {
-      throw ConfigError(fmt::format("column {:?} is {} in datasets[\"train\"] and {} in datasets[{:?}]", feature,
-                                    train.find(feature)->as_string(), kind->as_string(), dataset));
+      throw ConfigError(fmt::format("column {:?} is {} in datasets[{:?}] and {} in datasets[{:?}]", feature,
+                                    train.find(feature)->as_string(), job.train, kind->as_string(), dataset));
     }
   }
 }
 
 // LightGBM evaluates on complete datasets; XGBoost on the parts of the workers.
 bool is_divided_dataset(const BoostingJob& job, const std::string& dataset) {
-  return job.library == "xgboost" || dataset == "train";
+  return job.library == "xgboost" || dataset == job.train;
 }
 
 void check_dataset_rows(const BoostingJob& job, const std::string& dataset, std::int64_t rows) {
@@ -161,20 +163,26 @@ void check_dataset_rows(const BoostingJob& job, const std::string& dataset, std:
 }  // namespace
 }  // namespace api
 
+TemporaryFolder::TemporaryFolder() {
+  auto made = std::make_shared<checkpoint::ScratchFolder>(api::value_or_throw(checkpoint::ScratchFolder::make()));
+  path_ = made->path();
+  folder_ = std::move(made);
+}
+
 CheckedBoostingJob check_boosting_job(const BoostingJob& job) {
   api::check_rounds(job.num_boost_round);
   if (job.label_column.empty()) {
     throw ConfigError("label_column is missing: the name of the column to predict");
   }
-  const Value* train = job.datasets.find("train");
+  const Value* train = job.datasets.find(job.train);
   if (train == nullptr) {
     throw ConfigError(
-        fmt::format("datasets has no \"train\"{}: pass datasets={{\"train\": ...}}; all others are "
+        fmt::format("datasets has no {0:?}{1}: pass datasets={{{0:?}: ...}}; all others are "
                     "evaluated under their names",
-                    job.datasets.empty() ? "" : ", only " + api::quoted_names(job.datasets)));
+                    job.train, job.datasets.empty() ? "" : ", only " + api::quoted_names(job.datasets)));
   }
   api::check_options(job);
-  const Dict trained = api::with_categories(job, "train", api::columns_of_dataset(*train));
+  const Dict trained = api::with_categories(job, job.train, api::columns_of_dataset(*train));
   CheckedBoostingJob checked{job.params, {}, api::features_of_job(job, trained), {}, {}};
   for (const auto& [name, dataset] : job.datasets) {
     if (name.find('-') != std::string::npos) {  // separates it from the metric: "valid-logloss"
@@ -189,15 +197,16 @@ CheckedBoostingJob check_boosting_job(const BoostingJob& job) {
     api::check_number(name, columns, "label_column", job.label_column);
     api::check_number(name, columns, "weight_column", job.weight_column);
     api::check_group(name, columns, job.group_column);
-    if (name != "train") api::check_evaluation(name, columns, trained, checked.features);
+    if (name != job.train) api::check_evaluation(job, name, columns, trained, checked.features);
     api::check_dataset_rows(job, name, dataset.as_dict().at("rows").as_int());
   }
   if (checked.features.empty()) {
-    throw ConfigError("datasets[\"train\"] has no features: all of its columns are label, weight or group");
+    throw ConfigError(
+        fmt::format("datasets[{:?}] has no features: all of its columns are label, weight or group", job.train));
   }
   for (const auto& feature : checked.features) {
     const std::string& kind = trained.find(feature)->as_string();
-    api::check_feature("train", feature, kind);
+    api::check_feature(job.train, feature, kind);
     api::check_feature_name(job, feature);
     if (kind == "category") checked.categorical.push_back(feature);
   }

@@ -75,23 +75,24 @@ void check_device(const BoostingJob& job, Names aliases) {
   }
 }
 
-void refuse_rounds(const BoostingJob& job, Names aliases) {
-  if (const char* name = param_given_as(job.params, aliases))
+// The library's own loop takes these from its parameters; ours has arguments for them.
+void refuse_arguments(const BoostingJob& job, Names rounds, Names stopping) {
+  if (const char* name = param_given_as(job.params, rounds))
     refuse_param(job, name, "pass num_boost_round to the trainer instead");
+  if (const char* name = param_given_as(job.params, stopping))
+    refuse_param(job, name, "pass early_stopping_rounds to the trainer instead");
 }
 
-void check_classes(const BoostingJob& job, const std::string& objective, Names multi_class, Names num_class) {
-  const bool multi = std::find(multi_class.begin(), multi_class.end(), objective) != multi_class.end();
-  if (multi && param_given_as(job.params, num_class) == nullptr) {
-    refuse_param(job, "objective", "needs params[\"num_class\"]: the number of classes");
+void check_objective(const BoostingJob& job, Names aliases, Names multi_class, Names num_class, Names ranking) {
+  const char* name = param_given_as(job.params, aliases);
+  if (name == nullptr) return;
+  const std::string objective = lower_case_param(job.params, name);
+  const auto is_one_of = [&](Names names) { return std::find(names.begin(), names.end(), objective) != names.end(); };
+  if (is_one_of(multi_class) && param_given_as(job.params, num_class) == nullptr) {
+    refuse_param(job, name, "needs params[\"num_class\"]: the number of classes");
   }
-}
-
-void check_ranking(const BoostingJob& job, const std::string& objective) {
-  const bool ranks = objective.starts_with("rank:") || objective == "lambdarank" || objective == "rank_xendcg" ||
-                     objective == "xendcg";
-  if (ranks && job.group_column.empty()) {
-    refuse_param(job, "objective", "ranking needs group_column: the column with the query of each row");
+  if (is_one_of(ranking) && job.group_column.empty()) {
+    refuse_param(job, name, "ranking needs group_column: the column with the query of each row");
   }
 }
 
@@ -184,20 +185,19 @@ void check_xgboost_params(const BoostingJob& job, CheckedBoostingJob& checked) {
   if (lower_case_param(job.params, "booster") == "gblinear") {
     refuse_param(job, "booster", "cannot train on quantized rows; use \"gbtree\" or \"dart\"");
   }
-  refuse_rounds(job, {"num_round", "num_boost_round", "n_estimators"});
-  check_classes(job, lower_case_param(job.params, "objective"), {"multi:softmax", "multi:softprob"}, {"num_class"});
-  check_ranking(job, lower_case_param(job.params, "objective"));
-  if (job.external_memory && !method.empty() && method != "hist") {
-    refuse_param(job, "tree_method", "external_memory needs \"hist\"");
-  }
+  refuse_arguments(job, {"num_round", "num_boost_round", "n_estimators"}, {"early_stopping_rounds"});
+  check_objective(job, {"objective"}, {"multi:softmax", "multi:softprob"}, {"num_class"},
+                  {"rank:ndcg", "rank:map", "rank:pairwise"});
   seed_rounds(job, checked);
   set_threads(job, checked, "nthread", {"nthread", "n_jobs"});
 }
 
 void check_lightgbm_params(const BoostingJob& job, CheckedBoostingJob& checked) {
   check_device(job, {"device_type", "device"});
-  refuse_rounds(job, {"num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees", "num_round", "num_rounds",
-                      "nrounds", "num_boost_round", "n_estimators", "max_iter"});
+  refuse_arguments(job,
+                   {"num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees", "num_round", "num_rounds",
+                    "nrounds", "num_boost_round", "n_estimators", "max_iter"},
+                   {"early_stopping_round", "early_stopping_rounds", "early_stopping", "n_iter_no_change"});
   for (const char* name : {"machines", "workers", "nodes", "machine_list_filename", "machine_list_file", "machine_list",
                            "mlist", "local_listen_port", "local_port", "port"}) {
     if (job.params.find(name) != nullptr)
@@ -233,12 +233,13 @@ void check_lightgbm_params(const BoostingJob& job, CheckedBoostingJob& checked) 
     checked.params.erase(partition);
   }
   checked.params["pre_partition"] = true;
-  const char* objective = param_given_as(job.params, {"objective", "objective_type", "app", "application", "loss"});
-  if (objective != nullptr && objective == std::string_view("objective")) {
-    const std::string name = lower_case_param(job.params, objective);
-    check_classes(job, name, {"multiclass", "softmax", "multiclassova", "multiclass_ova", "ova", "ovr"},
-                  {"num_class", "num_classes"});
-    check_ranking(job, name);
+  check_objective(job, {"objective", "objective_type", "app", "application", "loss"},
+                  {"multiclass", "softmax", "multiclassova", "multiclass_ova", "ova", "ovr"},
+                  {"num_class", "num_classes"},
+                  {"lambdarank", "rank_xendcg", "xendcg", "xe_ndcg", "xe_ndcg_mart", "xendcg_mart"});
+  if (!job.early_stopping_rounds.is_null() && text_param(job.params, kBoosting) == "dart") {
+    throw ConfigError(
+        "early_stopping_rounds: LightGBM cannot stop early with boosting=\"dart\", which changes earlier trees");
   }
   checked.unrepeatable = lightgbm_unrepeatable(job.params);
   set_threads(job, checked, "num_threads", {"num_threads", "num_thread", "nthread", "nthreads", "n_jobs"});

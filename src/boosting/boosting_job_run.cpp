@@ -76,6 +76,7 @@ Config checked_config(const std::string& library, const BoostingOptions& options
           {"num_boost_round", options.num_boost_round},
           {"early_stopping_rounds", options.early_stopping_rounds.value_or(0)},
           {"external_memory", options.external_memory},
+          {"evaluate_train", options.evaluate_train},
           {"datasets", std::move(names)},
           {"checkpoint_frequency", checkpoints.checkpoint_frequency},
           {"checkpoint_at_end", checkpoints.checkpoint_at_end.value_or(true)}};

@@ -1,11 +1,14 @@
 #include "boosting/column_reader.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 
 namespace trireme::boosting {
 namespace {
+
+constexpr std::int64_t kBlockRows = 512;
 
 bool bit(const void* bits, std::int64_t at) { return (static_cast<const std::uint8_t*>(bits)[at / 8] >> (at % 8)) & 1; }
 
@@ -109,14 +112,24 @@ std::int64_t ExportedBatch::index_of(const std::string& column) const {
   throw std::runtime_error("a batch has no column \"" + column + "\"");
 }
 
-void ExportedBatch::read_numbers(const std::string& column, double* out, std::size_t stride) const {
+void ExportedBatch::read_numbers(const std::string& column, float* out) const {
   const std::int64_t index = index_of(column);
-  copy_column(*schema_.children[index], view_of(array_, index), out, stride);
+  copy_column(*schema_.children[index], view_of(array_, index), out, 1);
 }
 
-void ExportedBatch::read_numbers(const std::string& column, float* out, std::size_t stride) const {
-  const std::int64_t index = index_of(column);
-  copy_column(*schema_.children[index], view_of(array_, index), out, stride);
+void ExportedBatch::read_matrix(const Places& columns, double* out, std::size_t width) const {
+  std::vector<std::int64_t> indices;
+  for (const auto& [name, place] : columns) indices.push_back(index_of(name));
+  // A few rows of all columns at a time: they stay in the cache.
+  for (std::int64_t row = 0; row < rows(); row += kBlockRows) {
+    for (std::size_t each = 0; each < columns.size(); ++each) {
+      ColumnView view = view_of(array_, indices[each]);
+      view.first += row;
+      view.rows = std::min(kBlockRows, rows() - row);
+      double* const block = out + static_cast<std::size_t>(row) * width + columns[each].second;
+      copy_column(*schema_.children[indices[each]], view, block, width);
+    }
+  }
 }
 
 void ExportedBatch::read_keys(const std::string& column, const Function& function) const {

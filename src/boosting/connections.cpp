@@ -1,12 +1,18 @@
 #include "boosting/connections.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <stdexcept>
+
+#include "trireme/context.h"
 
 namespace trireme::boosting {
 namespace {
@@ -71,6 +77,23 @@ void Connections::cut() const {
   for (const auto& [name, fd] : tcp_sockets()) {
     if (opened_.contains(name)) cut_socket(fd);
   }
+}
+
+std::string own_address() {
+  if (context().num_nodes == 1) return "127.0.0.1";
+  if (const char* address = std::getenv("TRIREME_NODE_ADDRESS")) return address;  // the agent of a cluster sets it
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host, nullptr, &hints, &found) != 0) {
+    throw std::runtime_error(std::string("the address of host ") + host + " cannot be found");
+  }
+  char text[INET_ADDRSTRLEN] = {};
+  ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr, text, sizeof text);
+  ::freeaddrinfo(found);
+  return text;
 }
 
 void cut_ports(const std::set<int>& ports) {

@@ -20,6 +20,9 @@ class Connections {
   std::set<std::string> opened_;
 };
 
+// The address at which the other workers reach this one.
+std::string own_address();
+
 // Cuts the connections from or to one of these ports in the same way.
 void cut_ports(const std::set<int>& ports);
 

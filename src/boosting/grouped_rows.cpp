@@ -35,6 +35,7 @@ std::int32_t GroupedRows::group_of(const std::string& key) {
 
 void GroupedRows::take(const RowBatch& numbers, const Batch& batch) {
   const std::size_t width = columns_.features.size();
+  std::vector<double> matrix;
   ExportedBatch(batch).read_keys(columns_.group, [&](std::int64_t row, const ExportedBatch::Key& key) {
     std::string text;
     if (const auto* string = std::get_if<std::string_view>(&key)) {
@@ -48,11 +49,14 @@ void GroupedRows::take(const RowBatch& numbers, const Batch& batch) {
     if (group < 0) return;
     const auto at = static_cast<std::size_t>(row);
     const double* const features = numbers.matrix.data() + at * width;
-    all_.matrix.insert(all_.matrix.end(), features, features + width);
+    matrix.insert(matrix.end(), features, features + width);
     all_.labels.push_back(numbers.labels[at]);
     if (!numbers.weights.empty()) all_.weights.push_back(numbers.weights[at]);
     all_.groups.push_back(group);
   });
+  matrix.shrink_to_fit();
+  for (std::size_t row = 0; row * width < matrix.size(); ++row) features_.push_back(matrix.data() + row * width);
+  matrices_.push_back(std::move(matrix));
 }
 
 std::int64_t GroupedRows::finish() {
@@ -72,7 +76,7 @@ const RowBatch* GroupedRows::next() {
   batch_.rows = static_cast<std::int64_t>(end - next_);
   for (; next_ < end; ++next_) {
     const auto at = static_cast<std::size_t>(order_[next_]);
-    const double* const features = all_.matrix.data() + at * width;
+    const double* const features = features_[at];
     batch_.matrix.insert(batch_.matrix.end(), features, features + width);
     batch_.labels.push_back(all_.labels[at]);
     if (!all_.weights.empty()) batch_.weights.push_back(all_.weights[at]);

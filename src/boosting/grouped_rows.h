@@ -30,7 +30,10 @@ class GroupedRows {
   const RowColumns& columns_;
   bool everything_;
   std::map<std::string, std::int32_t> numbers_;
-  RowBatch all_;
+  // The features of the rows, by batch, and where those of each row are.
+  std::vector<std::vector<double>> matrices_;
+  std::vector<const double*> features_;
+  RowBatch all_;  // without features
   std::vector<std::int64_t> order_;
   std::size_t next_ = 0;
   RowBatch batch_;

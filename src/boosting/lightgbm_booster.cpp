@@ -11,7 +11,7 @@ namespace {
 std::string ascii_json(const std::string& text) {
   std::string made = "\"";
   const auto escape = [&made](unsigned unit) {
-    char buffer[8];
+    char buffer[16];
     std::snprintf(buffer, sizeof buffer, "\\u%04x", unit);
     made += buffer;
   };
@@ -112,16 +112,17 @@ std::vector<std::string> LightgbmBooster::metric_names() const {
   }
 }
 
-List LightgbmBooster::evaluate() const {
+List LightgbmBooster::evaluate(bool train) const {
   List results;
-  if (datasets_.empty()) return results;
+  if (datasets_.empty() && !train) return results;
   const std::vector<std::string> metrics = metric_names();
   std::vector<double> values(metrics.size());
-  for (std::size_t dataset = 0; dataset < datasets_.size(); ++dataset) {
+  for (std::size_t dataset = train ? 0 : 1; dataset <= datasets_.size(); ++dataset) {
+    const std::string name = dataset == 0 ? "train" : datasets_[dataset - 1];
     int count = 0;
-    library_.check(library_.LGBM_BoosterGetEval(handle_, static_cast<int>(dataset) + 1, &count, values.data()));
+    library_.check(library_.LGBM_BoosterGetEval(handle_, static_cast<int>(dataset), &count, values.data()));
     for (std::size_t each = 0; each < metrics.size(); ++each) {
-      results.push_back(List{datasets_[dataset], metrics[each], values[each], is_higher_better(metrics[each])});
+      results.push_back(List{name, metrics[each], values[each], is_higher_better(metrics[each])});
     }
   }
   return results;

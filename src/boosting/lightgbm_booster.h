@@ -25,8 +25,8 @@ class LightgbmBooster {
   void set_params(const Dict& params);
   // Whether no more splits are possible.
   bool update();
-  // [dataset, metric, value, maximize] for each.
-  List evaluate() const;
+  // [dataset, metric, value, maximize] for each. `train`: also of this worker's rows to train on.
+  List evaluate(bool train) const;
   void save(const std::string& path) const;
 
  private:

@@ -136,18 +136,10 @@ LightgbmDataset::LightgbmDataset(const LightgbmLibrary& library, const std::stri
   } else {
     create(rows, count, dataset_text(params));
   }
-  const auto width = static_cast<std::int32_t>(columns.features.size());
-  std::int32_t first = 0;
-  rows.rewind();
-  while (const RowBatch* batch = rows.next()) {
-    const auto size = static_cast<std::int32_t>(batch->rows);
-    library_.check(library_.LGBM_DatasetPushRows(handle_, batch->matrix.data(), kLightgbmFloat64, size, width, first));
-    first += size;
-  }
-  set_fields(rows, earlier);
+  push(rows, earlier);
   std::vector<const char*> names;
   for (const auto& name : columns.features) names.push_back(name.c_str());
-  library_.check(library_.LGBM_DatasetSetFeatureNames(handle_, names.data(), width));
+  library_.check(library_.LGBM_DatasetSetFeatureNames(handle_, names.data(), static_cast<int>(names.size())));
 }
 
 void LightgbmDataset::create(WorkerRows& rows, std::int64_t count, const std::string& params) {
@@ -171,12 +163,17 @@ void LightgbmDataset::create(WorkerRows& rows, std::int64_t count, const std::st
                                                               sample, total, count, params.c_str(), &handle_));
 }
 
-void LightgbmDataset::set_fields(WorkerRows& rows, const LightgbmModel* earlier) {
+void LightgbmDataset::push(WorkerRows& rows, const LightgbmModel* earlier) {
   std::vector<float> labels, weights;
   std::vector<std::int32_t> groups;
   std::vector<double> scores;
+  const auto width = static_cast<std::int32_t>(rows.columns().features.size());
+  std::int32_t first = 0;
   rows.rewind();
   while (const RowBatch* batch = rows.next()) {
+    const auto size = static_cast<std::int32_t>(batch->rows);
+    library_.check(library_.LGBM_DatasetPushRows(handle_, batch->matrix.data(), kLightgbmFloat64, size, width, first));
+    first += size;
     labels.insert(labels.end(), batch->labels.begin(), batch->labels.end());
     weights.insert(weights.end(), batch->weights.begin(), batch->weights.end());
     groups.insert(groups.end(), batch->groups.begin(), batch->groups.end());

@@ -26,7 +26,7 @@ class LightgbmModel {
   int rounds_ = 0;
 };
 
-// A binned dataset of this worker's rows. LightGBM passes over the rows three times and keeps only the binned ones.
+// A binned dataset of this worker's rows. LightGBM passes over the rows twice and keeps only the binned ones.
 class LightgbmDataset {
  public:
   // `reference`: the dataset whose bins to use; nullptr: its own, on which all workers agree. `earlier`: the model to
@@ -41,7 +41,7 @@ class LightgbmDataset {
 
  private:
   void create(WorkerRows& rows, std::int64_t count, const std::string& params);
-  void set_fields(WorkerRows& rows, const LightgbmModel* earlier);
+  void push(WorkerRows& rows, const LightgbmModel* earlier);
 
   const LightgbmLibrary& library_;
   void* handle_ = nullptr;

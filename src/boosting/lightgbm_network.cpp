@@ -1,9 +1,5 @@
 #include "boosting/lightgbm_network.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <set>
 #include <stdexcept>
@@ -19,23 +15,6 @@ namespace trireme::boosting {
 namespace {
 
 constexpr std::chrono::minutes kNetworkTimeout(30);
-
-// The address at which the other workers reach this one.
-std::string own_address() {
-  if (context().num_nodes == 1) return "127.0.0.1";
-  char host[256] = {};
-  ::gethostname(host, sizeof host - 1);
-  addrinfo hints{};
-  hints.ai_family = AF_INET;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host, nullptr, &hints, &found) != 0) {
-    throw std::runtime_error(std::string("the address of host ") + host + " cannot be found");
-  }
-  char text[INET_ADDRSTRLEN] = {};
-  ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr, text, sizeof text);
-  ::freeaddrinfo(found);
-  return text;
-}
 
 }  // namespace
 

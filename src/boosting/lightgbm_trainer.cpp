@@ -21,7 +21,9 @@ constexpr const char* kHistory = "lightgbm_history";  // of a checkpoint, as in 
 // Ends the training if no metric of a dataset has improved for a number of rounds, as lightgbm.early_stopping().
 class LightgbmStopping {
  public:
-  LightgbmStopping(std::int64_t patience, const Dict& checkpoint) : patience_(patience) {
+  LightgbmStopping(std::int64_t patience, const Dict& params, const Dict& checkpoint) : patience_(patience) {
+    if (const Value* first = params.find("first_metric_only")) first_only_ = first->get_if<bool>() && first->as_bool();
+    if (const Value* delta = params.find("early_stopping_min_delta")) min_delta_ = delta->as_double();
     const Value* history = checkpoint.find(kHistory);
     if (history == nullptr) return;
     for (const Value& results : history->as_list()) after_round(results.as_list());
@@ -35,10 +37,10 @@ class LightgbmStopping {
     best_.resize(results.size());
     for (std::size_t each = 0; each < results.size(); ++each) {
       const double value = results[each][2].as_double();
-      const bool maximize = results[each][3].as_bool();
-      if (round == 0 || (maximize ? value > best_[each].value : value < best_[each].value)) {
+      const double best = best_[each].value;
+      if (round == 0 || (results[each][3].as_bool() ? value > best + min_delta_ : value < best - min_delta_)) {
         best_[each] = {value, round};
-      } else if (round - best_[each].round >= patience_) {
+      } else if (round - best_[each].round >= patience_ && stops_by(results[each], results[0])) {
         stopped_ = true;
         return;
       }
@@ -52,7 +54,13 @@ class LightgbmStopping {
     std::int64_t round = 0;
   };
 
+  bool stops_by(const Value& result, const Value& first) const {
+    return result[0] != Value("train") && (!first_only_ || result[1] == first[1]);
+  }
+
   std::int64_t patience_;
+  bool first_only_ = false;
+  double min_delta_ = 0;
   List history_;
   std::vector<Best> best_;
   bool stopped_ = false;
@@ -106,7 +114,7 @@ class LightgbmJob {
       check_interrupted();
       for (const Dict& params : lightgbm_round_params(params_, round)) booster_.set_params(params);
       exhausted = booster_.update();
-      const List results = booster_.evaluate();
+      const List results = booster_.evaluate(config_["evaluate_train"].as_bool());
       stopping.after_round(results);
       reporter.after_round(booster_.rounds(), flat(results));
     }
@@ -131,7 +139,7 @@ void train_lightgbm(const Config& config) {
     earlier = std::make_unique<LightgbmModel>(library, checkpoint->as_directory().path() + "/" + kLightgbmModel);
     resumed = checkpoint->get_metadata();
   }
-  LightgbmStopping stopping(config["early_stopping_rounds"].as_int(), resumed);
+  LightgbmStopping stopping(config["early_stopping_rounds"].as_int(), config["params"].as_dict(), resumed);
   const bool done = earlier && earlier->rounds() >= config["num_boost_round"].as_int();
   if (!done && !stopping.has_stopped()) LightgbmJob(library, config, earlier.get()).run(stopping);
   network.finish();

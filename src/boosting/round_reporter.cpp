@@ -1,15 +1,25 @@
 #include "boosting/round_reporter.h"
 
-#include <unistd.h>
+#include <stdlib.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <stdexcept>
 
+#include "trireme/boosting_job.h"
 #include "trireme/context.h"
 
 namespace trireme::boosting {
+namespace {
+
+std::string kept_folder() {
+  std::string path = std::filesystem::temp_directory_path() / "trireme_checkpoint_XXXXXX";
+  if (::mkdtemp(path.data()) == nullptr) throw std::runtime_error("no temporary folder can be created: " + path);
+  return path;
+}
+
+}  // namespace
 
 RoundReporter::RoundReporter(const Config& config, std::string file, Save save, std::function<Dict()> metadata)
     : frequency_(config["checkpoint_frequency"].as_int()),
@@ -38,26 +48,17 @@ void RoundReporter::report_checkpoint(std::int64_t rounds) {
     report(last_);
     return;
   }
-  const TemporaryFolder folder;
-  save_(folder.path() + "/" + file_);
-  Checkpoint checkpoint = Checkpoint::from_directory(folder.path());
+  // Local mode, which has no run folder, keeps the folder as the checkpoint.
+  const auto temporary = context().path.empty() ? nullptr : std::make_unique<TemporaryFolder>();
+  const std::string folder = temporary ? temporary->path() : kept_folder();
+  save_(folder + "/" + file_);
+  Checkpoint checkpoint = Checkpoint::from_directory(folder);
   if (const Dict metadata = metadata_(); !metadata.empty()) {
     Dict all = context().metadata;
     for (const auto& [name, value] : metadata) all[name] = value;
     checkpoint.set_metadata(all);
   }
   report(last_, checkpoint);
-}
-
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = std::filesystem::temp_directory_path() / "trireme_boosting_XXXXXX";
-  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder can be created: " + pattern);
-  path_ = pattern;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;  // a temporary file that stays is not a failure of the training
-  std::filesystem::remove_all(path_, ignored);
 }
 
 void warn_of_random_numbers(const std::string& library, const Config& config) {

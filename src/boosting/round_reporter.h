@@ -31,19 +31,6 @@ class RoundReporter {
   std::int64_t saved_rounds_ = 0;
 };
 
-// A temporary folder, removed at the end of the scope.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 // Rank 0 warns that the resumed model is not identical, if parameters draw random numbers that are not stored.
 void warn_of_random_numbers(const std::string& library, const Config& config);
 

@@ -133,23 +133,25 @@ void WorkerRows::fill(const Batch& batch) {
   const std::size_t width = columns_.features.size();
   batch_.rows = batch.rows();
   batch_.matrix.resize(count * width);
+  ExportedBatch::Places numbers;
   for (std::size_t each = 0; each < width; ++each) {
     const std::string& name = columns_.features[each];
     if (const Value* categories = columns_.categories.find(name)) {
       read_codes(rows, name, categories->as_list(), batch_.matrix.data() + each, width);
     } else {
-      rows.read_numbers(name, batch_.matrix.data() + each, width);
+      numbers.emplace_back(name, each);
     }
   }
+  rows.read_matrix(numbers, batch_.matrix.data(), width);
   batch_.labels.resize(count);
-  rows.read_numbers(columns_.label, batch_.labels.data(), 1);
+  rows.read_numbers(columns_.label, batch_.labels.data());
   if (std::any_of(batch_.labels.begin(), batch_.labels.end(), [](float label) { return std::isnan(label); })) {
     throw std::runtime_error("dataset \"" + dataset_ + "\": the label column \"" + columns_.label +
                              "\" has missing values; drop the rows");
   }
   if (columns_.weight.empty()) return;
   batch_.weights.resize(count);
-  rows.read_numbers(columns_.weight, batch_.weights.data(), 1);
+  rows.read_numbers(columns_.weight, batch_.weights.data());
 }
 
 Dict agreed_categories(const std::string& dataset, const RowColumns& columns, const std::vector<std::string>& names) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "boosting/json_text.h"
+#include "trireme/context.h"
 
 namespace trireme::boosting {
 namespace {
@@ -20,6 +21,14 @@ std::string text_of(const Value& value) {
     return buffer;
   }
   return to_json(value);  // of lists and dicts, such as interaction_constraints
+}
+
+// XGBoost's Python package averages the metrics over the ranks. They are equal, but the last bit may change, and the
+// best metric is part of the model.
+double averaged(double metric) {
+  double sum = metric;
+  for (int rank = 1; rank < context().world_size; ++rank) sum += metric;
+  return sum / context().world_size;
 }
 
 }  // namespace
@@ -88,7 +97,7 @@ Metrics XgboostBooster::evaluate(int round, const std::vector<std::string>& name
   if (names.empty()) return {};
   std::vector<const char*> pointers;
   for (const auto& name : names) pointers.push_back(name.c_str());
-  std::vector<Handle> evaluated(matrices_.begin() + 1, matrices_.end());
+  std::vector<Handle> evaluated(matrices_.end() - static_cast<std::ptrdiff_t>(names.size()), matrices_.end());
   const char* text = nullptr;
   library_.check(library_.XGBoosterEvalOneIter(handle_, round, evaluated.data(), pointers.data(), names.size(), &text));
   Metrics metrics;
@@ -97,7 +106,7 @@ Metrics XgboostBooster::evaluate(int round, const std::vector<std::string>& name
     const std::size_t end = line.find('\t', tab + 1);
     const std::string item = line.substr(tab + 1, end == std::string::npos ? end : end - tab - 1);
     const std::size_t colon = item.rfind(':');
-    metrics[item.substr(0, colon)] = std::strtod(item.c_str() + colon + 1, nullptr);
+    metrics[item.substr(0, colon)] = averaged(std::strtod(item.c_str() + colon + 1, nullptr));
     tab = end;
   }
   return metrics;

@@ -26,6 +26,7 @@ class XgboostBooster {
 
   int rounds() const;
   void update(int round);
+  // `names`: of all matrices, or of all but the one to train on.
   Metrics evaluate(int round, const std::vector<std::string>& names);
   void set_attribute(const std::string& name, const std::string& value);
 

@@ -25,6 +25,8 @@ using Next = int(Handle);
   FUNCTION(int, XGDMatrixSetInfoFromInterface, (Handle, const char* field, const char* array))                    \
   FUNCTION(int, XGDMatrixSetStrFeatureInfo, (Handle, const char* field, const char** values, std::uint64_t size)) \
   FUNCTION(int, XGDMatrixFree, (Handle))                                                                          \
+  FUNCTION(int, XGDMatrixCreateFromCallback,                                                                      \
+           (Handle iterator, Handle proxy, Reset*, Next*, const char* config, Handle* out))                       \
   FUNCTION(int, XGQuantileDMatrixCreateFromCallback,                                                              \
            (Handle iterator, Handle proxy, Handle reference, Reset*, Next*, const char* config, Handle* out))     \
   FUNCTION(int, XGExtMemQuantileDMatrixCreateFromCallback,                                                        \

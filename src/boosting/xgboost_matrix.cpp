@@ -78,7 +78,16 @@ class Feed {
   std::exception_ptr error_;
 };
 
+bool is_approximate(const Dict& params) {
+  const Value* method = params.find("tree_method");
+  return method != nullptr && *method == Value("approx");
+}
+
 }  // namespace
+
+bool keeps_files(const Config& config) {
+  return config["external_memory"].as_bool() || is_approximate(config["params"].as_dict());
+}
 
 std::vector<const char*> feature_types(const RowColumns& columns) {
   std::vector<const char*> types;
@@ -95,9 +104,13 @@ XgboostMatrix::XgboostMatrix(const XgboostLibrary& library, const std::string& d
   std::string config = "{\"missing\": NaN, \"nthread\": " + std::to_string(params.at("nthread").as_int());
   if (const Value* bins = params.find("max_bin")) config += ", \"max_bin\": " + std::to_string(bins->as_int());
   if (!cache.empty()) config += ", \"cache_prefix\": " + to_json(cache) + ", \"on_host\": false";
+  config += "}";
   const auto create =
       cache.empty() ? library.XGQuantileDMatrixCreateFromCallback : library.XGExtMemQuantileDMatrixCreateFromCallback;
-  const int code = create(&feed, feed.proxy(), reference, &Feed::reset, &Feed::next, (config + "}").c_str(), &handle_);
+  const int code = is_approximate(params)
+                       ? library.XGDMatrixCreateFromCallback(&feed, feed.proxy(), &Feed::reset, &Feed::next,
+                                                             config.c_str(), &handle_)
+                       : create(&feed, feed.proxy(), reference, &Feed::reset, &Feed::next, config.c_str(), &handle_);
   if (feed.error()) std::rethrow_exception(feed.error());
   library.check(code);
 }

@@ -10,6 +10,7 @@
 #include "boosting/xgboost_matrix.h"
 #include "boosting/xgboost_stopping.h"
 #include "trireme/boosting/boosting.h"
+#include "trireme/boosting_job.h"
 #include "trireme/cancel.h"
 #include "trireme/context.h"
 #include "trireme/store.h"
@@ -20,18 +21,17 @@ namespace {
 constexpr int kTimeoutSeconds = 1800;
 constexpr const char* kXgboostModel = "model.ubj";
 
-// XGBoost's communicator among the workers of this attempt.
+// XGBoost's communicator among the workers of this attempt. One worker alone has none.
 class Communicator {
  public:
   explicit Communicator(const XgboostLibrary& library) : library_(library) {
+    if (context().world_size == 1) return;
     const int rank = context().world_rank;
     set_collective_timeout(kTimeoutSeconds);
     if (rank == 0) {
-      // Also with several hosts XGBoost's own choice of an address would be a guess.
-      const std::string host = context().num_nodes == 1 ? "\"127.0.0.1\"" : "null";
       const std::string config =
-          "{\"dmlc_communicator\": \"rabit\", \"sortby\": 1, \"timeout\": 0, \"port\": 0, \"host\": " + host +
-          ", \"n_workers\": " + std::to_string(context().world_size) + "}";
+          "{\"dmlc_communicator\": \"rabit\", \"sortby\": 1, \"timeout\": 0, \"port\": 0, \"host\": \"" +
+          own_address() + "\", \"n_workers\": " + std::to_string(context().world_size) + "}";
       library_.check(library_.XGTrackerCreate(config.c_str(), &tracker_));
       library_.check(library_.XGTrackerRun(tracker_, "{}"));
       const char* arguments = nullptr;
@@ -55,6 +55,7 @@ class Communicator {
 
   // Not in a destructor: after a failure it would wait for ranks that have exited.
   void finish() {
+    if (context().world_size == 1) return;
     library_.check(library_.XGCommunicatorFinalize());
     if (tracker_ == nullptr) return;
     library_.check(library_.XGTrackerWaitFor(tracker_, "{}"));
@@ -73,13 +74,14 @@ class Matrices {
       : evaluated_(evaluated_datasets(config)) {
     std::vector<std::string> names{"train"};
     names.insert(names.end(), evaluated_.begin(), evaluated_.end());
-    if (config["external_memory"].as_bool()) cache_ = std::make_unique<TemporaryFolder>();
+    if (keeps_files(config)) cache_ = std::make_unique<TemporaryFolder>();
     for (const auto& name : names) {
       const std::string cache = cache_ ? cache_->path() + "/" + std::to_string(matrices_.size()) : "";
       const Handle reference = matrices_.empty() ? nullptr : matrices_.front()->handle();
       matrices_.push_back(
           std::make_unique<XgboostMatrix>(library, name, columns, config["params"].as_dict(), reference, cache));
     }
+    if (config["evaluate_train"].as_bool()) evaluated_.insert(evaluated_.begin(), "train");
   }
 
   const std::vector<std::string>& evaluated() const { return evaluated_; }

@@ -34,6 +34,7 @@ trireme::boosting::BoostingOptions options_of(const trireme::Dict& job) {
   options.library = job["path"].as_string();
   if (const auto* rounds = job.find("early_stopping_rounds")) options.early_stopping_rounds = rounds->as_int();
   if (const auto* memory = job.find("external_memory")) options.external_memory = memory->as_bool();
+  if (const auto* train = job.find("evaluate_train")) options.evaluate_train = train->as_bool();
   if (const auto* names = job.find("categorical_columns")) {
     for (const auto& name : names->as_list()) options.categorical_columns.push_back(name.as_string());
   }

@@ -83,11 +83,21 @@ def test_named_columns_are_categorical() -> None:
         ({"early_stopping_rounds": 0}, "early_stopping_rounds = 0: expected an int, 1 or more"),
         ({"early_stopping_rounds": 5}, 'early_stopping_rounds needs a dataset besides "train"'),
         ({"library": "lightgbm", "external_memory": True}, "external_memory: only XGBoost"),
-        ({"params": {"tree_method": "approx"}, "external_memory": True}, 'external_memory needs "hist"'),
         ({"params": {"device": "cuda"}}, r'params\["device"\] = "cuda": the workers have no GPU'),
         ({"params": {"tree_method": "exact"}}, "cannot train on rows that are read in batches"),
         ({"params": {"tree_method": "gpu_hist"}}, "use tree_method"),
         ({"params": {"n_estimators": 5}}, "pass num_boost_round"),
+        ({"params": {"early_stopping_rounds": 3}}, "pass early_stopping_rounds to the trainer"),
+        ({"library": "lightgbm", "params": {"n_iter_no_change": 3}}, "pass early_stopping_rounds to the trainer"),
+        (
+            {
+                "library": "lightgbm",
+                "params": {"boosting": "dart"},
+                "early_stopping_rounds": 3,
+                "datasets": train(COLUMNS) | {"valid": {"rows": 9, "columns": COLUMNS}},
+            },
+            "LightGBM cannot stop early with boosting",
+        ),
         ({"params": {"objective": "multi:softmax"}}, r'needs params\["num_class"\]'),
         ({"params": {"objective": "rank:ndcg"}, "group_column": ""}, "ranking needs group_column"),
         ({"params": {"n_jobs": "all"}}, r'params\["n_jobs"\] = "all": expected an int'),
@@ -99,6 +109,11 @@ def test_named_columns_are_categorical() -> None:
         ({"library": "lightgbm", "params": {"num_iterations": 5}}, "pass num_boost_round"),
         ({"library": "lightgbm", "params": {"objective": "lambdarank"}, "group_column": ""}, "needs group_column"),
         ({"library": "lightgbm", "params": {"objective": "multiclass"}}, "the number of classes"),
+        (
+            {"library": "lightgbm", "params": {"app": "lambdarank"}, "group_column": ""},
+            r'params\["app"\] .* group_column',
+        ),
+        ({"train": "rows"}, 'datasets has no "rows", only "train"'),
     ],
 )
 def test_refused(changes: dict[str, Any], message: str) -> None:

@@ -25,6 +25,8 @@ struct BoostingOptions {
   std::vector<std::string> categorical_columns = {};
   // Stop if no metric (XGBoost: the last metric of the last dataset) has improved in this number of rounds.
   std::optional<std::int64_t> early_stopping_rounds = {};
+  // Report the metrics of "train" too. LightGBM's are those of the worker's own rows.
+  bool evaluate_train = false;
   // XGBoost: keep the quantized rows in temporary files instead of memory.
   bool external_memory = false;
   // The shared library. Default: $TRIREME_XGBOOST_LIBRARY or $TRIREME_LIGHTGBM_LIBRARY, then the one of the pip package
