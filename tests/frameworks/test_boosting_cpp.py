@@ -103,11 +103,11 @@ def cpp(library: str, folder: Path, name: str, **job: Any) -> tuple[bytes, dict[
     return (Path(result["checkpoint"]) / FILES[library]).read_bytes(), result["metrics"]
 
 
-def python(library: str, results: Path, **job: Any) -> trireme.Result:
+def python(library: str, results: Path, workers: int = 2, **job: Any) -> trireme.Result:
     tables = {name: trireme.data.from_arrow(pa.table(rows)) for name, rows in job["datasets"].items()}
     run = RunConfig(storage_path=str(results), checkpoint_config=CheckpointConfig(checkpoint_frequency=4))
     return TRAINERS[library](
-        **{**job, "datasets": tables}, scaling_config=ScalingConfig(num_workers=2), run_config=run
+        **{**job, "datasets": tables}, scaling_config=ScalingConfig(num_workers=workers), run_config=run
     ).fit()
 
 
@@ -145,10 +145,31 @@ def test_equal_models_of_ranking(library: str, results: Path, tmp_path: Path) ->
     assert metrics == pytest.approx(result.metrics)
 
 
-def test_external_memory_gives_the_same_trees(results: Path, tmp_path: Path) -> None:
-    job = {**many("xgboost"), "external_memory": True, "num_boost_round": 6}
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_equal_models_of_other_numbers_of_workers(library: str, workers: int, results: Path, tmp_path: Path) -> None:
+    job = {**many(library), "evaluate_train": True}
+    made, metrics = cpp(library, tmp_path, "several", **job, min_workers=workers, max_workers=workers)
+    result = python(library, results, workers, **job)
+    assert made == model_of(result, library)
+    assert metrics == result.metrics
+    assert [name.partition("-")[0] for name in metrics] == ["train", "train", "valid", "valid"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"external_memory": True}, {"params": {**MANY["xgboost"], "tree_method": "approx"}}]
+)
+def test_equal_models_of_rows_in_files(change: dict[str, Any], results: Path, tmp_path: Path) -> None:
+    job = {**many("xgboost"), "num_boost_round": 6, **change}
     made, _ = cpp("xgboost", tmp_path, "files", **job)
     assert made == model_of(python("xgboost", results, **job), "xgboost")
+
+
+def test_equal_early_stopping_by_the_first_metric(results: Path, tmp_path: Path) -> None:
+    job = many("lightgbm")
+    params = {**job["params"], "first_metric_only": True, "early_stopping_min_delta": 0.001}
+    made, _ = cpp("lightgbm", tmp_path, "first", **{**job, "params": params})
+    assert made == model_of(python("lightgbm", results, **{**job, "params": params}), "lightgbm")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from trireme.lightgbm import (
     LightGBMCheckpoint,
     LightGBMTrainer,
     ReportCallback,
+    dataset,
     get_network_params,
     normalize_pandas_for_lightgbm,
     predict,
@@ -153,6 +154,117 @@ def test_early_stopping_is_agreed_and_resumed(results: Path, tmp_path: Path) -> 
     config = boosting.run_config(results, checkpoint_config=CheckpointConfig(checkpoint_frequency=1))
     resumed = trainer(results, **options, run_config=config, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
     assert text(resumed) == text(whole)
+
+
+def test_early_stopping_by_the_first_metric(results: Path) -> None:
+    # The AUC of this dataset is perfect in all rounds; the loss improves.
+    x = np.arange(1000.0)
+    data = trireme.data.from_arrow(pa.table({"x": x, "label": (x > 500).astype(int)}))
+    metrics = {"objective": "binary", "metric": ["binary_logloss", "auc"]}
+    options: dict[str, Any] = {
+        "num_boost_round": 12, "early_stopping_rounds": 3, "datasets": {"train": data.repartition(2), "valid": data}
+    }  # fmt: skip
+    every = trainer(results, params=metrics, **options).fit()
+    first = trainer(results, params={**metrics, "first_metric_only": True}, **options).fit()
+    assert LightGBMTrainer.get_model(every.checkpoint).current_iteration() == 4
+    assert LightGBMTrainer.get_model(first.checkpoint).current_iteration() == 12
+    demanding = {**metrics, "first_metric_only": True, "early_stopping_min_delta": 1.0}
+    last = trainer(results, params=demanding, **options).fit()
+    assert LightGBMTrainer.get_model(last.checkpoint).current_iteration() == 4
+
+
+def logistic(scores: np.ndarray, data: lightgbm.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    chance = 1 / (1 + np.exp(-scores))
+    return chance - data.get_label(), chance * (1 - chance)
+
+
+def test_an_objective_that_is_a_function(results: Path, tmp_path: Path) -> None:
+    params = {**PARAMS, "objective": logistic, "metric": "auc"}
+    config = boosting.run_config(results, checkpoint_config=CheckpointConfig(checkpoint_frequency=2))
+    own = trainer(results, params=params).fit()
+    builtin = trainer(results, params={**PARAMS, "boost_from_average": False}).fit()
+    assert own.metrics["valid-auc"] == pytest.approx(builtin.metrics["valid-auc"], abs=1e-3)
+    killed = trainer(results, params=params, run_config=config, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
+    assert (tmp_path / "killed").exists() and text(killed) == text(own)
+    with pytest.raises(ConfigError, match=r"params\['metric'\] is a function: pass feval"):
+        trainer(results, params={"metric": logistic})
+
+
+def stopping_function(config: dict[str, Any]) -> int:
+    rows = boosting.table(500).to_pandas()
+    data = lightgbm.Dataset(rows[boosting.FEATURES], rows["label"])
+    params = {**PARAMS, "eta": 0.8, "num_threads": 1, "tree_learner": "data", "pre_partition": True}
+    valid = boosting.table(300, seed=1).to_pandas()
+    model = lightgbm.train(
+        {**params, **get_network_params()},
+        data,
+        200,
+        valid_sets=[data.create_valid(valid[boosting.FEATURES], valid["label"])],
+        callbacks=[ReportCallback(frequency=3), lightgbm.early_stopping(2, verbose=False)],
+    )
+    return model.current_iteration()
+
+
+def test_a_function_that_stops_early_has_a_checkpoint(results: Path) -> None:
+    result = LightGBMTrainer(
+        stopping_function, scaling_config=boosting.TWO, run_config=boosting.run_config(results)
+    ).fit()
+    assert 0 < result.return_value < 200
+    assert ReportCallback.get_model(result.checkpoint).current_iteration() == result.return_value
+
+
+def streaming_function(config: dict[str, Any]) -> None:
+    train = dataset(label_column="label", categorical_columns=config["categorical"])
+    valid = dataset("valid", reference=train, complete=True)
+    params = {**PARAMS, "num_threads": 1, "verbosity": -1, "tree_learner": "data", "pre_partition": True}
+    lightgbm.train(
+        {**params, **get_network_params()},
+        train,
+        6,
+        valid_sets=[valid],
+        valid_names=["valid"],
+        callbacks=[ReportCallback(), *config["callbacks"]],
+    )
+
+
+def in_a_function(results: Path, **options: Any) -> trireme.Result:
+    given = {
+        "datasets": boosting.datasets(),
+        "scaling_config": boosting.TWO,
+        "run_config": boosting.run_config(results),
+    }
+    config = {"categorical": options.pop("categorical", []), "callbacks": options.pop("callbacks", [])}
+    return LightGBMTrainer(streaming_function, train_loop_config=config, **{**given, **options}).fit()
+
+
+def test_a_function_streams_the_rows(results: Path) -> None:
+    whole = trainer(results).fit()
+    streamed = in_a_function(results)
+    assert text(streamed).split("parameters:")[0] == text(whole).split("parameters:")[0]
+    assert streamed.metrics == whole.metrics
+
+
+def test_a_function_with_categories(results: Path) -> None:
+    color = np.array(["red", "green", "blue"])[np.arange(900) % 3]
+    rows = boosting.table(900).append_column("color", pa.array(color.tolist()))
+    rows = rows.set_column(6, "label", pa.array((color == "green").astype(int)))
+    data = trireme.data.from_arrow(rows)
+    result = in_a_function(results, datasets={"train": data.repartition(4), "valid": data}, categorical=["color"])
+    assert result.metrics["valid-auc"] > 0.999
+    predicted = predict(result.checkpoint, trireme.data.from_arrow(rows.slice(1))).to_pandas()
+    assert ((predicted["predictions"] > 0.4) == (predicted["color"] == "green")).all()
+
+
+def test_a_function_holds_rows_once(results: Path, tmp_path: Path) -> None:
+    def train(data: Any) -> None:
+        in_a_function(
+            results,
+            datasets={"train": data, "valid": data.limit(100)},
+            scaling_config=ScalingConfig(num_workers=1),
+            callbacks=[Peak(tmp_path / "growth")],
+        )
+
+    assert boosting.growth_of_rows(tmp_path, train) < 1.9
 
 
 def test_categories_weights_and_predictions(results: Path) -> None:

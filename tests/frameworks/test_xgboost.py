@@ -8,13 +8,21 @@ from typing import Any
 
 import boosting
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 import xgboost
 
 import trireme
 from trireme import CheckpointConfig, ConfigError, ScalingConfig
-from trireme.xgboost import RayTrainReportCallback, ReportCallback, XGBoostCheckpoint, XGBoostTrainer, predict
+from trireme.xgboost import (
+    RayTrainReportCallback,
+    ReportCallback,
+    XGBoostCheckpoint,
+    XGBoostTrainer,
+    predict,
+    quantile_dmatrix,
+)
 
 PARAMS = {"objective": "binary:logistic", "max_depth": 3, "eval_metric": ["logloss", "auc"]}
 
@@ -231,6 +239,88 @@ def test_sampling_is_repeated_after_a_failure(sampling: dict[str, Any], results:
     assert raw(killed) != raw(trainer(results).fit())
 
 
+def streaming_function(config: dict[str, Any]) -> None:
+    train = quantile_dmatrix(label_column="label", external_memory=config["files"])
+    valid = quantile_dmatrix("valid", reference=train, external_memory=config["files"])
+    report = ReportCallback()
+    xgboost.train(
+        {**PARAMS, "nthread": 1},
+        train,
+        6,
+        evals=[(valid, "valid")],
+        verbose_eval=False,
+        callbacks=[report, *config["callbacks"]],
+    )
+
+
+def in_a_function(results: Path, files: bool = False, **options: Any) -> trireme.Result:
+    given = {
+        "datasets": boosting.datasets(),
+        "scaling_config": boosting.TWO,
+        "run_config": boosting.run_config(results),
+    }
+    callbacks = options.pop("callbacks", [])
+    config = {"files": files, "callbacks": callbacks}
+    return XGBoostTrainer(streaming_function, train_loop_config=config, **{**given, **options}).fit()
+
+
+def test_a_function_streams_the_rows(results: Path) -> None:
+    whole = trainer(results).fit()
+    streamed = in_a_function(results)
+    assert raw(streamed) == raw(whole) and streamed.metrics == whole.metrics
+    assert raw(in_a_function(results, files=True)) == raw(trainer(results, external_memory=True).fit())
+    with pytest.raises(trireme.TrainingFailedError, match=r'datasets\["valid"\] has no column "x5"'):
+        narrow = trireme.data.from_arrow(boosting.table(90).drop_columns("x5"))
+        in_a_function(results, datasets={"train": boosting.datasets()["train"], "valid": narrow})
+
+
+def test_a_function_holds_rows_once(results: Path, tmp_path: Path) -> None:
+    def train(data: Any) -> None:
+        in_a_function(
+            results,
+            datasets={"train": data, "valid": data.limit(100)},
+            scaling_config=ScalingConfig(num_workers=1),
+            callbacks=[Peak(tmp_path / "growth")],
+        )
+
+    assert boosting.growth_of_rows(tmp_path, train) < 1.8
+
+
+def test_approx_reads_the_rows_from_files(results: Path, tmp_path: Path) -> None:
+    params = {**PARAMS, "tree_method": "approx"}
+    one = ScalingConfig(num_workers=1)
+    result = trainer(results, params=params, scaling_config=one).fit()
+    rows = boosting.table()
+    matrix = xgboost.DMatrix(rows.select(boosting.FEATURES), rows["label"].to_numpy(), nthread=1)
+    assert raw(result) == bytes(xgboost.train({**params, "nthread": 1}, matrix, 6).save_raw("ubj"))
+    two = trainer(results, params=params).fit()
+    config = boosting.run_config(results, checkpoint_config=CheckpointConfig(checkpoint_frequency=2))
+    killed = trainer(results, params=params, run_config=config, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
+    assert raw(killed) == raw(two)
+
+
+def test_a_killed_rank_leaves_no_files(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    config = boosting.run_config(results, checkpoint_config=CheckpointConfig(checkpoint_frequency=2))
+    options = {"external_memory": True, "run_config": config}
+    killed = trainer(results, **options, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
+    assert raw(killed) == raw(trainer(results, external_memory=True).fit())
+    assert [path for path in (tmp_path / "tmp").rglob("*") if path.is_file()] == []
+
+
+def test_predictions_of_a_model_trained_on_a_frame() -> None:
+    random = np.random.default_rng(0)
+    color = np.array(["red", "green", "blue"])[random.integers(0, 3, 500)]
+    frame = pd.DataFrame({"x": random.standard_normal(500), "color": pd.Categorical(color)})
+    label = (color == "green") ^ (frame["x"] > 0)
+    model = xgboost.train({"nthread": 1}, xgboost.DMatrix(frame, label, enable_categorical=True), 5)
+    expected = model.predict(xgboost.DMatrix(frame, enable_categorical=True))
+    texts = pa.table({"x": frame["x"].to_numpy(), "color": color.tolist()})
+    for rows in (trireme.data.from_pandas(frame), trireme.data.from_arrow(texts)):
+        np.testing.assert_array_equal(predict(model, rows, batch_size=100).to_pandas()["predictions"], expected)
+
+
 def test_rows_are_held_once(results: Path, tmp_path: Path) -> None:
     def train(data: Any) -> None:
         trainer(
@@ -249,6 +339,8 @@ def test_rows_are_held_once(results: Path, tmp_path: Path) -> None:
 def test_refused_before_anything_starts(results: Path) -> None:
     with pytest.raises(ConfigError, match='label_column = "y"'):
         trainer(results, label_column="y").fit()
+    with pytest.raises(ConfigError, match=r"params\['objective'\] is a function: pass obj"):
+        trainer(results, params={"objective": print})
     with pytest.raises(ConfigError, match="evals: pass the datasets"):
         trainer(results, evals=[()])
     with pytest.raises(TypeError, match="unexpected argument 'rounds'; those of its own loop are params"):

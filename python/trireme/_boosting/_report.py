@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from trireme._checkpoint import Checkpoint
+from trireme import _core
+from trireme._checkpoint import Checkpoint, _temporary_directory
 from trireme._session import get_context, report
 
 Metrics = str | list[str] | dict[str, str] | None
@@ -79,28 +77,14 @@ class RoundReporter:
         if get_context().get_world_rank() != 0:
             report(dict(self._last))
             return
-        with temporary_folder() as folder:
-            save(os.path.join(folder, self._filename))
-            checkpoint = Checkpoint.from_directory(folder)
-            if self.metadata is not None:
-                checkpoint.set_metadata(self.metadata())
-            report(dict(self._last), checkpoint=checkpoint)
-            if get_context()._path is None:  # local mode keeps the folder as the checkpoint
-                folder.keep = True
-
-
-class _Folder(str):
-    keep = False
-
-
-@contextmanager
-def temporary_folder() -> Iterator[_Folder]:
-    folder = _Folder(tempfile.mkdtemp(prefix="trireme_boosting_"))
-    try:
-        yield folder
-    finally:
-        if not folder.keep:
-            shutil.rmtree(folder, ignore_errors=True)
+        # Local mode keeps the folder as the checkpoint.
+        temporary = None if get_context()._path is None else _core.TemporaryFolder()
+        folder = _temporary_directory(keep=True) if temporary is None else temporary.path
+        save(os.path.join(folder, self._filename))
+        checkpoint = Checkpoint.from_directory(folder)
+        if self.metadata is not None:
+            checkpoint.set_metadata(self.metadata())
+        report(dict(self._last), checkpoint=checkpoint)
 
 
 def stored_file(checkpoint: Checkpoint, folder: str, filename: str, made_by: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -66,27 +67,24 @@ class WorkerRows:
         if everything:
             self._kept_share = (0, 1)
         self._whole = everything or bool(columns.group)
-        self._held: list[pa.Table] | None = None
+        self._held: list[Batch] | None = None
         self.rows = 0
 
     def __iter__(self) -> Iterator[Batch]:
-        for table in self.tables():
-            yield self._numbers(table)
-
-    def tables(self) -> Iterator[pa.Table]:
         if self._held is not None:
             yield from self._held
             return
-        held: list[pa.Table] | None = []
+        held: list[Batch] | None = []
         size = self.rows = 0
-        for table in self._by_group() if self.columns.group else self._read():
+        for table in self._by_group() if self.columns.group else self.read():
+            batch = self._numbers(table)
             self.rows += table.num_rows
-            size += table.nbytes
-            if size > _KEPT_BYTES:
+            size += batch.table.nbytes
+            if size > _KEPT_BYTES and not self.columns.group:  # those of groups are in memory anyway
                 held = None
             if held is not None:
-                held.append(table)
-            yield table
+                held.append(batch)
+            yield batch
         self._held = held
 
     @property
@@ -98,9 +96,9 @@ class WorkerRows:
         """The library has its own copy now."""
         self._held = None
 
-    def _read(self) -> Iterator[pa.Table]:
-        """From the beginning, whatever the position in the checkpoint, and without moving it: the model depends on the
-        rows and not on the number of passes."""
+    def read(self) -> Iterator[pa.Table]:
+        """As they are in the dataset, with those of other workers' groups. From the beginning, whatever the position in
+        the checkpoint, and without moving it: the model depends on the rows and not on the number of passes."""
         part = self._shard._part.without_digests()
         if self._whole:
             options = {**part.options, "rank": 0, "world": 1, "max_world": 1, "equal": False}
@@ -117,8 +115,9 @@ class WorkerRows:
         """The rows of this worker's groups, with those of a group behind each other, in order of first appearance."""
         rank, world = self._kept_share
         order: dict[Any, int] = {}
-        parts, keys = [], []
-        for table in self._read():
+        chunks: dict[str, list[pa.Array]] = defaultdict(list)
+        keys = []
+        for table in self.read():
             _check_group(self.name, self.columns.group, table.schema.field(self.columns.group).type)
             encoded = table.column(self.columns.group).combine_chunks().dictionary_encode()
             values = encoded.dictionary.to_pylist()
@@ -131,18 +130,20 @@ class WorkerRows:
             codes = encoded.indices.to_numpy()
             keep = mine[codes]
             if keep.any():
-                parts.append(table.filter(pa.array(keep)))
+                kept = table.filter(pa.array(keep))
+                for name in kept.column_names:
+                    chunks[name] += kept.column(name).chunks
                 keys.append(np.array([order.get(value, 0) for value in values])[codes[keep]])
-        if not parts:
+        if not keys:
             return
-        together = pa.concat_tables(parts).unify_dictionaries()
-        del parts
         key = np.concatenate(keys)
-        indices = np.argsort(key, kind="stable")
-        group = together.schema.get_field_index(self.columns.group)
-        together = together.set_column(group, self.columns.group, pa.chunked_array([pa.array(key)]))
-        for begin in range(0, len(indices), _BATCH_ROWS):
-            yield together.take(pa.array(indices[begin : begin + _BATCH_ROWS]))
+        indices = pa.array(np.argsort(key, kind="stable"))
+        chunks[self.columns.group] = [pa.array(key)]
+        # A column at a time: the rows are not held twice.
+        ordered = {name: pa.concat_arrays(chunks.pop(name)).take(indices) for name in list(chunks)}
+        together = pa.table(ordered)
+        for begin in range(0, len(key), _BATCH_ROWS):
+            yield together.slice(begin, _BATCH_ROWS)
 
     def _numbers(self, table: pa.Table) -> Batch:
         columns = self.columns
@@ -196,11 +197,11 @@ def _check_group(dataset: str, column: str, kind: Any) -> None:
 
 
 def agreed_columns(config: dict[str, Any]) -> Columns:
-    """What the columns of the trainer's datasets are, with the categories of all workers."""
+    """What the columns of the datasets are, with the categories of all workers. Collective."""
     columns = Columns(
         tuple(config["features"]), config["label_column"], config["weight_column"] or "", config["group_column"] or ""
     )
-    return replace(columns, categories=_agreed_categories("train", columns, config["categorical"]))
+    return replace(columns, categories=_agreed_categories(config["train"], columns, config["categorical"]))
 
 
 def _agreed_categories(name: str, columns: Columns, wanted: list[str]) -> Categories:
@@ -209,11 +210,11 @@ def _agreed_categories(name: str, columns: Columns, wanted: list[str]) -> Catego
         return {}
     found: dict[str, set[Any]] = {column: set() for column in wanted}
     rows = WorkerRows(name, columns)
-    for table in rows.tables():
+    for table in rows.read():
         for column in wanted:
             for chunk in table.column(column).chunks:
                 found[column].update(pc.unique(chunk).to_pylist())
-    everyone = gathered("categories", {column: _sorted(values, column) for column, values in found.items()})
+    everyone = gathered({column: _sorted(values, column) for column, values in found.items()})
     return {column: _sorted({value for each in everyone for value in each[column]}, column) for column in wanted}
 
 
@@ -228,20 +229,25 @@ def _sorted(values: set[Any], column: str) -> list[Any]:
     return sorted(values)
 
 
-def gathered(key: str, value: Any) -> list[Any]:
-    """The value of every rank, in order of ranks."""
+# How many values were gathered, by attempt.
+_gathered: Counter[int] = Counter()
+
+
+def gathered(value: Any) -> list[Any]:
+    """The value of every rank, in order of ranks. Collective."""
     context = get_context()
     if context.get_world_size() == 1:
         return [value]
     core: Any = current_session("gathered")._core  # type: ignore[attr-defined]
-    core.store_set(f"boosting/{key}/{context.get_world_rank()}", json.dumps(value).encode())
-    keys = [f"boosting/{key}/{rank}" for rank in range(context.get_world_size())]
+    _gathered[context._attempt] += 1
+    keys = [f"boosting/{_gathered[context._attempt]}/{rank}" for rank in range(context.get_world_size())]
+    core.store_set(keys[context.get_world_rank()], json.dumps(value).encode())
     return [json.loads(each) for each in core.store_multi_get(keys, _TIMEOUT_S)]
 
 
 def refuse_empty(rows: WorkerRows) -> None:
     """On every rank alike, because the others would wait for the one without rows."""
-    counts = gathered(f"rows/{rows.name}", rows.rows)
+    counts = gathered(rows.rows)
     if empty := [rank for rank, count in enumerate(counts) if not count]:
         what = "query groups" if rows.columns.group else "rows"
         raise ValueError(

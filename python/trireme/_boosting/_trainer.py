@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from trireme import _core
+from trireme._boosting._described import described
 from trireme._boosting._start_loop import start_loop
 from trireme._config import DataConfig
 from trireme._result import Result
@@ -24,6 +25,7 @@ class LoopOptions(TrainerOptions, total=False):
     weight_column: str | None
     group_column: str | None
     categorical_columns: list[str] | None
+    evaluate_train: bool | None
     early_stopping_rounds: int | None
     callbacks: list[Any] | None
 
@@ -35,6 +37,9 @@ class BoostingTrainer(DataParallelTrainer):
     _options: ClassVar[type] = LoopOptions
     # Arguments of the library's train() that the trainer passes itself, and what to use instead.
     _refused: ClassVar[Mapping[str, str]] = {}
+    # Parameters that may be a function, and the arguments for other functions.
+    _function_params: ClassVar[tuple[str, ...]] = ()
+    _function_arguments: ClassVar[str] = ""
 
     def __init__(
         self,
@@ -84,6 +89,9 @@ class BoostingTrainer(DataParallelTrainer):
         params = given.get("params")
         if params is not None and not isinstance(params, dict):
             raise TypeError(f"params must be a dict, got {type(params).__name__}: {params!r}")
+        for name, value in (params or {}).items():
+            if callable(value) and name not in self._function_params:
+                raise _core.ConfigError(f"params[{name!r}] is a function: pass {self._function_arguments} instead")
         for name in ("label_column", "weight_column", "group_column"):
             if given.get(name) is not None and not isinstance(given[name], str):
                 raise TypeError(f"{name} must be the name of a column, got {given[name]!r}")
@@ -105,10 +113,10 @@ class BoostingTrainer(DataParallelTrainer):
         elif self._library == "lightgbm" and self.datasets:
             self.dataset_config = self._undivided([name for name in self.datasets if name != "train"])
         scaling = self.scaling_config
-        functions = {name: value for name, value in given["params"].items() if callable(value)}
         job = {
             "library": self._library,
-            "params": {name: value for name, value in given["params"].items() if name not in functions},
+            # LightGBM's name for an objective that is a function.
+            "params": {name: "none" if callable(value) else value for name, value in given["params"].items()},
             "num_boost_round": given["num_boost_round"],
             "label_column": given["label_column"] or "",
             "weight_column": given["weight_column"] or "",
@@ -120,7 +128,7 @@ class BoostingTrainer(DataParallelTrainer):
             "max_workers": max(scaling.max_workers, 1),
             "cpus_per_worker": float((scaling.resources_per_worker or {}).get("CPU", 1)),
             "use_gpu": bool(scaling.use_gpu),
-            "datasets": {name: _described(dataset) for name, dataset in self.datasets.items()},
+            "datasets": {name: described(dataset.plan()) for name, dataset in self.datasets.items()},
         }
         checked = _core.check_boosting_job(job)
         for line in checked["corrections"]:
@@ -130,10 +138,12 @@ class BoostingTrainer(DataParallelTrainer):
         return {
             **given,
             "library": self._library,
-            "params": {**checked["params"], **functions},
+            "params": checked["params"],
+            "objective": next((value for value in given["params"].values() if callable(value)), None),
             "features": checked["features"],
             "categorical": checked["categorical"],
             "unrepeatable": checked["unrepeatable"],
+            "train": "train",
             "datasets": list(self.datasets),
             "checkpoint_frequency": checkpoints.checkpoint_frequency,
             "checkpoint_at_end": True if at_end is None else at_end,
@@ -151,25 +161,3 @@ class BoostingTrainer(DataParallelTrainer):
         if self._own_loop is not None:
             spec["owns_loop"] = True
         return spec
-
-
-def _described(dataset: Any) -> dict[str, Any]:
-    planned = dataset.plan()
-    return {"rows": planned.rows, "columns": {field.name: _kind(field.type) for field in planned.schema}}
-
-
-def _kind(kind: Any) -> str:
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(kind):
-        return "category"
-    if (
-        pa.types.is_boolean(kind)
-        or pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-    ):
-        return "number"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return "string"
-    return str(kind)

@@ -14,6 +14,7 @@ from trireme.lightgbm._trainer import LightGBMTrainer
 
 if TYPE_CHECKING:
     from trireme.lightgbm._checkpoint import LightGBMCheckpoint
+    from trireme.lightgbm._dataset import dataset
     from trireme.lightgbm._predict import predict
     from trireme.lightgbm._report import ReportCallback
     from trireme.lightgbm._report import ReportCallback as RayTrainReportCallback
@@ -24,6 +25,7 @@ __all__ = [
     "LightGBMTrainer",
     "RayTrainReportCallback",
     "ReportCallback",
+    "dataset",
     "get_network_params",
     "normalize_pandas_for_lightgbm",
     "predict",
@@ -36,6 +38,7 @@ __getattr__, __dir__ = late_names(
         "LightGBMCheckpoint": "_checkpoint",
         "RayTrainReportCallback": "_report:ReportCallback",
         "ReportCallback": "_report",
+        "dataset": "_dataset",
         "predict": "_predict",
     },
 )

@@ -35,7 +35,9 @@ class LightGBMBackend(Backend):
 
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
         from trireme.lightgbm._native import free_network
+        from trireme.lightgbm._report import finish_reports
 
+        finish_reports()
         free_network()
         set_network_params({})
         if self._port is not None:

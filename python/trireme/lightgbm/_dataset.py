@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import lightgbm
 import numpy as np
 import pyarrow as pa
 
 from trireme._boosting._rows import Batch, WorkerRows, refuse_empty
+from trireme._boosting._shards import ColumnOptions, Shard
 
 # Earlier versions need another package for Arrow tables.
 _READS_ARROW = hasattr(lightgbm.basic._LIB, "LGBM_DatasetCreateFromArrowStream")
@@ -68,6 +69,18 @@ def binned(
     rows: WorkerRows, params: dict[str, Any], reference: lightgbm.Dataset | None, earlier: lightgbm.Booster | None
 ) -> lightgbm.Dataset:
     """earlier: the model to continue, whose predictions are the initial scores."""
+    made = _unbinned(rows, params, reference, earlier)
+    made.construct()
+    rows.release()
+    return made
+
+
+def _unbinned(
+    rows: WorkerRows,
+    params: dict[str, Any] | None,
+    reference: lightgbm.Dataset | None,
+    earlier: lightgbm.Booster | None,
+) -> lightgbm.Dataset:
     labels, weights, groups, scores = [], [], [], []
     for batch in rows:
         labels.append(batch.label)
@@ -79,7 +92,7 @@ def binned(
             scores.append(_raw_scores(earlier, batch))
     refuse_empty(rows)
     columns = rows.columns
-    dataset = lightgbm.Dataset(
+    made = lightgbm.Dataset(
         _data(rows),
         label=np.concatenate(labels),
         weight=np.concatenate(weights) if weights else None,
@@ -91,9 +104,30 @@ def binned(
         categorical_feature=[name for name in columns.features if name in columns.categories],
         params=params,
     )
-    dataset.construct()
-    rows.release()
-    return dataset
+    if columns.categories:
+        # Where LightGBM itself keeps them: its own predict() of a DataFrame uses them as well.
+        made.pandas_categorical = [columns.categories[name] for name in columns.features if name in columns.categories]
+    return made
+
+
+def dataset(
+    dataset: str = "train",
+    *,
+    reference: lightgbm.Dataset | None = None,
+    complete: bool = False,
+    **columns: Unpack[ColumnOptions],
+) -> lightgbm.Dataset:
+    """In a training function: this worker's rows of a dataset as a lightgbm.Dataset, which LightGBM reads a batch at a
+    time when it begins to train. Collective.
+
+    reference: the dataset to train on, for one to evaluate. It has the same columns and bins.
+    complete: all rows on every worker, so that all have the same metrics and stop early in the same round.
+    columns: label_column, weight_column, group_column and categorical_columns, as for LightGBMTrainer.
+    """
+    shard = Shard.of("lightgbm", dataset, reference, **columns)
+    made = _unbinned(shard.rows(complete=complete), None, reference, None)
+    made.trireme_shard = shard
+    return made
 
 
 def _raw_scores(earlier: lightgbm.Booster, batch: Batch) -> np.ndarray:

@@ -31,7 +31,7 @@ def train(config: dict[str, Any]) -> None:
         params["tree_learner"] = "serial"
     else:
         init_network(get_network_params())  # before the datasets: the workers agree on the bins
-    checkpoint = get_checkpoint() if _core.lightgbm_continues(_plain(params)) else None
+    checkpoint = get_checkpoint() if _core.lightgbm_continues(params) else None
     earlier = ReportCallback.get_model(checkpoint) if checkpoint is not None else None
     if earlier is not None and earlier.current_iteration() >= config["num_boost_round"]:
         return
@@ -39,11 +39,6 @@ def train(config: dict[str, Any]) -> None:
     dataset = binned(WorkerRows("train", columns), params, None, earlier)
     booster = lightgbm.Booster(params, dataset)
     booster.set_train_data_name("train")
-    if columns.categories:
-        # Where LightGBM itself keeps them: its own predict() of a DataFrame uses them as well.
-        booster.pandas_categorical = [
-            columns.categories[name] for name in columns.features if name in columns.categories
-        ]
     for name in config["datasets"]:
         if name != "train":
             booster.add_valid(binned(WorkerRows(name, columns, everything=True), params, dataset, earlier), name)
@@ -53,10 +48,6 @@ def train(config: dict[str, Any]) -> None:
     _Loop(config, booster, checkpoint).run()
 
 
-def _plain(params: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in params.items() if not callable(value)}
-
-
 class _Loop:
     """lightgbm.train() on a booster that may have the trees of a checkpoint."""
 
@@ -64,18 +55,22 @@ class _Loop:
         self._params = config["params"]
         self._rounds = config["num_boost_round"]
         self._booster = booster
+        self._objective = config["objective"]
         self._feval = config["feval"]
-        self._evaluates_train = bool(config.get("evaluates_train"))
         self._evaluates = len(config["datasets"]) > 1
+        self._evaluates_train = bool(config["evaluate_train"])
         self._history: list[Any] = checkpoint.get_metadata().get(_HISTORY, []) if checkpoint is not None else []
         callbacks = [copy.copy(each) for each in config["callbacks"] or ()]
         if (patience := config["early_stopping_rounds"]) is not None:
-            callbacks.append(lightgbm.early_stopping(patience, verbose=False))
+            first_only = bool(self._params.get("first_metric_only"))
+            delta = self._params.get("early_stopping_min_delta", 0.0)
+            callbacks.append(lightgbm.early_stopping(patience, first_only, verbose=False, min_delta=delta))
         self._before = [each for each in callbacks if getattr(each, "before_iteration", False)]
         self._after = [each for each in callbacks if each not in self._before]
-        self._report = ReportCallback(frequency=config["checkpoint_frequency"], checkpoint_at_end=False)
+        self._report = ReportCallback(
+            frequency=config["checkpoint_frequency"], checkpoint_at_end=config["checkpoint_at_end"]
+        )
         self._report._reporter.metadata = self._metadata
-        self._at_end = config["checkpoint_at_end"]
 
     def run(self) -> None:
         stopping = [each for each in self._after if hasattr(each, "stopping_rounds")]
@@ -85,18 +80,16 @@ class _Loop:
         for index in range(self._booster.current_iteration(), self._rounds):
             for each in self._before:
                 each(self._env(index, None))
-            for change in _core.lightgbm_round_params(_plain(self._params), index):
+            for change in _core.lightgbm_round_params(self._params, index):
                 self._booster.reset_parameter(change)
-            exhausted = self._booster.update()
+            exhausted = self._booster.update(fobj=self._objective)
             results = list(self._booster.eval_train(self._feval)) if self._evaluates_train else []
-            results += self._booster.eval_valid(self._feval) if self._evaluates else []
+            if self._evaluates:
+                results += self._booster.eval_valid(self._feval)
             self._history.append(results)
             self._report(self._env(index, results))
             if self._stops(index, results, self._after) or exhausted:
                 break
-        reporter = self._report._reporter
-        reporter._at_end = self._at_end
-        reporter.after_training(self._booster.current_iteration(), lambda path: self._save(path))
 
     def _stops(self, index: int, results: list[Any], callbacks: list[Any]) -> bool:
         try:
@@ -116,9 +109,6 @@ class _Loop:
             end_iteration=self._rounds,
             evaluation_result_list=results,
         )
-
-    def _save(self, path: str) -> None:
-        self._booster.save_model(path, num_iteration=-1)
 
     def _metadata(self) -> dict[str, Any]:
         return {**get_context().get_metadata(), _HISTORY: self._history}

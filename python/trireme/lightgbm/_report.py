@@ -12,6 +12,9 @@ from trireme._checkpoint import Checkpoint
 
 FILENAME = "model.txt"
 
+# Those whose training has not reached its last round. If it stops early, LightGBM calls them no more.
+_unfinished: list[Any] = []
+
 
 class ReportCallback:
     """Reports the metrics of every round, and checkpoints with the model; see RoundReporter for the arguments."""
@@ -29,17 +32,24 @@ class ReportCallback:
         results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
         self._reporter = RoundReporter(metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn)
+        self._model: Any = None
 
     def __call__(self, env: Any) -> None:
         flat = {f"{each[0]}-{each[1]}": each[2] for each in env.evaluation_result_list or ()}
-        rounds = env.model.current_iteration()
-
-        def save(path: str) -> None:
-            env.model.save_model(path, num_iteration=-1)
-
-        self._reporter.after_round(rounds, flat, save)
+        self._model = env.model
+        self._reporter.after_round(env.model.current_iteration(), flat, self._save)
+        if self not in _unfinished:
+            _unfinished.append(self)
         if env.iteration == env.end_iteration - 1:
-            self._reporter.after_training(rounds, save)
+            self._finish()
+
+    def _save(self, path: str) -> None:
+        self._model.save_model(path, num_iteration=-1)
+
+    def _finish(self) -> None:
+        _unfinished.remove(self)
+        self._reporter.after_training(self._model.current_iteration(), self._save)
+        self._model = None
 
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str = FILENAME) -> lightgbm.Booster:
@@ -47,3 +57,9 @@ class ReportCallback:
         with checkpoint.as_directory() as folder:
             path = stored_file(checkpoint, folder, filename, "trireme.lightgbm.ReportCallback")
             return lightgbm.Booster(model_file=path)
+
+
+def finish_reports() -> None:
+    """After the training function: saves the checkpoints of trainings that have stopped early."""
+    for each in list(_unfinished):
+        each._finish()

@@ -26,8 +26,9 @@ class LightGBMTrainer(BoostingTrainer):
 
     num_boost_round: number of rounds; default 10.
     weight_column: weights of the rows. group_column: the query of each row, for ranking: a query's rows stay together.
+    evaluate_train: report the metrics of "train" too, as Ray Train does; each worker computes them of its own rows.
     categorical_columns: columns of strings or integers that are categories, besides those with Arrow dictionaries.
-    feval, callbacks: as for lightgbm.train().
+    params, feval, callbacks: as for lightgbm.train().
     early_stopping_rounds: stop if no metric has improved in this number of rounds.
     All other options are those of DataParallelTrainer.
     """
@@ -40,6 +41,9 @@ class LightGBMTrainer(BoostingTrainer):
         "train_set": 'pass datasets={"train": ...}',
         "init_model": "pass resume_from_checkpoint",
     }
+
+    _function_params = ("objective", "objective_type", "app", "application", "loss")
+    _function_arguments = "feval=... for a metric"
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from trireme.xgboost._trainer import XGBoostTrainer
 
 if TYPE_CHECKING:
     from trireme.xgboost._checkpoint import XGBoostCheckpoint
+    from trireme.xgboost._matrix import quantile_dmatrix
     from trireme.xgboost._predict import predict
     from trireme.xgboost._report import ReportCallback
     from trireme.xgboost._report import ReportCallback as RayTrainReportCallback
@@ -23,6 +24,7 @@ __all__ = [
     "XGBoostConfig",
     "XGBoostTrainer",
     "predict",
+    "quantile_dmatrix",
 ]
 
 # These import xgboost.
@@ -33,6 +35,7 @@ __getattr__, __dir__ = late_names(
         "ReportCallback": "_report",
         "XGBoostCheckpoint": "_checkpoint",
         "predict": "_predict",
+        "quantile_dmatrix": "_matrix",
     },
 )
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
 import xgboost
 from xgboost.callback import CallbackContainer, EarlyStopping, EvaluationMonitor, TrainingCallback
 
+from trireme import _core
 from trireme._boosting._random_numbers import warn_of_random_numbers
-from trireme._boosting._report import temporary_folder
 from trireme._boosting._rows import Categories, WorkerRows, agreed_columns
 from trireme._checkpoint import Checkpoint
 from trireme._session import get_checkpoint, get_context
-from trireme.xgboost._matrix import quantized
+from trireme.xgboost._matrix import is_approximate, quantized
 from trireme.xgboost._report import ReportCallback
 
 # Of the model: the values of its categorical features, by name.
@@ -28,20 +28,23 @@ _STOPPING = "xgboost_early_stopping"
 def train(config: dict[str, Any]) -> None:
     params = {"nthread": 1, **config["params"]}
     columns = agreed_columns(config)
-    with contextlib.ExitStack() as stack:
-        # The files of the quantized rows are read until the end.
-        cache = stack.enter_context(temporary_folder()) if config["external_memory"] else None
-        matrix = quantized(WorkerRows("train", columns), params, None, cache)
-        names = [name for name in config["datasets"] if name != "train"]
-        evals = [(quantized(WorkerRows(name, columns), params, matrix, cache), name) for name in names]
-        checkpoint = get_checkpoint()
-        model = ReportCallback.get_model(checkpoint).save_raw("ubj") if checkpoint is not None else None
-        if model is not None:
-            warn_of_random_numbers("XGBoost", config)
-        start = _Start(params, [matrix, *(each for each, _ in evals)], columns.categories)
-        if config.get("evaluates_train"):
-            evals.insert(0, (matrix, "train"))
-        _Loop(config, start, model, evals, checkpoint).run()
+    # Its files are read until the end.
+    folder = _core.TemporaryFolder() if config["external_memory"] or is_approximate(params) else None
+    names = ["train", *(name for name in config["datasets"] if name != "train")]
+    caches = [None if folder is None else os.path.join(folder.path, str(index)) for index in range(len(names))]
+    matrix = quantized(WorkerRows("train", columns), params, None, caches[0])
+    evals = [
+        (quantized(WorkerRows(name, columns), params, matrix, cache), name)
+        for name, cache in zip(names[1:], caches[1:], strict=True)
+    ]
+    checkpoint = get_checkpoint()
+    model = ReportCallback.get_model(checkpoint).save_raw("ubj") if checkpoint is not None else None
+    if model is not None:
+        warn_of_random_numbers("XGBoost", config)
+    start = _Start(params, [matrix, *(each for each, _ in evals)], columns.categories)
+    if config["evaluate_train"]:
+        evals.insert(0, (matrix, "train"))
+    _Loop(config, start, model, evals, checkpoint).run()
 
 
 @dataclass(frozen=True)

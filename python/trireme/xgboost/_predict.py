@@ -43,10 +43,24 @@ class _Predictor:
 
     def __call__(self, table: pa.Table) -> pa.Table:
         names = self._booster.feature_names or table.column_names
-        features = [_feature(table.column(name), self._categories.get(name), name) for name in names]
-        matrix = Batch(pa.table(features, names=names), np.empty(0), None, None).matrix(np.float32)
-        kinds = self._booster.feature_types
-        data = xgboost.DMatrix(matrix, feature_names=names, feature_types=kinds, enable_categorical=True, nthread=1)
-        found = self._booster.predict(data, **self._options)
+        features = pa.table(
+            [_feature(table.column(name), self._categories.get(name), name) for name in names], names=names
+        )
+        found = self._booster.predict(self._matrix(features), **self._options)
         column = pa.array(found) if found.ndim == 1 else pa.array(list(found))
         return table.append_column(self._column, column)
+
+    def _matrix(self, features: pa.Table) -> xgboost.DMatrix:
+        texts = [field.name for field in features.schema if not _is_number(field.type)]
+        if texts:
+            # Trained on a DataFrame: XGBoost has stored the categories, and finds them in a DataFrame.
+            frame = features.to_pandas()
+            frame[texts] = frame[texts].astype("category")
+            return xgboost.DMatrix(frame, enable_categorical=True, nthread=1)
+        matrix = Batch(features, np.empty(0), None, None).matrix(np.float32)
+        names, kinds = features.column_names, self._booster.feature_types
+        return xgboost.DMatrix(matrix, feature_names=names, feature_types=kinds, enable_categorical=True, nthread=1)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))

@@ -29,6 +29,7 @@ class XGBoostTrainer(BoostingTrainer):
 
     num_boost_round: number of rounds; default 10.
     weight_column: weights of the rows. group_column: the query of each row, for ranking: a query's rows stay together.
+    evaluate_train: report the metrics of "train" too, as Ray Train does.
     categorical_columns: columns of strings or integers that are categories, besides those with Arrow dictionaries.
     external_memory: keep the quantized rows in temporary files instead of memory.
     early_stopping_rounds, obj, custom_metric, maximize, verbose_eval, callbacks: as for xgboost.train().
@@ -43,6 +44,8 @@ class XGBoostTrainer(BoostingTrainer):
         "evals_result": "the metrics are in result.metrics_dataframe",
         "xgb_model": "pass resume_from_checkpoint",
     }
+
+    _function_arguments = "obj=... for an objective, custom_metric=... for a metric,"
 
     def __init__(
         self,

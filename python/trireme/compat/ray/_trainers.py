@@ -30,6 +30,7 @@ class _BoostingFit(RayFit):
     def __init__(self, train_loop_per_worker: Any = None, **options: Any) -> None:
         if any(options.get(name) is not None for name in ("params", "label_column", "num_boost_round")):
             note_v1(f"{type(self).__name__}(params=..., label_column=...)")
+            options.setdefault("evaluate_train", True)  # reported as train-<metric>
             if "train" not in (options.get("datasets") or {}):
                 raise ValueError(
                     f"{type(self).__name__}(params=...) trains on the dataset named 'train', which is missing: pass "
@@ -37,9 +38,6 @@ class _BoostingFit(RayFit):
                 )
         options.pop("dmatrix_params", None)
         super().__init__(train_loop_per_worker, **options)
-        own_loop = getattr(self, "_own_loop", None)
-        if own_loop is not None:
-            own_loop["evaluates_train"] = True  # reported as train-<metric>
 
 
 def __getattr__(name: str) -> Any:
