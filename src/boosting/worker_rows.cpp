@@ -143,15 +143,18 @@ void WorkerRows::fill(const Batch& batch) {
     }
   }
   rows.read_matrix(numbers, batch_.matrix.data(), width);
-  batch_.labels.resize(count);
-  rows.read_numbers(columns_.label, batch_.labels.data());
-  if (std::any_of(batch_.labels.begin(), batch_.labels.end(), [](float label) { return std::isnan(label); })) {
-    throw std::runtime_error("dataset \"" + dataset_ + "\": the label column \"" + columns_.label +
+  fill_complete(rows, "label", columns_.label, batch_.labels);
+  if (!columns_.weight.empty()) fill_complete(rows, "weight", columns_.weight, batch_.weights);
+}
+
+void WorkerRows::fill_complete(const ExportedBatch& rows, const char* what, const std::string& column,
+                               std::vector<float>& out) const {
+  out.resize(static_cast<std::size_t>(rows.rows()));
+  rows.read_numbers(column, out.data());
+  if (std::any_of(out.begin(), out.end(), [](float value) { return std::isnan(value); })) {
+    throw std::runtime_error("dataset \"" + dataset_ + "\": the " + what + " column \"" + column +
                              "\" has missing values; drop the rows");
   }
-  if (columns_.weight.empty()) return;
-  batch_.weights.resize(count);
-  rows.read_numbers(columns_.weight, batch_.weights.data());
 }
 
 Dict agreed_categories(const std::string& dataset, const RowColumns& columns, const std::vector<std::string>& names) {

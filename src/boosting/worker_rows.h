@@ -31,6 +31,7 @@ struct RowBatch {
   std::vector<std::int32_t> groups;  // the number of each row's group; equal ones follow each other; empty: none
 };
 
+class ExportedBatch;
 class GroupedRows;
 
 // This worker's rows of a dataset. Every pass returns the same batches, as Python's WorkerRows does: the last bits of a
@@ -56,6 +57,8 @@ class WorkerRows {
   // The next batch of the dataset, which is kept between the passes unless the rows are too large.
   const Batch* read();
   void fill(const Batch& batch);
+  void fill_complete(const ExportedBatch& rows, const char* what, const std::string& column,
+                     std::vector<float>& out) const;
 
   std::string dataset_;
   const RowColumns& columns_;
