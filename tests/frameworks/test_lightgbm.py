@@ -375,6 +375,12 @@ def test_refused_before_anything_starts(results: Path) -> None:
     assert not results.exists() or not os.listdir(results)
 
 
+def test_missing_weights_are_refused(results: Path) -> None:
+    rows = boosting.table(300).append_column("weight", pa.array([None, *[1.0] * 299]))
+    with pytest.raises(trireme.TrainingFailedError, match="the weight column 'weight' has missing values"):
+        trainer(results, datasets={"train": trireme.data.from_arrow(rows)}, weight_column="weight").fit()
+
+
 def test_outside_of_a_worker() -> None:
     with pytest.warns(UserWarning, match="outside of the workers"):
         assert get_network_params() == {}

@@ -159,6 +159,12 @@ def test_early_stopping_is_agreed_and_resumed(results: Path, tmp_path: Path) -> 
     assert raw(resumed) == raw(whole)
 
 
+def test_constraints_by_place_and_by_name(results: Path) -> None:
+    by_name = trainer(results, params={**PARAMS, "monotone_constraints": {"x0": -1}}).fit()
+    by_place = trainer(results, params={**PARAMS, "monotone_constraints": (-1, 0, 0, 0, 0, 0)}).fit()
+    assert raw(by_name) == raw(by_place) != raw(trainer(results).fit())
+
+
 def test_categories_weights_and_predictions(results: Path) -> None:
     rows = boosting.table(2000)
     random = np.random.default_rng(3)

@@ -148,17 +148,18 @@ class WorkerRows:
     def _numbers(self, table: pa.Table) -> Batch:
         columns = self.columns
         features = [_feature(table.column(name), columns.categories.get(name), name) for name in columns.features]
-        label = as_numpy(table.column(columns.label))
-        if np.isnan(label).any():
-            raise ValueError(
-                f"dataset {self.name!r}: the label column {columns.label!r} has missing values; drop the rows"
-            )
         return Batch(
             pa.table(features, names=list(columns.features)),
-            label,
-            as_numpy(table.column(columns.weight)) if columns.weight else None,
+            self._complete(table, "label", columns.label),
+            self._complete(table, "weight", columns.weight) if columns.weight else None,
             table.column(columns.group).to_numpy() if columns.group else None,
         )
+
+    def _complete(self, table: pa.Table, what: str, column: str) -> np.ndarray:
+        values = as_numpy(table.column(column))
+        if np.isnan(values).any():
+            raise ValueError(f"dataset {self.name!r}: the {what} column {column!r} has missing values; drop the rows")
+        return values
 
 
 def as_numpy(column: pa.ChunkedArray) -> np.ndarray:

@@ -138,7 +138,11 @@ class BoostingTrainer(DataParallelTrainer):
         return {
             **given,
             "library": self._library,
-            "params": checked["params"],
+            # The core has only lists; XGBoost's monotone_constraints must be a tuple.
+            "params": {
+                name: tuple(value) if isinstance(given["params"].get(name), tuple) else value
+                for name, value in checked["params"].items()
+            },
             "objective": next((value for value in given["params"].values() if callable(value)), None),
             "features": checked["features"],
             "categorical": checked["categorical"],
