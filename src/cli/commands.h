@@ -35,6 +35,7 @@ struct RunOptions {
   std::vector<std::string> preload;
   std::string ray_compat;  // "on" or "report": a script written for Ray Train
   EngineArguments engine;
+  bool detach = false;
   std::vector<std::string> script;  // and its arguments
 };
 // Replaces this process by the script; returns only on failure.
@@ -65,6 +66,7 @@ struct LaunchCommand {
   std::optional<double> num_gpus;
   std::optional<std::string> nnodes;
   EngineArguments engine;
+  bool detach = false;
   std::vector<std::string> script;  // or a module, and its arguments
 };
 // Replaces this process by the driver of the workers; returns only on failure.
@@ -117,7 +119,7 @@ struct LogsOptions {
 base::Result<int> logs(const LogsOptions& options);
 
 struct StopOptions {
-  std::string run;
+  std::string run;  // may be empty for a detached script
   bool hard = false;
 };
 base::Result<int> stop(const StopOptions& options);
@@ -149,6 +151,15 @@ std::string resource_problem(const std::string& text);
 
 // For the process that this one becomes.
 base::Result<void> set_engine(const EngineArguments& arguments);
+
+// Where the driver of a run is: on this machine, or that of a detached script on an engine.
+struct DriverArguments {
+  EngineArguments engine;
+  std::string job;  // empty: the only one
+  bool empty() const { return !engine.engine && engine.options.empty() && job.empty(); }
+};
+// Replaces this process by one that executes this command, without its arguments for the driver, beside the driver.
+base::Result<int> at_driver(const DriverArguments& driver, std::vector<std::string> words);
 
 // Serves a driver on this node until it ends; the ticket is read from standard input.
 base::Result<int> agent();

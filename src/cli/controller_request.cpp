@@ -12,7 +12,8 @@ Result<control::RunEntry> find_active(const std::string& what) {
   if (!control::is_active(entry)) {
     return error("run {} is not running; `trireme show {}` shows how it ended", entry.name, entry.name);
   }
-  if (control::is_elsewhere(entry)) {
+  // The controller of a run on a cluster listens for other machines.
+  if (control::is_elsewhere(entry) && entry.address->starts_with("unix:")) {
     return error("run {} was started on {} and can only be reached from there; call this command on {}", entry.name,
                  entry.host, entry.host);
   }

@@ -87,7 +87,7 @@ Result<int> launch(LaunchCommand command) {
   command.options.env = variables(command.assignments);
   std::vector<std::string> words = {"-m", "trireme._launch", base::to_json(base::to_dict(command.options))};
   words.insert(words.end(), command.script.begin(), command.script.end());
-  return become_python(std::move(words));
+  return become_driver(std::move(words), command.detach);
 }
 
 std::string worker_count_problem(const std::string& text) {

@@ -48,10 +48,26 @@ void add_engine_options(CLI::App& command, EngineArguments& engine) {
       ->check(variable_problem);
 }
 
+// For the commands that look at runs.
+void add_driver_options(CLI::App& command, DriverArguments& driver) {
+  command
+      .add_option("--engine", driver.engine.engine,
+                  "Run this command beside a script that was started with --detach on this engine")
+      ->group("Detached scripts");
+  command.add_option("--engine-option", driver.engine.options, "NAME=VALUE for the engine; may be repeated")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->check(variable_problem)
+      ->group("Detached scripts");
+  command.add_option("--job", driver.job, "The detached script, as shown when it was started (default: the only one)")
+      ->group("Detached scripts");
+}
+
 // Options shared by `run` and `launch`.
 template <typename Options>
 void add_machine_options(CLI::App& command, Options& options, std::vector<std::string>& preload) {
   add_engine_options(command, options.engine);
+  command.add_flag("--detach", options.detach, "Return at once; the script runs on without this terminal or machine");
   command.add_option("--num-cpus", options.num_cpus, "CPUs that runs may use")->check(CLI::NonNegativeNumber);
   command.add_option("--num-gpus", options.num_gpus, "GPUs that runs may use")->check(CLI::NonNegativeNumber);
   command.add_option("--preload", preload, launch_help("preload"))->take_all()->allow_extra_args(false);
@@ -176,7 +192,7 @@ void add_logs(CLI::App& app, LogsOptions& options, Command& chosen) {
 
 void add_stop(CLI::App& app, StopOptions& options, Command& chosen) {
   auto* command = app.add_subcommand("stop", "Stop a run: uploads finish, workers exit, fit() raises in the driver");
-  command->add_option("run", options.run, kRunHelp)->required();
+  command->add_option("run", options.run, kRunHelp);
   command->add_flag("--hard", options.hard, "Kill the workers at once");
   command->callback([&] { chosen = [&] { return stop(options); }; });
 }
@@ -318,6 +334,11 @@ int command_line(int argc, char** argv) {
   add_manifest(app, manifest_options, chosen);
   add_env(app, env_options, chosen);
   add_agent(app, chosen);
+  DriverArguments driver;
+  for (const char* name : {"runs", "show", "checkpoints", "logs", "stop", "stack", "preempt"}) {
+    add_driver_options(*app.get_subcommand(name), driver);
+  }
+  add_driver_options(*app.get_subcommand("data")->get_subcommand("verify"), driver);
   if (argc == 1) {
     fmt::print("{}", app.help());
     return kWrongUsage;
@@ -332,6 +353,7 @@ int command_line(int argc, char** argv) {
   } catch (const CLI::ParseError& problem) {
     return app.exit(problem) == 0 ? kDone : kWrongUsage;
   }
+  if (!driver.empty()) return finish(at_driver(driver, {argv + 1, argv + argc}));
   return finish(chosen());
 }
 

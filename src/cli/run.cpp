@@ -32,7 +32,7 @@ Result<int> run(const RunOptions& options) {
   if (!options.ray_compat.empty()) words = {"-m", "trireme.compat.ray"};
   if (options.ray_compat == "report") words.emplace_back("--report");
   words.insert(words.end(), options.script.begin(), options.script.end());
-  return become_python(std::move(words));
+  return become_driver(std::move(words), options.detach);
 }
 
 Result<int> port(const PortOptions& options) {

@@ -25,6 +25,11 @@ base::Result<void> check_script(const std::string& command, const std::string& s
   return {};
 }
 
+int become_driver(std::vector<std::string> arguments, bool detached) {
+  if (detached) arguments.insert(arguments.begin(), {"-m", "trireme.engines.detached", "start"});
+  return become_python(std::move(arguments));
+}
+
 int become_python(std::vector<std::string> arguments) {
   const char* chosen = std::getenv("TRIREME_PYTHON");
   std::string python = chosen && *chosen ? chosen : "python3";

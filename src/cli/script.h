@@ -14,5 +14,8 @@ base::Result<void> check_script(const std::string& command, const std::string& s
 
 // Replaces this process by Python with these arguments; returns kNoPython if no Python is found.
 int become_python(std::vector<std::string> arguments);
+// The same; or, if detached, Python with these arguments starts where the engine of set_engine() runs drivers, and
+// outlives this process.
+int become_driver(std::vector<std::string> arguments, bool detached);
 
 }  // namespace trireme::cli

@@ -6,6 +6,10 @@
 namespace trireme::cli {
 
 base::Result<int> stop(const StopOptions& options) {
+  if (options.run.empty()) {
+    fmt::print(stderr, "trireme: run is required: trireme stop RUN; `trireme runs` lists them\n");
+    return kWrongUsage;
+  }
   TRIREME_ASSIGN(auto entry, find_active(options.run));
   wire::StopRun request;
   request.id = 1;

@@ -36,6 +36,21 @@ def step(job: str, node: JobNode, argv: list[str], options: list[str]) -> list[s
     ]
 
 
+# Nobody else would end the job of a driver that is killed with its node.
+_UNTIL_THE_AGENT_ENDS = """
+trap : INT TERM HUP  # notices are for the agent
+"$@"
+code=$?
+scancel --quiet "$SLURM_JOB_ID"
+exit $code
+"""
+
+
+def ending_its_job(argv: list[str]) -> list[str]:
+    """The command that runs `argv` and then ends the job that it is in."""
+    return ["sh", "-c", _UNTIL_THE_AGENT_ENDS, "sh", *argv]
+
+
 class Job:
     """An allocation."""
 
@@ -87,8 +102,8 @@ class JobGuard:
     done
     """
 
-    def __init__(self) -> None:
-        self.job_name = f"trireme-{secrets.token_hex(6)}"
+    def __init__(self, job_name: str | None) -> None:
+        self.job_name = job_name or f"trireme-{secrets.token_hex(6)}"
         self._shell = subprocess.Popen(
             ["sh", "-c", self._SCRIPT, self.job_name],
             env=environment(),

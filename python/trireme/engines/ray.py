@@ -15,7 +15,7 @@ from trireme.engines._route import address_towards
 from trireme.engines.adapter import Adapter, AgentStart, GangRequest, Node, Refused, Slot
 
 _INIT_OPTIONS = ("address", "namespace", "runtime_env", "num_cpus", "num_gpus", "resources", "labels")
-_OWN_OPTIONS = ("auth_token_path", "poll_s", "python", "wait_for_nodes")
+_OWN_OPTIONS = ("auth_token_path", "driver_resources", "poll_s", "python", "wait_for_nodes")
 _HIDDEN_RESOURCES = ("node:", "accelerator_type:", "object_store_memory")
 
 
@@ -41,35 +41,11 @@ class RayAdapter(Adapter):
     # Requests.
 
     def start(self, options: dict[str, Any]) -> None:
-        unknown = sorted(set(options) - {"argument"} - set(_INIT_OPTIONS) - set(_OWN_OPTIONS))
-        if unknown:
-            known = ", ".join(sorted((*_INIT_OPTIONS, *_OWN_OPTIONS)))
-            raise Refused(f"unknown option of the ray engine: {unknown[0]}. The options are: {known}")
-        if argument := options.pop("argument", None):
-            options.setdefault("address", argument)  # --engine ray:10.0.0.1:6379
         self._options = options
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        if path := options.get("auth_token_path"):
-            os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=os.path.expanduser(path))
-        self._ray = _import_ray()
-        self._connect({name: options[name] for name in _INIT_OPTIONS if options.get(name) is not None})
+        self._ray = connect(options)
         self._client = self._ray.util.client.ray.is_connected()
         self.driver_host = self._own_address()
         threading.Thread(target=self._watch, args=(float(options.get("poll_s", 1)),), daemon=True).start()
-
-    def _connect(self, given: dict[str, Any]) -> None:
-        import logging
-
-        address = given.get("address") or os.environ.get("RAY_ADDRESS")
-        _expect_listener(address)
-        if not (address or "").startswith("ray://"):
-            given |= {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
-        given.setdefault("namespace", "trireme")
-        try:
-            self._ray.init(**given)
-        except (ConnectionError, OSError, RuntimeError, ValueError, self._ray.exceptions.RayError) as error:
-            where = address or "this machine"
-            raise Refused(f"Ray at {where} cannot be used: {type(error).__name__}: {str(error).strip()}") from None
 
     def _own_address(self) -> str | None:
         """The address of this machine that the cluster's nodes reach."""
@@ -147,12 +123,11 @@ class RayAdapter(Adapter):
         from ray.util.placement_group import placement_group, placement_group_table
 
         request = gang.request
-        selector = request.label_selector if request.label_selector and any(request.label_selector) else None
         gang.group = placement_group(
             [_bundle(bundle, request.accelerator_type) for bundle in request.bundles],
             strategy=request.strategy,
             name=f"trireme-{request.run}-{request.gang}-{os.getpid()}",
-            bundle_label_selector=selector,
+            bundle_label_selector=request.label_selector,
         )
         deadline = time.monotonic() + request.timeout_s
         waiting = False
@@ -248,6 +223,34 @@ class RayAdapter(Adapter):
                     seconds = max(0.0, deadline / 1000 - time.time()) if deadline else None
                     self.preempt(node, f"Ray drains node {hosts.get(node, node)}", seconds)
             draining = set(drained)
+
+
+def connect(options: dict[str, Any]) -> Any:
+    """The module `ray`, connected to the cluster that the engine's options describe."""
+    import logging
+
+    unknown = sorted(set(options) - {"argument"} - set(_INIT_OPTIONS) - set(_OWN_OPTIONS))
+    if unknown:
+        known = ", ".join(sorted((*_INIT_OPTIONS, *_OWN_OPTIONS)))
+        raise Refused(f"unknown option of the ray engine: {unknown[0]}. The options are: {known}")
+    if argument := options.pop("argument", None):
+        options.setdefault("address", argument)  # --engine ray:10.0.0.1:6379
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if path := options.get("auth_token_path"):
+        os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=os.path.expanduser(path))
+    ray = _import_ray()
+    given = {name: options[name] for name in _INIT_OPTIONS if options.get(name) is not None}
+    address = given.get("address") or os.environ.get("RAY_ADDRESS")
+    _expect_listener(address)
+    if not (address or "").startswith("ray://"):
+        given |= {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
+    given.setdefault("namespace", "trireme")
+    try:
+        ray.init(**given)
+    except (ConnectionError, OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        where = address or "this machine"
+        raise Refused(f"Ray at {where} cannot be used: {type(error).__name__}: {str(error).strip()}") from None
+    return ray
 
 
 def _expect_listener(address: str | None) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from trireme.engines._local_command import LocalCommand, describe
 from trireme.engines._route import address_towards
-from trireme.engines._slurm_job import Job, JobGuard, Submission, step
+from trireme.engines._slurm_detached import jobs_of_driver
+from trireme.engines._slurm_job import Job, JobGuard, Submission, ending_its_job, step
 from trireme.engines._slurm_query import (
     JobNode,
     all_nodes,
@@ -28,7 +29,7 @@ from trireme.engines._slurm_query import (
 from trireme.engines._slurm_request import JOB_OPTIONS, gang_options, job_options, slots_of
 from trireme.engines.adapter import Adapter, AgentStart, GangRequest, Node, Refused
 
-_OWN_OPTIONS = ("poll_s", "python", "salloc_args", "srun_args")
+_OWN_OPTIONS = ("driver_args", "poll_s", "python", "salloc_args", "srun_args")
 _END_TIMEOUT_S = 15
 
 
@@ -57,6 +58,7 @@ class SlurmAdapter(Adapter):
         self._guard = threading.Lock()
         self._options: dict[str, Any] = {}
         self._allocation: Job | None = None
+        self._detached = False  # this process runs in a job that only contains the driver
         self._job_guard: JobGuard | None = None
         self._gangs: dict[int, _Gang] = {}
         self._agents: dict[str, _Agent] = {}
@@ -75,8 +77,9 @@ class SlurmAdapter(Adapter):
             raise Refused(f"unknown option of the slurm engine: {unknown[0]}. The options are: {known}")
         self._options = options
         job = os.environ.get("SLURM_JOB_ID")
-        self.places = job is None
-        if job is not None:
+        self._detached = job is not None and os.environ.get("TRIREME_SLURM_DRIVER") == job
+        self.places = job is None or self._detached
+        if job is not None and not self._detached:
             given = sorted(set(options) & set(JOB_OPTIONS))
             if given:
                 raise Refused(
@@ -90,7 +93,9 @@ class SlurmAdapter(Adapter):
             if not nodes:
                 raise Refused(f"partition {self._partition()} has no nodes: see sinfo")
             address = address_towards(nodes[0]["NodeAddr"])
-            self._job_guard = JobGuard()
+            if job is not None and os.environ.get("SLURM_RESTART_COUNT"):
+                run("scancel", "--quiet", f"--name={jobs_of_driver(job)}")  # of the driver that was lost
+            self._job_guard = JobGuard(jobs_of_driver(job) if job else None)
         self.driver_host = address
         poll_s = float(options.get("poll_s", 30))
         if poll_s > 0:
@@ -101,7 +106,7 @@ class SlurmAdapter(Adapter):
             return [
                 self._allocated(self._allocation, node)
                 for node in self._allocation.nodes
-                if node.name not in self._lost
+                if node.name not in self._lost and node.name not in self._draining
             ]
         return [self._described(node) for node in all_nodes(self._partition())]
 
@@ -146,6 +151,8 @@ class SlurmAdapter(Adapter):
         name, job = self._job_of(start.node)
         python = self._options.get("python")
         argv = [python, *start.argv[1:]] if python else start.argv
+        if self._detached:
+            argv = ending_its_job(argv)
         with self._guard:  # its end is handled after it is known
             command = LocalCommand(
                 step(job.number, job.node(name), argv, ["--job-name=trireme-agent", *self._step_options()]),
@@ -338,8 +345,9 @@ class SlurmAdapter(Adapter):
         if draining and node not in self._draining:
             self._draining.add(node)
             self.preempt(node, f"Slurm drains the node{because}")
-        elif not draining:
+        elif not draining and node in self._draining:
             self._draining.discard(node)
+            self.room_grew()
 
 
 if __name__ == "__main__":
