@@ -20,6 +20,9 @@ namespace trireme {
 // Amounts by resource name: {"CPU": 2, "GPU": 0.5, "my_license": 1}.
 using Resources = std::map<std::string, double>;
 
+// Values by label.
+using Labels = std::map<std::string, std::string>;
+
 // A fixed number of workers, or a range for elastic runs.
 struct WorkerCount {
   std::int64_t min = 1;
@@ -64,6 +67,8 @@ class TRIREME_API ConfigError : public std::invalid_argument {
         "How workers are distributed over nodes: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.")                         \
   FIELD(std::optional<std::string>, accelerator_type, {},                                                              \
         "Use only GPUs of this type, for example \"H100\". None: any type.")                                           \
+  FIELD(std::optional<Labels>, label_selector, {},                                                                     \
+        "Use only nodes with these labels, for example {\"region\": \"eu\"}, on engines that have labels (Ray). None: any node.") \
   FIELD(double, elastic_resize_monitor_interval_s, 60.0,                                                               \
         "Seconds between two checks for more capacity in an elastic run.")
 

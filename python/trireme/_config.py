@@ -155,7 +155,6 @@ class ScalingConfig(_ConfigBase):
     """The number of workers and their resources."""
 
     _removed: ClassVar[dict[str, str]] = {
-        "label_selector": "use resources_per_worker with a custom resource of the target nodes",
         "use_tpu": "TPUs are not supported; use_gpu=True gives every worker a GPU",
         "topology": "TPU slices are not supported",
     }

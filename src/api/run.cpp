@@ -127,6 +127,7 @@ base::Result<void> Run::plan_gang() {
   TRIREME_ASSIGN(gang.strategy, engine::parse_strategy(scaling.placement_strategy));
   gang.trainer = engine::trainer_bundle(scaling);
   gang.accelerator_type = scaling.accelerator_type;
+  gang.label_selector = scaling.label_selector.value_or(Labels());
   gang.timeout = base::Seconds(spec_.run.start_timeout_s);
   // An elastic run starts with as many workers as the capacity allows.
   for (std::int64_t count = scaling.num_workers.max;; --count) {

@@ -176,7 +176,7 @@ void Controller::engine_event(int gang, engine::EngineEvent event) {
   } else if (auto* reclaim = std::get_if<engine::Reclaim>(&event)) {
     std::optional<double> seconds;
     if (reclaim->seconds) seconds = reclaim->seconds->count();
-    handle(GangReclaimed{gang, std::move(reclaim->why), seconds, std::move(reclaim->node_id)});
+    handle(GangReclaimed{gang, std::move(reclaim->why), seconds, std::move(reclaim->node_id), reclaim->elsewhere});
   } else if (auto* lost = std::get_if<engine::GangLost>(&event)) {
     handle(GangLost{gang, std::move(lost->why)});
   } else if (std::holds_alternative<engine::RoomGrew>(event)) {

@@ -72,7 +72,7 @@ void Decider::on(const GangReclaimed& event) {
   if (it == state_.gangs.end() || it->second.leaving) return;
   if (!it->second.optional) {
     // The run needs this gang: its workers are lost and must be replaced.
-    PreemptionAnnounced announced{{}, event.seconds, event.why};
+    PreemptionAnnounced announced{{}, event.seconds, event.why, event.elsewhere};
     for (int rank = 0; rank < size(); ++rank) {
       const bool there = event.node_id.empty() || at(rank).slot.node_id == event.node_id;
       if (at(rank).seat.gang == event.gang && there) announced.ranks.push_back(rank);
@@ -180,10 +180,13 @@ void Decider::on(const PreemptionAnnounced& event) {
     std::vector<int> ranks = event.ranks;
     for (int rank = 0; event.ranks.empty() && rank < size(); ++rank) ranks.push_back(rank);
     std::erase_if(ranks, [&](int rank) { return rank < 0 || rank >= size() || preempted(rank); });
+    // The driver ends too.
+    if (event.ranks.empty() && state_.preemption) state_.preemption->elsewhere = false;
     if (ranks.empty()) return;
     const bool first = !state_.preemption;
     if (first) state_.preemption = Preemption{{}, event.why, state_.commits.next_report()};
     state_.preemption->ranks.insert(ranks.begin(), ranks.end());
+    state_.preemption->elsewhere = event.elsewhere;
     record("preemption_announced",
            {{"ranks", List(ranks.begin(), ranks.end())}, {"seconds", seconds}, {"why", event.why}});
     act(SendPreemption{{state_.preemption->ranks.begin(), state_.preemption->ranks.end()}, seconds, event.why});
@@ -208,7 +211,9 @@ void Decider::preemption_due(bool saved) {
     if (giving_back()) resize("the engine's deadline has passed");
     return;
   }
-  if (everyone_preempted()) return on(StopRequested{state_.preemption->why, false});
+  if (everyone_preempted() && !state_.preemption->elsewhere) {
+    return on(StopRequested{state_.preemption->why, false});
+  }
   const auto doomed = state_.preemption->ranks;
   for (int rank : doomed) {
     if (at(rank).phase != WorkerPhase::kRunning) continue;

@@ -37,6 +37,7 @@ struct GangReclaimed {
   std::string why;
   std::optional<double> seconds;
   std::string node_id = {};  // only the room on this node; empty: all of it
+  bool elsewhere = false;    // the workers may find room on other nodes
 };
 // A node of the gang is lost; its processes there have ended, or end soon.
 struct GangLost {
@@ -130,6 +131,7 @@ struct PreemptionAnnounced {
   std::vector<int> ranks;
   std::optional<double> seconds;
   std::string why;
+  bool elsewhere = false;  // the run may continue on other nodes, even if all ranks are preempted
 };
 // No rank has reported for too long, and the stacks are written to a file.
 struct HangNoticed {

@@ -127,6 +127,7 @@ struct Preemption {
   std::set<int> ranks;
   std::string why;
   std::int64_t last_report = 0;  // a checkpoint of this report or a later one saves all progress
+  bool elsewhere = false;        // of the last announcement
 
   bool operator==(const Preemption&) const = default;
 };

@@ -58,6 +58,7 @@ struct GangRequest {
   Resources trainer;
   Strategy strategy = Strategy::kPack;
   std::optional<std::string> accelerator_type;
+  Labels label_selector = {};
   base::Seconds timeout{60.0};
   // Not part of the run's minimum: the engine may reclaim it (Reclaim), and refuses it at once if there is no room now.
   bool optional = false;
@@ -152,6 +153,7 @@ struct Reclaim {
   std::string why;
   std::optional<base::Seconds> seconds = {};  // empty: no deadline
   std::string node_id = {};                   // only the room on this node; empty: all of it
+  bool elsewhere = false;                     // there is, or may be, room on other nodes
 };
 // There may be more room than before.
 struct RoomGrew {

@@ -191,6 +191,7 @@ NodeInfo Machine::node() const {
 }
 
 Result<void> Machine::check(const GangRequest& request) const {
+  TRIREME_TRY(refuse_labels(request));
   return check_capacity(request, {total(options(), needs_gpus(request))});
 }
 

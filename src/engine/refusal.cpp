@@ -201,6 +201,13 @@ base::Error no_arrangement(const GangRequest& request, const std::vector<NodeInf
 
 }  // namespace
 
+Result<void> refuse_labels(const GangRequest& request) {
+  if (request.label_selector.empty()) return {};
+  return base::error(
+      "label_selector: these nodes have no labels. Options: (1) remove it; (2) declare a custom resource on the target "
+      "nodes and ask for it in resources_per_worker; (3) use the ray engine");
+}
+
 Result<void> check_capacity(const GangRequest& request, const std::vector<NodeInfo>& nodes) {
   TRIREME_TRY(check_custom_names(request, nodes));
   TRIREME_TRY(check_gpus(request, nodes));

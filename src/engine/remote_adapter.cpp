@@ -180,11 +180,16 @@ void RemoteTable::on_nodes(Result<Value> answer) {
   }
   if (!taken && ready_) return std::exchange(ready_, nullptr)(std::move(taken).error().wrap("its nodes"));
   if (!taken) base::log_warning("engine {}: its nodes: {}", options_.name, taken.error().message());
+  bool grew = false;
+  for (const auto& id : order_) {
+    if (before.contains(id)) continue;
+    nodes_.at(id).leaving = false;  // it was taken away, and is there again
+    grew = true;
+  }
   if (!places_) start_missing_agents();
   publish();
   if (ready_) std::exchange(ready_, nullptr)({});
   retry_waiting();
-  const bool grew = std::any_of(order_.begin(), order_.end(), [&](const auto& id) { return !before.contains(id); });
   if (!grew) return;
   for (const auto& [id, gang] : gangs_) {
     if (gang.state == Gang::State::kReserved) tell(id, RoomGrew{id});
@@ -258,13 +263,15 @@ void RemoteTable::on_preempt(const std::string& node, const std::string& why, st
   if (known == nodes_.end()) return;
   known->second.leaving = true;
   publish();
+  ask_nodes();
   std::vector<GangId> there;
   for (const auto& [id, gang] : gangs_) {
     const bool on_it =
         std::any_of(gang.slots.begin(), gang.slots.end(), [&](const Slot& s) { return s.node_id == node; });
     if (gang.state == Gang::State::kReserved && on_it) there.push_back(id);
   }
-  for (const GangId id : there) tell(id, Reclaim{id, why, seconds, node});
+  const bool elsewhere = places_ || !usable_nodes().empty();
+  for (const GangId id : there) tell(id, Reclaim{id, why, seconds, node, elsewhere});
 }
 
 void RemoteTable::shut_down() {

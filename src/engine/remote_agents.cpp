@@ -121,6 +121,7 @@ Result<void> RemoteTable::take(int number, wire::AgentInfo& message) {
   }
   Node& node = nodes_.at(agent.node);
   agent.ready = true;
+  node.leaving = false;  // the notice was for an earlier agent
   node.trouble.clear();
   node.failed_starts = 0;
   if (!node.known) {

@@ -124,7 +124,8 @@ Result<void> RemoteEngine::check(const GangRequest& asked) const {
   std::string trouble;
   {
     const std::lock_guard lock(nodes_.mutex);
-    if (!nodes_.places) request.trainer.clear();
+    request.trainer.clear();  // the driver needs no room on the nodes
+    if (!nodes_.places) TRIREME_TRY(refuse_labels(request), "engine = '{}'", options_.name);
     trouble = nodes_.trouble;
   }
   const std::string missing = trouble.empty() ? "" : fmt::format(" (not available: {})", trouble);

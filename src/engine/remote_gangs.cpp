@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
+#include <unordered_map>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -43,17 +45,20 @@ void RemoteTable::tell(GangId id, EngineEvent event) {
 // In the order of the list, with what is free on each.
 std::vector<NodeInfo> RemoteTable::usable_nodes() const {
   std::vector<NodeInfo> usable;
+  std::unordered_map<std::string_view, std::size_t> position;
   for (const auto& id : order_) {
     const Node& node = nodes_.at(id);
     if (node.leaving || !node.known || (!places_ && !(node.agent && agents_.at(*node.agent).ready))) continue;
-    NodeInfo info = node.info;
-    info.available = info.total;
-    for (const auto& [gang_id, gang] : gangs_) {
-      for (const auto& slot : gang.slots) {
-        if (slot.node_id == id) subtract_slot(info, slot);
+    position[id] = usable.size();
+    usable.push_back(node.info);
+    usable.back().available = usable.back().total;
+  }
+  for (const auto& [gang_id, gang] : gangs_) {
+    for (const auto& slot : gang.slots) {
+      if (const auto found = position.find(slot.node_id); found != position.end()) {
+        subtract_slot(usable[found->second], slot);
       }
     }
-    usable.push_back(std::move(info));
   }
   return usable;
 }
@@ -74,12 +79,14 @@ std::string RemoteTable::missing_nodes() const {
   return base::join(missing, "; ");
 }
 
+// While agents join, readers wait, so that thousands of agents do not cause as many lists.
 void RemoteTable::publish() {
-  auto nodes = usable_nodes();
+  const bool known = settled();
+  auto nodes = known ? usable_nodes() : std::vector<NodeInfo>();
   const std::lock_guard lock(shared_.mutex);
   shared_.nodes = std::move(nodes);
-  shared_.trouble = missing_nodes();
-  shared_.known = settled();
+  shared_.trouble = known ? missing_nodes() : "";
+  shared_.known = known;
   shared_.changed.notify_all();
 }
 
@@ -109,7 +116,11 @@ void RemoteTable::ask_adapter_for_room(GangId id, Gang& gang) {
   asked["trainer"] = to_value(request.trainer);
   asked["strategy"] = to_string(request.strategy);
   asked["accelerator_type"] = request.accelerator_type ? Value(*request.accelerator_type) : Value();
-  asked["label_selector"] = Value();
+  if (request.label_selector.empty()) {
+    asked["label_selector"] = Value();
+  } else {
+    asked["label_selector"] = List(request.bundles.size(), base::Codec<Labels>::to(request.label_selector));
+  }
   asked["timeout_s"] = std::max(0.0, base::Seconds(gang.deadline - clock_.now()).count());
   asked["optional"] = request.optional;
   adapter_->send(asked);

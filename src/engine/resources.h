@@ -32,6 +32,9 @@ Resources trainer_bundle(const ScalingConfig& config);
 // Fails, with the arithmetic and the options, if the request would not fit on these nodes even if they were idle.
 Result<void> check_capacity(const GangRequest& request, const std::vector<NodeInfo>& nodes);
 
+// Fails if the request selects nodes by label, which only some clusters have.
+Result<void> refuse_labels(const GangRequest& request);
+
 // Set if the workers request more CPUs than the machine has and time-sharing allows it.
 std::optional<std::string> oversubscription_warning(const GangRequest& request, const std::vector<NodeInfo>& nodes);
 

@@ -121,6 +121,24 @@ TEST_CASE("workers of a node that will be taken away are told, and the next atte
   CHECK(machine.on(ProcessExited{1, kKilled}) == "disarm stop, release, reserve");
 }
 
+TEST_CASE("if all workers are on nodes that will be taken away, the run moves to other nodes, if there may be some") {
+  for (const bool elsewhere : {true, false}) {
+    RunMachine machine(2);
+    machine.on(Begin{});
+    machine.on(GangReserved{{on("a"), on("a")}});
+    machine.start_processes();
+    machine.connect();
+    CHECK(machine.on(GangReclaimed{0, "maintenance", 30.0, "a", elsewhere}) ==
+          "preemption_announced, tell that rank 0-1 goes in 30, arm preempt 30");
+    const std::string due = machine.on(TimerFired{Timer::kPreempt});
+    CHECK((due.find("stop_requested") == std::string::npos) == elsewhere);
+    if (!elsewhere) continue;
+    machine.on(TimerFired{Timer::kCause});
+    machine.on(ProcessExited{0, kKilled});
+    CHECK(machine.on(ProcessExited{1, kKilled}) == "disarm stop, release, reserve");
+  }
+}
+
 TEST_CASE("a process that cannot be started because its node is lost does not end the run") {
   RunMachine machine(1);
   machine.reserve();

@@ -38,7 +38,6 @@ PARAMETERS = {
     },
     "trireme.FailureConfig": {"fail_fast": "delete it: max_failures=0 is the default"},
     "trireme.ScalingConfig": {
-        "label_selector": "use a custom resource in resources_per_worker",
         "use_tpu": "TPUs are not supported",
         "topology": "TPUs are not supported",
     },

@@ -36,11 +36,10 @@ class ScalingConfig(trireme.ScalingConfig):
             note_v1("ScalingConfig(trainer_resources=...)")
         if use_tpu or topology:
             raise refusal("ScalingConfig(use_tpu=..., topology=...)", "TPUs are not supported; use_gpu=True uses GPUs")
-        if label_selector:
-            raise refusal(
-                "ScalingConfig(label_selector=...)",
-                "use resources_per_worker with a custom resource that only the target nodes declare",
-            )
+        if isinstance(label_selector, list):
+            if any(selector != label_selector[0] for selector in label_selector):
+                raise refusal("ScalingConfig(label_selector=[...])", "use one dict, which applies to all workers")
+            label_selector = label_selector[0] if label_selector else None
         if use_gpu and resources_per_worker is not None and not resources_per_worker.get("GPU", 1):
             resources_per_worker = {**resources_per_worker, "GPU": 1}  # as in Ray
         super().__init__(
@@ -50,10 +49,10 @@ class ScalingConfig(trireme.ScalingConfig):
             resources_per_worker=resources_per_worker,
             placement_strategy=placement_strategy,
             accelerator_type=accelerator_type,
+            label_selector=label_selector,
             elastic_resize_monitor_interval_s=elastic_resize_monitor_interval_s,
         )
 
-    label_selector = None
     use_tpu = False
     topology = None
     num_tpus_per_worker = 0
