@@ -11,6 +11,8 @@
 #include <memory>
 #include <string_view>
 
+#include "base/text.h"
+
 namespace trireme::agent {
 namespace {
 
@@ -70,6 +72,12 @@ Environment node_environment(Environment driver, const Environment& node) {
   });
   for (const auto& [name, value] : node) {
     if (of_the_node(name)) driver[name] = value;
+  }
+  // Those that the engine has set for the node.
+  if (const auto names = node.find("TRIREME_NODE_VARIABLES"); names != node.end()) {
+    for (const auto& name : base::split(names->second, ',')) {
+      if (const auto own = node.find(name); own != node.end()) driver[name] = own->second;
+    }
   }
   // The user's choice for all nodes, or for this one.
   for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}) {

@@ -30,6 +30,14 @@ _SETTINGS = {
     "RAY_worker_niceness": "0",
 }
 
+_LIST_NODES = """
+import ray, sys
+ray.init(sys.argv[1], logging_level=50, log_to_driver=False)
+for node in ray.nodes():
+    if node["Alive"]:
+        print(node["NodeManagerHostname"], node["NodeID"])
+"""
+
 
 def installed() -> bool:
     return (Path(sys.executable).parent / "ray").exists()
@@ -38,20 +46,52 @@ def installed() -> bool:
 class RayCluster:
     """The head is a node with `cpus` CPUs; n1, n2, ... are the others."""
 
-    def __init__(self, nodes: int = 1, cpus: int = 4, gpus: int = 4, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        nodes: int = 1,
+        cpus: int = 4,
+        gpus: int = 4,
+        env: Mapping[str, str] | None = None,
+        head_cpus: int | None = None,
+        with_redis: bool = False,
+    ) -> None:
         # Short: it contains Unix sockets, whose paths have at most 107 characters.
         self.folder = Path(tempfile.mkdtemp(prefix="tr-ray-"))
         self.network = None if why_not_permitted() else Network(["head"])
         self.cpus, self.gpus = cpus, gpus
+        self.head_cpus = cpus if head_cpus is None else head_cpus
         self.environment = {**os.environ, **_SETTINGS, **(env or {})}
         self.environment.pop("RAY_ADDRESS", None)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         head = self.network.machines[0].address if self.network else "127.0.0.1"
         self.address = f"{head}:{_PORT}"
-        self._start("head", ["--head", f"--port={_PORT}", "--include-dashboard=false", f"--temp-dir={self.folder}"], {})
+        if with_redis:
+            self._start_redis(head)
+        self.start_head()
         for number in range(1, nodes + 1):
             if self.network:
                 self.add_node(f"n{number}")
+
+    def start_head(self) -> None:
+        self._start("head", ["--head", f"--port={_PORT}", "--include-dashboard=false", f"--temp-dir={self.folder}"], {})
+
+    def _start_redis(self, address: str) -> None:
+        """The head keeps its state there, so that it can be started again."""
+        argv = ["redis-server", "--bind", address, "--port", "6379", "--save", "", "--protected-mode", "no"]
+        log = (self.folder / "redis.log").open("wb")
+        with log:
+            self.processes["redis"] = subprocess.Popen(self.command(argv), stdin=subprocess.DEVNULL, stdout=log)
+        wait_for(lambda: b"Ready to accept" in (self.folder / "redis.log").read_bytes(), "Redis")
+        self.environment |= {"RAY_REDIS_ADDRESS": f"{address}:6379", "RAY_external_storage_namespace": "test"}
+
+    def kill_head(self) -> None:
+        """The processes of Ray on the head: the machine, with the network's switch, stays."""
+        machine = self.machine("head")
+        assert machine
+        for pid in machine.pids():
+            if "redis" not in Path(f"/proc/{pid}/comm").read_text():
+                os.kill(pid, signal.SIGKILL)
+        self.processes["head"].wait()
 
     def add_node(self, host: str, resources: Mapping[str, float] | None = None, labels: str = "") -> Machine:
         assert self.network
@@ -69,7 +109,7 @@ class RayCluster:
             "--block",
             "--disable-usage-stats",
             f"--node-ip-address={machine.address if machine else '127.0.0.1'}",
-            f"--num-cpus={self.cpus}",
+            f"--num-cpus={self.head_cpus if host == 'head' else self.cpus}",
             f"--num-gpus={self.gpus}",
             f"--resources={json.dumps(resources)}",
             "--object-store-memory=80000000",
@@ -95,14 +135,21 @@ class RayCluster:
     def machine(self, host: str) -> Machine | None:
         return next((m for m in self.network.machines if m.host == host), None) if self.network else None
 
-    def command(self, argv: list[str]) -> list[str]:
-        """The command that runs `argv` on the head."""
-        return self.network.machines[0].command(argv) if self.network else argv
+    def command(self, argv: list[str], host: str = "head") -> list[str]:
+        """The command that runs `argv` on a machine."""
+        machine = self.machine(host)
+        return machine.command(argv) if machine else argv
 
     def run(self, *arguments: str) -> None:
         """`ray ARGUMENTS` on the head."""
         command = [str(Path(sys.executable).parent / "ray"), *arguments]
         subprocess.run(self.command(command), env=self.environment, check=True, capture_output=True, timeout=120)
+
+    def hosts(self) -> dict[str, str]:
+        """The living nodes, as Ray names them."""
+        command = self.command([sys.executable, "-c", _LIST_NODES, self.address])
+        done = subprocess.run(command, env=self.environment, check=True, capture_output=True, text=True, timeout=120)
+        return dict(line.split() for line in done.stdout.splitlines())
 
     def close(self) -> None:
         if self.network:

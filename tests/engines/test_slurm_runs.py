@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from adapter_client import processes_with
-from machines import wait_for
+from cluster_runs import Driver, Script, environment, output_of
+from cluster_runs import trireme as trireme_command
+from machines import wait_for, why_not_permitted
 from slurm_cluster import SlurmCluster, installed
 
 import trireme
@@ -46,6 +50,21 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     cluster.close()
 
 
+@pytest.fixture
+def own_slurm(tmp_path: Path) -> Iterator[SlurmCluster]:
+    """For tests that break it."""
+    cluster = SlurmCluster(tmp_path / "slurm")
+    yield cluster
+    cluster.close()
+
+
+def kill(cluster: SlurmCluster, place: dict[str, Any]) -> None:
+    """Its pid is that on its machine."""
+    argv = ["kill", "-9", str(place["pid"])]
+    machine = cluster.machine(place["host"])
+    subprocess.run(machine.command(argv) if machine else argv, check=True)
+
+
 @pytest.mark.parametrize(
     "where", [[], ["salloc", "--no-kill", "--nodes=2", "--ntasks=2", "--cpus-per-task=8"]], ids=["login", "job"]
 )
@@ -73,3 +92,169 @@ def test_a_run_on_two_nodes(slurm: SlurmCluster, tmp_path: Path, agents: Path, w
     assert found == {("n1", 0, 0, 4), ("n1", 0, 1, 4), ("n2", 1, 0, 4), ("n2", 1, 1, 4)}
     wait_for(lambda: not slurm.jobs(), "no job is left")
     wait_for(lambda: not processes_with(tmp_path), "no process is left")
+
+
+machines = pytest.mark.skipif(why_not_permitted() is not None, reason=f"no namespaces: {why_not_permitted()}")
+
+
+def submit(cluster: SlurmCluster, script: Script, *options: str) -> str:
+    """A job of all nodes with an unchanged batch script."""
+    batch = f"#!/bin/sh\nexec {shlex.join(script.words('--engine', 'slurm', '--engine-option', 'poll_s=0.2'))}\n"
+    submitted = subprocess.run(
+        cluster.command(
+            [
+                "sbatch",
+                "--parsable",
+                "--no-kill",
+                "--requeue",
+                "--nodes=2",
+                "--ntasks-per-node=1",
+                "--cpus-per-task=8",
+                f"--output={script.folder}/job.log",
+                "--open-mode=append",
+                *options,
+            ]
+        ),
+        input=batch,
+        env=environment(script.folder, cluster.environment),
+        capture_output=True,
+        text=True,
+    )
+    assert submitted.returncode == 0, submitted.stderr
+    return submitted.stdout.strip()
+
+
+def wait_for_end(cluster: SlurmCluster, script: Script) -> None:
+    wait_for(lambda: not cluster.jobs(), f"the job has ended: {cluster.jobs()}", 120)
+    log = script.folder / "job.log"
+    assert script.events("run_finished"), log.read_text() if log.exists() else "no output"
+    wait_for(lambda: not processes_with(script.folder), "no process is left")
+
+
+def test_a_requeued_job_resumes(slurm: SlurmCluster, tmp_path: Path) -> None:
+    script = Script(tmp_path, steps=6, hold_at=3)
+    script.hold_file.touch()
+    job = submit(slurm, script)
+    script.wait_for_step(2)
+    slurm.run("scontrol", "requeue", job)
+    wait_for(lambda: len(script.places()) >= 4, "the job has started again", 120)
+    script.hold_file.unlink()
+    wait_for_end(slurm, script)
+    assert [place["first"] for place in script.places()] == [0, 0, 3, 3]
+    assert script.events("run_finished")[-1]["outcome"] == "finished"
+
+
+def test_a_drained_node_is_left_and_used_again(slurm: SlurmCluster, tmp_path: Path) -> None:
+    scaling = {"num_workers": (1, 2), "resources_per_worker": {"CPU": 8}}
+    script = Script(tmp_path, busy=True, scaling=scaling)
+    script.hold_file.touch()
+    submit(slurm, script)
+    script.wait_for_step(2)
+    left = next(place["host"] for place in script.places() if place["rank"] == 1)
+    slurm.run("scontrol", "update", f"nodename={left}", "state=drain", "reason=new disk")
+    try:
+        wait_for(lambda: len(script.places()) >= 3, "the run continues on the other node", 120)
+        assert script.places()[2]["size"] == 1 and script.places()[2]["host"] != left
+    finally:
+        slurm.run("scontrol", "update", f"nodename={left}", "state=resume")
+    wait_for(lambda: len(script.places()) >= 5, "it grows", 120)
+    script.hold_file.unlink()
+    wait_for_end(slurm, script)
+    assert {place["size"] for place in script.places()[3:]} == {2}
+    told = script.events("preemption_announced", "resize_wanted")
+    assert any("new disk" in json.dumps(event) for event in told), told
+
+
+def test_slurmctld_restarts_during_a_run(own_slurm: SlurmCluster, tmp_path: Path) -> None:
+    script = Script(tmp_path, steps=6, hold_at=3)
+    script.hold_file.touch()
+    words = script.words("--engine", "slurm", "--engine-option", "poll_s=0.2")
+    driver = Driver(own_slurm.command, words, environment(tmp_path, own_slurm.environment))
+    script.wait_for_step(2)
+    own_slurm.stop_controller()
+    # Restarts need no slurmctld: the agents are there.
+    kill(own_slurm, next(place for place in script.places() if place["rank"] == 1))
+    wait_for(lambda: len(script.places()) >= 4, "the next attempt has started")
+    own_slurm.start_controller()
+    wait_for(lambda: own_slurm.states(), "slurmctld answers")
+    script.hold_file.unlink()
+    driver.finish()
+    assert not script.events("node_lost")
+    wait_for(lambda: not own_slurm.jobs(), "no job is left")
+
+
+@machines
+def test_an_elastic_run_survives_a_dead_node(own_slurm: SlurmCluster, tmp_path: Path) -> None:
+    scaling = {"num_workers": (1, 2), "resources_per_worker": {"CPU": 8}}
+    script = Script(tmp_path, steps=6, hold_at=3, scaling=scaling)
+    script.hold_file.touch()
+    submit(own_slurm, script, "--nodelist=n1,n2")  # the script runs on the first one
+    script.wait_for_step(2)
+    own_slurm.machine("n2").kill()
+    wait_for(lambda: len(script.places()) >= 3, "the run continues on the other node")
+    script.hold_file.unlink()
+    wait_for_end(own_slurm, script)
+    assert (script.places()[2]["host"], script.places()[2]["first"]) == ("n1", 3)
+    assert "node n2 is lost" in script.events("node_lost")[0]["message"]
+
+
+# Detached scripts.
+
+
+def detach(cluster: SlurmCluster, script: Script, *options: str) -> tuple[str, dict[str, str]]:
+    env = environment(script.folder, cluster.environment)
+    told = output_of(cluster.command(script.words("--detach", "--engine", "slurm", *options)), env)
+    return told.partition("detached: job ")[2].split()[0], env
+
+
+def test_a_detached_script_is_controlled_from_anywhere(
+    slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = Script(tmp_path, steps=100, hold_at=2)
+    script.hold_file.touch()
+    job, env = detach(slurm, script)
+    script.wait_for_step(1)
+    # Through Slurm, and directly, because this machine sees the same state folder.
+    assert "running" in output_of(slurm.command(trireme_command("show", "--engine", "slurm")), env)
+    assert "no such detached job" in output_of(
+        slurm.command(trireme_command("show", "--engine", "slurm", "--job", "1")), env, expect=1
+    )
+    assert "asked to stop" in output_of(slurm.command(trireme_command("stop", "run")), env)
+    wait_for(lambda: not slurm.jobs(), "the jobs of driver and workers have ended")
+    assert (tmp_path / f"trireme-{job}.log").exists()
+    wait_for(lambda: not processes_with(tmp_path), "no process is left")
+
+
+def test_no_job_outlives_a_cancelled_driver(
+    slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = Script(tmp_path, steps=100, hold_at=2)
+    script.hold_file.touch()
+    job, _ = detach(slurm, script)
+    script.wait_for_step(1)
+    slurm.run("scancel", "--signal=KILL", "--full", job)
+    wait_for(lambda: not slurm.jobs(), f"no job is left: {slurm.jobs()}")
+    wait_for(lambda: not processes_with(tmp_path), "no process is left")
+
+
+@machines
+@pytest.mark.slow  # Slurm takes a while to notice
+def test_a_detached_script_survives_the_node_of_its_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cluster = SlurmCluster(tmp_path / "slurm", nodes=3, cpus=2)
+    try:
+        script = Script(tmp_path, steps=6, hold_at=3, scaling={"num_workers": 1})
+        script.hold_file.touch()
+        _, env = detach(cluster, script, "--engine-option", "constraint=n2", "--engine-option", 'driver_args=["-wn1"]')
+        script.wait_for_step(2)
+        cluster.run("scontrol", "update", "jobid=1", "reqnodelist=")
+        cluster.machine("n1").kill()
+        wait_for(lambda: len(script.places()) >= 2, f"the driver has started again: {cluster.jobs()}", 180)
+        script.hold_file.unlink()
+        wait_for(lambda: not cluster.jobs(), f"all jobs have ended: {cluster.jobs()}", 120)
+        assert [place["first"] for place in script.places()] == [0, 3]
+        assert env
+    finally:
+        cluster.close()

@@ -19,6 +19,11 @@ os.execvp(sys.argv[2], sys.argv[2:])
 """
 
 
+def tied_to_this_process(argv: list[str]) -> list[str]:
+    """The command that runs `argv` until this process, or the thread that starts it, ends."""
+    return [sys.executable, "-S", "-E", "-c", _LAUNCH, str(os.getpid()), *argv]
+
+
 class AgentHost:
     """An actor that runs an agent. If the actor ends, the agent does too."""
 
@@ -26,13 +31,13 @@ class AgentHost:
         """How the agent has ended, and its last lines."""
         if os.path.basename(argv[0]).startswith("python"):
             argv = [python or sys.executable, *argv[1:]]
-        environment = {**os.environ, **env}
+        environment = {**os.environ, **env, "TRIREME_NODE_VARIABLES": ",".join(_of_the_runtime_environment())}
         # Ray hides the GPUs from actors without any. The driver shows each worker those of its bundle.
         for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
             if os.environ.get(name) == "":
                 environment.pop(name, None)
         agent = subprocess.Popen(
-            [sys.executable, "-S", "-E", "-c", _LAUNCH, str(os.getpid()), *argv],
+            tied_to_this_process(argv),
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -50,6 +55,13 @@ class AgentHost:
         code = agent.wait()
         how = f"signal {signal.Signals(-code).name} ({-code})" if code < 0 else f"exit code {code}"
         return how, "; ".join(last)
+
+
+def _of_the_runtime_environment() -> list[str]:
+    """The variables that Ray has set for this actor. The workers get them from here, not from the driver."""
+    import ray
+
+    return sorted(ray.get_runtime_context().runtime_env.get("env_vars", {}))
 
 
 class GpuHolder:

@@ -1,0 +1,248 @@
+"""`trireme run --engine ray` on a real Ray cluster: placement, faults, environments, detached scripts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from adapter_client import processes_with
+from cluster_runs import Driver, Script, environment, output_of, trireme
+from machines import wait_for, why_not_permitted
+from ray_cluster import RayCluster, installed
+
+pytestmark = [
+    pytest.mark.skipif(not installed(), reason="Ray is not in this environment: make test-engines"),
+    pytest.mark.skipif(why_not_permitted() is not None, reason=f"no namespaces: {why_not_permitted()}"),
+]
+
+
+@pytest.fixture(scope="module")
+def ray_cluster() -> Iterator[RayCluster]:
+    cluster = RayCluster(nodes=0, cpus=2, gpus=0)
+    cluster.add_node("n1", {"gpus": 2}, labels="region=eu")
+    cluster.add_node("n2", {"gpus": 2}, labels="region=us")
+    yield cluster
+    cluster.close()
+
+
+def run(cluster: RayCluster, script: Script, *options: str, address: str | None = None, **env: str) -> Driver:
+    words = script.words("--engine", f"ray:{address or cluster.address}", *options)
+    return Driver(cluster.command, words, {**environment(script.folder, cluster.environment), **env})
+
+
+def test_ranks_are_ordered_by_node_and_the_second_run_is_warm(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    script = Script(tmp_path, names=["run", "second"], scaling={"num_workers": 6, "placement_strategy": "SPREAD"})
+    run(ray_cluster, script).finish()
+    first, second = script.places()[:6], script.places()[6:]
+    for places in (first, second):
+        ranks = sorted((p["rank"], p["node_rank"], p["local_rank"]) for p in places)
+        assert ranks == [(rank, rank // 2, rank % 2) for rank in range(6)]
+        by_rank = {p["rank"]: p["host"] for p in places}
+        assert {by_rank[0], by_rank[2], by_rank[4]} == {"head", "n1", "n2"}
+    assert {event["forked"] for event in script.events("worker_started", run="second")} == {True}
+    wait_for(lambda: not processes_with(tmp_path), "no process is left")
+
+
+def test_labels_select_nodes(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    script = Script(tmp_path, scaling={"num_workers": 2, "label_selector": {"region": "us"}})
+    run(ray_cluster, script).finish()
+    assert {place["host"] for place in script.places()} == {"n2"}
+    script = Script(tmp_path / "none", scaling={"num_workers": 1, "label_selector": {"region": "asia"}})
+    driver = run(ray_cluster, script)
+    output, _ = driver.process.communicate(timeout=60)
+    assert driver.process.returncode == 1
+    assert "can never place it: asked for 1 x {CPU: 1} on nodes with {'region': 'asia'}" in output
+
+
+def test_a_killed_remote_worker_is_replaced_on_its_node(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    scaling = {"num_workers": 2, "resources_per_worker": {"CPU": 1, "gpus": 0.5}, "placement_strategy": "STRICT_SPREAD"}
+    script = Script(tmp_path, scaling=scaling, steps=6, hold_at=3)
+    script.hold_file.touch()
+    driver = run(ray_cluster, script)
+    script.wait_for_step(2)
+    (victim,) = [place for place in script.places() if place["rank"] == 1]
+    machine = ray_cluster.machine(victim["host"])
+    subprocess.run(machine.command(["kill", "-9", str(victim["pid"])]), check=True)
+    wait_for(lambda: len(script.places()) >= 3, "the attempt after it has started")
+    script.hold_file.unlink()
+    driver.finish()
+    (failed,) = [event for event in script.events("worker_failed") if not event["collateral"]]
+    assert (failed["cause"], failed["rank"], failed["host"]) == ("signal", 1, victim["host"])
+    again = script.places()[2:]
+    assert {place["first"] for place in again} <= {2, 3}  # the last report may have been lost with it
+    assert [place["host"] for place in again if place["rank"] == 1] == [victim["host"]]
+
+
+def test_an_elastic_run_survives_a_dead_node_and_leaves_a_drained_one(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    dying = ray_cluster.add_node("n3", {"spot": 2})
+    ray_cluster.add_node("n4", {"spot": 2})
+    scaling = {"num_workers": (1, 4), "resources_per_worker": {"CPU": 1, "spot": 1}}
+    script = Script(tmp_path, scaling=scaling, busy=True)
+    script.hold_file.touch()
+    driver = run(ray_cluster, script)
+    script.wait_for_step(2)
+    assert {place["host"] for place in script.places()} == {"n3", "n4"}
+    dying.kill()
+    wait_for(lambda: len(script.places()) >= 6, "the run continues on the other node")
+    assert {(place["host"], place["size"]) for place in script.places()[4:6]} == {("n4", 2)}
+    (lost,) = script.events("node_lost")
+    assert "node n3 is lost" in lost["message"]
+    # Nothing more is placed on a node that Ray drains.
+    ray_cluster.add_node("n5", {"spot": 2})
+    drained = ray_cluster.hosts()["n4"]
+    ray_cluster.run(
+        "drain-node",
+        f"--address={ray_cluster.address}",
+        f"--node-id={drained}",
+        "--reason=DRAIN_NODE_REASON_PREEMPTION",
+        "--reason-message=spot",
+        "--deadline-remaining-seconds=300",
+    )
+    wait_for(lambda: len(script.places()) >= 8, "the run continues on the new node")
+    script.hold_file.unlink()
+    driver.finish()
+    assert {place["host"] for place in script.places()[6:]} == {"n5"}
+    told = script.events("preemption_announced", "resize_wanted")
+    assert any("Ray drains node n4" in json.dumps(event) for event in told), told
+    for host in ("n4", "n5"):
+        ray_cluster.machine(host).kill()
+
+
+def test_a_runtime_environment(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    script = Script(tmp_path, env=["COLOUR"])
+    environment_of_ray = json.dumps({"env_vars": {"COLOUR": "red"}})
+    run(ray_cluster, script, "--engine-option", f"runtime_env={environment_of_ray}").finish()
+    assert {place["env"]["COLOUR"] for place in script.places()} == {"red"}
+
+
+def test_the_address_comes_from_the_environment(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    """As in a Ray job."""
+    script = Script(tmp_path)
+    words = script.words("--engine", "ray")
+    env = {**environment(tmp_path, ray_cluster.environment), "RAY_ADDRESS": ray_cluster.address}
+    Driver(ray_cluster.command, words, env).finish()
+    assert len(script.places()) == 2
+
+
+def test_a_ray_of_its_own(tmp_path: Path, ray_cluster: RayCluster) -> None:
+    script = Script(tmp_path)
+    env = environment(tmp_path, {**ray_cluster.environment, "RAY_TMPDIR": str(ray_cluster.folder)})
+    words = script.words("--engine", "ray:local", "--engine-option", "num_cpus=2")
+    Driver(list, words, env).finish()
+    assert len(script.places()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+def test_the_head_restarts_during_a_run(tmp_path: Path) -> None:
+    """With its state in Redis, as Ray's documentation recommends. Restarts of workers do not need it."""
+    cluster = RayCluster(nodes=2, cpus=2, gpus=0, head_cpus=0, with_redis=True)
+    try:
+        script = Script(tmp_path, steps=6, hold_at=3, scaling={"num_workers": 2, "placement_strategy": "SPREAD"})
+        script.hold_file.touch()
+        words = script.words("--engine", f"ray:{cluster.address}")
+        env = environment(tmp_path, cluster.environment)
+        driver = Driver(lambda argv: cluster.command(argv, "n1"), words, env)
+        script.wait_for_step(2)
+        cluster.kill_head()
+        victim = next(place for place in script.places() if place["rank"] == 1)
+        subprocess.run(cluster.command(["kill", "-9", str(victim["pid"])], victim["host"]), check=True)
+        wait_for(lambda: len(script.places()) >= 4, "the next attempt has started without the head")
+        cluster.start_head()
+        wait_for(lambda: len(cluster.hosts()) == 3, "the nodes are connected again")
+        script.hold_file.unlink()
+        driver.finish()
+        assert not script.events("node_lost")
+        # The cluster is usable again.
+        again = Script(tmp_path / "again")
+        run(cluster, again).finish()
+        assert len(again.places()) == 2
+    finally:
+        cluster.close()
+
+
+def test_a_cluster_with_a_token(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef0123456789abcdef")
+    wrong = tmp_path / "wrong"
+    wrong.write_text("f" * 32)
+    cluster = RayCluster(nodes=1, cpus=2, gpus=0, env={"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)})
+    try:
+        plain = {k: v for k, v in cluster.environment.items() if not k.startswith("RAY_AUTH")}
+        script = Script(tmp_path, scaling={"num_workers": 2, "placement_strategy": "SPREAD"})
+        for path, works in ((wrong, False), (token, True)):
+            words = script.words("--engine", f"ray:{cluster.address}", "--engine-option", f"auth_token_path={path}")
+            driver = Driver(cluster.command, words, environment(tmp_path, plain))
+            if works:
+                driver.finish()
+            else:
+                output, _ = driver.process.communicate(timeout=120)
+                assert driver.process.returncode == 1
+                assert f"Ray at {cluster.address} cannot be used" in output
+        assert {place["host"] for place in script.places()} == {"head", "n1"}
+    finally:
+        cluster.close()
+
+
+# Detached scripts.
+
+
+def job_of(told: str) -> str:
+    return told.partition("detached: job ")[2].split()[0]
+
+
+def test_a_detached_script_is_controlled_from_anywhere(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    script = Script(tmp_path, steps=100, hold_at=2)
+    script.hold_file.touch()
+    env = environment(tmp_path, ray_cluster.environment)
+    engine = ["--engine", f"ray:{ray_cluster.address}"]
+    told = output_of(ray_cluster.command(script.words("--detach", *engine), "n1"), env)
+    job = job_of(told)
+    script.wait_for_step(1)
+
+    def elsewhere(*words: str, expect: int = 0) -> str:
+        command = ray_cluster.command(trireme(*words, *engine), "n2")
+        return output_of(command, {**env, "TRIREME_STATE_DIR": str(tmp_path / "other")}, expect=expect)
+
+    assert "running" in elsewhere("show")
+    assert "run" in elsewhere("runs", "--job", job)
+    assert "no such detached job" in elsewhere("show", "--job", "x", expect=1)
+    following = subprocess.Popen(
+        ray_cluster.command(trireme("logs", "-f", *engine), "n2"), env=env, stdout=subprocess.PIPE, text=True
+    )
+    assert "asked to stop" in elsewhere("stop", "run")
+    following.communicate(timeout=60)
+    assert following.returncode == 0
+    wait_for(lambda: "stopped" in elsewhere("show"), "the run has stopped")
+    wait_for(lambda: "forgotten" in elsewhere("stop", "--job", job), "the script has ended")
+    assert "no detached job" in elsewhere("show", expect=1)
+    wait_for(lambda: not processes_with(tmp_path), "no process is left")
+
+
+def test_a_detached_script_survives_the_node_of_its_driver(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    machine = ray_cluster.add_node("n6", {"driver": 1})
+    script = Script(tmp_path, steps=6, hold_at=3, scaling={"num_workers": 2, "label_selector": {"region": "us"}})
+    script.hold_file.touch()
+    env = environment(tmp_path, ray_cluster.environment)
+    engine = ["--engine", f"ray:{ray_cluster.address}"]
+    options = ["--engine-option", 'driver_resources={"driver": 0.1}']
+    job = job_of(output_of(ray_cluster.command(script.words("--detach", *engine, *options)), env))
+    script.wait_for_step(2)
+    other = ray_cluster.add_node("n7", {"driver": 1})
+    machine.kill()
+    wait_for(lambda: len(script.places()) >= 4, "the script has started again", 120)
+    script.hold_file.unlink()
+
+    def ended() -> bool:
+        command = ray_cluster.command(trireme("show", "--job", job, *engine))
+        return "finished" in subprocess.run(command, env=env, capture_output=True, text=True).stdout
+
+    wait_for(ended, "the run has finished")
+    assert {place["first"] for place in script.places()[2:]} == {3}
+    assert {place["host"] for place in script.places()} == {"n2"}
+    output_of(ray_cluster.command(trireme("stop", "--job", job, *engine)), env)
+    other.kill()
