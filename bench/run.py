@@ -17,7 +17,7 @@ from measure import ROOT, Options, table
 from peers import peers_bin
 
 _BENCHMARKS = ("launch", "report", "scale", "memory", "checkpoint", "ddp", "recover", "data")
-_IN_OTHER_VENV = ("frameworks", "boosting")  # runs with .venv-frameworks/bin/python
+_IN_OTHER_VENV = ("frameworks", "boosting", "clusters")  # runs with .venv-frameworks/bin/python
 
 
 def main() -> None:

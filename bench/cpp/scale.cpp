@@ -1,4 +1,5 @@
 // bench_scale [workers...]: the controller's cost of a report, with this number of workers connected over real sockets.
+// bench_scale --cluster AGENTS WORKERS_EACH...: a gang on simulated nodes; see scale_cluster.h.
 // Prints one JSON object per line.
 
 #include "scale.h"
@@ -19,11 +20,13 @@
 #include <vector>
 
 #include "base/hex.h"
+#include "scale_cluster.h"
 #include "wire/secret.h"
 
 namespace {
 
 using trireme::bench::Crowd;
+namespace wire = trireme::wire;
 
 constexpr int kReports = 200'000;
 constexpr int kSpareDescriptors = 64;
@@ -59,7 +62,6 @@ int descriptors_allowed() {
 }
 
 Crowd make_crowd(int workers) {
-  namespace wire = trireme::wire;
   Crowd crowd;
   crowd.workers = workers;
   crowd.reports_each = std::max(10, kReports / workers) + 1;
@@ -101,17 +103,53 @@ void measure(int workers, int descriptors) {
   std::fflush(stdout);
 }
 
+void measure_cluster(const trireme::bench::Cluster& cluster, int descriptors) {
+  const int needed = cluster.workers() + cluster.agents + kSpareDescriptors;
+  if (descriptors < needed) {
+    throw std::runtime_error(fmt::format("needs {} file descriptors; `ulimit -Hn` is {}", needed, descriptors));
+  }
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("trireme-bench-" + trireme::base::to_hex(wire::random_bytes(6)));
+  std::filesystem::create_directories(folder);
+  const auto cost = trireme::bench::run_cluster(cluster, std::filesystem::read_symlink("/proc/self/exe"), folder);
+  std::filesystem::remove_all(folder);
+  fmt::print(
+      "{{\"workers\": {}, \"agents\": {}, \"join_cpu_s\": {:.3f}, \"start_cpu_s\": {:.3f}, \"start_s\": {:.3f}, "
+      "\"cpu_us_per_report\": {:.3f}, \"restart_cpu_s\": {:.3f}, \"restart_s\": {:.3f}}}\n",
+      cluster.workers(), cluster.agents, cost.join.cpu_s, cost.start.cpu_s, cost.start.wall_s, cost.cpu_us_per_report,
+      cost.restart.cpu_s, cost.restart.wall_s);
+  std::fflush(stdout);
+}
+
+// A separate process for each size, so that memory is measured from the same baseline.
+bool in_turn(const std::function<void()>& measure_one) {
+  const pid_t pid = in_child(measure_one);
+  int status = 0;
+  return ::waitpid(pid, &status, 0) == pid && status == 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  if (mode == "--adapter" && argc == 5) {
+    descriptors_allowed();
+    trireme::bench::play_cluster({std::atoi(argv[2]), std::atoi(argv[3])}, std::atoi(argv[4]));
+    return 0;
+  }
+  if (mode == "--cluster") {
+    const int descriptors = descriptors_allowed();
+    for (int i = 2; i + 1 < argc; i += 2) {
+      const trireme::bench::Cluster cluster{std::atoi(argv[i]), std::atoi(argv[i + 1])};
+      if (!in_turn([&] { measure_cluster(cluster, descriptors); })) return 1;
+    }
+    return 0;
+  }
   std::vector<int> sizes;
   for (int i = 1; i < argc; ++i) sizes.push_back(std::atoi(argv[i]));
   if (sizes.empty()) sizes = {100, 1000, 10000};
   const int descriptors = descriptors_allowed();
   for (const int workers : sizes) {
-    // A separate process for each size, so that memory is measured from the same baseline.
-    const pid_t pid = in_child([&] { measure(workers, descriptors); });
-    int status = 0;
-    if (::waitpid(pid, &status, 0) != pid || status != 0) return 1;
+    if (!in_turn([&] { measure(workers, descriptors); })) return 1;
   }
 }

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+
+// A gang on a simulated cluster: the real engine for clusters and the real controller in this process, over TLS, and
+// another process that plays the adapter, all agents and all workers.
+
+namespace trireme::bench {
+
+struct Cluster {
+  int agents = 0;
+  int workers_each = 0;
+  int workers() const { return agents * workers_each; }
+};
+
+// CPU of this process, of all threads, and wall seconds, in which the players compete for the cores.
+struct Span {
+  double cpu_s = 0;
+  double wall_s = 0;
+};
+
+struct ClusterCost {
+  Span join;     // until every agent has described its node
+  Span start;    // from the reservation to the last worker in the function
+  Span restart;  // from the death of a worker to the last worker in the function again
+  double cpu_us_per_report = 0;
+};
+
+// `program` is this program, started as `program --adapter AGENTS WORKERS_EACH REPORTS_EACH` to play the cluster.
+ClusterCost run_cluster(const Cluster& cluster, const std::string& program, const std::string& folder);
+
+// In that process; returns when the engine ends.
+void play_cluster(const Cluster& cluster, int reports_each);
+
+}  // namespace trireme::bench
