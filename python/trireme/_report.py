@@ -83,6 +83,14 @@ class Report:
             raise ValueError("report(validation=...) needs a checkpoint to validate; pass report(checkpoint=...)")
 
 
+def mode_of_callback(callback: str, mode: CheckpointUploadMode | None) -> CheckpointUploadMode:
+    """The mode of a callback that writes files of its own and then reports them; None: SYNC."""
+    mode = CheckpointUploadMode.SYNC if mode is None else mode
+    if mode not in (CheckpointUploadMode.SYNC, CheckpointUploadMode.ASYNC):
+        raise ValueError(f"{callback}(checkpoint_upload_mode={mode!r}): expected SYNC or ASYNC")
+    return mode
+
+
 def check_within_run(checkpoint: Checkpoint, run: Location, what: str) -> None:
     """Checks that a checkpoint which report() does not copy is in the run folder."""
     where = checkpoint._where()

@@ -61,6 +61,24 @@ class Backend:
         """
 
 
+class NewProcessBackend(Backend):
+    """The base for frameworks that keep state of an attempt in the process: every attempt gets new processes.
+
+    Subclasses set `keeps`, which describes that state.
+    """
+
+    keeps: ClassVar[str]
+
+    def holds(self, context: TrainContext) -> str:
+        return ""
+
+    def objection(self) -> str:
+        return self.keeps
+
+    def on_interrupt(self, context: TrainContext, session: Any) -> None:
+        raise RuntimeError(f"{self.keeps}, so the process is replaced")
+
+
 class BackendConfig:
     """Sent to the workers. Subclasses define the Backend, and the modules to import before workers are forked.
 

@@ -126,7 +126,7 @@ def test_what_is_not_replaced_is_refused_by_name(script: Any, when: str) -> None
         "import ray.train.nothing": "ray.train.nothing is not available",
         "import ray.train; ray.train.nothing": "AttributeError: ray.train.nothing is not available",
         "from ray.train.torch.xla import TorchXLAConfig": "AWS Neuron",
-        "import ray; ray.init(address='ray://head:10001')": "docs/engines.md",
+        "import ray; ray.init(address='ray://head:10001')": "docs/clusters.md",
         "from ray.train import ScalingConfig; ScalingConfig(use_tpu=True)": "TPUs are not supported",
         "from ray.train import ScalingConfig; ScalingConfig(label_selector=[{'a': 'b'}, {}])": "use one dict",
         "from ray.train import RunConfig; RunConfig(worker_runtime_env={'pip': ['x']})": "install the packages there",

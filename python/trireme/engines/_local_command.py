@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import ctypes
 import os
 import signal
@@ -78,12 +77,6 @@ class LocalCommand:
         returncode = self.process.wait()
         self.ended.set()
         self._on_exit(returncode, list(self._last))
-
-    def close_input(self) -> None:
-        """The command reads the end of its input."""
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
 
     def terminate(self) -> None:
         if not self.ended.is_set():

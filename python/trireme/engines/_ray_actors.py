@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import collections
 import os
-import signal
 import subprocess
 import sys
 from typing import Any
+
+from trireme.engines._local_command import describe
 
 # Executes its arguments as a process that is killed with its parent. The kernel ties it to the parent's thread: that is
 # the one that waits for it.
@@ -53,8 +54,7 @@ class AgentHost:
             pass  # it has ended already: its exit code says more
         last = collections.deque((line.strip() for line in agent.stdout if line.strip()), maxlen=5)
         code = agent.wait()
-        how = f"signal {signal.Signals(-code).name} ({-code})" if code < 0 else f"exit code {code}"
-        return how, "; ".join(last)
+        return describe(code), "; ".join(last)
 
 
 def _of_the_runtime_environment() -> list[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import signal
-import socket
 import subprocess
 import sys
 import threading
 from typing import Any
 
+from trireme.engines._local_command import describe
+from trireme.engines._route import address_towards
 from trireme.engines._program import Program
 from trireme.engines.adapter import Adapter, AgentStart, Node, Refused
 
@@ -49,8 +49,9 @@ class HostsAdapter(Adapter):
         self._total = {"CPU": float(cpus)} if cpus is not None else None
         self._gpus = [str(index) for index in range(gpus)] if gpus is not None else None
         self._agents: dict[str, subprocess.Popen[bytes]] = {}
-        # An agent on this machine reaches the driver at loopback. Others reach the address that packets to them have.
-        self.driver_host = _address_towards(self._hosts[0]) if "{host}" in self._template else "127.0.0.1"
+        # Without a host in the command, the agents are on this machine.
+        first_host = self._hosts[0].rpartition("@")[2]
+        self.driver_host = address_towards(first_host) if "{host}" in self._template else "127.0.0.1"
 
     def nodes(self) -> list[Node]:
         return [Node(id=host, host=host, total=self._total, gpus=self._gpus) for host in self._hosts]
@@ -91,8 +92,7 @@ class HostsAdapter(Adapter):
             sys.stderr.write(line)
             lines = [*lines[1 - _SHOWN_LINES :], line.strip()]
         code = process.wait()
-        how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-        self.agent_exited(agent, ": ".join([how, *filter(None, ["; ".join(lines)])]))
+        self.agent_exited(agent, ": ".join([describe(code), *filter(None, ["; ".join(lines)])]))
 
     def stop_agent(self, agent: str) -> None:
         process = self._agents.pop(agent, None)
@@ -123,15 +123,6 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
-
-
-def _address_towards(host: str) -> str | None:
-    """The address of this machine in packets to the host; None if the host's name does not resolve."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host.rpartition("@")[2], 9))  # sends nothing
-        address: str = probe.getsockname()[0]
-        return address
-    return None
 
 
 if __name__ == "__main__":

@@ -10,16 +10,17 @@ from typing import Any
 from trireme._after_import import after_import
 from trireme._context import TrainContext
 from trireme._rank_variables import node_address
-from trireme.backend import Backend
+from trireme.backend import NewProcessBackend
 from trireme.horovod._adapt import check_group, refuse_keras_3
 from trireme.horovod._elastic import continue_from_checkpoints
 from trireme.horovod._rendezvous import Rendezvous
 
-_KEPT = "Horovod keeps the connections of this attempt"
 _BINDINGS = ("horovod.torch", "horovod.tensorflow")
 
 
-class HorovodBackend(Backend):
+class HorovodBackend(NewProcessBackend):
+    keeps = "Horovod keeps the connections of this attempt"
+
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self._rendezvous: Rendezvous | None = None
@@ -43,15 +44,6 @@ class HorovodBackend(Backend):
                 binding.shutdown()
         if self._rendezvous is not None:
             self._rendezvous.close()
-
-    def holds(self, context: TrainContext) -> str:
-        return ""
-
-    def objection(self) -> str:
-        return _KEPT
-
-    def on_interrupt(self, context: TrainContext, session: Any) -> None:
-        raise RuntimeError(f"{_KEPT}, so the process is replaced")
 
     def _variables(self, context: TrainContext, across: dict[str, int], port: int) -> dict[str, str]:
         """As horovodrun sets them."""

@@ -8,7 +8,6 @@ from typing import ClassVar
 from trireme._config import ConfigError
 from trireme.backend import Backend, BackendConfig
 
-_DEBUG = 2
 # Fields for Ray's way of starting Horovod.
 _UNUSED = {
     "key": "no ssh is used",

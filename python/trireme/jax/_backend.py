@@ -17,18 +17,19 @@ from trireme._patches import wrap
 from trireme._ports import HeldPort, address_to_bind
 from trireme._rank_variables import node_address
 from trireme._session import current_session
-from trireme.backend import Backend
+from trireme.backend import NewProcessBackend
 from trireme.jax._compiled import keep_compiled
 from trireme.jax._config import JaxConfig
 from trireme.keras._hooks import prepare_keras
 
-_KEPT = "JAX keeps the devices of this attempt"
 _NO_GPU = 'install a build of JAX for this GPU (pip install "jax[cuda13]"), or check the driver'
 _BACKENDS = {"cuda": "gpu", "rocm": "gpu", "gpu": "gpu", "tpu": "tpu"}
 _NO_TPU = 'install libtpu (pip install "jax[tpu]"), and run the workers on machines with TPUs'
 
 
-class JaxBackend(Backend):
+class JaxBackend(NewProcessBackend):
+    keeps = "JAX keeps the devices of this attempt"
+
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         # Other versions of JAX may not have the function that shows it.
@@ -64,15 +65,6 @@ class JaxBackend(Backend):
         # At the end of the process, which all ranks reach at the same time: until then the process of rank 0 serves
         # those that have not returned yet.
         atexit.register(jax.distributed.shutdown)
-
-    def holds(self, context: TrainContext) -> str:
-        return ""
-
-    def objection(self) -> str:
-        return _KEPT
-
-    def on_interrupt(self, context: TrainContext, session: Any) -> None:
-        raise RuntimeError(f"{_KEPT}, so the process is replaced")
 
 
 def _choose_devices(config: JaxConfig, context: TrainContext) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from trireme._checkpoint import Checkpoint
 from trireme._preemption_watch import PreemptionWatch
-from trireme._report import CheckpointUploadMode
+from trireme._report import CheckpointUploadMode, mode_of_callback
 from trireme._session import get_context, report
 from trireme._validation import ValidationTaskConfig
 from trireme.keras._model import EPOCHS, MODEL_FILE
@@ -68,10 +68,7 @@ class _ReportCheckpointCallback:
         checkpoint_upload_mode: CheckpointUploadMode = CheckpointUploadMode.SYNC,
         validation: bool | ValidationTaskConfig = False,
     ) -> None:
-        if checkpoint_upload_mode not in (CheckpointUploadMode.SYNC, CheckpointUploadMode.ASYNC):
-            raise ValueError(
-                f"ReportCheckpointCallback(checkpoint_upload_mode={checkpoint_upload_mode!r}): expected SYNC or ASYNC"
-            )
+
         self._checkpoint_on = _events("checkpoint_on", checkpoint_on)
         self._report_metrics_on = _events("report_metrics_on", report_metrics_on)
         self._metrics = _metric_names(metrics)
@@ -79,7 +76,7 @@ class _ReportCheckpointCallback:
         # The watch is a collective operation, and with parameter servers only the chief is in fit().
         alone = '"ps"' in os.environ.get("TF_CONFIG", "")
         self._preemptions = PreemptionWatch() if on_preemption and not alone else None
-        self._mode = checkpoint_upload_mode
+        self._mode = mode_of_callback("ReportCheckpointCallback", checkpoint_upload_mode)
         self._validation = validation
         self._completed_epochs = 0
         self._last_logs: dict[str, Any] = {}

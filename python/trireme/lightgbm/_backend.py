@@ -6,15 +6,16 @@ from typing import Any
 
 from trireme._boosting._connections import ReservedPort, connections_of_ports, cut, own_address
 from trireme._context import TrainContext
-from trireme.backend import Backend
+from trireme.backend import NewProcessBackend
 from trireme.data._extras import import_extra
 from trireme.lightgbm._network import set_network_params
 
 _TIMEOUT_S = 1800.0
-_KEPT = "LightGBM keeps the network of this attempt"
 
 
-class LightGBMBackend(Backend):
+class LightGBMBackend(NewProcessBackend):
+    keeps = "LightGBM keeps the network of this attempt"
+
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self._port: ReservedPort | None = None
@@ -43,11 +44,5 @@ class LightGBMBackend(Backend):
         if self._port is not None:
             self._port.release()
 
-    def objection(self) -> str:
-        return _KEPT
-
     def on_cancel(self, context: TrainContext, session: Any) -> None:
         cut(connections_of_ports(self._ports))
-
-    def on_interrupt(self, context: TrainContext, session: Any) -> None:
-        raise RuntimeError(f"{_KEPT}, so the process is replaced")

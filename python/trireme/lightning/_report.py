@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from trireme._checkpoint import Checkpoint
 from trireme._preemption_watch import PreemptionWatch
-from trireme._report import CheckpointUploadMode
+from trireme._report import CheckpointUploadMode, mode_of_callback
 from trireme._session import report
 from trireme._validation import ValidationTaskConfig
 from trireme.lightning._package import Package, package
@@ -68,9 +68,7 @@ class _ReportCallback:
             raise ValueError(
                 f"ReportCallback(every_n_train_steps={every_n_train_steps!r}): expected a positive integer"
             )
-        mode = CheckpointUploadMode.SYNC if checkpoint_upload_mode is None else checkpoint_upload_mode
-        if mode not in (CheckpointUploadMode.SYNC, CheckpointUploadMode.ASYNC):
-            raise ValueError(f"ReportCallback(checkpoint_upload_mode={mode!r}): expected SYNC or ASYNC")
+        self._mode = mode_of_callback("ReportCallback", checkpoint_upload_mode)
         if not (every_n_train_steps or on_train_epoch_end or on_validation_end):
             raise ValueError(
                 "ReportCallback() would never report: set every_n_train_steps, on_train_epoch_end or on_validation_end"
@@ -81,7 +79,6 @@ class _ReportCallback:
         self._after_validation = on_validation_end
         self._preemptions = PreemptionWatch() if on_preemption else None
         self._saves = save_checkpoint
-        self._mode = mode
         self._validation = validation
         self._reported_step = -1
         self._reports = False

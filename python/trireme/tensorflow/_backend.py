@@ -12,15 +12,15 @@ import tensorflow as tf
 from trireme._context import TrainContext
 from trireme._ports import HeldPort
 from trireme._rank_variables import node_address
-from trireme.backend import Backend
+from trireme.backend import NewProcessBackend
 from trireme.keras._hooks import prepare_keras
 from trireme.tensorflow._cluster import Task, has_servers, tasks, tf_config
 from trireme.tensorflow._group import Group
 
-_KEPT = "TensorFlow keeps the cluster of this attempt"
 
+class TensorflowBackend(NewProcessBackend):
+    keeps = "TensorFlow keeps the cluster of this attempt"
 
-class TensorflowBackend(Backend):
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self._port: HeldPort | None = None
@@ -62,14 +62,8 @@ class TensorflowBackend(Backend):
         if self._group is not None:
             self._group.warn_if_never_used()
 
-    def objection(self) -> str:
-        return _KEPT
-
     def on_cancel(self, context: TrainContext, session: Any) -> None:
         abort_collectives()
-
-    def on_interrupt(self, context: TrainContext, session: Any) -> None:
-        raise RuntimeError(f"{_KEPT}, so the process is replaced")
 
 
 def _exchanged(mine: str, context: TrainContext, session: Any, config: Any) -> list[str]:

@@ -14,7 +14,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trireme import collective
 from trireme._checkpoint import Checkpoint
 from trireme._preemption_watch import PreemptionWatch
-from trireme._report import CheckpointUploadMode
+from trireme._report import CheckpointUploadMode, mode_of_callback
 from trireme._session import current_session, report
 from trireme._validation import ValidationTaskConfig
 
@@ -38,13 +38,9 @@ class ReportCallback(TrainerCallback):  # type: ignore[misc]
         checkpoint_upload_mode: CheckpointUploadMode = CheckpointUploadMode.SYNC,
         validation: bool | ValidationTaskConfig = False,
     ) -> None:
-        if checkpoint_upload_mode not in (CheckpointUploadMode.SYNC, CheckpointUploadMode.ASYNC):
-            raise ValueError(
-                f"ReportCallback(checkpoint_upload_mode={checkpoint_upload_mode!r}): expected SYNC or ASYNC"
-            )
         super().__init__()
         self._preemptions = PreemptionWatch() if on_preemption else None
-        self._mode = checkpoint_upload_mode
+        self._mode = mode_of_callback("ReportCallback", checkpoint_upload_mode)
         self._validation = validation
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:

@@ -7,13 +7,13 @@ from typing import Any
 
 from trireme._boosting._connections import Connections, own_address
 from trireme._context import TrainContext
-from trireme.backend import Backend
+from trireme.backend import NewProcessBackend
 from trireme.data._extras import import_extra
 
-_KEPT = "XGBoost keeps the communicator of this attempt"
 
+class XGBoostBackend(NewProcessBackend):
+    keeps = "XGBoost keeps the communicator of this attempt"
 
-class XGBoostBackend(Backend):
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self._connections = Connections()
@@ -48,11 +48,5 @@ class XGBoostBackend(Backend):
             self._tracker.wait_for()
             self._tracker.free()
 
-    def objection(self) -> str:
-        return _KEPT
-
     def on_cancel(self, context: TrainContext, session: Any) -> None:
         self._connections.cut()
-
-    def on_interrupt(self, context: TrainContext, session: Any) -> None:
-        raise RuntimeError(f"{_KEPT}, so the process is replaced")

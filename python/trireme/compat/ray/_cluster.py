@@ -89,7 +89,7 @@ def init(
     if address not in (None, "local", "auto"):
         raise refusal(
             f"ray.init(address={address!r})",
-            "runs use this machine; trireme.init(engine=...) selects another engine, see docs/engines.md",
+            "runs use this machine; trireme.init(engine=...) selects the nodes of a cluster, see docs/clusters.md",
         )
     if _initialized and not options.get("ignore_reinit_error"):
         raise RuntimeError(

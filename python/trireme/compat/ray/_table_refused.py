@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trireme.compat.ray._names import Module, refused_module
 
-_CLUSTERS = "Trireme starts no clusters; docs/engines.md says how runs use the machines of one"
+_CLUSTERS = "Trireme starts no clusters; `trireme run --engine` uses the nodes of one (docs/clusters.md)"
 
 REFUSED: dict[str, Module] = {
     "ray.serve": refused_module("Trireme trains models and does not serve them; run this part of the script with Ray"),
