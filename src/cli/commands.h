@@ -150,7 +150,7 @@ std::string amount_problem(const std::string& text);
 std::string resource_problem(const std::string& text);
 
 // For the process that this one becomes.
-base::Result<void> set_engine(const EngineArguments& arguments);
+void set_engine(const EngineArguments& arguments);
 
 // Where the driver of a run is: on this machine, or that of a detached script on an engine.
 struct DriverArguments {

@@ -14,14 +14,11 @@ Value value_of(const std::string& text) {
 
 }  // namespace
 
-base::Result<void> set_engine(const EngineArguments& arguments) {
-  if (!arguments.engine && !arguments.options.empty()) {
-    return base::error("--engine-option {}: it needs --engine", arguments.options.front());
-  }
+void set_engine(const EngineArguments& arguments) {
   // Of an enclosing `trireme run`.
   ::unsetenv("TRIREME_RUN_ENGINE");
   ::unsetenv("TRIREME_RUN_ENGINE_OPTIONS");
-  if (!arguments.engine) return {};
+  if (!arguments.engine) return;
   ::setenv("TRIREME_RUN_ENGINE", arguments.engine->c_str(), 1);
   Dict options;
   for (const auto& assignment : arguments.options) {
@@ -29,7 +26,6 @@ base::Result<void> set_engine(const EngineArguments& arguments) {
     options[assignment.substr(0, end)] = value_of(assignment.substr(end + 1));
   }
   if (!options.empty()) ::setenv("TRIREME_RUN_ENGINE_OPTIONS", base::to_json(options).c_str(), 1);
-  return {};
 }
 
 }  // namespace trireme::cli

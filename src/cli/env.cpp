@@ -193,7 +193,7 @@ void print(const Dict& all) {
 }  // namespace
 
 base::Result<int> env(const EnvOptions& options) {
-  TRIREME_TRY(set_engine(options.engine));
+  set_engine(options.engine);
   Dict all = collect();
   TRIREME_ASSIGN(all["cluster"], cluster());
   if (options.json) fmt::print("{}\n", base::to_pretty_json(all));

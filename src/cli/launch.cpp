@@ -15,8 +15,6 @@ namespace {
 using base::error;
 using base::Result;
 
-constexpr const char* kUsage = "trireme launch [options] script.py [args...]";
-
 // torchrun options that have no meaning here, and what to do instead.
 struct TorchrunOption {
   std::string_view beginning;
@@ -44,7 +42,7 @@ Result<void> refuse_option(const std::string& written) {
   for (const auto& option : kTorchrunOptions) {
     if (name.starts_with(option.beginning)) return error("torchrun option {}: {}", written, option.instead);
   }
-  return error("`trireme launch` has no option '{}'; options for the script go after its name", written);
+  return unknown_option("launch", written);
 }
 
 Result<void> check(const LaunchCommand& command) {
@@ -53,10 +51,9 @@ Result<void> check(const LaunchCommand& command) {
         "--nnodes {}: leave it out, select the nodes with --engine, and set the total number of workers with -n",
         *command.nnodes);
   }
-  if (command.script.empty()) return error("no script given: {}", kUsage);
-  const std::string& script = command.script.front();
+  const std::string script = command.script.empty() ? "" : command.script.front();
   if (script.starts_with("-")) return refuse_option(script);
-  if (!command.options.module) return check_script("launch", script);
+  if (!command.options.module || script.empty()) return check_script("launch", command.script);
   if (script.ends_with(".py") || script.find('/') != std::string::npos) {
     return error("-m takes the name of a module, such as package.train; '{}' is a file: leave out -m", script);
   }
@@ -75,11 +72,8 @@ Variables variables(const std::vector<std::string>& assignments) {
 }  // namespace
 
 Result<int> launch(LaunchCommand command) {
-  if (auto checked = check(command); !checked) {
-    fmt::print(stderr, "trireme: {}\n", checked.error().message());
-    return kWrongUsage;
-  }
-  TRIREME_TRY(set_engine(command.engine));
+  if (auto checked = check(command); !checked) return wrong_usage(checked.error());
+  set_engine(command.engine);
   // Set by an enclosing `trireme run`; -n takes precedence.
   ::unsetenv("TRIREME_RUN_NUM_WORKERS");
   if (command.num_cpus) ::setenv("TRIREME_NUM_CPUS", base::amount(*command.num_cpus).c_str(), 1);

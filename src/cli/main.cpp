@@ -7,6 +7,8 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/help_formatter.h"
+#include "cli/script.h"
 
 namespace trireme::cli {
 namespace {
@@ -40,9 +42,10 @@ std::string launch_help(std::string_view field) {
 }
 
 void add_engine_options(CLI::App& command, EngineArguments& engine) {
-  command.add_option("--engine", engine.engine,
-                     "Where workers run: local, hosts:a,b, ray, slurm, or the path of an adapter");
+  auto* name = command.add_option("--engine", engine.engine,
+                                  "Where workers run: local, hosts:a,b, ray, slurm, or the path of an adapter");
   command.add_option("--engine-option", engine.options, "NAME=VALUE for the engine; may be repeated")
+      ->needs(name)
       ->take_all()
       ->allow_extra_args(false)
       ->check(variable_problem);
@@ -75,7 +78,7 @@ void add_machine_options(CLI::App& command, Options& options, std::vector<std::s
 
 void add_run(CLI::App& app, RunOptions& options, Command& chosen) {
   auto* command = app.add_subcommand("run", "Run a Python script, optionally with a different number of workers");
-  command->footer("trireme run [options] script.py [args of the script...]");
+
   command
       ->add_option("--num-workers", options.num_workers,
                    "num_workers of the script's trainers: N, or MIN,MAX for an elastic run")
@@ -112,7 +115,7 @@ void add_torchrun_options(CLI::App& app, LaunchCommand& launched) {
 void add_launch(CLI::App& app, LaunchCommand& launched, Command& chosen) {
   auto* command =
       app.add_subcommand("launch", "Run copies of a torchrun script as workers: trireme launch -n 4 train.py");
-  command->footer("trireme launch [options] script.py [args of the script...]");
+
   LaunchOptions& options = launched.options;
   command->add_option("-n,--num-workers", options.num_workers, launch_help("num_workers"))
       ->check(worker_count_problem)
@@ -232,15 +235,16 @@ void add_capacity(CLI::App& app, CapacityOptions& options, Command& chosen) {
 
 void add_manifest(CLI::App& app, ManifestOptions& options, Command& chosen) {
   auto* command = app.add_subcommand("manifest", "Print a manifest for Kubernetes that runs a script");
-  command->footer("trireme manifest [options] script.py [args of the script...]");
+
   command->add_option("--kind", options.kind, "job: one node; jobset, rayjob: several")
       ->check(CLI::IsMember({"job", "jobset", "rayjob"}))
       ->capture_default_str();
-  command->add_option("--image", options.image, "Image with the script, Trireme and its packages")->required();
+  command->add_option("--image", options.image, "Image that contains the script, Trireme and the packages it imports")
+      ->required();
   command->add_option("--name", options.name, "Name of all objects")
       ->check(kubernetes_name_problem)
       ->capture_default_str();
-  command->add_option("--namespace", options.name_space, "Namespace (default: that of the kubectl command)")
+  command->add_option("--namespace", options.name_space, "Namespace of all objects (default: that of kubectl)")
       ->check(kubernetes_name_problem);
   command->add_option("--nodes", options.nodes, "Number of nodes")->check(whole_number(1))->capture_default_str();
   command->add_option("--num-cpus", options.num_cpus, "CPUs of each node")
@@ -270,7 +274,7 @@ void add_env(CLI::App& app, EnvOptions& options, Command& chosen) {
 
 void add_agent(CLI::App& app, Command& chosen) {
   auto* command = app.add_subcommand(
-      "agent", "Serve a driver on this node. Engines start it; it reads a ticket from standard input");
+      "agent", "Serve a driver on this node: started by engines, reads a ticket from standard input");
   command->callback([&] { chosen = [] { return agent(); }; });
 }
 
@@ -303,6 +307,7 @@ int command_line(int argc, char** argv) {
   app.set_version_flag("--version", std::string("trireme ") + TRIREME_VERSION);
   app.require_subcommand(1);
   app.footer(kExitCodes);
+  app.formatter(std::make_shared<HelpFormatter>());
 
   RunOptions run_options;
   LaunchCommand launched;
@@ -343,10 +348,7 @@ int command_line(int argc, char** argv) {
     fmt::print("{}", app.help());
     return kWrongUsage;
   }
-  if (auto unknown = unknown_command(app, {argv + 1, argv + argc})) {
-    fmt::print(stderr, "trireme: {}\n", *unknown);
-    return kWrongUsage;
-  }
+  if (auto unknown = unknown_command(app, {argv + 1, argv + argc})) return wrong_usage(base::Error(*unknown));
   // CLI11 reports wrong usage and --help by throwing.
   try {
     app.parse(argc, argv);

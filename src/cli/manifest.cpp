@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/script.h"
 
 // Manifests for Kubernetes, as YAML on the standard output.
 
@@ -196,12 +197,15 @@ std::string kubernetes_name_problem(const std::string& text) {
 }
 
 base::Result<int> manifest(const ManifestOptions& options) {
-  if (options.script.empty())
-    return base::error("no script: trireme manifest [options] script.py [args of the script...]");
+  // The script is in the image, not necessarily on this machine.
+  if (options.script.empty()) return wrong_usage(base::error("no script given: {}", usage_of("manifest")));
   if (options.kind == "job" && options.nodes > 1) {
-    return base::error("--nodes {}: a Job has one node; use --kind jobset or --kind rayjob", options.nodes);
+    return wrong_usage(
+        base::error("--nodes {}: a Job has one node; use --kind jobset or --kind rayjob", options.nodes));
   }
-  if (options.claim.empty() != options.mount.empty()) return base::error("--claim and --mount belong together");
+  if (options.claim.empty() != options.mount.empty()) {
+    return wrong_usage(base::error("--claim and --mount go together: set both or neither"));
+  }
   const auto documents = options.kind == "job"      ? job(options)
                          : options.kind == "jobset" ? job_set(options)
                                                     : ray_job(options);

@@ -7,7 +7,6 @@
 namespace trireme::cli {
 namespace {
 
-using base::error;
 using base::Result;
 
 void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
@@ -15,14 +14,8 @@ void set(const char* name, const std::string& value) { ::setenv(name, value.c_st
 }  // namespace
 
 Result<int> run(const RunOptions& options) {
-  if (options.script.empty()) return error("no script given: trireme run [options] script.py [args...]");
-  const std::string& script = options.script.front();
-  if (script.starts_with("-")) {
-    return error("`trireme run` has no option '{}'; options for the script go after its name", script);
-  }
-  TRIREME_TRY(check_script("run", script));
-
-  TRIREME_TRY(set_engine(options.engine));
+  if (auto checked = check_script("run", options.script); !checked) return wrong_usage(checked.error());
+  set_engine(options.engine);
   if (options.num_workers) set("TRIREME_RUN_NUM_WORKERS", *options.num_workers);
   if (options.num_cpus) set("TRIREME_NUM_CPUS", base::amount(*options.num_cpus));
   if (options.num_gpus) set("TRIREME_NUM_GPUS", base::amount(*options.num_gpus));
@@ -36,7 +29,9 @@ Result<int> run(const RunOptions& options) {
 }
 
 Result<int> port(const PortOptions& options) {
-  for (const std::string& script : options.scripts) TRIREME_TRY(check_script("port", script));
+  for (const std::string& script : options.scripts) {
+    if (auto checked = check_script("port", {script}); !checked) return wrong_usage(checked.error());
+  }
   std::vector<std::string> words = {"-m", "trireme.compat.port"};
   if (options.write) words.emplace_back("--write");
   words.insert(words.end(), options.scripts.begin(), options.scripts.end());

@@ -5,12 +5,19 @@
 
 #include "base/result.h"
 
-// Shared by the commands that start Python.
+// Shared by the commands that run a script.
 
 namespace trireme::cli {
 
-// An error if `script` is not a file; `command` is named in the message.
-base::Result<void> check_script(const std::string& command, const std::string& script);
+// "trireme run [options] script.py [args...]"
+std::string usage_of(const std::string& command);
+
+// An error unless `words` begins with a Python script. The words after it are its arguments.
+base::Result<void> check_script(const std::string& command, const std::vector<std::string>& words);
+base::Error unknown_option(const std::string& command, const std::string& option);
+
+// Prints the error and returns kWrongUsage.
+int wrong_usage(const base::Error& error);
 
 // Replaces this process by Python with these arguments; returns kNoPython if no Python is found.
 int become_python(std::vector<std::string> arguments);

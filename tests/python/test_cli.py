@@ -374,6 +374,6 @@ def test_run_refuses_before_python_starts(machine: Machine, tmp_path: Path) -> N
         ((), "no script given"),
     ):
         refused = machine.trireme("run", *args)
-        assert refused.returncode == 1
+        assert refused.returncode == 2
         assert said in refused.stderr
     assert machine.trireme("run", "--num-workers", "many", str(script)).returncode == 2

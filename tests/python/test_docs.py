@@ -157,6 +157,29 @@ def test_files_that_are_named_exist(page: Path) -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
+def options_in(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
+
+
+def test_command_line_pages_have_every_command_and_option() -> None:
+    def help_of(*words: str) -> str:
+        return run([*trireme_command(), *words, "--help"], ROOT)
+
+    page = (ROOT / "docs/command_line.md").read_text()
+    sections = {section.split()[0]: section for section in page.split("\n## trireme ")[1:]}
+    sections["launch"] = (ROOT / "docs/launch.md").read_text()
+    sections["manifest"] += (ROOT / "docs/kubernetes.md").read_text()
+    commands = re.findall(r"^  (\w+) +[A-Z]", help_of().partition("Subcommands:")[2], re.MULTILINE)
+    assert set(commands) == sections.keys()
+    for command in commands:
+        words = [command, "verify"] if command == "data" else [command]
+        shown = "\n".join(line.split("  ")[1] for line in help_of(*words).splitlines() if re.match(r"  +-", line))
+        missing = options_in(shown) - options_in(sections[command]) - {"--help"}
+        assert not missing, f"trireme {command}: not in docs: {missing}"
+        synopsis = sections[command].splitlines()[0]
+        assert command == "launch" or options_in(synopsis) <= options_in(shown), synopsis
+
+
 @pytest.mark.parametrize("tool", ["generate_config_stub.py", "generate_wire_docs.py"])
 def test_generated_files_are_up_to_date(tool: str) -> None:
     run([sys.executable, ROOT / "tools" / tool, "--check"], ROOT)

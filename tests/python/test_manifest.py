@@ -22,7 +22,7 @@ def manifest(*arguments: str) -> list[dict[str, Any]]:
 
 def refusal(*arguments: str) -> str:
     run = subprocess.run([sys.executable, "-m", "trireme._cli", "manifest", *arguments], capture_output=True, text=True)
-    assert run.returncode != 0 and not run.stdout
+    assert run.returncode == 2 and not run.stdout
     return run.stderr
 
 
@@ -157,6 +157,6 @@ def test_values_stay_strings() -> None:
 def test_refusals() -> None:
     assert "a Job has one node; use --kind jobset or --kind rayjob" in refusal(*IMAGE, "--nodes", "2", "t.py")
     assert "no script" in refusal(*IMAGE)
-    assert "--claim and --mount belong together" in refusal(*IMAGE, "--claim", "c", "t.py")
+    assert "--claim and --mount go together" in refusal(*IMAGE, "--claim", "c", "t.py")
     assert "'My_Run' must have at most 40 lower-case letters" in refusal(*IMAGE, "--name", "My_Run", "t.py")
     assert "--image is required" in refusal("t.py")

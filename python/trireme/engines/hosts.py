@@ -10,8 +10,8 @@ import threading
 from typing import Any
 
 from trireme.engines._local_command import describe
-from trireme.engines._route import address_towards
 from trireme.engines._program import Program
+from trireme.engines._route import address_towards
 from trireme.engines.adapter import Adapter, AgentStart, Node, Refused
 
 # {command} becomes the words of the command, {command_line} one word that a shell on the host splits again.
