@@ -19,7 +19,6 @@
 #include "agent/log_forwarder.h"
 #include "agent/node_environment.h"
 #include "base/environment.h"
-#include "base/hex.h"
 #include "base/host.h"
 #include "base/json.h"
 #include "base/tick_watch.h"
@@ -315,17 +314,9 @@ Result<wire::Joined> join(asio::io_context& io, const Ticket& ticket) {
 
 Result<Ticket> parse_ticket(const std::string& json) {
   TRIREME_ASSIGN(auto dict, base::parse_json_dict(json), "the agent's ticket");
-  for (const char* key : {"address", "secret", "run_id"}) {
-    if (!dict.contains(key) || !dict[key].get_if<std::string>()) return base::error("the ticket has no '{}'", key);
-  }
-  if (!dict.contains("agent") || !dict["agent"].get_if<std::int64_t>()) return base::error("the ticket has no 'agent'");
-  Ticket ticket;
-  TRIREME_ASSIGN(ticket.address, wire::parse_address(dict["address"].as_string()));
-  auto secret = base::from_hex(dict["secret"].as_string());
-  if (!secret) return base::error("the ticket's secret is not hex");
-  ticket.secret = *std::move(secret);
-  ticket.run_id = dict["run_id"].as_string();
-  ticket.agent = static_cast<int>(dict["agent"].as_int());
+  TRIREME_ASSIGN(auto connection, wire::parse_ticket(dict));
+  Ticket ticket{std::move(connection)};
+  TRIREME_ASSIGN(ticket.agent, wire::number_in_ticket(dict, "agent"));
   return ticket;
 }
 

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "wire/address.h"
+#include "wire/ticket.h"
 
 // The process of a node of a cluster: it starts and watches the workers there, on behalf of a driver elsewhere. It
 // keeps a warm Python process, reports how workers end, and forwards their output. Everything that it started ends with
@@ -13,12 +13,8 @@
 
 namespace trireme::agent {
 
-// What the agent needs to join its driver. It contains a secret, so it is passed on a descriptor.
-struct Ticket {
-  wire::Address address;
-  std::string secret;
-  std::string run_id;  // of the driver's engine
-  int agent = 0;       // each start has a new number: a late one is refused
+struct Ticket : wire::Ticket {
+  int agent = 0;  // each start has a new number: a late one is refused
 };
 
 base::Result<Ticket> parse_ticket(const std::string& json);

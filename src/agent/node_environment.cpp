@@ -1,17 +1,15 @@
 #include "agent/node_environment.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <string_view>
 
 #include "base/text.h"
+#include "base/interfaces.h"
 
 namespace trireme::agent {
 namespace {
@@ -49,15 +47,6 @@ bool of_the_node(std::string_view name) {
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-// Empty for other families.
-std::string ip_text(const sockaddr& address) {
-  char text[INET6_ADDRSTRLEN] = {};
-  const void* raw = nullptr;
-  if (address.sa_family == AF_INET) raw = &reinterpret_cast<const sockaddr_in&>(address).sin_addr;
-  if (address.sa_family == AF_INET6) raw = &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
-  return raw && ::inet_ntop(address.sa_family, raw, text, sizeof text) ? text : "";
-}
-
 bool is_folder(const std::string& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
@@ -93,16 +82,12 @@ std::string local_address(int socket) {
   sockaddr_storage local{};
   socklen_t size = sizeof local;
   if (::getsockname(socket, reinterpret_cast<sockaddr*>(&local), &size) != 0) return "";
-  return ip_text(*reinterpret_cast<const sockaddr*>(&local));
+  return base::ip_text(*reinterpret_cast<const sockaddr*>(&local));
 }
 
 std::optional<std::string> interface_of(const std::string& address) {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return std::nullopt;
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
-  for (const ifaddrs* each = list; each; each = each->ifa_next) {
-    if (!each->ifa_addr) continue;
-    if (ip_text(*each->ifa_addr) == address) return each->ifa_name;
+  for (const auto& each : base::interfaces()) {
+    if (each.address == address) return each.name;
   }
   return std::nullopt;
 }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "control/event_fields.h"
+#include "base/dict_fields.h"
 
 namespace trireme::api {
 namespace {
@@ -21,15 +21,15 @@ std::string short_number(double number) {
 }  // namespace
 
 void DataRate::count(const Dict& event) {
-  if (control::text_of(event, "event") != "report" || control::int_of(event, "rank") != 0) return;
-  const Dict* data = control::dict_of(event, "data");
+  if (base::text_of(event, "event") != "report" || base::int_of(event, "rank") != 0) return;
+  const Dict* data = base::dict_of(event, "data");
   if (!data) return;
-  const double time = control::number_of(event, "time", 0);
-  const double rows = control::number_of(*data, "rows", 0);
-  const double bytes = control::number_of(*data, "bytes", 0);
-  const double wait_s = control::number_of(*data, "wait_s", 0);
+  const double time = base::number_of(event, "time", 0);
+  const double rows = base::number_of(*data, "rows", 0);
+  const double bytes = base::number_of(*data, "bytes", 0);
+  const double wait_s = base::number_of(*data, "wait_s", 0);
   const double seconds = time - time_;
-  const std::int64_t attempt = control::int_of(event, "attempt");
+  const std::int64_t attempt = base::int_of(event, "attempt");
   const bool another_attempt = attempt != attempt_;  // counts from 0 again
   if (time_ > 0 && !another_attempt && seconds < kLeastSeconds) return;
   if (time_ > 0 && !another_attempt) {

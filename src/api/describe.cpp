@@ -8,20 +8,20 @@
 
 #include "api/line_folder.h"
 #include "base/clock.h"
+#include "base/dict_fields.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "control/event_fields.h"
 #include "storage/run_names.h"
 
 namespace trireme::api {
 namespace {
 
 using base::count_of;
-using control::dict_of;
-using control::flag_of;
-using control::int_of;
-using control::number_of;
-using control::text_of;
+using base::dict_of;
+using base::flag_of;
+using base::int_of;
+using base::number_of;
+using base::text_of;
 
 using Rows = std::vector<std::pair<std::string, std::string>>;
 

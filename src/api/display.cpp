@@ -7,8 +7,8 @@
 #include <cstdio>
 
 #include "api/describe.h"
+#include "base/dict_fields.h"
 #include "base/text.h"
-#include "control/event_fields.h"
 
 namespace trireme::api {
 namespace {
@@ -33,7 +33,7 @@ Display::Display(const std::string& log_level)
 void Display::show(const std::vector<Dict>& events, double seconds) {
   for (const auto& event : events) {
     progress_.count(event);
-    if (!wanted(control::text_of(event, "event"))) continue;
+    if (!wanted(base::text_of(event, "event"))) continue;
     if (auto line = describe(event)) {
       clear();
       std::printf("%s\n", line->c_str());

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "api/describe.h"
+#include "base/dict_fields.h"
 #include "base/text.h"
-#include "control/event_fields.h"
 
 namespace trireme::api {
 namespace {
@@ -15,16 +15,16 @@ constexpr std::size_t kMaxMetric = 24;
 }  // namespace
 
 void Progress::count(const Dict& event) {
-  const std::string kind = control::text_of(event, "event");
+  const std::string kind = base::text_of(event, "event");
   if (kind == "run_started") {
-    if (const std::int64_t earlier = control::int_of(event, "reports"); earlier > 0) reports_.add(-1, earlier - 1);
+    if (const std::int64_t earlier = base::int_of(event, "reports"); earlier > 0) reports_.add(-1, earlier - 1);
   } else if (kind == "attempt_started") {
-    attempt_ = control::int_of(event, "attempt");
-    workers_ = control::int_of(event, "num_workers");
+    attempt_ = base::int_of(event, "attempt");
+    workers_ = base::int_of(event, "num_workers");
   } else if (kind == "report") {
-    reports_.add(control::int_of(event, "attempt"), control::int_of(event, "index"));
-    if (control::int_of(event, "rank") != 0) return;
-    if (const Dict* metrics = control::dict_of(event, "metrics")) metrics_ = *metrics;
+    reports_.add(base::int_of(event, "attempt"), base::int_of(event, "index"));
+    if (base::int_of(event, "rank") != 0) return;
+    if (const Dict* metrics = base::dict_of(event, "metrics")) metrics_ = *metrics;
     data_rate_.count(event);
   }
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/config_fields.h"
+#include "base/dict_fields.h"
 #include "base/hex.h"
 #include "base/host.h"
 #include "base/json.h"
@@ -13,7 +14,6 @@
 #include "base/text.h"
 #include "checkpoint/scratch_folder.h"
 #include "checkpoint/shared_download.h"
-#include "control/event_fields.h"
 #include "control/failure_policy.h"
 #include "engine/resources.h"
 #include "storage/code_tree.h"
@@ -267,8 +267,8 @@ void Run::take(const Dict& event) {
   const std::string& kind = event["event"].as_string();
   std::lock_guard lock(mutex_);
   if (kind == "report" && !spec_.every_report) {
-    const bool further = reports_.add(control::int_of(event, "attempt"), control::int_of(event, "index"));
-    if (control::int_of(event, "rank") == 0) latest_ = event;
+    const bool further = reports_.add(base::int_of(event, "attempt"), base::int_of(event, "index"));
+    if (base::int_of(event, "rank") == 0) latest_ = event;
     else if (further) furthest_ = event;
     return;  // not urgent: next() returns it when it reads the logs
   }
@@ -294,10 +294,10 @@ std::vector<Dict> Run::next(base::Seconds timeout) {
       over = over_;
     }
     for (const auto& event : out) {
-      const std::string kind = control::text_of(event, "event");
+      const std::string kind = base::text_of(event, "event");
       if (spec_.run.logging_config.worker_output && (kind == "worker_started" || kind == "worker_kept")) {
-        int rank = static_cast<int>(control::int_of(event, "rank"));
-        int attempt = static_cast<int>(control::int_of(event, "attempt"));
+        int rank = static_cast<int>(base::int_of(event, "rank"));
+        int attempt = static_cast<int>(base::int_of(event, "attempt"));
         follower_.follow(rank, control::log_path(plan_.path, attempt, rank));
       }
     }
@@ -319,7 +319,7 @@ void Run::read_logs(std::vector<Dict>& out, bool last) {
   }
   // The output of workers comes after the events of the run's start, and before those of the workers' end.
   const auto place = std::find_if(out.begin(), out.end(), [](const Dict& event) {
-    const std::string kind = control::text_of(event, "event");
+    const std::string kind = base::text_of(event, "event");
     return kind != "run_started" && kind != "warning";
   });
   out.insert(place, std::make_move_iterator(lines.begin()), std::make_move_iterator(lines.end()));

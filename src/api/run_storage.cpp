@@ -9,10 +9,10 @@
 
 #include "api/run.h"
 #include "base/config_fields.h"
+#include "base/dict_fields.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/replaced.h"
-#include "control/event_fields.h"
 #include "control/run_folder.h"
 #include "storage/local_files.h"
 #include "storage/open_files.h"
@@ -68,8 +68,8 @@ base::Result<int> next_attempt(const std::string& run_path, bool logs_are_here) 
   if (logs_are_here || !control::is_run_folder(run_path)) return next;
   TRIREME_ASSIGN(auto record, control::read_run(run_path));
   for (const auto& event : record.events) {
-    if (control::text_of(event, "event") != "attempt_started") continue;
-    next = std::max(next, static_cast<int>(control::int_of(event, "attempt")) + 1);
+    if (base::text_of(event, "event") != "attempt_started") continue;
+    next = std::max(next, static_cast<int>(base::int_of(event, "attempt")) + 1);
   }
   return next;
 }

@@ -4,8 +4,8 @@
 
 #include "api/data_shard.h"
 #include "api/train_session.h"
+#include "base/dict_fields.h"
 #include "base/text.h"
-#include "control/event_fields.h"
 #include "data/digest_log.h"
 #include "data/shard_plan.h"
 #include "plan/plan.h"
@@ -113,8 +113,8 @@ base::Result<void> WorkerDatasets::finish(const Dict& positions) {
   if (folder.empty()) return {};
   for (const auto& [name, planned] : planned_) {
     if (made_.contains(name)) continue;
-    const Dict* stored = control::dict_of(positions, "data/" + name);
-    const auto at = [&](const char* key) { return stored ? control::int_of(*stored, key) : 0; };
+    const Dict* stored = base::dict_of(positions, "data/" + name);
+    const auto at = [&](const char* key) { return stored ? base::int_of(*stored, key) : 0; };
     const data::DigestContext context{name, context_.world_rank, context_.world_size, context_.attempt};
     TRIREME_TRY(data::DigestLog::finish_unused(folder, context, at("epoch"), at("rows")),
                 "could not log the samples of '{}'", name);

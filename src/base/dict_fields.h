@@ -6,10 +6,10 @@
 
 #include "trireme/value.h"
 
-// Reads events and run files that may be incomplete after a crash or from another version: a missing field or one of
-// another type yields the fallback, never an error.
+// Reads fields of events, run files and adapters' messages, which may be incomplete after a crash or from another
+// version: a missing field or one of another type yields the fallback, never an error.
 
-namespace trireme::control {
+namespace trireme::base {
 
 inline std::string text_of(const Dict& dict, std::string_view key, std::string fallback = "") {
   const Value* value = dict.find(key);
@@ -40,4 +40,4 @@ inline const Dict* dict_of(const Dict& dict, std::string_view key) {
   return value ? value->get_if<Dict>() : nullptr;
 }
 
-}  // namespace trireme::control
+}  // namespace trireme::base

@@ -4,10 +4,10 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/dict_fields.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/table.h"
-#include "control/event_fields.h"
 
 namespace trireme::cli {
 namespace {
@@ -65,17 +65,16 @@ Result<std::vector<control::RunEntry>> runs_meant(const std::string& what) {
 
 // "CPU 2 of 4, licence 0 of 1 in use".
 std::string offer_text(const Dict& told) {
-  const Dict* total = control::dict_of(told, "total");
-  const Dict* in_use = control::dict_of(told, "in_use");
+  const Dict* total = base::dict_of(told, "total");
+  const Dict* in_use = base::dict_of(told, "in_use");
   std::vector<std::string> parts;
   for (const auto& [name, value] : total ? *total : Dict()) {
     const double offered = value.is_number() ? value.as_double() : 0.0;
-    const double used = in_use ? control::number_of(*in_use, name) : 0.0;
+    const double used = in_use ? base::number_of(*in_use, name) : 0.0;
     parts.push_back(fmt::format("{} {} of {}", name, base::amount(std::max(0.0, used)), base::amount(offered)));
   }
   if (parts.empty()) return "nothing";
-  return base::join(parts, ", ") + " in use" +
-         (control::flag_of(told, "cpus_declared") ? "" : ", CPUs are time-shared");
+  return base::join(parts, ", ") + " in use" + (base::flag_of(told, "cpus_declared") ? "" : ", CPUs are time-shared");
 }
 
 }  // namespace
@@ -106,7 +105,7 @@ Result<int> capacity(const CapacityOptions& options) {
                  answer ? "the reply has no capacity" : answer.error().message());
       continue;
     }
-    rows.push_back({entry.name, control::text_of(*told, "host"), offer_text(*told)});
+    rows.push_back({entry.name, base::text_of(*told, "host"), offer_text(*told)});
   }
   fmt::print("{}", table(rows));
   return code;

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/dict_fields.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/table.h"
-#include "control/event_fields.h"
 #include "control/run_folder.h"
 #include "data/digest_verify.h"
 #include "storage/run_names.h"
@@ -40,11 +40,11 @@ Value end_name(End end) {
 
 // What a report says about the rows that its rank has taken and logged.
 void add_report(const data::AttemptAndRank& who, const Dict& data, data::RunFacts& facts) {
-  if (control::int_of(data, "rows") > 0) facts.took.insert(who);
-  const Dict* logged = control::dict_of(data, "logged");
+  if (base::int_of(data, "rows") > 0) facts.took.insert(who);
+  const Dict* logged = base::dict_of(data, "logged");
   for (const auto& [name, rows] : logged ? *logged : Dict()) {
     auto& most = facts.logged[who][name];
-    most = std::max(most, control::int_of(*logged, name));
+    most = std::max(most, base::int_of(*logged, name));
   }
 }
 
@@ -65,16 +65,16 @@ data::RunFacts facts_of(const control::RunRecord& record) {
   data::RunFacts facts;
   std::optional<std::set<std::string>> datasets;  // of the current start of the run
   for (const auto& event : record.events) {
-    const std::string kind = control::text_of(event, "event");
-    const data::AttemptAndRank who(static_cast<int>(control::int_of(event, "attempt")),
-                                   static_cast<int>(control::int_of(event, "rank")));
+    const std::string kind = base::text_of(event, "event");
+    const data::AttemptAndRank who(static_cast<int>(base::int_of(event, "attempt")),
+                                   static_cast<int>(base::int_of(event, "rank")));
     if (kind == "run_started") {
       datasets = logged_datasets(event);
     } else if (kind == "attempt_started") {
       if (datasets) facts.datasets[who.first] = *datasets;
     } else if (kind == "worker_finished") {
       facts.finished.insert(who);
-    } else if (const Dict* data = control::dict_of(event, "data"); kind == "report" && data) {
+    } else if (const Dict* data = base::dict_of(event, "data"); kind == "report" && data) {
       add_report(who, *data, facts);
     }
   }

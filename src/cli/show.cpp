@@ -4,19 +4,19 @@
 
 #include "api/describe.h"
 #include "base/clock.h"
+#include "base/dict_fields.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/table.h"
-#include "control/event_fields.h"
 
 namespace trireme::cli {
 namespace {
 
-using control::flag_of;
-using control::int_of;
-using control::number_of;
-using control::text_of;
+using base::flag_of;
+using base::int_of;
+using base::number_of;
+using base::text_of;
 
 using Rows = std::vector<std::pair<std::string, std::string>>;
 

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
+#include "base/dict_fields.h"
 #include "cli/commands.h"
-#include "control/event_fields.h"
 
 namespace trireme::cli {
 
@@ -13,8 +13,8 @@ base::Result<int> stack(const StackOptions& options) {
                  entry.pid);
   const Dict* told = answer.get_if<Dict>();
   if (!told) return base::error("the reply from run {} has no stacks", entry.name);
-  fmt::print("{}", control::text_of(*told, "text"));
-  if (std::string path = control::text_of(*told, "path"); !path.empty()) fmt::print("\nwritten to {}\n", path);
+  fmt::print("{}", base::text_of(*told, "text"));
+  if (std::string path = base::text_of(*told, "path"); !path.empty()) fmt::print("\nwritten to {}\n", path);
   return kDone;
 }
 

@@ -2,8 +2,8 @@
 
 #include <asio/post.hpp>
 
+#include "base/dict_fields.h"
 #include "base/log.h"
-#include "control/event_fields.h"
 #include "storage/disk_error.h"
 #include "storage/retry.h"
 #include "storage/run_names.h"
@@ -196,7 +196,7 @@ void Controller::append(Dict event, Dict unlogged) {
   for (auto& [key, value] : unlogged) timed[key] = std::move(value);
   sink_(timed);
   if (timed["event"].as_string() == "report") {
-    if (int_of(timed, "rank") == 0) metrics_->append(timed);
+    if (base::int_of(timed, "rank") == 0) metrics_->append(timed);
     flush_soon();
   } else {
     flush(false);

@@ -3,11 +3,11 @@
 #include <asio/post.hpp>
 #include <filesystem>
 
+#include "base/dict_fields.h"
 #include "base/hex.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "control/controller.h"
-#include "control/event_fields.h"
 #include "control/failure_policy.h"
 #include "storage/local_files.h"
 #include "storage/run_names.h"
@@ -146,8 +146,8 @@ void Controller::time_restart(const Dict& event) {
     restart_times_.decided(now);
   } else if (kind == "attempt_started") {
     entered_ = 0;
-    const auto kept = int_of(event, "kept");
-    restart_times_.stopped(now, kept, int_of(event, "num_workers") - kept);
+    const auto kept = base::int_of(event, "kept");
+    restart_times_.stopped(now, kept, base::int_of(event, "num_workers") - kept);
   } else if (kind == "training_started") {
     restart_times_.started(now);
   } else if (kind == "function_entered") {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/dict_fields.h"
 #include "base/host.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "control/event_fields.h"
 #include "control/run_registry.h"
 #include "storage/retry.h"
 
@@ -34,16 +34,16 @@ base::Result<LeaseFile> read_lease(storage::Files& files, const std::string& pat
 
 std::string holder(const LeaseFile& file) {
   if (file.fields.empty()) return "an unknown driver";
-  return fmt::format("pid {} on {}", int_of(file.fields, "pid"), text_of(file.fields, "host"));
+  return fmt::format("pid {} on {}", base::int_of(file.fields, "pid"), base::text_of(file.fields, "host"));
 }
 
 // If the holder's pid is in the same pid table as this process, the table shows whether it is alive; otherwise only
 // waiting does. An unreadable lease may be in the middle of a write.
 bool holder_is_gone(const LeaseFile& file) {
   if (!file.there) return true;
-  const std::string table = text_of(file.fields, "process_table");
+  const std::string table = base::text_of(file.fields, "process_table");
   if (table.empty() || table != base::process_table()) return false;
-  return process_start(int_of(file.fields, "pid")).value_or(0) != int_of(file.fields, "pid_start");
+  return process_start(base::int_of(file.fields, "pid")).value_or(0) != base::int_of(file.fields, "pid_start");
 }
 
 std::string taken_by(const LeaseFile& file) {
@@ -73,7 +73,7 @@ base::Result<std::unique_ptr<Lease>> Lease::take(std::shared_ptr<storage::Files>
   // If two drivers start at the same moment, the later writer wins.
   std::this_thread::sleep_for(timing.period / 20);
   TRIREME_ASSIGN(const auto now, read_lease(*files, path));
-  if (text_of(now.fields, "id") != id) {
+  if (base::text_of(now.fields, "id") != id) {
     return base::error("run {} was opened by another driver at the same moment ({})", files->describe(run_path),
                        holder(now));
   }
@@ -100,7 +100,7 @@ Lease::~Lease() {
   // No beat follows that could make up for a failed call, so it is retried.
   auto held = read_lease(*patient_files_, path_);
   auto removed = held ? base::Result<void>() : base::Result<void>(held.error());
-  if (held && text_of(held->fields, "id") == id_) removed = patient_files_->remove_file(path_);
+  if (held && base::text_of(held->fields, "id") == id_) removed = patient_files_->remove_file(path_);
   if (!removed) base::log_warning("{}", removed.error().message());
 }
 
@@ -141,7 +141,7 @@ base::Result<std::optional<std::string>> Lease::beat() {
     doubtful = !sure();
   }
   TRIREME_ASSIGN(const auto held, read_lease(*files_, path_));
-  const bool ours = text_of(held.fields, "id") == id_;
+  const bool ours = base::text_of(held.fields, "id") == id_;
   if (!held.fields.empty() && !ours) return std::optional(taken_by(held));
   // No driver takes a lease that is being renewed. After a long silence it may have been taken and released.
   if (!held.there && doubtful) {
@@ -153,7 +153,7 @@ base::Result<std::optional<std::string>> Lease::beat() {
     // A challenger may have decided before this beat: the later writer wins.
     std::this_thread::sleep_for(timing_.period / 20);
     TRIREME_ASSIGN(const auto again, read_lease(*files_, path_));
-    if (text_of(again.fields, "id") != id_) return std::optional(taken_by(again));
+    if (base::text_of(again.fields, "id") != id_) return std::optional(taken_by(again));
   }
   std::lock_guard lock(mutex_);
   renewed_ = began;

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/dict_fields.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "control/event_fields.h"
 #include "storage/local_files.h"
 #include "storage/run_names.h"
 
@@ -94,11 +94,11 @@ base::Result<void> append_to(const std::string& path, std::string content) {
 }  // namespace
 
 void MetricsFiles::append(const Dict& report) {
-  Dict line{{"step", int_of(report, "index")}, {"time", number_of(report, "time")}};
-  line["attempt"] = int_of(report, "attempt");
+  Dict line{{"step", base::int_of(report, "index")}, {"time", base::number_of(report, "time")}};
+  line["attempt"] = base::int_of(report, "attempt");
   Row row;
   for (const auto& [key, value] : line) row.emplace_back(key, text_of_value(value));
-  if (const Dict* metrics = dict_of(report, "metrics")) {
+  if (const Dict* metrics = base::dict_of(report, "metrics")) {
     for (const auto& [key, value] : *metrics) {
       if (!line.contains(key)) line[key] = value;
     }

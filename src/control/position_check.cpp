@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "control/event_fields.h"
+#include "base/dict_fields.h"
 
 namespace trireme::control {
 namespace {
@@ -21,7 +21,7 @@ void PositionCheck::report(int rank, std::int64_t index, const Dict& positions) 
     // A dataset that every rank reads completely has a position for each rank.
     if (!name.starts_with(kDatasets) || !position || position->contains("whole")) continue;
     Reported& reported = reports_[index];
-    const Place place{rank, int_of(*position, "epoch"), int_of(*position, "rows")};
+    const Place place{rank, base::int_of(*position, "epoch"), base::int_of(*position, "rows")};
     const auto [known, first] = reported.places.try_emplace(name, place);
     const Place& other = known->second;
     if (first || (other.epoch == place.epoch && other.row == place.row) || !reported.difference.empty()) continue;

@@ -10,10 +10,10 @@
 #include <tuple>
 
 #include "base/config_fields.h"
+#include "base/dict_fields.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/commit.h"
-#include "control/event_fields.h"
 #include "storage/local_files.h"
 #include "storage/run_names.h"
 
@@ -49,25 +49,25 @@ void read_events(std::string_view text, RunRecord& record) {
 }
 
 void apply(const Dict& event, RunSummary& told) {
-  std::string kind = text_of(event, "event");
+  std::string kind = base::text_of(event, "event");
   if (kind == "run_started") {
-    told.started = number_of(event, "time", told.started);
-    told.num_workers = int_of(event, "num_workers", told.num_workers);
+    told.started = base::number_of(event, "time", told.started);
+    told.num_workers = base::int_of(event, "num_workers", told.num_workers);
     told.state = "lost";
     told.error.reset();
   } else if (kind == "attempt_started") {
     ++told.attempts;
-    told.num_workers = int_of(event, "num_workers", told.num_workers);
+    told.num_workers = base::int_of(event, "num_workers", told.num_workers);
   } else if (kind == "report") {
-    told.reports.add(int_of(event, "attempt"), int_of(event, "index"));
+    told.reports.add(base::int_of(event, "attempt"), base::int_of(event, "index"));
   } else if (kind == "checkpoint_committed") {
     ++told.checkpoints;
   } else if (kind == "checkpoint_removed") {
     --told.checkpoints;
   } else if (kind == "run_finished") {
-    told.state = text_of(event, "outcome", "finished");
-    told.seconds = number_of(event, "seconds");
-    if (std::string why = text_of(event, "error"); !why.empty()) told.error = why;
+    told.state = base::text_of(event, "outcome", "finished");
+    told.seconds = base::number_of(event, "seconds");
+    if (std::string why = base::text_of(event, "error"); !why.empty()) told.error = why;
   }
 }
 
@@ -90,7 +90,7 @@ namespace {
 Result<Dict> parse_run_file(std::string_view text, const std::string& path) {
   TRIREME_ASSIGN(auto run, base::parse_json_dict(text), "{}/run.json is damaged", path);
   constexpr std::int64_t kFormat = 1;
-  if (std::int64_t format = int_of(run, "format", kFormat); format > kFormat) {
+  if (std::int64_t format = base::int_of(run, "format", kFormat); format > kFormat) {
     return error("{} has format {}, this version reads up to {}; upgrade Trireme", path, format, kFormat);
   }
   return run;
@@ -139,15 +139,15 @@ Result<RunRecord> read_run(storage::Files& files, const std::string& path) {
 
 RunSummary summary(const RunRecord& record, bool active, double now) {
   RunSummary told;
-  told.name = text_of(record.run, "name", fs::path(record.path).filename().string());
-  told.id = text_of(record.run, "id");
+  told.name = base::text_of(record.run, "name", fs::path(record.path).filename().string());
+  told.id = base::text_of(record.run, "id");
   told.path = record.path;
-  told.started = number_of(record.run, "created");
+  told.started = base::number_of(record.run, "created");
   told.state = "lost";
   for (const auto& event : record.events) apply(event, told);
   if (told.state == "lost") {
     if (active) told.state = "running";
-    double last = record.events.empty() ? told.started : number_of(record.events.back(), "time", told.started);
+    double last = record.events.empty() ? told.started : base::number_of(record.events.back(), "time", told.started);
     told.seconds = std::max(0.0, (active ? now : last) - told.started);
   }
   if (auto last = last_metrics(record)) told.last_metrics = *std::move(last);
@@ -159,18 +159,18 @@ std::vector<Dict> metrics_of_all_ranks(const RunRecord& record) {
   // after it.
   std::map<std::int64_t, std::map<std::int64_t, Dict>> ranks;
   for (const auto& event : record.events) {
-    if (text_of(event, "event") != "report") continue;
-    auto& history = ranks[int_of(event, "rank")];
-    const std::int64_t index = int_of(event, "index");
+    if (base::text_of(event, "event") != "report") continue;
+    auto& history = ranks[base::int_of(event, "rank")];
+    const std::int64_t index = base::int_of(event, "index");
     history.erase(history.lower_bound(index), history.end());
-    if (dict_of(event, "metrics")) history[index] = event;
+    if (base::dict_of(event, "metrics")) history[index] = event;
   }
   std::map<std::pair<std::int64_t, std::int64_t>, Dict> ordered;
   for (auto& [rank, history] : ranks) {
     for (auto& [index, event] : history) {
-      Dict row{{"rank", rank}, {"index", index}, {"attempt", int_of(event, "attempt")}};
-      row["time"] = number_of(event, "time");
-      row["metrics"] = *dict_of(event, "metrics");
+      Dict row{{"rank", rank}, {"index", index}, {"attempt", base::int_of(event, "attempt")}};
+      row["time"] = base::number_of(event, "time");
+      row["metrics"] = *base::dict_of(event, "metrics");
       ordered[{index, rank}] = std::move(row);
     }
   }
@@ -182,7 +182,7 @@ std::vector<Dict> metrics_of_all_ranks(const RunRecord& record) {
 std::vector<Metrics> metrics_history(const RunRecord& record) {
   std::vector<Metrics> rows;
   for (const auto& row : metrics_of_all_ranks(record)) {
-    if (int_of(row, "rank") == 0) rows.push_back(*dict_of(row, "metrics"));
+    if (base::int_of(row, "rank") == 0) rows.push_back(*base::dict_of(row, "metrics"));
   }
   return rows;
 }
@@ -192,14 +192,14 @@ std::optional<Metrics> last_metrics(const RunRecord& record) {
   std::vector<const Dict*> found;  // by validations of its checkpoint
   std::int64_t index = -1;
   for (const auto& event : record.events) {
-    const Dict* metrics = dict_of(event, "metrics");
+    const Dict* metrics = base::dict_of(event, "metrics");
     if (!metrics) continue;
-    const std::string kind = text_of(event, "event");
-    if (kind == "report" && int_of(event, "rank") == 0) {
+    const std::string kind = base::text_of(event, "event");
+    if (kind == "report" && base::int_of(event, "rank") == 0) {
       last = metrics;
-      index = int_of(event, "index");
+      index = base::int_of(event, "index");
       found.clear();
-    } else if (kind == "checkpoint_validated" && int_of(event, "index") == index) {
+    } else if (kind == "checkpoint_validated" && base::int_of(event, "index") == index) {
       found.push_back(metrics);
     }
   }
@@ -221,8 +221,8 @@ Result<std::vector<KeptCheckpoint>> read_checkpoints(storage::Files& files, cons
         {manifest.index, name, std::move(manifest.metrics), manifest.status, std::move(manifest.validation)});
   }
   CheckpointConfig config;
-  if (const Dict* run_config = dict_of(record.run, "run_config")) {
-    if (const Dict* recorded = dict_of(*run_config, "checkpoint_config")) {
+  if (const Dict* run_config = base::dict_of(record.run, "run_config")) {
+    if (const Dict* recorded = base::dict_of(*run_config, "checkpoint_config")) {
       // Recorded by another version: order by age.
       if (auto read = base::checked_config<CheckpointConfig>(*recorded, "checkpoint_config")) config = *std::move(read);
     }
@@ -233,8 +233,8 @@ Result<std::vector<KeptCheckpoint>> read_checkpoints(storage::Files& files, cons
 Result<ReturnValue> read_return_value(storage::Files& files, const RunRecord& record) {
   ReturnValue returned;
   for (const auto& event : record.events) {
-    if (text_of(event, "event") != "run_finished") continue;
-    returned.pickled = flag_of(event, "return_value_pickled");
+    if (base::text_of(event, "event") != "run_finished") continue;
+    returned.pickled = base::flag_of(event, "return_value_pickled");
     const Value* value = event.find("return_value");
     returned.value = value ? *value : Value();
   }

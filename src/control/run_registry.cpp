@@ -11,11 +11,11 @@
 #include <fstream>
 #include <system_error>
 
+#include "base/dict_fields.h"
 #include "base/fd.h"
 #include "base/host.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "control/event_fields.h"
 #include "control/run_folder.h"
 #include "storage/local_files.h"
 
@@ -144,9 +144,9 @@ RunEntry entry_of_folder(const fs::path& folder) {
   entry.path = folder.string();
   entry.name = folder.filename().string();
   if (auto run = read_run_file(folder)) {
-    entry.id = text_of(*run, "id");
-    entry.name = text_of(*run, "name", entry.name);
-    entry.started = number_of(*run, "created");
+    entry.id = base::text_of(*run, "id");
+    entry.name = base::text_of(*run, "name", entry.name);
+    entry.started = base::number_of(*run, "created");
   }
   return entry;
 }

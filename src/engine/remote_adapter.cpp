@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/dict_fields.h"
 #include "base/fields.h"
 #include "base/hex.h"
 #include "base/log.h"
@@ -14,12 +15,6 @@ namespace trireme::engine {
 namespace {
 
 constexpr int kProtocolVersion = 1;
-
-std::string text_of(const Dict& dict, const char* name) {
-  if (!dict.contains(name)) return "";
-  const auto* text = dict[name].get_if<std::string>();
-  return text ? *text : "";
-}
 
 GangId gang_of(const Dict& event) {
   if (!event.contains("gang")) return 0;
@@ -54,7 +49,6 @@ RemoteTable::RemoteTable(asio::io_context& io, const base::Clock& clock, const R
       shared_(shared),
       id_(base::to_hex(wire::random_bytes(6))),
       secret_(wire::random_bytes(wire::kSecretSize)),
-      adapter_name_(options.name),
       watch_(base::Seconds(0.25), clock.now()) {}
 
 void RemoteTable::begin(std::function<void(Result<void>)> ready) {
@@ -81,13 +75,13 @@ void RemoteTable::ask(Dict request, std::function<void(Result<Value>)> answer) {
 }
 
 void RemoteTable::on_event(Dict event) {
-  const std::string kind = text_of(event, "event");
-  const std::string why = text_of(event, "why");
+  const std::string kind = base::text_of(event, "event");
+  const std::string why = base::text_of(event, "why");
   if (kind == "answer") {
     auto question =
         questions_.extract(event.contains("id") && event["id"].get_if<std::int64_t>() ? event["id"].as_int() : 0);
     if (question.empty()) return;
-    const std::string failure = text_of(event, "failure");
+    const std::string failure = base::text_of(event, "failure");
     if (!failure.empty()) return question.mapped()(base::Error(failure));
     return question.mapped()(event.contains("value") ? event["value"] : Value());
   }
@@ -99,17 +93,17 @@ void RemoteTable::on_event(Dict event) {
   } else if (kind == "reserve_waiting" && gang != gangs_.end()) {
     if (!std::exchange(gang->second.said_waiting, true)) tell(gang->first, ReserveWaiting{gang->first, why});
   } else if (kind == "agent_exited") {
-    const std::string number = text_of(event, "agent");
+    const std::string number = base::text_of(event, "agent");
     lose_agent(std::atoi(number.c_str()), why);
   } else if (kind == "node_lost") {
-    const auto node = nodes_.find(text_of(event, "node"));
+    const auto node = nodes_.find(base::text_of(event, "node"));
     if (node != nodes_.end() && node->second.agent) lose_agent(*node->second.agent, why);
   } else if (kind == "preempt") {
-    on_preempt(text_of(event, "node"), why, seconds_of(event));
+    on_preempt(base::text_of(event, "node"), why, seconds_of(event));
   } else if (kind == "room_grew") {
     ask_nodes();
   } else if (kind == "warning") {
-    base::log_warning("engine {}: {}", options_.name, text_of(event, "message"));
+    base::log_warning("engine {}: {}", options_.name, base::text_of(event, "message"));
   }
 }
 
@@ -140,8 +134,7 @@ Result<void> RemoteTable::open(const Dict& answer) {
     return base::error("its adapter speaks version {} of the protocol, expected {}", version, kProtocolVersion);
   }
   TRIREME_ASSIGN(places_, field<bool>(answer, "places"), "its adapter's answer to 'start'");
-  adapter_name_ = text_of(answer, "name");
-  const std::string host = settings_.driver_host.empty() ? text_of(answer, "driver_host") : settings_.driver_host;
+  const std::string host = settings_.driver_host.empty() ? base::text_of(answer, "driver_host") : settings_.driver_host;
   wire::Address where;
   where.kind = wire::Address::Kind::kTls;
   TRIREME_ASSIGN(where.host, resolve_host(host));
@@ -206,7 +199,7 @@ Result<void> RemoteTable::take_node(const Value& value) {
   node.info.id = id;
   node.info.host = host;
   node.info.cpus_declared = true;
-  const std::string type = text_of(*dict, "accelerator_type");
+  const std::string type = base::text_of(*dict, "accelerator_type");
   if (dict->contains("gpus") && !(*dict)["gpus"].is_null()) {
     TRIREME_ASSIGN(const auto ids, field<std::vector<std::string>>(*dict, "gpus"), "node {}", id);
     node.info.gpus = gpus_of(ids, type);
@@ -235,8 +228,8 @@ void RemoteTable::on_reserved(const Dict& event) {
   for (std::size_t i = 0; i < list->size(); ++i) {
     const auto* dict = (*list)[i].get_if<Dict>();
     if (!dict) return refuse(id, gang, base::error("slot {} is not an object", i));
-    Slot slot{.node_id = text_of(*dict, "node"),
-              .host = text_of(*dict, "host"),
+    Slot slot{.node_id = base::text_of(*dict, "node"),
+              .host = base::text_of(*dict, "host"),
               .resources = gang.request.bundles[i],
               .gpus = {}};
     auto gpus = field<std::vector<std::string>>(*dict, "gpus");

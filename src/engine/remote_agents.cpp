@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/dict_fields.h"
 #include "base/fields.h"
 #include "base/hex.h"
 #include "base/json.h"
@@ -23,12 +24,6 @@ ExitStatus status_of(const wire::AgentExited& message) {
   if (message.kind == "code") return {.kind = ExitStatus::Kind::kCode, .value = message.value};
   if (message.kind == "signal") return {.kind = ExitStatus::Kind::kSignal, .value = message.value};
   return {};
-}
-
-std::string text_in(const Dict& dict, const char* name) {
-  if (!dict.contains(name)) return "";
-  const auto* text = dict[name].get_if<std::string>();
-  return text ? *text : "";
 }
 
 // An agent that fails at once is not started again and again.
@@ -129,7 +124,7 @@ Result<void> RemoteTable::take(int number, wire::AgentInfo& message) {
     if (node.info.gpus.empty() && !node.info.total.contains("GPU")) {
       for (const auto& gpu : message.gpus) {
         node.info.gpus.push_back(
-            {.id = text_in(gpu, "id"), .uuid = text_in(gpu, "uuid"), .type = text_in(gpu, "type")});
+            {.id = base::text_of(gpu, "id"), .uuid = base::text_of(gpu, "uuid"), .type = base::text_of(gpu, "type")});
       }
       if (!node.info.gpus.empty()) node.info.total["GPU"] = static_cast<double>(node.info.gpus.size());
     }

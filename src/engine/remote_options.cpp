@@ -1,14 +1,12 @@
 #include "engine/remote_options.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <netdb.h>
-#include <netinet/in.h>
 
 #include <charconv>
 #include <memory>
 
 #include "base/host.h"
+#include "base/interfaces.h"
 #include "base/text.h"
 
 namespace trireme::engine {
@@ -45,24 +43,12 @@ Result<void> take_ports(Dict& options, RemoteOptions& taken) {
   return base::error("engine_options['ports'] = '{}': use a range from 1024 to 65535, such as \"7000-7100\"", written);
 }
 
-std::string address_text(const sockaddr* address) {
-  char text[INET6_ADDRSTRLEN] = {};
-  const void* raw = nullptr;
-  if (address->sa_family == AF_INET) raw = &reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
-  if (address->sa_family == AF_INET6) raw = &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
-  return raw && ::inet_ntop(address->sa_family, raw, text, sizeof text) ? text : "";
-}
-
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
 // Debian maps a machine's own name to 127.0.1.1, which other machines cannot reach.
 std::string address_of_an_interface() {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return "";
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
-  for (const ifaddrs* each = list; each; each = each->ifa_next) {
-    if (!each->ifa_addr || each->ifa_addr->sa_family != AF_INET) continue;
-    if (const auto text = address_text(each->ifa_addr); !is_loopback(text)) return text;
+  for (const auto& [name, address] : base::interfaces()) {
+    if (address.find(':') == std::string::npos && !is_loopback(address)) return address;
   }
   return "";
 }
@@ -98,7 +84,7 @@ Result<std::string> resolve_host(const std::string& host) {
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, ::freeaddrinfo);
   std::string address;
   for (const addrinfo* each = failure == 0 ? found : nullptr; each; each = each->ai_next) {
-    if (address.empty() || each->ai_family == AF_INET) address = address_text(each->ai_addr);
+    if (address.empty() || each->ai_family == AF_INET) address = base::ip_text(*each->ai_addr);
     if (each->ai_family == AF_INET) break;
   }
   if (host.empty() && (address.empty() || is_loopback(address))) {

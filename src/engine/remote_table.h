@@ -81,7 +81,6 @@ class RemoteTable final : private wire::ServerHandler {
   Result<void> take_node(const Value& value);
   void on_reserved(const Dict& event);
   void on_preempt(const std::string& node, const std::string& why, std::optional<base::Seconds> seconds);
-  void fail_everything(const std::string& why);
 
   // Agents.
   void start_agent(const std::string& node);
@@ -132,7 +131,6 @@ class RemoteTable final : private wire::ServerHandler {
   std::function<void(Result<void>)> ready_;
   std::unique_ptr<AdapterProcess> adapter_;
   bool adapter_gone_ = false;
-  std::string adapter_name_;
   bool places_ = false;
   std::unique_ptr<wire::Server> server_;
   std::int64_t next_question_ = 1;

@@ -8,7 +8,7 @@
 #include <asio/post.hpp>
 #include <cstdio>
 
-#include "base/hex.h"
+#include "base/dict_fields.h"
 #include "base/host.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -32,19 +32,12 @@ const base::Clock& system_clock() {
 
 Result<Ticket> parse_ticket(const std::string& json) {
   TRIREME_ASSIGN(auto dict, base::parse_json_dict(json), "the ticket");
-  for (const char* key : {"address", "secret", "run_id", "rank", "attempt"}) {
-    if (!dict.contains(key)) return base::error("the ticket has no '{}'", key);
-  }
-  Ticket ticket;
-  TRIREME_ASSIGN(ticket.address, wire::parse_address(dict["address"].as_string()));
-  auto secret = base::from_hex(dict["secret"].as_string());
-  if (!secret) return base::error("the ticket's secret is not hex");
-  ticket.secret = *std::move(secret);
-  ticket.run_id = dict["run_id"].as_string();
-  ticket.rank = static_cast<int>(dict["rank"].as_int());
-  ticket.attempt = static_cast<int>(dict["attempt"].as_int());
-  if (dict.contains("host")) ticket.host = dict["host"].as_string();
-  if (dict.contains("driver")) ticket.driver = static_cast<int>(dict["driver"].as_int());
+  TRIREME_ASSIGN(auto connection, wire::parse_ticket(dict));
+  Ticket ticket{std::move(connection)};
+  TRIREME_ASSIGN(ticket.rank, wire::number_in_ticket(dict, "rank"));
+  TRIREME_ASSIGN(ticket.attempt, wire::number_in_ticket(dict, "attempt"));
+  ticket.host = base::text_of(dict, "host");
+  ticket.driver = static_cast<int>(base::int_of(dict, "driver"));
   return ticket;
 }
 

@@ -19,6 +19,7 @@
 #include "base/tick_watch.h"
 #include "checkpoint/scratch_folder.h"
 #include "wire/client.h"
+#include "wire/ticket.h"
 #include "worker/checkpoint_writer.h"
 #include "worker/driver_file_system.h"
 
@@ -27,10 +28,7 @@ namespace trireme::worker {
 using base::Result;
 
 // The information that a worker process needs to join its run; see control/controller.cpp.
-struct Ticket {
-  wire::Address address;
-  std::string secret;
-  std::string run_id;
+struct Ticket : wire::Ticket {
   int rank = 0;
   int attempt = 0;
   int driver = 0;         // pid of the driver, or of the agent on this machine: it may end the worker with SIGTERM

@@ -10,9 +10,9 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/dict_fields.h"
 #include "base/json.h"
 #include "base/lock_file.h"
-#include "control/event_fields.h"
 #include "control/run_folder.h"
 #include "storage/local_files.h"
 #include "storage/open_files.h"
@@ -28,9 +28,9 @@ namespace run_test {
 
 using namespace trireme;
 using namespace trireme::api;
-using control::int_of;
+using base::int_of;
+using base::text_of;
 using control::Outcome;
-using control::text_of;
 using tests::append_file;
 using tests::Environment;
 using tests::TempDir;
