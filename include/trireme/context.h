@@ -19,19 +19,19 @@ namespace trireme {
 #define TRIREME_CONTEXT(FIELD)                                                                                         \
   FIELD(int, world_size, 1, "number of workers")                                                                       \
   FIELD(int, world_rank, 0, "rank of this worker")                                                                     \
-  FIELD(int, local_rank, 0, "position among the workers of this node")                                                 \
+  FIELD(int, local_rank, 0, "number of this worker on its node")                                                       \
   FIELD(int, local_world_size, 1, "number of workers on this node")                                                    \
-  FIELD(int, node_rank, 0, "position of this node")                                                                    \
+  FIELD(int, node_rank, 0, "number of this node")                                                                      \
   FIELD(int, num_nodes, 1, "number of nodes")                                                                          \
-  FIELD(int, attempt, 0, "which start of the gang this is, from 0")                                                    \
+  FIELD(int, attempt, 0, "number of the attempt, from 0")                                                              \
   FIELD(std::string, experiment_name, {}, "name of the run")                                                           \
   FIELD(std::string, run_id, {}, "unique id of the run")                                                               \
   FIELD(std::string, path, {}, "folder of the run on the driver's machine: logs, event log; empty in local mode")      \
   FIELD(std::vector<std::string>, gpus, {}, "ids of this worker's devices, as in CUDA_VISIBLE_DEVICES")                \
   FIELD(std::vector<std::string>, visible_gpus, {}, "ids of the devices that this process sees: device i is the i-th") \
   FIELD(bool, whole_gpus, false, "its devices are whole GPUs, at least one: no fraction and no MIG device")            \
-  FIELD(Resources, resources, {}, "what this worker takes")                                                            \
-  FIELD(Dict, metadata, {}, "what the user attached to the run")
+  FIELD(Resources, resources, {}, "resources of this worker")                                                          \
+  FIELD(Dict, metadata, {}, "the trainer's metadata argument")
 // clang-format on
 
 struct Context {

@@ -45,7 +45,7 @@ struct Table {
   FIELD(int, log_rank, 0, "rank in the gang, also for a dataset that is not split")                                    \
   FIELD(int, log_world, 1, "size of the gang, also for a dataset that is not split")                                   \
   FIELD(bool, whole, false, "the dataset is not split: every rank takes all rows")                                     \
-  FIELD(int, attempt, 0, "which start of the gang this is, from 0")
+  FIELD(int, attempt, 0, "number of the attempt, from 0")
 // clang-format on
 TRIREME_STRUCT(ShardOptions, TRIREME_SHARD_OPTIONS)
 

@@ -28,7 +28,7 @@ namespace trireme::data {
   FIELD(int, rank, 0, "in the gang")                                                                                   \
   FIELD(int, world, 1, "size of the gang")                                                                             \
   FIELD(int, workers_here, 1, "workers that share this machine")                                                       \
-  FIELD(int, attempt, 0, "which start of the gang this is, from 0")                                                    \
+  FIELD(int, attempt, 0, "number of the attempt, from 0")                                                              \
   FIELD(std::string, run_folder, {}, "empty: there is none")
 // clang-format on
 TRIREME_STRUCT(ShardPlan, TRIREME_SHARD_PLAN)

@@ -31,7 +31,7 @@ using Variables = std::map<std::string, std::string>;  // of an environment
   FIELD(std::string, run_id, {}, "the run that the sender wants to join")                                        \
   FIELD(std::string, role, "worker", "worker, agent, storage for a worker's file requests, or client for the command line") \
   FIELD(int, rank, 0, "rank of the worker, or number of the agent")                                                                   \
-  FIELD(int, attempt, 0, "the start of the gang that the worker belongs to; earlier ones are refused")           \
+  FIELD(int, attempt, 0, "attempt that the worker belongs to; workers of earlier ones are refused")              \
   FIELD(int, pid, 0, "process id of the sender")                                                                 \
   FIELD(std::string, host, {}, "host of the sender")                                                             \
   FIELD(Bytes, nonce, {}, "32 random bytes that the controller's proof must answer")                             \
@@ -40,7 +40,7 @@ using Variables = std::map<std::string, std::string>;  // of an environment
 #define TRIREME_WELCOME(FIELD)                                                                                   \
   FIELD(Bytes, proof, {}, "HMAC-SHA256 over the hello's nonce and the challenge")                                \
   FIELD(double, heartbeat_s, 0.5, "interval of the worker's heartbeats")                                         \
-  FIELD(double, lease_s, 10.0, "a worker that receives nothing for this long ends itself")
+  FIELD(double, lease_s, 10.0, "a worker that receives nothing for this long exits")
 
 #define TRIREME_HEARTBEAT(FIELD)                                                                                 \
   FIELD(std::int64_t, sequence, 0, "counts up; the answer carries the same number")
@@ -66,21 +66,22 @@ using Variables = std::map<std::string, std::string>;  // of an environment
 #define TRIREME_NO_FIELDS(FIELD)
 
 #define TRIREME_ENTERED(FIELD)                                                                                   \
-  FIELD(std::string, holds, {}, "what is expensive to create again in a new process, for example a CUDA context; empty: nothing")
+  FIELD(std::string, holds, {},                                                                                  \
+        "state of this process that is expensive to recreate, for example a CUDA context; empty: none")
 
 #define TRIREME_REPORT(FIELD)                                                                                    \
   FIELD(std::int64_t, index, 0, "counts this rank's reports")                                                    \
-  FIELD(Dict, metrics, {}, "what was reported")                                                                  \
+  FIELD(Dict, metrics, {}, "the reported metrics")                                                               \
   FIELD(std::optional<std::string>, checkpoint, {}, "folder name of the checkpoint that this rank adds to")      \
   FIELD(Value, validation, {}, "null, or what to validate the checkpoint with: fn_kwargs, timeout_s")            \
   FIELD(Dict, positions, {}, "this rank's positions in its data, by name; stored with its checkpoint")           \
-  FIELD(Dict, data, {}, "what this rank has read so far: rows, bytes, wait_s, logged")
+  FIELD(Dict, data, {}, "counts of the data that this rank has read so far: rows, bytes, wait_s, logged")
 
 #define TRIREME_UPLOAD_DONE(FIELD)                                                                               \
   FIELD(std::int64_t, index, 0, "the report whose files are durable now")                                        \
   FIELD(List, files, {}, "what this rank has stored: path, size and XXH3 of each file")                          \
   FIELD(Dict, memory, {}, "files that this worker also has in memory: path in the checkpoint -> descriptor")     \
-  FIELD(std::optional<std::string>, failure, {}, "why the upload failed; None: it did not")
+  FIELD(std::optional<std::string>, failure, {}, "reason why the upload failed; None: it succeeded")
 
 #define TRIREME_ACK(FIELD)                                                                                       \
   FIELD(std::int64_t, through, 0, "all reports below this number are recorded")
@@ -92,11 +93,11 @@ using Variables = std::map<std::string, std::string>;  // of an environment
 #define TRIREME_FAILED(FIELD)                                                                                    \
   FIELD(std::string, error_type, {}, "class of the exception")                                                   \
   FIELD(std::string, message, {}, "its text")                                                                    \
-  FIELD(std::string, traceback, {}, "where it was raised, as the language prints it")                            \
+  FIELD(std::string, traceback, {}, "its traceback, as the language prints it")                                  \
   FIELD(std::optional<Bytes>, exception, {}, "the exception itself, opaque to the core")
 
 #define TRIREME_STOP(FIELD)                                                                                      \
-  FIELD(std::string, why, {}, "for the log")                                                                     \
+  FIELD(std::string, why, {}, "reason, for the log")                                                             \
   FIELD(bool, hard, false, "kill at once, without a grace period")
 
 #define TRIREME_COMMITTED(FIELD)                                                                                 \
@@ -120,7 +121,7 @@ using Variables = std::map<std::string, std::string>;  // of an environment
 
 #define TRIREME_STORE_ADD(FIELD)                                                                                 \
   FIELD(std::int64_t, id, 0, "request number")                                                                   \
-  FIELD(std::string, key, {}, "a number kept as decimal text; absent counts as 0")                               \
+  FIELD(std::string, key, {}, "its value is a number as decimal text; a missing key counts as 0")                \
   FIELD(std::int64_t, amount, 0, "what to add")
 
 #define TRIREME_STORE_WAIT(FIELD)                                                                                \
@@ -129,22 +130,22 @@ using Variables = std::map<std::string, std::string>;  // of an environment
   FIELD(double, timeout_s, 0.0, "how long the worker waits for the answer")
 
 #define TRIREME_STORE_CHECK(FIELD)                                                                               \
-  FIELD(std::int64_t, id, 0, "request number; the reply says whether all of them are set, at once")              \
+  FIELD(std::int64_t, id, 0, "request number; answered at once: whether all of them are set")                    \
   FIELD(std::vector<std::string>, keys, {}, "")
 
 #define TRIREME_STORE_DELETE(FIELD)                                                                              \
   FIELD(std::int64_t, id, 0, "request number")                                                                   \
-  FIELD(std::string, key, {}, "the reply says whether it was there")
+  FIELD(std::string, key, {}, "the reply contains whether it existed")
 
 #define TRIREME_STORE_COMPARE_SET(FIELD)                                                                         \
   FIELD(std::int64_t, id, 0, "request number")                                                                   \
   FIELD(std::string, key, {}, "")                                                                                \
-  FIELD(Bytes, expected, {}, "empty: also where the key is absent")                                              \
+  FIELD(Bytes, expected, {}, "empty: also matches a missing key")                                                \
   FIELD(Bytes, desired, {}, "")
 
 #define TRIREME_STORE_APPEND(FIELD)                                                                              \
   FIELD(std::int64_t, id, 0, "request number")                                                                   \
-  FIELD(std::string, key, {}, "absent counts as empty")                                                          \
+  FIELD(std::string, key, {}, "a missing key counts as empty")                                                   \
   FIELD(Bytes, value, {}, "what to add at the end")
 
 #define TRIREME_STORE_MULTI_GET(FIELD)                                                                           \
@@ -156,15 +157,15 @@ using Variables = std::map<std::string, std::string>;  // of an environment
   FIELD(double, seconds, 0.0, "after this time a collective operation of this worker's process groups fails")
 
 #define TRIREME_STORE_COUNT(FIELD)                                                                               \
-  FIELD(std::int64_t, id, 0, "request number; the reply holds the number of keys")
+  FIELD(std::int64_t, id, 0, "request number; the reply contains the number of keys")
 
 #define TRIREME_BARRIER(FIELD)                                                                                   \
   FIELD(std::int64_t, id, 0, "request number; answered when every rank has called it")                           \
-  FIELD(std::int64_t, sequence, 0, "which barrier or broadcast of this attempt, from 0")
+  FIELD(std::int64_t, sequence, 0, "number of the barrier or broadcast in this attempt, from 0")
 
 #define TRIREME_BROADCAST(FIELD)                                                                                 \
   FIELD(std::int64_t, id, 0, "request number; answered with rank 0's data when every rank has called it")        \
-  FIELD(std::int64_t, sequence, 0, "which barrier or broadcast of this attempt, from 0")                         \
+  FIELD(std::int64_t, sequence, 0, "number of the barrier or broadcast in this attempt, from 0")                 \
   FIELD(std::optional<Bytes>, data, {}, "from rank 0 only")
 
 #define TRIREME_REPLY(FIELD)                                                                                     \
@@ -178,22 +179,22 @@ using Variables = std::map<std::string, std::string>;  // of an environment
   FIELD(bool, hard, false, "kill at once, without a grace period")
 
 #define TRIREME_CANCEL(FIELD)                                                                                    \
-  FIELD(std::string, why, {}, "for the log")                                                                     \
+  FIELD(std::string, why, {}, "reason, for the log")                                                             \
   FIELD(bool, may_decline, false, "whether the worker may exit instead, if its framework cannot be reused")
 
 #define TRIREME_LEAVE_AT(FIELD)                                                                                  \
   FIELD(std::int64_t, index, 0, "leave the function with the first checkpoint of a report of this number or later")
 
 #define TRIREME_PREEMPTION(FIELD)                                                                                \
-  FIELD(Dict, nodes, {}, "who will be lost: host -> its ranks")                                                  \
+  FIELD(Dict, nodes, {}, "ranks that will be preempted, by host")                                                \
   FIELD(double, seconds, 0.0, "time left")                                                                       \
-  FIELD(std::string, why, {}, "who announced it")
+  FIELD(std::string, why, {}, "source of the announcement")
 
 #define TRIREME_PREEMPTION_NOTICE(FIELD)                                                                         \
   FIELD(std::string, why, {}, "the signal that this worker received, and its sender")
 
 #define TRIREME_STACK_REQUEST(FIELD)                                                                             \
-  FIELD(std::int64_t, id, 0, "request number")
+  FIELD(std::int64_t, id, 0, "request number")                                                                   \
 
 #define TRIREME_STACK(FIELD)                                                                                     \
   FIELD(std::int64_t, id, 0, "the request that this answers")                                                    \
@@ -201,7 +202,7 @@ using Variables = std::map<std::string, std::string>;  // of an environment
   FIELD(std::string, text, {}, "the stacks of all threads, Python's and native ones")
 
 #define TRIREME_WAIT_REQUEST(FIELD)                                                                              \
-  FIELD(std::int64_t, id, 0, "request number")
+  FIELD(std::int64_t, id, 0, "request number")                                                                   \
 
 #define TRIREME_WAITS(FIELD)                                                                                     \
   FIELD(std::int64_t, id, 0, "the request that this answers")                                                    \
@@ -213,9 +214,9 @@ using Variables = std::map<std::string, std::string>;  // of an environment
 
 #define TRIREME_PREEMPT_RUN(FIELD)                                                                               \
   FIELD(std::int64_t, id, 0, "request number")                                                                   \
-  FIELD(std::vector<int>, ranks, {}, "who will be lost; empty: all")                                             \
-  FIELD(std::optional<double>, seconds, {}, "time left; FailureConfig.preemption_grace_s when not given")        \
-  FIELD(std::string, why, {}, "who announced it")
+  FIELD(std::vector<int>, ranks, {}, "ranks that will be preempted; empty: all")                                 \
+  FIELD(std::optional<double>, seconds, {}, "time left; None: FailureConfig.preemption_grace_s")                 \
+  FIELD(std::string, why, {}, "source of the announcement")
 
 #define TRIREME_SET_CAPACITY(FIELD)                                                                              \
   FIELD(std::int64_t, id, 0, "request number; the reply has the new capacity, or why it is unchanged")           \
@@ -228,7 +229,7 @@ using Variables = std::map<std::string, std::string>;  // of an environment
   FIELD(std::string, version, {}, "version of trireme on the node")                                              \
   FIELD(double, cpus, 0.0, "CPUs that processes may use there")                                                  \
   FIELD(std::vector<Dict>, gpus, {}, "its GPUs: id, uuid and type of each")                                      \
-  FIELD(std::string, python, {}, "its interpreter; empty: none")
+  FIELD(std::string, python, {}, "Python interpreter of the node; empty: none")
 
 #define TRIREME_AGENT_WARM_UP(FIELD)                                                                             \
   FIELD(Variables, env, {}, "environment of the warm process")                                                   \
@@ -257,10 +258,10 @@ using Variables = std::map<std::string, std::string>;  // of an environment
   FIELD(double, grace_s, 0.0, "time between SIGTERM and SIGKILL; 0: SIGKILL at once")
 
 #define TRIREME_AGENT_RELEASE(FIELD)                                                                             \
-  FIELD(std::int64_t, gang, 0, "kill its processes")
+  FIELD(std::int64_t, gang, 0, "gang whose processes are killed")
 
 #define TRIREME_AGENT_RELEASED(FIELD)                                                                            \
-  FIELD(std::int64_t, gang, 0, "all its processes have ended")
+  FIELD(std::int64_t, gang, 0, "gang whose processes have all ended")
 
 #define TRIREME_AGENT_STARTED(FIELD)                                                                             \
   FIELD(std::int64_t, gang, 0, "")                                                                               \

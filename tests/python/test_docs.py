@@ -270,8 +270,7 @@ def test_example(example: Path, tmp_path: Path, run_here: Callable[..., str]) ->
 @pytest.mark.torch
 def test_digits_resumes_from_its_checkpoint(tmp_path: Path, run_here: Callable[..., str]) -> None:
     program, options = ROOT / "examples/python/digits.py", ["--num-workers", "2", "--name", "digits"]
-    first = run([sys.executable, program, *options, "--epochs", "2"], tmp_path)
-    assert "checkpoint_000001 committed" in first
+    assert "checkpoint_000001 committed" in run_here(program, *options, "--epochs", "2")
     printed = run_here(program, *options, "--epochs", "3")
     assert "digits (continued from checkpoint_000001)" in printed
     assert re.findall(r"(checkpoint_\d+) committed", printed) == ["checkpoint_000002"]
