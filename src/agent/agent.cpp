@@ -304,7 +304,7 @@ Result<wire::Joined> join(asio::io_context& io, const Ticket& ticket) {
   }
   if (!joined) {
     return base::error(
-        "no answer from the driver at {}:{} within {} s: is the port open between the nodes? See the option \"ports\"",
+        "no answer from the driver at {}:{} within {} s; check that this port is open, or set the engine option ports",
         ticket.address.host, ticket.address.port, kJoinTime.count());
   }
   return *std::move(joined);
@@ -364,7 +364,7 @@ int run(const Options& options) {
   auto line = read_line(STDIN_FILENO);
   if (!line) return give_up(std::move(line).error().wrap("could not read the ticket from standard input").message());
   if (line->empty()) {
-    return give_up("it is started by an engine, which writes a ticket to its standard input; see docs/clusters.md");
+    return give_up("no ticket on standard input: only engines start this command; see docs/clusters.md");
   }
   auto ticket = parse_ticket(*line);
   if (!ticket) return give_up(ticket.error().message());

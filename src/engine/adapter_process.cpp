@@ -116,9 +116,9 @@ void AdapterProcess::end(base::Seconds patience) {
 }
 
 std::string AdapterProcess::epitaph() {
-  std::string text = wait(kEndPatience) ? fmt::format("ended with {}", to_string(*status_)) : "still runs";
+  std::string text = wait(kEndPatience) ? fmt::format("ended with {}", to_string(*status_)) : "is still running";
   const std::string lines = last_lines_of(log_);
-  if (!lines.empty()) text += fmt::format("; the end of its output, {}:\n  {}", log_.native(), lines);
+  if (!lines.empty()) text += fmt::format("; last lines of {}:\n  {}", log_.native(), lines);
   return text;
 }
 

@@ -34,7 +34,7 @@ class AdapterProcess {
   void send(const Dict& request);
   // Closes the socket and waits until the process has ended; kills it after `patience`.
   void end(base::Seconds patience);
-  // "ended with exit code 1; ...": how it ended and the last lines of its standard error, for messages.
+  // "ended with exit code 1; last lines of ...", for messages.
   std::string epitaph();
 
  private:

@@ -111,7 +111,7 @@ void RemoteTable::on_adapter_gone(const std::string& why) {
   adapter_gone_ = true;
   const std::string told = fmt::format("its adapter {}{}{}", why, why.empty() ? "" : ", and ", adapter_->epitaph());
   if (ready_) return std::exchange(ready_, nullptr)(base::Error(told));
-  base::log_warning("engine {}: {}. Its nodes are still used; new ones are not", options_.name, told);
+  base::log_warning("engine {}: {}. The run keeps its nodes but gets no new ones", options_.name, told);
   for (auto& [id, question] : std::exchange(questions_, {})) question(base::Error(told));
   // What waits for an answer will never get one.
   for (auto& [id, gang] : gangs_) {
@@ -222,7 +222,7 @@ void RemoteTable::on_reserved(const Dict& event) {
   auto& [id, gang] = *it;
   const auto* list = event.contains("slots") ? event["slots"].get_if<List>() : nullptr;
   if (!list || list->size() != gang.request.bundles.size()) {
-    return refuse(id, gang, base::error("the adapter reserved other than {} slots", gang.request.bundles.size()));
+    return refuse(id, gang, base::error("the adapter did not reserve {} slots", gang.request.bundles.size()));
   }
   std::vector<Slot> slots;
   for (std::size_t i = 0; i < list->size(); ++i) {

@@ -69,7 +69,7 @@ RemoteTable::Agent* RemoteTable::agent_on(const std::string& id) {
 base::Result<wire::Welcome> RemoteTable::admit(const wire::Hello& hello) {
   if (hello.role != "agent" || hello.run_id != id_) return base::error("it does not belong to this engine");
   const auto agent = agents_.find(hello.rank);
-  if (agent == agents_.end()) return base::error("agent {} is not expected any more", hello.rank);
+  if (agent == agents_.end()) return base::error("agent {} is no longer expected", hello.rank);
   if (agent->second.channel) return base::error("agent {} is already connected", hello.rank);
   wire::Welcome welcome;
   welcome.heartbeat_s = kHeartbeat;

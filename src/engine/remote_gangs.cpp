@@ -138,7 +138,7 @@ void RemoteTable::place_here(GangId id, Gang& gang) {
   // A better placement may be possible when all nodes are there.
   if (!settled()) return;
   if (gang.request.optional && waits_before(id)) {
-    return refuse(id, gang, base::error("another run waits for the room"));
+    return refuse(id, gang, base::error("another run is waiting for these resources"));
   }
   const auto nodes = usable_nodes();
   if (auto placement = nodes.empty() ? std::nullopt : place(gang.request, nodes)) {
@@ -167,7 +167,7 @@ void RemoteTable::on_busy(GangId id, Gang& gang, std::string why) {
                               base::duration_text(gang.request.timeout.count()), why));
   }
   if (std::exchange(gang.said_waiting, true)) return;
-  tell(id, ReserveWaiting{id, fmt::format("waiting for room: {}", why)});
+  tell(id, ReserveWaiting{id, fmt::format("waiting for resources: {}", why)});
 }
 
 void RemoteTable::refuse(GangId id, Gang& gang, base::Error error) {

@@ -92,7 +92,7 @@ Result<std::string> resolve_host(const std::string& host) {
   }
   if (!address.empty()) return address;
   return base::error(
-      "the address that nodes reach this machine at is unknown: '{}' does not resolve ({}); set "
+      "could not determine the address at which nodes reach this machine: '{}' does not resolve ({}); set "
       "engine_options={{\"driver_host\": \"...\"}}",
       name, ::gai_strerror(failure));
 }

@@ -113,7 +113,10 @@ def test_inside_an_allocation(slurm: SlurmCluster, adapter: Any, agents: Path) -
 
 def test_job_options_are_refused_inside_a_job_and_unknown_ones_everywhere(slurm: SlurmCluster, adapter: Any) -> None:
     client = adapter(slurm, SLURM_JOB_ID="77")
-    with pytest.raises(RuntimeError, match="option partition of the slurm engine: this process runs inside job 77"):
+    with pytest.raises(
+        RuntimeError,
+        match="option partition of the slurm engine has no effect inside a job, and this process runs in job 77",
+    ):
         client.start(partition="high")
     with pytest.raises(RuntimeError, match=r"unknown option of the slurm engine: partiton. The options are: account"):
         client.start(partiton="high")

@@ -61,7 +61,7 @@ def gang_options(request: GangRequest, partition: str | None) -> list[str]:
     if gpus != int(gpus):
         raise Refused(
             f"{gpus:g} GPUs per worker: Slurm allocates whole GPUs. Run the script inside a job, where several "
-            "workers can share a GPU, or ask for whole ones"
+            "workers can share a GPU, or request whole ones"
         )
     if gpus:
         kind = f"{request.accelerator_type}:" if request.accelerator_type else ""

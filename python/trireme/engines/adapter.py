@@ -56,7 +56,7 @@ class GangRequest:
     accelerator_type: str | None
     label_selector: list[dict[str, str]] | None  # of each bundle, or None
     timeout_s: float
-    optional: bool  # refuse it at once if there is no room now
+    optional: bool  # refuse it at once if its resources are in use
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Adapter:
         """Connect to the cluster. `options` are the user's engine options. Raise Refused if it cannot be used."""
 
     def nodes(self) -> list[Node]:
-        """The nodes that this run may use, at the moment."""
+        """The nodes that this run may use now."""
         raise NotImplementedError
 
     def reserve(self, request: GangRequest) -> None:
@@ -97,7 +97,7 @@ class Adapter:
         raise NotImplementedError
 
     def release(self, gang: int) -> None:
-        """Free the room of a gang, or cancel a pending request. The gang may be unknown already."""
+        """Free the resources of a gang, or cancel a pending request. The gang may already be unknown."""
         raise NotImplementedError
 
     def start_agent(self, start: AgentStart) -> None:
@@ -132,11 +132,11 @@ class Adapter:
         self._send("node_lost", node=node, why=why)
 
     def preempt(self, node: str, why: str, seconds: float | None = None) -> None:
-        """The node will be taken away in so many seconds."""
+        """The node will be preempted in this many seconds; None: unknown."""
         self._send("preempt", node=node, why=why, seconds=seconds)
 
     def room_grew(self) -> None:
-        """There may be more room than before."""
+        """More resources may be available than before."""
         self._send("room_grew")
 
     def warn(self, message: str) -> None:

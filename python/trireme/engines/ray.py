@@ -119,7 +119,7 @@ class RayAdapter(Adapter):
             self.reserved(number, slots)
 
     def _place(self, gang: _Gang) -> str | None:
-        """Waits until the placement group has its room. Why it has none, otherwise."""
+        """Waits until the placement group is placed. Returns why it cannot be, otherwise None."""
         from ray.util.placement_group import placement_group, placement_group_table
 
         request = gang.request
@@ -144,7 +144,7 @@ class RayAdapter(Adapter):
                 return f"Ray has not placed it within {request.timeout_s:g} s ({state}): {self._arithmetic(request)}"
             if full and not waiting:
                 waiting = True
-                self.reserve_waiting(request.gang, f"Ray has no room now: {self._arithmetic(request)}")
+                self.reserve_waiting(request.gang, f"Ray's resources are in use: {self._arithmetic(request)}")
         return None
 
     def _slots(self, gang: _Gang) -> list[Slot]:

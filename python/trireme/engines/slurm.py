@@ -83,8 +83,8 @@ class SlurmAdapter(Adapter):
             given = sorted(set(options) & set(JOB_OPTIONS))
             if given:
                 raise Refused(
-                    f"option {given[0]} of the slurm engine: this process runs inside job {job}, whose nodes are "
-                    "used as they are. Give the option to sbatch or salloc instead"
+                    f"option {given[0]} of the slurm engine has no effect inside a job, and this process runs in job "
+                    f"{job}; pass it to sbatch or salloc instead"
                 )
             self._allocation = Job(job, self._step_options(), of_a_gang=False)
             address = address_towards(self._address_of(self._allocation.nodes[0].name))
@@ -278,10 +278,10 @@ class SlurmAdapter(Adapter):
         try:
             seconds = seconds_left(job.number)
         except Refused as refused:
-            self.warn(f"node {known.node} has got a notice from Slurm, but its deadline is unknown: {refused}")
+            self.warn(f"Slurm ends the job on node {known.node}, but the deadline is unknown: {refused}")
             seconds = None
         if not known.command.ended.is_set():
-            self.preempt(known.node, "Slurm preempts the job or its time is over", seconds)
+            self.preempt(known.node, "Slurm preempts the job, or its time limit is reached", seconds)
 
     def _agent_ended(self, agent: str, returncode: int, lines: list[str]) -> None:
         with self._guard:
@@ -328,7 +328,7 @@ class SlurmAdapter(Adapter):
             try:
                 states = node_states(names) if names else {}
             except Refused:
-                continue  # slurmctld restarts: the nodes work on without it
+                continue  # slurmctld restarts: the nodes continue without it
             for node in nodes:
                 state = states.get(node.partition("/")[0])
                 if state:
