@@ -216,7 +216,7 @@ void RemoteTable::lose_agent(int number, const std::string& why) {
   node.trouble = why;
   node.next_start = clock_.now() + pause_after(node.failed_starts++);
   if (!adapter_gone_) adapter_->send(Dict{{"do", "stop_agent"}, {"agent", std::to_string(number)}});
-  // Otherwise the gangs there are told, or it has ended with the room that it was started for.
+  // Otherwise the gangs on the node are notified, or the agent ended with the reservation that it was started for.
   if (!agent.ready) base::log_info("the agent on {} could not be used: {}", node.info.host, why);
   publish();
   lose_gangs_on(agent.node, why);

@@ -1,4 +1,4 @@
-"""Commands of this machine that stand for something in the cluster: srun, salloc, ssh. They end with the adapter."""
+"""Local commands that represent a step or a job of the cluster: srun, salloc. They end with the adapter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of its addresses this machine shows to another one."""
+"""The address of this machine that another one can reach."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 
 def address_towards(towards: str) -> str | None:
-    """The address of this machine that a node can reach; None if the node's address does not resolve."""
+    """The source address of packets to this node; None if the node's name does not resolve."""
     try:
         family, _, _, _, address = socket.getaddrinfo(towards, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

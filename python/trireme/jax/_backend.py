@@ -42,7 +42,7 @@ class JaxBackend(NewProcessBackend):
         _initialize(config, context, session)
         _create_devices(platforms, context)
         _check_group(context)
-        _answer_for_jax(context)
+        _replace_functions_of_jax(context)
         if not self._spans_workers:
             wrap(compiler, "compile_or_get_cached", self._noting_devices)
         prepare_keras(context, "jax")
@@ -148,8 +148,8 @@ def _check_group(context: TrainContext) -> None:
         )
 
 
-def _answer_for_jax(context: TrainContext) -> None:
-    """Functions of JAX that scripts and libraries call, and that would do something else than Trireme."""
+def _replace_functions_of_jax(context: TrainContext) -> None:
+    """Scripts and libraries call them, and JAX's own would conflict with what Trireme has set up."""
     # A script may have imported jax.distributed.initialize() by name, so what it calls is replaced.
     distributed.xla_bridge = SimpleNamespace(backends_are_initialized=lambda: False)
     distributed.global_state.initialize = _already_initialized(context)
@@ -180,7 +180,7 @@ def _already_initialized(context: TrainContext) -> Callable[..., None]:
 
 
 class _PreemptionSync:
-    """JAX's question in every step whether to save now because of a preemption, with Trireme's notice as the answer."""
+    """JAX asks in every step whether to save because of a preemption; this answers with Trireme's notice."""
 
     def __init__(self) -> None:
         self._answered: dict[str, Any] | None = None

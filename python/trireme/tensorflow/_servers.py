@@ -16,7 +16,7 @@ _FOREVER_S = 1e9
 
 
 def chief_function(function: Callable[..., Any], context: TrainContext, session: Any) -> Callable[..., Any]:
-    """The function, which tells the servers about its reports and its end."""
+    """The function, which also notifies the servers of its reports and of its end."""
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Ray Train's place of the callback, which is in trireme.keras."""
+"""ReportCheckpointCallback of trireme.keras, under the module name that Ray Train uses."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class _QueueActor:
         return True
 
     async def get(self, count: int, block: bool, timeout: float | None) -> list[Any] | None:
-        """None: not so many items."""
+        """None: the queue has fewer items."""
         if not block and self._queue.qsize() < count:
             return None
         try:
