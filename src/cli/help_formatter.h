@@ -20,16 +20,20 @@ class HelpFormatter final : public CLI::Formatter {
   }
 
   std::string make_option_opts(const CLI::Option* option) const override {
-    if (option->get_type_size() == 0 || option->get_positional()) return "";
     std::string type = option->get_type_name();
-    const auto choices = type.find('{');
-    if (choices != std::string::npos) {
+    if (type.empty() || option->get_positional()) return "";  // empty: a flag
+    if (const auto choices = type.find('{'); choices != std::string::npos) {
       type = type.substr(choices);
     } else {
       type = type.starts_with("TEXT") ? "VALUE" : "N";
     }
-    if (!option->get_default_str().empty()) type += " (default: " + option->get_default_str() + ")";
-    return " " + type + (option->get_required() ? " (required)" : "");
+    return option->get_expected_min() == 0 ? "[=" + type + "]" : " " + type;
+  }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string text = Formatter::make_option_desc(option);
+    if (!option->get_default_str().empty()) text += " (default: " + option->get_default_str() + ")";
+    return option->get_required() && !option->get_positional() ? text + " (required)" : text;
   }
 };
 
