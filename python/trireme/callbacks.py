@@ -97,6 +97,13 @@ class _Attempt:
         # Some functions report on one rank only.
         return not missing or self.now - self.since[index] > _PATIENCE_S
 
+    def commits_expected(self) -> bool:
+        """Whether a checkpoint that all ranks have reported is not committed yet."""
+        return any(
+            index not in self.committed and not set(range(self.size)) - self.metrics[index].keys() - self.finished
+            for index in self.awaiting_commit
+        )
+
     def take_complete(self) -> list[_Complete]:
         taken = []
         for index in sorted(self.metrics):
@@ -120,6 +127,7 @@ class CallbackCaller:
         self._context = context
         self._attempt = _Attempt(folder)
         self._failures: dict[int, Exception] = {}
+        self._failed = False  # callbacks have not seen these failures yet
         self._begun: list[UserCallback] = []
 
     def handle(self, event: dict[str, Any]) -> None:
@@ -127,6 +135,8 @@ class CallbackCaller:
             return
         kind = event["event"]
         self._attempt.now = event.get("time", self._attempt.now)
+        if kind in ("attempt_started", "run_finished"):
+            self._deliver_failures()
         if kind == "run_started":
             self._begin(event)
         elif kind == "attempt_started":
@@ -141,13 +151,21 @@ class CallbackCaller:
         elif kind == "worker_failed":
             self._failures[event["rank"]] = worker_exception(event)
         elif kind == "attempt_failed":
-            for callback in self._callbacks:
-                callback.after_exception(self._context, dict(self._failures))
+            self._failed = True
         if kind in ("report", "checkpoint_committed", "worker_finished"):
             for report in self._attempt.take_complete():
                 context = replace(self._context, report_index=report.step, report_time=report.time)
                 for callback in self._callbacks:
                     callback.after_report(context, report.metrics, report.checkpoint)
+        # A report that was made before the failure comes first, even if its checkpoint is committed after it.
+        if not self._attempt.commits_expected():
+            self._deliver_failures()
+
+    def _deliver_failures(self) -> None:
+        if self._failed:
+            self._failed = False
+            for callback in self._callbacks:
+                callback.after_exception(self._context, dict(self._failures))
 
     def end(self, error: BaseException | None) -> None:
         """Calls after_run() once for every callback whose before_run() was called, even if one of them raises."""

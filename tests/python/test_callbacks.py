@@ -84,6 +84,43 @@ def test_a_rank_that_never_reports_does_not_block_the_others() -> None:
     assert len(recorder.reports) > 4
 
 
+class Ordered(Recorder):
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[str] = []
+
+    def after_report(self, run_context: Any, metrics: Any, checkpoint: Any) -> None:
+        self.order.append(f"report {run_context.report_index}")
+
+    def after_exception(self, run_context: Any, worker_exceptions: Any) -> None:
+        self.order.append("exception")
+
+
+@pytest.mark.parametrize("next_event", ["checkpoint_committed", "attempt_started", "run_finished"])
+def test_an_exception_comes_after_the_reports_before_it(next_event: str) -> None:
+    """A checkpoint that all ranks have reported may be committed after the failure."""
+    recorder = Ordered()
+    caller = CallbackCaller([recorder], make_context(), Location("/run"))
+    caller.handle({"time": 0.0, "event": "attempt_started", "attempt": 0, "num_workers": 2})
+    for rank in range(2):
+        report = {"time": 1.0, "event": "report", "rank": rank, "index": 0, "metrics": {}}
+        caller.handle({**report, "checkpoint": "checkpoint_000000"} if rank == 0 else report)
+    caller.handle({"time": 2.0, "event": "attempt_failed"})
+    assert recorder.order == []
+    caller.handle({"time": 3.0, "event": next_event, "index": 0, "name": "checkpoint_000000", "num_workers": 2})
+    assert recorder.order == (["report 0", "exception"] if next_event == "checkpoint_committed" else ["exception"])
+
+
+def test_an_exception_does_not_wait_for_a_checkpoint_that_a_rank_has_not_reported() -> None:
+    recorder = Ordered()
+    caller = CallbackCaller([recorder], make_context(), Location("/run"))
+    caller.handle({"time": 0.0, "event": "attempt_started", "attempt": 0, "num_workers": 2})
+    report = {"time": 1.0, "event": "report", "rank": 0, "index": 0, "metrics": {}, "checkpoint": "checkpoint_000000"}
+    caller.handle(report)
+    caller.handle({"time": 2.0, "event": "attempt_failed"})
+    assert recorder.order == ["exception"]
+
+
 def test_checkpoints_come_with_their_report() -> None:
     def train() -> None:
         import tempfile
