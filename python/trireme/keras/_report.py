@@ -68,7 +68,6 @@ class _ReportCheckpointCallback:
         checkpoint_upload_mode: CheckpointUploadMode = CheckpointUploadMode.SYNC,
         validation: bool | ValidationTaskConfig = False,
     ) -> None:
-
         self._checkpoint_on = _events("checkpoint_on", checkpoint_on)
         self._report_metrics_on = _events("report_metrics_on", report_metrics_on)
         self._metrics = _metric_names(metrics)
