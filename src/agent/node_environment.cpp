@@ -8,8 +8,8 @@
 #include <array>
 #include <string_view>
 
-#include "base/text.h"
 #include "base/interfaces.h"
+#include "base/text.h"
 
 namespace trireme::agent {
 namespace {

@@ -22,7 +22,7 @@ std::vector<std::string> without_driver_arguments(const std::vector<std::string>
 
 base::Result<int> at_driver(const DriverArguments& driver, std::vector<std::string> words) {
   if (!driver.engine.engine && !driver.job.empty()) return base::error("--job {}: it needs --engine", driver.job);
-  TRIREME_TRY(set_engine(driver.engine));
+  set_engine(driver.engine);
   std::vector<std::string> python = {"-m", "trireme.engines.detached", "command"};
   if (!driver.job.empty()) python.insert(python.end(), {"--job", driver.job});
   for (auto& word : without_driver_arguments(words)) python.push_back(std::move(word));

@@ -70,7 +70,7 @@ void add_driver_options(CLI::App& command, DriverArguments& driver) {
 template <typename Options>
 void add_machine_options(CLI::App& command, Options& options, std::vector<std::string>& preload) {
   add_engine_options(command, options.engine);
-  command.add_flag("--detach", options.detach, "Return at once; the script runs on without this terminal or machine");
+  command.add_flag("--detach", options.detach, "Return at once; the script continues without this terminal or machine");
   command.add_option("--num-cpus", options.num_cpus, "CPUs that runs may use")->check(CLI::NonNegativeNumber);
   command.add_option("--num-gpus", options.num_gpus, "GPUs that runs may use")->check(CLI::NonNegativeNumber);
   command.add_option("--preload", preload, launch_help("preload"))->take_all()->allow_extra_args(false);

@@ -338,10 +338,3 @@ def test_refused_before_anything_starts() -> None:
         JaxConfig(timeout_s=0)
     with pytest.raises(ConfigError, match=r"JaxConfig\.num_cpu_devices: expected a positive integer, got 0"):
         JaxConfig(num_cpu_devices=0)
-
-
-def test_a_column_without_a_sharding_is_named() -> None:
-    from trireme.jax import _batches
-
-    with pytest.raises(KeyError, match=r"sharding has no column 'y' \(columns: x\)"):
-        _batches._global("y", np.zeros(2), {"x": None}, None)
