@@ -21,7 +21,9 @@ std::vector<std::string> without_driver_arguments(const std::vector<std::string>
 }  // namespace
 
 base::Result<int> at_driver(const DriverArguments& driver, std::vector<std::string> words) {
-  if (!driver.engine.engine && !driver.job.empty()) return base::error("--job {}: it needs --engine", driver.job);
+  const auto& [engine, options] = driver.engine;
+  if (!engine && !options.empty()) return base::error("--engine-option {}: it needs --engine", options.front());
+  if (!engine) return base::error("--job {}: it needs --engine", driver.job);
   set_engine(driver.engine);
   std::vector<std::string> python = {"-m", "trireme.engines.detached", "command"};
   if (!driver.job.empty()) python.insert(python.end(), {"--job", driver.job});

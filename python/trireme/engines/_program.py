@@ -24,9 +24,11 @@ else
   if [ "$(sum "$program")" != "$want" ]; then
     echo trireme-send
     part=$(mktemp "$program.XXXXXX") || exit 1
-    head -c "$size" > "$part" && chmod 700 "$part" && [ "$(sum "$part")" = "$want" ] && mv "$part" "$program"
-    if [ $? -ne 0 ]; then
-      rm -f "$part"
+    head -c "$size" > "$part" && chmod 700 "$part"
+    # A copy that another agent has stored in the meantime is not replaced: that agent executes it.
+    ln "$part" "$program" 2>/dev/null || [ "$(sum "$program")" = "$want" ] || mv -f "$part" "$program"
+    rm -f "$part"
+    if [ "$(sum "$program")" != "$want" ]; then
       echo "could not store the program as $program" >&2
       exit 1
     fi
