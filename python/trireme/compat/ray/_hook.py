@@ -13,6 +13,7 @@ from typing import Any
 
 from trireme.compat.ray import _usage, _version
 from trireme.compat.ray._banner import banner
+from trireme.compat.ray._members import refuse_dataset_members
 from trireme.compat.ray._names import Name
 from trireme.compat.ray._refusal import NotInTrireme, refusal, unknown
 from trireme.compat.ray._table import MODULES
@@ -67,6 +68,8 @@ class _Loader(Loader):
             print(banner(), flush=True)
         if entry.v1:
             _version.note_v1(module.__name__)
+        if module.__name__ == "ray.data":
+            refuse_dataset_members()
         module.__dict__[_STAND_IN] = True
         module.__dict__["__all__"] = [name for name, each in entry.names.items() if each.how != "refused"]
         module.__doc__ = f"Trireme's replacement of {module.__name__}; see docs/ray_compat.md."

@@ -7,6 +7,7 @@ import socket
 from typing import Any, NoReturn
 
 from trireme import _session
+from trireme.compat.ray._members import refuse_context_member
 
 resources: dict[str, float] = {}
 task_id = ""
@@ -79,6 +80,9 @@ class RuntimeContext:
     job_id = property(get_job_id)
     node_id = property(get_node_id)
     task = property(get_task_id)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        refuse_context_member(name)
 
     def get(self) -> dict[str, Any]:
         return {"job_id": self.get_job_id(), "node_id": self.get_node_id(), "namespace": self.namespace}
