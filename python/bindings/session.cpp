@@ -237,6 +237,9 @@ void bind_session(nb::module_& module) {
       .def("become_ready", &Session::become_ready, nb::call_guard<nb::gil_scoped_release>())
       .def("preemption", &preemption)
       .def("watch_termination", [](Session& self) { worker::watch_termination(self); })
+      .def(
+          "handle_termination", [](Session&) { worker::handle_termination(); },
+          "Takes SIGTERM back from a library that has replaced the handler of watch_termination().")
       .def_prop_ro("stop_requested", &Session::stop_requested);
   module.def(
       "redirect_output", [](const std::string& path) { value_or_raise(worker::redirect_output(path)); },

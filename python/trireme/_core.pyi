@@ -350,6 +350,11 @@ class Session:
 
     def watch_termination(self) -> None: ...
 
+    def handle_termination(self) -> None:
+        """
+        Takes SIGTERM back from a library that has replaced the handler of watch_termination().
+        """
+
     @property
     def stop_requested(self) -> bool: ...
 

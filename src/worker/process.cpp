@@ -56,6 +56,10 @@ void watch_termination(Session& session) {
     while (::read(g_termination.wake, &count, sizeof count) < 0 && errno == EINTR) continue;
     session.announce_own_preemption(fmt::format("SIGTERM from pid {}", static_cast<int>(g_termination.sender)));
   }).detach();  // lives as long as the process
+  handle_termination();
+}
+
+void handle_termination() {
   struct sigaction action {};
   action.sa_sigaction = on_termination;
   action.sa_flags = SA_SIGINFO | SA_RESTART;

@@ -13,6 +13,9 @@ namespace trireme::worker {
 // session must live until the process ends.
 void watch_termination(Session& session);
 
+// Takes SIGTERM back from a library that has replaced the handler of watch_termination().
+void handle_termination();
+
 // Appends standard output and standard error to this file from now on.
 Result<void> redirect_output(const std::string& path);
 

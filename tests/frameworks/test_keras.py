@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -103,6 +104,18 @@ def test_fit_equals_one_process_also_after_a_kill() -> None:
     assert found["history"][-1] == pytest.approx(whole["history"][-1], rel=0.5)  # of the rest of the epoch
     assert list(killed.metrics) == ["error"]
     assert completed_epochs(killed.checkpoint) == EPOCHS
+
+
+def test_a_preemption_notice_in_the_middle_of_an_epoch() -> None:
+    config: dict[str, Any] = {"epochs": 40, "checkpoint_on": "epoch_end"}  # some seconds
+    whole = fit("whole", **config).return_value
+    preempted = fit("preempted", kill_at=11, signal=signal.SIGTERM, **config)
+    found = preempted.return_value
+    assert 0 < found["began"][1] < ROWS, "the callback has reported a checkpoint between the ends of epochs"
+    assert [found["weights"], found["steps"]] == [whole["weights"], whole["steps"]]
+    log = [json.loads(line) for line in Path(preempted.path, "events.jsonl").read_text().splitlines()]
+    (failed,) = [event for event in log if event["event"] == "attempt_failed"]
+    assert failed["budget"] == "max_preemption_failures"
 
 
 def test_the_errors_of_keras_that_are_worked_around() -> None:
