@@ -1,3 +1,5 @@
+
+
 #include "scale_cluster.h"
 
 #include <fmt/format.h>
@@ -12,6 +14,7 @@
 #include "base/hex.h"
 #include "control/controller.h"
 #include "engine/remote_engine.h"
+#include "storage/local_files.h"
 #include "wire/secret.h"
 
 namespace trireme::bench {
@@ -106,6 +109,8 @@ control::RunPlan plan_for(const Cluster& cluster, const std::string& folder, con
   plan.name = "scale";
   plan.id = base::to_hex(wire::random_bytes(6));
   plan.path = folder;
+  plan.files = std::make_shared<storage::LocalFiles>();
+  plan.storage_path = folder;
   plan.trainer = "DataParallelTrainer";
   plan.secret = wire::random_bytes(wire::kSecretSize);
   plan.listen = listen;
