@@ -141,6 +141,8 @@ class Players {
     while (auto message = co_await channel->read_message()) {
       if (auto* start = std::get_if<wire::AgentStart>(&*message)) {
         start_worker(channel, *start);
+      } else if (auto* kill = std::get_if<wire::AgentKill>(&*message)) {
+        report_killed(*channel, kill->gang, kill->bundle);
       } else if (auto* release = std::get_if<wire::AgentRelease>(&*message)) {
         wire::AgentReleased done;
         done.gang = release->gang;
@@ -230,13 +232,17 @@ class Players {
     const auto victim = victim_;
     --in_function_;
     victim->channel->close();
+    report_killed(*victim->agent, victim->gang, victim->bundle);
+  }
+
+  static void report_killed(wire::Channel& agent, std::int64_t gang, int bundle) {
     wire::AgentExited exited;
-    exited.gang = victim->gang;
-    exited.bundle = victim->bundle;
-    exited.pid = victim->bundle + 1;
+    exited.gang = gang;
+    exited.bundle = bundle;
+    exited.pid = bundle + 1;
     exited.kind = "signal";
     exited.value = 9;
-    victim->agent->send(exited);
+    agent.send(exited);
   }
 
   const Cluster cluster_;
