@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+
+# The adapters that this process, or the driver of this worker, has warned of.
+_WARNED = "TRIREME_WARNED_VERSIONS"
 
 
 @cache
@@ -20,7 +24,9 @@ def require_package(package: str, tested: tuple[str, ...], adapter: str = "") ->
             f'trireme.{adapter} needs the package {package}, which is not installed: pip install "trireme[{adapter}]"'
         )
     installed = _version_of(package)
-    if not installed.startswith(tested):
+    warned = os.environ.get(_WARNED, "").split()
+    if not installed.startswith(tested) and adapter not in warned:
+        os.environ[_WARNED] = " ".join([*warned, adapter])
         warnings.warn(
             f"trireme.{adapter} was tested with {package} {', '.join(f'{each}*' for each in tested)}, and {installed} "
             "is installed",

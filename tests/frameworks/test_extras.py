@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -53,6 +54,33 @@ def test_an_untested_version_logs_one_warning_and_continues(tmp_path: Path, fram
     assert done.stderr.count(f"trireme.{framework} was tested with {framework} ") == 1
     assert "*, and 9.0 is installed" in done.stderr
     assert name.partition("(")[0] in done.stdout
+
+
+RUN = """
+from trireme.accelerate import save_state
+from trireme.torch import TorchTrainer
+from trireme import ScalingConfig
+
+def train():
+    from trireme.accelerate import load_state
+
+if __name__ == "__main__":
+    print(TorchTrainer(train, scaling_config=ScalingConfig(num_workers=2)).fit().state)
+"""
+
+
+def test_workers_do_not_repeat_the_warning_of_the_driver(tmp_path: Path) -> None:
+    metadata = tmp_path / "accelerate-9.0.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: accelerate\nVersion: 9.0\n")
+    script = tmp_path / "script.py"
+    script.write_text(RUN)
+    env = {**os.environ, "PYTHONPATH": str(tmp_path), "TRIREME_RESULTS": str(tmp_path / "results")}
+    done = subprocess.run(
+        [sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0 and "finished" in done.stdout, done.stdout + done.stderr
+    assert (done.stdout + done.stderr).count("was tested with accelerate") == 1
 
 
 def test_a_missing_horovod_names_the_script_that_builds_it(monkeypatch: pytest.MonkeyPatch) -> None:
