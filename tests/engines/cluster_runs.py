@@ -80,8 +80,10 @@ class Script:
         return [event for event in events if event["event"] in kinds]
 
     def wait_for_step(self, step: int, run: str = "run") -> None:
+        """Until its checkpoint is committed: a failure from now on loses no step."""
+
         def reached() -> bool:
-            return any(e["metrics"]["step"] >= step for e in self.events("report", run=run))
+            return any(e["metrics"]["step"] >= step for e in self.events("checkpoint_committed", run=run))
 
         wait_for(reached, f"step {step}", 120)
 
