@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from machines import why_not_permitted
+from slurm_cluster import SlurmCluster
 
 
 def pytest_report_header() -> str:
@@ -29,3 +30,18 @@ def agents(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "agents"
     folder.mkdir()
     yield folder
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    cluster = SlurmCluster(tmp_path_factory.mktemp("slurm"))
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def own_slurm(tmp_path: Path) -> Iterator[SlurmCluster]:
+    """For tests that break it."""
+    cluster = SlurmCluster(tmp_path / "slurm")
+    yield cluster
+    cluster.close()

@@ -22,21 +22,6 @@ MODULE = "trireme.engines.slurm"
 machines = pytest.mark.skipif(why_not_permitted() is not None, reason=f"no namespaces: {why_not_permitted()}")
 
 
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    cluster = SlurmCluster(tmp_path_factory.mktemp("slurm"))
-    yield cluster
-    cluster.close()
-
-
-@pytest.fixture
-def own_slurm(tmp_path: Path) -> Iterator[SlurmCluster]:
-    """For tests that break it."""
-    cluster = SlurmCluster(tmp_path / "slurm")
-    yield cluster
-    cluster.close()
-
-
 @pytest.fixture
 def adapter() -> Iterator[Callable[..., AdapterClient]]:
     clients: list[AdapterClient] = []

@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,21 +40,6 @@ for name in ("first", "second"):
     DataParallelTrainer(train, scaling_config=scaling,
                         run_config=RunConfig(name=name, storage_path=sys.argv[1])).fit()
 """
-
-
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    cluster = SlurmCluster(tmp_path_factory.mktemp("slurm"))
-    yield cluster
-    cluster.close()
-
-
-@pytest.fixture
-def own_slurm(tmp_path: Path) -> Iterator[SlurmCluster]:
-    """For tests that break it."""
-    cluster = SlurmCluster(tmp_path / "slurm")
-    yield cluster
-    cluster.close()
 
 
 def kill(cluster: SlurmCluster, place: dict[str, Any]) -> None:
