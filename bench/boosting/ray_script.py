@@ -40,7 +40,8 @@ def train_lightgbm(config: dict[str, Any]) -> None:
     from ray.train.lightgbm import RayTrainReportCallback, get_network_params
 
     stamps = Stamps(get_context().get_world_rank())
-    shard = get_dataset_shard("train").materialize().to_pandas()
+    # Ray's data frames have Arrow's types, which LightGBM refuses.
+    shard = get_dataset_shard("train").materialize().to_pandas().astype("float32")
     data = lightgbm.Dataset(shard.drop(columns="label"), shard["label"])
     checkpoint = get_checkpoint()
     model = RayTrainReportCallback.get_model(checkpoint) if checkpoint else None
