@@ -93,7 +93,8 @@ def _forms(framework: str, fits: int, options: Options) -> dict[str, Callable[[]
         forms[f"{_RAY}, {framework}"] = _job([str(options.peers / "python"), script, "ray"], fits)
     launcher = _FRAMEWORKS[framework].launcher
     if options.peers and "launcher" in variants and launcher:
-        command = [str(options.peers / launcher[0]), *launcher[1:]]
+        # Programs of the peers' environment, which need not be in PATH.
+        command = [str(options.peers / part) if part in (launcher[0], "python") else part for part in launcher]
         forms[f"{_LAUNCHER}, {framework}"] = _job([*command, script, "launcher"], 1)
     return forms
 
