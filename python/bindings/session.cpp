@@ -5,6 +5,8 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <csignal>
+
 #include "bindings.h"
 #include "errors.h"
 #include "filesystem.h"
@@ -46,6 +48,16 @@ struct PythonUpload {
     }
   }
 };
+
+// Python installs it for every handler that is a Python function, and calls the function later, in the main thread.
+worker::SignalHandler handler_of_python() {
+  const nb::module_ module = nb::module_::import_("signal");
+  const nb::object before = module.attr("signal")(SIGTERM, nb::cpp_function([](nb::args) {}));
+  struct sigaction found {};
+  ::sigaction(SIGTERM, nullptr, &found);
+  module.attr("signal")(SIGTERM, before.is_none() ? module.attr("SIG_DFL") : before);  // None: not set from Python
+  return found.sa_handler;
+}
 
 nb::object report(Session& self, const nb::dict& metrics, const std::optional<std::string>& checkpoint,
                   const std::optional<std::string>& checkpoint_dir_name, const std::string& mode, bool delete_local,
@@ -236,10 +248,9 @@ void bind_session(nb::module_& module) {
            "Waits for the decision and returns whether another attempt follows.")
       .def("become_ready", &Session::become_ready, nb::call_guard<nb::gil_scoped_release>())
       .def("preemption", &preemption)
-      .def("watch_termination", [](Session& self) { worker::watch_termination(self); })
       .def(
-          "handle_termination", [](Session&) { worker::handle_termination(); },
-          "Takes SIGTERM back from a library that has replaced the handler of watch_termination().")
+          "watch_termination", [](Session& self) { worker::watch_termination(self, handler_of_python()); },
+          "To be called in the main thread, before anything else sets a handler of SIGTERM.")
       .def_prop_ro("stop_requested", &Session::stop_requested);
   module.def(
       "redirect_output", [](const std::string& path) { value_or_raise(worker::redirect_output(path)); },

@@ -348,11 +348,9 @@ class Session:
 
     def preemption(self) -> object: ...
 
-    def watch_termination(self) -> None: ...
-
-    def handle_termination(self) -> None:
+    def watch_termination(self) -> None:
         """
-        Takes SIGTERM back from a library that has replaced the handler of watch_termination().
+        To be called in the main thread, before anything else sets a handler of SIGTERM.
         """
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 import signal
@@ -61,6 +62,45 @@ def test_sigterm_to_a_worker(capfd: pytest.CaptureFixture[str]) -> None:
     assert pids(result.path, 1)[0] == pids(result.path, 0)[0]
     assert pids(result.path, 1)[1] != lost
     assert f"rank 1 will be preempted in 300 s: SIGTERM from pid {lost}" in capfd.readouterr().out
+
+
+def handler_of_sigterm() -> int:
+    action = (ctypes.c_void_p * 32)()
+    assert ctypes.CDLL(None).sigaction(signal.SIGTERM, None, action) == 0
+    return action[0] or 0
+
+
+@pytest.mark.parametrize("replaced_by", ["library", "restored", "script"])
+def test_a_notice_after_the_handler_was_replaced(replaced_by: str) -> None:
+    def train() -> list[Any] | None:
+        if checkpoint := trireme.get_checkpoint():
+            return checkpoint.to_dict()["called"]
+        called: list[int] = []
+        if preempted := trireme.get_context().get_world_rank() == 1:
+            replace_handler(called)
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert processes.wait_until(lambda: trireme.get_preemption_info() is not None)
+        trireme.report({}, checkpoint=Checkpoint.from_dict({"called": called}) if preempted else None)
+        time.sleep(600)
+        return None
+
+    def replace_handler(called: list[int]) -> None:
+        ours = handler_of_sigterm()
+        libc = ctypes.CDLL(None)
+        if replaced_by == "library":  # in C, as TensorFlow
+            libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+            libc.signal(signal.SIGTERM, ctypes.cast(libc.labs, ctypes.c_void_p))
+        elif replaced_by == "restored":  # Python does not know of a handler in C
+            assert signal.signal(signal.SIGTERM, signal.SIG_DFL) is signal.SIG_DFL
+        else:
+            signal.signal(signal.SIGTERM, lambda number, _: called.append(number))
+        assert handler_of_sigterm() != ours
+        assert processes.wait_until(lambda: handler_of_sigterm() == ours)
+
+    result = fit(train, preemption_grace_s=300.0, stop_grace_s=0.5)
+    (verdict,) = events(result.path, "attempt_failed")
+    assert verdict["budget"] == "max_preemption_failures"
+    assert result.return_value == ([signal.SIGTERM] if replaced_by == "script" else [])
 
 
 def test_what_a_preempted_rank_has_not_reported_is_not_resumed_from() -> None:

@@ -14,6 +14,7 @@ from trireme.backend import NewProcessBackend
 from trireme.horovod._adapt import check_group, refuse_keras_3
 from trireme.horovod._elastic import continue_from_checkpoints
 from trireme.horovod._rendezvous import Rendezvous
+from trireme.keras._hooks import refuse_separate_models_under_horovod
 
 _BINDINGS = ("horovod.torch", "horovod.tensorflow")
 
@@ -35,6 +36,7 @@ class HorovodBackend(NewProcessBackend):
         after_import("horovod.common.basics", lambda module: check_group(module, context))
         for module in ("horovod.keras", "horovod.tensorflow.keras"):
             after_import(module, refuse_keras_3)
+        refuse_separate_models_under_horovod(context)
         after_import("horovod.common.elastic", continue_from_checkpoints)
         session.set_collective_timeout(self.config.timeout_s)
 

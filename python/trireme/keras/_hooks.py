@@ -23,6 +23,10 @@ _TRAINERS = {
 }
 _LEGACY = ("tf_keras.src.engine.training", "Model")
 _TRIREME = {"tensorflow": "TensorflowTrainer", "torch": "TorchTrainer", "jax": "JaxTrainer"}
+_HOROVODS_OPTIMIZER = "horovod.tensorflow.keras.DistributedOptimizer(...)"
+
+
+Refusal = Callable[[Any], RuntimeError | None]  # gets the model
 
 
 def prepare_keras(context: TrainContext, framework: str) -> None:
@@ -32,13 +36,34 @@ def prepare_keras(context: TrainContext, framework: str) -> None:
         if backend == framework:
             prepare = functools.partial(_prepare, framework, context)
         else:
-            prepare = functools.partial(_refuse_fit, f"Keras with the backend {backend!r}", trainer, framework, context)
+            refusal = _of_backend(f"Keras with the backend {backend!r}", backend, framework, context)
+            prepare = functools.partial(_check_fit, trainer, context, refusal)
         after_import(module, prepare)
     module, trainer = _LEGACY
     if framework == "tensorflow":
         after_import(module, functools.partial(_prepare_legacy, context))
     else:
-        after_import(module, functools.partial(_refuse_fit, "tf_keras", trainer, framework, context))
+        refusal = _of_backend("tf_keras", "tensorflow", framework, context)
+        after_import(module, functools.partial(_check_fit, trainer, context, refusal))
+
+
+def refuse_separate_models_under_horovod(context: TrainContext) -> None:
+    """Models train together if Horovod has wrapped their optimizer, or in a train_step() of the script."""
+    for backend, (module, trainer) in {**_TRAINERS, "": _LEGACY}.items():
+        after_import(module, functools.partial(_check_fit_under_horovod, backend, trainer, context))
+
+
+def _check_fit_under_horovod(backend: str, trainer: str, context: TrainContext, module: ModuleType) -> None:
+    def refusal(model: Any) -> RuntimeError | None:
+        own_step = getattr(model.train_step, "__func__", None) is not getattr(module, trainer).train_step
+        optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)  # of mixed precision
+        if own_step or hasattr(optimizer, "_allreduce_grads"):
+            return None
+        if not backend:
+            return separate_models("tf_keras without Horovod's optimizer", context, f"use {_HOROVODS_OPTIMIZER}")
+        return separate_models("Keras 3 in a HorovodTrainer", context, f"use {_TRIREME[backend]}")
+
+    _check_fit(trainer, context, refusal, module)
 
 
 def _prepare(framework: str, context: TrainContext, module: ModuleType) -> None:
@@ -60,39 +85,37 @@ def _prepare_legacy(context: TrainContext, module: ModuleType) -> None:
     prepare_legacy(module, context)
 
 
-def _refuse_fit(what: str, trainer: str, framework: str, context: TrainContext, module: ModuleType) -> None:
-    other = _TRIREME["tensorflow" if what == "tf_keras" else what.split("'")[1]]
+def _of_backend(what: str, backend: str, framework: str, context: TrainContext) -> Refusal:
+    fix = f"use {_TRIREME[backend]}, or set KERAS_BACKEND={framework} in the environment before keras is imported"
+    return lambda _: separate_models(what, context, fix)
+
+
+def _check_distribution(context: TrainContext, module: ModuleType) -> None:
+    def refusal(_: Any) -> RuntimeError | None:
+        if module.distribution_lib.distribution() is not None:
+            return None
+        return separate_models(
+            "Keras on JAX without a distribution",
+            context,
+            "before you create the model, call "
+            "keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))",
+        )
+
+    _check_fit("JAXTrainer", context, refusal, module)
+
+
+def _check_fit(trainer: str, context: TrainContext, refusal: Refusal, module: ModuleType) -> None:
+    """trainer: the class with fit()."""
 
     def make(original: Any) -> Any:
         def fit(self: Any, *arguments: Any, **options: Any) -> Any:
-            if context.get_world_size() > 1:
-                raise separate_models(
-                    what,
-                    context,
-                    f"use {other}, or set KERAS_BACKEND={framework} in the environment before keras is imported",
-                )
+            if context.get_world_size() > 1 and (error := refusal(self)):
+                raise error
             return original(self, *arguments, **options)
 
         return fit
 
     wrap(getattr(module, trainer), "fit", make)
-
-
-def _check_distribution(context: TrainContext, module: ModuleType) -> None:
-    def make(original: Any) -> Any:
-        def fit(self: Any, *arguments: Any, **options: Any) -> Any:
-            if context.get_world_size() > 1 and module.distribution_lib.distribution() is None:
-                raise separate_models(
-                    "Keras on JAX without a distribution",
-                    context,
-                    "before you create the model, call "
-                    "keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))",
-                )
-            return original(self, *arguments, **options)
-
-        return fit
-
-    wrap(module.JAXTrainer, "fit", make)
 
 
 def separate_models(what: str, context: TrainContext, fix: str) -> RuntimeError:

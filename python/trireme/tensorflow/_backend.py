@@ -43,7 +43,7 @@ class TensorflowBackend(NewProcessBackend):
         addresses = _exchanged(own, context, session, self.config)
         os.environ["TF_CONFIG"] = tf_config(self._tasks, addresses, rank)
         _limit_threads()
-        self._group = Group(context, session, has_servers(self.config.roles))
+        self._group = Group(context, has_servers(self.config.roles))
         self._group.watch()
         prepare_keras(context, "tensorflow")
 

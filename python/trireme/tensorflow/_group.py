@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -24,8 +23,7 @@ _FIX = (
 class Group:
     """The multi-worker strategies that this attempt creates."""
 
-    def __init__(self, context: TrainContext, session: Any, has_servers: bool) -> None:
-        self._session = session
+    def __init__(self, context: TrainContext, has_servers: bool) -> None:
         self._world = context.get_world_size()
         self._rank = context.get_world_rank()
         self._has_servers = has_servers
@@ -54,9 +52,6 @@ class Group:
                 f"{count_of(self._world, 'worker')}, so every worker would train a model of its own; {_FIX}"
             )
         self._used = True
-        # TensorFlow has set a handler of its own, which would keep a notice from Trireme.
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # no handler of the script
-            self._session.handle_termination()
 
     def _check_mirrored(self, strategy: Any) -> None:
         if self._world > 1:
