@@ -13,6 +13,7 @@ from typing import Any
 from measure import Options, Outcome, alternate, median, program, run, times, workplace
 
 _HERE = Path(__file__).parent
+_PYTHON = "python"
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ _FRAMEWORKS = {
     "deepspeed": Framework("deepspeed"),
     # JAX has no launcher; torchrun starts any script.
     "jax": Framework("jax, flax.linen, optax", goals=_OTHERS),
-    "horovod": Framework("horovod.torch", ("horovodrun", "--gloo", "-np", "2", "python"), goals=_OTHERS),
+    "horovod": Framework("horovod.torch", ("horovodrun", "--gloo", "-np", "2", _PYTHON), goals=_OTHERS),
     "tensorflow": Framework("tensorflow", goals=_OTHERS),
     "keras": Framework("keras", goals=_OTHERS),
 }
@@ -93,8 +94,8 @@ def _forms(framework: str, fits: int, options: Options) -> dict[str, Callable[[]
         forms[f"{_RAY}, {framework}"] = _job([str(options.peers / "python"), script, "ray"], fits)
     launcher = _FRAMEWORKS[framework].launcher
     if options.peers and "launcher" in variants and launcher:
-        # Programs of the peers' environment, which need not be in PATH.
-        command = [str(options.peers / part) if part in (launcher[0], "python") else part for part in launcher]
+        programs = {launcher[0], _PYTHON}
+        command = [str(options.peers / each) if each in programs else each for each in launcher]
         forms[f"{_LAUNCHER}, {framework}"] = _job([*command, script, "launcher"], 1)
     return forms
 

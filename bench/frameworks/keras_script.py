@@ -25,8 +25,12 @@ def work_around() -> None:
     from keras.src.backend.tensorflow import trainer
 
     def build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
+        spec = tree.map_structure(of_replica, iterator._distributed_dataset.element_spec)
         with self.distribute_strategy.scope():
-            self._symbolic_build(data_batch=iterator._distributed_dataset.element_spec)
+            self._symbolic_build(data_batch=spec)
+
+    def of_replica(spec: Any) -> Any:
+        return (getattr(spec, "_value_specs", None) or [spec])[0]
 
     def reduce(values: Any, strategy: Any, reduction: str) -> Any:
         return tree.map_structure(lambda value: strategy.reduce("MEAN", value, axis=None), values)
