@@ -68,6 +68,7 @@ _FRAMEWORKS: dict[str, tuple[str, ...]] = {
     "orbax": (*_JAX, "orbax.checkpoint"),
     "trireme.jax": _JAX,
     "horovod": ("horovod", "horovod.common.elastic", "trireme.horovod._backend"),
+    "horovod.torch": ("torch", "horovod.torch", "torch._dynamo"),
     "accelerate": ("torch", "accelerate", "datasets", *_TRAINING),
     "deepspeed": (
         "torch",
