@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from scripts import run_script
 import trireme
 import trireme.data
 from trireme import CheckpointUploadMode, FailureConfig, RunConfig, ScalingConfig
+from trireme.jax import JaxTrainer
 from trireme.keras import ReportCheckpointCallback, completed_epochs
 from trireme.tensorflow import TensorflowTrainer
 from trireme.torch import TorchTrainer
@@ -58,6 +60,8 @@ def train(config: dict[str, Any]) -> dict[str, Any]:
             steps = int(network.optimizer.iterations.numpy())
             if steps == config["kill_at"] and context.get_world_rank() == 1 and context._attempt == 0:
                 os.kill(os.getpid(), config["signal"])
+            if config["signal"] == signal.SIGTERM and steps > config["kill_at"] > 0 == context._attempt:
+                time.sleep(0.05)  # until the workers are replaced
 
     shard = trireme.get_dataset_shard("train")
     first, began = completed_epochs(checkpoint), shard.state()["rows"]
@@ -104,14 +108,18 @@ def test_fit_equals_one_process_also_after_a_kill() -> None:
     assert found["history"][-1] == pytest.approx(whole["history"][-1], rel=0.5)  # of the rest of the epoch
     assert list(killed.metrics) == ["error"]
     assert completed_epochs(killed.checkpoint) == EPOCHS
+    between = fit("between", kill_at=STEPS + 1, checkpoint_on="train_batch_end").return_value
+    assert between["began"] == [1, 0], "the checkpoint of the last step of the first epoch"
+    assert [between["weights"], between["steps"]] == [whole["weights"], whole["steps"]]
 
 
-def test_a_preemption_notice_in_the_middle_of_an_epoch() -> None:
-    config: dict[str, Any] = {"epochs": 40, "checkpoint_on": "epoch_end"}  # some seconds
+def test_a_preemption_notice() -> None:
+    """The only checkpoint is that of the notice, in any step: the callback asks about once a second."""
+    config: dict[str, Any] = {"epochs": 8, "checkpoint_on": []}
     whole = fit("whole", **config).return_value
     preempted = fit("preempted", kill_at=11, signal=signal.SIGTERM, **config)
     found = preempted.return_value
-    assert 0 < found["began"][1] < ROWS, "the callback has reported a checkpoint between the ends of epochs"
+    assert found["began"] != [0, 0]
     assert [found["weights"], found["steps"]] == [whole["weights"], whole["steps"]]
     log = [json.loads(line) for line in Path(preempted.path, "events.jsonl").read_text().splitlines()]
     (failed,) = [event for event in log if event["event"] == "attempt_failed"]
@@ -200,7 +208,7 @@ def train(config):
             if steps == config["kill_at"] and context.get_world_rank() == 1 and context._attempt == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    callbacks = [Kill(), ReportCheckpointCallback(["train_batch_end", "epoch_end"])]
+    callbacks = [Kill(), ReportCheckpointCallback(config["checkpoint_on"])]
     held_out = prepare_data_loader(DataLoader(TensorDataset(rows, rows[:, :1] * 2), batch_size=8 // config["workers"]))
     history = model.fit(
         loader, validation_data=held_out, epochs=EPOCHS, initial_epoch=completed_epochs(checkpoint), verbose=0,
@@ -218,10 +226,10 @@ def train(config):
     ]
 
 
-def fit(name, workers=2, kill_at=0):
+def fit(name, workers=2, kill_at=0, checkpoint_on=("train_batch_end", "epoch_end")):
     return TorchTrainer(
         train,
-        train_loop_config={"kill_at": kill_at, "workers": workers},
+        train_loop_config={"kill_at": kill_at, "workers": workers, "checkpoint_on": checkpoint_on},
         scaling_config=ScalingConfig(num_workers=workers),
         run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1)),
     ).fit().return_value
@@ -229,6 +237,7 @@ def fit(name, workers=2, kill_at=0):
 
 if __name__ == "__main__":
     found = {"whole": fit("whole"), "alone": fit("alone", workers=1), "killed": fit("killed", kill_at=7)}
+    found["between"] = fit("between", kill_at=6, checkpoint_on="train_batch_end")
     with open(sys.argv[1], "w") as file:
         json.dump(found, file)
 """
@@ -242,6 +251,7 @@ def test_the_torch_backend_trains_one_model(tmp_path: Path) -> None:
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
     assert loss == pytest.approx(runs["alone"][2], rel=1e-4)
     assert runs["killed"][:2] == runs["whole"][:2]
+    assert runs["between"][:2] == runs["whole"][:2]
 
 
 JAX = """
@@ -437,11 +447,12 @@ def with_the_wrong_backend(config: dict[str, Any]) -> str:
     return str(raised.value)
 
 
-def test_a_backend_that_is_not_the_trainers_is_refused() -> None:
-    message = TorchTrainer(with_the_wrong_backend, scaling_config=ScalingConfig(num_workers=2)).fit().return_value
+@pytest.mark.parametrize(("trainer", "backend"), [(TorchTrainer, "torch"), (JaxTrainer, "jax")])
+def test_a_backend_that_is_not_the_trainers_is_refused(trainer: Any, backend: str) -> None:
+    message = trainer(with_the_wrong_backend, scaling_config=ScalingConfig(num_workers=2)).fit().return_value
     assert message.startswith(
         "Keras with the backend 'tensorflow': each of the 2 workers would train a model of its own"
     )
     assert message.endswith(
-        "use TensorflowTrainer, or set KERAS_BACKEND=torch in the environment before keras is imported"
+        f"use TensorflowTrainer, or set KERAS_BACKEND={backend} in the environment before keras is imported"
     )

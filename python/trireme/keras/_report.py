@@ -13,7 +13,7 @@ from typing import Any
 from trireme._checkpoint import Checkpoint
 from trireme._preemption_watch import PreemptionWatch
 from trireme._report import CheckpointUploadMode, mode_of_callback
-from trireme._session import get_context, report
+from trireme._session import current_session, get_context, report
 from trireme._validation import ValidationTaskConfig
 from trireme.keras._model import EPOCHS, MODEL_FILE
 from trireme.keras._package import backend, package
@@ -78,6 +78,7 @@ class _ReportCheckpointCallback:
         self._mode = mode_of_callback("ReportCheckpointCallback", checkpoint_upload_mode)
         self._validation = validation
         self._completed_epochs = 0
+        self._data_epochs: dict[str, int] = {}  # of the data sources, when the current epoch began
         self._last_logs: dict[str, Any] = {}
 
     def _on(self, event: str, logs: Mapping[str, Any] | None) -> None:
@@ -116,7 +117,7 @@ class _ReportCheckpointCallback:
                 report(metrics)
                 return
             checkpoint = Checkpoint.from_directory(folder)
-            checkpoint.set_metadata({"_model_filename": MODEL_FILE, EPOCHS: self._completed_epochs})
+            checkpoint.set_metadata({"_model_filename": MODEL_FILE, EPOCHS: self._completed()})
             report(metrics, checkpoint=checkpoint, checkpoint_upload_mode=self._mode, validation=self._validation)
             # report() deletes the folder after an asynchronous upload; local mode keeps it as the checkpoint.
             sent = self._mode is CheckpointUploadMode.ASYNC or get_context()._path is None
@@ -125,12 +126,19 @@ class _ReportCheckpointCallback:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
+    def _completed(self) -> int:
+        """With a checkpoint of the last batch of an epoch, the data continues with the next one."""
+        now = _data_epochs()
+        ended = any(now.get(name, epoch) > epoch for name, epoch in self._data_epochs.items())
+        return self._completed_epochs + ended
+
+
 def _hook(event: str) -> Callable[..., None]:
     def with_index(self: Any, index: int, logs: Any = None) -> None:
         if event == "epoch_begin":
-            self._completed_epochs = index
+            self._completed_epochs, self._data_epochs = index, _data_epochs()
         elif event == "epoch_end":
-            self._completed_epochs = index + 1
+            self._completed_epochs, self._data_epochs = index + 1, {}
         self._on(event, logs)
 
     def without_index(self: Any, logs: Any = None) -> None:
@@ -143,6 +151,11 @@ for _event in EVENTS:
     _made = _hook(_event)
     _made.__name__ = f"on_{_event}"
     setattr(_ReportCheckpointCallback, _made.__name__, _made)
+
+
+def _data_epochs() -> dict[str, int]:
+    positions = current_session("ReportCheckpointCallback").positions.now()
+    return {name: position["epoch"] for name, position in positions.items() if position and "epoch" in position}
 
 
 def _events(argument: str, given: Events) -> list[str]:
