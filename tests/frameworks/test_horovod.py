@@ -142,6 +142,40 @@ def test_tensorflow_equals_a_single_process() -> None:
     np.testing.assert_allclose(first, weights[:, 0], rtol=1e-4)
 
 
+def with_keras(_: Any) -> list[Any]:
+    import horovod.tensorflow as hvd
+    import keras
+    import tensorflow as tf
+
+    class OwnStep(keras.Sequential):  # type: ignore[misc]
+        def train_step(self, batch: Any) -> dict[str, Any]:
+            inputs, targets = batch
+            with tf.GradientTape() as tape:
+                loss = self.compute_loss(inputs, targets, self(inputs, training=True))
+            weights = self.trainable_variables
+            gradients = hvd.DistributedGradientTape(tape).gradient(loss, [each.value for each in weights])
+            self.optimizer.apply(gradients, weights)
+            return {"loss": loss}
+
+    def fit(kind: Any) -> Any:
+        keras.utils.set_random_seed(0)
+        model = kind([keras.layers.Input((FEATURES,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        model.fit(*rows(hvd.rank()), verbose=0)
+        return model.get_weights()[0]
+
+    hvd.init()
+    with pytest.raises(RuntimeError, match=r"Keras 3 in a HorovodTrainer: each of.*use TensorflowTrainer"):
+        fit(keras.Sequential)
+    found: list[Any] = hvd.allgather(fit(OwnStep).reshape(1, FEATURES)).numpy().tolist()
+    return found
+
+
+def test_fit_of_keras_that_would_train_separate_models_is_refused() -> None:
+    first, second = HorovodTrainer(with_keras, train_loop_config={}, scaling_config=TWO).fit().return_value
+    assert first == second
+
+
 def elastic_with_tensorflow(config: dict[str, Any]) -> list[Any]:
     import horovod.tensorflow as hvd
     import tensorflow as tf
@@ -231,6 +265,22 @@ def train(config):
     return [[each.tolist() for each in model.get_weights()], began_at]
 
 
+def fit():
+    hvd.init()
+    tf.keras.utils.set_random_seed(hvd.rank())
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(4,))])
+    rows = np.random.default_rng(hvd.rank()).standard_normal((8, 4)).astype("float32")
+    model.compile("sgd", "mse")
+    try:
+        model.fit(rows, rows[:, :1], verbose=0)
+    except RuntimeError as error:
+        refused = str(error)
+    model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), "mse")
+    callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
+    model.fit(rows, rows[:, :1], batch_size=4, epochs=2, verbose=0, callbacks=callbacks)
+    return [hvd.allgather(model.get_weights()[0].reshape(1, 4)).numpy().tolist(), refused]
+
+
 if __name__ == "__main__":
     found = [
         HorovodTrainer(
@@ -241,15 +291,19 @@ if __name__ == "__main__":
         ).fit().return_value
         for killed in (False, True)
     ]
+    found.append(HorovodTrainer(fit, scaling_config=ScalingConfig(num_workers=2)).fit().return_value)
     with open(sys.argv[1], "w") as file:
         json.dump(found, file)
 """
 
 
-def test_a_state_of_legacy_keras_continues_with_its_optimizer(tmp_path: Path) -> None:
-    whole, killed = run_script(LEGACY, tmp_path)
+def test_legacy_keras_continues_with_its_optimizer_and_needs_horovods(tmp_path: Path) -> None:
+    whole, killed, fitted = run_script(LEGACY, tmp_path)
     assert (whole[1], killed[1]) == ([0], [6])
     assert whole[0] == killed[0]
+    (first, second), refused = fitted
+    assert first == second
+    assert refused.startswith("tf_keras without Horovod's optimizer: each of the 2 workers would train a model of its")
 
 
 def test_a_rank_that_hangs_is_replaced() -> None:
