@@ -48,7 +48,7 @@ install: $(RELEASE)/build.ninja  ## Library, command line and Python package, in
 	  --prefix "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" > /dev/null
 
 library: $(RELEASE)/build.ninja
-	@cmake --build $(RELEASE) --parallel $(JOBS) --target trireme trireme_cli _core
+	@cmake --build $(RELEASE) --parallel $(JOBS) --target trireme trireme_cli _core trireme_launcher
 
 build: install $(VENV)/.dev  ## The same, with all programs of the tests, examples and benchmarks
 	@cmake --build $(RELEASE) --parallel $(JOBS)
@@ -134,8 +134,7 @@ test-clusters: frameworks  ## The same, with the scenarios that take minutes
 # Tested as a wheel, made of what is built already.
 frameworks: install $(FRAMEWORKS)/.packages  ## The frameworks and this Trireme, in .venv-frameworks
 	@rm -rf build/wheel
-	@$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel --config-settings build-dir=$(RELEASE) \
-	  --config-settings build.targets="_core;trireme_cli" .
+	@$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel --config-settings build-dir=$(RELEASE) .
 	@$(BIN)/uv pip install --quiet --python $(FRAMEWORKS)/bin/python --reinstall-package trireme build/wheel/*.whl
 	$(call install_horovod,$(if $(filter true,$(CI)),,--if-built))
 

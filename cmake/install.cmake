@@ -28,7 +28,3 @@ if(TARGET trireme_torch)
   install(TARGETS trireme_torch EXPORT trireme_torchTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT trireme_torchTargets NAMESPACE trireme:: DESTINATION ${TRIREME_PACKAGE_DIR})
 endif()
-
-if(TRIREME_BUILD_PYTHON)
-  install(TARGETS trireme_cli RUNTIME DESTINATION trireme/bin COMPONENT python EXCLUDE_FROM_ALL)
-endif()
