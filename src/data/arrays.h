@@ -48,6 +48,15 @@ class Owned {
 using OwnedArray = Owned<ArrowArray>;
 using OwnedSchema = Owned<ArrowSchema>;
 
+// Arguments for `children`, which cannot be copied from an initializer list.
+template <typename First, typename... Others>
+std::vector<First> in_vector(First first, Others... others) {
+  std::vector<First> made;
+  made.push_back(std::move(first));
+  (made.push_back(std::move(others)), ...);
+  return made;
+}
+
 // A record batch: a struct array, and its schema.
 struct Record {
   OwnedArray array;

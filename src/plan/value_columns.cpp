@@ -2,30 +2,31 @@
 
 #include <cstring>
 #include <deque>
-#include <functional>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <optional>
-#include <string_view>
 
 #include "base/text.h"
-#include "data/array_memory.h"
 #include "data/array_values.h"
+#include "data/metadata.h"
+#include "data/value_arrays.h"
 #include "plan/value_numbers.h"
 
 namespace trireme::plan {
 namespace {
 
+using data::fixed_lists_schema;
+using data::flat_array;
 using data::format_of;
-using data::memory;
+using data::in_fixed_lists;
+using data::in_vector;
+using data::list_array;
+using data::pointers_to;
+using data::tensor_values;
 using data::Validity;
+using data::validity_of;
+using data::Values;
 using Kind = ValueType::Kind;
-using Values = std::vector<const Value*>;  // nullptr for null
-
-Validity validity_of(const Values& values) {
-  return data::validity_of(values.size(), [&](std::size_t i) { return !values[i]; });
-}
 
 // Numbers, whose values fit into the type: see find_lost().
 OwnedArray numbers_array(DType dtype, const Values& values) {
@@ -34,71 +35,8 @@ OwnedArray numbers_array(DType dtype, const Values& values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i]) store_number(*values[i], dtype, static_cast<char*>(all.data()) + i * width);
   }
-  const auto validity = validity_of(values);
-  const void* memory = all.data();
-  return make_array(static_cast<std::int64_t>(values.size()), validity.nulls, {validity.bits, memory},
-                    {validity.owner, std::make_shared<Tensor>(std::move(all))});
-}
-
-OwnedArray bits_array(std::size_t count, const Validity& validity, const std::function<bool(std::size_t)>& at) {
-  auto [owner, bits] = memory<std::uint8_t>((count + 7) / 8);
-  for (std::size_t i = 0; i < count; ++i) bits[i / 8] |= static_cast<std::uint8_t>((at(i) ? 1 : 0) << (i % 8));
-  return make_array(static_cast<std::int64_t>(count), validity.nulls, {validity.bits, bits}, {validity.owner, owner});
-}
-
-OwnedArray text_array(const Values& values) {
-  const auto text = [](const Value* value) -> std::string_view {
-    if (!value) return {};
-    const auto* bytes = value->get_if<Bytes>();
-    return bytes ? bytes->data : value->as_string();
-  };
-  const auto validity = validity_of(values);
-  auto [offsets_owner, offsets] = memory<std::int64_t>(values.size() + 1);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    offsets[i + 1] = offsets[i] + static_cast<std::int64_t>(text(values[i]).size());
-  }
-  auto [owner, bytes] = memory<char>(static_cast<std::size_t>(offsets[values.size()]));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto here = text(values[i]);
-    if (!here.empty()) std::memcpy(bytes + offsets[i], here.data(), here.size());
-  }
-  return make_array(static_cast<std::int64_t>(values.size()), validity.nulls, {validity.bits, offsets, bytes},
-                    {validity.owner, offsets_owner, owner});
-}
-
-std::string list_format(std::int64_t length) { return fmt::format("+w:{}", length); }
-
-// A tensor of shape [rows, a, b] as lists of a lists of b: the innermost values, wrapped from the inside out.
-OwnedSchema tensor_schema(DType dtype, const std::vector<std::int64_t>& row_shape, std::size_t dimension,
-                          const std::string& name) {
-  if (dimension == row_shape.size()) return make_schema(format_of(dtype), name);
-  std::vector<OwnedSchema> children;
-  children.push_back(tensor_schema(dtype, row_shape, dimension + 1, "item"));
-  return make_schema(list_format(row_shape[dimension]), name, std::move(children));
-}
-
-OwnedArray tensor_values(const Tensor& tensor) {
-  if (tensor.dtype() == DType::kBool) {
-    const auto values = tensor.values<bool>();
-    return bits_array(values.size(), {}, [&](std::size_t i) { return values[i]; });
-  }
-  auto held = std::make_shared<Tensor>(tensor);
-  return make_array(tensor.num_elements(), 0, {nullptr, tensor.data()}, {held});
-}
-
-// `rows` rows of that shape, whose values are already in `array`.
-OwnedArray in_lists(OwnedArray array, std::int64_t rows, const std::vector<std::int64_t>& row_shape,
-                    const Validity& validity) {
-  for (std::size_t left = row_shape.size(); left > 0; --left) {
-    std::int64_t length = rows;
-    for (std::size_t i = 0; i + 1 < left; ++i) length *= row_shape[i];
-    std::vector<OwnedArray> children;
-    children.push_back(std::move(array));
-    const bool outermost = left == 1;
-    array = make_array(length, outermost ? validity.nulls : 0, {outermost ? validity.bits : nullptr}, {validity.owner},
-                       std::move(children));
-  }
-  return array;
+  const void* numbers = all.data();
+  return flat_array(values.size(), validity_of(values), numbers, std::make_shared<Tensor>(std::move(all)));
 }
 
 OwnedArray tensors_array(const ValueType& type, const Values& values) {
@@ -112,43 +50,31 @@ OwnedArray tensors_array(const ValueType& type, const Values& values) {
       std::memcpy(static_cast<char*>(all.data()) + i * each, row.data(), each);
     }
   }
-  return in_lists(tensor_values(all), static_cast<std::int64_t>(values.size()), type.shape, validity_of(values));
+  return in_fixed_lists(tensor_values(all), std::ssize(values), type.shape, validity_of(values));
 }
 
 // Python's extension type: the elements and the shape of each row.
 OwnedSchema ragged_schema(DType dtype, const std::string& name) {
-  std::vector<OwnedSchema> parts;
-  for (const auto& [part, format] : {std::pair("data", format_of(dtype)), std::pair("shape", format_of(DType::kI32))}) {
-    std::vector<OwnedSchema> items;
-    items.push_back(make_schema(format, "item"));
-    parts.push_back(make_schema("+l", part, std::move(items)));
-  }
+  const auto list = [](const char* part, DType items) {
+    return make_schema("+l", part, in_vector(make_schema(format_of(items), "item")));
+  };
   return make_schema(
-      "+s", name, std::move(parts),
+      "+s", name, in_vector(list("data", dtype), list("shape", DType::kI32)),
       data::metadata_of({{"ARROW:extension:name", "trireme.ragged_tensor"}, {"ARROW:extension:metadata", ""}}));
 }
 
-// Lists that are next to each other in `items`.
-OwnedArray lists_of(const Tensor& items, const std::vector<std::int64_t>& sizes, const Validity& validity) {
-  auto [owner, offsets] = memory<std::int32_t>(sizes.size() + 1);
-  for (std::size_t i = 0; i < sizes.size(); ++i) offsets[i + 1] = offsets[i] + static_cast<std::int32_t>(sizes[i]);
-  std::vector<OwnedArray> children;
-  children.push_back(tensor_values(items));
-  return make_array(std::ssize(sizes), validity.nulls, {validity.bits, offsets}, {validity.owner, owner},
-                    std::move(children));
-}
-
 OwnedArray ragged_array(const ValueType& type, const Values& values) {
-  std::vector<std::int64_t> counts;
-  std::vector<std::int64_t> dimensions;
+  std::vector<std::int32_t> elements_before = {0};
+  std::vector<std::int32_t> dimensions_before = {0};
   std::vector<std::int32_t> shapes;
   for (const Value* value : values) {
     const Tensor* tensor = value ? &value->as_tensor() : nullptr;
-    counts.push_back(tensor ? tensor->num_elements() : 0);
-    dimensions.push_back(tensor ? std::ssize(tensor->shape()) : 0);
+    const std::int64_t elements = tensor ? tensor->num_elements() : 0;
+    elements_before.push_back(elements_before.back() + static_cast<std::int32_t>(elements));
     if (tensor) shapes.insert(shapes.end(), tensor->shape().begin(), tensor->shape().end());
+    dimensions_before.push_back(static_cast<std::int32_t>(shapes.size()));
   }
-  Tensor all(type.dtype, {std::accumulate(counts.begin(), counts.end(), std::int64_t{0})});
+  Tensor all(type.dtype, {elements_before.back()});
   auto* out = static_cast<char*>(all.data());
   for (const Value* value : values) {
     if (!value) continue;
@@ -157,10 +83,9 @@ OwnedArray ragged_array(const ValueType& type, const Values& values) {
     out += row.num_bytes();
   }
   const auto validity = validity_of(values);
-  std::vector<OwnedArray> parts;
-  parts.push_back(lists_of(all, counts, validity));
-  parts.push_back(lists_of(Tensor::of(shapes), dimensions, validity));
-  return make_array(std::ssize(values), validity.nulls, {validity.bits}, {validity.owner}, std::move(parts));
+  return make_array(std::ssize(values), validity.nulls, {validity.bits}, {validity.owner},
+                    in_vector(list_array(std::move(elements_before), validity, tensor_values(all)),
+                              list_array(std::move(dimensions_before), validity, tensor_values(Tensor::of(shapes)))));
 }
 
 OwnedSchema schema_of(const ValueType& type, const std::string& name) {
@@ -171,7 +96,7 @@ OwnedSchema schema_of(const ValueType& type, const std::string& name) {
     case Kind::kFloat: return make_schema("g", name);
     case Kind::kText: return make_schema("U", name);
     case Kind::kBytes: return make_schema("Z", name);
-    case Kind::kTensor: return tensor_schema(type.dtype, type.shape, 0, name);
+    case Kind::kTensor: return fixed_lists_schema(type.dtype, type.shape, name);
     case Kind::kRagged: return ragged_schema(type.dtype, name);
     case Kind::kList:
     case Kind::kDict: break;
@@ -184,22 +109,18 @@ OwnedSchema schema_of(const ValueType& type, const std::string& name) {
 OwnedArray array_of(const ValueType& type, const Values& values);
 
 OwnedArray lists_array(const ValueType& type, const Values& values) {
-  const auto validity = validity_of(values);
-  auto [owner, offsets] = memory<std::int64_t>(values.size() + 1);
+  std::vector<std::int64_t> offsets = {0};
   Values inside;
   const List none;
   std::deque<List> vectors;  // the elements of tensors, to which `inside` points
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const Tensor* vector = values[i] ? values[i]->get_if<Tensor>() : nullptr;
+  for (const Value* value : values) {
+    const Tensor* vector = value ? value->get_if<Tensor>() : nullptr;
     if (vector) vectors.push_back(elements_of(*vector));
-    const List& list = vector ? vectors.back() : values[i] ? values[i]->as_list() : none;
+    const List& list = vector ? vectors.back() : value ? value->as_list() : none;
     for (const auto& each : list) inside.push_back(each.is_null() ? nullptr : &each);
-    offsets[i + 1] = static_cast<std::int64_t>(inside.size());
+    offsets.push_back(std::ssize(inside));
   }
-  std::vector<OwnedArray> children;
-  children.push_back(array_of(type.children.front().second, inside));
-  return make_array(static_cast<std::int64_t>(values.size()), validity.nulls, {validity.bits, offsets},
-                    {validity.owner, owner}, std::move(children));
+  return list_array(std::move(offsets), validity_of(values), array_of(type.children.front().second, inside));
 }
 
 OwnedArray dicts_array(const ValueType& type, const Values& values) {
@@ -219,29 +140,20 @@ OwnedArray dicts_array(const ValueType& type, const Values& values) {
 
 OwnedArray array_of(const ValueType& type, const Values& values) {
   switch (type.kind) {
-    case Kind::kNull: {
-      const auto count = static_cast<std::int64_t>(values.size());
-      return make_array(count, count, {}, {});
-    }
+    case Kind::kNull: return data::null_array(values.size());
     case Kind::kBool:
-      return bits_array(values.size(), validity_of(values),
-                        [&](std::size_t i) { return values[i] && is_true(*values[i]); });
+      return data::bits_array(values.size(), validity_of(values),
+                              [&](std::size_t i) { return values[i] && is_true(*values[i]); });
     case Kind::kInt: return numbers_array(DType::kI64, values);
     case Kind::kFloat: return numbers_array(DType::kF64, values);
     case Kind::kText:
-    case Kind::kBytes: return text_array(values);
+    case Kind::kBytes: return data::text_array<std::int64_t>(values);
     case Kind::kTensor: return type.shape.empty() ? numbers_array(type.dtype, values) : tensors_array(type, values);
     case Kind::kRagged: return ragged_array(type, values);
     case Kind::kList: return lists_array(type, values);
     case Kind::kDict: return dicts_array(type, values);
   }
   return {};
-}
-
-Values pointers_to(const List& values) {
-  Values pointers;
-  for (const auto& each : values) pointers.push_back(each.is_null() ? nullptr : &each);
-  return pointers;
 }
 
 // The first row that has an integer which the type cannot hold, and why.
@@ -280,7 +192,7 @@ base::Result<OwnedArray> column_of(const std::string& name, const ValueType& typ
   const std::vector<std::int64_t> row_shape(tensor.shape().begin() + 1, tensor.shape().end());
   const auto dtype = type.kind == Kind::kTensor ? std::optional(type.dtype) : dtype_of(type);
   if (dtype == tensor.dtype() && (row_shape.empty() || type.shape == row_shape)) {
-    return in_lists(tensor_values(tensor), tensor.shape().front(), row_shape, {});
+    return in_fixed_lists(tensor_values(tensor), tensor.shape().front(), row_shape, {});
   }
   const List rows = elements_of(tensor);
   return column_of(name, type, pointers_to(rows), first);

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <memory>
 
-#include "data/array_memory.h"
 #include "data/array_values.h"
 #include "data/bits.h"
 #include "data/chunk.h"
 #include "data/schema.h"
+#include "data/value_arrays.h"
 #include "preprocess/big_int.h"
 #include "preprocess/columns.h"
 #include "preprocess/decimals.h"
@@ -21,19 +20,14 @@
 namespace trireme::preprocess {
 namespace {
 
+using data::flat_array;
+using data::in_vector;
 using data::make_array;
 using data::make_schema;
 using data::memory;
 using data::Validity;
 using data::validity_of;
-
-using Values = std::vector<const Value*>;  // nullptr for null
-
-OwnedArray flat_array(std::size_t count, const Validity& validity, const void* values,
-                      std::shared_ptr<const void> owner) {
-  return make_array(static_cast<std::int64_t>(count), validity.nulls, {validity.bits, values},
-                    {validity.owner, std::move(owner)});
-}
+using data::Values;
 
 Validity validity_like(const Column& column) {
   const ArrowArray& array = *column.array;
@@ -77,7 +71,7 @@ base::Result<OwnedArray> numbers_array(const Values& values) {
     if (!values[i]) continue;
     TRIREME_ASSIGN(out[i], number_as<T>(*values[i]));
   }
-  return flat_array(values.size(), validity_of(values.size(), [&](std::size_t i) { return !values[i]; }), out, owner);
+  return flat_array(values.size(), validity_of(values), out, owner);
 }
 
 base::Result<OwnedArray> halves_array(const Values& values) {
@@ -87,7 +81,7 @@ base::Result<OwnedArray> halves_array(const Values& values) {
     TRIREME_ASSIGN(const double number, number_as<double>(*values[i]));
     out[i] = half_of(number);
   }
-  return flat_array(values.size(), validity_of(values.size(), [&](std::size_t i) { return !values[i]; }), out, owner);
+  return flat_array(values.size(), validity_of(values), out, owner);
 }
 
 template <typename T>
@@ -100,7 +94,7 @@ base::Result<OwnedArray> temporal_array(std::string_view format, const Values& v
     if (!number) return no_value(*values[i]);
     out[i] = static_cast<T>(*number);
   }
-  return flat_array(values.size(), validity_of(values.size(), [&](std::size_t i) { return !values[i]; }), out, owner);
+  return flat_array(values.size(), validity_of(values), out, owner);
 }
 
 base::Result<OwnedArray> decimals_array(std::string_view format, const Values& values) {
@@ -111,59 +105,44 @@ base::Result<OwnedArray> decimals_array(std::string_view format, const Values& v
     const auto decimal = decimal_of(*values[i]);
     if (!decimal || !store_decimal(format, *decimal, out + i * width)) return no_value(*values[i]);
   }
-  return flat_array(values.size(), validity_of(values.size(), [&](std::size_t i) { return !values[i]; }), out, owner);
+  return flat_array(values.size(), validity_of(values), out, owner);
 }
 
 base::Result<OwnedArray> flags_array(const Values& values) {
-  auto [owner, bits] = memory<std::uint8_t>((values.size() + 7) / 8);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!values[i]) continue;
-    const auto* flag = values[i]->get_if<bool>();
-    if (!flag) return no_value(*values[i]);
-    bits[i / 8] |= static_cast<std::uint8_t>((*flag ? 1 : 0) << (i % 8));
+  for (const Value* value : values) {
+    if (value && !value->get_if<bool>()) return no_value(*value);
   }
-  return flat_array(values.size(), validity_of(values.size(), [&](std::size_t i) { return !values[i]; }), bits, owner);
+  return data::bits_array(values.size(), validity_of(values),
+                          [&](std::size_t i) { return values[i] && values[i]->as_bool(); });
 }
 
-template <typename Offset>
-base::Result<OwnedArray> texts_array(const Values& values, bool bytes) {
-  auto [offsets_owner, offsets] = memory<Offset>(values.size() + 1);
-  auto text = std::make_shared<std::string>();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i]) {
-      const auto* string = values[i]->get_if<std::string>();
-      const auto* raw = values[i]->get_if<Bytes>();
-      if (bytes ? !raw : !string) return no_value(*values[i]);
-      *text += bytes ? raw->data : *string;
-    }
-    if (!std::in_range<Offset>(text->size())) return base::error("more than 2 GiB of text in one batch");
-    offsets[i + 1] = static_cast<Offset>(text->size());
+template <typename Offset, typename Text>
+base::Result<OwnedArray> texts_array(const Values& values) {
+  std::size_t bytes = 0;
+  for (const Value* value : values) {
+    if (value && !value->get_if<Text>()) return no_value(*value);
+    bytes += value ? data::text_of(*value).size() : 0;
   }
-  const auto validity = validity_of(values.size(), [&](std::size_t i) { return !values[i]; });
-  return make_array(static_cast<std::int64_t>(values.size()), validity.nulls, {validity.bits, offsets, text->data()},
-                    {validity.owner, offsets_owner, text});
+  if (!std::in_range<Offset>(bytes)) return base::error("more than 2 GiB of text in one batch");
+  return data::text_array<Offset>(values);
 }
 
 base::Result<OwnedArray> array_of(const ArrowSchema& type, const Values& values);
 
 template <typename Offset>
 base::Result<OwnedArray> lists_array(const ArrowSchema& type, const Values& values) {
-  auto [owner, offsets] = memory<Offset>(values.size() + 1);
+  std::vector<Offset> offsets = {0};
   Values inside;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i]) {
-      const auto* list = values[i]->get_if<List>();
-      if (!list) return no_value(*values[i]);
+  for (const Value* value : values) {
+    if (value) {
+      const auto* list = value->get_if<List>();
+      if (!list) return no_value(*value);
       for (const auto& each : *list) inside.push_back(each.is_null() ? nullptr : &each);
     }
-    offsets[i + 1] = static_cast<Offset>(inside.size());
+    offsets.push_back(static_cast<Offset>(inside.size()));
   }
-  std::vector<OwnedArray> children;
-  TRIREME_ASSIGN(auto child, array_of(*type.children[0], inside));
-  children.push_back(std::move(child));
-  const auto validity = validity_of(values.size(), [&](std::size_t i) { return !values[i]; });
-  return make_array(static_cast<std::int64_t>(values.size()), validity.nulls, {validity.bits, offsets},
-                    {validity.owner, owner}, std::move(children));
+  TRIREME_ASSIGN(auto items, array_of(*type.children[0], inside));
+  return data::list_array(std::move(offsets), validity_of(values), std::move(items));
 }
 
 base::Result<OwnedArray> array_of(const ArrowSchema& type, const Values& values) {
@@ -176,8 +155,7 @@ base::Result<OwnedArray> array_of(const ArrowSchema& type, const Values& values)
                                        : temporal_array<std::int64_t>(format, values);
   }
   switch (format.size() == 1 ? format[0] : '?') {
-    case 'n':
-      return make_array(static_cast<std::int64_t>(values.size()), static_cast<std::int64_t>(values.size()), {}, {});
+    case 'n': return data::null_array(values.size());
     case 'b': return flags_array(values);
     case 'c': return numbers_array<std::int8_t>(values);
     case 'C': return numbers_array<std::uint8_t>(values);
@@ -190,10 +168,10 @@ base::Result<OwnedArray> array_of(const ArrowSchema& type, const Values& values)
     case 'e': return halves_array(values);
     case 'f': return numbers_array<float>(values);
     case 'g': return numbers_array<double>(values);
-    case 'u': return texts_array<std::int32_t>(values, false);
-    case 'U': return texts_array<std::int64_t>(values, false);
-    case 'z': return texts_array<std::int32_t>(values, true);
-    case 'Z': return texts_array<std::int64_t>(values, true);
+    case 'u': return texts_array<std::int32_t, std::string>(values);
+    case 'U': return texts_array<std::int64_t, std::string>(values);
+    case 'z': return texts_array<std::int32_t, Bytes>(values);
+    case 'Z': return texts_array<std::int64_t, Bytes>(values);
     default: return base::error("columns of this type cannot be filled");
   }
 }
@@ -255,40 +233,18 @@ Column from_numbers(std::string name, std::vector<std::int64_t> values) {
 base::Result<Column> from_lists(std::string name, const std::vector<std::int64_t>& offsets, Column items,
                                 const Column* like) {
   if (!std::in_range<std::int32_t>(offsets.back())) return base::error("more than 2^31 list elements in one batch");
-  auto [owner, out] = memory<std::int32_t>(offsets.size());
-  for (std::size_t i = 0; i < offsets.size(); ++i) out[i] = static_cast<std::int32_t>(offsets[i]);
+  auto schema = make_schema("+l", name, in_vector(data::renamed(std::move(items.schema), "item")));
+  std::vector<std::int32_t> narrow(offsets.begin(), offsets.end());
   const auto validity = like ? validity_like(*like) : Validity();
-  std::vector<OwnedSchema> item_schema;
-  std::vector<OwnedArray> item_array;
-  item_schema.push_back(data::renamed(std::move(items.schema), "item"));
-  item_array.push_back(std::move(items.array));
-  auto schema = make_schema("+l", name, std::move(item_schema));
   return Column{std::move(name), std::move(schema),
-                make_array(static_cast<std::int64_t>(offsets.size()) - 1, validity.nulls, {validity.bits, out},
-                           {validity.owner, owner}, std::move(item_array))};
+                data::list_array(std::move(narrow), validity, std::move(items.array))};
 }
 
 Column from_tensor(std::string name, const Tensor& tensor) {
-  const std::int64_t rows = tensor.shape()[0];
-  const std::int64_t width = tensor.shape()[1];
-  const std::int64_t count = rows * width;
-  const auto handle = std::make_shared<Tensor>(tensor);  // shares the memory
-  std::shared_ptr<const void> owner = handle;
-  const void* values = handle->data();
-  if (tensor.dtype() == DType::kBool) {
-    auto [packed, bits] = memory<std::byte>(static_cast<std::size_t>(count + 7) / 8);
-    const auto* flags = static_cast<const std::uint8_t*>(handle->data());
-    for (std::int64_t i = 0; i < count; ++i) data::or_bit(bits, i, flags[i] != 0);
-    owner = packed;
-    values = bits;
-  }
-  std::vector<OwnedSchema> item_schema;
-  std::vector<OwnedArray> item_array;
-  item_schema.push_back(make_schema(data::format_of(tensor.dtype()), "item"));
-  item_array.push_back(make_array(count, 0, {nullptr, values}, {std::move(owner)}));
-  auto lists = make_schema("+w:" + std::to_string(width), name, std::move(item_schema));
-  return {std::move(name), data::as_tensors(std::move(lists), {width}),
-          make_array(rows, 0, {nullptr}, {}, std::move(item_array))};
+  const std::vector<std::int64_t> width = {tensor.shape()[1]};
+  auto lists = data::fixed_lists_schema(tensor.dtype(), width, name);
+  return {std::move(name), data::as_tensors(std::move(lists), width),
+          data::in_fixed_lists(data::tensor_values(tensor), tensor.shape()[0], width, {})};
 }
 
 base::Result<Column> from_values(std::string name, const ArrowSchema& type, const std::vector<const Value*>& values) {
@@ -299,9 +255,7 @@ base::Result<Column> from_values(std::string name, const ArrowSchema& type, cons
 
 base::Result<Column> from_codes(std::string name, const std::vector<std::int64_t>& codes, const ArrowSchema& type,
                                 const std::vector<Value>& values) {
-  std::vector<const Value*> pointers;
-  for (const auto& value : values) pointers.push_back(value.is_null() ? nullptr : &value);
-  TRIREME_ASSIGN(auto dictionary, from_values("", type, pointers));
+  TRIREME_ASSIGN(auto dictionary, from_values("", type, data::pointers_to(values)));
   auto [owner, out] = memory<std::int32_t>(codes.size());
   for (std::size_t i = 0; i < codes.size(); ++i)
     out[i] = static_cast<std::int32_t>(std::max<std::int64_t>(codes[i], 0));
@@ -328,10 +282,8 @@ base::Result<OwnedSchema> schema_for(const std::vector<Value>& values) {
     for (const auto& each : *list) {
       if (!each.is_null()) items.push_back(each);
     }
-    std::vector<OwnedSchema> children;
     TRIREME_ASSIGN(auto child, schema_for(items));
-    children.push_back(data::renamed(std::move(child), "item"));
-    return make_schema("+l", "", std::move(children));
+    return make_schema("+l", "", in_vector(data::renamed(std::move(child), "item")));
   }
   return base::error("{} cannot be stored in a table", python_text(value));
 }
@@ -344,16 +296,12 @@ base::Result<Column> filled(std::string name, const Column& column, const Column
     else if (!runs.empty() && runs.back().chunk == 0) ++runs.back().count;
     else runs.push_back({0, i, 1});
   }
-  std::vector<OwnedSchema> schemas;
-  schemas.push_back(data::renamed(copied(*column.schema), name));
-  ArrowSchema c_schema = make_schema("+s", "", std::move(schemas)).give();
+  ArrowSchema c_schema = make_schema("+s", "", in_vector(data::renamed(copied(*column.schema), name))).give();
   TRIREME_ASSIGN(const auto schema, data::Schema::take(c_schema));
   if (runs.empty()) return std::move(Table::of(data::Batch::empty(schema)).taken().front());
   std::vector<std::shared_ptr<const data::Chunk>> chunks;
   for (const auto* array : {&column.array, &filling.array}) {
-    std::vector<OwnedArray> only;
-    only.push_back(lent(*array));
-    ArrowArray c_array = make_array((*array)->length, 0, {nullptr}, {}, std::move(only)).give();
+    ArrowArray c_array = make_array((*array)->length, 0, {nullptr}, {}, in_vector(lent(*array))).give();
     TRIREME_ASSIGN(auto chunk, data::Chunk::take(c_array, schema));
     chunks.push_back(std::move(chunk));
   }
