@@ -40,6 +40,9 @@ TypePointer working_type(const TypePointer& type, Aggregation function) {
   if (::arrow::is_integer(type->id()) && adds) return ::arrow::decimal128(38, 0);
   if (function == Aggregation::kStd && is_wide(*type)) return ::arrow::float64();  // distances from a value
   if (type->id() == ::arrow::Type::HALF_FLOAT) return ::arrow::float32();
+  if (type->id() == ::arrow::Type::DECIMAL256) return ::arrow::float64();
+  if (::arrow::is_decimal(type->id()) && adds)
+    return ::arrow::decimal128(38, static_cast<const ::arrow::DecimalType&>(*type).scale());
   if (type->id() == ::arrow::Type::DURATION) return ::arrow::int64();
   if (type->id() == ::arrow::Type::NA) return ::arrow::float64();  // of nulls
   return type;
@@ -110,7 +113,8 @@ ScalarPointer result_of(const ::arrow::Table& table, const plan::Aggregating& as
   if (!value->is_valid || value->type->id() != ::arrow::Type::DECIMAL128) return value;
   const auto& sum = static_cast<const ::arrow::Decimal128Scalar&>(*value).value;
   if (function == Aggregation::kSum) return whole_sum(sum);
-  return ::arrow::MakeScalar(sum.ToDouble(0) / static_cast<double>(rows));
+  const std::int32_t scale = static_cast<const ::arrow::Decimal128Type&>(*value->type).scale();
+  return ::arrow::MakeScalar(sum.ToDouble(scale) / static_cast<double>(rows));
 }
 
 // The distinct values of the batches so far are merged when they take this many rows.

@@ -29,18 +29,36 @@ std::string name_of(const data::Aggregate& aggregate) {
   return aggregate.function + "(" + aggregate.column + ")";
 }
 
-// Whether a sum of integers may exceed what Arrow adds exactly: it wraps around, and means are sums of floats.
+struct Ends {
+  double low = 0;
+  double high = 0;
+};
+
+// Of a column of integers; 0 without values.
+Ends ends_of(const ::arrow::Datum& column) {
+  const auto number = [](const std::shared_ptr<::arrow::Scalar>& end) {
+    const auto value = check(end->CastTo(::arrow::float64()));
+    return value->is_valid ? static_cast<const ::arrow::DoubleScalar&>(*value).value : 0;
+  };
+  const auto ends = check(cp::MinMax(column)).scalar_as<::arrow::StructScalar>();
+  return {number(ends.value[0]), number(ends.value[1])};
+}
+
+// Whether Arrow's result would not be exact: sums of integers wrap around, their means are sums of floats, and means of
+// decimals are rounded to the decimals' places.
 bool needs_digits(const data::Aggregate& aggregate, const std::shared_ptr<::arrow::ChunkedArray>& column) {
   if (aggregate.function != "sum" && aggregate.function != "mean") return false;
+  if (::arrow::is_decimal(column->type()->id())) return aggregate.function == "mean";
   if (!::arrow::is_integer(column->type()->id())) return false;
-  const auto ends = check(cp::MinMax(column));
-  double largest = 0;
-  for (const auto& end : ends.scalar_as<::arrow::StructScalar>().value) {
-    if (!end->is_valid) continue;
-    const auto value = check(end->CastTo(::arrow::float64()));
-    largest = std::max(largest, std::abs(static_cast<const ::arrow::DoubleScalar&>(*value).value));
-  }
-  return largest * static_cast<double>(column->length()) >= 0x1p53;
+  const Ends ends = ends_of(column);
+  return std::max(std::abs(ends.low), std::abs(ends.high)) * static_cast<double>(column->length()) >= 0x1p53;
+}
+
+// Large integers as distances from the smallest one, which floats hold exactly: if there are none far away.
+bool needs_distances(const std::shared_ptr<::arrow::ChunkedArray>& column) {
+  if (!::arrow::is_integer(column->type()->id()) || column->length() == column->null_count()) return false;
+  const Ends ends = ends_of(column);
+  return ends.high - ends.low < 0x1p53;
 }
 
 // The results from exact sums, which are decimals.
@@ -83,16 +101,18 @@ Wanted wanted(TablePointer table, bool groups, const std::vector<data::Aggregate
       made.aggregates.emplace_back(prefix + "count_all", name);
     } else if (column && needs_digits(each, column)) {
       const std::string digits = "digits of " + name + std::to_string(i);
-      made.table = check(made.table->AddColumn(
-          made.table->num_columns(), ::arrow::field(digits, ::arrow::decimal128(kDigits, 0)),
-          check(cp::Cast(::arrow::Datum(column), ::arrow::decimal128(kDigits, 0))).chunked_array()));
+      const bool whole = ::arrow::is_integer(column->type()->id());
+      const auto exact =
+          whole ? check(cp::Cast(::arrow::Datum(column), ::arrow::decimal128(kDigits, 0))).chunked_array() : column;
+      made.table =
+          check(made.table->AddColumn(made.table->num_columns(), ::arrow::field(digits, exact->type()), exact));
       made.aggregates.emplace_back(prefix + "sum", digits, name);
       made.exact.push_back({&each, column->type(), "rows of " + digits});
     } else {
       const bool sample = each.function == "std";
       const auto options = sample ? std::make_shared<cp::VarianceOptions>(/*ddof=*/1) : nullptr;
       std::string input = each.column;
-      if (sample && column && ::arrow::is_integer(column->type()->id()) && column->length() > 0) {
+      if (sample && column && needs_distances(column)) {
         const auto ends = check(cp::MinMax(column)).scalar_as<::arrow::StructScalar>();
         const auto away = check(distances(column, ends.value[0])).chunked_array();
         input = "distances of " + name + std::to_string(i);

@@ -23,8 +23,10 @@ bool fits(const data::Type& type, Aggregation function) {
   const char first = type.format.front();
   const bool plain = type.format.size() == 1;
   if (first == 'n' || (plain && kNumbers.find(first) != std::string_view::npos)) return true;
-  if (function == Aggregation::kStd) return false;
-  if (function == Aggregation::kSum || function == Aggregation::kMean) return first == 'b';
+  const bool decimal = first == 'd';  // only of results that are floats: plain values have no decimals
+  if (function == Aggregation::kStd) return decimal;
+  if (function == Aggregation::kMean) return decimal || first == 'b';
+  if (function == Aggregation::kSum) return first == 'b';
   return first == 'b' || first == 't' || type.kind == data::Kind::kText;
 }
 

@@ -198,4 +198,38 @@ CASES: dict[str, Plan] = {
         {"table": 0, "from": "parquet", "files": 1, "group": 1},
         [{"op": "filter", "expression": ["in", ["col", "a"], [0.0]]}],
     ),
+    "a filter with a value to whose type a statistic cannot be converted": _plan(
+        [_numbers([None, 1], [-(2**63), 2])],
+        {"table": 0, "from": "parquet", "files": 1, "group": 2},
+        [{"op": "filter", "expression": ["not in", ["col", "a"], [0, 5]]}],
+    ),
+    "the same for numbers beyond int64": _plan(
+        [_numbers([None, 1], [2**64 - 1, 2], kind="uint64")],
+        {"table": 0, "from": "parquet", "files": 1, "group": 2},
+        [{"op": "filter", "expression": ["not in", ["col", "a"], [5]]}, {"op": "select", "columns": ["b"]}],
+    ),
+    "a deviation of small numbers beside a large one in another group": _plan(
+        [_numbers([3, 1], [9, 1], [-(2**63), 2])],
+        MEMORY,
+        [{"op": "groupby", "keys": ["b"], "aggregates": [["std", "a"]]}],
+    ),
+    "means and deviations of decimals in groups": _plan(
+        [_numbers(["1.50", 1], ["0.25", 1], [None, 2], ["0.10", 2], ["0.25", 2], kind="decimal(9, 2)")],
+        MEMORY,
+        [{"op": "groupby", "keys": ["b"], "aggregates": [["mean", "a"], ["std", "a"], ["sum", "a"]]}],
+    ),
+    **{
+        f"the {function} of decimals": _plan(
+            [_numbers(["1.50", 1], ["0.25", 1], [None, 2], ["0.10", 2], kind="decimal(9, 2)")],
+            {"table": 0, "from": "parquet", "files": 2, "group": 1},
+            [],
+            {"kind": function, "column": "a", "ignore_nulls": True},
+        )
+        for function in ("mean", "std")
+    },
+    "a filter after a shuffle": _plan(
+        [_numbers(*([number, -number] for number in range(20)))],
+        {"table": 0, "from": "parquet", "files": 3, "group": 3},
+        [{"op": "shuffle", "seed": 5, "window": None}, {"op": "filter", "expression": [">", ["col", "a"], ["lit", 4]]}],
+    ),
 }

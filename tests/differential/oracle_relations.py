@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from differential.oracle_expressions import NUMBERS, Overflows, Unsupported
-from differential.tables import FLOATS, INTEGERS, NESTED
+from differential.tables import DECIMALS, FLOATS, INTEGERS, NESTED
 
 if TYPE_CHECKING:
     from differential.oracle import Frame
@@ -101,7 +101,7 @@ def aggregate_kind(function: str, kind: str) -> str:
             raise Unsupported(f"{function} of {kind}")
         return kind
     if function in ("mean", "std"):
-        if kind not in NUMBERS:
+        if kind not in (*NUMBERS, *DECIMALS):
             raise Unsupported(f"{function} of {kind}")
         return "float64"
     if kind.startswith("decimal"):
@@ -147,7 +147,7 @@ def _float_sum(values: list[float]) -> float:
 def _mean(values: list[Any]) -> float:
     if isinstance(values[0], float):
         return _float_sum(values) / len(values)
-    return float(Fraction(sum(values), len(values)))  # exact: the sum may exceed the type
+    return float(sum(map(Fraction, values)) / len(values))  # exact: the sum may exceed the type
 
 
 def deviation(values: list[Any], ddof: int = 1) -> float | None:

@@ -92,7 +92,9 @@ def _draw_result(rng: random.Random, node: dict[str, Any], frame: Frame) -> dict
     kind = rng.choice(("count", "unique", *AGGREGATES[1:]))
     if kind == "count":
         return {"kind": kind}
-    usable = tables.INTEGERS + tables.FLOATS if kind != "unique" else (*SIMPLE, *tables.INTEGERS, "large_string")
+    usable = tables.INTEGERS + tables.FLOATS + (tables.DECIMALS if kind in ("mean", "std") else ())
+    if kind == "unique":
+        usable = (*SIMPLE, *tables.INTEGERS, "large_string")
     names = [name for name, each in frame.kinds.items() if each in usable and name not in frame.loose]
     if not names:
         return {"kind": "rows"}

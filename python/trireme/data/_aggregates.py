@@ -147,7 +147,7 @@ class Mean(_Sifted):
         return first[0] + second[0], first[1] + second[1]
 
     def result(self, value: Any) -> Any:
-        return value[0] / value[1]
+        return float(value[0] / value[1])  # of decimals, too
 
 
 class Std(_Sifted):
@@ -265,7 +265,8 @@ def over_groups(table: pa.Table, keys: Sequence[str], aggregates: Sequence[Aggre
         try:
             column = aggregate.prepared(column)
             exact = _needs_digits(aggregate, column)
-            given = given.append_column(f"__{index}", column.cast(_DIGITS) if exact else column)
+            cast = exact and pa.types.is_integer(column.type)
+            given = given.append_column(f"__{index}", column.cast(_DIGITS) if cast else column)
             asked.append((f"__{index}", "sum" if exact else aggregate.function, aggregate.options()))
             if exact:
                 digits[index] = column.type
@@ -338,7 +339,10 @@ def plain_floats(column: Any) -> Any:
 
 
 def _needs_digits(aggregate: AggregateFn, column: Any) -> bool:
-    """Whether a sum of integers may exceed what Arrow adds exactly: it wraps around, and means are sums of floats."""
+    """Whether Arrow's result would not be exact: sums of integers wrap around, means are sums of floats, and those of
+    decimals are rounded to the decimals' places."""
+    if isinstance(aggregate, Mean) and pa.types.is_decimal(column.type):
+        return True
     if not isinstance(aggregate, (Sum, Mean)) or not pa.types.is_integer(column.type):
         return False
     ends = [value for value in pc.min_max(column).as_py().values() if value is not None]

@@ -162,33 +162,37 @@ class ParquetSource(FileSource):
         needed = pa.schema([field for field in body if field.name in names])
         widths = _Widths(needed)
         first = self._listing.files()[0]
-        late = None if self._late is None else _Late(self._late, _columns_of(self._late, scanned))
+        late = _Late.of([self._late], scanned)
 
         def fragments_of(entry: tuple[Placed, bool | None]) -> list[Fragment]:
             (file, constants), kept_whole = entry
             if kept_whole is False:
                 return []
-            row_filter = None if kept_whole else self._filter
+            row_filter, late_filter = (None, None) if kept_whole else (self._filter, late)
             fragment = _scan(file, constants, scanned)
             footer = _named(file, lambda: fragment.metadata)
             if self._given_schema is None and self._strict:
                 check_same("read_parquet", file, _plain(fragment.physical_schema), first, needed)
             groups = [group for group in range(footer.num_row_groups) if footer.row_group(group).num_rows]
             if row_filter is not None:
-                kept = fragment.split_by_row_group(filter=row_filter, schema=scanned)
-                groups = [group.id for part in kept for group in part.row_groups]
+                try:
+                    kept = fragment.split_by_row_group(filter=row_filter, schema=scanned)
+                    groups = [group.id for part in kept for group in part.row_groups]
+                except pa.ArrowInvalid:
+                    # Arrow cannot convert a statistic to the type of a value in the filter: only the rows are compared.
+                    row_filter, late_filter = None, _Late.of([self._filter, self._late], scanned)
             constants = {name: value for name, value in constants.items() if name not in body.names}
-            plan = _FilePlan(file, constants, scanned, names, row_filter, None if kept_whole else late)
+            plan = _FilePlan(file, constants, scanned, names, row_filter, late_filter)
             return [ParquetFragment(plan, group, footer.row_group(group), widths) for group in groups]
 
         return in_threads(fragments_of, list(zip(files, self._decided(files, scanned), strict=True)))
 
     def _decided(self, files: Sequence[Placed], scanned: pa.Schema) -> list[bool | None]:
         """Whether the partition of each file satisfies the filters; None: it depends on the rows."""
-        filters = [each for each in (self._filter, self._late) if each is not None]
-        if not filters:
+        both = _Late.of([self._filter, self._late], scanned)
+        if both is None:
             return [True] * len(files)
-        whole_filter = functools.reduce(operator.and_, filters)
+        whole_filter = both.expression
         fragments = [_scan(file, constants, scanned) for file, constants in files]
         whole = ds.FileSystemDataset(fragments, scanned, _FORMAT, files[0][0].filesystem)
         possible = {fragment.path for fragment in whole.get_fragments(filter=whole_filter)}
@@ -202,6 +206,15 @@ class _Late:
 
     expression: Any
     columns: Sequence[str]
+
+    @staticmethod
+    def of(filters: Sequence[Any], schema: pa.Schema) -> _Late | None:
+        """All filters that are not None."""
+        given = [each for each in filters if each is not None]
+        if not given:
+            return None
+        expression = functools.reduce(operator.and_, given)
+        return _Late(expression, _columns_of(expression, schema))
 
 
 @dataclass(frozen=True)
