@@ -37,10 +37,14 @@ class Checker:
         self._number += 1
         folder = self._folder / str(self._number)
         placed = files.write(plan, folder)
-        outcomes = {}
-        for language in self._languages:
-            self.compared[language] += 1
-            outcomes[language] = run_python.run(placed) if language == "python" else self._program.run(placed)
+        outcomes: dict[str, Any] = {}
+        if "cpp" in self._languages:
+            self._program.start(placed)
+        if "python" in self._languages:
+            outcomes["python"] = run_python.run(placed)
+        if "cpp" in self._languages:
+            outcomes["cpp"] = self._program.outcome(placed)
+        self.compared.update(outcomes.keys())
         shutil.rmtree(folder)
         for language, outcome in outcomes.items():
             found = disagreement(in_cpp(expected) if language == "cpp" else expected, outcome)

@@ -36,15 +36,23 @@ class Program:
 
     def run(self, plan: dict[str, Any]) -> dict[str, Any]:
         """The outcome of a plan that files.write() has placed: a table, a value, or an error."""
+        self.start(plan)
+        return self.outcome(plan)
+
+    def start(self, plan: dict[str, Any]) -> None:
+        """outcome() must follow. The process evaluates the plan in the meantime."""
         if self._process is None:
             self._process = subprocess.Popen(
                 [PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
             )
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None
+        assert self._process.stdin is not None
         request = {"dataset": _shown(plan["dataset"]), "result": plan["result"], "folder": plan["folder"]}
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.flush()
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+
+    def outcome(self, plan: dict[str, Any]) -> dict[str, Any]:
+        process = self._process
+        assert process is not None and process.stdout is not None
         line = process.stdout.readline()
         if not line:
             self._process = None
