@@ -360,6 +360,14 @@ def test_sql(tmp_path: Path, read: Read) -> None:
     mixed = refused("read_sql", f"file={file}", "query=SELECT 1 AS a UNION ALL SELECT 'x'")
     assert "column 'a': a list of int64 and string" in mixed
 
+    later = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 60000) SELECT {} AS a FROM n"
+    promoted = later.format("iif(i < 55000, i, 0.5)")
+    dataset = trireme.data.read_sql(promoted, lambda: sqlite3.connect(file))
+    assert_same(read("read_sql", f"file={file}", f"query={promoted}"), dataset)
+    bytes_after_text = later.format("iif(i < 50000, 't', x'00')")
+    message = refused("read_sql", f"file={file}", f"query={bytes_after_text}")
+    assert "column 'a' is" in message and "from row 50000 on" in message
+
 
 def test_files_in_a_store_elsewhere(tmp_path: Path, bucket: Bucket, read: Read) -> None:
     from pyarrow.fs import FileSystem

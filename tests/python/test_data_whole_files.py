@@ -469,3 +469,23 @@ def test_sql(tmp_path: Path) -> None:
         trireme.data.read_sql("select x from nowhere", lambda: sqlite3.connect(path)).to_arrow()
     with pytest.raises(ConfigError, match="connection_factory = 'sqlite"):
         trireme.data.read_sql("select 1", "sqlite:///db")  # type: ignore[arg-type]
+
+
+def test_sql_with_other_types_in_later_batches(tmp_path: Path) -> None:
+    """The rows are fetched in batches, whose types are promoted where nothing is lost."""
+
+    def column(first: Any, *later: Any) -> Any:
+        path = tmp_path / f"{first}{later}.db".replace("/", "")
+        with sqlite3.connect(path) as connection:
+            connection.execute("create table t(x)")
+            connection.executemany("insert into t values (?)", [(value,) for value in [*[first] * 50_000, *later]])
+        connection.close()
+        dataset = trireme.data.read_sql("select x from t order by rowid", lambda: sqlite3.connect(path))
+        return dataset.to_arrow().column("x")
+
+    promoted = column(7, None, 0.5)
+    assert promoted.type == pa.float64()
+    assert promoted.to_pylist()[49_999:] == [7.0, None, 0.5]
+    for first, later, types in ((7, "a", "string .*int64"), ("a", b"b", "binary .*string"), ("a", 7, "int64 .*string")):
+        with pytest.raises(DataError, match=f"column 'x' is {types}"):
+            column(first, later)
