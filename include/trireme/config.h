@@ -108,6 +108,8 @@ class TRIREME_API ConfigError : public std::invalid_argument {
         "Maximum number of unfinished ASYNC checkpoint uploads per worker; report() blocks while it is reached.")      \
   FIELD(bool, keep_in_memory, false,                                                                                   \
         "Also keep the newest checkpoint created from a state in the host's memory. Restarted workers load it from there.") \
+  FIELD(std::optional<double>, node_memory_gb, {},                                                                     \
+        "On nodes that do not see the run folder: memory of each agent for checkpoints, in GB. None: a quarter of the node's memory. 0: checkpoints are committed when they are on the driver's disk.") \
   FIELD(bool, verify_on_resume, true,                                                                                  \
         "Verify the checksums of the checkpoint that the run resumes from. False: compare only file sizes.")
 

@@ -77,6 +77,7 @@ class _Attempt:
     metrics: dict[int, dict[int, dict[str, Any]]] = field(default_factory=dict)
     awaiting_commit: set[int] = field(default_factory=set)
     committed: dict[int, str] = field(default_factory=dict)
+    in_memory: dict[str, int] = field(default_factory=dict)  # committed, but only nodes hold the files: name -> index
 
     def note_report(self, event: dict[str, Any]) -> None:
         index, rank = event["index"], event["rank"]
@@ -126,6 +127,7 @@ class CallbackCaller:
         self._callbacks = callbacks
         self._context = context
         self._attempt = _Attempt(folder)
+        self._earlier: list[_Attempt] = []  # with checkpoints that are not stored yet
         self._failures: dict[int, Exception] = {}
         self._failed = False  # callbacks have not seen these failures yet
         self._begun: list[UserCallback] = []
@@ -140,26 +142,39 @@ class CallbackCaller:
         if kind == "run_started":
             self._begin(event)
         elif kind == "attempt_started":
+            self._earlier.append(self._attempt)
             self._attempt = _Attempt(self._attempt.folder, event["num_workers"])
             self._failures = {}
         elif kind == "report":
             self._attempt.note_report(event)
+        elif kind == "checkpoint_committed" and "in_memory_of_nodes" in event:
+            self._attempt.in_memory[event["name"]] = event["index"]
         elif kind == "checkpoint_committed":
             self._attempt.committed[event["index"]] = event["name"]
+        elif kind in ("checkpoint_stored", "checkpoint_removed"):
+            # Callbacks may read the checkpoint, so they wait for the files, or until it is known that none will come.
+            for attempt in (*self._earlier, self._attempt):
+                if (index := attempt.in_memory.pop(event["name"], None)) is not None:
+                    attempt.committed[index] = event["name"] if kind == "checkpoint_stored" else ""
         elif kind == "worker_finished":
             self._attempt.finished.add(event["rank"])
         elif kind == "worker_failed":
             self._failures[event["rank"]] = worker_exception(event)
         elif kind == "attempt_failed":
             self._failed = True
-        if kind in ("report", "checkpoint_committed", "worker_finished"):
-            for report in self._attempt.take_complete():
-                context = replace(self._context, report_index=report.step, report_time=report.time)
-                for callback in self._callbacks:
-                    callback.after_report(context, report.metrics, report.checkpoint)
+        if kind in ("report", "checkpoint_committed", "checkpoint_stored", "checkpoint_removed", "worker_finished"):
+            for attempt in (*self._earlier, self._attempt):
+                self._tell(attempt)
+            self._earlier = [attempt for attempt in self._earlier if attempt.in_memory]
         # A report that was made before the failure comes first, even if its checkpoint is committed after it.
         if not self._attempt.commits_expected():
             self._deliver_failures()
+
+    def _tell(self, attempt: _Attempt) -> None:
+        for report in attempt.take_complete():
+            context = replace(self._context, report_index=report.step, report_time=report.time)
+            for callback in self._callbacks:
+                callback.after_report(context, report.metrics, report.checkpoint)
 
     def _deliver_failures(self) -> None:
         if self._failed:

@@ -17,10 +17,14 @@
 #include <optional>
 
 #include "agent/log_forwarder.h"
+#include "agent/memory_server.h"
 #include "agent/node_environment.h"
+#include "base/dict_fields.h"
 #include "base/environment.h"
+#include "base/hex.h"
 #include "base/host.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/tick_watch.h"
 #include "engine/cpus.h"
 #include "engine/gpus.h"
@@ -41,7 +45,8 @@ constexpr auto kJoinTime = std::chrono::seconds(30);
 // The agent while it is connected. Everything runs on the thread of its io_context; the engine's events are posted.
 class Agent {
  public:
-  Agent(asio::io_context& io, const Options& options, const base::Clock& clock, wire::Joined joined, LogForwarder* logs)
+  Agent(asio::io_context& io, const Options& options, const base::Clock& clock, const Ticket& ticket,
+        wire::Joined joined, LogForwarder* logs)
       : io_(io),
         options_(options),
         clock_(clock),
@@ -58,6 +63,7 @@ class Agent {
     made.machine.state_dir = logs_->root() / "state";
     made.python = options.python;
     engine_ = std::make_unique<engine::LocalEngine>(std::move(made));
+    open_memory(ticket);
   }
 
   void begin() {
@@ -88,7 +94,25 @@ class Agent {
       made.gpus.push_back(Dict{{"id", gpu.id}, {"uuid", gpu.uuid}, {"type", gpu.type}});
     }
     if (!options_.python.empty()) made.python = options_.python.front();
+    if (memory_) made.memory_address = memory_->address().text();
     return made;
+  }
+
+  // At the address that reaches the driver. Without it, workers store their checkpoints on the driver's machine.
+  void open_memory(const Ticket& ticket) {
+    wire::Address listen;
+    listen.kind = wire::Address::Kind::kTls;
+    listen.host = local_address(channel_->socket().native_handle());
+    listen.port = ticket.first_port;
+    listen.last_port = ticket.last_port;
+    if (listen.host.empty()) return;
+    auto opened = MemoryServer::start({ticket.run_id, ticket.agent, ticket.secret, std::move(listen)});
+    if (opened) {
+      memory_ = *std::move(opened);
+    } else {
+      base::log_warning("{}: this node holds no checkpoints in memory: {}", base::host_name(),
+                        opened.error().message());
+    }
   }
 
   asio::awaitable<void> read_loop() {
@@ -150,6 +174,10 @@ class Agent {
     engine_->warm_up(std::move(message.preload), node_environment(std::move(message.env), env_));
   }
 
+  void take(wire::AgentPeers& message) {
+    if (memory_) memory_->set_agents(message.addresses);
+  }
+
   void take(wire::AgentStart& message) {
     const Bundle bundle{message.gang, message.bundle};
     auto spec = process_of(message);
@@ -180,6 +208,10 @@ class Agent {
     TRIREME_ASSIGN(auto ticket, base::parse_json_dict(message.ticket));
     ticket["driver"] = ::getpid();  // who may end the worker with a SIGTERM
     ticket["host"] = message.host;
+    if (memory_) {
+      ticket["memory_address"] = memory_->worker_address().text();
+      ticket["memory_secret"] = base::to_hex(memory_->worker_secret());
+    }
     spec.ticket = base::to_json(ticket);
     spec.visible_gpus = std::move(message.visible_gpus);
     if (!message.python) {
@@ -282,6 +314,7 @@ class Agent {
   asio::signal_set signals_{io_, SIGTERM, SIGINT, SIGHUP};
   bool warned_ = false;
   std::string why_;
+  std::unique_ptr<MemoryServer> memory_;  // null: this node holds no checkpoints
   std::unique_ptr<engine::LocalEngine> engine_;
 };
 
@@ -317,6 +350,8 @@ Result<Ticket> parse_ticket(const std::string& json) {
   TRIREME_ASSIGN(auto connection, wire::parse_ticket(dict));
   Ticket ticket{std::move(connection)};
   TRIREME_ASSIGN(ticket.agent, wire::number_in_ticket(dict, "agent"));
+  ticket.first_port = static_cast<int>(base::int_of(dict, "first_port"));
+  ticket.last_port = static_cast<int>(base::int_of(dict, "last_port"));
   return ticket;
 }
 
@@ -327,7 +362,7 @@ Result<std::string> serve(const Ticket& ticket, const Options& options, const ba
   TRIREME_ASSIGN(auto logs, LogForwarder::create([&agent](const std::string& path, std::string data) {
                    if (agent) agent->send_output(path, std::move(data));
                  }));
-  Agent serving(io, options, clock, std::move(joined), &logs);
+  Agent serving(io, options, clock, ticket, std::move(joined), &logs);
   agent = &serving;
   serving.begin();
   io.run();

@@ -15,6 +15,9 @@ namespace trireme::agent {
 
 struct Ticket : wire::Ticket {
   int agent = 0;  // each start has a new number: a late one is refused
+  // Where it listens for other agents; 0: any free port.
+  int first_port = 0;
+  int last_port = 0;
 };
 
 base::Result<Ticket> parse_ticket(const std::string& json);

@@ -13,6 +13,24 @@ std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
 }  // namespace
 
+bool ReadyCheckpoint::in_memory() const {
+  // A validation reads the files in the storage.
+  if (nodes.empty() || !validation.is_null()) return false;
+  std::map<std::string, const Value*> by_path;
+  for (const auto& [rank, list] : files) {
+    if (!list.empty() && !nodes.contains(rank)) return false;
+    for (const auto& record : list) {
+      const auto* fields = record.get_if<List>();
+      const auto* path = fields && !fields->empty() ? fields->front().get_if<std::string>() : nullptr;
+      if (!path) return false;
+      // Ranks have stored different content under one name: the storage decides which one counts.
+      const auto [same, first] = by_path.emplace(*path, &record);
+      if (!first && *same->second != record) return false;
+    }
+  }
+  return !by_path.empty();
+}
+
 CommitBook::CommitBook(int num_ranks, std::int64_t first_report, Dict positions)
     : next_(at(num_ranks), first_report),
       finished_(at(num_ranks), false),
@@ -29,6 +47,13 @@ CommitBook CommitBook::next_attempt(int num_ranks) const {
   next.last_metrics_ = last_metrics_;
   next.last_metrics_index_ = last_metrics_index_;
   return next;
+}
+
+CommitBook CommitBook::resumed_earlier(std::int64_t first_report, Dict positions) const {
+  CommitBook book(static_cast<int>(next_.size()), first_report, std::move(positions));
+  book.last_metrics_ = last_metrics_;
+  book.last_metrics_index_ = last_metrics_index_;
+  return book;
 }
 
 bool CommitBook::counts_as_arrived(int rank, std::int64_t index) const {
@@ -120,11 +145,12 @@ void CommitBook::validated(std::int64_t index, const Metrics& found) {
   for (const auto& [key, value] : found) (*last_metrics_)[key] = value;
 }
 
-void CommitBook::uploaded(int rank, std::int64_t index, List files) {
+void CommitBook::uploaded(int rank, std::int64_t index, List files, int nodes) {
   auto it = pending_.find(index);
   if (it == pending_.end()) return;  // already taken without this rank, or dropped with its attempt
   it->second.uploading.erase(rank);
   it->second.files[rank] = std::move(files);
+  if (nodes > 0) it->second.nodes[rank] = nodes;
 }
 
 void CommitBook::finished(int rank) {
@@ -177,7 +203,8 @@ std::vector<ReadyCheckpoint> CommitBook::take_ready() {
                          std::move(pending.validation),
                          positions_of(pending),
                          std::move(pending.files),
-                         {}};
+                         {},
+                         std::move(pending.nodes)};
     for (int rank = 0; rank < static_cast<int>(next_.size()); ++rank) {
       if (silent_[at(rank)] && !made.files.contains(rank)) made.missing.push_back(rank);
     }

@@ -23,6 +23,11 @@ struct ReadyCheckpoint {
                      // ranks
   std::map<int, List> files;  // files stored by each rank, as reported
   std::vector<int> missing;   // ranks that have never reported and are left out
+  // Ranks whose files are in the memory of nodes, and of how many. The storage has the files of the others.
+  std::map<int, int> nodes;
+
+  // Whether all files are in memory, so that the checkpoint may be committed before the storage has them.
+  bool in_memory() const;
 
   bool operator==(const ReadyCheckpoint&) const = default;
 };
@@ -53,9 +58,12 @@ class CommitBook {
 
   // The book of the next attempt: continues counting from the newest checkpoint and keeps the last metrics.
   CommitBook next_attempt(int num_ranks) const;
+  // The book of this attempt, before it begins, if it resumes from an earlier checkpoint than the newest one.
+  CommitBook resumed_earlier(std::int64_t first_report, Dict positions) const;
 
   void report(int rank, std::int64_t index, const RankReport& report);
-  void uploaded(int rank, std::int64_t index, List files);
+  // `nodes`: that hold the files in memory; 0: they are in the storage.
+  void uploaded(int rank, std::int64_t index, List files, int nodes = 0);
   void finished(int rank);
 
   // Whether two or more checkpoints wait, and some rank has never reported.
@@ -107,6 +115,7 @@ class CommitBook {
     // By name: the lowest rank that has restored it, and its position.
     std::map<std::string, std::pair<int, Value>> taken_up;
     std::map<int, List> files;
+    std::map<int, int> nodes;
     bool operator==(const Pending&) const = default;
   };
 

@@ -28,19 +28,24 @@ Committer::~Committer() {
   thread_.join();
 }
 
-void Committer::commit(ReadyCheckpoint ready, int attempt, double wall, base::Fd event_log, Ended ended) {
+void Committer::commit(ReadyCheckpoint ready, int attempt, double wall, base::Fd event_log,
+                       std::optional<std::string> collected, Ended ended) {
   auto log = std::make_shared<base::Fd>(std::move(event_log));  // shared, because std::function must be copyable
-  jobs_.push([this, ready = std::move(ready), attempt, wall, log, ended = std::move(ended)]() mutable {
+  jobs_.push([this, ready = std::move(ready), attempt, wall, log, collected = std::move(collected),
+              ended = std::move(ended)]() mutable {
     if (::fdatasync(log->get()) != 0) {
       const int failure = errno;
       CommitEnded end{std::move(ready), {}, base::system_error("could not sync the event log", failure).message()};
       return ended(std::move(end));
     }
-    ended(write_manifest(std::move(ready), attempt, wall));
+    auto end = write_manifest(std::move(ready), attempt, wall, collected);
+    if (collected) warn_of(storage::remove_folder(*collected), "could not remove a scratch folder");
+    ended(std::move(end));
   });
 }
 
-CommitEnded Committer::write_manifest(ReadyCheckpoint ready, int attempt, double wall) {
+CommitEnded Committer::write_manifest(ReadyCheckpoint ready, int attempt, double wall,
+                                      const std::optional<std::string>& collected) {
   CommitEnded end{std::move(ready), {}, {}};
   auto write = [&]() -> base::Result<void> {
     std::map<int, std::vector<storage::FileRecord>> by_rank;
@@ -48,6 +53,10 @@ CommitEnded Committer::write_manifest(ReadyCheckpoint ready, int attempt, double
       TRIREME_ASSIGN(by_rank[rank], checkpoint::files_from(files), "the files of rank {}", rank);
     }
     const std::string& name = end.checkpoint.name;
+    if (collected) {
+      const checkpoint::Origin origin{attempt, end.checkpoint.index};
+      TRIREME_TRY(checkpoint::upload(*place_.files, *collected, place_.storage_path, name, storage::Take::kMove, origin));
+    }
     TRIREME_ASSIGN(auto merged, checkpoint::merge(*place_.files, place_.storage_path, name, by_rank));
     end.conflicts = std::move(merged.conflicts);
     checkpoint::Manifest manifest;
@@ -128,6 +137,8 @@ void Committer::settle(std::optional<std::string> checkpoint, Settled settled) {
   jobs_.push(
       [this, checkpoint = std::move(checkpoint), settled = std::move(settled)] { settled(settle_now(checkpoint)); });
 }
+
+void Committer::then(std::function<void()> job) { jobs_.push(std::move(job)); }
 
 void Committer::warn_of(const base::Result<void>& result, std::string_view what) const {
   if (!result) warn_(fmt::format("{}: {}", what, result.error().message()));

@@ -32,7 +32,9 @@ class Committer {
   ~Committer();
 
   // `event_log`: synced to disk before the manifest, so that a checkpoint is never newer than the log.
-  void commit(ReadyCheckpoint ready, int attempt, double wall, base::Fd event_log, Ended ended);
+  // `collected`: a local folder with files that nodes held in memory; they are moved to the storage first. It is removed.
+  void commit(ReadyCheckpoint ready, int attempt, double wall, base::Fd event_log, std::optional<std::string> collected,
+              Ended ended);
   // Both skip a newer checkpoint that has reused the name.
   void update(KeptCheckpoint checkpoint);
   void remove(std::string name, checkpoint::Origin origin);
@@ -46,9 +48,12 @@ class Committer {
   // after that: if its name was about to be reused, it is moved back.
   using Settled = std::function<void(base::Result<std::optional<std::string>> checkpoint)>;
   void settle(std::optional<std::string> checkpoint, Settled settled);
+  // Calls it on the committer's thread, after all jobs queued so far.
+  void then(std::function<void()> job);
 
  private:
-  CommitEnded write_manifest(ReadyCheckpoint ready, int attempt, double wall);
+  CommitEnded write_manifest(ReadyCheckpoint ready, int attempt, double wall,
+                             const std::optional<std::string>& collected);
   base::Result<void> mirror_now(bool all) const;
   base::Result<std::optional<std::string>> settle_now(const std::optional<std::string>& checkpoint) const;
   void warn_of(const base::Result<void>& result, std::string_view what) const;

@@ -28,6 +28,8 @@ Controller::Controller(RunPlan plan, engine::Engine& engine, const base::Clock& 
   state_.first_attempt = state_.attempt = plan_.first_attempt;
   state_.kept = plan_.kept;
   checkpoint_in_storage_ = plan_.checkpoint_in_storage;
+  resume_points_.push_back({plan_.checkpoint, plan_.checkpoint_in_storage, {}, plan_.positions});
+  resume_points_.back().held.origin.index = plan_.first_report - 1;
   for (Timer timer : {Timer::kStart, Timer::kCause, Timer::kStop, Timer::kAbort, Timer::kSilence, Timer::kPause,
                       Timer::kResize, Timer::kPreempt}) {
     timers_.emplace(timer, ArmedTimer{asio::steady_timer(io_)});
@@ -83,6 +85,9 @@ base::Result<void> Controller::start_storage_server() {
                              .scratch = plan_.path};
   if (plan_.checkpoint && !plan_.checkpoint_in_storage) place.readable = plan_.checkpoint;
   TRIREME_ASSIGN(storage_server_, StorageServer::start(plan_.listen, plan_.secret, std::move(place)));
+  if (!plan_.files->local()) return {};
+  collector_ = std::make_shared<MemoryCollector>(plan_.id, plan_.path, [this] { return engine_.node_memory(); });
+  plan_.rules.agents_end_with_gang = engine_.may_add_nodes();
   return {};
 }
 

@@ -24,6 +24,7 @@
 #include "control/event_log.h"
 #include "control/hang_report.h"
 #include "control/key_value_store.h"
+#include "control/memory_collector.h"
 #include "control/memory_tier.h"
 #include "control/metrics_writer.h"
 #include "control/ranks.h"
@@ -101,6 +102,8 @@ struct RunEnd {
 };
 
 std::string log_path(const std::string& run_path, int attempt, int rank);
+// The files of the ranks that have them in the memory of nodes.
+std::vector<storage::FileRecord> files_in_memory(const ReadyCheckpoint& ready);
 
 // The loop around decide(): converts messages, engine events and timers into events, executes the decisions and writes
 // the event log. Everything runs on one thread; the public functions are thread-safe.
@@ -141,6 +144,24 @@ class Controller final : private wire::ServerHandler {
   };
 
   base::Result<void> start_storage_server();
+  // Checkpoints that nodes hold in memory; see controller_memory.cpp.
+  void commit_from_memory(ReadyCheckpoint ready, base::Fd event_log);
+  struct MemoryCommit {
+    std::shared_ptr<const ReadyCheckpoint> ready;  // this and the next are shared by copies of callbacks
+    int attempt = 0;
+    std::shared_ptr<base::Fd> event_log;
+    base::MonotonicTime began;
+    bool in_memory = false;  // committed before the storage has the files
+  };
+  void store_collected(const MemoryCommit& commit, const base::Result<std::string>& folder);
+  void ended(CommitEnded end);
+  void note_stored(std::int64_t index);
+  void free_memory();
+  struct ResumePoint;
+  // The number of the newest one that is not lost; `why`: what the newer ones lack.
+  static std::size_t newest_available(MemoryCollector& collector, const std::vector<ResumePoint>& points,
+                                      std::string& why);
+  EarlierStart resume_earlier(std::size_t point, const std::string& why);
   void loop();
   void handle(Event event);
   void execute(Action action);
@@ -277,6 +298,18 @@ class Controller final : private wire::ServerHandler {
   bool checkpoint_in_storage_ = true;
   std::int64_t checkpoint_index_ = -1;
   MemoryTier memory_;
+  // The checkpoints that an attempt can start from, oldest first: one that is in the storage, or what the run started
+  // from, and newer ones that only nodes hold.
+  struct ResumePoint {
+    std::optional<std::string> path;
+    bool in_storage = true;
+    MemoryCollector::Checkpoint held;
+    Dict positions;
+    bool stored = true;
+  };
+  std::vector<ResumePoint> resume_points_;
+  std::int64_t freed_below_ = 0;
+  int waiting_commits_ = 0;  // that need files from nodes in the storage first; later ones must not overtake them
   struct ListRequest {
     std::weak_ptr<wire::Channel> channel;
     wire::ListCheckpoints message;
@@ -326,6 +359,8 @@ class Controller final : private wire::ServerHandler {
   std::optional<std::string> metrics_warning_;
   std::optional<MetricsWriter> metrics_;  // after io_, like the next member: it posts its warnings there
   std::optional<Committer> committer_;    // posts its results there
+  // Shared with jobs of the committer. Null: all workers see the files of this machine, or the storage is remote.
+  std::shared_ptr<MemoryCollector> collector_;
   std::jthread thread_;                   // last: stops first
 };
 

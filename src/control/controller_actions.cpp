@@ -189,22 +189,38 @@ void Controller::run(RecordFailure& action) {
 void Controller::run(Commit& action) {
   flush(false);
   auto log = log_->duplicate();
-  auto ended = [this](CommitEnded end) {
-    asio::post(io_, [this, end = std::move(end)]() mutable {
-      if (!end.failure) {
-        checkpoint_ = plan_.storage_path + "/" + end.checkpoint.name;
-        checkpoint_in_storage_ = true;
-        checkpoint_index_ = end.checkpoint.index;
-        memory_.committed(checkpoint_index_);
-      }
-      handle(std::move(end));
-    });
-  };
   if (!log) return ended(CommitEnded{std::move(action.checkpoint), {}, log.error().message()});
-  committer_->commit(std::move(action.checkpoint), state_.attempt, clock_.wall(), *std::move(log), std::move(ended));
+  if (!action.checkpoint.nodes.empty() || waiting_commits_ > 0) {
+    return commit_from_memory(std::move(action.checkpoint), *std::move(log));
+  }
+  committer_->commit(std::move(action.checkpoint), state_.attempt, clock_.wall(), *std::move(log), {},
+                     [this](CommitEnded end) { ended(std::move(end)); });
 }
 
-void Controller::run(const RemoveCheckpoint& action) { committer_->remove(action.name, action.origin); }
+// Called on any thread.
+void Controller::ended(CommitEnded end) {
+  asio::post(io_, [this, end = std::move(end)]() mutable {
+    if (!end.failure) {
+      checkpoint_ = plan_.storage_path + "/" + end.checkpoint.name;
+      checkpoint_in_storage_ = true;
+      checkpoint_index_ = end.checkpoint.index;
+      memory_.committed(checkpoint_index_);
+      if (!end.in_memory) resume_points_.clear();
+      ResumePoint point{checkpoint_, true, {}, end.checkpoint.positions, !end.in_memory};
+      point.held.origin = {state_.attempt, checkpoint_index_};
+      if (end.in_memory) point.held.files = files_in_memory(end.checkpoint);
+      end.checkpoint.files.clear();
+      resume_points_.push_back(std::move(point));
+    }
+    handle(std::move(end));
+    free_memory();
+  });
+}
+
+void Controller::run(const RemoveCheckpoint& action) {
+  if (collector_) collector_->forget(action.origin);
+  committer_->remove(action.name, action.origin);
+}
 
 void Controller::run(const UpdateManifest& action) { committer_->update(action.checkpoint); }
 
@@ -267,14 +283,19 @@ void Controller::run(const ResetAttempt& action) {
 }
 
 void Controller::run(const SettleStorage&) {
-  const auto listed = checkpoint_in_storage_ ? checkpoint_ : std::nullopt;
-  committer_->settle(listed, [this, listed, attempt = state_.attempt](auto checkpoint) {
-    asio::post(io_, [this, listed, attempt, checkpoint = std::move(checkpoint)] {
+  const auto listed = checkpoint_in_storage_ && resume_points_.back().stored ? checkpoint_ : std::nullopt;
+  committer_->settle(listed, [this, listed, attempt = state_.attempt, points = resume_points_,
+                              collector = collector_](auto checkpoint) {
+    std::string why;
+    const std::size_t newest = collector ? newest_available(*collector, points, why) : points.size() - 1;
+    asio::post(io_, [this, listed, attempt, newest, why, lost = newest + 1 < points.size(),
+                     checkpoint = std::move(checkpoint)] {
       StorageSettled event{attempt};
       if (!checkpoint) event.failure = checkpoint.error().message();
       // Unless a commit that was in progress has set a newer one.
       if (checkpoint && listed && checkpoint_ == listed) checkpoint_ = *checkpoint;
-      handle(event);
+      if (lost && attempt == state_.attempt) event.earlier = resume_earlier(newest, why);
+      handle(std::move(event));
     });
   });
 }
@@ -309,8 +330,11 @@ void Controller::run(const SendPreemption& action) {
 
 void Controller::run(const Finish&) {
   flush(true);
+  // The run was killed before newer ones were stored.
+  while (resume_points_.size() > 1 && !resume_points_.back().stored) resume_earlier(resume_points_.size() - 2, "");
   for (const auto& [gang, id] : gangs_) engine_.release(id);
   gangs_.clear();
+  collector_.reset();
   committer_->end_reuse();
   committer_->mirror(true);
   committer_.reset();  // finishes its jobs; their results are no longer needed

@@ -186,7 +186,7 @@ void Controller::take(wire::Channel& channel, wire::Report& message) {
 void Controller::take(wire::Channel& channel, wire::UploadDone& message) {
   const auto& peer = channel.peer();
   if (plan_.workers_here && peer.host == host_) memory_.hold(message.index, peer.pid, message.memory);
-  handle(Uploaded{peer.rank, message.index, std::move(message.failure), std::move(message.files)});
+  handle(Uploaded{peer.rank, message.index, std::move(message.failure), std::move(message.files), message.nodes});
 }
 
 void Controller::take(wire::Channel& channel, wire::Done& message) {

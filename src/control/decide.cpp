@@ -145,8 +145,14 @@ void Decider::on(const StopRequested& event) {
     // The result of the training is known. Pending validations stay in the manifests: the next start requests them
     // again.
     record("stop_requested", {{"why", event.why}, {"hard", event.hard}});
+    if (!state_.collecting.empty()) {
+      if (!event.hard) return;  // the only copies end with the agents
+      give_up_collecting();
+      for (const auto& [id, gang] : state_.gangs) act(ReleaseGang{id});
+    }
     return finish();
   }
+  if (event.hard) give_up_collecting();
   const double grace = event.hard ? 0.0 : rules_.stop_grace_s;
   if (state_.stop_why.empty() && state_.outcome == Outcome::kNone) {
     state_.stop_why = event.why;
@@ -283,9 +289,20 @@ void Decider::seat_workers() {
   act(ResetAttempt{std::move(taken_over)});
 }
 
-void Decider::on(const StorageSettled& event) {
+void Decider::on(StorageSettled event) {
   if (event.attempt != state_.attempt) return;  // of an attempt that did not start
   if (event.failure) record("warning", {{"message", *event.failure}});
+  if (event.earlier && state_.phase == Phase::kStarting) {
+    record("warning", {{"message", event.earlier->why}});
+    const auto first = event.earlier->first_report;
+    std::vector<std::string> lost;
+    for (const auto& kept : state_.kept) {
+      if (kept.index >= first) lost.push_back(kept.name);
+    }
+    for (const auto& name : lost) forget_lost(name);
+    state_.collecting.erase(state_.collecting.lower_bound(first), state_.collecting.end());
+    state_.commits = state_.commits.resumed_earlier(first, std::move(event.earlier->positions));
+  }
   state_.settled = true;
   if (state_.phase == Phase::kStarting) begin_when_complete();
 }
@@ -438,6 +455,10 @@ void Decider::end_when_gone() {
   if (some || state_.commits_in_flight > 0) return;
   if (restart && replace_those_with_other_gpus()) return;
   act(DisarmTimer{Timer::kStop});
+  if (must_collect()) {
+    if (!restart) state_.phase = Phase::kValidating;
+    return;
+  }
   if (restart) {
     const double pause = pause_before_restart();
     if (pause <= 0 || std::exchange(state_.paused, false)) {

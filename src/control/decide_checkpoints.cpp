@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 #include "control/decider.h"
@@ -33,7 +34,7 @@ void Decider::on(Reported event) {
 void Decider::on(Uploaded event) {
   if (event.failure) return upload_failed(event.rank, event.index, *event.failure);
   if (!running()) return;
-  state_.commits.uploaded(event.rank, event.index, std::move(event.files));
+  state_.commits.uploaded(event.rank, event.index, std::move(event.files), event.nodes);
   commit_what_is_ready();
 }
 
@@ -50,6 +51,7 @@ void Decider::on(CommitEnded event) {
                                                  "write wins. Include the rank in the file name",
                                                  ready.name, conflict)}});
     }
+    if (event.in_memory) state_.collecting.insert(index);
     keep(std::move(event.checkpoint));
   }
   finish_when_done();
@@ -59,6 +61,56 @@ void Decider::on(CommitEnded event) {
   }
   stop_when_drained();
   end_when_gone();
+}
+
+void Decider::on(const CheckpointStored& event) {
+  if (!state_.collecting.contains(event.index)) return;  // removed, or given up, in the meantime
+  record("checkpoint_stored",
+         {{"index", event.index}, {"name", event.name}, {"bytes", event.bytes}, {"seconds", event.seconds}});
+  collected(event.index);
+}
+
+void Decider::on(const CheckpointLost& event) {
+  if (!state_.collecting.contains(event.index)) return;
+  record("warning", {{"message", fmt::format("{} is lost: {}", event.name, event.why)}});
+  forget_lost(event.name);
+  collected(event.index);
+}
+
+void Decider::forget_lost(const std::string& name) {
+  std::erase_if(state_.kept, [&](const KeptCheckpoint& each) { return each.name == name; });
+  record("checkpoint_removed", {{"name", name}});
+}
+
+void Decider::collected(std::int64_t index) {
+  state_.collecting.erase(index);
+  if (!state_.collecting.empty()) return;
+  if (state_.phase == Phase::kStopping) end_when_gone();
+  if (state_.phase != Phase::kValidating) return;
+  for (const auto& [id, gang] : state_.gangs) act(ReleaseGang{id});
+  if (!validating() || state_.outcome == Outcome::kStopped) finish();
+}
+
+// The run is killed: it does not wait for copies.
+void Decider::give_up_collecting() {
+  std::vector<std::string> lost;
+  for (const auto& kept : state_.kept) {
+    if (state_.collecting.contains(kept.index)) lost.push_back(kept.name);
+  }
+  state_.collecting.clear();
+  if (lost.empty()) return;
+  record("warning", {{"message", fmt::format("{} not stored: the run was killed while nodes held {} in memory",
+                                             base::join(lost, ", "), lost.size() == 1 ? "it" : "them")}});
+  for (const auto& name : lost) forget_lost(name);
+}
+
+// Whether checkpoints must be copied to the storage before gangs are released.
+bool Decider::must_collect() const {
+  if (state_.collecting.empty()) return false;
+  if (state_.next != Next::kRestart) return true;
+  return rules_.agents_end_with_gang && std::any_of(state_.gangs.begin(), state_.gangs.end(), [](const auto& each) {
+           return each.second.lost || each.second.leaving;
+         });
 }
 
 void Decider::on(ValidationEnded event) {
@@ -82,7 +134,7 @@ void Decider::on(ValidationEnded event) {
   const std::int64_t index = it->index;
   remove_surplus();
   act(TellCommitted{index});
-  if (state_.phase == Phase::kValidating && !validating()) finish();
+  if (state_.phase == Phase::kValidating && !validating() && state_.collecting.empty()) finish();
 }
 
 void Decider::on(const UploadsDrained& event) {
@@ -116,6 +168,17 @@ void Decider::keep(ReadyCheckpoint ready) {
     kept.validation = std::move(ready.validation);
   }
   fields["status"] = checkpoint::to_string(kept.status);
+  if (state_.collecting.contains(ready.index)) {
+    const auto fewest = std::min_element(ready.nodes.begin(), ready.nodes.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    fields["in_memory_of_nodes"] = fewest->second;
+    if (fewest->second == 1 && !std::exchange(state_.told_of_single_copy, true)) {
+      record("warning",
+             {{"message", fmt::format("{} is in the memory of one node only, because no other node has room for a copy: "
+                                      "until it is on the driver's disk, it is lost if that node fails",
+                                      ready.name)}});
+    }
+  }
   record("checkpoint_committed", std::move(fields));
   if (kept.pending()) request_validation(kept);
   // The user has reused the name: this checkpoint has replaced the older one.
@@ -144,6 +207,7 @@ void Decider::request_validation(const KeptCheckpoint& kept) {
 void Decider::remove_surplus() {
   for (const auto& gone : surplus(state_.kept, rules_.checkpoints)) {
     std::erase(state_.kept, gone);
+    state_.collecting.erase(gone.index);
     act(RemoveCheckpoint{gone.name, {gone.attempt, gone.index}});
     record("checkpoint_removed", {{"name", gone.name}});
   }

@@ -31,7 +31,9 @@ class Decider {
   void on(Reported event);
   void on(Uploaded event);
   void on(CommitEnded event);
-  void on(const StorageSettled& event);
+  void on(StorageSettled event);
+  void on(const CheckpointStored& event);
+  void on(const CheckpointLost& event);
   void on(ValidationEnded event);
   void on(const UploadsDrained& event);
   void on(FunctionReturned event);
@@ -81,6 +83,10 @@ class Decider {
   void keep(ReadyCheckpoint ready);
   void request_validation(const KeptCheckpoint& kept);
   void remove_surplus();
+  void forget_lost(const std::string& name);
+  void collected(std::int64_t index);
+  void give_up_collecting();
+  bool must_collect() const;
   bool validating() const;
   void watch_silent_ranks();
   void give_up_on_silent_ranks();

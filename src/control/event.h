@@ -91,18 +91,40 @@ struct Uploaded {
   std::int64_t index;
   std::optional<std::string> failure;
   List files = {};
+  int nodes = 0;  // that hold the files in memory; 0: they are in the storage
 };
 // The manifest is durable, or it could not be written.
 struct CommitEnded {
   ReadyCheckpoint checkpoint;
   std::vector<std::string> conflicts;  // files that ranks wrote with different content
   std::optional<std::string> failure;
+  bool in_memory = false;  // nodes hold the files; CheckpointStored or CheckpointLost follows
+};
+// A checkpoint that was committed in the memory of nodes is durable in the storage now.
+struct CheckpointStored {
+  std::int64_t index;
+  std::string name;
+  std::int64_t bytes = 0;
+  double seconds = 0.0;  // since it was committed
+};
+// It could not be copied from the memory of nodes.
+struct CheckpointLost {
+  std::int64_t index;
+  std::string name;
+  std::string why;
+};
+// The checkpoint that an attempt resumes from if newer ones are lost.
+struct EarlierStart {
+  std::int64_t first_report = 0;
+  Dict positions;
+  std::string why;
 };
 // No write of an earlier attempt is in progress, and its incomplete files are removed. With a failure: they are not,
 // and must be removed before a name is reused.
 struct StorageSettled {
   int attempt;
   std::optional<std::string> failure = {};
+  std::optional<EarlierStart> earlier = {};  // newer checkpoints are lost with the nodes that held them
 };
 struct ValidationEnded {
   std::string name;
@@ -173,6 +195,6 @@ using Event = std::variant<Begin, GangReserved, ReservationFailed, ProcessStarte
                            Connected, ConnectionLost, FunctionEntered, Reported, Uploaded, CommitEnded, ValidationEnded,
                            UploadsDrained, FunctionReturned, FunctionFailed, StopRequested, TimerFired, GangReclaimed,
                            RoomGrew, CollectivesAborted, BecameReady, PreemptionAnnounced, HangNoticed, DeadlockFound,
-                           StorageSettled, StacksTaken, GangLost>;
+                           StorageSettled, StacksTaken, GangLost, CheckpointStored, CheckpointLost>;
 
 }  // namespace trireme::control

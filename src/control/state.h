@@ -168,6 +168,8 @@ struct RunState {
   PositionCheck positions;           // of this attempt
   bool told_of_positions = false;    // that they differ
   int commits_in_flight = 0;         // manifests being written
+  std::set<std::int64_t> collecting;  // reports of checkpoints that are committed in memory but not stored yet
+  bool told_of_single_copy = false;
   std::vector<KeptCheckpoint> kept;  // committed and not removed
   // Validations in progress of checkpoints whose name has been reused: their results are ignored.
   std::map<std::string, int> outdated_validations;
@@ -194,6 +196,7 @@ struct Rules {
   std::int64_t max_preemptions = -1;
   std::int64_t repeated_error_limit = 0;  // 0: disabled
   bool share_cuda_visible_devices = false;
+  bool agents_end_with_gang = false;  // and with them the checkpoints in their memory
   double resize_interval_s = 60.0;
   WarmRestart warm_restart = false;
   double cancel_timeout_s = 5.0;

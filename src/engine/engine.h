@@ -164,6 +164,13 @@ using EngineEvent =
     std::variant<Reserved, ReserveFailed, ReserveWaiting, Started, StartFailed, Exited, Reclaim, RoomGrew, GangLost>;
 using EventHandler = std::function<void(EngineEvent)>;
 
+// How to reach the checkpoints that nodes hold in the memory of their agents.
+struct NodeMemory {
+  std::string id;  // of the engine, in greetings
+  std::string secret;
+  std::vector<std::string> addresses;  // of the agents that are connected
+};
+
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -196,6 +203,7 @@ class Engine {
 
   // Where a controller listens, so that workers reach it; nullopt: workers are on this machine.
   virtual std::optional<wire::Address> listen_address() const { return std::nullopt; }
+  virtual NodeMemory node_memory() const { return {}; }
 };
 
 }  // namespace trireme::engine

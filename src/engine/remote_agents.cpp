@@ -43,8 +43,12 @@ void RemoteTable::start_agent(const std::string& id) {
   Agent& agent = agents_[number];
   agent.node = id;
   agent.heard = clock_.now();
-  const Dict ticket{
-      {"address", server_->address().text()}, {"secret", base::to_hex(secret_)}, {"run_id", id_}, {"agent", number}};
+  const Dict ticket{{"address", server_->address().text()},
+                    {"secret", base::to_hex(secret_)},
+                    {"run_id", id_},
+                    {"agent", number},
+                    {"first_port", settings_.first_port},
+                    {"last_port", settings_.last_port}};
   Dict request{{"do", "start_agent"}, {"agent", std::to_string(number)}, {"node", id}};
   request["env"] = base::Codec<std::map<std::string, std::string>>::to(options_.agent_env);
   request["argv"] = List(options_.agent.begin(), options_.agent.end());
@@ -130,6 +134,8 @@ Result<void> RemoteTable::take(int number, wire::AgentInfo& message) {
     }
     node.known = true;
   }
+  agent.memory_address = std::move(message.memory_address);
+  tell_agents();
   for (const auto& warm_up : warm_ups_) agent.channel->send(warm_up);
   publish();
   std::vector<GangId> joining;
@@ -205,12 +211,31 @@ Result<void> RemoteTable::take(int, wire::AgentOutput& message) {
   return {};
 }
 
+// Agents hold copies of each other's checkpoints.
+void RemoteTable::tell_agents() {
+  wire::AgentPeers message;
+  for (const auto& [number, agent] : agents_) {
+    if (agent.ready && !agent.memory_address.empty()) {
+      message.addresses[std::to_string(number)] = agent.memory_address;
+    }
+  }
+  for (const auto& [number, agent] : agents_) {
+    if (agent.ready) agent.channel->send(message);
+  }
+  const std::lock_guard lock(shared_.mutex);
+  shared_.memory.id = id_;
+  shared_.memory.secret = secret_;
+  shared_.memory.addresses.clear();
+  for (const auto& [number, address] : message.addresses) shared_.memory.addresses.push_back(address);
+}
+
 // Its processes are killed by the kernel, or end when their leases expire.
 void RemoteTable::lose_agent(int number, const std::string& why) {
   auto held = agents_.extract(number);
   if (held.empty()) return;
   Agent agent = std::move(held.mapped());
   if (agent.channel) agent.channel->close();
+  if (agent.ready) tell_agents();
   Node& node = nodes_.at(agent.node);
   node.agent.reset();
   node.trouble = why;

@@ -144,4 +144,9 @@ std::optional<wire::Address> RemoteEngine::listen_address() const {
   return nodes_.listen;
 }
 
+NodeMemory RemoteEngine::node_memory() const {
+  const std::lock_guard lock(nodes_.mutex);
+  return nodes_.memory;
+}
+
 }  // namespace trireme::engine

@@ -40,6 +40,7 @@ struct RemoteNodes {
   bool places = false;
   std::string trouble;  // why nodes are missing; empty: none is
   wire::Address listen;
+  NodeMemory memory;
 };
 
 class RemoteEngine final : public Engine {
@@ -62,6 +63,7 @@ class RemoteEngine final : public Engine {
   std::string name() const override { return options_.name; }
   bool may_add_nodes() const override;
   std::optional<wire::Address> listen_address() const override;
+  NodeMemory node_memory() const override;
 
  private:
   explicit RemoteEngine(RemoteEngineOptions options);

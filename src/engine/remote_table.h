@@ -54,6 +54,7 @@ class RemoteTable final : private wire::ServerHandler {
     std::string node;
     std::shared_ptr<wire::Channel> channel;  // nullptr: it has not joined yet
     bool ready = false;                      // it has described its node
+    std::string memory_address;              // of the checkpoints in its memory; empty: it holds none
     base::MonotonicTime heard;               // or when it was started
     std::map<BundleId, int> processes;       // pid; 0: not started yet
   };
@@ -85,6 +86,7 @@ class RemoteTable final : private wire::ServerHandler {
   // Agents.
   void start_agent(const std::string& node);
   void start_missing_agents();
+  void tell_agents();
   void lose_agent(int number, const std::string& why);
   Agent* agent_on(const std::string& node);
   base::Result<wire::Welcome> admit(const wire::Hello& hello) override;

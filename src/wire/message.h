@@ -19,7 +19,7 @@
 
 namespace trireme::wire {
 
-inline constexpr int kProtocolVersion = 7;
+inline constexpr int kProtocolVersion = 8;
 
 // clang-format off
 
@@ -29,7 +29,7 @@ using Variables = std::map<std::string, std::string>;  // of an environment
 #define TRIREME_HELLO(FIELD)                                                                                     \
   FIELD(int, version, kProtocolVersion, "protocol version of the sender")                                        \
   FIELD(std::string, run_id, {}, "the run that the sender wants to join")                                        \
-  FIELD(std::string, role, "worker", "worker, agent, storage for a worker's file requests, or client for the command line") \
+  FIELD(std::string, role, "worker", "worker, agent, storage for a worker's file requests, memory for those between agents and from the driver, or client for the command line") \
   FIELD(int, rank, 0, "rank of the worker, or number of the agent")                                                                   \
   FIELD(int, attempt, 0, "attempt that the worker belongs to; workers of earlier ones are refused")              \
   FIELD(int, pid, 0, "process id of the sender")                                                                 \
@@ -81,7 +81,8 @@ using Variables = std::map<std::string, std::string>;  // of an environment
   FIELD(std::int64_t, index, 0, "the report whose files are durable now")                                        \
   FIELD(List, files, {}, "what this rank has stored: path, size and XXH3 of each file")                          \
   FIELD(Dict, memory, {}, "files that this worker also has in memory: path in the checkpoint -> descriptor")     \
-  FIELD(std::optional<std::string>, failure, {}, "reason why the upload failed; None: it succeeded")
+  FIELD(std::optional<std::string>, failure, {}, "reason why the upload failed; None: it succeeded")             \
+  FIELD(int, nodes, 0, "number of nodes that hold the files in the memory of their agents; 0: the run's storage has them")
 
 #define TRIREME_ACK(FIELD)                                                                                       \
   FIELD(std::int64_t, through, 0, "all reports below this number are recorded")
@@ -229,11 +230,15 @@ using Variables = std::map<std::string, std::string>;  // of an environment
   FIELD(std::string, version, {}, "version of trireme on the node")                                              \
   FIELD(double, cpus, 0.0, "CPUs that processes may use there")                                                  \
   FIELD(std::vector<Dict>, gpus, {}, "its GPUs: id, uuid and type of each")                                      \
-  FIELD(std::string, python, {}, "Python interpreter of the node; empty: none")
+  FIELD(std::string, python, {}, "Python interpreter of the node; empty: none")                                  \
+  FIELD(std::string, memory_address, {}, "where other agents and the driver reach the checkpoints in its memory")
 
 #define TRIREME_AGENT_WARM_UP(FIELD)                                                                             \
   FIELD(Variables, env, {}, "environment of the warm process")                                                   \
   FIELD(std::vector<std::string>, preload, {}, "modules to import")
+
+#define TRIREME_AGENT_PEERS(FIELD)                                                                               \
+  FIELD(Variables, addresses, {}, "number of every agent of the engine -> its memory_address")
 
 #define TRIREME_AGENT_START(FIELD)                                                                               \
   FIELD(std::int64_t, gang, 0, "")                                                                               \
@@ -286,16 +291,19 @@ using Variables = std::map<std::string, std::string>;  // of an environment
   FIELD(std::string, path, {}, "log file on the driver's machine")                                               \
   FIELD(Bytes, data, {}, "to be appended to it")
 
-// On a connection of its own, from a worker on a node that does not share the driver's file system.
+// On connections of their own: from a worker on a node that does not share the driver's file system to the driver, from
+// a worker to its agent, and from agents and the driver to an agent. Agents name a file RUN/INDEX/FILE: the id of the
+// run's start, the report of the checkpoint, and the path in it.
 #define TRIREME_FILE_REQUEST(FIELD)                                                                              \
   FIELD(std::int64_t, id, 0, "request number; the reply carries it")                                             \
   FIELD(int, attempt, 0, "of the worker; requests of earlier attempts are refused")                              \
-  FIELD(std::string, call, {}, "exists, fetch, write, append, place, list_files, list_folders, make_folder, remove_file or remove_folder") \
-  FIELD(std::string, path, {}, "on the driver's machine")                                                        \
-  FIELD(std::string, name, {}, "append and place: identifies the upload")                                        \
-  FIELD(std::int64_t, offset, 0, "fetch and append: where the bytes are in the file")                            \
-  FIELD(std::int64_t, size, 0, "fetch: at most this many bytes; place: size of the complete file")               \
-  FIELD(Bytes, content, {}, "write: of the file; append: the bytes at the offset")
+  FIELD(std::string, call, {}, "to the driver: exists, fetch, write, append, place, list_files, list_folders, make_folder, remove_file or remove_folder; to an agent: take, put, fetch, list_files or drop") \
+  FIELD(std::string, path, {}, "on the driver's machine, or in the agent's memory")                              \
+  FIELD(std::string, name, {}, "append, place and put: identifies the upload; take: the file to copy into memory") \
+  FIELD(std::int64_t, offset, 0, "fetch, append and put: where the bytes are in the file; drop: checkpoints of reports below this number are dropped") \
+  FIELD(std::int64_t, size, 0, "fetch: at most this many bytes; place and put: size of the complete file")       \
+  FIELD(Bytes, content, {}, "write: of the file; append and put: the bytes at the offset")                       \
+  FIELD(std::int64_t, limit, -1, "take and put: bytes that the agent may hold; -1: a quarter of the node's memory")
 
 #define TRIREME_DATA_LOG(FIELD)                                                                                  \
   FIELD(std::string, name, {}, "file in the run's data folder")                                                  \
@@ -356,7 +364,8 @@ using Variables = std::map<std::string, std::string>;  // of an environment
   MESSAGE(52, AgentExited, TRIREME_AGENT_EXITED)          \
   MESSAGE(53, AgentOutput, TRIREME_AGENT_OUTPUT)          \
   MESSAGE(54, FileRequest, TRIREME_FILE_REQUEST)          \
-  MESSAGE(55, DataLog, TRIREME_DATA_LOG)
+  MESSAGE(55, DataLog, TRIREME_DATA_LOG)                  \
+  MESSAGE(56, AgentPeers, TRIREME_AGENT_PEERS)
 // clang-format on
 
 #define TRIREME_MESSAGE_STRUCT(number, Name, TABLE) TRIREME_STRUCT(Name, TABLE)

@@ -1,9 +1,13 @@
 #include "worker/checkpoint_writer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "base/host.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/scratch_folder.h"
@@ -42,7 +46,8 @@ base::Result<CheckpointUploadMode> upload_mode_from(std::string_view name) {
   return base::error("checkpoint_upload_mode = '{}': must be one of {}", name, base::join(names, ", "));
 }
 
-CheckpointWriter::CheckpointWriter(const wire::Start& start, std::shared_ptr<storage::Files> files, Done done)
+CheckpointWriter::CheckpointWriter(const wire::Start& start, std::shared_ptr<storage::Files> files, Done done,
+                                   std::shared_ptr<NodeMemory> memory)
     : rank_(start.world_rank),
       attempt_(start.attempt),
       run_id_(start.run_id),
@@ -53,6 +58,7 @@ CheckpointWriter::CheckpointWriter(const wire::Start& start, std::shared_ptr<sto
       max_in_flight_(
           static_cast<std::size_t>(std::max<std::int64_t>(1, start.checkpoint_config.max_uploads_in_flight))),
       files_(std::move(files)),
+      memory_(std::move(memory)),
       done_(std::move(done)),
       queue_(max_in_flight_) {
   thread_ = std::jthread([this] {
@@ -140,7 +146,9 @@ base::Result<void> CheckpointWriter::store(std::int64_t index, const std::string
   begin(async);
   auto prepare = [&]() -> base::Result<void> {
     TRIREME_TRY(check_storage());
-    if (!part.source.state || !(async || keep_in_memory_)) return {};
+    // The agent copies the files of a snapshot; otherwise they would be written to a disk first.
+    const bool in_memory = fits_memory(part.source, index, name);
+    if (!part.source.state || !(async || keep_in_memory_ || in_memory)) return {};
     TRIREME_ASSIGN(part.snapshot, snapshots_.take(*part.source.state));
     part.source.state.reset();  // from now on the caller may change its tensors
     std::lock_guard lock(mutex_);
@@ -187,7 +195,50 @@ void CheckpointWriter::wait_for_name(const Part& part) {
   names_[part.name] = part.index;
 }
 
+// Files that the user stores, and names that may be reused, need the storage itself.
+bool CheckpointWriter::fits_memory(const CheckpointSource& source, std::int64_t index, const std::string& name) const {
+  return memory_ && !source.upload && source.mode != CheckpointUploadMode::kNoUpload &&
+         name == checkpoint::default_name(index);
+}
+
 base::Result<CheckpointWriter::Stored> CheckpointWriter::write_part(const Part& part) {
+  if (!fits_memory(part.source, part.index, part.name)) return store_part(part);
+  auto held = hold_in_memory(part);
+  if (held) return held;
+  if (!told_of_memory_.exchange(true)) {
+    base::log_warning("rank {} stores its files of {} on the driver's machine: {}", rank_, part.name,
+                      held.error().message());
+  }
+  return store_part(part);
+}
+
+base::Result<CheckpointWriter::Stored> CheckpointWriter::hold_in_memory(const Part& part) {
+  const auto path_of = [](int descriptor) { return fmt::format("/proc/{}/fd/{}", ::getpid(), descriptor); };
+  std::map<std::string, std::string> paths;
+  if (part.snapshot) {
+    const std::string inside = state_folder(rank_);
+    for (const auto& [file, descriptor] : part.snapshot->descriptors()) {
+      paths[inside.empty() ? file : inside + "/" + file] = path_of(descriptor);
+    }
+  } else {
+    const std::string& folder = part.source.folder;
+    TRIREME_TRY(check_outside_of_run(folder));
+    storage::PosixDisk disk;
+    TRIREME_ASSIGN(const auto found, storage::walk(disk, folder, storage::Walk::kStore));
+    for (const auto& file : found) paths[file.path] = fs::absolute(folder + "/" + file.path);
+  }
+  if (paths.empty()) return store_part(part);
+  TRIREME_ASSIGN(auto held, memory_->hold(part.index, attempt_, paths));
+  if (part.source.delete_folder && !part.source.folder.empty()) {
+    TRIREME_TRY(storage::remove_folder(part.source.folder));
+  }
+  Stored stored;
+  stored.files = std::move(held.files);
+  stored.nodes = held.nodes;
+  return stored;
+}
+
+base::Result<CheckpointWriter::Stored> CheckpointWriter::store_part(const Part& part) {
   const CheckpointSource& source = part.source;
   wait_for_name(part);
   if (part.snapshot || source.state) return write_state(part);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -17,6 +18,7 @@
 #include "storage/files.h"
 #include "trireme/context.h"
 #include "wire/message.h"
+#include "worker/node_memory.h"
 
 namespace trireme::worker {
 
@@ -39,12 +41,15 @@ class CheckpointWriter {
  public:
   struct Stored {
     std::vector<storage::FileRecord> files;
-    Dict memory;  // path in the checkpoint -> descriptor of the memory that holds it
+    Dict memory;    // path in the checkpoint -> descriptor of the memory that holds it
+    int nodes = 0;  // that hold the files in memory; 0: they are in the storage
   };
   // Called once per part, on either thread.
   using Done = std::function<void(std::int64_t index, base::Result<Stored> stored)>;
 
-  CheckpointWriter(const wire::Start& start, std::shared_ptr<storage::Files> files, Done done);
+  // `memory`: takes the files instead of the storage while it has room; null: nodes hold no checkpoints.
+  CheckpointWriter(const wire::Start& start, std::shared_ptr<storage::Files> files, Done done,
+                   std::shared_ptr<NodeMemory> memory = nullptr);
   // Finishes all parts in flight.
   ~CheckpointWriter();
 
@@ -71,6 +76,9 @@ class CheckpointWriter {
   };
 
   base::Result<Stored> write_part(const Part& part);
+  bool fits_memory(const CheckpointSource& source, std::int64_t index, const std::string& name) const;
+  base::Result<Stored> hold_in_memory(const Part& part);
+  base::Result<Stored> store_part(const Part& part);
   base::Result<Stored> write_state(const Part& part);
   base::Result<std::vector<storage::FileRecord>> write_state_files(const Part& part, const std::string& folder);
   base::Result<void> check_storage();
@@ -88,6 +96,7 @@ class CheckpointWriter {
   const bool keep_in_memory_;
   const std::size_t max_in_flight_;
   std::shared_ptr<storage::Files> files_;  // shared with the session
+  std::shared_ptr<NodeMemory> memory_;     // shared with the session
   Done done_;
   checkpoint::SnapshotPool snapshots_;
 
@@ -95,6 +104,7 @@ class CheckpointWriter {
   std::condition_variable changed_;
   std::size_t active_ = 0;  // parts in flight, on both threads
   bool storage_checked_ = false;
+  std::atomic<bool> told_of_memory_ = false;   // that there is no room
   std::int64_t committed_ = -1;                // the newest report whose checkpoint is known to be committed
   std::map<std::string, std::int64_t> names_;  // name -> last report of checkpoints not known to be committed
   std::map<std::int64_t, std::shared_ptr<const checkpoint::Snapshot>> kept_;

@@ -3,26 +3,21 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <asio/co_spawn.hpp>
-#include <asio/detached.hpp>
-#include <asio/io_context.hpp>
 #include <cerrno>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 
 #include "base/fd.h"
 #include "base/fields.h"
 #include "base/hex.h"
-#include "wire/client.h"
+#include "checkpoint/manifest.h"
 #include "wire/secret.h"
 
 namespace trireme::worker {
 namespace {
 
 constexpr std::int64_t kBlock = std::int64_t{4} << 20;
-// Enough to hide the latency of the driver's disk; every worker of the run may have as many.
-constexpr std::size_t kMostConnections = 4;
-constexpr auto kJoinTime = std::chrono::seconds(30);
 
 [[noreturn]] void fail(const base::Error& error) { throw std::runtime_error(error.message()); }
 
@@ -50,104 +45,37 @@ ProcessWide& process_wide() {
 
 }  // namespace
 
-// One request at a time, on the thread of the caller.
-class DriverFileSystem::Connection {
- public:
-  static base::Result<std::unique_ptr<Connection>> open(const Peer& peer) {
-    std::unique_ptr<Connection> made(new Connection);
-    std::optional<base::Result<wire::Joined>> joined;
-    auto join_once = [&]() -> asio::awaitable<void> {
-      joined = co_await wire::join(made->io_, peer.address, peer.secret, peer.hello);
-    };
-    asio::co_spawn(made->io_, join_once(), asio::detached);
-    made->io_.run_for(kJoinTime);
-    if (!joined) return base::error("no answer from {} within {} s", peer.address.text(), kJoinTime.count());
-    if (!*joined) return std::move(*joined).error();
-    made->channel_ = (*joined)->channel;
-    return made;
-  }
-  ~Connection() {
-    if (channel_) channel_->close();
-  }
-
-  // An error of the connection, which is then unusable, or the driver's answer.
-  base::Result<wire::Reply> ask(wire::FileRequest request) {
-    request.id = ++asked_;
-    const wire::Message message = std::move(request);
-    std::optional<base::Result<wire::Reply>> answer;
-    auto exchange = [&]() -> asio::awaitable<void> {
-      channel_->send(message);
-      while (!answer) {
-        auto received = co_await channel_->read_message();
-        if (!received) {
-          answer = std::move(received).error();
-        } else if (auto* reply = std::get_if<wire::Reply>(&*received); reply && reply->id == asked_) {
-          answer = std::move(*reply);
-        }
-      }
-    };
-    asio::co_spawn(io_, exchange(), asio::detached);
-    io_.restart();
-    io_.run();
-    return *std::move(answer);
-  }
-
- private:
-  Connection() = default;
-
-  asio::io_context io_{1};
-  std::shared_ptr<wire::Channel> channel_;
-  std::int64_t asked_ = 0;
-};
-
-DriverFileSystem::DriverFileSystem(Peer peer)
-    : peer_(std::move(peer)), process_(::getpid()), attempt_(peer_.hello.attempt) {}
-
-DriverFileSystem::~DriverFileSystem() = default;
-
-std::unique_ptr<DriverFileSystem::Connection> DriverFileSystem::take() {
-  if (process_ != ::getpid()) {
-    throw std::runtime_error("a process that was forked from the worker has no access to the run's storage");
-  }
-  std::unique_lock lock(mutex_);
-  freed_.wait(lock, [&] { return in_use_ < kMostConnections; });
-  ++in_use_;
-  if (idle_.empty()) return nullptr;
-  auto connection = std::move(idle_.back());
-  idle_.pop_back();
-  return connection;
-}
-
-void DriverFileSystem::give_back(std::unique_ptr<Connection> connection) {
-  std::lock_guard lock(mutex_);
-  --in_use_;
-  if (connection) idle_.push_back(std::move(connection));
-  freed_.notify_one();
-}
+DriverFileSystem::DriverFileSystem(wire::FileClient::Peer peer)
+    : attempt_(peer.hello.attempt), client_(std::move(peer)) {}
 
 Value DriverFileSystem::call(const char* name, const std::string& path, wire::FileRequest request) {
   request.call = name;
   request.path = path;
   request.attempt = attempt_;
-  auto connection = take();
-  if (!connection) {
-    auto opened = Connection::open(peer_);
-    if (!opened) {
-      give_back(nullptr);
-      fail(opened.error());
-    }
-    connection = *std::move(opened);
-  }
-  auto reply = connection->ask(std::move(request));
-  give_back(reply ? std::move(connection) : nullptr);
-  if (!reply) fail(std::move(reply).error().wrap("lost the connection to the driver's storage"));
-  if (reply->failure) throw std::runtime_error(*reply->failure);
-  return std::move(reply->value);
+  auto answer = client_.call(std::move(request));
+  if (!answer) fail(answer.error());
+  return *std::move(answer);
 }
 
-bool DriverFileSystem::exists(const std::string& path) { return value_as<bool>(call("exists", path)); }
+bool DriverFileSystem::driver_has(const std::string& path) { return value_as<bool>(call("exists", path)); }
+
+std::map<std::string, std::int64_t> DriverFileSystem::held(const std::string& path) {
+  if (!memory_) return {};
+  auto files = memory_->list(path);
+  if (!files) fail(files.error());
+  return *std::move(files);
+}
+
+bool DriverFileSystem::exists(const std::string& path) { return driver_has(path) || !held(path).empty(); }
 
 std::string DriverFileSystem::read(const std::string& path) {
+  // The driver first: metadata may have changed since the checkpoint was reported.
+  const auto in_memory = held(path);
+  if (const auto found = in_memory.find(""); found != in_memory.end() && !driver_has(path)) {
+    auto content = memory_->fetch(path, 0, found->second);
+    if (!content) fail(content.error());
+    if (*content) return **std::move(content);
+  }
   std::string content;
   while (true) {
     wire::FileRequest request;
@@ -192,12 +120,21 @@ void DriverFileSystem::upload(const std::string& local_file, const std::string& 
 void DriverFileSystem::download(const std::string& path, const std::string& local_file) {
   const base::Fd file(::open(local_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file.valid()) fail_with_errno("create", local_file);
+  bool in_memory = memory_ != nullptr;  // and nearer than the driver
   for (std::int64_t got = 0;;) {
-    wire::FileRequest request;
-    request.offset = got;
-    request.size = kBlock;
-    const auto block = value_as<Bytes>(call("fetch", path, std::move(request)));
-    const std::string& data = block.data;
+    std::string data;
+    if (in_memory) {
+      auto block = memory_->fetch(path, got, kBlock);
+      // A node was lost, or the checkpoint is no longer held: the driver may have it.
+      in_memory = block.ok() && block->has_value();
+      if (in_memory) data = **std::move(block);
+    }
+    if (!in_memory) {
+      wire::FileRequest request;
+      request.offset = got;
+      request.size = kBlock;
+      data = value_as<Bytes>(call("fetch", path, std::move(request))).data;
+    }
     for (std::size_t done = 0; done < data.size();) {
       const ssize_t count = ::write(file.get(), data.data() + done, data.size() - done);
       if (count < 0 && errno == EINTR) continue;
@@ -210,6 +147,11 @@ void DriverFileSystem::download(const std::string& path, const std::string& loca
 }
 
 std::vector<StoredFile> DriverFileSystem::list_files(const std::string& folder) {
+  if (const auto in_memory = held(folder); !in_memory.empty() && !driver_has(folder + "/" + checkpoint::kManifestName)) {
+    std::vector<StoredFile> files;
+    for (const auto& [path, size] : in_memory) files.push_back({path, static_cast<std::uint64_t>(size)});
+    return files;
+  }
   const Value listed = call("list_files", folder);
   std::vector<StoredFile> files;
   for (const auto& [path, size] : value_as<std::map<std::string, std::int64_t>>(listed)) {

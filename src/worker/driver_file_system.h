@@ -1,38 +1,32 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
-#include <condition_variable>
+#include <cstdint>
+#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
-#include "base/result.h"
 #include "trireme/filesystem.h"
-#include "wire/address.h"
-#include "wire/message.h"
+#include "wire/file_client.h"
+#include "worker/node_memory.h"
 
 namespace trireme::worker {
 
 // The run's folder on the driver's machine, for workers on nodes that do not share its file system. Each call is a
-// request to control/storage_server.h. Thread-safe.
+// request to control/storage_server.h. Checkpoints that the driver does not have yet are read from the memory of the
+// nodes. Thread-safe.
 class DriverFileSystem final : public FileSystem {
  public:
   // Of URIs for register_filesystem(): "driver:///home/me/results/run".
   static constexpr const char* kScheme = "driver";
 
-  struct Peer {
-    wire::Address address;
-    std::string secret;
-    wire::Hello hello;
-  };
-  explicit DriverFileSystem(Peer peer);
-  ~DriverFileSystem() override;
+  explicit DriverFileSystem(wire::FileClient::Peer peer);
 
   // Later requests are of this attempt; the driver refuses those of earlier ones.
   void set_attempt(int attempt) { attempt_ = attempt; }
+  // Before the first call; null: nodes hold no checkpoints.
+  void set_memory(std::shared_ptr<NodeMemory> memory) { memory_ = std::move(memory); }
 
   std::string type_name() const override { return kScheme; }
   bool exists(const std::string& path) override;
@@ -47,20 +41,15 @@ class DriverFileSystem final : public FileSystem {
   void remove_folder(const std::string& path) override;
 
  private:
-  class Connection;
-
   // Throws std::runtime_error, as callers of a FileSystem expect.
   Value call(const char* name, const std::string& path, wire::FileRequest request = {});
-  std::unique_ptr<Connection> take();
-  void give_back(std::unique_ptr<Connection> connection);
+  bool driver_has(const std::string& path);
+  // Of the files that nodes hold below the path, or at it: sizes by the rest of the path.
+  std::map<std::string, std::int64_t> held(const std::string& path);
 
-  const Peer peer_;
-  const pid_t process_;  // a forked copy must not use the connections
   std::atomic<int> attempt_;
-  std::mutex mutex_;
-  std::condition_variable freed_;
-  std::vector<std::unique_ptr<Connection>> idle_;
-  std::size_t in_use_ = 0;
+  wire::FileClient client_;
+  std::shared_ptr<NodeMemory> memory_;  // shared with the session's checkpoint writer
 };
 
 // The one that this process uses, for code that has no session. Null: the run's storage needs none.

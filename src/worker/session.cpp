@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "base/dict_fields.h"
+#include "base/hex.h"
 #include "base/host.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -37,6 +38,8 @@ Result<Ticket> parse_ticket(const std::string& json) {
   TRIREME_ASSIGN(ticket.rank, wire::number_in_ticket(dict, "rank"));
   TRIREME_ASSIGN(ticket.attempt, wire::number_in_ticket(dict, "attempt"));
   ticket.host = base::text_of(dict, "host");
+  ticket.memory_address = base::text_of(dict, "memory_address");
+  ticket.memory_secret = base::from_hex(base::text_of(dict, "memory_secret")).value_or("");
   ticket.driver = static_cast<int>(base::int_of(dict, "driver"));
   return ticket;
 }

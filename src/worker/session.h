@@ -33,6 +33,9 @@ struct Ticket : wire::Ticket {
   int attempt = 0;
   int driver = 0;         // pid of the driver, or of the agent on this machine: it may end the worker with SIGTERM
   std::string host = {};  // the name of this machine; empty: its host name
+  // Of the agent that holds checkpoints in memory; empty: there is none.
+  std::string memory_address = {};
+  std::string memory_secret = {};
 };
 
 Result<Ticket> parse_ticket(const std::string& json);
@@ -180,6 +183,7 @@ class Session {
   Result<std::shared_ptr<CheckpointWriter>> writer();
   void drain();
   Result<void> open_files_of_driver(wire::Start& start);
+  Result<void> open_memory(const wire::Start& start);
   void send_data_logs();
   void remember(std::int64_t index, const std::string& folder, CheckpointUploadMode mode);
   Result<void> leave_with(std::int64_t index, CheckpointWriter& writer);
@@ -196,6 +200,7 @@ class Session {
 
   // On a node that does not see the driver's files. Shared with the file systems opened for its scheme.
   std::shared_ptr<DriverFileSystem> driver_files_;
+  std::shared_ptr<NodeMemory> memory_;                  // null: nodes hold no checkpoints
   std::optional<checkpoint::ScratchFolder> data_logs_;  // stands for the run folder
   std::mutex data_logs_mutex_;
   std::map<std::string, std::size_t> data_logs_sent_;  // bytes, by name

@@ -37,7 +37,8 @@ bool sees_run_folder(const wire::Start& start) {
 Result<void> Session::open_files_of_driver(wire::Start& start) {
   if (start.files_address.empty()) return {};
   if (!driver_files_) {
-    DriverFileSystem::Peer peer;
+    wire::FileClient::Peer peer;
+    peer.what = "the driver's storage";
     TRIREME_ASSIGN(peer.address, wire::parse_address(start.files_address));
     peer.secret = ticket_.secret;
     peer.hello.run_id = ticket_.run_id;
@@ -58,6 +59,7 @@ Result<void> Session::open_files_of_driver(wire::Start& start) {
   const bool sees_folder = sees_run_folder(start);
   const bool stores = !sees_folder && start.storage_uri.empty() && start.path == start.storage_path;
   if (stores) start.storage_uri = driver_uri(start.storage_path);
+  if (stores) TRIREME_TRY(open_memory(start));
   if (given || stores) set_driver_file_system(driver_files_);
   if (sees_folder) return {};
   if (!data_logs_) {
@@ -65,6 +67,25 @@ Result<void> Session::open_files_of_driver(wire::Start& start) {
     data_logs_.emplace(std::move(folder));
   }
   start.path = data_logs_->path();
+  return {};
+}
+
+// The nodes hold the checkpoints that would otherwise have to wait for the driver's disk.
+Result<void> Session::open_memory(const wire::Start& start) {
+  const auto gigabytes = start.checkpoint_config.node_memory_gb;
+  if (memory_ || ticket_.memory_address.empty() || gigabytes == 0.0) return {};
+  wire::FileClient::Peer agent;
+  agent.what = "the agent's memory";
+  TRIREME_ASSIGN(agent.address, wire::parse_address(ticket_.memory_address));
+  agent.secret = ticket_.memory_secret;
+  agent.hello.run_id = ticket_.run_id;
+  agent.hello.role = "storage";
+  agent.hello.rank = ticket_.rank;
+  agent.hello.pid = pid_;
+  NodeMemory::Place place{start.run_id, start.storage_path};
+  if (gigabytes) place.limit = static_cast<std::int64_t>(*gigabytes * 1e9);
+  memory_ = std::make_shared<NodeMemory>(std::move(agent), std::move(place));
+  driver_files_->set_memory(memory_);
   return {};
 }
 

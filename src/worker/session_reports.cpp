@@ -22,6 +22,7 @@ Result<std::shared_ptr<CheckpointWriter>> Session::writer() {
     if (stored) {
       message.files = checkpoint::to_list(stored->files);
       message.memory = std::move(stored->memory);
+      message.nodes = stored->nodes;
     } else {
       message.failure = base::shortened(stored.error().message(), kLongestText);
     }
@@ -32,7 +33,7 @@ Result<std::shared_ptr<CheckpointWriter>> Session::writer() {
     refused.failure = fmt::format("the list of its files: {}; store fewer files", posted.error().message());
     tell(refused);
   };
-  writer_ = std::make_shared<CheckpointWriter>(start_, files_, std::move(done));
+  writer_ = std::make_shared<CheckpointWriter>(start_, files_, std::move(done), memory_);
   return writer_;
 }
 

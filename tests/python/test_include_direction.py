@@ -18,7 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "data": {"base", "storage"},
     "formats": {"base", "data"},
     "engine": {"base", "wire"},
-    "agent": {"base", "wire", "engine"},
+    "agent": {"base", "wire", "engine", "storage"},
     "control": {"base", "wire", "engine", "checkpoint", "storage"},
     "worker": {"base", "wire", "checkpoint", "storage", "data"},
     "dash": {"base", "storage"},

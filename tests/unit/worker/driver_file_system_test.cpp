@@ -42,7 +42,7 @@ struct Fixture {
     files = connect(secret);
   }
   std::shared_ptr<DriverFileSystem> connect(const std::string& proof) const {
-    DriverFileSystem::Peer peer{server->address(), proof, {}};
+    wire::FileClient::Peer peer{"the driver's storage", server->address(), proof, {}};
     peer.hello.run_id = "run";
     peer.hello.role = "storage";
     peer.hello.attempt = 3;

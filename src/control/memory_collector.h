@@ -1,0 +1,70 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/queue.h"
+#include "base/result.h"
+#include "checkpoint/mark.h"
+#include "engine/engine.h"
+#include "storage/files.h"
+#include "wire/file_client.h"
+
+namespace trireme::control {
+
+// Copies checkpoints from the memory of nodes (agent/memory_server.h) to this machine, in order, on a thread of its own:
+// the training does not wait for the driver's link. Thread-safe.
+class MemoryCollector {
+ public:
+  struct Checkpoint {
+    checkpoint::Origin origin;
+    std::vector<storage::FileRecord> files;  // several with one path: ranks have stored different content
+  };
+  using Access = std::function<engine::NodeMemory()>;
+  // `scratch`: a folder in the file system of the run's storage.
+  MemoryCollector(std::string run_id, std::string scratch, Access access);
+  // Ends the copy in progress, drops the others, and frees the memory of the nodes.
+  ~MemoryCollector();
+
+  // Whether the nodes that are left hold all files.
+  base::Result<void> available(const Checkpoint& wanted);
+  // Called on the collector's thread, with the folder that has the files and is removed afterwards.
+  using Collected = std::function<void(base::Result<std::string> folder)>;
+  void collect(Checkpoint wanted, Collected done);
+  // The checkpoint is not needed any more; `done` is not called, unless it is about to be.
+  void forget(checkpoint::Origin origin);
+  bool forgotten(checkpoint::Origin origin) const;
+  // Nodes free the checkpoints of reports below this number.
+  void drop_below(std::int64_t index);
+
+ private:
+  using Clients = std::map<std::string, std::shared_ptr<wire::FileClient>>;  // by address; shared with calls in progress
+  Clients clients();
+  // The agents that hold each file.
+  base::Result<std::map<std::string, std::vector<std::string>>> holders(const Checkpoint& wanted);
+  base::Result<void> copy(const Checkpoint& wanted, const std::string& folder);
+  base::Result<void> copy_file(const Checkpoint& wanted, const std::string& path,
+                               const std::vector<std::string>& addresses, const std::string& target);
+  base::Result<void> copy_from(wire::FileClient& agent, const Checkpoint& wanted, const std::string& path,
+                               const std::string& target);
+
+  const std::string run_id_;
+  const std::string scratch_;
+  const Access access_;
+  std::atomic<bool> stopping_ = false;
+  mutable std::mutex mutex_;
+  Clients clients_;
+  std::set<checkpoint::Origin> forgotten_;
+  base::BoundedQueue<std::function<void()>> jobs_;
+  std::jthread thread_;  // last: stops first
+};
+
+}  // namespace trireme::control
