@@ -72,6 +72,11 @@ void Decider::on(const CheckpointStored& event) {
 
 void Decider::on(const CheckpointLost& event) {
   if (!state_.collecting.contains(event.index)) return;
+  // Between attempts, SettleStorage finds out what the next one can resume from, and reports it.
+  const bool between = state_.phase == Phase::kFailing || state_.phase == Phase::kReserving ||
+                       state_.phase == Phase::kStarting || state_.phase == Phase::kPausing ||
+                       (state_.phase == Phase::kStopping && state_.next == Next::kRestart);
+  if (between && event.index + 1 == state_.commits.resume_at()) return collected(event.index);
   record("warning", {{"message", fmt::format("{} is lost: {}", event.name, event.why)}});
   forget_lost(event.name);
   collected(event.index);

@@ -30,6 +30,8 @@ constexpr std::chrono::seconds kPatience{30};
 constexpr const char* kCollected = ".trireme_collected";
 // A copy is repeated if a node is lost meanwhile: the others hold all files, and copy them again.
 constexpr int kTries = 3;
+constexpr int kPauses = 10;  // between two tries
+constexpr std::chrono::milliseconds kPause{100};
 
 Result<void> write_block(const base::Fd& file, const std::string& path, const std::string& data) {
   for (std::size_t done = 0; done < data.size();) {
@@ -123,6 +125,9 @@ void MemoryCollector::collect(Checkpoint wanted, Collected done) {
     Result<void> copied;
     for (int tries = 0; tries < kTries; ++tries) {
       copied = copy(wanted, folder);
+      for (int pause = 0; !copied && !stopping_ && tries + 1 < kTries && pause < kPauses; ++pause) {
+        std::this_thread::sleep_for(kPause);
+      }
       if (copied || stopping_ || forgotten(wanted.origin)) break;
     }
     if (stopping_ || forgotten(wanted.origin)) {

@@ -24,10 +24,14 @@ def launcher_without(folder: object) -> str:
     )
 
 
-def _ip(*words: str) -> None:
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+def _run(*words: str) -> None:
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+        raise OSError(f"{' '.join(words)}: {done.stderr.strip()}")
+
+
+def _ip(*words: str) -> None:
+    _run("ip", *words)
 
 
 class Nodes:
@@ -57,6 +61,22 @@ class Nodes:
 
     def restore(self, host: str) -> None:
         _ip("link", "set", f"{host}v", "up")
+
+    def limit(self, host: str, rate: str) -> None:
+        """What the node sends to the driver, not to other nodes. The queue is short, so that heartbeats pass."""
+        device = ["dev", "eth0"]
+        tc = ["ip", "netns", "exec", host, "tc"]
+        _run(*tc, "qdisc", "add", *device, "root", "handle", "1:", "htb", "default", "10")
+        _run(*tc, "class", "add", *device, "parent", "1:", "classid", "1:10", "htb", "rate", "10gbit")
+        _run(*tc, "class", "add", *device, "parent", "1:", "classid", "1:20", "htb", "rate", rate)
+        _run(*tc, "qdisc", "add", *device, "parent", "1:20", "pfifo", "limit", "40")
+        match = ["u32", "match", "ip", "dst", f"{DRIVER}/32", "flowid", "1:20"]
+        _run(*tc, "filter", "add", *device, "parent", "1:", "protocol", "ip", *match)
+
+    def unlimit(self, host: str) -> None:
+        """Does nothing if there is no limit."""
+        with contextlib.suppress(OSError):
+            _run("ip", "netns", "exec", host, "tc", "qdisc", "del", "dev", "eth0", "root")
 
     def inside(self, host: str) -> list[int]:
         """Processes of this test session on that node."""

@@ -62,9 +62,9 @@ struct Desk {
     made.files[0] = upload(made.name, "weights", "of report " + std::to_string(index));
     return made;
   }
-  CommitEnded commit(ReadyCheckpoint made, base::Fd event_log) {
+  CommitEnded commit(ReadyCheckpoint made, base::Fd event_log, std::optional<std::string> collected = {}) {
     std::promise<CommitEnded> ended;
-    committer->commit(std::move(made), 3, 1234.5, std::move(event_log),
+    committer->commit(std::move(made), 3, 1234.5, std::move(event_log), std::move(collected),
                       [&](CommitEnded end) { ended.set_value(std::move(end)); });
     return ended.get_future().get();
   }
@@ -90,6 +90,22 @@ base::Result<std::optional<std::string>> settle(Committer& committer, std::optio
 }
 
 }  // namespace
+
+TEST_CASE("files that nodes held in memory are moved to the storage before the commit") {
+  Desk desk;
+  ReadyCheckpoint ready;
+  ready.name = checkpoint::default_name(7);
+  ready.index = 7;
+  const std::string collected = desk.dir / "collected";
+  append_file(collected + "/rank_1/weights", "of rank 1");
+  storage::LocalFiles local;
+  ready.files[1] = checkpoint::to_list(local.adopt_folder(collected).value());
+  ready.nodes[1] = 2;
+  CHECK_FALSE(desk.commit(ready, desk.log(), collected).failure);
+  REQUIRE(desk.names() == Names{"checkpoint_000007"});
+  CHECK(storage::read_file(desk.run + "/checkpoint_000007/rank_1/weights").value() == "of rank 1");
+  CHECK_FALSE(std::filesystem::exists(collected));
+}
 
 TEST_CASE("a commit writes the manifest of the files of all ranks") {
   Desk desk;
@@ -167,7 +183,7 @@ TEST_CASE("a disk that fails while the manifest is written") {
   Committer committer({files, "/run", "/run"}, [](const std::string&) { FAIL("there is nothing to warn of"); });
   auto commit = [&] {
     std::promise<CommitEnded> ended;
-    committer.commit({0, "checkpoint_000000", {}, {}, {}, {}, {}}, 0, 0, desk.log(),
+    committer.commit({0, "checkpoint_000000", {}, {}, {}, {}, {}, {}}, 0, 0, desk.log(), {},
                      [&](CommitEnded end) { ended.set_value(std::move(end)); });
     return ended.get_future().get();
   };
