@@ -12,9 +12,11 @@ case $purpose in
       libasio-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libssl-dev libxxhash-dev libcli11-dev doctest-dev
       libbenchmark-dev libjpeg-dev libpng-dev libstb-dev libsqlite3-dev) ;;
   dev)
-    # Slurm, Redis and iproute2 are for tests/engines.
+    # From iproute2 on for tests/engines.
     packages=(clang-format clang-tidy clang-16 libclang-rt-16-dev
-      iproute2 redis-server slurm-client slurm-wlm-basic-plugins slurmctld slurmd) ;;
+      iproute2 openmpi-bin openssh-client redis-server slurm-client slurm-wlm-basic-plugins slurmctld slurmd)
+    # Its service listens on all addresses, so a developer decides about it.
+    [[ ${CI:-} != true ]] || packages+=(openssh-server) ;;
 esac
 
 # A custom Python includes venv and headers; the system's has them in packages.

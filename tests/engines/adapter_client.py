@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from machines import wait_for
+
 # Stands in for `trireme agent`: prints nothing, records what it was given, and ends like it when its input ends.
 AGENT = """
 import json, os, signal, socket, sys
@@ -130,6 +132,11 @@ class AdapterClient:
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self.process.wait(60)
+
+
+def recorded(folder: Path, agent: str) -> Any:
+    """What this agent was given, as soon as it runs."""
+    return json.loads(wait_for(lambda: (folder / agent).exists() and (folder / agent).read_text(), f"{agent} runs"))
 
 
 def processes_with(folder: Path) -> list[int]:

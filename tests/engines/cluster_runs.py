@@ -16,7 +16,7 @@ from machines import wait_for
 SCRIPT = """
 import itertools, json, os, sys, time, trireme
 from pathlib import Path
-from trireme import Checkpoint, DataParallelTrainer, FailureConfig, RunConfig, ScalingConfig, collective
+from trireme import Checkpoint, DataConfig, DataParallelTrainer, FailureConfig, RunConfig, ScalingConfig, collective
 
 storage, records, settings = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
 
@@ -28,15 +28,18 @@ def train():
     place = {"host": os.uname().nodename, "pid": os.getpid(), "first": first, "rank": rank,
              "node_rank": context.get_node_rank(), "local_rank": context.get_local_rank(),
              "size": context.get_world_size(), "env": {name: os.environ.get(name) for name in settings.get("env", [])},
-             "gpus": os.environ.get("CUDA_VISIBLE_DEVICES")}
+             "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"), "cpus": len(os.sched_getaffinity(0))}
     (records / f"{time.time():.6f}-{rank}").write_text(json.dumps(place))
     hold = records.parent / "hold"
-    for step in itertools.count(first):
+    batches = itertools.repeat(None)
+    if "rows" in settings:
+        batches = trireme.get_dataset_shard("train").iter_batches(global_batch_size=8)
+    for step, _ in zip(itertools.count(first), batches):
         if settings.get("busy"):  # reports until it is no longer held
             time.sleep(0.1)
             if not collective.broadcast_from_rank_zero(hold.exists()):
                 return
-        elif step >= settings.get("steps", 3):
+        elif step >= settings.get("steps", 3) and "rows" not in settings:
             return
         while step >= settings.get("hold_at", 1 << 30) and hold.exists():
             time.sleep(0.05)
@@ -44,10 +47,15 @@ def train():
         trireme.report({"step": step, "size": context.get_world_size()}, checkpoint=mine)
         collective.barrier()
 
+datasets = {}
+if "rows" in settings:
+    import trireme.data
+    datasets["train"] = trireme.data.range(settings["rows"]).random_shuffle(seed=7)
 for name in settings.get("names", ["run"]):
     scaling = ScalingConfig(**settings.get("scaling", {"num_workers": 2}))
     run = RunConfig(name=name, storage_path=storage, failure_config=FailureConfig(max_failures=3))
-    DataParallelTrainer(train, scaling_config=scaling, run_config=run).fit()
+    DataParallelTrainer(train, scaling_config=scaling, run_config=run, datasets=datasets,
+                        dataset_config=DataConfig(log_samples=True)).fit()
 """
 
 
@@ -62,7 +70,13 @@ class Script:
         self.path = folder / "train.py"
         self.path.write_text(SCRIPT)
         self.settings = settings
-        self.hold_file = folder / "hold"
+        self._hold_file = folder / "hold"
+        if "hold_at" in settings or settings.get("busy"):
+            self._hold_file.touch()
+
+    def proceed(self) -> None:
+        """Past the step that it is held at, or to its end."""
+        self._hold_file.unlink()
 
     def words(self, *options: str, command: str = "run") -> list[str]:
         arguments = [str(self.storage), str(self.records), json.dumps(self.settings)]
@@ -79,6 +93,10 @@ class Script:
         events = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
         return [event for event in events if event["event"] in kinds]
 
+    def expect_each_row_once(self, run: str = "run") -> None:
+        verified = json.loads(output_of([*trireme("data", "verify", "--json"), str(self.storage / run)], os.environ))
+        assert [(epoch["seen"], epoch["size"]) for epoch in verified] == [(self.settings["rows"],) * 2], verified
+
     def wait_for_step(self, step: int, run: str = "run") -> None:
         """Until its checkpoint is committed: a failure from now on loses no step."""
 
@@ -86,6 +104,15 @@ class Script:
             return any(e["metrics"]["step"] >= step for e in self.events("checkpoint_committed", run=run))
 
         wait_for(reached, f"step {step}", 120)
+
+
+def detach(
+    command: Callable[[list[str]], list[str]], script: Script, engine: str, env: Mapping[str, str], *options: str
+) -> str:
+    """The job that the script runs in, after step 1."""
+    told = output_of(command(script.words("--detach", "--engine", engine, *options)), env)
+    script.wait_for_step(1)
+    return told.partition("detached: job ")[2].split()[0]
 
 
 def trireme(*words: str) -> list[str]:

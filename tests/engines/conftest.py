@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from adapter_client import AdapterClient
 from machines import why_not_permitted
 from slurm_cluster import SlurmCluster
 
@@ -30,6 +32,21 @@ def agents(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "agents"
     folder.mkdir()
     yield folder
+
+
+@pytest.fixture
+def adapter(request: pytest.FixtureRequest) -> Iterator[Callable[..., AdapterClient]]:
+    """Starts an adapter of the file's MODULE on a cluster: `adapter(cluster, VARIABLE="value")`."""
+    clients: list[AdapterClient] = []
+
+    def start(cluster: Any, **env: str) -> AdapterClient:
+        clients.append(AdapterClient(request.module.MODULE, {**cluster.environment, **env}, cluster.command))
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        if client.process.poll() is None:
+            client.close()
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ the namespaces have no names.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -38,7 +39,7 @@ _UNSHARE = ["unshare", "--net", "--pid", "--mount", "--uts", "--fork", "--kill-c
 
 
 class Machine:
-    """`host` resolves to `address` on all machines that share `hosts_file`."""
+    """Its host name is `host`, but other machines only know its address."""
 
     def __init__(self, number: int, host: str, switch: Machine | None) -> None:
         self.host = host
@@ -86,16 +87,23 @@ class Machine:
         return ["nsenter", "--target", str(self.init), "--net", "--uts", *argv]
 
     def pids(self) -> list[int]:
-        """All processes on this machine except its init."""
+        """All processes on this machine except its init, and the one that init waits for."""
         space = os.readlink(f"/proc/{self.init}/ns/pid")
         found = []
-        for name in filter(str.isdigit, os.listdir("/proc")):
+        for folder in Path("/proc").glob("[0-9]*"):
             try:
-                if os.readlink(f"/proc/{name}/ns/pid") == space and int(name) != self.init:
-                    found.append(int(name))
+                if os.readlink(folder / "ns/pid") == space and (folder / "cmdline").read_bytes() != b"cat\0":
+                    found.append(int(folder.name))
             except OSError:
                 continue
-        return found
+        return [pid for pid in found if pid != self.init]
+
+    def kill_all(self, but: str = "") -> None:
+        """SIGKILL to all processes on the machine whose names do not contain this. The machine, and its cable, stay."""
+        for pid in self.pids():
+            with contextlib.suppress(OSError):  # it has ended with another one
+                if not but or but not in Path(f"/proc/{pid}/comm").read_text():
+                    os.kill(pid, signal.SIGKILL)
 
     def cut(self) -> None:
         assert self.switch is not None

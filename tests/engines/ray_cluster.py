@@ -88,9 +88,7 @@ class RayCluster:
         """The processes of Ray on the head: the machine, with the network's switch, stays."""
         machine = self.machine("head")
         assert machine
-        for pid in machine.pids():
-            if "redis" not in Path(f"/proc/{pid}/comm").read_text():
-                os.kill(pid, signal.SIGKILL)
+        machine.kill_all(but="redis")
         self.processes["head"].wait()
 
     def add_node(self, host: str, resources: Mapping[str, float] | None = None, labels: str = "") -> Machine:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from adapter_client import AdapterClient, processes_with
+from adapter_client import AdapterClient, processes_with, recorded
 from machines import wait_for, why_not_permitted
 from ray_cluster import RayCluster, installed
 
@@ -33,24 +33,6 @@ def shared(ray_cluster: RayCluster) -> Iterator[AdapterClient]:
     client.close()
 
 
-@pytest.fixture
-def adapter(ray_cluster: RayCluster) -> Iterator[Callable[..., AdapterClient]]:
-    clients: list[AdapterClient] = []
-
-    def start(**env: str) -> AdapterClient:
-        clients.append(AdapterClient(MODULE, {**ray_cluster.environment, **env}, ray_cluster.command))
-        return clients[-1]
-
-    yield start
-    for client in clients:
-        if client.process.poll() is None:
-            client.close()
-
-
-def recorded(folder: Path, agent: str) -> Any:
-    return json.loads(wait_for(lambda: (folder / agent).exists() and (folder / agent).read_text(), f"{agent} runs"))
-
-
 def expect_all_free(client: AdapterClient, gang: int) -> None:
     """The whole cluster can be reserved."""
     client.reserve(gang, [{"CPU": 4}] * len(client.ask("nodes")), strategy="STRICT_SPREAD")
@@ -58,8 +40,8 @@ def expect_all_free(client: AdapterClient, gang: int) -> None:
     client.send("release", gang=gang)
 
 
-def test_options_that_do_not_work(adapter: Any) -> None:
-    client = adapter()
+def test_options_that_do_not_work(adapter: Any, ray_cluster: RayCluster) -> None:
+    client = adapter(ray_cluster)
     with pytest.raises(RuntimeError, match=r"unknown option of the ray engine: adress. The options are: address, "):
         client.start(adress="x")
     with pytest.raises(RuntimeError, match=r"Ray at 127.0.0.1:1 does not answer: Connection refused"):
@@ -152,7 +134,7 @@ def test_labels_a_drain_and_a_dead_node(shared: AdapterClient, ray_cluster: RayC
 def test_nothing_is_left_of_a_killed_driver(
     adapter: Any, shared: AdapterClient, ray_cluster: RayCluster, agents: Path, who: str
 ) -> None:
-    client = adapter()
+    client = adapter(ray_cluster)
     client.start(address=ray_cluster.address)
     client.reserve(1, [{"CPU": 2}])
     slot = client.wait("reserved", gang=1)["slots"][0]

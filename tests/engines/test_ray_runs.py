@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from adapter_client import processes_with
-from cluster_runs import Driver, Script, environment, output_of, trireme
+from cluster_runs import Driver, Script, detach, environment, output_of, trireme
 from machines import wait_for, why_not_permitted
 from ray_cluster import RayCluster, installed
 
@@ -61,14 +61,13 @@ def test_labels_select_nodes(ray_cluster: RayCluster, tmp_path: Path) -> None:
 def test_a_killed_remote_worker_is_replaced_on_its_node(ray_cluster: RayCluster, tmp_path: Path) -> None:
     scaling = {"num_workers": 2, "resources_per_worker": {"CPU": 1, "gpus": 0.5}, "placement_strategy": "STRICT_SPREAD"}
     script = Script(tmp_path, scaling=scaling, steps=6, hold_at=3)
-    script.hold_file.touch()
     driver = run(ray_cluster, script)
     script.wait_for_step(2)
     (victim,) = [place for place in script.places() if place["rank"] == 1]
     machine = ray_cluster.machine(victim["host"])
     subprocess.run(machine.command(["kill", "-9", str(victim["pid"])]), check=True)
     wait_for(lambda: len(script.places()) >= 3, "the attempt after it has started")
-    script.hold_file.unlink()
+    script.proceed()
     driver.finish()
     (failed,) = [event for event in script.events("worker_failed") if not event["collateral"]]
     assert (failed["cause"], failed["rank"], failed["host"]) == ("signal", 1, victim["host"])
@@ -82,7 +81,6 @@ def test_an_elastic_run_survives_a_dead_node_and_leaves_a_drained_one(ray_cluste
     ray_cluster.add_node("n4", {"spot": 2})
     scaling = {"num_workers": (1, 4), "resources_per_worker": {"CPU": 1, "spot": 1}}
     script = Script(tmp_path, scaling=scaling, busy=True)
-    script.hold_file.touch()
     driver = run(ray_cluster, script)
     script.wait_for_step(2)
     assert {place["host"] for place in script.places()} == {"n3", "n4"}
@@ -104,7 +102,7 @@ def test_an_elastic_run_survives_a_dead_node_and_leaves_a_drained_one(ray_cluste
     )
     # It may have grown to both nodes before.
     wait_for(lambda: [(place["host"], place["size"]) for place in script.places()[-2:]] == [("n5", 2)] * 2, "only n5")
-    script.hold_file.unlink()
+    script.proceed()
     driver.finish()
     assert {place["host"] for place in script.places()[-2:]} == {"n5"}
     told = script.events("preemption_announced", "resize_wanted")
@@ -144,7 +142,6 @@ def test_the_head_restarts_during_a_run(tmp_path: Path) -> None:
     cluster = RayCluster(nodes=2, cpus=2, gpus=0, head_cpus=0, with_redis=True)
     try:
         script = Script(tmp_path, steps=6, hold_at=3, scaling={"num_workers": 2, "placement_strategy": "SPREAD"})
-        script.hold_file.touch()
         words = script.words("--engine", f"ray:{cluster.address}")
         env = environment(tmp_path, cluster.environment)
         driver = Driver(lambda argv: cluster.command(argv, "n1"), words, env)
@@ -155,7 +152,7 @@ def test_the_head_restarts_during_a_run(tmp_path: Path) -> None:
         wait_for(lambda: len(script.places()) >= 4, "the next attempt has started without the head")
         cluster.start_head()
         wait_for(lambda: len(cluster.hosts()) == 3, "the nodes are connected again")
-        script.hold_file.unlink()
+        script.proceed()
         driver.finish()
         assert not script.events("node_lost")
         # The cluster is usable again.
@@ -192,18 +189,11 @@ def test_a_cluster_with_a_token(tmp_path: Path) -> None:
 # Detached scripts.
 
 
-def job_of(told: str) -> str:
-    return told.partition("detached: job ")[2].split()[0]
-
-
 def test_a_detached_script_is_controlled_from_anywhere(ray_cluster: RayCluster, tmp_path: Path) -> None:
     script = Script(tmp_path, steps=100, hold_at=2)
-    script.hold_file.touch()
     env = environment(tmp_path, ray_cluster.environment)
     engine = ["--engine", f"ray:{ray_cluster.address}"]
-    told = output_of(ray_cluster.command(script.words("--detach", *engine), "n1"), env)
-    job = job_of(told)
-    script.wait_for_step(1)
+    job = detach(lambda argv: ray_cluster.command(argv, "n1"), script, engine[1], env)
 
     def elsewhere(*words: str, expect: int = 0) -> str:
         command = ray_cluster.command(trireme(*words, *engine), "n2")
@@ -227,16 +217,15 @@ def test_a_detached_script_is_controlled_from_anywhere(ray_cluster: RayCluster, 
 def test_a_detached_script_survives_the_node_of_its_driver(ray_cluster: RayCluster, tmp_path: Path) -> None:
     machine = ray_cluster.add_node("n6", {"driver": 1})
     script = Script(tmp_path, steps=6, hold_at=3, scaling={"num_workers": 2, "label_selector": {"region": "us"}})
-    script.hold_file.touch()
     env = environment(tmp_path, ray_cluster.environment)
     engine = ["--engine", f"ray:{ray_cluster.address}"]
     options = ["--engine-option", 'driver_resources={"driver": 0.1}']
-    job = job_of(output_of(ray_cluster.command(script.words("--detach", *engine, *options)), env))
+    job = detach(ray_cluster.command, script, engine[1], env, *options)
     script.wait_for_step(2)
     other = ray_cluster.add_node("n7", {"driver": 1})
     machine.kill()
     wait_for(lambda: len(script.places()) >= 4, "the script has started again", 120)
-    script.hold_file.unlink()
+    script.proceed()
 
     def ended() -> bool:
         command = ray_cluster.command(trireme("show", "--job", job, *engine))

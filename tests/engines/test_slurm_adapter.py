@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from adapter_client import AdapterClient, processes_with
+from adapter_client import processes_with, recorded
 from machines import wait_for, why_not_permitted
 from slurm_cluster import SlurmCluster, installed
 
@@ -20,24 +19,6 @@ pytestmark = [
 ]
 MODULE = "trireme.engines.slurm"
 machines = pytest.mark.skipif(why_not_permitted() is not None, reason=f"no namespaces: {why_not_permitted()}")
-
-
-@pytest.fixture
-def adapter() -> Iterator[Callable[..., AdapterClient]]:
-    clients: list[AdapterClient] = []
-
-    def start(cluster: SlurmCluster, **env: str) -> AdapterClient:
-        clients.append(AdapterClient(MODULE, {**cluster.environment, **env}, cluster.command))
-        return clients[-1]
-
-    yield start
-    for client in clients:
-        if client.process.poll() is None:
-            client.close()
-
-
-def recorded(folder: Path, agent: str) -> Any:
-    return json.loads(wait_for(lambda: (folder / agent).exists() and (folder / agent).read_text(), f"{agent} runs"))
 
 
 class Allocation:

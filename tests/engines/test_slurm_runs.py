@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from adapter_client import processes_with
-from cluster_runs import Driver, Script, environment, output_of
+from cluster_runs import Driver, Script, detach, environment, output_of
 from cluster_runs import trireme as trireme_command
 from machines import wait_for, why_not_permitted
 from slurm_cluster import SlurmCluster, installed
@@ -117,12 +117,11 @@ def wait_for_end(cluster: SlurmCluster, script: Script) -> None:
 
 def test_a_requeued_job_resumes(slurm: SlurmCluster, tmp_path: Path) -> None:
     script = Script(tmp_path, steps=6, hold_at=3)
-    script.hold_file.touch()
     job = submit(slurm, script)
     script.wait_for_step(2)
     slurm.run("scontrol", "requeue", job)
     wait_for(lambda: len(script.places()) >= 4, "the job has started again", 120)
-    script.hold_file.unlink()
+    script.proceed()
     wait_for_end(slurm, script)
     assert [place["first"] for place in script.places()] == [0, 0, 3, 3]
     assert script.events("run_finished")[-1]["outcome"] == "finished"
@@ -131,7 +130,6 @@ def test_a_requeued_job_resumes(slurm: SlurmCluster, tmp_path: Path) -> None:
 def test_a_drained_node_is_left_and_used_again(slurm: SlurmCluster, tmp_path: Path) -> None:
     scaling = {"num_workers": (1, 2), "resources_per_worker": {"CPU": 8}}
     script = Script(tmp_path, busy=True, scaling=scaling)
-    script.hold_file.touch()
     submit(slurm, script)
     script.wait_for_step(2)
     left = next(place["host"] for place in script.places() if place["rank"] == 1)
@@ -142,7 +140,7 @@ def test_a_drained_node_is_left_and_used_again(slurm: SlurmCluster, tmp_path: Pa
     finally:
         slurm.run("scontrol", "update", f"nodename={left}", "state=resume")
     wait_for(lambda: len(script.places()) >= 5, "it grows", 120)
-    script.hold_file.unlink()
+    script.proceed()
     wait_for_end(slurm, script)
     assert {place["size"] for place in script.places()[3:]} == {2}
     told = script.events("preemption_announced", "resize_wanted")
@@ -151,7 +149,6 @@ def test_a_drained_node_is_left_and_used_again(slurm: SlurmCluster, tmp_path: Pa
 
 def test_slurmctld_restarts_during_a_run(own_slurm: SlurmCluster, tmp_path: Path) -> None:
     script = Script(tmp_path, steps=6, hold_at=3)
-    script.hold_file.touch()
     words = script.words("--engine", "slurm", "--engine-option", "poll_s=0.2")
     driver = Driver(own_slurm.command, words, environment(tmp_path, own_slurm.environment))
     script.wait_for_step(2)
@@ -161,7 +158,7 @@ def test_slurmctld_restarts_during_a_run(own_slurm: SlurmCluster, tmp_path: Path
     wait_for(lambda: len(script.places()) >= 4, "the next attempt has started")
     own_slurm.start_controller()
     wait_for(lambda: own_slurm.states(), "slurmctld answers")
-    script.hold_file.unlink()
+    script.proceed()
     driver.finish()
     assert not script.events("node_lost")
     wait_for(lambda: not own_slurm.jobs(), "no job is left")
@@ -171,12 +168,11 @@ def test_slurmctld_restarts_during_a_run(own_slurm: SlurmCluster, tmp_path: Path
 def test_an_elastic_run_survives_a_dead_node(own_slurm: SlurmCluster, tmp_path: Path) -> None:
     scaling = {"num_workers": (1, 2), "resources_per_worker": {"CPU": 8}}
     script = Script(tmp_path, steps=6, hold_at=3, scaling=scaling)
-    script.hold_file.touch()
     submit(own_slurm, script, "--nodelist=n1,n2")  # the script runs on the first one
     script.wait_for_step(2)
     own_slurm.machine("n2").kill()
     wait_for(lambda: len(script.places()) >= 3, "the run continues on the other node")
-    script.hold_file.unlink()
+    script.proceed()
     wait_for_end(own_slurm, script)
     assert (script.places()[2]["host"], script.places()[2]["first"]) == ("n1", 3)
     assert "node n2 is lost" in script.events("node_lost")[0]["message"]
@@ -185,20 +181,13 @@ def test_an_elastic_run_survives_a_dead_node(own_slurm: SlurmCluster, tmp_path: 
 # Detached scripts.
 
 
-def detach(cluster: SlurmCluster, script: Script, *options: str) -> tuple[str, dict[str, str]]:
-    env = environment(script.folder, cluster.environment)
-    told = output_of(cluster.command(script.words("--detach", "--engine", "slurm", *options)), env)
-    return told.partition("detached: job ")[2].split()[0], env
-
-
 def test_a_detached_script_is_controlled_from_anywhere(
     slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     script = Script(tmp_path, steps=100, hold_at=2)
-    script.hold_file.touch()
-    job, env = detach(slurm, script)
-    script.wait_for_step(1)
+    env = environment(tmp_path, slurm.environment)
+    job = detach(slurm.command, script, "slurm", env)
     # Through Slurm, and directly, because this machine sees the same state folder.
     assert "running" in output_of(slurm.command(trireme_command("show", "--engine", "slurm")), env)
     assert "no such detached job" in output_of(
@@ -215,9 +204,7 @@ def test_no_job_outlives_a_cancelled_driver(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     script = Script(tmp_path, steps=100, hold_at=2)
-    script.hold_file.touch()
-    job, _ = detach(slurm, script)
-    script.wait_for_step(1)
+    job = detach(slurm.command, script, "slurm", environment(tmp_path, slurm.environment))
     slurm.run("scancel", "--signal=KILL", "--full", job)
     wait_for(lambda: not slurm.jobs(), f"no job is left: {slurm.jobs()}")
     wait_for(lambda: not processes_with(tmp_path), "no process is left")
@@ -230,15 +217,14 @@ def test_a_detached_script_survives_the_node_of_its_driver(tmp_path: Path, monke
     cluster = SlurmCluster(tmp_path / "slurm", nodes=3, cpus=2)
     try:
         script = Script(tmp_path, steps=6, hold_at=3, scaling={"num_workers": 1})
-        script.hold_file.touch()
-        _, env = detach(cluster, script, "--engine-option", "constraint=n2", "--engine-option", 'driver_args=["-wn1"]')
+        options = ["--engine-option", "constraint=n2", "--engine-option", 'driver_args=["-wn1"]']
+        detach(cluster.command, script, "slurm", environment(tmp_path, cluster.environment), *options)
         script.wait_for_step(2)
         cluster.run("scontrol", "update", "jobid=1", "reqnodelist=")
         cluster.machine("n1").kill()
         wait_for(lambda: len(script.places()) >= 2, f"the driver has started again: {cluster.jobs()}", 180)
-        script.hold_file.unlink()
+        script.proceed()
         wait_for(lambda: not cluster.jobs(), f"all jobs have ended: {cluster.jobs()}", 120)
         assert [place["first"] for place in script.places()] == [0, 3]
-        assert env
     finally:
         cluster.close()

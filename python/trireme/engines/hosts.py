@@ -17,7 +17,8 @@ from trireme.engines.adapter import Adapter, AgentStart, Node, Refused
 # {command} becomes the words of the command, {command_line} one word that a shell on the host splits again.
 LAUNCHERS = {
     "ssh": "ssh -o BatchMode=yes -o ConnectTimeout=10 {host} {command_line}",
-    "mpirun": "mpirun --host {host} -n 1 {command}",
+    # Otherwise it binds the agent, and with it all workers of the host, to one core.
+    "mpirun": "mpirun --host {host} -n 1 --bind-to none {command}",
     "local": "{command}",
 }
 _OPTIONS = ("argument", "hosts", "launcher", "python", "num_cpus", "num_gpus")
@@ -50,7 +51,7 @@ class HostsAdapter(Adapter):
         self._gpus = [str(index) for index in range(gpus)] if gpus is not None else None
         self._agents: dict[str, subprocess.Popen[bytes]] = {}
         # Without a host in the command, the agents are on this machine.
-        first_host = self._hosts[0].rpartition("@")[2]
+        first_host = network_name(self._hosts[0])
         self.driver_host = address_towards(first_host) if "{host}" in self._template else "127.0.0.1"
 
     def nodes(self) -> list[Node]:
@@ -103,6 +104,16 @@ class HostsAdapter(Adapter):
         processes = list(self._agents.values())
         for process in processes:
             _stop(process)
+
+
+def network_name(host: str) -> str:
+    """The name that the network knows: `b` may only exist in the configuration of ssh, as an alias."""
+    name = host.rpartition("@")[2]
+    try:
+        lines = subprocess.run(["ssh", "-G", name], capture_output=True, text=True).stdout.splitlines()
+    except FileNotFoundError:
+        return name
+    return next((line.partition(" ")[2] for line in lines if line.startswith("hostname ")), name)
 
 
 def _begin(process: subprocess.Popen[bytes], program: Program | None, ticket: str) -> None:
