@@ -64,8 +64,8 @@ def _check(framework: str, kind: str, adapter: str, size: int, context: TrainCon
 
 
 def _leave_signals_alone(module: ModuleType) -> None:
-    """A SIGTERM announces a preemption to Trireme. Lightning's handler would broadcast while the other ranks are in other
-    collectives, and end the training."""
+    """A SIGTERM announces a preemption to Trireme. Lightning's handler would broadcast while the other ranks are in
+    other collectives, and end the training."""
 
     def register(self: Any) -> None:
         self.received_sigterm = False
