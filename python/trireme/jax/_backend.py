@@ -77,7 +77,7 @@ def _choose_devices(config: JaxConfig, context: TrainContext) -> str:
     platforms = os.environ.get("JAX_PLATFORMS") or _standard_platforms(config, context)
     os.environ["JAX_PLATFORMS"] = platforms
     jax.config.update("jax_platforms", platforms)
-    # Its handler of SIGTERM would replace that of Trireme, which announces the preemption to all ranks.
+    # _PreemptionSync replaces it. It would start a thread, and take over SIGTERM for a moment.
     jax.config.update("jax_enable_preemption_service", False)
     if config.num_cpu_devices is not None:
         jax.config.update("jax_num_cpu_devices", config.num_cpu_devices)
@@ -105,10 +105,14 @@ def _initialize(config: JaxConfig, context: TrainContext, session: Any) -> None:
     if rank == 0:
         held = HeldPort(address_to_bind(context))
         bind = f"{address_to_bind(context) or '[::]'}:{held.port}"
-        session.store_set(key, f"{node_address(context)}:{held.port}".encode())
+        address = f"{node_address(context)}:{held.port}"
+        # Not earlier: a client that the coordinator does not answer tries again after a second.
+        _after_start_of_coordinator(lambda: session.store_set(key, address.encode()))
+    else:
+        address = session.store_get(key, config.timeout_s).decode()
     try:
         jax.distributed.initialize(
-            coordinator_address=session.store_get(key, config.timeout_s).decode(),
+            coordinator_address=address,
             num_processes=context.get_world_size(),
             process_id=rank,
             cluster_detection_method="deactivate",
@@ -119,6 +123,18 @@ def _initialize(config: JaxConfig, context: TrainContext, session: Any) -> None:
     finally:
         if held is not None:
             held.release()
+
+
+def _after_start_of_coordinator(action: Callable[[], None]) -> None:
+    def make(original: Any) -> Any:
+        def get_distributed_runtime_service(*arguments: Any, **options: Any) -> Any:
+            service = original(*arguments, **options)
+            action()
+            return service
+
+        return get_distributed_runtime_service
+
+    wrap(distributed._jax, "get_distributed_runtime_service", make)
 
 
 def _create_devices(platforms: str, context: TrainContext) -> None:
