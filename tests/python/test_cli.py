@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+import trireme
 from cpp_programs import BUILD
 from runs import command
+from trireme import _core
 
 FAKE_DRIVER = BUILD / "tests/fake_driver"
 
@@ -377,3 +379,24 @@ def test_run_refuses_before_python_starts(machine: Machine, tmp_path: Path) -> N
         assert refused.returncode == 2
         assert said in refused.stderr
     assert machine.trireme("run", "--num-workers", "many", str(script)).returncode == 2
+
+
+def test_the_packages_program_contains_only_a_loader(tmp_path: Path) -> None:
+    """The core is in the extension; no Python runs in the process, even if all symbols are resolved at the start."""
+    program = next(path for place in trireme.__path__ if (path := Path(place) / "bin/trireme").exists())
+    extension = Path(_core.__file__)
+    assert program.stat().st_size < extension.stat().st_size / 50
+    copied = tmp_path / "bin/trireme"
+    copied.parent.mkdir()
+    shutil.copy(program, copied)
+
+    def version() -> subprocess.CompletedProcess[str]:
+        env = {"LD_BIND_NOW": "1"}
+        return subprocess.run([copied, "--version"], env=env, capture_output=True, text=True, check=False)
+
+    missing = version()
+    assert missing.returncode == 1
+    assert f"{tmp_path / extension.name}: cannot open" in missing.stderr
+    assert "this installation is incomplete, reinstall trireme" in missing.stderr
+    (tmp_path / extension.name).symlink_to(extension)
+    assert version().stdout.startswith("trireme ")
