@@ -47,7 +47,7 @@ class ColumnOp(Op):
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         self.check(schema)
-        return self.change(_empty(schema)).schema
+        return self.change(no_rows(schema)).schema
 
 
 class SelectColumns(ColumnOp):
@@ -213,11 +213,18 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
         raise ValueError(
             f"{table.num_rows} rows of text have more than 2 GiB, too much for one batch: use smaller ones"
         )
-    return batches[0] if batches else _empty(table.schema)
+    return batches[0] if batches else no_rows(table.schema)
 
 
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def batch_with(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """A batch that has rows even without columns."""
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
 class _told:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import pyarrow as pa
 
 from trireme.data._blocks import skipped
+from trireme.data._column_ops import no_rows
 from trireme.data._datasource import DecodedFiles
 from trireme.data._extras import import_extra
 from trireme.data._file_source import (
@@ -141,11 +142,7 @@ def decode_avro(file: File) -> Iterator[pa.RecordBatch]:
             empty = False
             yield pa.RecordBatch.from_pylist(rows, schema)
         if empty:
-            yield _no_rows(schema)
-
-
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+            yield no_rows(schema)
 
 
 _AVRO_TYPES = {

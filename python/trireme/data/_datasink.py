@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import pyarrow as pa
 
 from trireme import _core
+from trireme.data._column_ops import one_batch
+from trireme.data._datasource import batches_of
+from trireme.data._derived import stream_of
 from trireme.data._formats import in_format
 from trireme.data._tensors import rows_of
+from trireme.data._write import Target
 
 if TYPE_CHECKING:
     from trireme.data._plan import Plan
@@ -90,8 +94,6 @@ class BlockAccessor:
 
     @classmethod
     def for_block(cls, block: Any) -> BlockAccessor:
-        from trireme.data._datasource import batches_of
-
         return cls(block if isinstance(block, pa.Table) else pa.Table.from_batches(batches_of(block)))
 
     def num_rows(self) -> int:
@@ -122,8 +124,6 @@ class BlockAccessor:
             yield from rows_of(batch)
 
     def _batch(self) -> pa.RecordBatch:
-        from trireme.data._column_ops import one_batch
-
         return one_batch(self._table)
 
 
@@ -142,8 +142,6 @@ class _FileDatasink(Datasink[list[str]]):
         file_format: str | None = None,
         mode: Any = "append",
     ) -> None:
-        from trireme.data._write import Target
-
         self.path = path
         self.file_format = file_format
         self.filename_provider = filename_provider
@@ -221,8 +219,6 @@ class BlockBasedFileDatasink(_FileDatasink):
 
 def write_to(sink: Datasink[Any], plan: Plan) -> None:
     """Passes all rows to the sink, in order, in this process."""
-    from trireme.data._derived import stream_of
-
     if not isinstance(sink, Datasink):
         raise _core.ConfigError(f"write_datasink: expected a Datasink, got {type(sink).__name__}")
     schema = plan.schema()

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from trireme import _core
 from trireme.data._blocks import skipped
+from trireme.data._column_ops import batch_with
 from trireme.data._file_source import (
     FileFragment,
     FileSource,
@@ -151,8 +152,6 @@ def read_datasource(
     datasource: Datasource, *, parallelism: int = -1, override_num_blocks: int | None = None, **others: Any
 ) -> Dataset:
     """The rows of a Datasource, in the order of its read tasks."""
-    from trireme.data._dataset import Dataset
-
     if not isinstance(datasource, Datasource):
         raise _core.ConfigError(f"read_datasource: expected a Datasource, got {type(datasource).__name__}")
     if isinstance(datasource, FileBasedDatasource):
@@ -160,7 +159,7 @@ def read_datasource(
         check_others(source.name, others)
         return dataset_of_files(source, datasource._shuffle)
     check_others("read_datasource", others)
-    return Dataset(TaskSource(datasource, num_fragments(parallelism, override_num_blocks) or _PARALLELISM))
+    return TaskSource(datasource, num_fragments(parallelism, override_num_blocks) or _PARALLELISM).dataset()
 
 
 class TaskSource(Source):
@@ -229,9 +228,7 @@ class TaskFragment(Fragment):
 
     def _as(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         whole = conform(batch, self._schema, self.name)
-        if not len(schema):
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
-        return whole.select(schema.names)
+        return batch_with([whole.column(name) for name in schema.names], schema, batch.num_rows)
 
 
 class DecodedFragment(FileFragment):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from trireme import _core
+from trireme.data._datasource import batches_of
 from trireme.data._extras import import_extra
 from trireme.data._memory import from_arrow, from_pandas
 from trireme.data._methods import DatasetMethods
@@ -98,8 +99,6 @@ def from_arrow_refs(tables: Any) -> Dataset:
 
 def from_blocks(blocks: Any) -> Dataset:
     """Blocks: tables, DataFrames, dicts of arrays, or lists of rows. A fragment is a block."""
-    from trireme.data._datasource import batches_of
-
     return from_arrow([pa.Table.from_batches(batches_of(block)) for block in blocks])
 
 

@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 
 from trireme import _core
 from trireme._core import count_of
+from trireme.data._column_ops import batch_with
 from trireme.data._fragment import DataError, Fragment, Source
 from trireme.data._paths import File, Selection, partition_values, select
 from trireme.data._promotion import conform
@@ -264,9 +265,7 @@ def assemble(batch: pa.RecordBatch, schema: pa.Schema, constants: Mapping[str, p
     columns = [
         batch.column(name) if name in batch.schema.names else pa.repeat(constants[name], rows) for name in schema.names
     ]
-    if not columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return batch_with(columns, schema, rows)
 
 
 class ReadFilesOptions(TypedDict, total=False):
@@ -329,12 +328,10 @@ def listing_of(
 
 
 def dataset_of_files(source: FileSource, shuffle: Any) -> Dataset:
-    from trireme.data._dataset import Dataset
-
     source.files()  # missing files raise now, not when training starts
     if source._on_bad_file not in ("raise", "skip"):
         raise _core.ConfigError(f"{source.name}: on_bad_file = {source._on_bad_file!r}: expected 'raise' or 'skip'")
-    dataset = Dataset(source)
+    dataset = source.dataset()
     if shuffle is None:
         return dataset
     if shuffle != "files" and not hasattr(shuffle, "seed"):
@@ -347,7 +344,7 @@ def dataset_of_files(source: FileSource, shuffle: Any) -> Dataset:
         return shuffled
     from trireme.data._derived import ordered
 
-    return Dataset(ordered(shuffled._plan).source)  # the same order in every epoch
+    return ordered(shuffled._plan).source.dataset()  # the same order in every epoch
 
 
 def check_others(reader: str, others: Mapping[str, Any]) -> None:

@@ -30,8 +30,6 @@ def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
 
     A dict becomes columns, a tuple the columns "item_0", "item_1" (or the names of its fields), any other item "item".
     """
-    from trireme.data._dataset import Dataset
-
     indexed = hasattr(dataset, "__getitem__") and not _is_iterable_dataset(dataset)
     if not indexed or not hasattr(dataset, "__len__"):
         lacking = "length" if indexed else "index"
@@ -40,15 +38,13 @@ def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
             "cannot resume after a failure. Pass a map-style dataset (__getitem__ and __len__), or use "
             "from_items(list(dataset)) if it is finite and fits into memory"
         )
-    return Dataset(ItemSource(dataset, "from_torch"))
+    return ItemSource(dataset, "from_torch").dataset()
 
 
 def from_huggingface(
     dataset: Any, parallelism: int = -1, concurrency: int | None = None, override_num_blocks: int | None = None
 ) -> Dataset:
     """A datasets.Dataset: its Arrow table, memory-mapped if it is in files."""
-    from trireme.data._dataset import Dataset
-
     if hasattr(dataset, "keys") and not hasattr(dataset, "features"):
         splits = ", ".join(map(str, dataset.keys()))
         raise _core.ConfigError(f"from_huggingface: got all splits ({splits}); pass one of them: dataset['train']")
@@ -59,14 +55,12 @@ def from_huggingface(
         )
     count = num_fragments(parallelism, override_num_blocks)
     if dataset.cache_files:
-        return Dataset(MappedSource(dataset, count))
-    return Dataset(TableSource(_tensors_of(dataset.with_format("arrow")[:]), "from_huggingface", count))
+        return MappedSource(dataset, count).dataset()
+    return TableSource(_tensors_of(dataset.with_format("arrow")[:]), "from_huggingface", count).dataset()
 
 
 def from_tf(dataset: Any) -> Dataset:
     """A tf.data.Dataset, read once and kept in memory: it cannot be sent to other processes."""
-    from trireme.data._dataset import Dataset
-
     tf = importlib.import_module("tensorflow")
     if not isinstance(dataset, tf.data.Dataset):
         raise _core.ConfigError(f"from_tf: expected a tf.data.Dataset, got {type(dataset).__name__}")
@@ -79,7 +73,7 @@ def from_tf(dataset: Any) -> Dataset:
             "dataset.apply(tf.data.experimental.assert_cardinality(n))"
         )
     rows = [row_of(item) for item in dataset.as_numpy_iterator()]
-    return Dataset(TableSource(pa.Table.from_batches([batch_of_rows(rows)]), "from_tf"))
+    return TableSource(pa.Table.from_batches([batch_of_rows(rows)]), "from_tf").dataset()
 
 
 def row_of(item: Any) -> Mapping[str, Any]:

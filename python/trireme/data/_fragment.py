@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from trireme.data._dataset import Dataset
+
 
 class DataError(RuntimeError):
     """The data is invalid, or a function that was applied to it failed."""
@@ -87,6 +89,11 @@ class Source(ABC):
         """A source without the rows (and row groups) that a pyarrow.compute expression excludes; None: the caller must
         filter."""
         return None
+
+    def dataset(self) -> Dataset:
+        from trireme.data._dataset import Dataset  # whose methods use all modules
+
+        return Dataset(self)
 
 
 @dataclass(frozen=True)

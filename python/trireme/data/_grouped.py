@@ -23,6 +23,7 @@ from trireme.data._aggregates import (
 from trireme.data._column_ops import SelectColumns, one_batch, require_columns
 from trireme.data._derived import ComputedSource, stream_of, table_of
 from trireme.data._fragment import Fragment, Source
+from trireme.data._functions import MapBatches
 from trireme.data._memory import HeldTable
 from trireme.data._methods import DatasetMethods, FunctionOptions, function_options
 from trireme.data._plan import Plan
@@ -72,8 +73,6 @@ class GroupedData(Reductions["Dataset"]):
         **options: Unpack[FunctionOptions],
     ) -> Dataset:
         """Calls fn on each group's rows, as one batch; fn returns a batch. All rows are sorted in memory."""
-        from trireme.data._functions import MapBatches
-
         given = function_options("map_groups", options)
         op = MapBatches(
             fn, batch_format=batch_format, zero_copy_batch=zero_copy_batch, udf_modifying_row_count=True, **given

@@ -281,8 +281,6 @@ def checked_mode(what: str, mode: Any, modes: Sequence[str]) -> str:
 
 
 def _dataset(datasource: Datasource, name: str, columns: Sequence[str] | None, others: Mapping[str, Any]) -> Dataset:
-    from trireme.data._dataset import Dataset
-
     check_others(name, others)
-    dataset = Dataset(TaskSource(datasource, 1, name))
+    dataset = TaskSource(datasource, 1, name).dataset()
     return dataset if columns is None else dataset.select_columns(list(columns))

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from trireme import _core
+from trireme.data._column_ops import batch_with
 from trireme.data._fragment import DataError, Fragment, Source
 from trireme.data._promotion import common_schema, table_with
 from trireme.data._shared_table import SharedTable
@@ -133,11 +134,7 @@ class RangeFragment(Fragment):
         else:
             ones = (1,) * len(self._shape)
             column = fixed_tensors(np.broadcast_to(numbers.reshape(-1, *ones), (len(numbers), *self._shape)))
-        return pa.RecordBatch.from_struct_array(
-            pa.StructArray.from_arrays([column for _ in schema], fields=list(schema))
-            if len(schema)
-            else pa.array([{}] * len(numbers), pa.struct([]))
-        )
+        return batch_with([column for _ in schema], schema, len(numbers))
 
 
 class RangeSource(Source):
@@ -159,9 +156,7 @@ def range(
     n: int, *, parallelism: int = -1, concurrency: int | None = None, override_num_blocks: int | None = None
 ) -> Dataset:
     """The numbers 0 to n - 1, in the column "id"."""
-    from trireme.data._dataset import Dataset
-
-    return Dataset(RangeSource(_count("range(n)", n), None, num_fragments(parallelism, override_num_blocks)))
+    return RangeSource(_count("range(n)", n), None, num_fragments(parallelism, override_num_blocks)).dataset()
 
 
 def range_tensor(
@@ -173,17 +168,13 @@ def range_tensor(
     override_num_blocks: int | None = None,
 ) -> Dataset:
     """Tensors of this shape in the column "data": the first is filled with 0, the last with n - 1."""
-    from trireme.data._dataset import Dataset
-
     shape = tuple(_count("range_tensor(shape)", size) for size in shape)
     rows = _count("range_tensor(n)", n)
-    return Dataset(RangeSource(rows, shape, num_fragments(parallelism, override_num_blocks)))
+    return RangeSource(rows, shape, num_fragments(parallelism, override_num_blocks)).dataset()
 
 
 def from_items(items: Sequence[Any], *, parallelism: int = -1, override_num_blocks: int | None = None) -> Dataset:
     """Dicts become columns; any other item becomes the column "item"."""
-    from trireme.data._dataset import Dataset
-
     if not hasattr(items, "__len__"):
         raise TypeError(
             f"from_items() takes a list, got {type(items).__name__}, which has no length and may be infinite: pass "
@@ -199,34 +190,28 @@ def from_items(items: Sequence[Any], *, parallelism: int = -1, override_num_bloc
         )
     batch = batch_of_rows(rows) if rows and dicts[0] else batch_of({"item": rows})
     table = pa.Table.from_batches([batch])
-    return Dataset(TableSource(table, "from_items", num_fragments(parallelism, override_num_blocks)))
+    return TableSource(table, "from_items", num_fragments(parallelism, override_num_blocks)).dataset()
 
 
 def from_numpy(ndarrays: np.ndarray | Sequence[np.ndarray]) -> Dataset:
     """A row for each index of the first dimension, in the column "data". Several arrays are concatenated."""
-    from trireme.data._dataset import Dataset
-
     several = isinstance(ndarrays, (list, tuple))
-    return Dataset(TableSource(_stacked([{"data": a} for a in (ndarrays if several else [ndarrays])]), "from_numpy"))
+    return TableSource(_stacked([{"data": a} for a in (ndarrays if several else [ndarrays])]), "from_numpy").dataset()
 
 
 def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> Dataset:
     """A DataFrame, or several with the same columns. Named levels of the index become columns."""
-    from trireme.data._dataset import Dataset
-
     frames = list(dfs) if isinstance(dfs, (list, tuple)) else [dfs]
     table = _stacked([_columns_of_frame(frame) for frame in frames])
-    return Dataset(TableSource(table, "from_pandas", num_fragments(-1, override_num_blocks)))
+    return TableSource(table, "from_pandas", num_fragments(-1, override_num_blocks)).dataset()
 
 
 def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> Dataset:
     """A pyarrow table, an object with `__arrow_c_stream__` (polars, DuckDB, ...), or a list of them."""
-    from trireme.data._dataset import Dataset
-
     parts = [_as_table(part) for part in (tables if isinstance(tables, (list, tuple)) else [tables])]
     count = num_fragments(-1, override_num_blocks)
     ends = None if len(parts) == 1 or count is not None else list(itertools.accumulate(map(len, parts)))
-    return Dataset(TableSource(_concatenated(parts, "from_arrow"), "from_arrow", count, ends))
+    return TableSource(_concatenated(parts, "from_arrow"), "from_arrow", count, ends).dataset()
 
 
 def plain_table(table: pa.Table) -> pa.Table:

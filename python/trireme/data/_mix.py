@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trireme.data._column_ops import Promote
+from trireme.data._column_ops import Promote, batch_with
 from trireme.data._derived import PiecesFragment, UnionSource, ordered
 from trireme.data._fragment import Fragment, Source
 from trireme.data._fragment_slice import FragmentSlice
@@ -105,7 +105,7 @@ class MixedFragment(PiecesFragment):
                 times.append((start + np.arange(sum(map(len, batches))) + 0.5) / weight)
         order = np.argsort(np.concatenate(times), kind="stable")[row:]
         if not len(schema):
-            yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(order), pa.struct([])))
+            yield batch_with([], schema, len(order))
             return
         mixed = pa.concat_tables(tables).take(pa.array(order))
         yield from mixed.to_batches(max_chunksize=rows_of_batch(mixed.nbytes / max(mixed.num_rows, 1)))

@@ -9,7 +9,9 @@ from typing import Any, Unpack
 
 from trireme.data._column_ops import require_columns
 from trireme.data._datasink import Datasink, write_to
+from trireme.data._file_sinks import ImageDatasink, SqlDatasink, TfRecordWriter, WebDatasetWriter, check_encoder
 from trireme.data._file_writers import check_options
+from trireme.data._lakehouse import DeltaDatasink, IcebergDatasink, LanceDatasink
 from trireme.data._methods import DatasetMethods, check_resources
 from trireme.data._write import FileOptions, Target, write_files
 
@@ -27,8 +29,6 @@ class SinkMethods(DatasetMethods):
 
         Of the FileOptions, those that divide rows among files have no effect.
         """
-        from trireme.data._file_sinks import ImageDatasink
-
         check_options("write_images", options, set(FileOptions.__annotations__))
         require_columns([column], self._plan.schema(), "write_images(column)")
         given = {name: options[name] for name in ("filesystem", "filename_provider", "mode") if name in options}
@@ -37,8 +37,6 @@ class SinkMethods(DatasetMethods):
 
     def write_tfrecords(self, path: str | os.PathLike[str], **options: Unpack[FileOptions]) -> None:
         """Writes TFRecord files. Features are int64, float32 (floats lose precision) and bytes; nulls are left out."""
-        from trireme.data._file_sinks import TfRecordWriter
-
         target = Target("write_tfrecords", path, ".tfrecords", options)
         write_files(self._plan, target, lambda sink, schema: TfRecordWriter(sink))
 
@@ -54,8 +52,6 @@ class SinkMethods(DatasetMethods):
         "__key__" names the sample; default: its number. encoder: True encodes by suffix (json, npy, cls, txt, images);
         a function returns the sample as a dict of bytes; None: all values are bytes.
         """
-        from trireme.data._file_sinks import WebDatasetWriter, check_encoder
-
         check_encoder(encoder)
         target = Target("write_webdataset", path, ".tar", options)
         numbers = itertools.count()
@@ -65,8 +61,6 @@ class SinkMethods(DatasetMethods):
         self, sql: str, connection_factory: Callable[[], Any], *, concurrency: int | None = None, **resources: Any
     ) -> None:
         """Executes a statement such as "INSERT INTO t VALUES (?, ?)" for each row, in one transaction."""
-        from trireme.data._file_sinks import SqlDatasink
-
         check_resources("write_sql", resources)
         write_to(SqlDatasink(sql, connection_factory), self._plan)
 
@@ -74,8 +68,6 @@ class SinkMethods(DatasetMethods):
         """Writes a Delta Lake table in one commit. Other arguments: those of deltalake's write_deltalake().
 
         Needs trireme[delta]."""
-        from trireme.data._lakehouse import DeltaDatasink
-
         write_to(DeltaDatasink(path, mode, write_options), self._plan)
 
     def write_iceberg(
@@ -89,14 +81,10 @@ class SinkMethods(DatasetMethods):
         **resources: Any,
     ) -> None:
         """Appends to an Iceberg table, or overwrites it, in one snapshot. Needs trireme[iceberg]."""
-        from trireme.data._lakehouse import IcebergDatasink
-
         check_resources("write_iceberg", resources)
         write_to(IcebergDatasink(table_identifier, catalog_kwargs, mode, snapshot_properties), self._plan)
 
     def write_lance(self, path: str, *, mode: Any = "create", **write_options: Any) -> None:
         """Writes a Lance dataset. mode: "create", "append" or "overwrite". Other arguments: those of
         lance.write_dataset(). Needs trireme[lance]."""
-        from trireme.data._lakehouse import LanceDatasink
-
         write_to(LanceDatasink(path, mode, write_options), self._plan)

@@ -26,8 +26,6 @@ def read_sql(sql: str, connection_factory: Callable[[], Any], *, sql_params: Any
 
     The query runs once, when the dataset is first used, and its result stays in memory: a database guarantees no order.
     """
-    from trireme.data._dataset import Dataset
-
     if not callable(connection_factory):
         raise _core.ConfigError(
             f"read_sql: connection_factory = {connection_factory!r}: expected a function that opens a connection"
@@ -35,7 +33,7 @@ def read_sql(sql: str, connection_factory: Callable[[], Any], *, sql_params: Any
     for name in ("shard_keys", "shard_hash_fn"):  # Ray's options to run parts of the query in parallel
         others.pop(name, None)
     check_others("read_sql", others)
-    return Dataset(ComputedSource("read_sql", partial(_result, sql, connection_factory, sql_params)))
+    return ComputedSource("read_sql", partial(_result, sql, connection_factory, sql_params)).dataset()
 
 
 def _result(sql: str, connect: Callable[[], Any], params: Any) -> pa.Table:

@@ -22,6 +22,7 @@ from trireme.data._derived import JoinedFragment, PlanSource, UnionSource
 from trireme.data._expressions import conditions, expression
 from trireme.data._fragment import Fragment
 from trireme.data._fragment_slice import FragmentSlice
+from trireme.data._functions import AddColumn, FilterRows, FlatMap, Map, MapBatches
 from trireme.data._methods import DatasetMethods, FunctionOptions, check_resources, function_options, is_whole
 from trireme.data._mix import MixedSource, MixStoppingCondition, checked_weights
 from trireme.data._plan import Plan, Shuffle
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 class TransformMethods(DatasetMethods):
     def map(self, fn: Callable[..., Any], **options: Unpack[FunctionOptions]) -> Dataset:
         """fn maps each row to a row, a dict. A class is instantiated once in each process, and the instance called."""
-        from trireme.data._functions import Map
-
         return self._then(Map(fn, **function_options("map", options)))
 
     def map_batches(
@@ -52,8 +51,6 @@ class TransformMethods(DatasetMethods):
         A trial call on the first rows determines whether fn keeps the number of rows, unless `udf_modifying_row_count`
         is set. If it does not, fn runs on all rows once before training starts, to count them.
         """
-        from trireme.data._functions import MapBatches
-
         return self._then(
             MapBatches(
                 fn,
@@ -67,8 +64,6 @@ class TransformMethods(DatasetMethods):
 
     def flat_map(self, fn: Callable[..., Any], **options: Unpack[FunctionOptions]) -> Dataset:
         """fn maps each row to a list of rows."""
-        from trireme.data._functions import FlatMap
-
         return self._then(FlatMap(fn, **function_options("flat_map", options)))
 
     def filter(
@@ -86,8 +81,6 @@ class TransformMethods(DatasetMethods):
             raise ValueError("filter: pass either a function or an expression")
         if expr is not None or isinstance(fn, (str, pc.Expression)):
             return self._then(FilterExpression(conditions(fn if expr is None else expr, "filter")))
-        from trireme.data._functions import FilterRows
-
         assert fn is not None
         return self._then(FilterRows(fn, **given))
 
@@ -100,8 +93,6 @@ class TransformMethods(DatasetMethods):
         **options: Unpack[FunctionOptions],
     ) -> Dataset:
         """Adds or replaces a column with the result of fn(batch)."""
-        from trireme.data._functions import AddColumn
-
         return self._then(AddColumn(col, fn, batch_format=batch_format, **function_options("add_column", options)))
 
     def with_column(self, column_name: str, expr: pc.Expression | str, **resources: Any) -> Dataset:

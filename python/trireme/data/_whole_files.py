@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
+from trireme.data._column_ops import batch_with
 from trireme.data._file_source import FileSource, Placed, ReadFilesOptions, read_files
 from trireme.data._fragment import DataError, Fragment
 from trireme.data._memory import BATCH_BYTES, rows_of_batch
@@ -66,10 +67,7 @@ class FilesFragment(Fragment):
                 else pa.array([constants[field.name].as_py() for _, constants in part], field.type)
                 for field in schema
             ]
-            if columns:
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
-            else:
-                yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(part), pa.struct([])))
+            yield batch_with(columns, schema, len(part))
 
 
 class BinarySource(FileSource):

@@ -17,43 +17,40 @@ from trireme.data.preprocessors._encoders import listed
 
 
 @dataclass(eq=False, repr=False)
-class CustomKBinsDiscretizer(CorePreprocessor):
-    """Bins with the given edges: one list, or one for each column."""
-
+class _Discretizer(CorePreprocessor):
     columns: Sequence[str]
-    bins: Iterable[float] | Mapping[str, Iterable[float]]
+    bins: Any
     _: KW_ONLY
     right: bool = True
     include_lowest: bool = False
     duplicates: str = "raise"
     dtypes: Mapping[str, Any] | None = None
     output_columns: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        self.dtypes = _named(self.dtypes)
+        super().__post_init__()
+
+
+@dataclass(eq=False, repr=False)
+class CustomKBinsDiscretizer(_Discretizer):
+    """Bins with the given edges: one list, or one for each column."""
+
+    bins: Iterable[float] | Mapping[str, Iterable[float]]
 
     def __post_init__(self) -> None:
         if isinstance(self.bins, Mapping):
             self.bins = {name: _floats(edges) for name, edges in self.bins.items()}
         else:
             self.bins = _floats(self.bins)
-        self.dtypes = _named(self.dtypes)
         super().__post_init__()
 
 
 @dataclass(eq=False, repr=False)
-class UniformKBinsDiscretizer(CorePreprocessor):
+class UniformKBinsDiscretizer(_Discretizer):
     """`bins` bins of equal width between the smallest and the largest value that fit() finds."""
 
-    columns: Sequence[str]
     bins: int | Mapping[str, int]
-    _: KW_ONLY
-    right: bool = True
-    include_lowest: bool = False
-    duplicates: str = "raise"
-    dtypes: Mapping[str, Any] | None = None
-    output_columns: Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        self.dtypes = _named(self.dtypes)
-        super().__post_init__()
 
 
 def _named(dtypes: Mapping[str, Any] | None) -> dict[str, list[Any]]:
