@@ -232,4 +232,14 @@ CASES: dict[str, Plan] = {
         {"table": 0, "from": "parquet", "files": 3, "group": 3},
         [{"op": "shuffle", "seed": 5, "window": None}, {"op": "filter", "expression": [">", ["col", "a"], ["lit", 4]]}],
     ),
+    "a count of filtered rows that have a new column": _plan(
+        [_numbers([1, 1], [2, None], [3, 3])],
+        {"table": 0, "from": "parquet", "files": 1, "group": 2},
+        [
+            {"op": "filter", "expression": ["is not None", ["col", "b"]]},
+            {"op": "block_order", "seed": 1},
+            {"op": "with_column", "name": "new", "expression": ["<=", ["col", "a"], ["col", "a"]]},
+            {"op": "limit", "rows": 100},
+        ],
+    ),
 }

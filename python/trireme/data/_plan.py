@@ -269,16 +269,27 @@ class Plan:
                 self._pushed = self._pushed.then(selection)
         return self._pushed
 
+    def root(self) -> Plan:
+        """The plan that only has the source."""
+        plan = self
+        while plan.parent is not None:
+            plan = plan.parent
+        return plan
+
     def _counting_columns(self) -> list[str] | None:
         """The column to read from files that must be read to count their rows: the narrowest."""
         if all(piece.rows is not None for piece in self.pieces()):
             return None
-        root = self
-        while root.parent is not None:
-            root = root.parent
-        if not root.source.own_columns:
-            return None
-        fields = list(root.schema())
+        fields: list[pa.Field] | None = None
+        plan: Any = self
+        while isinstance(plan, Plan):  # the fragments may be those of a plan in the source, without columns added later
+            root = plan.root()
+            if not root.source.own_columns:
+                return None
+            schema = root.schema()
+            fields = [field for field in (schema if fields is None else fields) if field.name in schema.names]
+            plan = getattr(root.source, "plan", None)
+        assert fields is not None
         numbers = [field for field in fields if pa.types.is_primitive(field.type)]
         narrow = min(numbers, key=lambda field: field.type.bit_width, default=fields[0] if fields else None)
         return None if narrow is None else [narrow.name]

@@ -154,9 +154,7 @@ def _size(piece: FragmentSlice, per_row: float | None, share: float, schema: pa.
 
 def _share(plan: Plan) -> float:
     """The ratio of output to fragment size if columns are dropped or added."""
-    root = plan
-    while root.parent is not None:
-        root = root.parent
+    root = plan.root()
     inner = getattr(root.source, "plan", None)
     below = _share(inner) if isinstance(inner, Plan) else 1.0
     return below if root is plan else below * _width(plan.schema()) / max(_width(root.schema()), 1)
