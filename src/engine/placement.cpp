@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <set>
 
 #include "engine/resources.h"
 
@@ -108,32 +109,73 @@ class Layout {
     return key(left) > key(right);
   }
 
+  // Bundles with the same needs, by their indexes in the request. A node that refuses one of them refuses all, so the
+  // time grows with the number of nodes and bundles, and not with their product.
+  struct Kind {
+    const Resources& need;
+    std::vector<std::size_t> bundles = {};
+    std::size_t placed = 0;
+
+    std::size_t left() const { return bundles.size() - placed; }
+  };
+
+  // In their order; bundles that are not adjacent there stay apart.
+  std::vector<Kind> kinds() const {
+    std::vector<Kind> kinds;
+    for (const std::size_t bundle : order_) {
+      const Resources& need = request_.bundles[bundle];
+      if (kinds.empty() || kinds.back().need != need) kinds.push_back({need});
+      kinds.back().bundles.push_back(bundle);
+    }
+    return kinds;
+  }
+
+  // How many bundles an unused node takes: (index of the kind, number).
+  struct Fill {
+    std::vector<std::pair<std::size_t, std::size_t>> counts;
+    std::size_t total = 0;
+    bool known = false;
+
+    // Other nodes have taken bundles since it was computed. It changes only if too few are left.
+    bool holds(const std::vector<Kind>& kinds) const {
+      return known && std::all_of(counts.begin(), counts.end(),
+                                  [&](const auto& count) { return count.second <= kinds[count.first].left(); });
+    }
+  };
+
+  Fill fill_of(Room room, const std::vector<Kind>& kinds) const {
+    Fill fill;
+    fill.known = true;
+    for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+      std::size_t count = 0;
+      while (count < kinds[kind].left() && room.take(kinds[kind].need, request_.accelerator_type)) ++count;
+      if (count > 0) fill.counts.emplace_back(kind, count);
+      fill.total += count;
+    }
+    return fill;
+  }
+
   // Always fills the node that takes the most of the remaining bundles.
   bool pack(std::size_t max_nodes) {
-    while (!order_.empty()) {
+    std::vector<Kind> kinds = this->kinds();
+    std::vector<Fill> fills(rooms_.size());
+    for (std::size_t left = order_.size(); left > 0;) {
       if (used_.size() == max_nodes) return false;
-      std::size_t best = 0;
-      Taken most;
-      Room filled = rooms_.front();
+      std::size_t best = rooms_.size();
       for (std::size_t room = 0; room < rooms_.size(); ++room) {
         if (!taken_[room].empty()) continue;
-        Room trial = rooms_[room];
-        Taken fitting;
-        for (const std::size_t bundle : order_) {
-          if (auto slot = trial.take(request_.bundles[bundle], request_.accelerator_type)) {
-            fitting.emplace_back(bundle, *std::move(slot));
-          }
-        }
-        if (fitting.size() > most.size()) {
-          best = room;
-          most = std::move(fitting);
-          filled = std::move(trial);
+        if (!fills[room].holds(kinds)) fills[room] = fill_of(rooms_[room], kinds);
+        if (fills[room].total > (best < rooms_.size() ? fills[best].total : 0)) best = room;
+      }
+      if (best == rooms_.size()) return false;
+      for (const auto& [index, count] : fills[best].counts) {
+        Kind& kind = kinds[index];
+        for (std::size_t i = 0; i < count; ++i) {
+          auto slot = rooms_[best].take(kind.need, request_.accelerator_type);
+          taken_[best].emplace_back(kind.bundles[kind.placed++], *std::move(slot));
         }
       }
-      if (most.empty()) return false;
-      for (const auto& [bundle, slot] : most) std::erase(order_, bundle);
-      rooms_[best] = std::move(filled);
-      taken_[best] = std::move(most);
+      left -= fills[best].total;
       used_.push_back(best);
     }
     return true;
@@ -141,20 +183,21 @@ class Layout {
 
   // Places each bundle on the node with the fewest bundles of this gang that has room for it.
   bool spread(std::size_t max_per_node) {
-    std::vector<std::size_t> nodes(rooms_.size());
-    for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] = i;
-    for (const std::size_t bundle : order_) {
-      std::sort(nodes.begin(), nodes.end(), [&](std::size_t a, std::size_t b) {
-        return std::pair(taken_[a].size(), a) < std::pair(taken_[b].size(), b);
-      });
-      const auto chosen = std::find_if(nodes.begin(), nodes.end(), [&](std::size_t room) {
-        if (taken_[room].size() >= max_per_node) return false;
-        auto slot = rooms_[room].take(request_.bundles[bundle], request_.accelerator_type);
-        if (slot) taken_[room].emplace_back(bundle, *std::move(slot));
-        return slot.has_value();
-      });
-      if (chosen == nodes.end()) return false;
-      if (taken_[*chosen].size() == 1) used_.push_back(*chosen);
+    for (const Kind& kind : kinds()) {
+      std::set<std::pair<std::size_t, std::size_t>> nodes;  // (bundles of this gang, node)
+      for (std::size_t room = 0; room < rooms_.size(); ++room) nodes.emplace(taken_[room].size(), room);
+      for (const std::size_t bundle : kind.bundles) {
+        std::optional<Slot> slot;
+        while (!slot) {
+          if (nodes.empty() || nodes.begin()->first >= max_per_node) return false;
+          const auto [count, room] = nodes.extract(nodes.begin()).value();
+          slot = rooms_[room].take(kind.need, request_.accelerator_type);
+          if (!slot) continue;
+          taken_[room].emplace_back(bundle, *std::move(slot));
+          nodes.emplace(count + 1, room);
+          if (count == 0) used_.push_back(room);
+        }
+      }
     }
     return true;
   }

@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <functional>
+#include <random>
+
 namespace placement_test {
 
 using namespace trireme;
@@ -78,6 +82,71 @@ TEST_CASE("strategies over nodes") {
     CAPTURE(row.workers);
     CHECK(nodes_of(place(gang(row.workers, row.bundle, row.strategy), row.nodes)) == row.expected);
   }
+}
+
+namespace {
+
+// Every node is filled for every bundle that is left, one at a time: slow, and obviously right.
+std::optional<std::vector<std::string>> filled_one_by_one(const std::vector<double>& bundles,
+                                                          std::vector<double> free) {
+  std::vector<double> left = bundles;
+  std::stable_sort(left.begin(), left.end(), std::greater<>());
+  std::vector<bool> used(free.size());
+  std::vector<std::string> nodes;
+  while (!left.empty()) {
+    std::size_t best = free.size();
+    std::vector<double> most;
+    for (std::size_t node = 0; node < free.size(); ++node) {
+      double room = free[node];
+      std::vector<double> fitting;
+      for (const double bundle : left) {
+        if (used[node] || bundle > room) continue;
+        room -= bundle;
+        fitting.push_back(bundle);
+      }
+      if (fitting.size() > most.size()) {
+        best = node;
+        most = std::move(fitting);
+      }
+    }
+    if (best == free.size()) return std::nullopt;
+    used[best] = true;
+    for (const double bundle : most) {
+      left.erase(std::find(left.begin(), left.end(), bundle));
+      nodes.push_back(std::to_string(best));
+    }
+  }
+  return nodes;
+}
+
+}  // namespace
+
+TEST_CASE("random gangs are packed as if each node were tried for each bundle") {
+  std::mt19937 random(17);
+  int placed = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<NodeInfo> nodes;
+    std::vector<double> free;
+    for (std::size_t i = 0, count = 1 + random() % 6; i < count; ++i) {
+      free.push_back(static_cast<double>(random() % 9));
+      nodes.push_back(node(std::to_string(i), free.back()));
+    }
+    GangRequest request;
+    std::vector<double> bundles;
+    for (std::size_t i = 0, count = 1 + random() % 12; i < count; ++i) {
+      bundles.push_back(static_cast<double>(1 + random() % (round % 3 == 0 ? 1 : 4)));
+      request.bundles.push_back({{"CPU", bundles.back()}});
+    }
+    const auto placement = place(request, nodes);
+    const auto expected = filled_one_by_one(bundles, free);
+    REQUIRE(placement.has_value() == expected.has_value());
+    if (!placement) continue;
+    ++placed;
+    std::string text;
+    for (const auto& each : *expected) text += (text.empty() ? "" : " ") + each;
+    REQUIRE(nodes_of(placement) == text);
+  }
+  CHECK(placed > 500);
 }
 
 TEST_CASE("8 workers with half a GPU each share 4 devices in pairs") {
