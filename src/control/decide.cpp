@@ -53,6 +53,7 @@ void Decider::on(const ProcessStarted& event) {
 
 void Decider::on(const ProcessStartFailed& event) {
   at(event.rank).process = false;
+  state_.doomed.erase(event.rank);
   // It was stopped before it started, which does not predict the next start.
   if (!before_the_end()) return end_when_gone();
   if (Gang& gang = state_.gangs.at(at(event.rank).seat.gang); gang.optional) {
@@ -70,6 +71,7 @@ void Decider::on(const ProcessStartFailed& event) {
 void Decider::on(ProcessExited event) {
   Worker& worker = at(event.rank);
   worker.process = false;
+  state_.doomed.erase(event.rank);
   worker.exit = event.status;
   worker.out_of_memory = std::move(event.out_of_memory);
   worker.full_log = std::move(event.full_log);
@@ -179,9 +181,9 @@ void Decider::on(const TimerFired& event) {
     case Timer::kSilence: return give_up_on_silent_ranks();
     case Timer::kStop:
       // Workers that are ready stay, and are not waited for.
+      if (state_.phase == Phase::kStopping) state_.doomed.clear();
       for (int rank = 0; state_.phase == Phase::kStopping && rank < size(); ++rank) {
         const bool stays = state_.next == Next::kRestart && at(rank).phase == WorkerPhase::kReady;
-        at(rank).doomed = false;
         if (at(rank).process && !stays) act(KillProcess{rank, 0.0});
       }
       return;
@@ -285,6 +287,7 @@ void Decider::seat_workers() {
     ++kept;
   }
   state_.workers = std::move(seated);
+  state_.doomed.clear();
   record("attempt_started", {{"num_workers", size()}, {"kept", kept}});
   act(ResetAttempt{std::move(taken_over)});
 }
@@ -308,8 +311,7 @@ void Decider::on(StorageSettled event) {
 }
 
 void Decider::begin_when_complete() {
-  bool all = std::all_of(state_.workers.begin(), state_.workers.end(),
-                         [](const Worker& worker) { return worker.phase == WorkerPhase::kConnected; });
+  const bool all = all_workers([](const Worker& each) { return each.phase == WorkerPhase::kConnected; });
   if (!all || !state_.settled) return;
   state_.phase = Phase::kRunning;
   act(DisarmTimer{Timer::kStart});
@@ -327,8 +329,7 @@ void Decider::begin_when_complete() {
 void Decider::finish_when_done() {
   // A checkpoint that could not be stored is a failure even if the function ignored the error: the decision is pending.
   if (!before_the_end() || !state_.failures.empty() || state_.workers.empty()) return;
-  bool all = std::all_of(state_.workers.begin(), state_.workers.end(),
-                         [](const Worker& each) { return each.phase == WorkerPhase::kDone; });
+  const bool all = all_workers([](const Worker& each) { return each.phase == WorkerPhase::kDone; });
   if (!all || state_.commits_in_flight > 0) return;
   if (everyone_preempted()) {
     // They returned because of the preemption. The next start of the run finds out whether there is more work.
@@ -353,7 +354,7 @@ void Decider::drain() {
 // All uploads in flight are stored: now the workers may exit.
 void Decider::stop_when_drained() {
   if (state_.phase != Phase::kDraining || state_.commits_in_flight > 0) return;
-  bool all = std::all_of(state_.workers.begin(), state_.workers.end(), [](const Worker& each) {
+  const bool all = all_workers([](const Worker& each) {
     return each.drained || !each.channel || each.phase == WorkerPhase::kDone || each.phase == WorkerPhase::kFailed;
   });
   if (!all) return;
@@ -362,8 +363,8 @@ void Decider::stop_when_drained() {
 }
 
 void Decider::kill_all(double grace) {
+  state_.doomed.clear();
   for (int rank = 0; rank < size(); ++rank) {
-    at(rank).doomed = false;
     if (at(rank).process) act(KillProcess{rank, grace});
   }
 }
@@ -375,15 +376,17 @@ void Decider::cancel_or_kill() {
   // The cause of the deadlock is in one of the processes, and it is unknown which one.
   const bool nobody_knows = std::any_of(state_.failures.begin(), state_.failures.end(),
                                         [](const Failure& each) { return each.cause == "deadlock"; });
+  std::set<int> to_blame;
+  for (const auto& failure : state_.failures) {
+    if (!failure.collateral) to_blame.insert(failure.rank);
+  }
   const std::set<int> other_gpus = ranks_with_other_gpus();
   for (int rank = 0; rank < size(); ++rank) {
     Worker& worker = at(rank);
-    const bool to_blame = std::any_of(state_.failures.begin(), state_.failures.end(),
-                                      [&](const Failure& each) { return each.rank == rank && !each.collateral; });
     const auto gang = state_.gangs.find(worker.seat.gang);
     const bool seated = gang == state_.gangs.end() || !gang->second.lost;
-    const bool well =
-        worker.process && worker.channel && seated && !to_blame && !nobody_knows && !other_gpus.contains(rank);
+    const bool well = worker.process && worker.channel && seated && !to_blame.contains(rank) && !nobody_knows &&
+                      !other_gpus.contains(rank);
     const bool connected = worker.phase != WorkerPhase::kAbsent && worker.phase != WorkerPhase::kStarted;
     const bool untouched = worker.phase == WorkerPhase::kConnected;  // it has not received a function yet
     const bool keep = rules_.warm_restart.always.value_or(untouched || !worker.holds.empty());
@@ -391,8 +394,8 @@ void Decider::cancel_or_kill() {
       worker.phase = WorkerPhase::kCancelled;
       act(SendCancel{rank, state_.failures.empty() ? "the gang is resized" : "the next attempt starts",
                      rules_.warm_restart.automatic()});
-    } else {
-      worker.doomed = worker.process;
+    } else if (worker.process) {
+      state_.doomed.insert(rank);
     }
   }
   kill_doomed(true);
@@ -402,15 +405,11 @@ void Decider::cancel_or_kill() {
 // would crash instead of being kept. So cancelled workers abort their collectives first. They have half of their time
 // for it: the end of the others also ends collectives that cannot be aborted, such as those of Gloo.
 void Decider::kill_doomed(bool waits) {
-  const auto doomed = [](const Worker& each) { return each.doomed && each.process; };
-  if (std::none_of(state_.workers.begin(), state_.workers.end(), doomed)) return;
-  const bool awaited = std::any_of(state_.workers.begin(), state_.workers.end(), [](const Worker& each) {
-    return each.process && each.phase == WorkerPhase::kCancelled && !each.aborted;
-  });
-  if (waits && awaited) return;
-  for (int rank = 0; rank < size(); ++rank) {
-    if (std::exchange(at(rank).doomed, false) && at(rank).process) act(KillProcess{rank, 0.0});
-  }
+  if (state_.doomed.empty()) return;
+  const bool aborted = all_workers(
+      [](const Worker& each) { return !each.process || each.phase != WorkerPhase::kCancelled || each.aborted; });
+  if (waits && !aborted) return;
+  for (const int rank : std::exchange(state_.doomed, {})) act(KillProcess{rank, 0.0});
   if (state_.phase == Phase::kStopping) act(DisarmTimer{Timer::kAbort});
 }
 
@@ -439,20 +438,17 @@ void Decider::enter_stopping(Next next) {
   const bool cancelling = std::any_of(state_.workers.begin(), state_.workers.end(),
                                       [](const Worker& each) { return each.phase == WorkerPhase::kCancelled; });
   act(ArmTimer{Timer::kStop, cancelling ? rules_.cancel_timeout_s : rules_.stop_grace_s});
-  const bool waiting = std::any_of(state_.workers.begin(), state_.workers.end(),
-                                   [](const Worker& each) { return each.doomed && each.process; });
-  if (waiting) act(ArmTimer{Timer::kAbort, rules_.cancel_timeout_s / 2});
+  if (!state_.doomed.empty()) act(ArmTimer{Timer::kAbort, rules_.cancel_timeout_s / 2});
   end_when_gone();
 }
 
 void Decider::end_when_gone() {
   if (state_.phase != Phase::kStopping) return;
   const bool restart = state_.next == Next::kRestart;
-  bool some = std::any_of(state_.workers.begin(), state_.workers.end(), [&](const Worker& each) {
-    return each.process && !(restart && each.phase == WorkerPhase::kReady);
-  });
+  const bool gone =
+      all_workers([&](const Worker& each) { return !each.process || (restart && each.phase == WorkerPhase::kReady); });
   // The next attempt resumes from the newest checkpoint, so it must be known which one that is.
-  if (some || state_.commits_in_flight > 0) return;
+  if (!gone || state_.commits_in_flight > 0) return;
   if (restart && replace_those_with_other_gpus()) return;
   act(DisarmTimer{Timer::kStop});
   if (must_collect()) {

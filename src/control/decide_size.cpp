@@ -129,8 +129,9 @@ bool Decider::replace_lost_gangs() {
   state_.gangs.clear();
   for (auto& worker : state_.workers) {
     worker.phase = WorkerPhase::kFailed;
-    worker.process = worker.channel = worker.doomed = false;
+    worker.process = worker.channel = false;
   }
+  state_.doomed.clear();
   state_.phase = Phase::kReserving;
   request_room();
   return true;

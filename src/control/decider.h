@@ -51,6 +51,19 @@ class Decider {
   Worker& at(int rank);
   int size() const { return static_cast<int>(state_.workers.size()); }
   bool running() const;
+  // Whether `is_there` holds for every worker. It is asked at every event, so it begins with the worker that was found
+  // lacking the last time: a phase in which all of them change costs one pass over them, and not one for each event.
+  template <typename Predicate>
+  bool all_workers(Predicate is_there) {
+    const std::size_t count = state_.workers.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t rank = (state_.laggard + i) % count;
+      if (is_there(state_.workers[rank])) continue;
+      state_.laggard = rank;
+      return false;
+    }
+    return true;
+  }
   // Whether an error still counts as a failure of the run; later the run only ends.
   bool before_the_end() const;
 

@@ -108,7 +108,6 @@ struct Worker {
   std::vector<std::string> visible_gpus;  // ids of the GPUs that its process sees, fixed when it starts
   bool drained = false;                   // after a stop: has no upload in flight
   bool aborted = false;                   // cancelled, and its collectives have ended
-  bool doomed = false;                    // is killed as soon as no cancelled worker is in a collective with it
 
   bool operator==(const Worker&) const = default;
 };
@@ -147,6 +146,8 @@ struct RunState {
   std::map<int, Gang> gangs;
   int next_gang = 0;
   std::vector<Worker> workers;    // by rank
+  std::set<int> doomed;           // ranks to kill as soon as no cancelled worker is in a collective with them
+  std::size_t laggard = 0;        // the rank for which the gang was last found to wait; see Decider::all_workers
   std::vector<Failure> failures;  // of this attempt, in order of arrival
   std::int64_t failures_used = 0;
   std::int64_t starts_used = 0;
