@@ -27,16 +27,25 @@ std::uint32_t crc32(std::string_view text) {
 GroupedRows::GroupedRows(std::string dataset, const RowColumns& columns, bool everything)
     : dataset_(std::move(dataset)), columns_(columns), everything_(everything) {}
 
+bool GroupedRows::is_mine(const std::string& key) {
+  const int world = context().world_size;
+  const auto known = first_.find(key);
+  if (known != first_.end()) return known->second == context().world_rank;
+  const int count = static_cast<int>(first_.size());
+  if (count < world) return first_.emplace(key, count).first->second == context().world_rank;
+  return crc32(key) % static_cast<std::uint32_t>(world) == static_cast<std::uint32_t>(context().world_rank);
+}
+
 std::int32_t GroupedRows::group_of(const std::string& key) {
-  const auto world = static_cast<std::uint32_t>(context().world_size);
-  if (!everything_ && crc32(key) % world != static_cast<std::uint32_t>(context().world_rank)) return -1;
+  if (!everything_ && !is_mine(key)) return -1;
   return numbers_.try_emplace(key, static_cast<std::int32_t>(numbers_.size())).first->second;
 }
 
-void GroupedRows::take(const RowBatch& numbers, const Batch& batch) {
+void GroupedRows::take(const RowBatch& batch) {
   const std::size_t width = columns_.features.size();
+  const std::vector<double> all = batch.columns->matrix();
   std::vector<double> matrix;
-  ExportedBatch(batch).read_keys(columns_.group, [&](std::int64_t row, const ExportedBatch::Key& key) {
+  batch.columns->batch().read_keys(columns_.group, [&](std::int64_t row, const ExportedBatch::Key& key) {
     std::string text;
     if (const auto* string = std::get_if<std::string_view>(&key)) {
       text = *string;
@@ -48,10 +57,10 @@ void GroupedRows::take(const RowBatch& numbers, const Batch& batch) {
     const std::int32_t group = group_of(text);
     if (group < 0) return;
     const auto at = static_cast<std::size_t>(row);
-    const double* const features = numbers.matrix.data() + at * width;
+    const double* const features = all.data() + at * width;
     matrix.insert(matrix.end(), features, features + width);
-    all_.labels.push_back(numbers.labels[at]);
-    if (!numbers.weights.empty()) all_.weights.push_back(numbers.weights[at]);
+    all_.labels.push_back(batch.labels[at]);
+    if (!batch.weights.empty()) all_.weights.push_back(batch.weights[at]);
     all_.groups.push_back(group);
   });
   matrix.shrink_to_fit();

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 #include <set>
 #include <stdexcept>
+#include <utility>
+
+#include "boosting/feature_stream.h"
 
 namespace trireme::boosting {
 namespace {
@@ -65,6 +69,13 @@ std::string dataset_text(const Dict& params) {
   return lightgbm_text(chosen);
 }
 
+// The features row by row. `storage` may keep them.
+const std::vector<double>& matrix_of(const RowBatch& batch, std::vector<double>& storage) {
+  if (!batch.columns) return batch.matrix;
+  storage = batch.columns->matrix();
+  return storage;
+}
+
 // The values of sampled rows, column by column, without zeros, as LightGBM wants them.
 struct SampledColumns {
   std::vector<std::vector<double>> values;
@@ -77,9 +88,11 @@ SampledColumns sampled(WorkerRows& rows, const std::vector<std::int32_t>& chosen
   rows.rewind();
   std::int64_t first = 0;
   std::size_t next = 0;
+  std::vector<double> storage;
   while (const RowBatch* batch = rows.next()) {
+    const std::vector<double>& matrix = matrix_of(*batch, storage);
     for (; next < chosen.size() && chosen[next] < first + batch->rows; ++next) {
-      const double* const row = batch->matrix.data() + static_cast<std::size_t>(chosen[next] - first) * width;
+      const double* const row = matrix.data() + static_cast<std::size_t>(chosen[next] - first) * width;
       for (std::size_t column = 0; column < width; ++column) {
         if (!(std::abs(row[column]) > kLightgbmZero) && !std::isnan(row[column])) continue;
         columns.values[column].push_back(row[column]);
@@ -114,16 +127,59 @@ LightgbmModel::LightgbmModel(const LightgbmLibrary& library, const std::string& 
   library_.check(library_.LGBM_BoosterCreateFromModelfile(path.c_str(), &rounds_, &handle_));
 }
 
-std::vector<double> LightgbmModel::raw_scores(const RowBatch& batch) const {
-  const auto rows = static_cast<std::int32_t>(batch.rows);
+std::vector<double> LightgbmModel::raw_scores(const std::vector<double>& matrix, std::int64_t rows) const {
+  const auto height = static_cast<std::int32_t>(rows);
   std::int64_t size = 0;
-  library_.check(library_.LGBM_BoosterCalcNumPredict(handle_, rows, kRawScore, 0, -1, &size));
+  library_.check(library_.LGBM_BoosterCalcNumPredict(handle_, height, kRawScore, 0, -1, &size));
   std::vector<double> scores(static_cast<std::size_t>(size));
-  library_.check(library_.LGBM_BoosterPredictForMat(
-      handle_, batch.matrix.data(), kLightgbmFloat64, rows,
-      static_cast<std::int32_t>(batch.matrix.size() / static_cast<std::size_t>(rows)), 1, kRawScore, 0, -1, "", &size,
-      scores.data()));
+  const auto width = static_cast<std::int32_t>(matrix.size() / static_cast<std::size_t>(rows));
+  library_.check(library_.LGBM_BoosterPredictForMat(handle_, matrix.data(), kLightgbmFloat64, height, width, 1,
+                                                    kRawScore, 0, -1, "", &size, scores.data()));
   return scores;
+}
+
+// What a dataset has besides the features.
+class LightgbmDataset::Fields {
+ public:
+  explicit Fields(const LightgbmModel* earlier) : earlier_(earlier) {}
+
+  void add(const RowBatch& batch, const std::vector<double>* matrix) {
+    labels_.insert(labels_.end(), batch.labels.begin(), batch.labels.end());
+    weights_.insert(weights_.end(), batch.weights.begin(), batch.weights.end());
+    groups_.insert(groups_.end(), batch.groups.begin(), batch.groups.end());
+    if (earlier_ == nullptr) return;
+    std::vector<double> storage;
+    const std::vector<double> more =
+        earlier_->raw_scores(matrix != nullptr ? *matrix : matrix_of(batch, storage), batch.rows);
+    scores_.insert(scores_.end(), more.begin(), more.end());
+  }
+  void set(LightgbmDataset& dataset) const;
+
+ private:
+  const LightgbmModel* earlier_;
+  std::vector<float> labels_, weights_;
+  std::vector<std::int32_t> groups_;
+  std::vector<double> scores_;
+};
+
+void LightgbmDataset::Fields::set(LightgbmDataset& dataset) const {
+  const auto set = [&dataset](const char* field, const auto& data, int type) {
+    const LightgbmLibrary& library = dataset.library_;
+    library.check(
+        library.LGBM_DatasetSetField(dataset.handle_, field, data.data(), static_cast<int>(data.size()), type));
+  };
+  set("label", labels_, kLightgbmFloat32);
+  if (std::any_of(weights_.begin(), weights_.end(), [](float weight) { return weight != 1; })) {
+    set("weight", weights_, kLightgbmFloat32);
+  }
+  if (!groups_.empty()) set("group", group_sizes(groups_), kLightgbmInt32);
+  if (scores_.empty()) return;
+  const std::size_t count = labels_.size(), classes = scores_.size() / count;
+  std::vector<double> by_class(scores_.size());
+  for (std::size_t row = 0; row < count; ++row) {
+    for (std::size_t each = 0; each < classes; ++each) by_class[each * count + row] = scores_[row * classes + each];
+  }
+  set("init_score", by_class, kLightgbmFloat64);
 }
 
 LightgbmDataset::LightgbmDataset(const LightgbmLibrary& library, const std::string& dataset, const RowColumns& columns,
@@ -131,12 +187,18 @@ LightgbmDataset::LightgbmDataset(const LightgbmLibrary& library, const std::stri
     : library_(library) {
   WorkerRows rows(dataset, columns, reference != nullptr);  // LightGBM does not combine metrics
   const std::int64_t count = rows.count();
-  if (reference != nullptr) {
-    library_.check(library_.LGBM_DatasetCreateByReference(reference->handle_, count, &handle_));
+  Fields fields(earlier);
+  if (rows.are_kept() && library_.LGBM_DatasetCreateFromArrowStream != nullptr) {
+    read_columns(rows, dataset_text(params), reference, fields);
   } else {
-    create(rows, count, dataset_text(params));
+    if (reference != nullptr) {
+      library_.check(library_.LGBM_DatasetCreateByReference(reference->handle_, count, &handle_));
+    } else {
+      create(rows, count, dataset_text(params));
+    }
+    push(rows, fields);
   }
-  push(rows, earlier);
+  fields.set(*this);
   std::vector<const char*> names;
   for (const auto& name : columns.features) names.push_back(name.c_str());
   library_.check(library_.LGBM_DatasetSetFeatureNames(handle_, names.data(), static_cast<int>(names.size())));
@@ -163,39 +225,33 @@ void LightgbmDataset::create(WorkerRows& rows, std::int64_t count, const std::st
                                                               sample, total, count, params.c_str(), &handle_));
 }
 
-void LightgbmDataset::push(WorkerRows& rows, const LightgbmModel* earlier) {
-  std::vector<float> labels, weights;
-  std::vector<std::int32_t> groups;
-  std::vector<double> scores;
+// Without a copy.
+void LightgbmDataset::read_columns(WorkerRows& rows, const std::string& params, const LightgbmDataset* reference,
+                                   Fields& fields) {
+  std::vector<std::unique_ptr<const FeatureColumns>> columns;
+  for (RowBatch& batch : rows.taken()) {
+    fields.add(batch, nullptr);
+    columns.push_back(std::move(batch.columns));
+  }
+  ArrowArrayStream stream = feature_stream(std::move(columns), rows.columns().features);
+  const int code = library_.LGBM_DatasetCreateFromArrowStream(
+      &stream, params.c_str(), reference == nullptr ? nullptr : reference->handle_, &handle_);
+  if (stream.release != nullptr) stream.release(&stream);
+  library_.check(code);
+}
+
+void LightgbmDataset::push(WorkerRows& rows, Fields& fields) {
   const auto width = static_cast<std::int32_t>(rows.columns().features.size());
   std::int32_t first = 0;
+  std::vector<double> storage;
   rows.rewind();
   while (const RowBatch* batch = rows.next()) {
+    const std::vector<double>& matrix = matrix_of(*batch, storage);
     const auto size = static_cast<std::int32_t>(batch->rows);
-    library_.check(library_.LGBM_DatasetPushRows(handle_, batch->matrix.data(), kLightgbmFloat64, size, width, first));
+    library_.check(library_.LGBM_DatasetPushRows(handle_, matrix.data(), kLightgbmFloat64, size, width, first));
     first += size;
-    labels.insert(labels.end(), batch->labels.begin(), batch->labels.end());
-    weights.insert(weights.end(), batch->weights.begin(), batch->weights.end());
-    groups.insert(groups.end(), batch->groups.begin(), batch->groups.end());
-    if (earlier == nullptr) continue;
-    const std::vector<double> more = earlier->raw_scores(*batch);
-    scores.insert(scores.end(), more.begin(), more.end());
+    fields.add(*batch, &matrix);
   }
-  const auto set = [this](const char* field, const auto& data, int type) {
-    library_.check(library_.LGBM_DatasetSetField(handle_, field, data.data(), static_cast<int>(data.size()), type));
-  };
-  set("label", labels, kLightgbmFloat32);
-  if (std::any_of(weights.begin(), weights.end(), [](float weight) { return weight != 1; })) {
-    set("weight", weights, kLightgbmFloat32);
-  }
-  if (!groups.empty()) set("group", group_sizes(groups), kLightgbmInt32);
-  if (scores.empty()) return;
-  const std::size_t count = labels.size(), classes = scores.size() / count;
-  std::vector<double> by_class(scores.size());
-  for (std::size_t row = 0; row < count; ++row) {
-    for (std::size_t each = 0; each < classes; ++each) by_class[each * count + row] = scores[row * classes + each];
-  }
-  set("init_score", by_class, kLightgbmFloat64);
 }
 
 }  // namespace trireme::boosting

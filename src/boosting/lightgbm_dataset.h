@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "boosting/lightgbm_library.h"
 #include "boosting/worker_rows.h"
@@ -18,7 +20,7 @@ class LightgbmModel {
   void* handle() const { return handle_; }
   int rounds() const { return rounds_; }
   // The raw scores of the rows, row by row, with one for each class.
-  std::vector<double> raw_scores(const RowBatch& batch) const;
+  std::vector<double> raw_scores(const std::vector<double>& matrix, std::int64_t rows) const;
 
  private:
   const LightgbmLibrary& library_;
@@ -26,7 +28,8 @@ class LightgbmModel {
   int rounds_ = 0;
 };
 
-// A binned dataset of this worker's rows. LightGBM passes over the rows twice and keeps only the binned ones.
+// A binned dataset of this worker's rows. LightGBM reads their Arrow columns if they are in memory; otherwise they are
+// read three times. It keeps only the binned rows.
 class LightgbmDataset {
  public:
   // `reference`: the dataset whose bins to use; nullptr: its own, on which all workers agree. `earlier`: the model to
@@ -40,8 +43,11 @@ class LightgbmDataset {
   void* handle() const { return handle_; }
 
  private:
+  class Fields;
+
+  void read_columns(WorkerRows& rows, const std::string& params, const LightgbmDataset* reference, Fields& fields);
   void create(WorkerRows& rows, std::int64_t count, const std::string& params);
-  void push(WorkerRows& rows, const LightgbmModel* earlier);
+  void push(WorkerRows& rows, Fields& fields);
 
   const LightgbmLibrary& library_;
   void* handle_ = nullptr;

@@ -1,5 +1,7 @@
 #include "boosting/lightgbm_library.h"
 
+#include <dlfcn.h>
+
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
@@ -29,6 +31,8 @@ LightgbmLibrary LightgbmLibrary::load(const std::string& path) {
   library.name = reinterpret_cast<result(*) parameters>(function_of(opened, #name, kLightgbmPlaces));
   TRIREME_LIGHTGBM_FUNCTIONS(TRIREME_LIGHTGBM_LOAD)
 #undef TRIREME_LIGHTGBM_LOAD
+  library.LGBM_DatasetCreateFromArrowStream = reinterpret_cast<decltype(library.LGBM_DatasetCreateFromArrowStream)>(
+      ::dlsym(opened, "LGBM_DatasetCreateFromArrowStream"));
   library.check(library.LGBM_RegisterLogCallback(&log_warnings));
   return library;
 }

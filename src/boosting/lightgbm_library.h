@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "data/arrow_c.h"
+
 // The functions of lib_lightgbm that are needed, loaded at run time: neither its header nor the library itself is
 // needed to build, and the library of the pip package is enough.
 
@@ -52,6 +54,9 @@ struct LightgbmLibrary {
 #define TRIREME_LIGHTGBM_MEMBER(result, name, parameters) result(*name) parameters = nullptr;
   TRIREME_LIGHTGBM_FUNCTIONS(TRIREME_LIGHTGBM_MEMBER)
 #undef TRIREME_LIGHTGBM_MEMBER
+  // nullptr before version 4.7.
+  int (*LGBM_DatasetCreateFromArrowStream)(ArrowArrayStream*, const char* parameters, void* reference,
+                                           void** out) = nullptr;
 
   // Throws ConfigError if the library cannot be loaded. `path`: empty: the default.
   static LightgbmLibrary load(const std::string& path);

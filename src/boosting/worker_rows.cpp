@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <set>
 #include <stdexcept>
 #include <variant>
 
-#include "boosting/column_reader.h"
 #include "boosting/grouped_rows.h"
 #include "boosting/json_text.h"
 #include "trireme/context.h"
@@ -24,22 +22,6 @@ constexpr std::chrono::seconds kGatherTimeout(1800);
 
 using Key = ExportedBatch::Key;
 
-// The index of each value among the categories; NaN for other values and nulls.
-void read_codes(const ExportedBatch& rows, const std::string& column, const List& categories, double* out,
-                std::size_t stride) {
-  std::map<Key, double> codes;
-  for (std::size_t index = 0; index < categories.size(); ++index) {
-    const Value& value = categories[index];
-    const auto* text = value.get_if<std::string>();
-    codes[text != nullptr ? Key(std::string_view(*text)) : Key(value.as_int())] = static_cast<double>(index);
-  }
-  rows.read_keys(column, [&](std::int64_t row, const Key& key) {
-    const auto found = codes.find(key);
-    out[static_cast<std::size_t>(row) * stride] =
-        found == codes.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
-  });
-}
-
 }  // namespace
 
 WorkerRows::WorkerRows(std::string dataset, const RowColumns& columns, bool everything)
@@ -53,14 +35,10 @@ std::int64_t WorkerRows::count() {
   std::int64_t rows = 0;
   rewind();
   if (grouped_) {
-    while (const Batch* batch = read()) {
-      fill(*batch);
-      grouped_->take(batch_, *batch);
-    }
-    release();
+    while (const Batch* batch = read()) grouped_->take(numbers(*batch));
     rows = grouped_->finish();
   } else {
-    while (const Batch* batch = read()) rows += batch->rows();
+    while (const RowBatch* batch = next()) rows += batch->rows;
   }
   const std::vector<Value> counts = gathered("rows/" + dataset_, rows);
   std::string empty, all;
@@ -90,71 +68,57 @@ void WorkerRows::rewind() {
 }
 
 const Batch* WorkerRows::read() {
-  if (all_kept_) return next_kept_ < kept_.size() ? &kept_[next_kept_++] : nullptr;
   if (!at_) {
     at_ = shard_.iter_batches({.batch_size = kBatchRows}).begin();
   } else {
     ++*at_;
   }
-  if (*at_ == std::default_sentinel) {
-    all_kept_ = keeps_;
-    at_.reset();
-    return nullptr;
-  }
-  current_ = **at_;
-  bytes_ += current_->rows() * static_cast<std::int64_t>((columns_.features.size() + 1) * sizeof(double));
-  if (bytes_ > kKeptBytes || grouped_) keeps_ = false;
-  if (keeps_) {
-    kept_.push_back(*current_);
-  } else {
-    kept_.clear();
-  }
-  return &*current_;
+  if (*at_ != std::default_sentinel) return &**at_;
+  at_.reset();
+  return nullptr;
 }
 
 const RowBatch* WorkerRows::next() {
   if (grouped_) return grouped_->next();
+  if (all_kept_) return next_kept_ < kept_.size() ? &kept_[next_kept_++] : nullptr;
   const Batch* batch = read();
-  if (batch == nullptr) return nullptr;
-  fill(*batch);
-  return &batch_;
-}
-
-void WorkerRows::release() {
-  kept_ = {};
-  current_.reset();
-  all_kept_ = false;
-  keeps_ = false;
-}
-
-void WorkerRows::fill(const Batch& batch) {
-  const ExportedBatch rows(batch);
-  const auto count = static_cast<std::size_t>(batch.rows());
-  const std::size_t width = columns_.features.size();
-  batch_.rows = batch.rows();
-  batch_.matrix.resize(count * width);
-  ExportedBatch::Places numbers;
-  for (std::size_t each = 0; each < width; ++each) {
-    const std::string& name = columns_.features[each];
-    if (const Value* categories = columns_.categories.find(name)) {
-      read_codes(rows, name, categories->as_list(), batch_.matrix.data() + each, width);
-    } else {
-      numbers.emplace_back(name, each);
-    }
+  if (batch == nullptr) {
+    all_kept_ = keeps_;
+    return nullptr;
   }
-  rows.read_matrix(numbers, batch_.matrix.data(), width);
-  fill_complete(rows, "label", columns_.label, batch_.labels);
-  if (!columns_.weight.empty()) fill_complete(rows, "weight", columns_.weight, batch_.weights);
+  current_ = numbers(*batch);
+  if (keeps_) bytes_ += current_.columns->bytes();
+  if (bytes_ > kKeptBytes) {
+    keeps_ = false;
+    kept_.clear();
+    kept_.shrink_to_fit();
+  }
+  return keeps_ ? &kept_.emplace_back(std::move(current_)) : &current_;
 }
 
-void WorkerRows::fill_complete(const ExportedBatch& rows, const char* what, const std::string& column,
-                               std::vector<float>& out) const {
-  out.resize(static_cast<std::size_t>(rows.rows()));
-  rows.read_numbers(column, out.data());
-  if (std::any_of(out.begin(), out.end(), [](float value) { return std::isnan(value); })) {
+std::vector<RowBatch> WorkerRows::taken() {
+  all_kept_ = keeps_ = false;
+  return std::move(kept_);
+}
+
+RowBatch WorkerRows::numbers(const Batch& batch) const {
+  auto features = std::make_unique<FeatureColumns>(batch, columns_);
+  RowBatch made;
+  made.rows = batch.rows();
+  made.labels = complete(features->batch(), "label", columns_.label);
+  if (!columns_.weight.empty()) made.weights = complete(features->batch(), "weight", columns_.weight);
+  made.columns = std::move(features);
+  return made;
+}
+
+std::vector<float> WorkerRows::complete(const ExportedBatch& rows, const char* what, const std::string& column) const {
+  std::vector<float> made(static_cast<std::size_t>(rows.rows()));
+  read_numbers(rows.column(column), made.data());
+  if (std::any_of(made.begin(), made.end(), [](float value) { return std::isnan(value); })) {
     throw std::runtime_error("dataset \"" + dataset_ + "\": the " + what + " column \"" + column +
                              "\" has missing values; drop the rows");
   }
+  return made;
 }
 
 Dict agreed_categories(const std::string& dataset, const RowColumns& columns, const std::vector<std::string>& names) {

@@ -6,32 +6,24 @@
 #include <string>
 #include <vector>
 
+#include "boosting/feature_columns.h"
+#include "boosting/row_columns.h"
 #include "trireme/data.h"
 
 namespace trireme::boosting {
 
 inline constexpr std::int64_t kBatchRows = 65536;  // as in Python
 
-// What the columns of the datasets are. Empty names: there is none.
-struct RowColumns {
-  std::vector<std::string> features;
-  std::string label;
-  std::string weight;
-  std::string group;
-  // The values of the categorical features, sorted: {name: [strings or ints]}. A category is the index of its value.
-  Dict categories;
-};
-
-// Rows as numbers. Missing values are NaN.
+// Rows as numbers.
 struct RowBatch {
   std::int64_t rows = 0;
-  std::vector<double> matrix;  // the features, row by row
+  std::unique_ptr<const FeatureColumns> columns;  // without groups
+  std::vector<double> matrix;                     // with groups: the features, row by row; missing values are NaN
   std::vector<float> labels;
   std::vector<float> weights;        // empty: none
   std::vector<std::int32_t> groups;  // the number of each row's group; equal ones follow each other; empty: none
 };
 
-class ExportedBatch;
 class GroupedRows;
 
 // This worker's rows of a dataset. Every pass returns the same batches, as Python's WorkerRows does: the last bits of a
@@ -50,28 +42,27 @@ class WorkerRows {
   void rewind();
   // nullptr after the last batch. Valid until the next call.
   const RowBatch* next();
-  // The library has its own copy now.
-  void release();
+  // After the first pass: whether the rows are in memory as columns.
+  bool are_kept() const { return all_kept_; }
+  // Passes them on; there are no more passes.
+  std::vector<RowBatch> taken();
 
  private:
-  // The next batch of the dataset, which is kept between the passes unless the rows are too large.
   const Batch* read();
-  void fill(const Batch& batch);
-  void fill_complete(const ExportedBatch& rows, const char* what, const std::string& column,
-                     std::vector<float>& out) const;
+  RowBatch numbers(const Batch& batch) const;
+  std::vector<float> complete(const ExportedBatch& rows, const char* what, const std::string& column) const;
 
   std::string dataset_;
   const RowColumns& columns_;
   DataShard shard_;
   std::optional<Batches::Iterator> at_;
-  std::vector<Batch> kept_;
+  std::vector<RowBatch> kept_;
+  bool keeps_ = true;  // until the rows are too large
   bool all_kept_ = false;
-  bool keeps_ = true;
   std::size_t next_kept_ = 0;
   std::int64_t bytes_ = 0;
-  std::optional<Batch> current_;
+  RowBatch current_;
   std::unique_ptr<GroupedRows> grouped_;  // with groups
-  RowBatch batch_;
 };
 
 // The sorted values of the categorical features of a dataset on all workers. Collective.

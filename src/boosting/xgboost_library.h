@@ -22,6 +22,7 @@ using Next = int(Handle);
   FUNCTION(int, XGCommunicatorFinalize, ())                                                                       \
   FUNCTION(int, XGProxyDMatrixCreate, (Handle * out))                                                             \
   FUNCTION(int, XGProxyDMatrixSetDataDense, (Handle, const char* array))                                          \
+  FUNCTION(int, XGProxyDMatrixSetDataColumnar, (Handle, const char* arrays))                                      \
   FUNCTION(int, XGDMatrixSetInfoFromInterface, (Handle, const char* field, const char* array))                    \
   FUNCTION(int, XGDMatrixSetStrFeatureInfo, (Handle, const char* field, const char** values, std::uint64_t size)) \
   FUNCTION(int, XGDMatrixFree, (Handle))                                                                          \

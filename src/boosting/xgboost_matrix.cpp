@@ -1,18 +1,38 @@
 #include "boosting/xgboost_matrix.h"
 
+#include <cctype>
 #include <cstdint>
 #include <exception>
+#include <string>
 
 #include "boosting/json_text.h"
 
 namespace trireme::boosting {
 namespace {
 
-std::string array_interface(const void* data, const char* type, std::size_t rows, std::size_t columns) {
-  const std::string shape = columns == 0 ? "[" + std::to_string(rows) + "]"
-                                         : "[" + std::to_string(rows) + ", " + std::to_string(columns) + "]";
-  return "{\"data\": [" + std::to_string(reinterpret_cast<std::uintptr_t>(data)) + ", true], \"shape\": " + shape +
-         ", \"typestr\": \"" + type + "\", \"version\": 3, \"strides\": null}";
+std::string array_interface(const void* data, const std::string& type, const std::string& shape,
+                            const std::string& mask = "") {
+  return "{\"data\": [" + std::to_string(reinterpret_cast<std::uintptr_t>(data)) + ", true], \"shape\": [" + shape +
+         "], \"typestr\": \"" + type + "\", \"version\": 3, \"strides\": null" +
+         (mask.empty() ? "" : ", \"mask\": " + mask) + "}";
+}
+
+// XGBoost's type of an Arrow format.
+std::string type_of(const FeatureColumns::Column& column) {
+  const char format = column.format[0];
+  const char kind = format == 'f' || format == 'g' ? 'f' : std::isupper(format) != 0 ? 'u' : 'i';
+  return std::string("<") + kind + std::to_string(column.width);
+}
+
+std::string array_interfaces(const FeatureColumns& columns) {
+  const std::string rows = std::to_string(columns.rows());
+  std::string all;
+  for (const auto& column : columns.columns()) {
+    const auto& [validity, values] = column.buffers;
+    const std::string mask = validity == nullptr ? "" : array_interface(validity, "<t1", rows);
+    all += (all.empty() ? "[" : ", ") + array_interface(values, type_of(column), rows, mask);
+  }
+  return all + "]";
 }
 
 class Feed {
@@ -54,12 +74,17 @@ class Feed {
     const RowBatch* batch = rows_.next();  // lives until the next call: XGBoost does not copy it
     if (batch == nullptr) return 0;
     const RowColumns& columns = rows_.columns();
-    const auto rows = static_cast<std::size_t>(batch->rows);
-    library_.check(library_.XGProxyDMatrixSetDataDense(
-        proxy_, array_interface(batch->matrix.data(), "<f8", rows, columns.features.size()).c_str()));
-    set("label", array_interface(batch->labels.data(), "<f4", rows, 0));
-    if (!batch->weights.empty()) set("weight", array_interface(batch->weights.data(), "<f4", rows, 0));
-    if (!batch->groups.empty()) set("qid", array_interface(batch->groups.data(), "<i4", rows, 0));
+    const std::string rows = std::to_string(batch->rows);
+    if (batch->columns) {
+      library_.check(library_.XGProxyDMatrixSetDataColumnar(proxy_, array_interfaces(*batch->columns).c_str()));
+    } else {
+      const std::string shape = rows + ", " + std::to_string(columns.features.size());
+      library_.check(
+          library_.XGProxyDMatrixSetDataDense(proxy_, array_interface(batch->matrix.data(), "<f8", shape).c_str()));
+    }
+    set("label", array_interface(batch->labels.data(), "<f4", rows));
+    if (!batch->weights.empty()) set("weight", array_interface(batch->weights.data(), "<f4", rows));
+    if (!batch->groups.empty()) set("qid", array_interface(batch->groups.data(), "<i4", rows));
     std::vector<const char*> names;
     for (const auto& name : columns.features) names.push_back(name.c_str());
     std::vector<const char*> types = feature_types(columns);

@@ -1,8 +1,11 @@
 // Trains with trireme::boosting as a JSON file says, for tests/frameworks/test_boosting_cpp.py.
 //   boosting_program JOB.json
 // {"library": ..., "folder": ..., "name": ..., "params": {...}, "num_boost_round": ..., "workers": ..., "rows": ...,
-//  "columns": {...}, "valid": {...}, other fields of BoostingOptions}
+//  "columns": {...}, "valid": {...}, other fields of BoostingOptions}. A dataset may be the path of a Parquet file.
 
+#ifdef TRIREME_TEST_ARROW
+#include <trireme/arrow/data.h>
+#endif
 #include <trireme/boosting/boosting.h>
 
 #include <fstream>
@@ -17,6 +20,13 @@ trireme::Dict job_of(const char* path) {
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   return trireme::boosting::from_json(text).as_dict();
+}
+
+trireme::Dataset dataset_of(const trireme::Value& given) {
+#ifdef TRIREME_TEST_ARROW
+  if (const auto* path = given.get_if<std::string>()) return trireme::data::read_parquet(*path);
+#endif
+  return trireme::data::from_columns(given.as_dict());
 }
 
 std::optional<std::string> text_option(const trireme::Dict& job, const char* name) {
@@ -39,7 +49,7 @@ trireme::boosting::BoostingOptions options_of(const trireme::Dict& job) {
     for (const auto& name : names->as_list()) options.categorical_columns.push_back(name.as_string());
   }
   for (const auto& [name, columns] : job["datasets"].as_dict()) {
-    options.datasets.emplace(name, trireme::data::from_columns(columns.as_dict()));
+    options.datasets.emplace(name, dataset_of(columns));
   }
   options.scaling.num_workers = {job["min_workers"].as_int(), job["max_workers"].as_int()};
   options.run = {.name = job["name"].as_string(), .storage_path = job["folder"].as_string()};

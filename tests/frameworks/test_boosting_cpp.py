@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import lightgbm
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 import xgboost
 
@@ -103,8 +106,12 @@ def cpp(library: str, folder: Path, name: str, **job: Any) -> tuple[bytes, dict[
     return (Path(result["checkpoint"]) / FILES[library]).read_bytes(), result["metrics"]
 
 
+def dataset_of(rows: Any) -> trireme.data.Dataset:
+    return trireme.data.read_parquet(rows) if isinstance(rows, str) else trireme.data.from_arrow(pa.table(rows))
+
+
 def python(library: str, results: Path, workers: int = 2, **job: Any) -> trireme.Result:
-    tables = {name: trireme.data.from_arrow(pa.table(rows)) for name, rows in job["datasets"].items()}
+    tables = {name: dataset_of(rows) for name, rows in job["datasets"].items()}
     run = RunConfig(storage_path=str(results), checkpoint_config=CheckpointConfig(checkpoint_frequency=4))
     return TRAINERS[library](
         **{**job, "datasets": tables}, scaling_config=ScalingConfig(num_workers=workers), run_config=run
@@ -154,6 +161,64 @@ def test_equal_models_of_other_numbers_of_workers(library: str, workers: int, re
     assert made == model_of(result, library)
     assert metrics == result.metrics
     assert [name.partition("-")[0] for name in metrics] == ["train", "train", "valid", "valid"]
+
+
+def all_types(rows: int, seed: int) -> pa.Table:
+    """Every type of a feature, with and without nulls."""
+    random = np.random.default_rng(seed)
+    number = random.standard_normal(rows)
+    whole = random.integers(0, 100, rows)
+    made: dict[str, pa.Array] = {}
+    for kind in (pa.float16(), pa.float32(), pa.float64()):
+        made[str(kind)] = pa.array((number + random.standard_normal(rows)).astype(kind.to_pandas_dtype()))
+    for signed in ("int", "uint"):
+        for bits in (8, 16, 32, 64):
+            made[f"{signed}{bits}"] = pa.array(whole + random.integers(0, 20, rows), f"{signed}{bits}")
+    made["bool"] = pa.array(number + random.standard_normal(rows) > 0)
+    exact = random.integers(-(10**17), 10**17, rows)
+    for kind in (pa.decimal128(38, 10), pa.decimal256(60, 20), pa.decimal128(30, 15)):
+        made[f"decimal{kind.bit_width}_{kind.scale}"] = pa.array(
+            [Decimal(int(x)).scaleb(-kind.scale) for x in exact], kind
+        )
+    missing = pa.array(random.random(rows) < 0.15)
+    for name in list(made):
+        made[f"{name}_nulls"] = pc.if_else(missing, pa.scalar(None, made[name].type), made[name])
+    score = number + whole / 50 + exact / 1e17 + random.standard_normal(rows)
+    return pa.table({**made, "label": pa.array(score > 1), "weight": pa.array(random.random(rows).astype(np.float16))})
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_equal_models_of_all_types(library: str, results: Path, tmp_path: Path) -> None:
+    files = {}
+    for seed, (name, rows) in enumerate({"train": 3000, "valid": 803}.items()):
+        # Batches begin in the middle of a byte of bits.
+        pq.write_table(all_types(rows, seed), tmp_path / f"{name}.parquet", row_group_size=333)
+        files[name] = str(tmp_path / f"{name}.parquet")
+    params = {**MANY[library], "eta": 0.3, "max_depth": 6}
+    job = {"params": params, "label_column": "label", "weight_column": "weight", "num_boost_round": 12}
+    made, metrics = cpp(library, tmp_path / "cpp", "types", **job, datasets=files)
+    result = python(library, results, **job, datasets=files)
+    assert made == model_of(result, library)
+    assert metrics == pytest.approx(result.metrics)
+    model = TRAINERS[library].get_model(result.checkpoint)
+    used = set(model.get_score()) if library == "xgboost" else {
+        name for name, count in zip(model.feature_name(), model.feature_importance(), strict=True) if count
+    }  # fmt: skip
+    assert {"halffloat", "decimal128_10"} <= used
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_every_worker_has_a_query_group(library: str, results: Path, tmp_path: Path) -> None:
+    job = ranking(library)
+    names = ["a", "b", "c"]  # by their values alone, rank 1 of 3 would have none
+    for rows in job["datasets"].values():
+        rows["query"] = [names[index * 3 // 1500] for index in range(1500)]
+    job["datasets"]["train"]["query"] = [names[index % 3] for index in range(1500)]
+    workers = {"min_workers": 3, "max_workers": 3}
+    made, _ = cpp(library, tmp_path, "few", **job, **workers)
+    assert made == model_of(python(library, results, 3, **job), library)
+    refused = run_program(library, tmp_path, "fewer", **job, min_workers=4, max_workers=4)
+    assert 'datasets["train"] has 3 query groups for 4 workers: a worker would have none' in refused
 
 
 @pytest.mark.parametrize(

@@ -114,16 +114,20 @@ class WorkerRows:
     def _by_group(self) -> Iterator[pa.Table]:
         """The rows of this worker's groups, with those of a group behind each other, in order of first appearance."""
         rank, world = self._kept_share
+        first: dict[str, int] = {}  # groups, with their ranks
         order: dict[Any, int] = {}
         chunks: dict[str, list[pa.Array]] = defaultdict(list)
         keys = []
         for table in self.read():
-            _check_group(self.name, self.columns.group, table.schema.field(self.columns.group).type)
-            encoded = table.column(self.columns.group).combine_chunks().dictionary_encode()
+            column = table.column(self.columns.group)
+            check_group(self.name, self.columns.group, column.type)
+            if pa.types.is_dictionary(column.type):  # its values may be in another order than the rows
+                column = column.cast(column.type.value_type)
+            encoded = column.combine_chunks().dictionary_encode()
             values = encoded.dictionary.to_pylist()
             if encoded.null_count:
                 raise ValueError(f"dataset {self.name!r}: the group column {self.columns.group!r} has nulls")
-            mine = np.array([zlib.crc32(str(value).encode()) % world == rank for value in values], bool)
+            mine = np.array([_rank_of(str(value), world, first) == rank for value in values], bool)
             for value, is_mine in zip(values, mine, strict=True):
                 if is_mine:
                     order.setdefault(value, len(order))
@@ -163,6 +167,8 @@ class WorkerRows:
 
 
 def as_numpy(column: pa.ChunkedArray) -> np.ndarray:
+    if pa.types.is_decimal(column.type):
+        column = _floats_of_decimals(column)
     if column.null_count:
         column = column.cast(pa.float64() if column.type != pa.float32() else pa.float32())
     made: np.ndarray = column.to_numpy()
@@ -176,8 +182,13 @@ def _feature(column: pa.ChunkedArray, categories: Sequence[Any] | None, name: st
     if pa.types.is_boolean(kind):
         return column.cast(pa.int8())
     if pa.types.is_decimal(kind):
-        return column.cast(pa.float64())
+        return _floats_of_decimals(column)
     return column.cast(pa.float32()) if pa.types.is_float16(kind) else column
+
+
+def _floats_of_decimals(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The nearest ones, as in C++. Arrow's cast without a text in between may differ from them in the last bit."""
+    return column.cast(pa.string()).cast(pa.float64())
 
 
 def codes_of(chunk: Any, categories: Sequence[Any]) -> pa.Array:
@@ -189,7 +200,15 @@ def codes_of(chunk: Any, categories: Sequence[Any]) -> pa.Array:
     return pc.take(of_code, chunk.indices)
 
 
-def _check_group(dataset: str, column: str, kind: Any) -> None:
+def _rank_of(group: str, world: int, first: dict[str, int]) -> int:
+    """The first groups are those of rank 0, 1 and so on, so that no rank has none; the rank of the others follows from
+    their values. The same in C++."""
+    if group not in first and len(first) < world:
+        first[group] = len(first)
+    return first[group] if group in first else zlib.crc32(group.encode()) % world
+
+
+def check_group(dataset: str, column: str, kind: Any) -> None:
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     if not (pa.types.is_integer(value) or pa.types.is_string(value) or pa.types.is_large_string(value)):
         raise ValueError(
