@@ -28,7 +28,8 @@ struct BoostingJob {
   double cpus_per_worker = 1;
   bool use_gpu = false;
   std::string train = "train";  // the dataset to train on
-  // By name: {"rows": int, "columns": {name: "number", "category", "string" or the name of another type}}.
+  // By name: {"rows": int, "columns": {name: "number", "category", "string" or the name of another type}}, and
+  // {"groups": int} if it is known: the number of query groups, or a smaller number that is enough for all workers.
   Dict datasets = {};
 };
 

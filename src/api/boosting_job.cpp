@@ -160,6 +160,14 @@ void check_dataset_rows(const BoostingJob& job, const std::string& dataset, std:
   }
 }
 
+void check_dataset_groups(const BoostingJob& job, const std::string& dataset, const Value* groups) {
+  if (groups == nullptr || !is_divided_dataset(job, dataset) || groups->as_int() >= job.max_workers) return;
+  throw ConfigError(fmt::format(
+      "group_column = {:?}: datasets[{:?}] has {} query group{} for {} workers: a worker would have none; use fewer "
+      "workers or more groups",
+      job.group_column, dataset, groups->as_int(), groups->as_int() == 1 ? "" : "s", job.max_workers));
+}
+
 }  // namespace
 }  // namespace api
 
@@ -199,6 +207,7 @@ CheckedBoostingJob check_boosting_job(const BoostingJob& job) {
     api::check_group(name, columns, job.group_column);
     if (name != job.train) api::check_evaluation(job, name, columns, trained, checked.features);
     api::check_dataset_rows(job, name, dataset.as_dict().at("rows").as_int());
+    api::check_dataset_groups(job, name, dataset.as_dict().find("groups"));
   }
   if (checked.features.empty()) {
     throw ConfigError(

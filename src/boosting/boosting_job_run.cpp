@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
+#include <string_view>
+#include <variant>
 
+#include "boosting/column_reader.h"
 #include "trireme/boosting_job.h"
 
 namespace trireme::boosting {
@@ -17,7 +21,7 @@ std::vector<std::string> strings_of(const Value& list) {
 // "number", "string", "category" or the name of another type, from the text of a column's type.
 std::string kind_of(const std::string& type) {
   if (type.starts_with("dictionary")) return "category";
-  for (const char* number : {"bool", "int", "uint", "float", "double"}) {
+  for (const char* number : {"bool", "int", "uint", "halffloat", "float", "double", "decimal"}) {
     if (type.starts_with(number)) return "number";
   }
   if (type == "string" || type == "utf8" || type == "large_string" || type == "large_utf8") return "string";
@@ -37,6 +41,22 @@ Dict described(const Dataset& dataset) {
     begin = end + 1;
   }
   return {{"rows", dataset.count()}, {"columns", std::move(columns)}};
+}
+
+// Reads the group column until there is a group for every worker, usually a batch.
+std::int64_t count_groups(const Dataset& dataset, const std::string& column, int enough) {
+  std::set<std::string> found;
+  for (const Batch& batch : dataset.select_columns({column}).iter_batches({.batch_size = kBatchRows})) {
+    ExportedBatch(batch).read_keys(column, [&found](std::int64_t, const ExportedBatch::Key& key) {
+      if (const auto* text = std::get_if<std::string_view>(&key)) {
+        found.emplace(*text);
+      } else if (const auto* number = std::get_if<std::int64_t>(&key)) {
+        found.insert(std::to_string(*number));
+      }
+    });
+    if (static_cast<int>(found.size()) >= enough) break;
+  }
+  return static_cast<std::int64_t>(found.size());
 }
 
 Config checked_config(const std::string& library, const BoostingOptions& options) {
@@ -59,7 +79,12 @@ Config checked_config(const std::string& library, const BoostingOptions& options
   if (const auto cpus = resources.find("CPU"); cpus != resources.end()) job.cpus_per_worker = cpus->second;
   List names;
   for (const auto& [name, dataset] : options.datasets) {
-    job.datasets[name] = described(dataset);
+    Dict description = described(dataset);
+    const Value* kind = description["columns"].as_dict().find(job.group_column);
+    if (kind != nullptr && job.max_workers > 1) {
+      description["groups"] = count_groups(dataset, job.group_column, job.max_workers);
+    }
+    job.datasets[name] = std::move(description);
     names.emplace_back(name);
   }
   const CheckedBoostingJob made = check_boosting_job(job);

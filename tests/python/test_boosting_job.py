@@ -164,3 +164,12 @@ def test_seeds_of_lightgbms_rounds() -> None:
     (columns,) = _core.lightgbm_round_params({"colsample_bytree": 0.5, "extra_trees": True}, 4)
     assert set(columns) == {"feature_fraction_seed", "extra_seed"}
     assert not _core.lightgbm_continues({"boosting": "rf"}) and _core.lightgbm_continues({})
+
+
+def test_every_worker_needs_a_query_group() -> None:
+    rows = {"rows": 100, "columns": COLUMNS}
+    both = {"train": {**rows, "groups": 2}, "valid": {**rows, "groups": 1}}
+    with pytest.raises(ConfigError, match=r'datasets\["valid"\] has 1 query group for 2 workers: a worker would have'):
+        checked(datasets=both)
+    checked("lightgbm", datasets=both)  # evaluates complete datasets
+    checked(datasets=both, min_workers=1, max_workers=1)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from trireme import _core
-from trireme._boosting._described import described
+from trireme._boosting._described import described, with_groups
 from trireme._boosting._start_loop import start_loop
 from trireme._config import DataConfig
 from trireme._result import Result
@@ -113,6 +113,8 @@ class BoostingTrainer(DataParallelTrainer):
         elif self._library == "lightgbm" and self.datasets:
             self.dataset_config = self._undivided([name for name in self.datasets if name != "train"])
         scaling = self.scaling_config
+        most = max(scaling.max_workers, 1)
+        group = given["group_column"] or ""
         job = {
             "library": self._library,
             # LightGBM's name for an objective that is a function.
@@ -120,15 +122,18 @@ class BoostingTrainer(DataParallelTrainer):
             "num_boost_round": given["num_boost_round"],
             "label_column": given["label_column"] or "",
             "weight_column": given["weight_column"] or "",
-            "group_column": given["group_column"] or "",
+            "group_column": group,
             "categorical_columns": given["categorical_columns"] or [],
             "early_stopping_rounds": given["early_stopping_rounds"],
             "external_memory": bool(given.get("external_memory")),
             "min_workers": max(scaling.min_workers, 1),
-            "max_workers": max(scaling.max_workers, 1),
+            "max_workers": most,
             "cpus_per_worker": float((scaling.resources_per_worker or {}).get("CPU", 1)),
             "use_gpu": bool(scaling.use_gpu),
-            "datasets": {name: described(dataset.plan()) for name, dataset in self.datasets.items()},
+            "datasets": {
+                name: with_groups(name, described(dataset.plan()), dataset, group, most)
+                for name, dataset in self.datasets.items()
+            },
         }
         checked = _core.check_boosting_job(job)
         for line in checked["corrections"]:
