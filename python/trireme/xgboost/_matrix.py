@@ -6,19 +6,22 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, Unpack
 
+import pyarrow as pa
 import xgboost
 
 from trireme import _core
-from trireme._boosting._rows import Batch, WorkerRows, refuse_empty
+from trireme._boosting._rows import Batch, Categories, WorkerRows, refuse_empty
 from trireme._boosting._shards import ColumnOptions, Shard
 
 
 class _Batches(xgboost.DataIter):  # type: ignore[misc]
-    """XGBoost passes over the rows four times and keeps only the quantized ones."""
+    """XGBoost passes over the rows four times and keeps only the quantized ones. On every pass, its Python package
+    copies the Arrow columns of a batch to have them contiguous; its library reads those in place."""
 
-    def __init__(self, rows: WorkerRows, cache: str | None) -> None:
+    def __init__(self, rows: WorkerRows, cache: str | None, stores_categories: bool) -> None:
         super().__init__(cache_prefix=cache, release_data=True)
         self._rows = rows
+        self._stored = rows.columns.categories if stores_categories else {}
         self._batches: Iterator[Batch] = iter(())
         columns = rows.columns
         self._names = list(columns.features)
@@ -37,7 +40,7 @@ class _Batches(xgboost.DataIter):  # type: ignore[misc]
         if batch.weight is not None:
             optional["weight"] = batch.weight
         input_data(
-            data=batch.table,  # not copied
+            data=with_categories(batch.table, self._stored),
             label=batch.label,
             feature_names=self._names,
             feature_types=self._types,
@@ -46,25 +49,44 @@ class _Batches(xgboost.DataIter):  # type: ignore[misc]
         return True
 
 
+def with_categories(table: pa.Table, categories: Categories) -> Any:
+    """The table, with the values of codes, which XGBoost stores in the model then."""
+    for name, values in categories.items():
+        codes = [chunk.cast(pa.int32()) for chunk in table.column(name).chunks]
+        column = pa.chunked_array([pa.DictionaryArray.from_arrays(chunk, pa.array(values)) for chunk in codes])
+        table = table.set_column(table.column_names.index(name), name, column)
+    # Of an Arrow table, XGBoost accepts only categories that are strings.
+    return table.to_pandas() if any(not isinstance(each[0], str) for each in categories.values() if each) else table
+
+
 def is_approximate(params: dict[str, Any]) -> bool:
     """Whether the quantiles are those of each round: the rows themselves are kept, in files."""
     return params.get("tree_method") == "approx"
 
 
 def quantized(
-    rows: WorkerRows, params: dict[str, Any], reference: xgboost.DMatrix | None, cache: str | None
+    rows: WorkerRows,
+    params: dict[str, Any],
+    reference: xgboost.DMatrix | None,
+    cache: str | None,
+    *,
+    stores_categories: bool = False,
 ) -> xgboost.DMatrix:
-    """cache: the path of files for the quantized rows, without an ending; None: they are in memory."""
+    """cache: the path of files for the quantized rows, without an ending; None: they are in memory.
+
+    stores_categories: XGBoost stores the values of the categories in the model; otherwise it has their indices only.
+    """
     for _ in rows:  # counts them
         pass
     refuse_empty(rows)
+    batches = _Batches(rows, cache, stores_categories)
     if is_approximate(params):
-        made = xgboost.DMatrix(_Batches(rows, cache), nthread=params.get("nthread"), enable_categorical=True)
+        made = xgboost.DMatrix(batches, nthread=params.get("nthread"), enable_categorical=True)
         rows.release()
         return made
     kind = xgboost.QuantileDMatrix if cache is None else xgboost.ExtMemQuantileDMatrix
     matrix = kind(
-        _Batches(rows, cache),
+        batches,
         max_bin=params.get("max_bin"),
         nthread=params.get("nthread"),
         ref=reference,
@@ -87,16 +109,17 @@ def quantile_dmatrix(
     reference: the matrix to train on, for one to evaluate. It has the same columns and bins.
     max_bin: as for xgboost.QuantileDMatrix, and the same as in the parameters of xgboost.train().
     external_memory: keep the quantized rows in temporary files instead of memory.
-    columns: label_column, weight_column and group_column, as for XGBoostTrainer.
+    columns: label_column, weight_column, group_column and categorical_columns, as for XGBoostTrainer. XGBoost stores
+        the values of the categories in the model, and finds them in a DataFrame.
     """
     shard = Shard.of("xgboost", dataset, reference, **columns)
-    if shard.columns.categories:
+    if shard.columns.categories and not hasattr(xgboost.Booster, "get_categories"):
         raise _core.ConfigError(
-            f"quantile_dmatrix(): column {next(iter(shard.columns.categories))!r} is categorical; encode it with a "
-            "preprocessor, or use the trainer's own loop: XGBoostTrainer(params=..., categorical_columns=...)"
+            f"quantile_dmatrix(): column {next(iter(shard.columns.categories))!r} is categorical, and XGBoost "
+            f"{xgboost.__version__} does not store categories; install XGBoost 3.1 or newer"
         )
     folder = _core.TemporaryFolder() if external_memory else None
     cache = os.path.join(folder.path, "rows") if folder is not None else None
-    matrix = quantized(shard.rows(), {"max_bin": max_bin}, reference, cache)
+    matrix = quantized(shard.rows(), {"max_bin": max_bin}, reference, cache, stores_categories=True)
     matrix.trireme_shard, matrix.trireme_folder = shard, folder
     return matrix

@@ -10,7 +10,7 @@ import pyarrow as pa
 import xgboost
 
 from trireme._boosting._predict import PREDICTIONS, predicted_dataset
-from trireme._boosting._rows import Batch, _feature
+from trireme._boosting._rows import Batch, Categories, _feature
 from trireme._checkpoint import Checkpoint
 from trireme.xgboost._loop import CATEGORIES
 from trireme.xgboost._report import ReportCallback
@@ -39,7 +39,7 @@ class _Predictor:
         self._booster = xgboost.Booster({"nthread": 1}, model_file=bytearray(raw))
         self._column = column
         self._options = options
-        self._categories = json.loads(self._booster.attr(CATEGORIES) or "{}")
+        self._categories = _categories(self._booster)
 
     def __call__(self, table: pa.Table) -> pa.Table:
         names = self._booster.feature_names or table.column_names
@@ -60,6 +60,17 @@ class _Predictor:
         matrix = Batch(features, np.empty(0), None, None).matrix(np.float32)
         names, kinds = features.column_names, self._booster.feature_types
         return xgboost.DMatrix(matrix, feature_names=names, feature_types=kinds, enable_categorical=True, nthread=1)
+
+
+def _categories(booster: xgboost.Booster) -> Categories:
+    """Those that the trainer's own loop stores, or those that XGBoost stores, from version 3.1 on."""
+    if text := booster.attr(CATEGORIES):
+        stored: Categories = json.loads(text)
+        return stored
+    if not hasattr(booster, "get_categories"):
+        return {}
+    found = booster.get_categories(export_to_arrow=True).to_arrow()
+    return {name: values.to_pylist() for name, values in found if values is not None}
 
 
 def _is_number(kind: pa.DataType) -> bool:
