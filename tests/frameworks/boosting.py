@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xgboost
 
 import trireme
 from trireme import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig, UserCallback
@@ -38,6 +40,35 @@ def datasets(rows: int = 3000) -> dict[str, Any]:
 
 def run_config(results: Path, **options: Any) -> RunConfig:
     return RunConfig(storage_path=str(results), failure_config=FailureConfig(max_failures=1), **options)
+
+
+def trainer(kind: Callable[..., Any], default_params: dict[str, Any], results: Path, **options: Any) -> Any:
+    given = {
+        "params": default_params,
+        "label_column": "label",
+        "num_boost_round": 6,
+        "datasets": datasets(),
+        "scaling_config": TWO,
+        "run_config": run_config(results),
+    }
+    return kind(**{**given, **options})
+
+
+class Kill(xgboost.callback.TrainingCallback):
+    """For both libraries: kills rank 1 in the middle of the first attempt."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.marker = folder / "killed"
+
+    def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        if epoch == 4 and trireme.get_context().get_world_rank() == 1 and not self.marker.exists():
+            self.marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return False
+
+    def __call__(self, env: Any) -> None:  # of LightGBM, before every round
+        self.before_iteration(env.model, env.iteration, None)
 
 
 def save_partition(config: dict[str, Any]) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -50,20 +49,6 @@ with open(f"{folder}/model{rank}", "w") as file:
 """
 
 
-class Kill:
-    """Kills rank 1 in the middle of the first attempt."""
-
-    before_iteration = True
-
-    def __init__(self, marker: str) -> None:
-        self.marker = marker
-
-    def __call__(self, env: Any) -> None:
-        if env.iteration == 4 and trireme.get_context().get_world_rank() == 1 and not os.path.exists(self.marker):
-            Path(self.marker).touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
 class Until:
     """Trains until the gang has been resized."""
 
@@ -88,15 +73,7 @@ def text(result: trireme.Result) -> str:
 
 
 def trainer(results: Path, **options: Any) -> LightGBMTrainer:
-    given = {
-        "params": PARAMS,
-        "label_column": "label",
-        "num_boost_round": 6,
-        "datasets": boosting.datasets(),
-        "scaling_config": boosting.TWO,
-        "run_config": boosting.run_config(results),
-    }
-    return LightGBMTrainer(**{**given, **options})
+    return boosting.trainer(LightGBMTrainer, PARAMS, results, **options)
 
 
 def own_function(config: dict[str, Any]) -> str:
@@ -138,24 +115,6 @@ def test_equals_the_librarys_own_training(results: Path, tmp_path: Path) -> None
     assert set(result.metrics) == {"valid-binary_logloss", "valid-auc"}
 
 
-def test_a_killed_rank_changes_nothing(results: Path, tmp_path: Path) -> None:
-    whole = trainer(results).fit()
-    config = boosting.run_config(results, checkpoint_config=CheckpointConfig(checkpoint_frequency=2))
-    killed = trainer(results, run_config=config, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
-    assert (tmp_path / "killed").exists()
-    assert text(killed) == text(whole)  # with the parameters: they contain no addresses
-    assert killed.metrics == pytest.approx(whole.metrics)
-
-
-def test_early_stopping_is_agreed_and_resumed(results: Path, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"num_boost_round": 200, "early_stopping_rounds": 3, "params": {**PARAMS, "eta": 0.8}}
-    whole = trainer(results, **options).fit()
-    assert LightGBMTrainer.get_model(whole.checkpoint).current_iteration() < 200
-    config = boosting.run_config(results, checkpoint_config=CheckpointConfig(checkpoint_frequency=1))
-    resumed = trainer(results, **options, run_config=config, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
-    assert text(resumed) == text(whole)
-
-
 def test_early_stopping_by_the_first_metric(results: Path) -> None:
     # The AUC of this dataset is perfect in all rounds; the loss improves.
     x = np.arange(1000.0)
@@ -184,7 +143,7 @@ def test_an_objective_that_is_a_function(results: Path, tmp_path: Path) -> None:
     own = trainer(results, params=params).fit()
     builtin = trainer(results, params={**PARAMS, "boost_from_average": False}).fit()
     assert own.metrics["valid-auc"] == pytest.approx(builtin.metrics["valid-auc"], abs=1e-3)
-    killed = trainer(results, params=params, run_config=config, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
+    killed = trainer(results, params=params, run_config=config, callbacks=[boosting.Kill(tmp_path)]).fit()
     assert (tmp_path / "killed").exists() and text(killed) == text(own)
     with pytest.raises(ConfigError, match=r"params\['metric'\] is a function: pass feval"):
         trainer(results, params={"metric": logistic})
@@ -314,22 +273,6 @@ def test_several_classes_and_another_number_of_workers(results: Path) -> None:
     model = LightGBMTrainer.get_model(more.checkpoint)
     assert model.current_iteration() == 6 and model.num_trees() == 18
     assert more.metrics["valid-multi_logloss"] < first.metrics["valid-multi_logloss"]
-
-
-@pytest.mark.parametrize(
-    "sampling",
-    [{"bagging_freq": 3, "bagging_fraction": 0.5}, {"feature_fraction": 0.5, "extra_trees": True}, {"boosting": "rf"}],
-)
-def test_sampling_is_repeated_after_a_failure(sampling: dict[str, Any], results: Path, tmp_path: Path) -> None:
-    bagging = {"bagging_freq": 1, "bagging_fraction": 0.5} if "boosting" in sampling else {}
-    config = boosting.run_config(results, checkpoint_config=CheckpointConfig(checkpoint_frequency=2))
-    options = {"params": {**PARAMS, **sampling, **bagging}, "run_config": config}
-    whole = trainer(results, **options).fit()
-    killed = trainer(results, **options, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
-    assert (tmp_path / "killed").exists()
-    assert text(killed) == text(whole)
-    trees = [tree.split("\n", 1)[1] for tree in text(whole).split("Tree=")[1:]]
-    assert len(set(trees)) == len(trees) == 6
 
 
 def test_rows_are_held_once(results: Path, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -53,20 +52,6 @@ if rank == 0:
 """
 
 
-class Kill(xgboost.callback.TrainingCallback):
-    """Kills rank 1 in the middle of the first attempt."""
-
-    def __init__(self, marker: str) -> None:
-        super().__init__()
-        self.marker = marker
-
-    def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-        if epoch == 4 and trireme.get_context().get_world_rank() == 1 and not os.path.exists(self.marker):
-            Path(self.marker).touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return False
-
-
 class Until(xgboost.callback.TrainingCallback):
     """Trains until the gang has been resized."""
 
@@ -89,15 +74,7 @@ def raw(result: trireme.Result) -> bytes:
 
 
 def trainer(results: Path, **options: Any) -> XGBoostTrainer:
-    given = {
-        "params": PARAMS,
-        "label_column": "label",
-        "num_boost_round": 6,
-        "datasets": boosting.datasets(),
-        "scaling_config": boosting.TWO,
-        "run_config": boosting.run_config(results),
-    }
-    return XGBoostTrainer(**{**given, **options})
+    return boosting.trainer(XGBoostTrainer, PARAMS, results, **options)
 
 
 def own_function(config: dict[str, Any]) -> bytes:
@@ -137,26 +114,6 @@ def test_equals_the_librarys_own_training(results: Path, tmp_path: Path) -> None
     result = trainer(results).fit()
     assert raw(result) == own[0]
     assert set(result.metrics) == {"valid-logloss", "valid-auc"}
-
-
-def test_a_killed_rank_changes_nothing(results: Path, tmp_path: Path) -> None:
-    checkpoints = CheckpointConfig(checkpoint_frequency=2)
-    whole = trainer(results).fit()
-    config = boosting.run_config(results, checkpoint_config=checkpoints)
-    killed = trainer(results, run_config=config, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
-    assert (tmp_path / "killed").exists()
-    assert raw(killed) == raw(whole)
-
-
-def test_early_stopping_is_agreed_and_resumed(results: Path, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"num_boost_round": 200, "early_stopping_rounds": 3, "params": {**PARAMS, "eta": 1.0}}
-    whole = trainer(results, **options).fit()
-    stopped = XGBoostTrainer.get_model(whole.checkpoint)
-    assert stopped.num_boosted_rounds() < 200
-    assert stopped.best_iteration == stopped.num_boosted_rounds() - 4
-    config = boosting.run_config(results, checkpoint_config=CheckpointConfig(checkpoint_frequency=1))
-    resumed = trainer(results, **options, run_config=config, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
-    assert raw(resumed) == raw(whole)
 
 
 def test_constraints_by_place_and_by_name(results: Path) -> None:
@@ -221,19 +178,6 @@ def test_a_resized_gang_divides_the_rows_again(results: Path, tmp_path: Path, de
         assert losses.iloc[index] == pytest.approx(own, abs=2e-3)
 
 
-@pytest.mark.parametrize(
-    "sampling", [{"subsample": 0.5, "colsample_bytree": 0.5}, {"booster": "dart", "rate_drop": 0.3}]
-)
-def test_sampling_is_repeated_after_a_failure(sampling: dict[str, Any], results: Path, tmp_path: Path) -> None:
-    config = boosting.run_config(results, checkpoint_config=CheckpointConfig(checkpoint_frequency=2))
-    options = {"params": {**PARAMS, **sampling}, "run_config": config}
-    whole = trainer(results, **options).fit()
-    killed = trainer(results, **options, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
-    assert (tmp_path / "killed").exists()
-    assert raw(killed) == raw(whole)
-    assert raw(killed) != raw(trainer(results).fit())
-
-
 def streaming_function(config: dict[str, Any]) -> None:
     train = quantile_dmatrix(label_column="label", external_memory=config["files"])
     valid = quantile_dmatrix("valid", reference=train, external_memory=config["files"])
@@ -269,6 +213,44 @@ def test_a_function_streams_the_rows(results: Path) -> None:
         in_a_function(results, datasets={"train": boosting.datasets()["train"], "valid": narrow})
 
 
+def categorical_function(config: dict[str, Any]) -> bytes:
+    train = quantile_dmatrix(
+        label_column="label", categorical_columns=["color", *config["more"]], external_memory=config["files"]
+    )
+    valid = quantile_dmatrix("valid", reference=train)
+    params = {**PARAMS, "nthread": 1}
+    model = xgboost.train(params, train, 6, evals=[(valid, "valid")], verbose_eval=False, callbacks=[ReportCallback()])
+    return bytes(model.save_raw("ubj"))
+
+
+@pytest.mark.parametrize(("more", "files"), [([], False), ([], True), (["kind"], False)])
+def test_a_function_with_categories(more: list[str], files: bool, results: Path) -> None:
+    random = np.random.default_rng(3)
+    color = np.array(["red", "green", "blue"])[random.integers(0, 3, 2000)]
+    kind = random.integers(-3, 5, 2000)
+    label = (color == "green") ^ ((kind % 2 == 1) if more else False)
+    columns = {"color": color.tolist(), "x": random.standard_normal(2000), "kind": kind, "label": label.astype(int)}
+    rows = trireme.data.from_arrow(pa.table(columns))
+    result = XGBoostTrainer(
+        categorical_function,
+        train_loop_config={"more": more, "files": files},
+        datasets={"train": rows.repartition(4), "valid": rows},
+        scaling_config=boosting.TWO,
+        run_config=boosting.run_config(results),
+    ).fit()
+    assert result.metrics["valid-auc"] > 0.999
+    assert raw(result) == result.return_value
+    # A category is its value: for predict() and for XGBoost itself, with a DataFrame that has others in another order.
+    predicted = predict(result.checkpoint, rows).to_pandas()
+    assert ((predicted["predictions"] > 0.5) == label).all()
+    frame = predicted[["color", "x", "kind"]].iloc[::-1]
+    for name in ["color", *more]:
+        frame[name] = pd.Categorical(frame[name], categories=frame[name].unique())
+    model = ReportCallback.get_model(result.checkpoint)
+    own = model.predict(xgboost.DMatrix(frame, enable_categorical=True))[::-1]
+    np.testing.assert_array_equal(own, predicted["predictions"])
+
+
 def test_a_function_holds_rows_once(results: Path, tmp_path: Path) -> None:
     def train(data: Any) -> None:
         in_a_function(
@@ -281,17 +263,13 @@ def test_a_function_holds_rows_once(results: Path, tmp_path: Path) -> None:
     assert boosting.growth_of_rows(tmp_path, train) < 1.8
 
 
-def test_approx_reads_the_rows_from_files(results: Path, tmp_path: Path) -> None:
+def test_approx_reads_the_rows_from_files(results: Path) -> None:
     params = {**PARAMS, "tree_method": "approx"}
     one = ScalingConfig(num_workers=1)
     result = trainer(results, params=params, scaling_config=one).fit()
     rows = boosting.table()
     matrix = xgboost.DMatrix(rows.select(boosting.FEATURES), rows["label"].to_numpy(), nthread=1)
     assert raw(result) == bytes(xgboost.train({**params, "nthread": 1}, matrix, 6).save_raw("ubj"))
-    two = trainer(results, params=params).fit()
-    config = boosting.run_config(results, checkpoint_config=CheckpointConfig(checkpoint_frequency=2))
-    killed = trainer(results, params=params, run_config=config, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
-    assert raw(killed) == raw(two)
 
 
 def test_a_killed_rank_leaves_no_files(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +277,7 @@ def test_a_killed_rank_leaves_no_files(results: Path, tmp_path: Path, monkeypatc
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     config = boosting.run_config(results, checkpoint_config=CheckpointConfig(checkpoint_frequency=2))
     options = {"external_memory": True, "run_config": config}
-    killed = trainer(results, **options, callbacks=[Kill(str(tmp_path / "killed"))]).fit()
+    killed = trainer(results, **options, callbacks=[boosting.Kill(tmp_path)]).fit()
     assert raw(killed) == raw(trainer(results, external_memory=True).fit())
     assert [path for path in (tmp_path / "tmp").rglob("*") if path.is_file()] == []
 
@@ -342,6 +320,10 @@ def test_refused_before_anything_starts(results: Path) -> None:
         trainer(results, rounds=3)
     with pytest.raises(TypeError, match="xgboost_config must be of type XGBoostConfig"):
         trainer(results, xgboost_config={})
+    with pytest.raises(ConfigError, match=r'datasets\["valid"\] has 1 query group for 2 workers'):
+        few = trireme.data.from_arrow(boosting.table(90).append_column("query", pa.array([7] * 90)))
+        many = trireme.data.from_arrow(boosting.table(90).append_column("query", pa.array([3, 4, 4] * 30)))
+        trainer(results, group_column="query", datasets={"train": many, "valid": few}).fit()
     with pytest.raises(TypeError, match="exclude each other: pass a"):
         trainer(results, train_loop_per_worker=own_function)
     with pytest.raises(TypeError, match="needs a training function"):
