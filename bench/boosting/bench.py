@@ -58,7 +58,7 @@ def _forms(library: str, rows: Path, options: Options, measurements: list[str]) 
     ray = [str(options.peers / "python"), "ray_script.py", library] if options.peers else []
     forms: dict[str, Callable[[], Found]] = {}
     if measurements != ["kill"]:
-        forms[_OURS] = _job(ours, rows)
+        forms[_OURS] = _job(ours, rows, _read_events)
         forms[_OWN] = _job([*program("python"), "own_script.py", library], rows)
         if ray:
             forms[_RAY] = _job(ray, rows)
@@ -103,7 +103,7 @@ def _read_stamps(folder: Path, begin: float) -> Found:
 
 
 def _read_events(folder: Path, begin: float) -> Found:
-    """A C++ program has no callbacks: its rounds are the reports."""
+    """The trainers report every round."""
     (log,) = (folder / "results").glob("*/events.jsonl")
     reports = [each for each in map(json.loads, log.read_text().splitlines()) if each["event"] == "report"]
     ranks = [[each["time"] for each in reports if each["rank"] == rank and "checkpoint" not in each] for rank in (0, 1)]

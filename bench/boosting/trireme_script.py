@@ -43,7 +43,7 @@ def main() -> None:
         from trireme.xgboost import XGBoostTrainer as Trainer
     else:
         from trireme.lightgbm import LightGBMTrainer as Trainer  # type: ignore[assignment]
-    frequency = CHECKPOINTS if os.environ.get("BENCH_KILL") else 0
+    killed = bool(os.environ.get("BENCH_KILL"))
     Trainer(
         params=PARAMS[LIBRARY],
         label_column="label",
@@ -52,9 +52,9 @@ def main() -> None:
         scaling_config=ScalingConfig(num_workers=2),
         run_config=RunConfig(
             failure_config=FailureConfig(max_failures=1),
-            checkpoint_config=CheckpointConfig(checkpoint_frequency=frequency),
+            checkpoint_config=CheckpointConfig(checkpoint_frequency=CHECKPOINTS if killed else 0),
         ),
-        callbacks=[callback()],
+        callbacks=[callback()] if killed else None,  # otherwise the reports tell when a round ends
     ).fit()
 
 
