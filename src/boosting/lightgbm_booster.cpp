@@ -88,10 +88,9 @@ void LightgbmBooster::set_params(const Dict& params) {
   library_.check(library_.LGBM_BoosterResetParameter(handle_, lightgbm_text(params).c_str()));
 }
 
-bool LightgbmBooster::update() {
-  int finished = 0;
+void LightgbmBooster::update() {
+  int finished = 0;  // another round may find a split: with another sample of the rows, for example
   library_.check(library_.LGBM_BoosterUpdateOneIter(handle_, &finished));
-  return finished != 0;
 }
 
 std::vector<std::string> LightgbmBooster::metric_names() const {

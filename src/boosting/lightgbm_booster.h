@@ -23,8 +23,8 @@ class LightgbmBooster {
 
   int rounds() const;
   void set_params(const Dict& params);
-  // Whether no more splits are possible.
-  bool update();
+  // Adds a tree, or none if no split is possible.
+  void update();
   // [dataset, metric, value, maximize] for each. `train`: also of this worker's rows to train on.
   List evaluate(bool train) const;
   void save(const std::string& path) const;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <stdexcept>
@@ -30,8 +31,10 @@ class LightgbmStopping {
   }
 
   bool has_stopped() const { return stopped_; }
+  // Also those that found no split and have no tree.
+  std::int64_t rounds() const { return static_cast<std::int64_t>(history_.size()); }
   void after_round(const List& results) {
-    const auto round = static_cast<std::int64_t>(history_.size());
+    const std::int64_t round = rounds();
     history_.emplace_back(results);
     if (patience_ == 0) return;
     best_.resize(results.size());
@@ -109,11 +112,11 @@ class LightgbmJob {
         config_, kLightgbmModel, [this](const std::string& path) { booster_.save(path); },
         [&stopping] { return stopping.metadata(); });
     const std::int64_t rounds = config_["num_boost_round"].as_int();
-    bool exhausted = false;
-    for (std::int64_t round = booster_.rounds(); round < rounds && !stopping.has_stopped() && !exhausted; ++round) {
+    const std::int64_t done = std::max<std::int64_t>(booster_.rounds(), stopping.rounds());
+    for (std::int64_t round = done; round < rounds && !stopping.has_stopped(); ++round) {
       check_interrupted();
       for (const Dict& params : lightgbm_round_params(params_, round)) booster_.set_params(params);
-      exhausted = booster_.update();
+      booster_.update();
       const List results = booster_.evaluate(config_["evaluate_train"].as_bool());
       stopping.after_round(results);
       reporter.after_round(booster_.rounds(), flat(results));
@@ -140,7 +143,8 @@ void train_lightgbm(const Config& config) {
     resumed = checkpoint->get_metadata();
   }
   LightgbmStopping stopping(config["early_stopping_rounds"].as_int(), config["params"].as_dict(), resumed);
-  const bool done = earlier && earlier->rounds() >= config["num_boost_round"].as_int();
+  const bool done =
+      earlier && std::max<std::int64_t>(earlier->rounds(), stopping.rounds()) >= config["num_boost_round"].as_int();
   if (!done && !stopping.has_stopped()) LightgbmJob(library, config, earlier.get()).run(stopping);
   network.finish();
 }

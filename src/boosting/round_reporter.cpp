@@ -30,7 +30,8 @@ RoundReporter::RoundReporter(const Config& config, std::string file, Save save, 
 
 bool RoundReporter::after_round(std::int64_t rounds, Metrics metrics) {
   last_ = std::move(metrics);
-  if (frequency_ > 0 && rounds % frequency_ == 0) {
+  // LightGBM's rounds without a split do not add to the model.
+  if (frequency_ > 0 && rounds % frequency_ == 0 && rounds != saved_rounds_) {
     report_checkpoint(rounds);
     return true;
   }

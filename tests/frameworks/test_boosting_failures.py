@@ -18,6 +18,8 @@ PARAMS = {
     "xgboost": {"objective": "binary:logistic", "max_depth": 3, "eval_metric": ["logloss", "auc"]},
     "lightgbm": {"objective": "binary", "num_leaves": 7, "metric": ["binary_logloss", "auc"]},
 }
+# Some rounds find no split, and later ones do.
+SPARSE = {"bagging_freq": 1, "bagging_fraction": 0.02, "min_data_in_leaf": 5, "min_gain_to_split": 12}
 FILES = {"xgboost": "model.ubj", "lightgbm": "model.txt"}
 
 
@@ -44,6 +46,7 @@ def stored(result: trireme.Result, library: str) -> bytes:
         ("xgboost", 2, {"tree_method": "approx"}, {}),
         ("lightgbm", 2, {"bagging_freq": 3, "bagging_fraction": 0.5}, {}),
         ("lightgbm", 2, {"feature_fraction": 0.5, "extra_trees": True}, {}),
+        ("lightgbm", 1, SPARSE, {"num_boost_round": 14}),
         ("lightgbm", 2, {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}, {}),
     ],
 )
@@ -61,6 +64,8 @@ def test_a_killed_rank_changes_nothing(
     if "early_stopping_rounds" in options:
         assert 4 < rounds < 200
         assert library == "lightgbm" or model.best_iteration == rounds - 4
+    elif params is SPARSE:
+        assert 2 < rounds < 14
     else:
         assert rounds == 6
 

@@ -10,8 +10,9 @@ def described(planned: Any) -> dict[str, Any]:
 
 
 def with_groups(name: str, description: dict[str, Any], dataset: Any, column: str, enough: int) -> dict[str, Any]:
-    """Also with the number of query groups. Reads the group column until there are enough, usually a batch."""
-    if enough == 1 or column not in description["columns"]:
+    """Also with the number of query groups. Reads the group column until there are enough, usually a batch. If it would
+    call functions of the user, the workers count."""
+    if enough == 1 or column not in description["columns"] or dataset.plan().has_functions:
         return description
     from trireme._boosting._rows import check_group
 

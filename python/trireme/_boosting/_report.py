@@ -52,7 +52,8 @@ class RoundReporter:
     def after_round(self, rounds: int, flat: Mapping[str, Any], save: Callable[[str], None]) -> None:
         """rounds: how many the model has. flat: the metrics by "<dataset>-<metric>". save: writes the model."""
         self._last = self._selected(flat)
-        if self._frequency and rounds % self._frequency == 0:
+        # LightGBM's rounds without a split do not add to the model.
+        if self._frequency and rounds % self._frequency == 0 and rounds != self.saved_rounds:
             self._report_checkpoint(rounds, save)
         else:
             report(dict(self._last))

@@ -11,7 +11,6 @@ from lightgbm.callback import CallbackEnv, EarlyStopException
 from trireme import _core
 from trireme._boosting._random_numbers import warn_of_random_numbers
 from trireme._boosting._rows import WorkerRows, agreed_columns
-from trireme._checkpoint import Checkpoint
 from trireme._session import get_checkpoint, get_context
 from trireme.lightgbm._dataset import binned
 from trireme.lightgbm._native import init_network, put_first
@@ -33,7 +32,10 @@ def train(config: dict[str, Any]) -> None:
         init_network(get_network_params())  # before the datasets: the workers agree on the bins
     checkpoint = get_checkpoint() if _core.lightgbm_continues(params) else None
     earlier = ReportCallback.get_model(checkpoint) if checkpoint is not None else None
-    if earlier is not None and earlier.current_iteration() >= config["num_boost_round"]:
+    history = checkpoint.get_metadata().get(_HISTORY, []) if checkpoint is not None else []
+    # A round in which LightGBM finds no split has no tree; the next one may have one.
+    done = 0 if earlier is None else max(len(history), earlier.current_iteration())
+    if done >= config["num_boost_round"]:
         return
     columns = agreed_columns(config)
     dataset = binned(WorkerRows("train", columns), params, None, earlier)
@@ -45,13 +47,13 @@ def train(config: dict[str, Any]) -> None:
     if earlier is not None:
         put_first(booster, earlier)
         warn_of_random_numbers("LightGBM", config)
-    _Loop(config, booster, checkpoint).run()
+    _Loop(config, booster, history).run(done)
 
 
 class _Loop:
     """lightgbm.train() on a booster that may have the trees of a checkpoint."""
 
-    def __init__(self, config: dict[str, Any], booster: lightgbm.Booster, checkpoint: Checkpoint | None) -> None:
+    def __init__(self, config: dict[str, Any], booster: lightgbm.Booster, history: list[Any]) -> None:
         self._params = config["params"]
         self._rounds = config["num_boost_round"]
         self._booster = booster
@@ -59,7 +61,7 @@ class _Loop:
         self._feval = config["feval"]
         self._evaluates = len(config["datasets"]) > 1
         self._evaluates_train = bool(config["evaluate_train"])
-        self._history: list[Any] = checkpoint.get_metadata().get(_HISTORY, []) if checkpoint is not None else []
+        self._history = history
         callbacks = [copy.copy(each) for each in config["callbacks"] or ()]
         if (patience := config["early_stopping_rounds"]) is not None:
             first_only = bool(self._params.get("first_metric_only"))
@@ -72,23 +74,23 @@ class _Loop:
         )
         self._report._reporter.metadata = self._metadata
 
-    def run(self) -> None:
+    def run(self, done: int) -> None:
         stopping = [each for each in self._after if hasattr(each, "stopping_rounds")]
         for index, results in enumerate(self._history):
             if self._stops(index, [_RESULT(*each) for each in results], stopping):
                 return
-        for index in range(self._booster.current_iteration(), self._rounds):
+        for index in range(done, self._rounds):
             for each in self._before:
                 each(self._env(index, None))
             for change in _core.lightgbm_round_params(self._params, index):
                 self._booster.reset_parameter(change)
-            exhausted = self._booster.update(fobj=self._objective)
+            self._booster.update(fobj=self._objective)
             results = list(self._booster.eval_train(self._feval)) if self._evaluates_train else []
             if self._evaluates:
                 results += self._booster.eval_valid(self._feval)
             self._history.append(results)
             self._report(self._env(index, results))
-            if self._stops(index, results, self._after) or exhausted:
+            if self._stops(index, results, self._after):
                 break
 
     def _stops(self, index: int, results: list[Any], callbacks: list[Any]) -> bool:
