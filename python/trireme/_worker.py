@@ -20,6 +20,7 @@ from trireme._context import TrainContext
 from trireme._forked import call_ending_forks, prepare_forks
 from trireme._interrupt_guard import Cancelled, InterruptGuard
 from trireme._positions import Positions
+from trireme._protobuf_clash import explain_clash
 from trireme._report import (
     CheckpointUploadMode,
     Report,
@@ -291,7 +292,7 @@ class _Attempt:
             text = format_exception(error)
             with contextlib.suppress(OSError):  # a full disk must not hide the error
                 print(text, file=sys.stderr, end="", flush=True)
-            self._core.fail(type(error).__name__, str(error), text, dump_exception(error))
+            self._core.fail(type(error).__name__, explain_clash(error) or str(error), text, dump_exception(error))
             return False
         return True
 
