@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from scripts import run_script
 
 import trireme
+import trireme.data
 from trireme import ConfigError, FailureConfig, RunConfig, ScalingConfig
 
 pytest.importorskip("horovod", reason="`make horovod` builds the wheel of Horovod")
@@ -111,6 +113,56 @@ def test_an_elastic_state_continues_after_a_killed_rank(undisturbed: trireme.Res
     failed = [event for event in map(json.loads, log) if event["event"] == "worker_failed"]
     assert (failed[0]["rank"], failed[0]["cause"]) == (rank, "signal")
     assert all(event["collateral"] for event in failed[1:])
+
+
+def with_shard(config: dict[str, Any]) -> dict[str, Any]:
+    """A loop with report(), and a dataset of the trainer."""
+    import horovod.torch as hvd
+
+    hvd.init()
+    model, inner = network()
+    optimizer = hvd.DistributedOptimizer(inner, named_parameters=model.named_parameters())
+    if checkpoint := trireme.get_checkpoint():
+        state = checkpoint.to_dict()
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+    shard = trireme.get_dataset_shard("train")
+    began_at = shard.state()["rows"]
+    for batch in shard.iter_batches(global_batch_size=BATCH, batch_format="numpy"):
+        loss = step_of(model, optimizer, [batch["x"], batch["x"].sum(1, keepdims=True)])
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        stored = trireme.Checkpoint.from_dict(state) if hvd.rank() == 0 else None
+        trireme.report({"loss": loss}, checkpoint=stored)
+        if config["preempted"] and trireme.get_context()._attempt == 0:
+            if shard.state()["rows"] == 3 * BATCH:
+                time.sleep(600)  # until the workers are replaced
+            if shard.state()["rows"] == 2 * BATCH:
+                if hvd.rank() == 1:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                while trireme.get_preemption_info() is None:
+                    time.sleep(0.01)
+    weights = torch.cat([each.detach().flatten() for each in model.parameters()])
+    return {"weights": weights.tolist(), "began_at": began_at}
+
+
+def test_a_preemption_notice_in_the_middle_of_an_epoch() -> None:
+    inputs = np.random.default_rng(0).standard_normal((8 * BATCH, FEATURES)).astype("float32")
+    results = [
+        HorovodTrainer(
+            with_shard,
+            train_loop_config={"preempted": preempted},
+            datasets={"train": trireme.data.from_items([{"x": row} for row in inputs])},
+            scaling_config=TWO,
+            run_config=RunConfig(failure_config=FailureConfig(preemption_grace_s=300)),
+        ).fit()
+        for preempted in (False, True)
+    ]
+    whole, preempted = (result.return_value for result in results)
+    assert (whole["began_at"], preempted["began_at"]) == (0, 3 * BATCH)
+    assert preempted["weights"] == whole["weights"]
+    log = Path(results[1].path, "events.jsonl").read_text().splitlines()
+    (failed,) = [event for event in map(json.loads, log) if event["event"] == "attempt_failed"]
+    assert failed["budget"] == "max_preemption_failures"
 
 
 def with_tensorflow(_: Any) -> list[Any]:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,13 @@ def train(config: dict[str, Any]) -> list[Any]:
         loss = step(batch["x"], batch["y"])
         mine = trireme.Checkpoint.from_dict({"weights": weights.numpy()}) if rank == 0 else None
         trireme.report({"loss": float(loss), "reserved": reserved, "address": own}, checkpoint=mine)
-        if rank == 1 and shard.state()["rows"] == config["kill_after"] and context._attempt == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if shard.state()["rows"] == 24 and config["signal"] == signal.SIGTERM and context._attempt == 0:
+            time.sleep(600)  # until the workers are replaced
+        if shard.state()["rows"] == 20 and context._attempt == 0:
+            if rank == 1:
+                os.kill(os.getpid(), config["signal"])
+            while config["signal"] == signal.SIGTERM and trireme.get_preemption_info() is None:
+                time.sleep(0.01)
     everyone = strategy.gather(weights[tf.newaxis], axis=0).numpy()
     return [everyone, strategy.num_replicas_in_sync]
 
@@ -89,13 +95,14 @@ def dataset() -> Any:
     return trireme.data.from_items([{"x": x, "y": y} for x, y in zip(rows, targets(rows), strict=True)])
 
 
-def test_a_killed_rank_changes_nothing(results: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_or_preempted_rank_changes_nothing(sent: signal.Signals, results: Path) -> None:
     result = TensorflowTrainer(
         train,
-        train_loop_config={"kill_after": 20},
+        train_loop_config={"signal": sent},
         datasets={"train": dataset()},
         scaling_config=TWO,
-        run_config=RunConfig(name="killed", failure_config=FailureConfig(max_failures=1)),
+        run_config=RunConfig(name="killed", failure_config=FailureConfig(max_failures=1, preemption_grace_s=300)),
     ).fit()
     everyone, replicas = result.return_value
     assert replicas == 2
@@ -103,10 +110,11 @@ def test_a_killed_rank_changes_nothing(results: Path) -> None:
     np.testing.assert_allclose(everyone[0], reference(), rtol=1e-4)
     reports = result.metrics_dataframe
     assert set(reports["reserved"]) == {"EADDRINUSE"}
-    assert len(set(reports["address"])) == 2  # the second attempt has a cluster of its own
     assert len(reports) == STEPS
     log = [json.loads(line) for line in (results / "killed" / "events.jsonl").read_text().splitlines()]
-    assert [event["event"] for event in log].count("attempt_failed") == 1
+    (failed,) = [event for event in log if event["event"] == "attempt_failed"]
+    assert (failed["budget"] == "max_preemption_failures") == (sent == signal.SIGTERM)
+    assert len(set(reports["address"])) == 2  # the second attempt has a cluster of its own
 
 
 def separate(config: dict[str, Any]) -> list[str]:
