@@ -99,19 +99,28 @@ def test_a_cut_link_ends_the_workers_behind_it(
     assert result.return_value >= 2  # it resumed from a checkpoint
 
 
-def test_gloo_uses_the_interface_between_the_nodes(two_hosts: namespaces.Nodes) -> None:
+def test_collectives_use_the_interface_between_the_nodes(
+    two_hosts: namespaces.Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Detected, unless the user has set one."""
     torch = pytest.importorskip("torch")
     from trireme.torch import TorchTrainer
 
     def train() -> float:
         import torch.distributed as dist
 
-        assert os.environ["GLOO_SOCKET_IFNAME"] == "eth0"
+        assert os.environ["GLOO_SOCKET_IFNAME"] == os.environ["NCCL_SOCKET_IFNAME"] == "eth0"
         sum_of_ranks = torch.tensor([float(dist.get_rank() + 1)])
         dist.all_reduce(sum_of_ranks)
         return sum_of_ranks.item()
 
     assert fit(train, 4, trainer_class=TorchTrainer).return_value == 10.0
+
+    def chosen() -> tuple[str, str]:
+        return os.environ["GLOO_SOCKET_IFNAME"], os.environ["NCCL_SOCKET_IFNAME"]
+
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib0")
+    assert fit(chosen, 4, name="chosen").return_value == ("eth0", "ib0")
 
 
 def test_a_node_that_is_killed_leaves_nothing(two_hosts: namespaces.Nodes, tmp_path: Path) -> None:
