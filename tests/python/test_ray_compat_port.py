@@ -112,11 +112,37 @@ CASES = [
         "from ray.tune import Tuner\n",
         "by hand: ray.tune.Tuner: Trireme has no tuner",
     ),
+    (
+        "from ray.train import RunConfig, SyncConfig\n\nc = RunConfig(\n    name='a',  # its name\n    verbose=1,\n    "
+        "sync_config=SyncConfig(),\n)\nd = RunConfig(verbose=2)\n",
+        "from trireme import RunConfig\n\nc = RunConfig(\n    name='a',  # its name\n)\nd = RunConfig()\n",
+        "trireme.RunConfig(sync_config=...) deleted: report() stores checkpoints itself",
+    ),
+    (
+        "from ray import air, train\nair.RunConfig(local_dir='x', sync_config=train.SyncConfig(sync_period=1))\n",
+        "import trireme\ntrireme.RunConfig(storage_path='x')\n",
+        "trireme.RunConfig(local_dir=...) -> storage_path=...",
+    ),
+    (
+        "from ray.train import SyncConfig, RunConfig\nkept = SyncConfig()\nRunConfig(sync_config=kept)\n",
+        "from trireme import RunConfig\nfrom ray.train import SyncConfig\nkept = SyncConfig()\nRunConfig()\n",
+        "by hand: ray.train.SyncConfig",
+    ),
+    (
+        "result.metrics['training_iteration'] + other['pid'] + result.metrics['loss']\n",
+        "result.metrics['training_iteration'] + other['pid'] + result.metrics['loss']\n",
+        "by hand: metrics['training_iteration']: Trireme adds nothing",
+    ),
+    (
+        "from ray.air import Checkpoint\nc = Checkpoint.from_bytes(result.checkpoint.to_bytes() + n.to_bytes())\n",
+        "from trireme import Checkpoint\nc = Checkpoint.from_bytes(result.checkpoint.to_bytes() + n.to_bytes())\n",
+        "by hand: Checkpoint.to_bytes",
+    ),
     ("import ray\nray.get(1)\n", "import ray\nray.get(1)\n", "by hand: ray.get: keep `trireme run --ray-compat`"),
     (
         "from ray.train import RunConfig\nRunConfig(verbose=1)\n",
-        "from trireme import RunConfig\nRunConfig(verbose=1)\n",
-        "by hand: trireme.RunConfig(verbose=...): use logging_config=LoggingConfig(log_level=...)",
+        "from trireme import RunConfig\nRunConfig()\n",
+        "trireme.RunConfig(verbose=...) deleted: logging_config=LoggingConfig(log_level=...)",
     ),
     (
         "from ray.train.torch import TorchTrainer, TorchXLAConfig\n",

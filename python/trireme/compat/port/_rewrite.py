@@ -6,9 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import libcst as cst
-from libcst import metadata
+from libcst import matchers, metadata
 
-from trireme.compat.port._native import INIT_PARAMETERS, PARAMETERS, advice, native, split
+from trireme.compat.port._native import (
+    ADDED_METRICS,
+    CHECKPOINT_METHODS,
+    DELETED,
+    INIT_PARAMETERS,
+    PARAMETERS,
+    RENAMED,
+    advice,
+    native,
+    split,
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -48,6 +58,14 @@ def _of_ray(name: str) -> bool:
     return name == "ray" or name.startswith("ray.")
 
 
+def target_of(qualified: set[str]) -> str:
+    """'trireme.RunConfig' for {'ray.train.RunConfig'}; empty for others."""
+    for name in qualified:
+        if _of_ray(name) and (found := split(name)) and (target := native(found[0])):
+            return target.replace(":", ".")
+    return ""
+
+
 class _Uses(cst.CSTVisitor):
     """Finds the names of Ray that the script uses through a module, such as ray.train.report."""
 
@@ -57,7 +75,53 @@ class _Uses(cst.CSTVisitor):
         self.replaced: dict[cst.Attribute, str] = {}  # the expression's target "module:name"
         self.kept_modules: set[str] = set()  # first parts of expressions that stay
         self.needed: set[str] = set()  # modules of Trireme
+        self.deleted: set[cst.Arg] = set()
+        self.unused: set[str] = set()  # names of Ray that only deleted arguments use
+        self._used: set[str] = set()
         self.notes: list[Note] = []
+
+    def visit_Call(self, node: cst.Call) -> bool:
+        for argument in node.args:
+            if argument.keyword and argument.keyword.value in DELETED.get(self._target_of(node.func), ()):
+                self.deleted.add(argument)
+                for name in matchers.findall(argument.value, matchers.Name()):
+                    self.unused |= self._qualified(name)
+        if isinstance(node.func, cst.Attribute) and _dotted(node.func.value).lower().endswith("checkpoint"):
+            method = node.func.attr.value
+            if text := CHECKPOINT_METHODS.get(method):
+                self._by_hand(node, f"Checkpoint.{method}: Trireme's checkpoints do not have it; {text}")
+        return True
+
+    def visit_Arg(self, node: cst.Arg) -> bool:
+        return node not in self.deleted
+
+    def visit_Name(self, node: cst.Name) -> None:
+        self._used |= self._qualified(node)
+
+    def leave_Module(self, original_node: cst.Module) -> None:
+        self.unused -= self._used
+
+    def visit_Subscript(self, node: cst.Subscript) -> bool:
+        key = node.slice[0].slice if len(node.slice) == 1 else None
+        if (
+            isinstance(node.value, cst.Attribute)
+            and node.value.attr.value == "metrics"
+            and isinstance(key, cst.Index)
+            and isinstance(key.value, cst.SimpleString)
+            and (added := ADDED_METRICS.get(str(key.value.evaluated_value)))
+        ):
+            self._by_hand(node, f"metrics[{key.value.value}]: Trireme adds nothing to the reported metrics; {added}")
+        return True
+
+    def _by_hand(self, node: cst.CSTNode, text: str) -> None:
+        line = self.get_metadata(metadata.PositionProvider, node).start.line
+        self.notes.append(Note(line, f"by hand: {text}", True))
+
+    def _qualified(self, node: cst.CSTNode) -> set[str]:
+        return {each.name for each in self.get_metadata(metadata.QualifiedNameProvider, node, set())}
+
+    def _target_of(self, node: cst.CSTNode) -> str:
+        return target_of(self._qualified(node))
 
     def visit_Attribute(self, node: cst.Attribute) -> bool:
         if isinstance(self.get_metadata(metadata.ParentNodeProvider, node), (cst.Attribute, cst.ImportFrom)):
@@ -129,11 +193,21 @@ class _Rewriter(cst.CSTTransformer):
                 if kept:
                     kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
                 return updated_node.with_changes(args=kept)
-        for argument in original_node.args:
+        kept = []
+        for argument, updated in zip(original_node.args, updated_node.args, strict=True):
             name = argument.keyword.value if argument.keyword else ""
             if text := PARAMETERS.get(target, {}).get(name):
                 self._tell(argument, f"by hand: {target}({name}=...): {text}", by_hand=True)
-        return updated_node
+            if argument in self._uses.deleted:
+                self._tell(argument, f"{target}({name}=...) deleted: {DELETED[target][name]}")
+                continue
+            if renamed := RENAMED.get(target, {}).get(name):
+                self._tell(argument, f"{target}({name}=...) -> {renamed}=...")
+                updated = updated.with_changes(keyword=cst.Name(renamed))
+            kept.append(updated)
+        if kept and kept[-1] is not updated_node.args[-1]:
+            kept[-1] = _as_last(kept[-1], updated_node.args[-1])
+        return updated_node.with_changes(args=kept)
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
@@ -172,7 +246,7 @@ class _Rewriter(cst.CSTTransformer):
                 where, _, theirs = target.partition(":")
                 renamed = cst.AsName(cst.Name(local)) if local != theirs else None
                 by_module.setdefault(where, []).append(cst.ImportAlias(cst.Name(theirs), renamed))
-            elif self._is_module(full_name) and local not in self._uses.kept_modules:
+            elif full_name in self._uses.unused or self._is_gone(full_name, local):
                 modules_gone = True
             else:
                 kept.append(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT))
@@ -225,14 +299,25 @@ class _Rewriter(cst.CSTTransformer):
 
         return full_name in MODULES and not MODULES[full_name].refused
 
+    def _is_gone(self, full_name: str, local: str) -> bool:
+        return self._is_module(full_name) and local not in self._uses.kept_modules
+
     def _target_of(self, node: cst.BaseExpression) -> str:
-        for qualified in self.get_metadata(metadata.QualifiedNameProvider, node, set()):
-            if _of_ray(qualified.name) and (found := split(qualified.name)) and (target := native(found[0])):
-                return target.replace(":", ".")
-        return ""
+        return target_of({each.name for each in self.get_metadata(metadata.QualifiedNameProvider, node, set())})
 
     def _tell(self, node: cst.CSTNode, text: str, by_hand: bool = False) -> None:
         self.notes.append(Note(self.get_metadata(metadata.PositionProvider, node).start.line, text, by_hand))
+
+
+def _as_last(argument: cst.Arg, last: cst.Arg) -> cst.Arg:
+    """The argument in the place of the last one: with its comma or without, but with the argument's own comment."""
+    space = getattr(argument.comma, "whitespace_after", None)
+    before = getattr(last.comma, "whitespace_after", None)
+    if not isinstance(space, cst.ParenthesizedWhitespace) or not space.first_line.comment:
+        return argument.with_changes(comma=last.comma)
+    if isinstance(before, cst.ParenthesizedWhitespace):
+        space = space.with_changes(indent=before.indent, last_line=before.last_line)
+    return argument.with_changes(comma=cst.Comma(whitespace_after=space))
 
 
 def _expression(dotted: str) -> Any:
