@@ -201,7 +201,7 @@ TEST_CASE("jobs are done in order, and before the end") {
   std::mutex mutex;
   std::vector<std::int64_t> ended;
   for (int i = 0; i < 20; ++i) {
-    desk.committer->commit(desk.ready(i), 0, 0, desk.log(), [&](const CommitEnded& end) {
+    desk.committer->commit(desk.ready(i), 0, 0, desk.log(), {}, [&](const CommitEnded& end) {
       const std::lock_guard lock(mutex);
       CHECK_FALSE(end.failure);
       ended.push_back(end.checkpoint.index);
@@ -266,7 +266,7 @@ TEST_CASE("nothing is written to a folder that another driver has taken over") {
                     [&](std::string message) { warnings.push_back(std::move(message)); });
   auto commit = [&](ReadyCheckpoint ready) {
     std::promise<CommitEnded> ended;
-    committer->commit(std::move(ready), 0, 0, desk.log(), [&](CommitEnded end) { ended.set_value(std::move(end)); });
+    committer->commit(std::move(ready), 0, 0, desk.log(), {}, [&](CommitEnded end) { ended.set_value(std::move(end)); });
     return ended.get_future().get();
   };
   CHECK_FALSE(commit(begin(0)).failure);
@@ -403,7 +403,7 @@ TEST_CASE("remote storage gets the run's own files") {
     auto records = checkpoint::upload(*files, source.path(), "bucket/run", "checkpoint_000000");
     REQUIRE(records);
     std::promise<CommitEnded> ended;
-    committer->commit({0, "checkpoint_000000", {}, {}, {}, {{0, checkpoint::to_list(*records)}}, {}}, 0, 0, desk.log(),
+    committer->commit({0, "checkpoint_000000", {}, {}, {}, {{0, checkpoint::to_list(*records)}}, {}, {}}, 0, 0, desk.log(), {},
                       [&](CommitEnded end) { ended.set_value(std::move(end)); });
     CHECK_FALSE(ended.get_future().get().failure);
     auto listing = checkpoint::list_committed(*files, "bucket/run");
