@@ -31,6 +31,8 @@ constexpr std::int64_t kBlock = std::int64_t{4} << 20;
 constexpr std::int64_t kLargestBlock = std::int64_t{64} << 20;
 // A peer that is cut off must not hold up a checkpoint for longer than its agent takes to be declared lost.
 constexpr std::chrono::seconds kPeerPatience{5};
+// The driver sends the list of agents when none has joined for a moment.
+constexpr std::chrono::seconds kAgentsPatience{3};
 
 wire::Reply reply_to(std::int64_t id, Result<Value> answer) {
   wire::Reply reply;
@@ -93,8 +95,8 @@ Result<std::unique_ptr<MemoryServer>> MemoryServer::start(Options options) {
   here.name = "trireme-memory-" + base::to_hex(wire::random_bytes(16));
   TRIREME_ASSIGN(made->for_workers_.server,
                  wire::Server::listen(made->io_, here, made->worker_secret_, made->for_workers_));
-  TRIREME_ASSIGN(made->for_peers_.server, wire::Server::listen(made->io_, made->options_.listen,
-                                                               made->options_.secret, made->for_peers_));
+  TRIREME_ASSIGN(made->for_peers_.server,
+                 wire::Server::listen(made->io_, made->options_.listen, made->options_.secret, made->for_peers_));
   made->thread_ = std::jthread([&io = made->io_] {
     sigset_t signals;
     ::sigfillset(&signals);  // the main thread handles them
@@ -160,6 +162,8 @@ void MemoryServer::set_agents(const wire::Variables& addresses) {
   {
     const std::lock_guard lock(mutex_);
     peers_ = std::move(now);
+    knows_agents_ = true;
+    told_.notify_all();
     holders_.clear();
     std::erase_if(uploads_, [&](const auto& each) { return !peers_.contains(each.second.sender); });
   }
@@ -203,11 +207,16 @@ Result<Value> MemoryServer::take(const wire::FileRequest& request) {
   TRIREME_TRY(memory_.add(held));
   const int other = copy_to_peer(held, request.limit);
   memory_.set_other(held.name, held.attempt, other);
-  return Value(Dict{
-      {"size", static_cast<std::int64_t>(held.content->size())}, {"xxh3", digest}, {"nodes", other == 0 ? 1 : 2}});
+  return Value(
+      Dict{{"size", static_cast<std::int64_t>(held.content->size())}, {"xxh3", digest}, {"nodes", other == 0 ? 1 : 2}});
 }
 
 int MemoryServer::copy_to_peer(const CheckpointMemory::Held& file, std::int64_t limit) {
+  {
+    // This node's workers may be the first of all.
+    std::unique_lock lock(mutex_);
+    told_.wait_for(lock, kAgentsPatience, [&] { return knows_agents_; });
+  }
   const auto known = peers();
   std::set<int> numbers;
   for (const auto& [number, peer] : known) numbers.insert(number);

@@ -2,6 +2,7 @@
 
 #include <asio/io_context.hpp>
 #include <asio/thread_pool.hpp>
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -78,6 +79,8 @@ class MemoryServer {
   const std::string worker_secret_;
   CheckpointMemory memory_;
   std::mutex mutex_;
+  std::condition_variable told_;
+  bool knows_agents_ = false;
   Peers peers_;
   std::map<std::string, Upload> uploads_;  // files that other agents are sending
   std::map<std::string, int> holders_;     // of files that workers read from other nodes

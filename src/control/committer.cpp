@@ -55,7 +55,8 @@ CommitEnded Committer::write_manifest(ReadyCheckpoint ready, int attempt, double
     const std::string& name = end.checkpoint.name;
     if (collected) {
       const checkpoint::Origin origin{attempt, end.checkpoint.index};
-      TRIREME_TRY(checkpoint::upload(*place_.files, *collected, place_.storage_path, name, storage::Take::kMove, origin));
+      TRIREME_TRY(
+          checkpoint::upload(*place_.files, *collected, place_.storage_path, name, storage::Take::kMove, origin));
     }
     TRIREME_ASSIGN(auto merged, checkpoint::merge(*place_.files, place_.storage_path, name, by_rank));
     end.conflicts = std::move(merged.conflicts);

@@ -32,7 +32,8 @@ class Committer {
   ~Committer();
 
   // `event_log`: synced to disk before the manifest, so that a checkpoint is never newer than the log.
-  // `collected`: a local folder with files that nodes held in memory; they are moved to the storage first. It is removed.
+  // `collected`: a local folder with files that nodes held in memory; they are moved to the storage first. It is
+  // removed.
   void commit(ReadyCheckpoint ready, int attempt, double wall, base::Fd event_log, std::optional<std::string> collected,
               Ended ended);
   // Both skip a newer checkpoint that has reused the name.

@@ -156,6 +156,7 @@ class Controller final : private wire::ServerHandler {
   void store_collected(const MemoryCommit& commit, const base::Result<std::string>& folder);
   void ended(CommitEnded end);
   void note_stored(std::int64_t index);
+  void use_memory(const std::string& unreachable);  // why; empty: agents can be reached
   void free_memory();
   struct ResumePoint;
   // The number of the newest one that is not lost; `why`: what the newer ones lack.
@@ -309,6 +310,7 @@ class Controller final : private wire::ServerHandler {
   };
   std::vector<ResumePoint> resume_points_;
   std::int64_t freed_below_ = 0;
+  bool memory_used_ = true;  // false: the next attempt stores checkpoints on this machine
   int waiting_commits_ = 0;  // that need files from nodes in the storage first; later ones must not overtake them
   struct ListRequest {
     std::weak_ptr<wire::Channel> channel;
@@ -361,7 +363,7 @@ class Controller final : private wire::ServerHandler {
   std::optional<Committer> committer_;    // posts its results there
   // Shared with jobs of the committer. Null: all workers see the files of this machine, or the storage is remote.
   std::shared_ptr<MemoryCollector> collector_;
-  std::jthread thread_;                   // last: stops first
+  std::jthread thread_;  // last: stops first
 };
 
 }  // namespace trireme::control

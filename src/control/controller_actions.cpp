@@ -68,6 +68,7 @@ void Controller::run(const SendStart& action) {
   start.code = plan_.code;
   start.folder = plan_.folder;
   start.checkpoint_config = plan_.rules.checkpoints;
+  if (!memory_used_) start.checkpoint_config.node_memory_gb = 0.0;
   start.payload = plan_.payload;
   start.checkpoint = checkpoint_;
   start.checkpoint_in_storage = checkpoint_in_storage_;
@@ -288,12 +289,15 @@ void Controller::run(const SettleStorage&) {
                               collector = collector_](auto checkpoint) {
     std::string why;
     const std::size_t newest = collector ? newest_available(*collector, points, why) : points.size() - 1;
-    asio::post(io_, [this, listed, attempt, newest, why, lost = newest + 1 < points.size(),
+    const auto reached = collector ? collector->reachable() : base::Result<void>();
+    const std::string unreachable = reached ? "" : reached.error().message();
+    asio::post(io_, [this, listed, attempt, newest, why, unreachable, lost = newest + 1 < points.size(),
                      checkpoint = std::move(checkpoint)] {
       StorageSettled event{attempt};
       if (!checkpoint) event.failure = checkpoint.error().message();
       // Unless a commit that was in progress has set a newer one.
       if (checkpoint && listed && checkpoint_ == listed) checkpoint_ = *checkpoint;
+      use_memory(unreachable);
       if (lost && attempt == state_.attempt) event.earlier = resume_earlier(newest, why);
       handle(std::move(event));
     });

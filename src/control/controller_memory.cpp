@@ -24,10 +24,10 @@ void Controller::commit_from_memory(ReadyCheckpoint made, base::Fd event_log) {
   const auto ready = std::make_shared<const ReadyCheckpoint>(std::move(made));
   const MemoryCommit commit{ready, state_.attempt, log, clock_.now(), ready->in_memory() && waiting_commits_ == 0};
   if (!commit.in_memory) ++waiting_commits_;
-  collector_->collect({{commit.attempt, ready->index}, files_in_memory(*ready)},
-                      [this, commit](base::Result<std::string> folder) {
-                        asio::post(io_, [this, commit, folder = std::move(folder)] { store_collected(commit, folder); });
-                      });
+  collector_->collect(
+      {{commit.attempt, ready->index}, files_in_memory(*ready)}, [this, commit](base::Result<std::string> folder) {
+        asio::post(io_, [this, commit, folder = std::move(folder)] { store_collected(commit, folder); });
+      });
   // Two nodes hold the files, or one if there is no other: a restart can resume from it.
   if (commit.in_memory) ended(CommitEnded{*ready, {}, {}, true});
 }
@@ -41,7 +41,9 @@ void Controller::store_collected(const MemoryCommit& commit, const base::Result<
     if (!removed) base::log_warning("{}", removed.error().message());
     return;
   }
-  const auto lost = [this, ready](std::string why) { handle(CheckpointLost{ready->index, ready->name, std::move(why)}); };
+  const auto lost = [this, ready](std::string why) {
+    handle(CheckpointLost{ready->index, ready->name, std::move(why)});
+  };
   if (!folder) {
     if (commit.in_memory) return lost(folder.error().message());
     --waiting_commits_;
@@ -63,6 +65,18 @@ void Controller::store_collected(const MemoryCommit& commit, const base::Result<
     });
   };
   committer_->commit(*ready, commit.attempt, clock_.wall(), std::move(*commit.event_log), *folder, stored);
+}
+
+// Otherwise checkpoints would be committed that never reach the storage.
+void Controller::use_memory(const std::string& unreachable) {
+  const bool wanted = plan_.rules.checkpoints.node_memory_gb != 0.0;
+  if (wanted && memory_used_ && !unreachable.empty()) {
+    append({{"event", "warning"},
+            {"message", fmt::format("nodes hold no checkpoints in memory, because the driver cannot connect to their "
+                                    "agents: {}; open their ports (engine option ports)",
+                                    unreachable)}});
+  }
+  memory_used_ = unreachable.empty();
 }
 
 void Controller::note_stored(std::int64_t index) {
@@ -108,8 +122,9 @@ EarlierStart Controller::resume_earlier(std::size_t point, const std::string& wh
   checkpoint_ = from.path;
   checkpoint_in_storage_ = from.in_storage;
   checkpoint_index_ = from.held.origin.index;
-  return {checkpoint_index_ + 1, from.positions,
-          fmt::format("{} is lost with the nodes that held it: {}; the run resumes from {}", newest, why, name_of(from))};
+  return {
+      checkpoint_index_ + 1, from.positions,
+      fmt::format("{} is lost with the nodes that held it: {}; the run resumes from {}", newest, why, name_of(from))};
 }
 
 }  // namespace trireme::control

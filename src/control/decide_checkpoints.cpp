@@ -178,10 +178,11 @@ void Decider::keep(ReadyCheckpoint ready) {
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
     fields["in_memory_of_nodes"] = fewest->second;
     if (fewest->second == 1 && !std::exchange(state_.told_of_single_copy, true)) {
-      record("warning",
-             {{"message", fmt::format("{} is in the memory of one node only, because no other node has room for a copy: "
-                                      "until it is on the driver's disk, it is lost if that node fails",
-                                      ready.name)}});
+      record(
+          "warning",
+          {{"message", fmt::format("{} is in the memory of one node only, because no other node has room for a copy: "
+                                   "until it is on the driver's disk, it is lost if that node fails",
+                                   ready.name)}});
     }
   }
   record("checkpoint_committed", std::move(fields));

@@ -23,10 +23,13 @@ namespace {
 using base::Result;
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxJobs = std::size_t{1} << 20;
-constexpr std::int64_t kBlock = std::int64_t{4} << 20;
-// An agent that is cut off is declared lost earlier; a slow link needs seconds for a block.
-constexpr std::chrono::seconds kPatience{30};
+constexpr std::size_t kMaxCopies = std::size_t{1} << 20;
+constexpr std::int64_t kBlock = std::int64_t{2} << 20;
+// A slow link needs seconds for a block. An agent that is cut off is declared lost earlier.
+constexpr std::chrono::seconds kPatience{60};
+// The agents of one cluster are behind the same firewall.
+constexpr std::size_t kProbes = 3;
+constexpr std::chrono::seconds kProbePatience{3};
 constexpr const char* kCollected = ".trireme_collected";
 // A copy is repeated if a node is lost meanwhile: the others hold all files, and copy them again.
 constexpr int kTries = 3;
@@ -46,10 +49,7 @@ Result<void> write_block(const base::Fd& file, const std::string& path, const st
 }  // namespace
 
 MemoryCollector::MemoryCollector(std::string run_id, std::string scratch, Access access)
-    : run_id_(std::move(run_id)),
-      scratch_(scratch + "/" + kCollected),
-      access_(std::move(access)),
-      jobs_(kMaxJobs) {
+    : run_id_(std::move(run_id)), scratch_(scratch + "/" + kCollected), access_(std::move(access)), jobs_(kMaxCopies) {
   thread_ = std::jthread([this] {
     while (auto job = jobs_.pop()) (*job)();
   });
@@ -57,10 +57,49 @@ MemoryCollector::MemoryCollector(std::string run_id, std::string scratch, Access
 
 MemoryCollector::~MemoryCollector() {
   stopping_ = true;
-  drop_below(std::numeric_limits<std::int64_t>::max());
   jobs_.close();
   thread_.join();
+  stopping_ = false;
+  drop_now(std::numeric_limits<std::int64_t>::max());
   if (auto removed = storage::remove_folder(scratch_); !removed) base::log_warning("{}", removed.error().message());
+}
+
+wire::FileClient::Peer MemoryCollector::peer(const engine::NodeMemory& access, wire::Address address) const {
+  auto gone = [this, text = address.text()] {
+    const auto now = access_();
+    return stopping_ || std::find(now.addresses.begin(), now.addresses.end(), text) == now.addresses.end();
+  };
+  wire::FileClient::Peer made{.what = "an agent at " + address.host,
+                              .address = std::move(address),
+                              .secret = access.secret,
+                              .hello = {},
+                              .patience = kPatience,
+                              .gone = std::move(gone)};
+  made.hello.run_id = access.id;
+  made.hello.role = "memory";
+  made.hello.pid = ::getpid();
+  return made;
+}
+
+Result<void> MemoryCollector::reachable() {
+  const auto access = access_();
+  for (std::size_t i = 0; i < std::min(access.addresses.size(), kProbes); ++i) {
+    const std::string& text = access.addresses[i];
+    {
+      const std::lock_guard lock(mutex_);
+      if (reached_.contains(text)) continue;
+    }
+    TRIREME_ASSIGN(auto address, wire::parse_address(text));
+    auto probed = peer(access, std::move(address));
+    probed.patience = kProbePatience;
+    wire::FileRequest request;
+    request.call = "list_files";
+    request.path = fmt::format("{}/0/", run_id_);
+    TRIREME_TRY(wire::FileClient(std::move(probed)).call(std::move(request)));
+    const std::lock_guard lock(mutex_);
+    reached_.insert(text);
+  }
+  return {};
 }
 
 MemoryCollector::Clients MemoryCollector::clients() {
@@ -74,15 +113,7 @@ MemoryCollector::Clients MemoryCollector::clients() {
     }
     auto address = wire::parse_address(text);
     if (!address) continue;
-    wire::FileClient::Peer peer{.what = "an agent at " + address->host,
-                                .address = *std::move(address),
-                                .secret = access.secret,
-                                .hello = {},
-                                .patience = kPatience};
-    peer.hello.run_id = access.id;
-    peer.hello.role = "memory";
-    peer.hello.pid = ::getpid();
-    now[text] = std::make_shared<wire::FileClient>(std::move(peer));
+    now[text] = std::make_shared<wire::FileClient>(peer(access, *std::move(address)));
   }
   clients_ = now;
   return now;
@@ -152,18 +183,18 @@ bool MemoryCollector::forgotten(checkpoint::Origin origin) const {
 }
 
 void MemoryCollector::drop_below(std::int64_t index) {
-  jobs_.push([this, index] {
-    for (const auto& [address, agent] : clients()) {
-      wire::FileRequest request;
-      request.call = "drop";
-      request.path = fmt::format("{}/0/", run_id_);
-      request.offset = index;
-      // If it fails, the agent is lost, or a later call frees these as well.
-      if (auto dropped = agent->call(std::move(request)); !dropped) {
-        base::log_debug("{}", dropped.error().message());
-      }
-    }
-  });
+  jobs_.push([this, index] { drop_now(index); });
+}
+
+void MemoryCollector::drop_now(std::int64_t index) {
+  for (const auto& [address, agent] : clients()) {
+    wire::FileRequest request;
+    request.call = "drop";
+    request.path = fmt::format("{}/0/", run_id_);
+    request.offset = index;
+    // If it fails, the agent is lost, or a later call frees these as well.
+    if (auto dropped = agent->call(std::move(request)); !dropped) base::log_debug("{}", dropped.error().message());
+  }
 }
 
 Result<void> MemoryCollector::copy(const Checkpoint& wanted, const std::string& folder) {
@@ -214,9 +245,8 @@ Result<void> MemoryCollector::copy_from(wire::FileClient& agent, const Checkpoin
     if (static_cast<std::int64_t>(block->data.size()) < kBlock) break;
   }
   const std::string found = digest.hex();
-  const bool expected = std::any_of(wanted.files.begin(), wanted.files.end(), [&](const auto& record) {
-    return record.path == path && record.xxh3 == found;
-  });
+  const bool expected = std::any_of(wanted.files.begin(), wanted.files.end(),
+                                    [&](const auto& record) { return record.path == path && record.xxh3 == found; });
   if (!expected) return base::error("its file {} arrived with XXH3 {}, which no rank has stored", path, found);
   return {};
 }

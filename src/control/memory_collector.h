@@ -20,8 +20,8 @@
 
 namespace trireme::control {
 
-// Copies checkpoints from the memory of nodes (agent/memory_server.h) to this machine, in order, on a thread of its own:
-// the training does not wait for the driver's link. Thread-safe.
+// Copies checkpoints from the memory of nodes (agent/memory_server.h) to this machine, in order, on a thread of its
+// own: the training does not wait for the driver's link. Thread-safe.
 class MemoryCollector {
  public:
   struct Checkpoint {
@@ -34,6 +34,8 @@ class MemoryCollector {
   // Ends the copy in progress, drops the others, and frees the memory of the nodes.
   ~MemoryCollector();
 
+  // Asks a few agents, each briefly: an error if this machine cannot connect to one, because of a firewall for example.
+  base::Result<void> reachable();
   // Whether the nodes that are left hold all files.
   base::Result<void> available(const Checkpoint& wanted);
   // Called on the collector's thread, with the folder that has the files and is removed afterwards.
@@ -46,8 +48,11 @@ class MemoryCollector {
   void drop_below(std::int64_t index);
 
  private:
-  using Clients = std::map<std::string, std::shared_ptr<wire::FileClient>>;  // by address; shared with calls in progress
+  using Clients =
+      std::map<std::string, std::shared_ptr<wire::FileClient>>;  // by address; shared with calls in progress
+  wire::FileClient::Peer peer(const engine::NodeMemory& access, wire::Address address) const;
   Clients clients();
+  void drop_now(std::int64_t index);
   // The agents that hold each file.
   base::Result<std::map<std::string, std::vector<std::string>>> holders(const Checkpoint& wanted);
   base::Result<void> copy(const Checkpoint& wanted, const std::string& folder);
@@ -63,6 +68,7 @@ class MemoryCollector {
   mutable std::mutex mutex_;
   Clients clients_;
   std::set<checkpoint::Origin> forgotten_;
+  std::set<std::string> reached_;  // addresses
   base::BoundedQueue<std::function<void()>> jobs_;
   std::jthread thread_;  // last: stops first
 };

@@ -166,9 +166,9 @@ struct RunState {
   bool paused = false;               // the pause is over
   bool settled = false;              // no operation of an earlier attempt on the storage is in progress
   CommitBook commits;
-  PositionCheck positions;           // of this attempt
-  bool told_of_positions = false;    // that they differ
-  int commits_in_flight = 0;         // manifests being written
+  PositionCheck positions;            // of this attempt
+  bool told_of_positions = false;     // that they differ
+  int commits_in_flight = 0;          // manifests being written
   std::set<std::int64_t> collecting;  // reports of checkpoints that are committed in memory but not stored yet
   bool told_of_single_copy = false;
   std::vector<KeptCheckpoint> kept;  // committed and not removed

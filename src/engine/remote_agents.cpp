@@ -18,6 +18,8 @@ namespace {
 
 constexpr double kHeartbeat = 0.5;
 constexpr std::chrono::milliseconds kTick{250};
+// Every agent gets the list of all of them, so it is sent when no other one has joined or left for this long.
+constexpr std::chrono::milliseconds kAgentsSettle{200};
 constexpr std::chrono::seconds kNodesPeriod{2};  // while a gang waits for room
 
 ExitStatus status_of(const wire::AgentExited& message) {
@@ -43,12 +45,9 @@ void RemoteTable::start_agent(const std::string& id) {
   Agent& agent = agents_[number];
   agent.node = id;
   agent.heard = clock_.now();
-  const Dict ticket{{"address", server_->address().text()},
-                    {"secret", base::to_hex(secret_)},
-                    {"run_id", id_},
-                    {"agent", number},
-                    {"first_port", settings_.first_port},
-                    {"last_port", settings_.last_port}};
+  const Dict ticket{
+      {"address", server_->address().text()}, {"secret", base::to_hex(secret_)}, {"run_id", id_}, {"agent", number},
+      {"first_port", settings_.first_port},   {"last_port", settings_.last_port}};
   Dict request{{"do", "start_agent"}, {"agent", std::to_string(number)}, {"node", id}};
   request["env"] = base::Codec<std::map<std::string, std::string>>::to(options_.agent_env);
   request["argv"] = List(options_.agent.begin(), options_.agent.end());
@@ -135,7 +134,7 @@ Result<void> RemoteTable::take(int number, wire::AgentInfo& message) {
     node.known = true;
   }
   agent.memory_address = std::move(message.memory_address);
-  tell_agents();
+  if (!agent.memory_address.empty()) agents_changed();
   for (const auto& warm_up : warm_ups_) agent.channel->send(warm_up);
   publish();
   std::vector<GangId> joining;
@@ -211,8 +210,21 @@ Result<void> RemoteTable::take(int, wire::AgentOutput& message) {
   return {};
 }
 
+void RemoteTable::agents_changed() {
+  agents_changed_ = clock_.now();
+  const std::lock_guard lock(shared_.mutex);
+  shared_.memory.id = id_;
+  shared_.memory.secret = secret_;
+  shared_.memory.addresses.clear();
+  for (const auto& [number, agent] : agents_) {
+    if (agent.ready && !agent.memory_address.empty()) shared_.memory.addresses.push_back(agent.memory_address);
+  }
+}
+
 // Agents hold copies of each other's checkpoints.
-void RemoteTable::tell_agents() {
+void RemoteTable::tell_agents(base::MonotonicTime now) {
+  if (!agents_changed_ || now - *agents_changed_ < kAgentsSettle) return;
+  agents_changed_.reset();
   wire::AgentPeers message;
   for (const auto& [number, agent] : agents_) {
     if (agent.ready && !agent.memory_address.empty()) {
@@ -220,13 +232,8 @@ void RemoteTable::tell_agents() {
     }
   }
   for (const auto& [number, agent] : agents_) {
-    if (agent.ready) agent.channel->send(message);
+    if (agent.ready && !agent.memory_address.empty()) agent.channel->send(message);
   }
-  const std::lock_guard lock(shared_.mutex);
-  shared_.memory.id = id_;
-  shared_.memory.secret = secret_;
-  shared_.memory.addresses.clear();
-  for (const auto& [number, address] : message.addresses) shared_.memory.addresses.push_back(address);
 }
 
 // Its processes are killed by the kernel, or end when their leases expire.
@@ -235,7 +242,7 @@ void RemoteTable::lose_agent(int number, const std::string& why) {
   if (held.empty()) return;
   Agent agent = std::move(held.mapped());
   if (agent.channel) agent.channel->close();
-  if (agent.ready) tell_agents();
+  if (!agent.memory_address.empty()) agents_changed();
   Node& node = nodes_.at(agent.node);
   node.agent.reset();
   node.trouble = why;
@@ -268,6 +275,7 @@ void RemoteTable::tick() {
       for (auto& [number, agent] : agents_) agent.heard = std::min(now, agent.heard + late);
     }
     check_agents(now);
+    tell_agents(now);
     if (server_ && !places_) start_missing_agents();
     const bool waiting = std::any_of(gangs_.begin(), gangs_.end(),
                                      [](const auto& item) { return item.second.state == Gang::State::kWaiting; });

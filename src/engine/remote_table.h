@@ -86,7 +86,8 @@ class RemoteTable final : private wire::ServerHandler {
   // Agents.
   void start_agent(const std::string& node);
   void start_missing_agents();
-  void tell_agents();
+  void agents_changed();
+  void tell_agents(base::MonotonicTime now);
   void lose_agent(int number, const std::string& why);
   Agent* agent_on(const std::string& node);
   base::Result<wire::Welcome> admit(const wire::Hello& hello) override;
@@ -143,6 +144,7 @@ class RemoteTable final : private wire::ServerHandler {
   std::vector<std::string> order_;  // of the nodes, as listed
   std::map<int, Agent> agents_;
   int next_agent_ = 1;
+  std::optional<base::MonotonicTime> agents_changed_;  // and the agents do not know it yet
   std::map<GangId, Gang> gangs_;
   std::vector<wire::AgentWarmUp> warm_ups_;
   std::set<std::string> log_folders_;  // where agents may append to the logs of workers

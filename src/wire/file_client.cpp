@@ -16,6 +16,7 @@ namespace {
 // Enough to hide the latency of a disk; every worker of a run may have as many.
 constexpr std::size_t kMostConnections = 4;
 constexpr std::chrono::milliseconds kJoinTime = std::chrono::seconds(30);
+constexpr std::chrono::milliseconds kSlice{250};
 
 }  // namespace
 
@@ -24,13 +25,17 @@ class FileClient::Connection {
  public:
   static base::Result<std::unique_ptr<Connection>> open(const Peer& peer) {
     const auto limit = peer.patience.count() > 0 ? peer.patience : kJoinTime;
-    std::unique_ptr<Connection> made(new Connection(peer.patience));
+    std::unique_ptr<Connection> made(new Connection(peer));
     std::optional<base::Result<Joined>> joined;
     auto join_once = [&]() -> asio::awaitable<void> {
       joined = co_await join(made->io_, peer.address, peer.secret, peer.hello);
     };
     asio::co_spawn(made->io_, join_once(), asio::detached);
-    made->io_.run_for(limit);
+    const auto until = std::chrono::steady_clock::now() + limit;
+    while (!joined && std::chrono::steady_clock::now() < until && !(peer.gone && peer.gone())) {
+      made->io_.run_for(kSlice);
+      made->io_.restart();
+    }
     if (!joined) {
       return base::error("no answer from {} within {:.0f} s", peer.address.text(), base::Seconds(limit).count());
     }
@@ -49,17 +54,19 @@ class FileClient::Connection {
     answer_.reset();
     asio::co_spawn(io_, read_answer(), asio::detached);
     io_.restart();
-    if (patience_.count() > 0) {
-      io_.run_for(patience_);
-    } else {
-      io_.run();
+    if (patience_.count() == 0) io_.run();
+    const auto until = std::chrono::steady_clock::now() + patience_;
+    while (!answer_ && std::chrono::steady_clock::now() < until) {
+      if (gone_ && gone_()) return base::error("it is no longer needed, or lost");
+      io_.run_for(kSlice);
+      io_.restart();
     }
     if (!answer_) return base::error("no answer within {:.0f} s", base::Seconds(patience_).count());
     return *std::move(answer_);
   }
 
  private:
-  explicit Connection(std::chrono::milliseconds patience) : patience_(patience) {}
+  explicit Connection(const Peer& peer) : patience_(peer.patience), gone_(peer.gone) {}
 
   asio::awaitable<void> read_answer() {
     while (!answer_) {
@@ -73,6 +80,7 @@ class FileClient::Connection {
   }
 
   const std::chrono::milliseconds patience_;
+  const std::function<bool()> gone_;
   asio::io_context io_{1};
   std::shared_ptr<Channel> channel_;
   std::int64_t asked_ = 0;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,6 +27,8 @@ class FileClient {
     Hello hello;
     // A peer that does not answer for this long is lost. 0: waits until the connection breaks.
     std::chrono::milliseconds patience{0};
+    // With patience: asked several times a second while a call waits; true ends it.
+    std::function<bool()> gone = {};
   };
   explicit FileClient(Peer peer);
   ~FileClient();

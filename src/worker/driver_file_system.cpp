@@ -147,7 +147,8 @@ void DriverFileSystem::download(const std::string& path, const std::string& loca
 }
 
 std::vector<StoredFile> DriverFileSystem::list_files(const std::string& folder) {
-  if (const auto in_memory = held(folder); !in_memory.empty() && !driver_has(folder + "/" + checkpoint::kManifestName)) {
+  if (const auto in_memory = held(folder);
+      !in_memory.empty() && !driver_has(folder + "/" + checkpoint::kManifestName)) {
     std::vector<StoredFile> files;
     for (const auto& [path, size] : in_memory) files.push_back({path, static_cast<std::uint64_t>(size)});
     return files;

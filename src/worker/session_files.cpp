@@ -70,10 +70,9 @@ Result<void> Session::open_files_of_driver(wire::Start& start) {
   return {};
 }
 
-// The nodes hold the checkpoints that would otherwise have to wait for the driver's disk.
+// Nodes may hold the checkpoint to start from, even if this attempt stores its own on the driver's disk.
 Result<void> Session::open_memory(const wire::Start& start) {
-  const auto gigabytes = start.checkpoint_config.node_memory_gb;
-  if (memory_ || ticket_.memory_address.empty() || gigabytes == 0.0) return {};
+  if (memory_ || ticket_.memory_address.empty()) return {};
   wire::FileClient::Peer agent;
   agent.what = "the agent's memory";
   TRIREME_ASSIGN(agent.address, wire::parse_address(ticket_.memory_address));
@@ -83,7 +82,8 @@ Result<void> Session::open_memory(const wire::Start& start) {
   agent.hello.rank = ticket_.rank;
   agent.hello.pid = pid_;
   NodeMemory::Place place{start.run_id, start.storage_path};
-  if (gigabytes) place.limit = static_cast<std::int64_t>(*gigabytes * 1e9);
+  const auto gigabytes = start.checkpoint_config.node_memory_gb;
+  if (gigabytes && *gigabytes > 0.0) place.limit = static_cast<std::int64_t>(*gigabytes * 1e9);
   memory_ = std::make_shared<NodeMemory>(std::move(agent), std::move(place));
   driver_files_->set_memory(memory_);
   return {};

@@ -33,7 +33,8 @@ Result<std::shared_ptr<CheckpointWriter>> Session::writer() {
     refused.failure = fmt::format("the list of its files: {}; store fewer files", posted.error().message());
     tell(refused);
   };
-  writer_ = std::make_shared<CheckpointWriter>(start_, files_, std::move(done), memory_);
+  const bool in_memory = start_.checkpoint_config.node_memory_gb != 0.0;
+  writer_ = std::make_shared<CheckpointWriter>(start_, files_, std::move(done), in_memory ? memory_ : nullptr);
   return writer_;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ import trireme
 from runs import events, trireme_command
 from test_cluster_faults import nodes  # noqa: F401 (a fixture)
 from test_cluster_files import apart  # noqa: F401 (a fixture)
+from test_docs import check_events
 from trireme import Checkpoint, CheckpointConfig, DataParallelTrainer, FailureConfig, RunConfig, ScalingConfig
 
 MEGABYTES = 8  # of each rank's state
@@ -84,7 +86,9 @@ class Saboteur(threading.Thread):
 
 def kill_node(made: namespaces.Nodes, host: str) -> None:
     inside = made.inside(host)
-    os.kill(min(inside), signal.SIGKILL)  # unshare --kill-child takes the namespace with it
+    for pid in inside:
+        with contextlib.suppress(ProcessLookupError):  # it has ended with another one
+            os.kill(pid, signal.SIGKILL)
     assert processes.wait_until(lambda: not set(inside) & set(made.inside(host)))
 
 
@@ -122,6 +126,7 @@ def test_the_newest_checkpoint_survives_its_node(slow_link: namespaces.Nodes, tm
     assert len(events(run, "node_lost")) == 1
     assert result.return_value == 2
     assert [metrics["step"] for metrics in result.metrics_dataframe.to_dict("records")] == [0, 1, 2, 3]
+    assert "checkpoint_stored" in check_events(run)
     stored = {event["name"]: event["bytes"] for event in events(run, "checkpoint_stored")}
     assert stored["checkpoint_000003"] > 2 * MEGABYTES * 1_000_000
     assert result.checkpoint is not None

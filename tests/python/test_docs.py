@@ -323,7 +323,7 @@ def test_event_log_page_has_every_kind_and_field(results: Path) -> None:
     assert seen - {"worker_kept"} == documented_events().keys() - {"stop_requested"} - RARE - OF_CLUSTERS
 
 
-OF_CLUSTERS = {"node_lost"}  # test_clusters.py
+OF_CLUSTERS = {"node_lost", "checkpoint_stored"}  # test_clusters.py, test_cluster_memory.py
 RARE = {"worker_kept", "resize_wanted", "resizing", "preemption_announced", "hang_detected", "pausing"}
 
 

@@ -47,8 +47,8 @@ struct Nodes {
   }
   // A worker's view from that node.
   worker::NodeMemory worker(int number, std::int64_t limit = -1) const {
-    wire::FileClient::Peer peer{"the agent's memory", agents.at(number)->worker_address(),
-                                agents.at(number)->worker_secret(), {}};
+    wire::FileClient::Peer peer{
+        "the agent's memory", agents.at(number)->worker_address(), agents.at(number)->worker_secret(), {}};
     peer.hello.run_id = "run";
     peer.hello.role = "storage";
     return {std::move(peer), {"run", "/results/run", limit}};
@@ -102,7 +102,8 @@ base::Result<std::string> collect(control::MemoryCollector& collector, const std
 TEST_CASE("a worker's files are in the memory of two nodes, and every node can read them") {
   const Nodes nodes(3);
   auto worker = nodes.worker(2);
-  const auto held = worker.hold(4, 0, {{"a/model", nodes.put("model", kBig)}, {"empty", nodes.put("empty", "")}}).value();
+  const auto held =
+      worker.hold(4, 0, {{"a/model", nodes.put("model", kBig)}, {"empty", nodes.put("empty", "")}}).value();
   CHECK(held.nodes == 2);
   REQUIRE(held.files.size() == 2);
   CHECK(held.files[0] == storage::FileRecord{"a/model", kBig.size(), storage::digest_of(kBig)});
@@ -123,7 +124,8 @@ TEST_CASE("only checkpoints with derived names are looked up") {
   const Nodes nodes(1);
   auto worker = nodes.worker(1);
   REQUIRE(worker.hold(4, 0, {{"model", nodes.put("model", "m")}}));
-  for (const char* path : {"/results/run/checkpoint_4", "/results/run/slot", "/results/run", "/elsewhere/checkpoint_000004"}) {
+  for (const char* path :
+       {"/results/run/checkpoint_4", "/results/run/slot", "/results/run", "/elsewhere/checkpoint_000004"}) {
     CAPTURE(path);
     CHECK(worker.list(path).value().empty());
     CHECK(worker.fetch(std::string(path) + "/model", 0, 1).value() == std::nullopt);
@@ -198,6 +200,7 @@ TEST_CASE("a checkpoint is collected from the nodes that have its files, and che
   auto files = first.files;
   files.push_back(second.files.front());
   auto collector = nodes.collector();
+  CHECK(collector->reachable());
   const auto folder = collect(*collector, files, 2);
   REQUIRE(folder);
   CHECK(storage::read_file(*folder + "/one").value() == kBig);
@@ -211,6 +214,17 @@ TEST_CASE("a checkpoint is collected from the nodes that have its files, and che
   collector.reset();
   CHECK_FALSE(std::filesystem::exists(nodes.dir / ".trireme_collected"));
   CHECK(wait_for([&] { return nodes.worker(2).list(kCheckpoint).value().empty(); }));
+}
+
+TEST_CASE("a driver that cannot connect to the agents notices it") {
+  const Nodes nodes(1);
+  const auto address = nodes.agents.at(1)->address().text();
+  control::MemoryCollector wrong("run", nodes.dir.path().native(), [&] {
+    return engine::NodeMemory{"engine", wire::random_bytes(wire::kSecretSize), {address}};
+  });
+  CHECK_FALSE(wrong.reachable());
+  control::MemoryCollector none("run", nodes.dir.path().native(), [] { return engine::NodeMemory(); });
+  CHECK(none.reachable());
 }
 
 TEST_CASE("peers without the secret, and workers at the entrance of agents, are refused") {

@@ -266,7 +266,8 @@ TEST_CASE("nothing is written to a folder that another driver has taken over") {
                     [&](std::string message) { warnings.push_back(std::move(message)); });
   auto commit = [&](ReadyCheckpoint ready) {
     std::promise<CommitEnded> ended;
-    committer->commit(std::move(ready), 0, 0, desk.log(), {}, [&](CommitEnded end) { ended.set_value(std::move(end)); });
+    committer->commit(std::move(ready), 0, 0, desk.log(), {},
+                      [&](CommitEnded end) { ended.set_value(std::move(end)); });
     return ended.get_future().get();
   };
   CHECK_FALSE(commit(begin(0)).failure);
@@ -403,8 +404,8 @@ TEST_CASE("remote storage gets the run's own files") {
     auto records = checkpoint::upload(*files, source.path(), "bucket/run", "checkpoint_000000");
     REQUIRE(records);
     std::promise<CommitEnded> ended;
-    committer->commit({0, "checkpoint_000000", {}, {}, {}, {{0, checkpoint::to_list(*records)}}, {}, {}}, 0, 0, desk.log(), {},
-                      [&](CommitEnded end) { ended.set_value(std::move(end)); });
+    committer->commit({0, "checkpoint_000000", {}, {}, {}, {{0, checkpoint::to_list(*records)}}, {}, {}}, 0, 0,
+                      desk.log(), {}, [&](CommitEnded end) { ended.set_value(std::move(end)); });
     CHECK_FALSE(ended.get_future().get().failure);
     auto listing = checkpoint::list_committed(*files, "bucket/run");
     REQUIRE(listing);

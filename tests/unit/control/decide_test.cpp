@@ -235,6 +235,8 @@ const std::vector<std::pair<std::string, Event>> kEvents = {
     {"stacks", StacksTaken{}},
     {"deadlock", DeadlockFound{{{0, {.keys = {"a"}}}, {1, {.keys = {"b"}}}}}},
     {"storage settled", StorageSettled{0}},
+    {"checkpoint stored", CheckpointStored{0, "checkpoint_0"}},
+    {"checkpoint lost", CheckpointLost{0, "checkpoint_0", "its nodes are lost"}},
 };
 
 // Events of ranks cannot occur before there is a gang.
