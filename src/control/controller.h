@@ -162,7 +162,7 @@ class Controller final : private wire::ServerHandler {
   // The number of the newest one that is not lost; `why`: what the newer ones lack.
   static std::size_t newest_available(MemoryCollector& collector, const std::vector<ResumePoint>& points,
                                       std::string& why);
-  EarlierStart resume_earlier(std::size_t point, const std::string& why);
+  EarlierStart resume_earlier(checkpoint::Origin origin, const std::string& why);
   void loop();
   void handle(Event event);
   void execute(Action action);

@@ -291,14 +291,14 @@ void Controller::run(const SettleStorage&) {
     const std::size_t newest = collector ? newest_available(*collector, points, why) : points.size() - 1;
     const auto reached = collector ? collector->reachable() : base::Result<void>();
     const std::string unreachable = reached ? "" : reached.error().message();
-    asio::post(io_, [this, listed, attempt, newest, why, unreachable, lost = newest + 1 < points.size(),
-                     checkpoint = std::move(checkpoint)] {
+    asio::post(io_, [this, listed, attempt, from = points[newest].held.origin, why, unreachable,
+                     lost = newest + 1 < points.size(), checkpoint = std::move(checkpoint)] {
       StorageSettled event{attempt};
       if (!checkpoint) event.failure = checkpoint.error().message();
       // Unless a commit that was in progress has set a newer one.
       if (checkpoint && listed && checkpoint_ == listed) checkpoint_ = *checkpoint;
       use_memory(unreachable);
-      if (lost && attempt == state_.attempt) event.earlier = resume_earlier(newest, why);
+      if (lost && attempt == state_.attempt) event.earlier = resume_earlier(from, why);
       handle(std::move(event));
     });
   });
@@ -335,7 +335,11 @@ void Controller::run(const SendPreemption& action) {
 void Controller::run(const Finish&) {
   flush(true);
   // The run was killed before newer ones were stored.
-  while (resume_points_.size() > 1 && !resume_points_.back().stored) resume_earlier(resume_points_.size() - 2, "");
+  while (resume_points_.size() > 1 && !resume_points_.back().stored) {
+    const auto lost = resume_points_.back().held.origin.index;
+    std::erase_if(state_.kept, [&](const KeptCheckpoint& each) { return each.index == lost; });
+    resume_earlier(resume_points_[resume_points_.size() - 2].held.origin, "");
+  }
   for (const auto& [gang, id] : gangs_) engine_.release(id);
   gangs_.clear();
   collector_.reset();

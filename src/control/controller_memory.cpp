@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <asio/post.hpp>
 
 #include "base/log.h"
@@ -109,11 +110,15 @@ std::size_t Controller::newest_available(MemoryCollector& collector, const std::
   return 0;
 }
 
-EarlierStart Controller::resume_earlier(std::size_t point, const std::string& why) {
+EarlierStart Controller::resume_earlier(checkpoint::Origin origin, const std::string& why) {
   const auto name_of = [](const ResumePoint& each) {
     return each.path ? each.path->substr(each.path->rfind('/') + 1) : std::string("the beginning");
   };
   const std::string newest = name_of(resume_points_.back());
+  const auto found = std::find_if(resume_points_.begin(), resume_points_.end(),
+                                  [&](const ResumePoint& each) { return each.held.origin == origin; });
+  // It is not listed any more if a later one has been stored in the meantime, which is the first now.
+  const auto point = static_cast<std::size_t>(found == resume_points_.end() ? 0 : found - resume_points_.begin());
   for (std::size_t lost = point + 1; lost < resume_points_.size(); ++lost) {
     collector_->forget(resume_points_[lost].held.origin);
   }
@@ -122,6 +127,9 @@ EarlierStart Controller::resume_earlier(std::size_t point, const std::string& wh
   checkpoint_ = from.path;
   checkpoint_in_storage_ = from.in_storage;
   checkpoint_index_ = from.held.origin.index;
+  // The next attempt reports the lost numbers again: a call that still waits must not free those.
+  freed_below_ = std::max<std::int64_t>(0, checkpoint_index_);
+  collector_->drop_below(freed_below_);
   return {
       checkpoint_index_ + 1, from.positions,
       fmt::format("{} is lost with the nodes that held it: {}; the run resumes from {}", newest, why, name_of(from))};

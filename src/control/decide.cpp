@@ -295,7 +295,7 @@ void Decider::seat_workers() {
 void Decider::on(StorageSettled event) {
   if (event.attempt != state_.attempt) return;  // of an attempt that did not start
   if (event.failure) record("warning", {{"message", *event.failure}});
-  if (event.earlier && state_.phase == Phase::kStarting) {
+  if (event.earlier) {
     record("warning", {{"message", event.earlier->why}});
     const auto first = event.earlier->first_report;
     std::vector<std::string> lost;

@@ -183,7 +183,8 @@ bool MemoryCollector::forgotten(checkpoint::Origin origin) const {
 }
 
 void MemoryCollector::drop_below(std::int64_t index) {
-  jobs_.push([this, index] { drop_now(index); });
+  keep_from_ = index;
+  jobs_.push([this] { drop_now(keep_from_); });
 }
 
 void MemoryCollector::drop_now(std::int64_t index) {

@@ -44,7 +44,8 @@ class MemoryCollector {
   // The checkpoint is not needed any more; `done` is not called, unless it is about to be.
   void forget(checkpoint::Origin origin);
   bool forgotten(checkpoint::Origin origin) const;
-  // Nodes free the checkpoints of reports below this number.
+  // Nodes free the checkpoints of reports below this number. A call that is still queued takes the number of the last
+  // one.
   void drop_below(std::int64_t index);
 
  private:
@@ -65,6 +66,7 @@ class MemoryCollector {
   const std::string scratch_;
   const Access access_;
   std::atomic<bool> stopping_ = false;
+  std::atomic<std::int64_t> keep_from_ = 0;
   mutable std::mutex mutex_;
   Clients clients_;
   std::set<checkpoint::Origin> forgotten_;
