@@ -191,6 +191,11 @@ Result<void> RemoteTable::take(int number, wire::AgentReleased& message) {
   return {};
 }
 
+// It exists from the start of the worker, as on the local machine, even if the worker never prints a line.
+base::Fd RemoteTable::open_log(const std::filesystem::path& path) {
+  return base::Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+}
+
 // Only to logs of workers: an agent is another machine, and this file is on the driver's.
 Result<void> RemoteTable::take(int, wire::AgentOutput& message) {
   const std::filesystem::path path(message.path);
@@ -200,7 +205,7 @@ Result<void> RemoteTable::take(int, wire::AgentOutput& message) {
                        name.starts_with("rank_") && name.ends_with(".log") &&
                        log_folders_.contains(path.parent_path().parent_path());
   if (!allowed) return base::error("sent output for '{}', which is not a log of its workers", message.path);
-  const base::Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+  const base::Fd file = open_log(path);
   const std::string& data = message.data.data;
   for (std::size_t done = 0; file.valid() && done < data.size();) {
     const auto count = ::write(file.get(), data.data() + done, data.size() - done);

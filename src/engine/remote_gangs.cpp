@@ -305,6 +305,7 @@ void RemoteTable::start(GangId id, int bundle, ProcessSpec spec) {
     message.sys_path = std::move(spec.python->sys_path);
     message.python_argv = std::move(spec.python->argv);
   }
+  open_log(message.log_path);
   log_folders_.insert(std::filesystem::path(message.log_path).parent_path().parent_path());
   agent->processes[{id, bundle}] = 0;
   agent->channel->send(message);

@@ -2,6 +2,7 @@
 
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <map>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/tick_watch.h"
 #include "engine/adapter_process.h"
 #include "engine/remote_engine.h"
@@ -104,6 +106,7 @@ class RemoteTable final : private wire::ServerHandler {
   Result<void> take(int number, wire::PreemptionNotice& message);
   template <typename T>
   Result<void> take(int number, T& message);
+  static base::Fd open_log(const std::filesystem::path& path);
   void tick();
   void check_agents(base::MonotonicTime now);
 

@@ -30,12 +30,16 @@ _SETTINGS = {
     "RAY_worker_niceness": "0",
 }
 
+_CONNECT = "import ray, sys; ray.init(sys.argv[1], logging_level=50, log_to_driver=False)\n"
 _LIST_NODES = """
-import ray, sys
-ray.init(sys.argv[1], logging_level=50, log_to_driver=False)
 for node in ray.nodes():
     if node["Alive"]:
         print(node["NodeManagerHostname"], node["NodeID"])
+"""
+_LIST_GROUPS = """
+for group in ray.util.placement_group_table().values():
+    if group["state"] == "CREATED":
+        print(group["name"], *group["bundles_to_node_id"].values())
 """
 
 
@@ -54,6 +58,7 @@ class RayCluster:
         env: Mapping[str, str] | None = None,
         head_cpus: int | None = None,
         with_redis: bool = False,
+        with_dashboard: bool = False,
     ) -> None:
         # Short: it contains Unix sockets, whose paths have at most 107 characters.
         self.folder = Path(tempfile.mkdtemp(prefix="tr-ray-"))
@@ -62,8 +67,10 @@ class RayCluster:
         self.head_cpus = cpus if head_cpus is None else head_cpus
         self.environment = {**os.environ, **_SETTINGS, **(env or {})}
         self.environment.pop("RAY_ADDRESS", None)
+        self._dashboard = ["--dashboard-host=0.0.0.0"] if with_dashboard else ["--include-dashboard=false"]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         head = self.network.machines[0].address if self.network else "127.0.0.1"
+        self.head = head
         self.address = f"{head}:{_PORT}"
         if with_redis:
             self._start_redis(head)
@@ -73,7 +80,7 @@ class RayCluster:
                 self.add_node(f"n{number}")
 
     def start_head(self) -> None:
-        self._start("head", ["--head", f"--port={_PORT}", "--include-dashboard=false", f"--temp-dir={self.folder}"], {})
+        self._start("head", ["--head", f"--port={_PORT}", *self._dashboard, f"--temp-dir={self.folder}"], {})
 
     def _start_redis(self, address: str) -> None:
         """The head keeps its state there, so that it can be started again."""
@@ -91,14 +98,20 @@ class RayCluster:
         machine.kill_all(but="redis")
         self.processes["head"].wait()
 
-    def add_node(self, host: str, resources: Mapping[str, float] | None = None, labels: str = "") -> Machine:
+    def add_node(
+        self, host: str, resources: Mapping[str, float] | None = None, labels: str = "", gpus: int | None = None
+    ) -> Machine:
         assert self.network
         machine = self.network.add(host)
+        # Ray uses the same path on all nodes. If they shared it, one would delete the packages of another.
+        subprocess.run(machine.command(["mount", "-t", "tmpfs", "none", str(self.folder)]), check=True)
         more = [f"--labels={labels}"] if labels else []
-        self._start(host, [f"--address={self.address}", *more], {host: 1, **(resources or {})})
+        self._start(host, [f"--address={self.address}", *more], {host: 1, **(resources or {})}, gpus)
         return machine
 
-    def _start(self, host: str, options: Sequence[str], resources: Mapping[str, float]) -> None:
+    def _start(
+        self, host: str, options: Sequence[str], resources: Mapping[str, float], gpus: int | None = None
+    ) -> None:
         machine = self.machine(host)
         argv = [
             str(Path(sys.executable).parent / "ray"),
@@ -108,7 +121,7 @@ class RayCluster:
             "--disable-usage-stats",
             f"--node-ip-address={machine.address if machine else '127.0.0.1'}",
             f"--num-cpus={self.head_cpus if host == 'head' else self.cpus}",
-            f"--num-gpus={self.gpus}",
+            f"--num-gpus={self.gpus if gpus is None else gpus}",
             f"--resources={json.dumps(resources)}",
             "--object-store-memory=80000000",
         ]
@@ -138,16 +151,25 @@ class RayCluster:
         machine = self.machine(host)
         return machine.command(argv) if machine else argv
 
-    def run(self, *arguments: str) -> None:
-        """`ray ARGUMENTS` on the head."""
-        command = [str(Path(sys.executable).parent / "ray"), *arguments]
-        subprocess.run(self.command(command), env=self.environment, check=True, capture_output=True, timeout=120)
+    def run(self, *arguments: str) -> str:
+        """The output of `ray ARGUMENTS` on the head."""
+        command = self.command([str(Path(sys.executable).parent / "ray"), *arguments])
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
     def hosts(self) -> dict[str, str]:
         """The living nodes, as Ray names them."""
-        command = self.command([sys.executable, "-c", _LIST_NODES, self.address])
+        return {line[0]: line[1] for line in self._list(_LIST_NODES)}
+
+    def groups(self) -> dict[str, list[str]]:
+        """The nodes of each placement group that is placed."""
+        return {line[0]: line[1:] for line in self._list(_LIST_GROUPS)}
+
+    def _list(self, script: str) -> list[list[str]]:
+        command = self.command([sys.executable, "-c", _CONNECT + script, self.address])
         done = subprocess.run(command, env=self.environment, check=True, capture_output=True, text=True, timeout=120)
-        return dict(line.split() for line in done.stdout.splitlines())
+        return [line.split() for line in done.stdout.splitlines()]
 
     def close(self) -> None:
         if self.network:

@@ -130,6 +130,29 @@ def test_labels_a_drain_and_a_dead_node(shared: AdapterClient, ray_cluster: RayC
     assert "Ray: " in shared.wait("agent_exited", agent="late")["why"]
 
 
+@machines
+def test_a_group_that_ray_has_moved_is_given_back(shared: AdapterClient, ray_cluster: RayCluster) -> None:
+    """Ray moves the bundles of a dead node at once. The workers cannot move, so the driver starts on a new group."""
+    machine = ray_cluster.add_node("n3", {"spare": 1})
+    shared.reserve(31, [{"spare": 1}])
+    slot = shared.wait("reserved", gang=31)["slots"][0]
+    ray_cluster.add_node("n4", {"spare": 1})
+    other = ray_cluster.hosts()["n4"]
+    machine.kill()
+    shared.wait("node_lost", node=slot["node"])
+
+    def moved() -> bool:
+        groups = ray_cluster.groups()
+        return any(name.startswith("trireme-test-31-") and nodes == [other] for name, nodes in groups.items())
+
+    wait_for(moved, "Ray has moved the bundle")
+    shared.reserve(32, [{"spare": 1}])
+    shared.wait("reserve_waiting", gang=32)
+    shared.send("release", gang=31)
+    assert shared.wait("reserved", gang=32)["slots"][0]["node"] == other
+    shared.send("release", gang=32)
+
+
 @pytest.mark.parametrize("who", ["driver", "both"])
 def test_nothing_is_left_of_a_killed_driver(
     adapter: Any, shared: AdapterClient, ray_cluster: RayCluster, agents: Path, who: str
@@ -144,4 +167,4 @@ def test_nothing_is_left_of_a_killed_driver(
         client.kill()
     client.close()
     wait_for(lambda: not processes_with(agents), "no agent is left")
-    expect_all_free(shared, 31)
+    expect_all_free(shared, 41)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -22,9 +23,9 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[RayCluster]:
-    cluster = RayCluster(nodes=0, cpus=2, gpus=0)
+    cluster = RayCluster(nodes=0, cpus=2, gpus=0, with_dashboard=True)
     cluster.add_node("n1", {"gpus": 2}, labels="region=eu")
-    cluster.add_node("n2", {"gpus": 2}, labels="region=us")
+    cluster.add_node("n2", {"gpus": 2, "accelerator_type:H100": 1}, labels="region=us", gpus=2)
     yield cluster
     cluster.close()
 
@@ -56,6 +57,13 @@ def test_labels_select_nodes(ray_cluster: RayCluster, tmp_path: Path) -> None:
     output, _ = driver.process.communicate(timeout=60)
     assert driver.process.returncode == 1
     assert "can never place it: asked for 1 x {CPU: 1} on nodes with {'region': 'asia'}" in output
+
+
+def test_accelerator_types_select_nodes(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    script = Script(tmp_path, scaling={"num_workers": 2, "use_gpu": True, "accelerator_type": "H100"})
+    run(ray_cluster, script).finish()
+    assert {place["host"] for place in script.places()} == {"n2"}
+    assert {place["gpus"] for place in script.places()} == {"0", "1"}
 
 
 def test_a_killed_remote_worker_is_replaced_on_its_node(ray_cluster: RayCluster, tmp_path: Path) -> None:
@@ -127,6 +135,40 @@ def test_the_address_comes_from_the_environment(ray_cluster: RayCluster, tmp_pat
     assert len(script.places()) == 2
 
 
+def test_through_the_client(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    """`ray://` from a machine that is not in the cluster. Its driver restarts workers and starts a second run too."""
+    script = Script(tmp_path, names=["run", "second"], scaling={"num_workers": 3, "placement_strategy": "SPREAD"})
+    assert ray_cluster.network
+    outside = ray_cluster.network.add("laptop")
+    words = script.words("--engine", f"ray://{ray_cluster.head}:10001")
+    Driver(outside.command, words, environment(tmp_path, ray_cluster.environment)).finish()
+    assert [place["host"] for place in script.places()].count("n1") == 2
+    assert {place["host"] for place in script.places()} == {"head", "n1", "n2"}
+    assert {event["forked"] for event in script.events("worker_started", run="second")} == {True}
+    wait_for(lambda: not outside.pids(), "no process is left on the driver's machine")
+    outside.kill()
+
+
+def test_a_ray_job(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    """`ray job submit` of a folder, with a runtime environment. Ray sets RAY_ADDRESS of the script."""
+    script = Script(tmp_path / "submitted", env=["COLOUR"], scaling={"num_workers": 3, "placement_strategy": "SPREAD"})
+    options, _, arguments = shlex.join(script.words("--engine", "ray")).partition(f" {script.path} ")
+    words = [*shlex.split(options), script.path.name, *shlex.split(arguments)]
+    variables = {"env_vars": {"COLOUR": "red", "TRIREME_STATE_DIR": str(tmp_path / "state")}}
+    outside = ray_cluster.run(
+        "job",
+        "submit",
+        f"--address=http://{ray_cluster.head}:8265",
+        f"--working-dir={script.folder}",
+        f"--runtime-env-json={json.dumps(variables)}",
+        "--",
+        *words,
+    )
+    assert "succeeded" in outside
+    assert {place["host"] for place in script.places()} == {"head", "n1", "n2"}
+    assert {place["env"]["COLOUR"] for place in script.places()} == {"red"}
+
+
 def test_a_ray_of_its_own(tmp_path: Path, ray_cluster: RayCluster) -> None:
     script = Script(tmp_path)
     env = environment(tmp_path, {**ray_cluster.environment, "RAY_TMPDIR": str(ray_cluster.folder)})
@@ -163,27 +205,38 @@ def test_the_head_restarts_during_a_run(tmp_path: Path) -> None:
         cluster.close()
 
 
-def test_a_cluster_with_a_token(tmp_path: Path) -> None:
-    token = tmp_path / "token"
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RayCluster, Path]]:
+    """A cluster that only accepts drivers with its token, and the file with the token."""
+    token = tmp_path_factory.mktemp("guarded") / "token"
     token.write_text("0123456789abcdef0123456789abcdef")
+    cluster = RayCluster(nodes=1, cpus=2, gpus=0, env={"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)})
+    yield cluster, token
+    cluster.close()
+
+
+def run_with_token(cluster: RayCluster, script: Script, token: Path) -> Driver:
+    plain = {name: value for name, value in cluster.environment.items() if not name.startswith("RAY_AUTH")}
+    words = script.words("--engine", f"ray:{cluster.address}", "--engine-option", f"auth_token_path={token}")
+    return Driver(cluster.command, words, environment(script.folder, plain))
+
+
+def test_a_cluster_with_a_token(guarded: tuple[RayCluster, Path], tmp_path: Path) -> None:
+    cluster, token = guarded
+    script = Script(tmp_path, scaling={"num_workers": 2, "placement_strategy": "SPREAD"})
+    run_with_token(cluster, script, token).finish()
+    assert {place["host"] for place in script.places()} == {"head", "n1"}
+
+
+@pytest.mark.slow  # Ray itself tries for half a minute
+def test_a_wrong_token(guarded: tuple[RayCluster, Path], tmp_path: Path) -> None:
+    cluster, _ = guarded
     wrong = tmp_path / "wrong"
     wrong.write_text("f" * 32)
-    cluster = RayCluster(nodes=1, cpus=2, gpus=0, env={"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)})
-    try:
-        plain = {k: v for k, v in cluster.environment.items() if not k.startswith("RAY_AUTH")}
-        script = Script(tmp_path, scaling={"num_workers": 2, "placement_strategy": "SPREAD"})
-        for path, works in ((wrong, False), (token, True)):
-            words = script.words("--engine", f"ray:{cluster.address}", "--engine-option", f"auth_token_path={path}")
-            driver = Driver(cluster.command, words, environment(tmp_path, plain))
-            if works:
-                driver.finish()
-            else:
-                output, _ = driver.process.communicate(timeout=120)
-                assert driver.process.returncode == 1
-                assert f"Ray at {cluster.address} cannot be used" in output
-        assert {place["host"] for place in script.places()} == {"head", "n1"}
-    finally:
-        cluster.close()
+    driver = run_with_token(cluster, Script(tmp_path), wrong)
+    output, _ = driver.process.communicate(timeout=120)
+    assert driver.process.returncode == 1
+    assert f"Ray at {cluster.address} cannot be used" in output
 
 
 # Detached scripts.
@@ -202,12 +255,9 @@ def test_a_detached_script_is_controlled_from_anywhere(ray_cluster: RayCluster, 
     assert "running" in elsewhere("show")
     assert "run" in elsewhere("runs", "--job", job)
     assert "no such detached job" in elsewhere("show", "--job", "x", expect=1)
-    following = subprocess.Popen(
-        ray_cluster.command(trireme("logs", "-f", *engine), "n2"), env=env, stdout=subprocess.PIPE, text=True
-    )
+    following = Driver(lambda argv: ray_cluster.command(argv, "n2"), trireme("logs", "-f", *engine), env)
     assert "asked to stop" in elsewhere("stop", "run")
-    following.communicate(timeout=60)
-    assert following.returncode == 0
+    following.finish()
     wait_for(lambda: "stopped" in elsewhere("show"), "the run has stopped")
     wait_for(lambda: "forgotten" in elsewhere("stop", "--job", job), "the script has ended")
     assert "no detached job" in elsewhere("show", expect=1)

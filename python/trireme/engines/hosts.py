@@ -51,8 +51,8 @@ class HostsAdapter(Adapter):
         self._gpus = [str(index) for index in range(gpus)] if gpus is not None else None
         self._agents: dict[str, subprocess.Popen[bytes]] = {}
         # Without a host in the command, the agents are on this machine.
-        first_host = network_name(self._hosts[0])
-        self.driver_host = address_towards(first_host) if "{host}" in self._template else "127.0.0.1"
+        remote = "{host}" in self._template
+        self.driver_host = address_towards(network_name(self._hosts[0])) if remote else "127.0.0.1"
 
     def nodes(self) -> list[Node]:
         return [Node(id=host, host=host, total=self._total, gpus=self._gpus) for host in self._hosts]
@@ -110,9 +110,10 @@ def network_name(host: str) -> str:
     """The name that the network knows: `b` may only exist in the configuration of ssh, as an alias."""
     name = host.rpartition("@")[2]
     try:
-        lines = subprocess.run(["ssh", "-G", name], capture_output=True, text=True).stdout.splitlines()
+        described = subprocess.run(["ssh", "-G", "--", host], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     except FileNotFoundError:
         return name
+    lines = described.stdout.splitlines()
     return next((line.partition(" ")[2] for line in lines if line.startswith("hostname ")), name)
 
 

@@ -234,7 +234,8 @@ def connect(options: dict[str, Any]) -> Any:
         known = ", ".join(sorted((*_INIT_OPTIONS, *_OWN_OPTIONS)))
         raise Refused(f"unknown option of the ray engine: {unknown[0]}. The options are: {known}")
     if argument := options.pop("argument", None):
-        options.setdefault("address", argument)  # --engine ray:10.0.0.1:6379
+        # --engine ray:10.0.0.1:6379, or ray://10.0.0.1:10001 as Ray itself writes it
+        options.setdefault("address", f"ray:{argument}" if argument.startswith("//") else argument)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if path := options.get("auth_token_path"):
         os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=os.path.expanduser(path))
