@@ -349,6 +349,7 @@ def _become_worker(request: dict[str, Any], log_fd: int, zygote_pid: int, fits: 
         _set_streams(log_fd)
         gc.enable()
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.environ.clear()
         os.environ.update(request["env"])
         os.environ["TRIREME_WORKER"] = "1"
@@ -463,6 +464,8 @@ def main() -> None:
     # Modules imported by user code check this and start nothing here.
     os.environ["TRIREME_WORKER"] = "1"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal belongs to the driver
+    # Slurm signals all processes of a step. The workers would end with this process, before their last checkpoint.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sock = socket.socket(fileno=int(os.environ.pop("TRIREME_ZYGOTE_FD")))
     sock.set_inheritable(False)
     try:

@@ -178,21 +178,27 @@ bool Decider::everyone_preempted() const {
 void Decider::on(const PreemptionAnnounced& event) {
   if (state_.phase == Phase::kRunning) {
     const double seconds = event.seconds.value_or(rules_.preemption_grace_s);
+    // A scheduler signals workers and agents, and the engine knows the deadline of its signal a moment later.
+    const bool corrects = state_.preemption && state_.preemption->estimated && event.seconds;
     std::vector<int> ranks = event.ranks;
     for (int rank = 0; event.ranks.empty() && rank < size(); ++rank) ranks.push_back(rank);
-    std::erase_if(ranks, [&](int rank) { return rank < 0 || rank >= size() || preempted(rank); });
-    // The driver ends too.
-    if (event.ranks.empty() && state_.preemption) state_.preemption->elsewhere = false;
+    std::erase_if(ranks, [&](int rank) { return rank < 0 || rank >= size() || (preempted(rank) && !corrects); });
+    const bool driver_ends = event.ranks.empty();
+    if (driver_ends && state_.preemption) state_.preemption->driver_ends = true;
+    if (event.elsewhere && state_.preemption) state_.preemption->elsewhere = *event.elsewhere;
     if (ranks.empty()) return;
     const bool first = !state_.preemption;
-    if (first) state_.preemption = Preemption{{}, event.why, state_.commits.next_report()};
+    if (first) state_.preemption = Preemption{{}, event.why, state_.commits.next_report(), false, driver_ends};
     state_.preemption->ranks.insert(ranks.begin(), ranks.end());
-    state_.preemption->elsewhere = event.elsewhere;
+    if (event.elsewhere) state_.preemption->elsewhere = *event.elsewhere;
     record("preemption_announced",
            {{"ranks", List(ranks.begin(), ranks.end())}, {"seconds", seconds}, {"why", event.why}});
     act(SendPreemption{{state_.preemption->ranks.begin(), state_.preemption->ranks.end()}, seconds, event.why});
     // Preemptions announced later have their own deadlines, but the first loss ends the attempt anyway.
-    if (first) act(ArmTimer{Timer::kPreempt, seconds});
+    if (first || corrects) {
+      state_.preemption->estimated = !event.seconds;
+      act(ArmTimer{Timer::kPreempt, seconds});
+    }
     return;
   }
   // Nothing is running that could be saved.
@@ -212,7 +218,7 @@ void Decider::preemption_due(bool saved) {
     if (giving_back()) resize("the engine's deadline has passed");
     return;
   }
-  if (everyone_preempted() && !state_.preemption->elsewhere) {
+  if (everyone_preempted() && (!state_.preemption->elsewhere || state_.preemption->driver_ends)) {
     return on(StopRequested{state_.preemption->why, false});
   }
   const auto doomed = state_.preemption->ranks;

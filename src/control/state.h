@@ -126,7 +126,9 @@ struct Preemption {
   std::set<int> ranks;
   std::string why;
   std::int64_t last_report = 0;  // a checkpoint of this report or a later one saves all progress
-  bool elsewhere = false;        // of the last announcement
+  bool elsewhere = false;        // the run may continue on other nodes, by the last announcement that knew it
+  bool driver_ends = false;      // so it may not
+  bool estimated = false;        // the deadline is the default grace period
 
   bool operator==(const Preemption&) const = default;
 };

@@ -155,7 +155,16 @@ Result<void> RemoteTable::take(int number, wire::Heartbeat& message) {
 }
 
 Result<void> RemoteTable::take(int number, wire::PreemptionNotice& message) {
-  on_preempt(agents_.at(number).node, message.why, std::nullopt);
+  const std::string node = agents_.at(number).node;
+  if (adapter_gone_) {
+    on_preempt(node, message.why, std::nullopt);
+    return {};
+  }
+  // A signal has no deadline, but the cluster may know it.
+  ask(Dict{{"do", "time_left"}, {"node", node}}, [this, node, why = message.why](Result<Value> answer) {
+    const bool known = answer && answer->is_number();
+    on_preempt(node, why, known ? std::optional(base::Seconds(std::max(0.0, answer->as_double()))) : std::nullopt);
+  });
   return {};
 }
 

@@ -36,7 +36,7 @@ def train():
         batches = trireme.get_dataset_shard("train").iter_batches(global_batch_size=8)
     for step, _ in zip(itertools.count(first), batches):
         if settings.get("busy"):  # reports until it is no longer held
-            time.sleep(0.1)
+            time.sleep(settings.get("pause", 0.1))
             if not collective.broadcast_from_rank_zero(hold.exists()):
                 return
         elif step >= settings.get("steps", 3) and "rows" not in settings:

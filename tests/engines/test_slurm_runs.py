@@ -147,6 +147,38 @@ def test_a_drained_node_is_left_and_used_again(slurm: SlurmCluster, tmp_path: Pa
     assert any("new disk" in json.dumps(event) for event in told), told
 
 
+@pytest.mark.slow  # slurmctld looks at time limits twice a minute
+def test_signal_before_the_end_of_a_job(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """The run stops after a last checkpoint, and the next job resumes from it."""
+    scaling = {"num_workers": 2, "placement_strategy": "SPREAD"}
+    script = Script(tmp_path, busy=True, pause=1, scaling=scaling)
+    submit(slurm, script, "--time=2", "--signal=TERM@90")
+    wait_for(lambda: not slurm.jobs(), "the job has ended before its time", 150)
+    assert any(20 < notice["seconds"] < 120 for notice in script.events("preemption_announced"))
+    assert {failure["cause"] for failure in script.events("worker_failed")} <= {"preemption"}
+    last = max(event["metrics"]["step"] for event in script.events("checkpoint_committed"))
+    script.proceed()
+    submit(slurm, script)
+    wait_for_end(slurm, script)
+    assert [place["first"] for place in script.places()] == [0, 0, last + 1, last + 1]
+
+
+@pytest.mark.slow
+def test_signal_before_the_end_of_the_workers_job(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """The driver is on the login node and submits another job."""
+    script = Script(tmp_path, busy=True, pause=1)
+    options = ["--engine-option", "time=2", "--engine-option", "signal=TERM@90"]
+    words = script.words("--engine", "slurm", *options)
+    driver = Driver(slurm.command, words, environment(tmp_path, slurm.environment))
+    wait_for(lambda: len(script.places()) >= 4, "the run continues in another job", 150)
+    script.proceed()
+    driver.finish()
+    assert any(20 < notice["seconds"] < 120 for notice in script.events("preemption_announced"))
+    assert {failure["cause"] for failure in script.events("worker_failed")} == {"preemption"}
+    assert script.places()[2]["first"] > 0
+    wait_for(lambda: not slurm.jobs(), "no job is left")
+
+
 def test_slurmctld_restarts_during_a_run(own_slurm: SlurmCluster, tmp_path: Path) -> None:
     script = Script(tmp_path, steps=6, hold_at=3)
     words = script.words("--engine", "slurm", "--engine-option", "poll_s=0.2")
@@ -217,11 +249,11 @@ def test_a_detached_script_survives_the_node_of_its_driver(tmp_path: Path, monke
     cluster = SlurmCluster(tmp_path / "slurm", nodes=3, cpus=2)
     try:
         script = Script(tmp_path, steps=6, hold_at=3, scaling={"num_workers": 1})
-        options = ["--engine-option", "constraint=n2", "--engine-option", 'driver_args=["-wn1"]']
-        detach(cluster.command, script, "slurm", environment(tmp_path, cluster.environment), *options)
+        options = ["--engine-option", "constraint=n2", "--engine-option", 'driver_args=["--exclude=n2"]']
+        job = detach(cluster.command, script, "slurm", environment(tmp_path, cluster.environment), *options)
         script.wait_for_step(2)
-        cluster.run("scontrol", "update", "jobid=1", "reqnodelist=")
-        cluster.machine("n1").kill()
+        host = cluster.run("squeue", "--noheader", f"--jobs={job}", "--format=%B").strip()
+        cluster.machine(host).kill()
         wait_for(lambda: len(script.places()) >= 2, f"the driver has started again: {cluster.jobs()}", 180)
         script.proceed()
         wait_for(lambda: not cluster.jobs(), f"all jobs have ended: {cluster.jobs()}", 120)

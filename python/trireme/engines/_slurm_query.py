@@ -12,7 +12,8 @@ from trireme.engines.adapter import Refused
 
 # Commands that are started inside an allocation inherit its options as variables, which do not fit a step of one task.
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_CONF_SERVER")
-_TIMEOUT_S = 60  # a restart of slurmctld takes less
+_TIMEOUT_S = 60.0  # a restart of slurmctld takes less
+_NOTICE_TIMEOUT_S = 10.0  # workers wait for it that are about to be killed
 
 
 def environment() -> dict[str, str]:
@@ -21,15 +22,15 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(prefixes)}
 
 
-def run(*argv: str) -> str:
+def run(*argv: str, timeout_s: float = _TIMEOUT_S) -> str:
     try:
         done = subprocess.run(
-            argv, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TIMEOUT_S
+            argv, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s
         )
     except FileNotFoundError:
         raise Refused(f"{argv[0]} is not in PATH: the slurm engine needs Slurm's commands on this machine") from None
     except subprocess.TimeoutExpired:
-        raise Refused(f"{' '.join(argv)}: no answer within {_TIMEOUT_S} s; is slurmctld running?") from None
+        raise Refused(f"{' '.join(argv)}: no answer within {timeout_s:g} s; is slurmctld running?") from None
     if done.returncode != 0:
         raise Refused(f"{' '.join(argv)}: {done.stderr.strip() or f'exit code {done.returncode}'}")
     return done.stdout
@@ -136,11 +137,14 @@ def default_partition() -> str | None:
 
 
 def seconds_left(job: str) -> float | None:
-    """Until Slurm ends a job that it preempts or whose time is over; None: it has not said so."""
-    described = fields(run("scontrol", "show", "job", "--oneliner", job).splitlines()[0])
+    """Until Slurm ends a job that it preempts or whose time is over; None: it has not said so, or is ending it."""
+    described = fields(run("scontrol", "show", "job", "--oneliner", job, timeout_s=_NOTICE_TIMEOUT_S).splitlines()[0])
+    if described.get("JobState") != "RUNNING":
+        return None
     ends = [_time(described.get("EndTime", ""))]
     if preempted := _time(described.get("PreemptTime", "")):
-        partition = fields(run("scontrol", "show", "partition", "--oneliner", described["Partition"]))
+        show = ["scontrol", "show", "partition", "--oneliner", described["Partition"]]
+        partition = fields(run(*show, timeout_s=_NOTICE_TIMEOUT_S))
         ends.append(preempted + float(partition.get("GraceTime", "0")))
     known = [end for end in ends if end]
     return max(0.0, min(known) - datetime.datetime.now().timestamp()) if known else None

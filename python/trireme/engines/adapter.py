@@ -108,6 +108,10 @@ class Adapter:
         """Make sure that the agent's process ends. It has been asked to exit, and may have ended already."""
         raise NotImplementedError
 
+    def time_left(self, node: str) -> float | None:
+        """Seconds until the cluster takes this node away; None: unknown. Asked when its agent has got a SIGTERM."""
+        return None
+
     def close(self) -> None:
         """The driver has ended: release everything. Agents that are left are stopped."""
 
@@ -186,6 +190,8 @@ class Adapter:
             }
         if do == "nodes":
             return [asdict(node) for node in self.nodes()]
+        if do == "time_left":
+            return self.time_left(request["node"])
         if do == "reserve":
             self.reserve(GangRequest(**request))
         elif do == "release":

@@ -170,6 +170,9 @@ class SlurmAdapter(Adapter):
             known.stopped = True
             known.command.terminate()
 
+    def time_left(self, node: str) -> float | None:
+        return seconds_left(self._job_of(node)[1].number)
+
     def close(self) -> None:
         self._closing.set()
         with self._guard:

@@ -191,6 +191,25 @@ TEST_CASE("an announced preemption: workers are notified, and a checkpoint saves
   CHECK(machine.state.next == Next::kRestart);
 }
 
+TEST_CASE("a scheduler's deadline replaces the one that a signal was assumed to have") {
+  RunMachine machine(2);
+  machine.run();
+  machine.on(PreemptionAnnounced{{0}, std::nullopt, "SIGTERM"});
+  CHECK(machine.on(PreemptionAnnounced{{1}, std::nullopt, "SIGTERM"}) ==
+        "preemption_announced, tell that rank 0-1 goes in 20");
+  CHECK(machine.on(PreemptionAnnounced{{0, 1}, 90.0, "time limit", true}) ==
+        "preemption_announced, tell that rank 0-1 goes in 90, arm preempt 90");
+  CHECK(machine.on(PreemptionAnnounced{{0}, 80.0, "again", true}) == "");
+  SUBCASE("the run continues on other nodes") {
+    machine.on(TimerFired{Timer::kPreempt});
+    CHECK(machine.state.failures.front().cause == "preemption");
+  }
+  SUBCASE("not if the driver ends too") {
+    machine.on(PreemptionAnnounced{{}, std::nullopt, "SIGTERM to the driver"});
+    CHECK(machine.on(TimerFired{Timer::kPreempt}) == "stop_requested, ask to stop 0, ask to stop 1");
+  }
+}
+
 // Otherwise its files, and the rows that it has not read, would be missing.
 TEST_CASE("a checkpoint that lacks a preempted rank is never committed") {
   struct Row {
