@@ -33,8 +33,10 @@ def train_func(config: dict) -> None:
 
 
 if __name__ == "__main__":
-    here = str(Path(__file__).parent)
-    ray.init(address=os.environ["RAY_ADDRESS"], runtime_env={"env_vars": {"PYTHONPATH": here}}, log_to_driver=False)
+    # Ray's nodes were started with another environment.
+    variables = {name: os.environ[name] for name in ("BENCH_FOLDER", "OMP_NUM_THREADS")}
+    variables["PYTHONPATH"] = str(Path(__file__).parent)
+    ray.init(address=os.environ["RAY_ADDRESS"], runtime_env={"env_vars": variables}, log_to_driver=False)
     for fit in range(FITS):
         stamp(f"fit_{fit}_begin")
         TorchTrainer(
