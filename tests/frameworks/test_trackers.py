@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from torch.utils.data import DataLoader
 
 import trireme
 from trireme import RunConfig, ScalingConfig
+from trireme.horovod import HorovodTrainer
+from trireme.jax import JaxTrainer
+from trireme.tensorflow import TensorflowTrainer
 from trireme.torch import TorchTrainer
 
 STEPS = 4
@@ -122,12 +126,121 @@ def with_accelerate(config: dict[str, Any]) -> None:
     accelerator.end_training()
 
 
-@pytest.mark.parametrize("train", [with_lightning, with_transformers, with_accelerate, with_deepspeed])
+class Loggers:
+    """What a training function without a framework's logger calls on rank 0."""
+
+    def __init__(self, out: str) -> None:
+        import mlflow
+        import wandb
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.active = trireme.get_context().get_world_rank() == 0
+        if self.active:
+            self.wandb, self.mlflow, self.board = wandb.init(project="rows"), mlflow, SummaryWriter(out)
+            mlflow.start_run()
+
+    def __call__(self, step: int, loss: float) -> None:
+        if self.active:
+            self.wandb.log({"loss": loss})
+            self.mlflow.log_metric("loss", loss, step=step)
+            self.board.add_scalar("loss", loss, step)
+        state = trireme.Checkpoint.from_dict({"step": step}) if self.active else None
+        trireme.report({"loss": loss}, checkpoint=state)
+
+    def end(self) -> None:
+        if self.active:
+            self.wandb.finish()
+            self.mlflow.end_run()
+            self.board.close()
+
+
+def with_tensorflow(config: dict[str, Any]) -> None:
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    log = Loggers(config["out"])
+    for step in range(STEPS):
+        log(step, float(strategy.reduce("SUM", tf.constant(1.0), axis=None)))
+    log.end()
+
+
+def with_keras(config: dict[str, Any]) -> None:
+    import keras
+    import mlflow
+    import numpy as np
+    import tensorflow as tf
+    import wandb
+    from mlflow.tensorflow import MlflowCallback
+    from wandb.integration.keras import WandbMetricsLogger
+
+    from trireme.keras import ReportCheckpointCallback
+
+    with tf.distribute.MultiWorkerMirroredStrategy().scope():
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    callbacks: list[Any] = [ReportCheckpointCallback()]
+    first = trireme.get_context().get_world_rank() == 0
+    if first:
+        run = wandb.init(project="rows")
+        mlflow.start_run()
+        callbacks += [keras.callbacks.TensorBoard(config["out"]), WandbMetricsLogger(), MlflowCallback()]
+        callbacks += [keras.callbacks.CSVLogger(f"{config['out']}/epochs.csv")]
+    model.fit(
+        np.ones((8, 4), "float32"),
+        np.zeros((8, 1), "float32"),
+        batch_size=8,
+        epochs=STEPS,
+        callbacks=callbacks,
+        verbose=0,
+    )
+    if first:
+        run.finish()
+        mlflow.end_run()
+        assert len(Path(config["out"], "epochs.csv").read_text().splitlines()) == STEPS + 1
+
+
+def with_horovod(config: dict[str, Any]) -> None:
+    import horovod.torch as hvd
+
+    hvd.init()
+    log = Loggers(config["out"])
+    for step in range(STEPS):
+        log(step, hvd.allreduce(torch.ones(1)).item())
+    log.end()
+
+
+def with_jax(config: dict[str, Any]) -> None:
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    log = Loggers(config["out"])
+    for step in range(STEPS):
+        log(step, float(multihost_utils.process_allgather(np.ones(1)).sum()))
+    log.end()
+
+
+WITHOUT_HOROVOD = pytest.mark.skipif(find_spec("horovod") is None, reason="`make horovod` builds the wheel of Horovod")
+
+
+@pytest.mark.parametrize(
+    ("trainer", "train"),
+    [
+        (TorchTrainer, with_lightning),
+        (TorchTrainer, with_transformers),
+        (TorchTrainer, with_accelerate),
+        (TorchTrainer, with_deepspeed),
+        (TensorflowTrainer, with_tensorflow),
+        (TensorflowTrainer, with_keras),
+        pytest.param(HorovodTrainer, with_horovod, marks=WITHOUT_HOROVOD),
+        (JaxTrainer, with_jax),
+    ],
+)
 def test_each_logger_has_one_run_of_rank_zero(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Callable[[dict[str, Any]], None]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainer: Any, train: Callable[[dict[str, Any]], None]
 ) -> None:
     """Also beside the callbacks of the run, which log in the driver."""
     from trireme.integrations.mlflow import MLflowCallback
+    from trireme.integrations.tensorboard import TensorBoardCallback
     from trireme.integrations.wandb import WandbCallback
 
     out = tmp_path / "out"
@@ -143,15 +256,18 @@ def test_each_logger_has_one_run_of_rank_zero(
     callbacks = [
         MLflowCallback(tracking_uri=f"file://{tmp_path}/of_the_run"),
         WandbCallback(project="run", dir=str(tmp_path / "of_the_run")),
+        TensorBoardCallback(),
     ]
     (tmp_path / "of_the_run").mkdir()
-    result = TorchTrainer(
+    result = trainer(
         train,
         train_loop_config={"out": str(out)},
         scaling_config=ScalingConfig(num_workers=2),
         run_config=RunConfig(callbacks=callbacks),
     ).fit()
     assert result.checkpoint is not None and result.metrics["loss"] > 0
+    assert "loss" in Path(result.path, "metrics.csv").read_text().splitlines()[0].split(",")
+    assert sum(b"loss" in path.read_bytes() for path in Path(result.path).rglob("events.out.tfevents.*")) == 1
     # Accelerate writes the configuration into a second file. The name has the process: tfevents.TIME.HOST.PID.NUMBER
     events = list(out.rglob("events.out.tfevents.*"))
     assert len({path.name.split(".")[-2] for path in events}) == 1
