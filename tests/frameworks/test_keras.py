@@ -21,7 +21,7 @@ from trireme.keras import ReportCheckpointCallback, completed_epochs
 from trireme.tensorflow import TensorflowTrainer
 from trireme.torch import TorchTrainer
 
-ROWS, EPOCHS, BATCH = 60, 2, 8
+ROWS, EPOCHS, BATCH = 60, 3, 8
 STEPS = 8  # of an epoch, the last one with half a batch
 
 
@@ -31,7 +31,8 @@ def dataset() -> Any:
 
 
 def model() -> Any:
-    import keras
+    """Of Keras 3 or, with TF_USE_LEGACY_KERAS=1, of tf_keras."""
+    from tensorflow import keras
 
     keras.utils.set_random_seed(0)
     layers = [keras.layers.Input((4,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)]
@@ -43,7 +44,6 @@ def model() -> Any:
 def train(config: dict[str, Any]) -> dict[str, Any]:
     import contextlib
 
-    import keras
     import tensorflow as tf
 
     from trireme.keras import load_model
@@ -55,7 +55,7 @@ def train(config: dict[str, Any]) -> dict[str, Any]:
     with contextlib.nullcontext() if strategy is None else strategy.scope():
         network = model() if checkpoint is None else load_model(checkpoint)
 
-    class Kill(keras.callbacks.Callback):  # type: ignore[misc]
+    class Kill(tf.keras.callbacks.Callback):  # type: ignore[misc]
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             steps = int(network.optimizer.iterations.numpy())
             if steps == config["kill_at"] and context.get_world_rank() == 1 and context._attempt == 0:
@@ -78,6 +78,7 @@ def train(config: dict[str, Any]) -> dict[str, Any]:
         "history": history.history["loss"],
         "evaluated": [loss, error],
         "began": [first, began],
+        "package": type(network).__module__.partition(".")[0],
     }
 
 
@@ -92,25 +93,51 @@ def fit(name: str, workers: int = 2, kill_at: int = 0, **config: Any) -> trireme
     ).fit()
 
 
-def test_fit_equals_one_process_also_after_a_kill() -> None:
-    whole = fit("whole").return_value
+RUNS: dict[str, dict[str, Any]] = {
+    "whole": {},
+    "alone": {"workers": 1},
+    "killed": {"kill_at": STEPS + 3},
+    "between": {"kill_at": STEPS + 1, "checkpoint_on": "train_batch_end"},
+}
+# As Ray Train's examples, which set the variable too.
+LEGACY = f"""
+import os, sys
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})
+import json
+import tensorflow as tf
+from test_keras import RUNS, fit
+
+if __name__ == "__main__":
+    found = {{name: fit(name, **options).return_value for name, options in RUNS.items()}}
+    with open(sys.argv[1], "w") as file:
+        json.dump(found, file)
+"""
+
+
+@pytest.mark.parametrize("package", ["keras", "tf_keras"])
+def test_fit_equals_one_process_also_after_a_kill(package: str, tmp_path: Path) -> None:
+    if package == "keras":
+        runs = {name: fit(name, **options).return_value for name, options in RUNS.items()}
+    else:
+        runs = run_script(LEGACY, tmp_path)
+    whole, alone, killed, between = (runs[name] for name in RUNS)
+    assert whole["package"] == package
     assert whole["steps"] == EPOCHS * STEPS  # and no step with an empty batch at the end of an epoch
-    alone = fit("alone", workers=1).return_value
     for ours, theirs in zip(whole["weights"], alone["weights"], strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
     assert whole["evaluated"] == pytest.approx(alone["evaluated"], abs=1e-5)
-    killed = fit("killed", kill_at=STEPS + 3)
-    found = killed.return_value
-    assert found["began"][0] == 1 and 0 < found["began"][1] < ROWS  # in the middle of the second epoch
-    assert {name: found[name] for name in ("weights", "steps", "evaluated")} == {
-        name: whole[name] for name in ("weights", "steps", "evaluated")
-    }
-    assert found["history"][-1] == pytest.approx(whole["history"][-1], rel=0.5)  # of the rest of the epoch
-    assert list(killed.metrics) == ["error"]
-    assert completed_epochs(killed.checkpoint) == EPOCHS
-    between = fit("between", kill_at=STEPS + 1, checkpoint_on="train_batch_end").return_value
+    assert killed["began"][0] == 1 and 0 < killed["began"][1] < ROWS  # in the middle of the second epoch
     assert between["began"] == [1, 0], "the checkpoint of the last step of the first epoch"
-    assert [between["weights"], between["steps"]] == [whole["weights"], whole["steps"]]
+    for found in (killed, between):  # the third epoch is as long as the others
+        assert [found[name] for name in ("weights", "steps", "evaluated")] == [
+            whole[name] for name in ("weights", "steps", "evaluated")
+        ]
+    assert killed["history"][-1] == pytest.approx(whole["history"][-1], rel=0.5)
+    if package == "keras":
+        result = trireme.Result.from_path(tmp_path / "results" / "killed")
+        assert list(result.metrics) == ["error"]
+        assert completed_epochs(result.checkpoint) == EPOCHS
 
 
 def test_a_preemption_notice() -> None:
@@ -351,93 +378,33 @@ def test_the_jax_backend_trains_one_model(tmp_path: Path) -> None:
     assert "Keras on JAX without a distribution: each of the 2 workers would train a model of its" in runs["separate"]
 
 
-# As Ray Train's examples, which set the variable too.
-LEGACY = """
-import os
+def hanging() -> int:
+    import tensorflow as tf
 
-os.environ["TF_USE_LEGACY_KERAS"] = "1"
-import contextlib
-import json
-import signal
-import sys
-
-import numpy as np
-import tensorflow as tf
-
-import trireme
-import trireme.data
-from trireme import FailureConfig, RunConfig, ScalingConfig
-from trireme.keras import completed_epochs, load_model
-from trireme.tensorflow import TensorflowTrainer
-from trireme.tensorflow.keras import ReportCheckpointCallback
-
-ROWS, EPOCHS, BATCH = 60, 3, 8
-
-
-def dataset():
-    rows = np.random.default_rng(0).standard_normal((ROWS, 4)).astype("float32")
-    return trireme.data.from_items([{"x": row, "y": row[:1] * 3 - row[1:2]} for row in rows])
-
-
-def train(config):
     context = trireme.get_context()
-    strategy = None if context.get_world_size() == 1 else tf.distribute.MultiWorkerMirroredStrategy()
-    checkpoint = trireme.get_checkpoint()
-    with contextlib.nullcontext() if strategy is None else strategy.scope():
-        if checkpoint is None:
-            tf.keras.utils.set_random_seed(0)
-            layers = [tf.keras.layers.Dense(8, activation="relu", input_shape=(4,)), tf.keras.layers.Dense(1)]
-            model = tf.keras.Sequential(layers)
-            model.compile("adam", tf.keras.losses.mean_squared_error, metrics=["mae"])
-        else:
-            model = load_model(checkpoint)
+    with tf.distribute.MultiWorkerMirroredStrategy().scope():
+        network = model()
 
-    class Kill(tf.keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            steps = int(model.optimizer.iterations.numpy())
-            if steps == config["kill_at"] and context.get_world_rank() == 1 and context._attempt == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+    class Hang(tf.keras.callbacks.Callback):  # type: ignore[misc]
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            while context.get_world_rank() == 1 and context._attempt == 0:
+                signal.pause()
 
-    shard = trireme.get_dataset_shard("train")
-    first, began = completed_epochs(checkpoint), shard.state()["rows"]
-    rows = shard.to_tf("x", "y", global_batch_size=BATCH).prefetch(2)
-    callbacks = [Kill(), ReportCheckpointCallback(["train_batch_end", "epoch_end"])]
-    model.fit(rows, epochs=EPOCHS, initial_epoch=first, callbacks=callbacks, verbose=0)
-    held_out = trireme.get_dataset_shard("held_out").to_tf("x", "y", global_batch_size=BATCH)
-    evaluated = model.evaluate(held_out, verbose=0)
-    model.predict(held_out.map(lambda x, y: x), verbose=0)
-    weights = [each.tolist() for each in model.get_weights()]
-    return [weights, int(model.optimizer.iterations.numpy()), evaluated, [first, began], type(model).__module__]
+    rows = np.ones((16, 4), "float32")
+    callbacks = [Hang(), ReportCheckpointCallback([], "train_batch_end")]
+    network.fit(rows, rows[:, :1], batch_size=8, callbacks=callbacks, verbose=0)
+    return context._attempt
 
 
-def fit(name, workers=2, kill_at=0):
-    return TensorflowTrainer(
-        train,
-        train_loop_config={"kill_at": kill_at},
-        datasets={"train": dataset().random_shuffle(seed=3), "held_out": dataset()},
-        scaling_config=ScalingConfig(num_workers=workers),
-        run_config=RunConfig(name=name, failure_config=FailureConfig(max_failures=1)),
-    ).fit().return_value
-
-
-if __name__ == "__main__":
-    found = {"whole": fit("whole"), "alone": fit("alone", workers=1), "killed": fit("killed", kill_at=11)}
-    with open(sys.argv[1], "w") as file:
-        json.dump(found, file)
-"""
-
-
-def test_legacy_keras_trains_one_model(tmp_path: Path) -> None:
-    runs = run_script(LEGACY, tmp_path)
-    weights, steps, evaluated, _, module = runs["whole"]
-    assert steps == 3 * STEPS  # and no step with an empty batch at the end of the first epoch
-    assert module.startswith("tf_keras.")
-    for ours, theirs in zip(weights, runs["alone"][0], strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-5)
-    assert evaluated == pytest.approx(runs["alone"][2], abs=1e-5)
-    assert runs["killed"][:3] == runs["whole"][:3]  # and the third epoch is as long as the others
-    first, began = runs["killed"][3]
-    assert first == 1 and 0 < began < 60
+def test_a_rank_that_hangs_in_fit_is_named_and_replaced() -> None:
+    failures = FailureConfig(max_failures=1, hang_timeout_s=8, on_hang="restart")
+    result = TensorflowTrainer(
+        hanging, scaling_config=ScalingConfig(num_workers=2), run_config=RunConfig(failure_config=failures)
+    ).fit()
+    assert result.return_value == 1
+    log = [json.loads(line) for line in Path(result.path, "events.jsonl").read_text().splitlines()]
+    assert any("on_train_batch_end" in event["summary"] for event in log if event["event"] == "hang_detected")
+    assert next(event["cause"] for event in log if event["event"] == "worker_failed") == "hang"
 
 
 def with_the_wrong_backend(config: dict[str, Any]) -> str:
