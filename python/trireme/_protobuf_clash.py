@@ -29,7 +29,7 @@ def explain_clash(error: BaseException) -> str:
 
 def _generated_module(error: BaseException) -> str:
     """The innermost one whose import has failed, perhaps as the cause of another error."""
-    if origin := error.__cause__ or error.__context__:
+    if origin := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
         return _generated_module(origin)
     found = ""
     trace = error.__traceback__

@@ -23,8 +23,6 @@ _TRAINERS = {
 }
 _LEGACY = ("tf_keras.src.engine.training", "Model")
 _TRIREME = {"tensorflow": "TensorflowTrainer", "torch": "TorchTrainer", "jax": "JaxTrainer"}
-_HOROVODS_OPTIMIZER = "horovod.tensorflow.keras.DistributedOptimizer(...)"
-
 
 Refusal = Callable[[Any], RuntimeError | None]  # gets the model
 
@@ -60,7 +58,8 @@ def _check_fit_under_horovod(backend: str, trainer: str, context: TrainContext, 
         if own_step or hasattr(optimizer, "_allreduce_grads"):
             return None
         if not backend:
-            return separate_models("tf_keras without Horovod's optimizer", context, f"use {_HOROVODS_OPTIMIZER}")
+            fix = "pass compile() an optimizer of horovod.tensorflow.keras.DistributedOptimizer()"
+            return separate_models("tf_keras without Horovod's optimizer", context, fix)
         return separate_models("Keras 3 in a HorovodTrainer", context, f"use {_TRIREME[backend]}")
 
     _check_fit(trainer, context, refusal, module)

@@ -125,7 +125,6 @@ class _ReportCheckpointCallback:
             if not sent:
                 shutil.rmtree(folder, ignore_errors=True)
 
-
     def _completed(self) -> int:
         """With a checkpoint of the last batch of an epoch, the data continues with the next one."""
         now = _data_epochs()
