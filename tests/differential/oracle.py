@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from differential import oracle_relations as relations
+from differential.expressions import columns
 from differential.functions import FILTERS, FLAT_MAPS, MAPS
 from differential.oracle_expressions import Lossy, Overflows, Unsupported, evaluate, kind_of
 from differential.tables import value_of
@@ -23,10 +24,12 @@ class Frame:
     loose: set[str] = field(default_factory=set)  # columns whose type a function determines, or a text file
     lossy: bool = False  # an error is also right
     taken: int | None = None  # only this number of the rows, of an order that is not defined
+    rounded: set[str] = field(default_factory=set)  # sums and means of floats: no keys, as the last digit may differ
 
     def only(self, names: list[str]) -> Frame:
         rows = [{name: row[name] for name in names} for row in self.rows]
-        return replace(self, kinds={name: self.kinds[name] for name in names}, rows=rows, loose=self.loose & set(names))
+        kinds = {name: self.kinds[name] for name in names}
+        return replace(self, kinds=kinds, rows=rows, loose=self.loose & set(names), rounded=self.rounded & set(names))
 
 
 @dataclass
@@ -60,6 +63,7 @@ def run(plan: dict[str, Any]) -> Expected:
     column = result["column"]
     values = [row[column] for row in frame.rows]
     if result["kind"] == "unique":
+        relations.check_not_rounded(frame, [column])
         found = relations.distinct(values)
         kept = [value for value in found if value is not None or not result["ignore_nulls"]]
         return Expected(value=relations.Set(kept) if not frame.ordered else kept, fails=fails)
@@ -116,7 +120,10 @@ def _with_column(frame: Frame, name: str, expression: Any) -> Frame:
             rows.append(row | {name: evaluate(expression, row, frame.kinds)})
         except Lossy:
             raise Unsupported("a comparison that loses digits") from None
-    return replace(frame, kinds=frame.kinds | {name: kind}, rows=rows, loose=frame.loose - {name})
+    rounded = frame.rounded - {name}
+    if columns(expression) & frame.rounded:
+        rounded = rounded | {name}
+    return replace(frame, kinds=frame.kinds | {name: kind}, rows=rows, loose=frame.loose - {name}, rounded=rounded)
 
 
 def _rename(frame: Frame, names: dict[str, str]) -> Frame:
@@ -125,7 +132,8 @@ def _rename(frame: Frame, names: dict[str, str]) -> Frame:
         raise Unsupported("two columns of one name")
     kinds = {new[name]: kind for name, kind in frame.kinds.items()}
     rows = [{new[name]: value for name, value in row.items()} for row in frame.rows]
-    return replace(frame, kinds=kinds, rows=rows, loose={new[name] for name in frame.loose})
+    loose, rounded = ({new[name] for name in names} for names in (frame.loose, frame.rounded))
+    return replace(frame, kinds=kinds, rows=rows, loose=loose, rounded=rounded)
 
 
 def _map(frame: Frame, function: str, column: str) -> Frame:

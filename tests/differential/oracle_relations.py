@@ -57,7 +57,14 @@ def sort(frame: Frame, keys: list[str], descending: bool) -> Frame:
     return replace(frame, rows=rows)  # with equal keys in an undefined order, if the rows had one
 
 
+def check_not_rounded(frame: Frame, names: list[str]) -> None:
+    for name in names:
+        if name in frame.rounded:
+            raise Unsupported("equal values of a column that may be rounded in other ways")
+
+
 def _check_keys(frame: Frame, keys: list[str]) -> None:
+    check_not_rounded(frame, keys)
     for key in keys:
         if frame.kinds[key] in (*NESTED, "null") or frame.kinds[key].startswith(("list", "struct")):
             raise Unsupported(f"a key of type {frame.kinds[key]}")
@@ -85,7 +92,12 @@ def groupby(frame: Frame, keys: list[str], aggregates: list[list[Any]]) -> Frame
         made.append(row)
     made.sort(key=lambda row: tuple(rank(row[key], False) for key in keys))
     loose = (frame.loose & set(keys)) if keys else set(kinds)
-    return replace(frame, kinds=kinds, rows=made, ordered=True, loose=loose)
+    rounded = {
+        f"{function}({column})"
+        for function, column in aggregates
+        if column in frame.rounded or (function in ("sum", "mean", "std") and kinds[f"{function}({column})"] in FLOATS)
+    }
+    return replace(frame, kinds=kinds, rows=made, ordered=True, loose=loose, rounded=rounded)
 
 
 def key_kind(kind: str) -> str:
@@ -213,9 +225,10 @@ def join(frame: Frame, others: list[Frame], how: str, on: list[str], right_on: l
         row = {key: mine.get(key) if mine else its[other_key] for key, other_key in zip(on, right_on, strict=True)}
         row |= {name: mine.get(name) for name in rest}
         rows.append(row | {new: its.get(name) for name, new in names.items()})
+    rounded = frame.rounded | {names[name] for name in other.rounded if name in names}
     loose = frame.loose | {names[name] for name in other.loose if name in names}
     loose |= {key for key, its in zip(on, right_on, strict=True) if its in other.loose}
-    return replace(frame, kinds=kinds, rows=rows, ordered=ordered, loose=loose)
+    return replace(frame, kinds=kinds, rows=rows, ordered=ordered, loose=loose, rounded=rounded)
 
 
 def _pairs(
@@ -245,14 +258,15 @@ def _pairs(
 
 
 def union(frame: Frame, others: list[Frame]) -> Frame:
-    rows, ordered, loose = list(frame.rows), frame.ordered, set(frame.loose)
+    rows, ordered, loose, rounded = list(frame.rows), frame.ordered, set(frame.loose), set(frame.rounded)
     for other in others:
         if other.kinds != frame.kinds:
             raise Unsupported("a union of different types")
         rows += other.rows
         ordered = ordered and other.ordered
         loose |= other.loose
-    return replace(frame, rows=rows, ordered=ordered, loose=loose)
+        rounded |= other.rounded
+    return replace(frame, rows=rows, ordered=ordered, loose=loose, rounded=rounded)
 
 
 def zip_columns(frame: Frame, others: list[Frame]) -> Frame:
@@ -271,4 +285,5 @@ def zip_columns(frame: Frame, others: list[Frame]) -> Frame:
         mine | {names[name]: value for name, value in its.items()}
         for mine, its in zip(frame.rows, other.rows, strict=True)
     ]
-    return replace(frame, kinds=kinds, rows=rows, loose=frame.loose | {names[name] for name in other.loose})
+    loose, rounded = ({names[name] for name in its} for its in (other.loose, other.rounded))
+    return replace(frame, kinds=kinds, rows=rows, loose=frame.loose | loose, rounded=frame.rounded | rounded)
