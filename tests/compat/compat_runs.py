@@ -15,7 +15,8 @@ HERE = Path(__file__).resolve().parent
 
 def run(names: Sequence[str], storage: Path) -> dict[str, Any]:
     """What each script records. All run in one driver, whose warm process imports the frameworks once."""
-    environment = {**os.environ, "COMPAT_STORAGE": str(storage)}
+    folders = {"COMPAT_STORAGE": str(storage), "TRIREME_RESULTS": str(storage / "ray_results")}
+    environment = {**os.environ, **folders}
     command = [sys.executable, str(HERE / "run_compat.py"), *names]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
@@ -23,6 +24,19 @@ def run(names: Sequence[str], storage: Path) -> dict[str, Any]:
     found = {name: json.loads(text) for _, name, text in lines}
     assert all(found.values()), done.stderr
     return found
+
+
+def differences(names: Sequence[str], storage: Path) -> str:
+    """How what the scripts record differs from what they recorded under Ray; empty if it does not."""
+    found = run(names, storage)
+    return "\n".join(text for name in names for text in _differences(name, recorded(name), found[name]))
+
+
+def _differences(where: str, theirs: Any, ours: Any) -> list[str]:
+    if type(theirs) is type(ours) is dict:
+        both = {**theirs, **ours}
+        return [line for name in both for line in _differences(f"{where}.{name}", theirs.get(name), ours.get(name))]
+    return [] if theirs == ours else [f"{where}: Ray {theirs!r}", f"{' ' * len(where)}  Trireme {ours!r}"]
 
 
 def recorded(name: str) -> Any:

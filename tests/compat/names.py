@@ -1,7 +1,9 @@
 """Compares the public names and parameters of Ray with the tables of trireme.compat.ray.
 
-python tests/compat/names.py list            the names of the installed Ray, as JSON
-python tests/compat/names.py check FILE      what of them compatibility mode does not have, a line each
+python tests/compat/names.py record    writes those of the installed Ray to recordings/names.json: a line for a module
+python tests/compat/names.py check     what of them compatibility mode does not have, a line each
+
+`record` imports all of Ray. It needs the environment of the frameworks (make frameworks), and RAY_AUTH_MODE=disabled.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import json
 import pkgutil
 import sys
 import warnings
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -54,28 +57,20 @@ NO_CONSTRUCTOR = (
     "ray.remote_function.",
     "ray.runtime_context.",
     "ray.train.v2.api.context.",
+    "ray.tune.ResultGrid",
     "ray.tune.experiment.",
+    "ray.tune.result_grid.",
     "ray.util.placement_group.PlacementGroup",
 )
-# Parameters that no script passes, and those that are missing.
-KNOWN = {
-    "ray.shutdown": {"wait_for_processes", "_exiting_interpreter"},
-    "ray.data.aggregate.AbsMax": {"zero_factory"},
-    "ray.data.aggregate.Max": {"zero_factory"},
-    "ray.data.aggregate.Min": {"zero_factory"},
-    "ray.data.aggregate.Unique": {"encode_lists"},
-    "ray.data.datasource.FileBasedDatasource": {"schema", "open_stream_args", "meta_provider"},
-    "ray.data.datasource.FilenameProvider": {"dataset_uuid", "file_format"},
-    "ray.data.datasource.PathPartitionFilter": {"path_partition_parser"},
-}
+NAMES = Path(__file__).resolve().parent / "recordings" / "names.json"
 
 
 def main(words: list[str]) -> int:
-    if words == ["list"]:
-        json.dump(listed(), sys.stdout)
+    if words == ["record"]:
+        lines = [f" {json.dumps(module)}: {json.dumps(names)}" for module, names in sorted(listed().items())]
+        NAMES.write_text("{\n" + ",\n".join(lines) + "\n}\n")
         return 0
-    with open(words[1], encoding="utf-8") as file:
-        problems = checked(json.load(file))
+    problems = checked(json.loads(NAMES.read_text()))
     print("\n".join(problems))
     return int(bool(problems))
 
@@ -163,8 +158,8 @@ def _lacking(module: str, name: str, parameters: list[str]) -> list[str]:
         return []
     if any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values()):
         return []  # checked when it is called
-    found = {*signature.parameters, *KNOWN.get(full_name, ())}
-    return [f"{full_name}({each}=...): no such parameter" for each in parameters if each not in found]
+    lacking = [each for each in parameters if each not in signature.parameters and not each.startswith("_")]
+    return [f"{full_name}({each}=...): no such parameter" for each in lacking]
 
 
 if __name__ == "__main__":

@@ -121,7 +121,18 @@ def test_what_is_not_replaced_is_refused_by_name(script: Any, when: str) -> None
         "import ray.workflow": "workflow system",
         "from ray.dag import InputNode": "call the functions directly",
         "from ray.autoscaler.sdk import request_resources": "Trireme starts no clusters",
-        "from ray.tune import Tuner": "ray.tune.Tuner is not available in Trireme's compatibility mode for Ray",
+        "from ray.tune.schedulers import ASHAScheduler": "ray.tune.schedulers.ASHAScheduler is not available",
+        "from ray.tune.search.optuna import OptunaSearch": "the module ray.tune.search.optuna is not available",
+        "from ray import tune; tune.run(print)": "use tune.Tuner(trainer or function, param_space=...)",
+        "from ray import tune; tune.TuneConfig(time_budget_s=1)": "TuneConfig(time_budget_s=...) is not available",
+        "from ray import tune; tune.TuneConfig(scheduler=object())": "one after the other",
+        "from ray import tune; tune.Tuner(int)": "pass a trainer or a function",
+        "from ray.tune import RunConfig, TuneConfig, uniform; import ray.tune.logger": "",
+        "from ray.train.batch_predictor import BatchPredictor": "pass it to Dataset.map_batches()",
+        "from ray.data.aggregate import Unique; Unique('x', encode_lists=True)": "Dataset.flat_map()",
+        "from ray.data.aggregate import Max; Max('x', zero_factory=lambda: 0)": "",
+        "from ray.data.datasource import PathPartitionFilter; PathPartitionFilter(1, print)": "PathPartitionFilter.of",
+        "from ray.data.datasource import FileBasedDatasource as F; F('x', schema=1)": "from _read_stream()",
         "from ray.train import Chekpoint": "did you mean Checkpoint?",
         "import ray.train.nothing": "ray.train.nothing is not available",
         "import ray.train; ray.train.nothing": "AttributeError: ray.train.nothing is not available",
@@ -227,7 +238,7 @@ def test_the_report_lists_every_name_also_those_of_workers(script: Any) -> None:
 
     DataParallelTrainer(train_func, scaling_config=ScalingConfig(num_workers=1)).fit()
     try:
-        from ray.tune import Tuner
+        from ray.tune import run
     except ImportError:
         pass
     """
@@ -238,7 +249,7 @@ def test_the_report_lists_every_name_also_those_of_workers(script: Any) -> None:
     rows = {words[0]: words[1] for line in table.splitlines() if len(words := line.split()) >= 2}
     assert rows["ray.train.ScalingConfig"] == "adapted"
     assert rows["ray.train.collective.barrier"] == "same"
-    assert rows["ray.tune.Tuner"] == "refused"
+    assert rows["ray.tune.run"] == "refused"
     assert "1 refused" in table
 
 

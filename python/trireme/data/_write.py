@@ -38,18 +38,36 @@ _FILE_BYTES = 512 << 20
 _MODES = ("append", "overwrite", "ignore", "error")
 
 
+_FILES_OF_A_PART = 1_000_000  # at most
+
+
 class FilenameProvider:
-    """Names the files of write_parquet(..., filename_provider=...) and similar methods."""
+    """Names the files of write_parquet(..., filename_provider=...) and similar methods: override one of the methods.
+
+    dataset_uuid: a prefix of the names. file_format: their extension, without the dot.
+    """
+
+    def __init__(self, dataset_uuid: str | None = None, file_format: str | None = None) -> None:
+        self.dataset_uuid, self.file_format = dataset_uuid, file_format
+
+    def get_filename_for_task(self, write_uuid: str, task_index: int) -> str:
+        """The name of a file. task_index: its number, different for all files of a write."""
+        return self._name(f"{write_uuid}_{task_index:06}")
 
     def get_filename_for_block(self, block: pa.Table, write_uuid: str, task_index: int, block_index: int) -> str:
         """The name of a file. block: its first rows; task_index: with concurrency, the part; block_index: the file."""
-        raise NotImplementedError
+        return self.get_filename_for_task(write_uuid, task_index * _FILES_OF_A_PART + block_index)
 
     def get_filename_for_row(
         self, row: Mapping[str, Any], write_uuid: str, task_index: int, block_index: int, row_index: int
     ) -> str:
         """The name of a file with one row, for formats such as images."""
-        raise NotImplementedError
+        return self._name(f"{write_uuid}_{task_index:06}_{block_index:06}_{row_index:06}")
+
+    def _name(self, stem: str) -> str:
+        # Set by __init__, which a derived class may not call.
+        prefix, suffix = getattr(self, "dataset_uuid", None), getattr(self, "file_format", None)
+        return (f"{prefix}_" if prefix else "") + stem + (f".{suffix}" if suffix else "")
 
 
 class FileOptions(TypedDict, total=False):

@@ -7,7 +7,7 @@ import re
 
 STORAGE = os.environ.get("COMPAT_STORAGE", "/tmp/compat_storage")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d(\.\d+)?")
-_TRIAL = re.compile(r"[0-9a-f]{5}_00000")
+_TRIAL = re.compile(r"[0-9a-f]{5}_0000\d")
 # What the first version of Ray Train adds to metrics, and differs from run to run.
 _VOLATILE = [
     "timestamp",
@@ -34,7 +34,7 @@ def described(result, first_version=False):
     shown = {
         "metrics": _metrics(result.metrics),
         "checkpoint": name_of(result.checkpoint),
-        "error": type(result.error).__name__,
+        "error": error_name(result.error),
         "path": os.path.relpath(result.path, STORAGE) if result.path else None,
         "best": [[name_of(checkpoint), _metrics(metrics)] for checkpoint, metrics in result.best_checkpoints or []],
         "rows": None if frame is None else len(frame),
@@ -42,12 +42,19 @@ def described(result, first_version=False):
     if first_version:
         shown["keys"] = sorted(result.metrics)
         shown["files"] = sorted(
-            name for name in os.listdir(result.path) if name in ("result.json", "progress.csv", "params.json")
+            name
+            for name in os.listdir(result.path)
+            if name.partition(".")[0] in ("error", "params", "progress", "result")
         )
     else:
         shown["columns"] = None if frame is None else sorted(frame.columns)
         shown["value"] = result.return_value
     return shown
+
+
+def error_name(error):
+    """Ray derives RayTaskError(ValueError) from both."""
+    return re.sub(r"^RayTaskError\((.*)\)$", r"\1", type(error).__name__)
 
 
 def name_of(checkpoint):

@@ -8,6 +8,6 @@ from trireme.compat.ray._names import RAY_VERSION
 
 def banner() -> str:
     return (
-        f"trireme {version} runs this script in place of Ray {RAY_VERSION}: ray, ray.train, ray.air, ray.data and "
-        "ray.remote are Trireme's; differences: docs/ray_compat.md"
+        f"trireme {version} runs this script in place of Ray {RAY_VERSION}: ray, ray.train, ray.air, ray.data, "
+        "ray.tune and ray.remote are Trireme's; differences: docs/ray_compat.md"
     )

@@ -73,10 +73,12 @@ class TuneCallback(UserCallback):
     def before_run(self, run_context: RunContext) -> None:
         trial = self._trial
         trial.local_path, trial.status = run_context.path, "RUNNING"
-        self.setup(stop=None, num_samples=1, total_num_samples=1)
+        if trial.index == 0:
+            count = len(trial.siblings)
+            self.setup(stop=None, num_samples=count, total_num_samples=count)
         if run_context.resumed:
-            self.on_trial_restore(iteration=0, trials=[trial], trial=trial)
-        self.on_trial_start(iteration=0, trials=[trial], trial=trial)
+            self.on_trial_restore(iteration=0, trials=trial.siblings, trial=trial)
+        self.on_trial_start(iteration=0, trials=trial.siblings, trial=trial)
 
     def after_report(
         self, run_context: RunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None
@@ -84,20 +86,20 @@ class TuneCallback(UserCallback):
         trial = self._trial
         if not metrics:
             return
-        at = {"iteration": len(trial.rows), "trials": [trial], "trial": trial}
-        self.on_step_begin(at["iteration"], [trial])  # type: ignore[arg-type]
+        at = {"iteration": len(trial.rows), "trials": trial.siblings, "trial": trial}
+        self.on_step_begin(at["iteration"], trial.siblings)  # type: ignore[arg-type]
         self.on_trial_result(**at, result=dict(trial.rows[-1]))  # type: ignore[arg-type]
         if checkpoint is not None:
             trial.checkpoint = checkpoint
             self.on_trial_save(**at)  # type: ignore[arg-type]
             self.on_checkpoint(**at, checkpoint=checkpoint)  # type: ignore[arg-type]
-        self.on_step_end(at["iteration"], [trial])  # type: ignore[arg-type]
+        self.on_step_end(at["iteration"], trial.siblings)  # type: ignore[arg-type]
 
     def after_run(self, run_context: RunContext, error: BaseException | None) -> None:
         trial = self._trial
         trial.status = "TERMINATED" if error is None else "ERROR"
         ended = self.on_trial_complete if error is None else self.on_trial_error
-        ended(iteration=len(trial.rows), trials=[trial], trial=trial)
+        ended(iteration=len(trial.rows), trials=trial.siblings, trial=trial)
 
 
 class ExperimentEnd(UserCallback):
@@ -108,7 +110,8 @@ class ExperimentEnd(UserCallback):
 
     def after_run(self, run_context: RunContext, error: BaseException | None) -> None:
         for callback in self._callbacks:
-            callback.on_experiment_end(trials=[callback._trial])
+            if callback._trial.experiment is None:  # the Tuner calls it after its last trial
+                callback.on_experiment_end(trials=[callback._trial])
 
 
 class LoggerCallback(TuneCallback):

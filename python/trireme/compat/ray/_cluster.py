@@ -114,7 +114,8 @@ def _set_environment(runtime_env: Any) -> None:
     _runtime_env.set_for_all(given)
 
 
-def shutdown() -> None:
+def shutdown(_exiting_interpreter: bool = False, wait_for_processes: bool = True) -> None:
+    """Processes always end before it returns."""
     global _initialized
     _initialized = False
     _runtime_env.set_for_all({})

@@ -95,6 +95,8 @@ class ScalingConfig(trireme.ScalingConfig):
 class FailureConfig(trireme.FailureConfig):
     """A run is restarted as often as max_failures allows, even if the same error comes back, as in Ray."""
 
+    _of_tune = False  # for a Tuner, which both versions have
+
     def __init__(
         self,
         max_failures: int = 0,
@@ -106,7 +108,8 @@ class FailureConfig(trireme.FailureConfig):
         **ours: Any,
     ) -> None:
         if fail_fast is not None:
-            note_v1("FailureConfig(fail_fast=...)")
+            if not self._of_tune:
+                note_v1("FailureConfig(fail_fast=...)")
             if fail_fast and max_failures:
                 raise ValueError("fail_fast cannot be combined with max_failures: set one of them")
             if isinstance(fail_fast, str) and fail_fast.lower() != "raise":
@@ -122,6 +125,7 @@ class FailureConfig(trireme.FailureConfig):
             max_preemption_failures=max_preemption_failures,
             **ours,
         )
+        self.fail_fast = fail_fast  # of the trials of a Tuner
 
 
 class CheckpointConfig(trireme.CheckpointConfig):
@@ -167,6 +171,8 @@ class SyncConfig:
 
 
 class RunConfig(trireme.RunConfig):
+    _of_tune = False  # for a Tuner, which both versions have
+
     def __init__(
         self,
         name: str | None = None,
@@ -191,9 +197,10 @@ class RunConfig(trireme.RunConfig):
             stop=stop,
             progress_reporter=progress_reporter,
             local_dir=local_dir,
+            log_to_file=log_to_file or None,
+            callbacks=next((each for each in callbacks or () if hasattr(each, "on_trial_result")), None),
         )
         if log_to_file:
-            note_v1("RunConfig(log_to_file=...)")
             warn_once("RunConfig(log_to_file=...) has no effect: the logs folder of the run has every worker's output")
         if progress_reporter is not None:
             warn_once("RunConfig(progress_reporter=...) has no effect: the run has its own progress line")
@@ -221,18 +228,30 @@ class RunConfig(trireme.RunConfig):
         self.progress_reporter = progress_reporter
         self.log_to_file = log_to_file
         self._stopper = stopper
-        if self.name is None and not is_v1():
+        if self.name is None and not is_v1() and not self._of_tune:
             self.name = f"ray_train_run-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"
 
-    @staticmethod
-    def _note_older(**given: Any) -> None:
+    @classmethod
+    def _note_older(cls, **given: Any) -> None:
         for name, value in given.items():
-            if value is not None:
+            if value is not None and not cls._of_tune:
                 note_v1(f"RunConfig({name}=...)")
 
     @property
     def storage_context(self) -> StorageContext:
         return StorageContext(self.storage_path or "", self.name or "", self.storage_filesystem)
+
+
+class TuneFailureConfig(FailureConfig):
+    """ray.tune.FailureConfig"""
+
+    _of_tune = True
+
+
+class TuneRunConfig(RunConfig):
+    """ray.tune.RunConfig"""
+
+    _of_tune = True
 
 
 class _Stop:
@@ -272,5 +291,6 @@ def first_version_folder(config: Any, trainer: str, trial: str) -> Any:
     """The first version stores a run in a folder of its trial, inside the folder of the experiment."""
     where = resolve(config.storage_path or "", config.storage_filesystem, "RunConfig.storage_path")
     name = config.name or f"{trainer}_{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"
-    inside = posixpath.join(str(where) if config.storage_filesystem is None else where.path, name)
+    # A path inside a filesystem is resolved again by the run.
+    inside = posixpath.join(str(where) if config.storage_filesystem is None else config.storage_path, name)
     return config.replace(name=trial, storage_path=inside)

@@ -7,10 +7,12 @@ import os
 import posixpath
 from collections.abc import Callable
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
+from trireme import _restore
 from trireme._errors import TrainingFailedError
 from trireme._result import Result
-from trireme._storage import resolve
+from trireme._storage import Location, import_arrow, resolve
 from trireme._trainer import DataParallelTrainer
 from trireme.compat.ray import _driver, _runtime_env
 from trireme.compat.ray._backends import served
@@ -18,12 +20,16 @@ from trireme.compat.ray._callbacks import ExperimentEnd, TuneCallback, called, g
 from trireme.compat.ray._configs import RunConfig, ScalingConfig, first_version_folder
 from trireme.compat.ray._data_config import Configured, DataConfig
 from trireme.compat.ray._result import RayResult, around, first_version, second_version
-from trireme.compat.ray._run_files import FirstVersionFiles, SecondVersionFiles
+from trireme.compat.ray._run_files import SecondVersionFiles
 from trireme.compat.ray._session import InRaySession
 from trireme.compat.ray._settings import RunSettings, reports_wait, seconds
+from trireme.compat.ray._tensorboard import TrialEvents
 from trireme.compat.ray._trial import Trial
+from trireme.compat.ray._trial_files import FirstVersionFiles
 from trireme.compat.ray._version import is_v1, note_v1
 
+# What the script has passed to each trainer. Not an attribute: a run stores those.
+_GIVEN: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 # Imported before workers are forked.
 _PRELOAD = ["trireme.compat.ray._session", "trireme.compat.ray._reporting"]
 
@@ -37,6 +43,7 @@ class RayFit(DataParallelTrainer):
         for name in ("resume_from_checkpoint", "metadata"):
             if options.get(name) is not None:
                 note_v1(f"{type(self).__name__}({name}=...)")
+        _GIVEN[self] = {"train_loop_per_worker": train_loop_per_worker, **options}
         options.pop("preprocessor", None)
         if options.get("run_config") is None:
             options["run_config"] = RunConfig()
@@ -48,9 +55,14 @@ class RayFit(DataParallelTrainer):
 
     def fit(self) -> RayResult:
         """Run the training and return its result as this version of Ray Train does."""
-        v1 = is_v1()
+        return self._fit(is_v1(), Trial(type(self).__name__, {"train_loop_config": dict(self.train_loop_config or {})}))
+
+    def _given(self) -> dict[str, Any]:
+        """For a trainer with other arguments."""
+        return _GIVEN[self]
+
+    def _fit(self, v1: bool, trial: Trial) -> RayResult:
         prepared = copy.copy(self)
-        trial = Trial(type(self).__name__, dict(self.train_loop_config or {}))
         callbacks = list(self.run_config.callbacks)
         if self.scaling_config.max_workers:
             _driver.prepare_run()
@@ -78,7 +90,7 @@ class RayFit(DataParallelTrainer):
         for callback in of_tune:
             callback.bind(trial)
         if v1 or of_tune:
-            first = FirstVersionFiles(filesystem, trial)
+            first = FirstVersionFiles(filesystem, trial, TrialEvents.of(self.run_config.callbacks, v1))
             return [first] if v1 else [first, SecondVersionFiles(filesystem)]
         return [SecondVersionFiles(filesystem)]
 
@@ -122,7 +134,7 @@ class RayFit(DataParallelTrainer):
     def _result(self, v1: bool, result: Result, trial: Trial) -> RayResult:
         if result.path is None:  # local mode: values pass as they are
             return around(result)
-        made = first_version(result, trial.rows) if v1 else second_version(result)
+        made = first_version(result, trial.rows, trial.experiment_tag) if v1 else second_version(result)
         for callback in self.run_config.callbacks:
             if finished := getattr(callback, "after_controller_finish", None):
                 finished(made)
@@ -153,11 +165,20 @@ class RayFit(DataParallelTrainer):
 def _run_folder(path: str | os.PathLike[str], filesystem: Any) -> str:
     """The newest folder with a stored trainer: `path`, or a trial's folder inside it."""
     where = resolve(path, filesystem)
+    given = os.fspath(path)
+    if _restore.stored(where):
+        return given
+    # An experiment's folder holds those of its trials, whose names end with their time. Other runs are not meant.
+    trials = [name for name in _folders(where) if "_00000_0_" in name and _restore.stored(where.join(name))]
+    if not trials:
+        return given
+    base, mark, options = given.partition("?")
+    return f"{base.rstrip('/')}/{max(trials, key=lambda name: name[-19:])}{mark}{options}"
+
+
+def _folders(where: Location) -> list[str]:
     if where.local:
-        if not os.path.exists(where.join("trainer.pkl").path) and os.path.isdir(where.path):
-            # An experiment's folder holds those of its trials; other runs beside them are not meant.
-            inside = [entry.path for entry in os.scandir(where.path) if entry.is_dir() and "_00000_0_" in entry.name]
-            trials = [each for each in inside if os.path.exists(os.path.join(each, "trainer.pkl"))]
-            return max(trials, key=os.path.getmtime, default=where.path)
-        return where.path
-    return os.fspath(path)
+        return [entry.name for entry in os.scandir(where.path) if entry.is_dir()] if os.path.isdir(where.path) else []
+    fs = import_arrow("Trainer.restore()")
+    found = where.filesystem.get_file_info(fs.FileSelector(where.path, allow_not_found=True))
+    return [each.base_name for each in found if each.type == fs.FileType.Directory]

@@ -7,7 +7,6 @@ from typing import Any
 from trireme.compat.ray._callbacks import LoggerCallback
 from trireme.compat.ray._refusal import warn_once
 from trireme.integrations.mlflow import MLflowCallback
-from trireme.integrations.tensorboard import TensorBoardCallback
 from trireme.integrations.wandb import WandbCallback
 
 
@@ -17,10 +16,6 @@ class JsonLoggerCallback(LoggerCallback):
 
 class CSVLoggerCallback(LoggerCallback):
     """Nothing to do: a run of the first version always writes progress.csv."""
-
-
-class TBXLoggerCallback(TensorBoardCallback):
-    pass
 
 
 class WandbLoggerCallback(WandbCallback):

@@ -64,13 +64,13 @@ def second_version(result: Result) -> RayResult:
     return made
 
 
-def first_version(result: Result, rows: list[dict[str, Any]]) -> RayResult:
+def first_version(result: Result, rows: list[dict[str, Any]], experiment_tag: str) -> RayResult:
     """metrics are those of the last report, with what Ray adds to every report; one row for each."""
     made = around(result)
     made.return_value = None
     if made.path is None:
         return made
-    made.metrics = {**rows[-1], "done": True, "experiment_tag": "0"} if rows else {}
+    made.metrics = {**rows[-1], "done": result.error is None, "experiment_tag": experiment_tag} if rows else {}
     of = {row["checkpoint_dir_name"]: row for row in rows}
     made.best_checkpoints = [
         (checkpoint, of.get(os.path.basename(checkpoint.path), metrics))
@@ -98,11 +98,13 @@ def _frame(rows: list[dict[str, Any]]) -> Any:
     return pandas.DataFrame(rows)
 
 
-def _flat(row: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Nested values as a/b, after the others, as in Ray."""
     flat: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}/")
+            nested |= {f"{name}/{inner}": item for inner, item in value.items()}
         else:
-            flat[f"{prefix}{name}"] = value
-    return flat
+            flat[name] = value
+    return flat | _flat(nested) if nested else flat

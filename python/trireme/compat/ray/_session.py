@@ -57,6 +57,9 @@ class RaySession:
                 around.enter_context(callback.on_report())
             report, stop = self._agreed(report)
             self._inner.report(_stored(report))
+            if self.settings.v1 and self.settings.barrier:
+                # As in the first version, a rank that fails after its report does not lose the checkpoint of another.
+                self.barrier()
         if stop:
             raise Stopped
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trireme._checkpoint import Checkpoint
-from trireme._storage import Location, local_filesystem, resolve
+from trireme._storage import ArrowFiles, Location, local_filesystem, resolve
 
 SNAPSHOT = "checkpoint_manager_snapshot.json"
 
@@ -83,5 +83,6 @@ class StorageContext:
             else:
                 from pyarrow import fs
 
+                ArrowFiles(target.filesystem).make_folder(target.path)
                 fs.copy_files(folder, target.path, fs.LocalFileSystem(), target.filesystem)
         return Checkpoint.at(target)

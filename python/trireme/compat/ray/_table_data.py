@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from trireme.compat.ray._names import Module, inside, module, refused, refused_module, same
+from trireme.compat.ray._names import Module, adapted, inside, module, refused, refused_module, same
 
 _DATA = "trireme.data"
 _NAMES = (
     "ActorPoolStrategy ArrowBatchCollateFn BlockBasedFileDatasink BlockMetadata CollateFn DataContext DataIterator "
     "Dataset DatasetContext DatasetIterator DatasetSummary Datasink Datasource ExecutionOptions ExecutionResources "
-    "FileBasedDatasource FileShuffleConfig FilenameProvider MaterializedDataset MixStoppingCondition "
+    "FileShuffleConfig FilenameProvider MaterializedDataset MixStoppingCondition "
     "NumpyBatchCollateFn PandasBatchCollateFn RandomSeedConfig ReadTask RowBasedFileDatasink SaveMode TaskPoolStrategy "
     "col from_arrow from_arrow_refs from_blocks from_daft from_dask from_huggingface from_items from_modin from_numpy "
     "from_numpy_refs from_pandas from_pandas_refs from_spark from_tf from_torch lit range range_tensor read_audio "
@@ -22,15 +22,17 @@ _PREPROCESSORS = (
     "TorchVisionPreprocessor UniformKBinsDiscretizer"
 )
 _AGGREGATES = (
-    "AbsMax AggregateFn AggregateFnV2 ApproximateQuantile ApproximateTopK AsList Count CountDistinct Max Mean Min "
-    "MissingValuePercentage Quantile Std Sum Unique ValueCounter ZeroPercentage"
+    "AggregateFn AggregateFnV2 ApproximateQuantile ApproximateTopK AsList Count CountDistinct Mean "
+    "MissingValuePercentage Quantile Std Sum ValueCounter ZeroPercentage"
 )
+_CLASSES = "trireme.compat.ray._data_classes"
 
 _NO_CATALOG = "read the table with the library of the catalog, or by its path"
 
 _PACKAGES: dict[str, Module] = {
     "ray.data": module(
         same(_DATA, _NAMES),
+        adapted(_CLASSES, "FileBasedDatasource", "without schema and meta_provider"),
         same("trireme.data.preprocessors", "Preprocessor"),
         same("pyarrow", "Schema"),
         refused(
@@ -67,7 +69,11 @@ _PACKAGES: dict[str, Module] = {
     "ray.data.collate_fn": module(
         same(_DATA, "ArrowBatchCollateFn CollateFn NumpyBatchCollateFn PandasBatchCollateFn")
     ),
-    "ray.data.aggregate": module(same("trireme.data.aggregate", _AGGREGATES)),
+    "ray.data.aggregate": module(
+        same("trireme.data.aggregate", _AGGREGATES),
+        adapted(_CLASSES, "AbsMax Max Min", "zero_factory has no effect"),
+        adapted(_CLASSES, "Unique", "without encode_lists"),
+    ),
     "ray.data.expressions": module(
         same("trireme.data.expressions", "col lit"),
         refused(
@@ -80,10 +86,12 @@ _PACKAGES: dict[str, Module] = {
     "ray.data.datasource": module(
         same(
             "trireme.data.datasource",
-            "BlockBasedFileDatasink BlockMetadata Datasink Datasource FileBasedDatasource FileShuffleConfig "
-            "PathPartitionFilter ReadTask RowBasedFileDatasink TaskContext WriteResult",
+            "BlockBasedFileDatasink BlockMetadata Datasink Datasource FileShuffleConfig ReadTask "
+            "RowBasedFileDatasink TaskContext WriteResult",
         ),
         same(_DATA, "FilenameProvider SaveMode"),
+        adapted(_CLASSES, "FileBasedDatasource", "without schema and meta_provider"),
+        adapted(_CLASSES, "PathPartitionFilter", "by PathPartitionFilter.of(), for hive partitions"),
         refused(
             "BaseFileMetadataProvider DefaultFileMetadataProvider FileMetadataProvider PartitionStyle Partitioning "
             "PathPartitionParser Reader",

@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+_LONGEST_NAME = 130  # as in Ray
+
 
 @dataclass
 class Trial:
@@ -23,14 +25,26 @@ class Trial:
     rows: list[dict[str, Any]] = field(default_factory=list)
     checkpoint: Any = None
     started: float = field(default_factory=time.time)
+    index: int = 0  # in the experiment of a Tuner
+    experiment: list[Trial] | None = None  # its trials; None: the only one
+    params: dict[str, Any] = field(default_factory=dict)  # what the search has chosen, by path
+    custom_name: str = ""
+    custom_folder: str = ""
 
     @property
     def trial_name(self) -> str:
-        return f"{self.trainable_name}_{self.trial_id}"
+        return self.custom_name or f"{self.trainable_name}_{self.trial_id}"
 
     @property
     def folder_name(self) -> str:
-        return f"{self.trial_name}_0_{time.strftime('%Y-%m-%d_%H-%M-%S', time.localtime(self.started))}"
+        if self.custom_folder:
+            return self.custom_folder
+        name = f"{self.trial_name}_{self.experiment_tag}"[:_LONGEST_NAME].replace("/", "_")
+        return f"{name}_{time.strftime('%Y-%m-%d_%H-%M-%S', time.localtime(self.started))}"
+
+    @property
+    def siblings(self) -> list[Trial]:
+        return [self] if self.experiment is None else self.experiment
 
     @property
     def last_result(self) -> dict[str, Any]:
@@ -44,7 +58,7 @@ class Trial:
 
     @property
     def evaluated_params(self) -> dict[str, Any]:
-        return self.config
+        return self.params
 
     def get_trainable_cls(self) -> None:
         return None
