@@ -206,7 +206,7 @@ def test_capacity_is_that_of_the_nodes(two_nodes: None) -> None:
         trireme.init(num_cpus=4, engine="hosts:a", engine_options=LOCAL)
 
 
-def test_the_driver_listens_on_ports_of_the_range(declared: Callable[..., None]) -> None:
+def test_driver_and_agents_listen_on_ports_of_the_range(declared: Callable[..., None]) -> None:
     declared(engine="hosts:a", engine_options={**LOCAL, "ports": "17340-17349"})
 
     def train() -> list[int]:
@@ -214,8 +214,9 @@ def test_the_driver_listens_on_ports_of_the_range(declared: Callable[..., None])
             remote = {int(line.split()[2].rpartition(":")[2], 16) for line in list(table)[1:]}
         return sorted(port for port in remote if 17340 <= port <= 17349)
 
-    # Those of the agent and of the worker.
-    assert fit(train, 1).return_value == [17340, 17341]
+    ports = fit(train, 1).return_value
+    # The driver's, for the agent and for the worker. It also connects to the agent's, perhaps later.
+    assert ports in ([17340, 17341], [17340, 17341, 17342])
 
 
 def test_an_unreachable_host_is_named(declared: Callable[..., None]) -> None:
