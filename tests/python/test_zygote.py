@@ -299,8 +299,10 @@ def test_settings_that_torch_reads_when_it_is_loaded_are_not_inherited(tmp_path:
     assert driver.process.wait(60) == 0
 
 
-def test_ctrl_c_is_not_for_it(driver: Driver) -> None:
-    driver.process.send_signal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_to_all_processes_of_a_job_are_not_for_it(driver: Driver, number: signal.Signals) -> None:
+    """Ctrl-C, and the notice of a scheduler. The workers would end with it."""
+    driver.process.send_signal(number)
     assert driver.preload("decimal")["failed"] == {}
 
 
