@@ -50,7 +50,7 @@ def main() -> None:
         try:
             train(rank, job, np.load(job["rows"]))
             print("done", flush=True)
-        except lightgbm.basic.LightGBMError:  # for example because no feature can be split
+        except (lightgbm.basic.LightGBMError, xgboost.core.XGBoostError):  # for example because no feature has values
             print("failed", flush=True)
         finally:
             _LIB.LGBM_NetworkFree()

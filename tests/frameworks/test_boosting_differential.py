@@ -179,7 +179,7 @@ def test_random_jobs_equal_the_librarys_own(library: str, own: Own, results: Pat
             run_config=RunConfig(storage_path=str(results), checkpoint_config=CheckpointConfig(num_to_keep=1)),
         )
         if expected is None:
-            with pytest.raises(trireme.TrainingFailedError, match="LightGBMError"):
+            with pytest.raises(trireme.TrainingFailedError, match=r"LightGBMError|XGBoostError"):
                 trainer.fit()
             continue
         result = trainer.fit()
