@@ -11,8 +11,6 @@ namespace {
 
 constexpr std::int64_t kBlockRows = 512;
 
-using Key = ExportedBatch::Key;
-
 }  // namespace
 
 FeatureColumns::FeatureColumns(const Batch& batch, const RowColumns& columns) : batch_(batch) {
@@ -56,6 +54,7 @@ FeatureColumns::Column FeatureColumns::converted(const ColumnView& view) {
 
 // The index of each value among the categories; NaN for other values and nulls.
 FeatureColumns::Column FeatureColumns::codes(const std::string& name, const List& categories) {
+  using Key = ExportedBatch::Key;
   std::map<Key, float> known;
   for (std::size_t index = 0; index < categories.size(); ++index) {
     const Value& value = categories[index];
