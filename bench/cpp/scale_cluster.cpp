@@ -23,21 +23,27 @@ namespace {
 constexpr int kReports = 100'000;
 constexpr auto kPatience = std::chrono::minutes(8);
 
-double process_cpu_seconds() {
+double cpu_seconds(clockid_t clock) {
   timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  ::clock_gettime(clock, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
+// Stopped on the controller's thread, and started there or before that thread.
 class Stopwatch {
  public:
-  Stopwatch() : cpu_(process_cpu_seconds()), wall_(std::chrono::steady_clock::now()) {}
+  explicit Stopwatch(bool on_controller)
+      : cpu_(cpu_seconds(CLOCK_PROCESS_CPUTIME_ID)),
+        controller_cpu_(on_controller ? cpu_seconds(CLOCK_THREAD_CPUTIME_ID) : 0),
+        wall_(std::chrono::steady_clock::now()) {}
   Span span() const {
-    return {process_cpu_seconds() - cpu_, base::Seconds(std::chrono::steady_clock::now() - wall_).count()};
+    return {cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_, cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - controller_cpu_,
+            base::Seconds(std::chrono::steady_clock::now() - wall_).count()};
   }
 
  private:
   double cpu_;
+  double controller_cpu_;
   std::chrono::steady_clock::time_point wall_;
 };
 
@@ -53,7 +59,7 @@ class Progress {
     if (kind == "worker_failed" && !dying_) {
       dying_ = true;
       entered_ = 0;
-      restarting_ = Stopwatch();
+      restarting_ = Stopwatch(true);
     }
     if (kind != "function_entered" || ++entered_ != workers_) return;
     if (!dying_) {
@@ -64,7 +70,7 @@ class Progress {
     }
   }
 
-  void begin() { starting_ = Stopwatch(); }
+  void begin() { starting_ = Stopwatch(false); }
 
   ClusterCost wait() {
     std::unique_lock lock(mutex_);
@@ -76,7 +82,7 @@ class Progress {
  private:
   void count_report() {
     if (dying_) return;
-    if (++seen_ == workers_) measured_ = Stopwatch();
+    if (++seen_ == workers_) measured_ = Stopwatch(true);
     if (seen_ == reports_) {
       cost_.cpu_us_per_report = measured_.span().cpu_s / static_cast<double>(reports_ - workers_) * 1e6;
     }
@@ -94,9 +100,9 @@ class Progress {
   int entered_ = 0;
   std::int64_t seen_ = 0;
   bool dying_ = false;
-  Stopwatch starting_;
-  Stopwatch measured_;
-  Stopwatch restarting_;
+  Stopwatch starting_{true};
+  Stopwatch measured_{true};
+  Stopwatch restarting_{true};
   ClusterCost cost_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -152,7 +158,7 @@ ClusterCost run_cluster(const Cluster& cluster, const std::string& program, cons
   options.options = Dict{{"node_timeout_s", 300.0}, {"lease_s", 300.0}, {"agent_timeout_s", 300.0}};
   options.agent = {"python3", "-m", "trireme._cli", "agent"};
   options.state_dir = folder;
-  const Stopwatch joining;
+  const Stopwatch joining(true);
   auto engine = engine::RemoteEngine::start(std::move(options));
   if (!engine) throw std::runtime_error(engine.error().message());
   const auto nodes = (*engine)->nodes();

@@ -13,9 +13,11 @@ struct Cluster {
   int workers() const { return agents * workers_each; }
 };
 
-// CPU of this process, of all threads, and wall seconds, in which the players compete for the cores.
+// CPU of this process, of all threads, CPU of the controller's thread alone, and wall seconds, in which the players
+// compete for the cores.
 struct Span {
   double cpu_s = 0;
+  double controller_cpu_s = 0;
   double wall_s = 0;
 };
 

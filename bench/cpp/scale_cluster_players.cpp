@@ -31,7 +31,7 @@ constexpr int kJoiningAtOnce = 200;  // a server refuses more than 1024 incomple
 
 struct Ticket {
   wire::Address address;
-  std::string secret;
+  std::string key;
   wire::Hello hello;
 };
 
@@ -39,7 +39,8 @@ Ticket read_ticket(const std::string& json) {
   const auto dict = *base::parse_json_dict(json);
   Ticket ticket;
   ticket.address = *wire::parse_address(dict["address"].as_string());
-  ticket.secret = *base::from_hex(dict["secret"].as_string());
+  ticket.key = *base::from_hex(dict["key"].as_string());
+  ticket.hello.key_name = dict["key_name"].as_string();
   ticket.hello.run_id = dict["run_id"].as_string();
   ticket.hello.pid = 1;
   ticket.hello.host = "host";
@@ -119,7 +120,7 @@ class Players {
   asio::awaitable<base::Result<wire::Joined>> join(Ticket ticket) {
     while (joining_ >= kJoiningAtOnce) co_await pause(std::chrono::milliseconds(5));
     ++joining_;
-    auto joined = co_await wire::join(io_, ticket.address, ticket.secret, ticket.hello);
+    auto joined = co_await wire::join(io_, ticket.address, ticket.key, ticket.hello);
     --joining_;
     co_return joined;
   }

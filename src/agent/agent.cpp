@@ -106,7 +106,7 @@ class Agent {
     listen.port = ticket.first_port;
     listen.last_port = ticket.last_port;
     if (listen.host.empty()) return;
-    auto opened = MemoryServer::start({ticket.run_id, ticket.agent, ticket.secret, std::move(listen)});
+    auto opened = MemoryServer::start({ticket.run_id, ticket.agent, ticket.peers_secret, std::move(listen)});
     if (opened) {
       memory_ = *std::move(opened);
     } else {
@@ -321,13 +321,14 @@ class Agent {
 Result<wire::Joined> join(asio::io_context& io, const Ticket& ticket) {
   wire::Hello hello;
   hello.run_id = ticket.run_id;
+  hello.key_name = ticket.key_name;
   hello.role = "agent";
   hello.rank = ticket.agent;
   hello.pid = ::getpid();
   hello.host = base::host_name();
   std::optional<Result<wire::Joined>> joined;
   auto join_once = [&]() -> asio::awaitable<void> {
-    joined = co_await wire::join(io, ticket.address, ticket.secret, hello);
+    joined = co_await wire::join(io, ticket.address, ticket.key, hello);
   };
   asio::co_spawn(io, join_once(), asio::detached);
   const auto until = std::chrono::steady_clock::now() + kJoinTime;
@@ -350,6 +351,9 @@ Result<Ticket> parse_ticket(const std::string& json) {
   TRIREME_ASSIGN(auto connection, wire::parse_ticket(dict));
   Ticket ticket{std::move(connection)};
   TRIREME_ASSIGN(ticket.agent, wire::number_in_ticket(dict, "agent"));
+  auto secret = base::from_hex(base::text_of(dict, "peers_secret"));
+  if (!secret) return base::error("the agent's ticket: its peers_secret is not hex");
+  ticket.peers_secret = *std::move(secret);
   ticket.first_port = static_cast<int>(base::int_of(dict, "first_port"));
   ticket.last_port = static_cast<int>(base::int_of(dict, "last_port"));
   return ticket;

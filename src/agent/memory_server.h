@@ -23,7 +23,7 @@ class MemoryServer {
   struct Options {
     std::string engine;  // id of the driver's engine, in greetings
     int agent = 0;       // number of this agent
-    std::string secret;  // of the engine
+    std::string secret;  // of the memory of all agents
     wire::Address listen;
   };
   static base::Result<std::unique_ptr<MemoryServer>> start(Options options);

@@ -19,6 +19,7 @@ namespace trireme::base {
 enum class ErrorCode {
   kOther,
   kTimeout,  // no answer yet; it may still arrive
+  kDenied,   // the peer did not prove that it belongs to the run
 };
 
 class [[nodiscard]] Error {

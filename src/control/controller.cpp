@@ -11,7 +11,7 @@
 namespace trireme::control {
 namespace {
 
-// Reports are written within this time. More important events are written immediately.
+// Reports are written within this time. More important events are written at once.
 constexpr auto kFlushDelay = std::chrono::milliseconds(50);
 
 }  // namespace
@@ -145,10 +145,8 @@ void Controller::execute(Action action) {
 }
 
 int Controller::rank_at(Seat seat) const {
-  for (std::size_t rank = 0; rank < state_.workers.size(); ++rank) {
-    if (state_.workers[rank].seat == seat) return static_cast<int>(rank);
-  }
-  return -1;
+  const auto found = ranks_.find(seat);
+  return found == ranks_.end() ? -1 : found->second;
 }
 
 const engine::GangId& Controller::gang_of(int rank) const {
@@ -194,6 +192,13 @@ void Controller::send(int rank, const wire::Message& message) {
   if (peer.channel) peer.channel->send(message);
 }
 
+void Controller::send_to_all(const wire::Message& message) {
+  const std::string payload = wire::encode(message);
+  for (auto& peer : peers_) {
+    if (peer.channel) peer.channel->send_payload(payload);
+  }
+}
+
 void Controller::append(Dict event, Dict unlogged) {
   Dict timed{{"time", clock_.wall()}};
   for (auto& [key, value] : event) timed[key] = std::move(value);
@@ -204,7 +209,7 @@ void Controller::append(Dict event, Dict unlogged) {
     if (base::int_of(timed, "rank") == 0) metrics_->append(timed);
     flush_soon();
   } else {
-    flush(false);
+    flush_after_this_turn();
   }
 }
 
@@ -224,6 +229,15 @@ void Controller::flush_soon() {
   flush_timer_.async_wait([this](const asio::error_code& cancelled) {
     if (cancelled) return;
     flush_pending_ = false;
+    flush(false);
+  });
+}
+
+// One write for what the handlers that are ready now record: the start of a gang has three events for each worker.
+void Controller::flush_after_this_turn() {
+  if (std::exchange(flush_posted_, true)) return;
+  asio::post(io_, [this] {
+    flush_posted_ = false;
     flush(false);
   });
 }

@@ -194,6 +194,7 @@ class Controller final : private wire::ServerHandler {
   const engine::GangId& gang_of(int rank) const;
   // Does nothing if it is not connected.
   void send(int rank, const wire::Message& message);
+  void send_to_all(const wire::Message& message);
   void store_return_value() const;
   void time_restart(const Dict& event);
   std::string state_of(std::size_t rank) const;
@@ -201,6 +202,7 @@ class Controller final : private wire::ServerHandler {
   void append(Dict event, Dict unlogged = {});  // unlogged: fields that only the sink gets
   void warn_of_metrics();
   void flush_soon();
+  void flush_after_this_turn();
   void flush(bool to_disk);
   void arm(Timer timer, double seconds, bool again);
   void tick();
@@ -226,6 +228,7 @@ class Controller final : private wire::ServerHandler {
   void opened(const std::shared_ptr<wire::Channel>& channel) override;
   void received(const std::shared_ptr<wire::Channel>& channel, wire::Message message) override;
   void closed(const std::shared_ptr<wire::Channel>& channel, const base::Error& why) override;
+  void refused(const std::string& from, const base::Error& why) override;
 
   bool current(const wire::Channel& channel) const;
   Peer& peer_of(const wire::Channel& channel);
@@ -286,13 +289,14 @@ class Controller final : private wire::ServerHandler {
   asio::steady_timer tick_timer_{io_};
   asio::steady_timer flush_timer_{io_};
   bool flush_pending_ = false;
+  bool flush_posted_ = false;
 
   RunState state_;
   std::map<int, engine::GangId> gangs_;
   std::vector<Peer> peers_;
   const std::string host_ = base::host_name();
   std::vector<Place> places_;
-  std::vector<std::string> nodes_;  // hosts by node rank
+  std::map<Seat, int> ranks_;
   KeyValueStore store_;
   CollectiveRendezvous collectives_;
   std::optional<std::string> checkpoint_;

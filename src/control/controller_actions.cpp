@@ -4,13 +4,13 @@
 #include <filesystem>
 
 #include "base/dict_fields.h"
-#include "base/hex.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "control/controller.h"
 #include "control/failure_policy.h"
 #include "storage/local_files.h"
 #include "storage/run_names.h"
+#include "wire/ticket.h"
 
 // Executes what decide() has decided, one overload per action.
 
@@ -36,12 +36,11 @@ void Controller::run(const ReserveGang& action) {
 
 void Controller::run(const StartProcess& action) {
   const Worker& worker = state_.workers[static_cast<std::size_t>(action.rank)];
-  Dict ticket{{"address", server_->address().text()},
-              {"secret", base::to_hex(plan_.secret)},
-              {"run_id", plan_.id},
-              {"rank", action.rank},
-              {"attempt", state_.attempt},
-              {"driver", ::getpid()}};
+  Dict ticket =
+      wire::make_ticket(server_->address(), plan_.secret, plan_.id, wire::worker_key_name(state_.attempt, action.rank));
+  ticket["rank"] = action.rank;
+  ticket["attempt"] = state_.attempt;
+  ticket["driver"] = ::getpid();
   auto process = plan_.make_process(action.rank, state_.attempt, worker.slot, base::to_json(ticket),
                                     log_path(plan_.path, state_.attempt, action.rank));
   process.visible_gpus = worker.visible_gpus;
@@ -77,7 +76,6 @@ void Controller::run(const SendStart& action) {
   start.visible_gpus = worker.visible_gpus;
   start.whole_gpus = has_whole_gpus(worker.slot);
   start.resources = worker.slot.resources;
-  start.hosts = nodes_;
   start.next_report = state_.commits.next_report(action.rank);
   start.metadata = plan_.metadata;
   start.positions = state_.commits.first_positions();
@@ -228,9 +226,7 @@ void Controller::run(const UpdateManifest& action) { committer_->update(action.c
 void Controller::run(const TellCommitted& action) {
   wire::Committed told;
   told.index = action.index;
-  for (auto& peer : peers_) {
-    if (peer.channel) peer.channel->send(told);
-  }
+  send_to_all(told);
   answer_lists();
   if (clock_.now() - mirrored_ < kMirrorPeriod) return;
   mirrored_ = clock_.now();
@@ -268,9 +264,9 @@ void Controller::run(const ResetAttempt& action) {
   std::vector<engine::Slot> slots;
   for (const auto& worker : state_.workers) slots.push_back(worker.slot);
   places_ = places_of(slots);
-  nodes_.clear();
-  for (std::size_t rank = 0; rank < places_.size(); ++rank) {
-    if (places_[rank].local_rank == 0) nodes_.push_back(slots[rank].host);
+  ranks_.clear();
+  for (std::size_t rank = 0; rank < slots.size(); ++rank) {
+    ranks_[state_.workers[rank].seat] = static_cast<int>(rank);
   }
   store_.clear();
   list_requests_.clear();
@@ -327,9 +323,7 @@ void Controller::run(const SendPreemption& action) {
   }
   told.seconds = action.seconds;
   told.why = action.why;
-  for (auto& peer : peers_) {
-    if (peer.channel) peer.channel->send(told);
-  }
+  send_to_all(told);
 }
 
 void Controller::run(const Finish&) {

@@ -11,6 +11,7 @@
 #include "control/controller.h"
 #include "storage/local_files.h"
 #include "storage/run_names.h"
+#include "wire/ticket.h"
 
 namespace trireme::control {
 namespace {
@@ -36,7 +37,12 @@ wire::Reply refusal(std::int64_t id, std::string why) {
 
 base::Result<wire::Welcome> Controller::admit(const wire::Hello& hello) {
   if (hello.run_id != plan_.id) return base::error("it belongs to another run");
+  // The secret itself, which only the user's commands have, also admits workers.
+  const bool own = hello.key_name.empty();
   if (hello.role == "worker") {
+    if (!own && hello.key_name != wire::worker_key_name(hello.attempt, hello.rank)) {
+      return base::error("its key is of {}, not of rank {} of attempt {}", hello.key_name, hello.rank, hello.attempt);
+    }
     if (hello.attempt != state_.attempt) return base::error("its attempt {} is over", hello.attempt);
     if (hello.rank < 0 || hello.rank >= static_cast<int>(peers_.size())) return base::error("no rank {}", hello.rank);
     if (peers_[static_cast<std::size_t>(hello.rank)].channel)
@@ -48,6 +54,8 @@ base::Result<wire::Welcome> Controller::admit(const wire::Hello& hello) {
     }
   } else if (hello.role != "client") {
     return base::error("unknown role '{}'", hello.role);
+  } else if (!own) {
+    return base::error("{} may not send requests of the command line", hello.key_name);
   }
   wire::Welcome welcome;
   welcome.heartbeat_s = plan_.heartbeat_s;
@@ -80,6 +88,10 @@ void Controller::closed(const std::shared_ptr<wire::Channel>& channel, const bas
   peers_[static_cast<std::size_t>(rank)].channel.reset();
   store_.forget(rank);
   handle(ConnectionLost{rank, why.message()});
+}
+
+void Controller::refused(const std::string& from, const base::Error& why) {
+  append({{"event", "connection_refused"}, {"from", from}, {"why", why.message()}});
 }
 
 void Controller::received(const std::shared_ptr<wire::Channel>& channel, wire::Message message) {

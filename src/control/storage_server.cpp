@@ -95,6 +95,10 @@ Result<wire::Welcome> StorageServer::admit(const wire::Hello& hello) {
   return wire::Welcome{};
 }
 
+void StorageServer::refused(const std::string& from, const base::Error& why) {
+  base::log_warning("the storage for workers refused a connection from {}: {}", from, why.message());
+}
+
 void StorageServer::received(const std::shared_ptr<wire::Channel>& channel, wire::Message message) {
   auto* request = std::get_if<wire::FileRequest>(&message);
   if (!request) return channel->close();

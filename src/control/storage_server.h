@@ -45,6 +45,7 @@ class StorageServer final : private wire::ServerHandler {
   void opened(const std::shared_ptr<wire::Channel>&) override {}
   void received(const std::shared_ptr<wire::Channel>& channel, wire::Message message) override;
   void closed(const std::shared_ptr<wire::Channel>&, const base::Error&) override {}
+  void refused(const std::string& from, const base::Error& why) override;
 
   enum class Use { kRead, kWrite };
   base::Result<void> check(const std::string& path, Use use) const;

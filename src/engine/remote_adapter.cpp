@@ -49,6 +49,7 @@ RemoteTable::RemoteTable(asio::io_context& io, const base::Clock& clock, const R
       shared_(shared),
       id_(base::to_hex(wire::random_bytes(6))),
       secret_(wire::random_bytes(wire::kSecretSize)),
+      peers_secret_(wire::random_bytes(wire::kSecretSize)),
       watch_(base::Seconds(0.25), clock.now()) {}
 
 void RemoteTable::begin(std::function<void(Result<void>)> ready) {

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "engine/remote_table.h"
+#include "wire/ticket.h"
 
 namespace trireme::engine {
 namespace {
@@ -45,9 +46,11 @@ void RemoteTable::start_agent(const std::string& id) {
   Agent& agent = agents_[number];
   agent.node = id;
   agent.heard = clock_.now();
-  const Dict ticket{
-      {"address", server_->address().text()}, {"secret", base::to_hex(secret_)}, {"run_id", id_}, {"agent", number},
-      {"first_port", settings_.first_port},   {"last_port", settings_.last_port}};
+  Dict ticket = wire::make_ticket(server_->address(), secret_, id_, wire::agent_key_name(number));
+  ticket["agent"] = number;
+  ticket["peers_secret"] = base::to_hex(peers_secret_);
+  ticket["first_port"] = settings_.first_port;
+  ticket["last_port"] = settings_.last_port;
   Dict request{{"do", "start_agent"}, {"agent", std::to_string(number)}, {"node", id}};
   request["env"] = base::Codec<std::map<std::string, std::string>>::to(options_.agent_env);
   request["argv"] = List(options_.agent.begin(), options_.agent.end());
@@ -71,6 +74,9 @@ RemoteTable::Agent* RemoteTable::agent_on(const std::string& id) {
 
 base::Result<wire::Welcome> RemoteTable::admit(const wire::Hello& hello) {
   if (hello.role != "agent" || hello.run_id != id_) return base::error("it does not belong to this engine");
+  if (!hello.key_name.empty() && hello.key_name != wire::agent_key_name(hello.rank)) {
+    return base::error("its key is of {}, not of agent {}", hello.key_name, hello.rank);
+  }
   const auto agent = agents_.find(hello.rank);
   if (agent == agents_.end()) return base::error("agent {} is no longer expected", hello.rank);
   if (agent->second.channel) return base::error("agent {} is already connected", hello.rank);
@@ -91,6 +97,10 @@ void RemoteTable::closed(const std::shared_ptr<wire::Channel>& channel, const ba
   const auto agent = agents_.find(channel->peer().rank);
   if (agent == agents_.end() || agent->second.channel != channel) return;
   lose_agent(agent->first, fmt::format("its agent's connection was {}", why.message()));
+}
+
+void RemoteTable::refused(const std::string& from, const base::Error& why) {
+  base::log_warning("engine {}: refused a connection from {}: {}", options_.name, from, why.message());
 }
 
 void RemoteTable::received(const std::shared_ptr<wire::Channel>& channel, wire::Message message) {
@@ -228,7 +238,7 @@ void RemoteTable::agents_changed() {
   agents_changed_ = clock_.now();
   const std::lock_guard lock(shared_.mutex);
   shared_.memory.id = id_;
-  shared_.memory.secret = secret_;
+  shared_.memory.secret = peers_secret_;
   shared_.memory.addresses.clear();
   for (const auto& [number, agent] : agents_) {
     if (agent.ready && !agent.memory_address.empty()) shared_.memory.addresses.push_back(agent.memory_address);

@@ -96,6 +96,7 @@ class RemoteTable final : private wire::ServerHandler {
   void opened(const std::shared_ptr<wire::Channel>& channel) override;
   void received(const std::shared_ptr<wire::Channel>& channel, wire::Message message) override;
   void closed(const std::shared_ptr<wire::Channel>& channel, const base::Error& why) override;
+  void refused(const std::string& from, const base::Error& why) override;
   Result<void> take(int number, wire::AgentInfo& message);
   Result<void> take(int number, wire::AgentStarted& message);
   Result<void> take(int number, wire::AgentStartFailed& message);
@@ -134,6 +135,8 @@ class RemoteTable final : private wire::ServerHandler {
   RemoteOptions settings_;
   std::string id_;      // of this engine, in greetings
   std::string secret_;  // for the agents
+  // What agents and the driver prove to each other's memory: a key of one agent would not prove anything to another.
+  const std::string peers_secret_;
   std::function<void(Result<void>)> ready_;
   std::unique_ptr<AdapterProcess> adapter_;
   bool adapter_gone_ = false;

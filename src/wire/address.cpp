@@ -12,7 +12,7 @@ constexpr std::string_view kTlsPrefix = "tls://";
 
 std::string Address::text() const {
   if (kind == Kind::kUnix) return fmt::format("{}{}", kUnixPrefix, name);
-  return fmt::format("{}{}:{}#{}", kTlsPrefix, host, port, fingerprint);
+  return fmt::format("{}{}:{}", kTlsPrefix, host, port);
 }
 
 base::Result<Address> parse_address(const std::string& text) {
@@ -24,15 +24,10 @@ base::Result<Address> parse_address(const std::string& text) {
     return address;
   }
   if (!rest.starts_with(kTlsPrefix)) {
-    return base::error("address '{}' is neither unix:@NAME nor tls://HOST:PORT#FINGERPRINT", text);
+    return base::error("address '{}' is neither unix:@NAME nor tls://HOST:PORT", text);
   }
   rest.remove_prefix(kTlsPrefix.size());
   address.kind = Address::Kind::kTls;
-  std::size_t hash = rest.find('#');
-  if (hash != std::string_view::npos) {
-    address.fingerprint = rest.substr(hash + 1);
-    rest = rest.substr(0, hash);
-  }
   std::size_t colon = rest.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return base::error("address '{}' has no port", text);
   address.host = rest.substr(0, colon);

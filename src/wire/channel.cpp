@@ -4,6 +4,8 @@
 #include <asio/use_awaitable.hpp>
 #include <asio/write.hpp>
 
+#include "wire/tls.h"
+
 namespace trireme::wire {
 namespace {
 
@@ -32,7 +34,10 @@ asio::awaitable<base::Result<void>> Channel::tls_handshake(asio::ssl::stream_bas
   if (!tls_) co_return base::Result<void>();
   asio::error_code failure;
   co_await tls_->async_handshake(side, asio::redirect_error(asio::use_awaitable, failure));
-  if (failure) co_return base::Error(failure.message()).wrap("TLS handshake");
+  if (failure) co_return handshake_error(tls_->native_handle(), failure).wrap("TLS handshake");
+  if (!proved(tls_->native_handle())) {
+    co_return base::error(base::ErrorCode::kDenied, "TLS handshake: it offered no key of this run");
+  }
   co_return base::Result<void>();
 }
 

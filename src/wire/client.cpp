@@ -15,7 +15,8 @@
 namespace trireme::wire {
 namespace {
 
-asio::awaitable<base::Result<std::shared_ptr<Channel>>> connect(asio::io_context& io, const Address& address) {
+asio::awaitable<base::Result<std::shared_ptr<Channel>>> connect(asio::io_context& io, const Address& address,
+                                                                const std::string& key_name, const std::string& key) {
   auto endpoint = endpoint_of(address);
   if (!endpoint) co_return std::move(endpoint).error();
   Socket socket(io);
@@ -25,9 +26,10 @@ asio::awaitable<base::Result<std::shared_ptr<Channel>>> connect(asio::io_context
   if (address.kind == Address::Kind::kUnix) {
     co_return std::make_shared<Channel>(std::move(socket), kHandshakeFrameLimit);
   }
-  auto tls = client_tls(address.fingerprint);
+  auto tls = client_tls(key_name, key);
+  if (!tls) co_return std::move(tls).error();
   // The stream holds a reference to OpenSSL's context, so ours may be destroyed here.
-  auto channel = std::make_shared<Channel>(std::move(socket), tls, kHandshakeFrameLimit);
+  auto channel = std::make_shared<Channel>(std::move(socket), *tls, kHandshakeFrameLimit);
   auto secured = co_await channel->tls_handshake(asio::ssl::stream_base::client);
   if (!secured) co_return std::move(secured).error();
   co_return channel;
@@ -53,10 +55,10 @@ asio::awaitable<void> ask_once(asio::io_context& io, Address address, std::strin
 
 }  // namespace
 
-asio::awaitable<base::Result<Joined>> join(asio::io_context& io, Address address, std::string secret, Hello hello) {
-  auto channel = co_await connect(io, address);
+asio::awaitable<base::Result<Joined>> join(asio::io_context& io, Address address, std::string key, Hello hello) {
+  auto channel = co_await connect(io, address, hello.key_name, key);
   if (!channel) co_return std::move(channel).error().wrap(fmt::format("could not reach {}", address.text()));
-  auto welcome = co_await greet_as_peer(**channel, std::move(secret), std::move(hello));
+  auto welcome = co_await greet_as_peer(**channel, std::move(key), std::move(hello));
   if (!welcome) co_return std::move(welcome).error().wrap(fmt::format("could not join at {}", address.text()));
   (*channel)->set_frame_limit(kControllerFrameLimit);
   co_return Joined{*std::move(channel), *std::move(welcome)};

@@ -16,7 +16,8 @@ struct Joined {
   Welcome welcome;
 };
 
-asio::awaitable<base::Result<Joined>> join(asio::io_context& io, Address address, std::string secret, Hello hello);
+// `key` is the key that the hello names; without a name, the run's secret.
+asio::awaitable<base::Result<Joined>> join(asio::io_context& io, Address address, std::string key, Hello hello);
 
 // A single request, for the command line: connects, sends it and waits for the reply for at most `timeout`.
 base::Result<Reply> ask(const std::string& address, const std::string& secret, const std::string& run_id,

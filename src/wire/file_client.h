@@ -23,7 +23,7 @@ class FileClient {
   struct Peer {
     std::string what;  // for messages: "the driver's storage"
     Address address;
-    std::string secret;
+    std::string secret;  // or the key that the hello names
     Hello hello;
     // A peer that does not answer for this long is lost. 0: waits until the connection breaks.
     std::chrono::milliseconds patience{0};

@@ -13,13 +13,14 @@ std::string make_challenge(const std::string& nonce) {
   return fmt::format("{}{}{}", kMagic, static_cast<char>(kProtocolVersion), nonce);
 }
 
-std::string hello_proof(const std::string& secret, const std::string& challenge_nonce, const Hello& hello) {
+std::string hello_proof(const std::string& key, const std::string& challenge_nonce, const Hello& hello) {
   const std::string numbers = fmt::format("{}/{}/{}/{}", hello.version, hello.rank, hello.attempt, hello.pid);
-  return prove(secret, {"hello", challenge_nonce, hello.nonce.data, hello.run_id, hello.role, numbers, hello.host});
+  return prove(
+      key, {"hello", challenge_nonce, hello.nonce.data, hello.run_id, hello.role, numbers, hello.host, hello.key_name});
 }
 
-std::string welcome_proof(const std::string& secret, const std::string& challenge_nonce, const Hello& hello) {
-  return prove(secret, {"welcome", hello.nonce.data, challenge_nonce});
+std::string welcome_proof(const std::string& key, const std::string& challenge_nonce, const Hello& hello) {
+  return prove(key, {"welcome", hello.nonce.data, challenge_nonce});
 }
 
 base::Result<void> check_hello(const std::string& secret, const std::string& challenge_nonce, const Hello& hello) {
@@ -27,8 +28,8 @@ base::Result<void> check_hello(const std::string& secret, const std::string& cha
     return base::error("its protocol version is {}, expected {}", hello.version, kProtocolVersion);
   }
   if (hello.nonce.data.size() != kNonceSize) return base::error("its nonce has {} bytes", hello.nonce.data.size());
-  if (!same_proof(hello.proof.data, hello_proof(secret, challenge_nonce, hello))) {
-    return base::error("it does not know the secret of this run");
+  if (!same_proof(hello.proof.data, hello_proof(key_of(secret, hello.key_name), challenge_nonce, hello))) {
+    return base::error(base::ErrorCode::kDenied, "its key is not of this run");
   }
   return {};
 }
@@ -57,25 +58,25 @@ asio::awaitable<base::Result<void>> greet_as_controller(Channel& channel, std::s
   if (auto checked = check_hello(secret, nonce, *hello); !checked) co_return std::move(checked).error();
   auto welcome = admit(*hello);
   if (!welcome) co_return std::move(welcome).error();
-  welcome->proof = Bytes{welcome_proof(secret, nonce, *hello)};
+  welcome->proof = Bytes{welcome_proof(key_of(secret, hello->key_name), nonce, *hello)};
   channel.send(Message(*std::move(welcome)));
   channel.set_peer(std::move(*hello));
   co_return base::Result<void>();
 }
 
-asio::awaitable<base::Result<Welcome>> greet_as_peer(Channel& channel, std::string secret, Hello hello) {
+asio::awaitable<base::Result<Welcome>> greet_as_peer(Channel& channel, std::string key, Hello hello) {
   auto frame = co_await channel.read_frame();
   if (!frame) co_return std::move(frame).error().wrap("no challenge");
   auto nonce = read_challenge(*frame);
   if (!nonce) co_return std::move(nonce).error();
   hello.nonce = Bytes{random_bytes(kNonceSize)};
-  hello.proof = Bytes{hello_proof(secret, *nonce, hello)};
+  hello.proof = Bytes{hello_proof(key, *nonce, hello)};
   channel.send(Message(hello));
   auto message = co_await channel.read_message();
   if (!message) co_return std::move(message).error().wrap("the controller refused this process");
   auto* welcome = std::get_if<Welcome>(&*message);
   if (!welcome) co_return base::error("expected a welcome, got {}", name_of(*message));
-  if (!same_proof(welcome->proof.data, welcome_proof(secret, *nonce, hello))) {
+  if (!same_proof(welcome->proof.data, welcome_proof(key, *nonce, hello))) {
     co_return base::error("the controller does not know the secret of this run");
   }
   co_return std::move(*welcome);

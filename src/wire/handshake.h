@@ -15,8 +15,8 @@ namespace trireme::wire {
 // The controller's decision about an authenticated peer: its settings, or why it is refused.
 using Admit = std::function<base::Result<Welcome>(const Hello&)>;
 
-// On success, the channel's peer() is set.
+// `secret` is the run's, from which the key that the hello names is derived. On success, the channel's peer() is set.
 asio::awaitable<base::Result<void>> greet_as_controller(Channel& channel, std::string secret, Admit admit);
-asio::awaitable<base::Result<Welcome>> greet_as_peer(Channel& channel, std::string secret, Hello hello);
+asio::awaitable<base::Result<Welcome>> greet_as_peer(Channel& channel, std::string key, Hello hello);
 
 }  // namespace trireme::wire

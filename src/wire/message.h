@@ -34,6 +34,7 @@ using Variables = std::map<std::string, std::string>;  // of an environment
   FIELD(int, attempt, 0, "attempt that the worker belongs to; workers of earlier ones are refused")              \
   FIELD(int, pid, 0, "process id of the sender")                                                                 \
   FIELD(std::string, host, {}, "host of the sender")                                                             \
+  FIELD(std::string, key_name, {}, "name of the key that the sender proves; empty: the secret of the run itself")       \
   FIELD(Bytes, nonce, {}, "32 random bytes that the controller's proof must answer")                             \
   FIELD(Bytes, proof, {}, "HMAC-SHA256 over the challenge, the nonce and all fields above")
 
@@ -48,7 +49,6 @@ using Variables = std::map<std::string, std::string>;  // of an environment
 // Begins with what the training function sees as its context.
 #define TRIREME_START(FIELD)                                                                                     \
   TRIREME_CONTEXT(FIELD)                                                                                         \
-  FIELD(std::vector<std::string>, hosts, {}, "host of every node, by node rank")                                 \
   FIELD(std::string, storage_path, {}, "folder of the run in its storage: checkpoints")                          \
   FIELD(std::string, storage_uri, {}, "the same as a URI, for workers that open the file system from it; empty: a local folder") \
   FIELD(std::string, files_address, {}, "where nodes that do not share the driver's file system reach its files; empty: there are none") \

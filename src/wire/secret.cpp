@@ -21,6 +21,10 @@ std::string random_bytes(std::size_t size) {
   return bytes;
 }
 
+std::string key_of(std::string_view secret, std::string_view name) {
+  return name.empty() ? std::string(secret) : prove(secret, {"key", name});
+}
+
 std::string prove(std::string_view secret, std::initializer_list<std::string_view> parts) {
   std::string text;
   for (auto part : parts) {

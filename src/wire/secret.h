@@ -13,6 +13,11 @@ inline constexpr std::size_t kSecretSize = 32;
 // From the operating system's random generator; throws if it fails.
 std::string random_bytes(std::size_t size);
 
+// The key of one peer, derived from the secret of its run. Only the controller can derive keys: a peer that knows its
+// own can pose neither as another peer nor as the controller. Without a name: the secret itself, which the commands of
+// the run's user have.
+std::string key_of(std::string_view secret, std::string_view name);
+
 // HMAC-SHA256 over the parts, each preceded by its length, so that different lists of parts never produce the same
 // input.
 std::string prove(std::string_view secret, std::initializer_list<std::string_view> parts);

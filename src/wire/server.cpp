@@ -9,6 +9,7 @@
 #include <asio/steady_timer.hpp>
 #include <asio/use_awaitable.hpp>
 
+#include "base/interfaces.h"
 #include "base/log.h"
 #include "wire/endpoint.h"
 
@@ -19,7 +20,20 @@ namespace {
 constexpr int kGreetingParts = 10;
 // Limits the descriptors that unauthenticated peers can hold, each for at most the greeting time.
 constexpr std::size_t kGreetingLimit = 1024;
+constexpr int kToldRefusals = 10;
 constexpr auto kAcceptPause = std::chrono::milliseconds(50);
+
+// Where a connection comes from, for messages.
+std::string origin_of(Socket& socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  asio::error_code failure;
+  const auto remote = socket.remote_endpoint(failure);
+  if (failure) return "a peer that is gone";
+  if (remote.protocol().family() != AF_UNIX) return base::ip_text(*remote.data());
+  const bool known = ::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
+  return known ? fmt::format("pid {}", peer.pid) : "this machine";
+}
 
 }  // namespace
 
@@ -42,10 +56,8 @@ Server::Server(asio::io_context& io, Address address, std::string secret, Server
 
 base::Result<void> Server::open() {
   if (address_.kind == Address::Kind::kTls) {
-    TRIREME_ASSIGN(auto certificate, make_certificate());
-    TRIREME_ASSIGN(auto tls, server_tls(certificate));
+    TRIREME_ASSIGN(auto tls, server_tls(secret_));
     tls_.emplace(std::move(tls));
-    address_.fingerprint = certificate.fingerprint;
   }
   for (const int last = address_.last_port; true; ++address_.port) {
     auto bound = bind();
@@ -153,6 +165,13 @@ asio::awaitable<base::Result<void>> Server::prove(const std::shared_ptr<Channel>
                                          [this](const Hello& hello) { return handler_.admit(hello); });
 }
 
+void Server::tell_refused(Channel& channel, const base::Error& why) {
+  base::log_debug("refused a connection: {}", why.message());
+  if (why.code() != base::ErrorCode::kDenied || told_refusals_ == kToldRefusals) return;
+  ++told_refusals_;
+  handler_.refused(origin_of(channel.socket()), why);
+}
+
 asio::awaitable<void> Server::serve(std::shared_ptr<Channel> channel) {
   channels_.insert(channel);
   ++greeting_;
@@ -160,7 +179,7 @@ asio::awaitable<void> Server::serve(std::shared_ptr<Channel> channel) {
   --greeting_;
   if (!greeted) {
     ++refused_peers_;
-    base::log_debug("refused a connection: {}", greeted.error().message());
+    tell_refused(*channel, greeted.error());
     channel->close();
     channels_.erase(channel);
     co_return;

@@ -26,6 +26,8 @@ class ServerHandler {
   virtual void opened(const std::shared_ptr<Channel>& channel) = 0;
   virtual void received(const std::shared_ptr<Channel>& channel, Message message) = 0;
   virtual void closed(const std::shared_ptr<Channel>& channel, const base::Error& why) = 0;
+  // A peer did not prove that it belongs to the run. Called for the first ones only: there may be any number of them.
+  virtual void refused([[maybe_unused]] const std::string& from, [[maybe_unused]] const base::Error& why) {}
 };
 
 // Accepts peers that prove the secret and passes their messages on. Unauthenticated peers (no proof, invalid data, an
@@ -41,7 +43,7 @@ class Server {
       asio::io_context& io, Address where, std::string secret, ServerHandler& handler,
       std::chrono::milliseconds greeting_time = std::chrono::seconds(5));
 
-  // The address for workers, with the actual port and the fingerprint.
+  // The address for workers, with the actual port.
   const Address& address() const { return address_; }
   std::uint64_t refused_peers() const { return refused_peers_; }
   void close();
@@ -59,6 +61,7 @@ class Server {
   asio::awaitable<base::Result<void>> greet(const std::shared_ptr<Channel>& channel);
   asio::awaitable<base::Result<void>> prove(const std::shared_ptr<Channel>& channel);
   bool from_same_user(Socket& socket) const;
+  void tell_refused(Channel& channel, const base::Error& why);
 
   using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
   asio::io_context& io_;
@@ -69,6 +72,7 @@ class Server {
   std::optional<asio::ssl::context> tls_;
   Acceptor acceptor_;
   std::unordered_set<std::shared_ptr<Channel>> channels_;
+  int told_refusals_ = 0;
   std::size_t greeting_ = 0;                      // connections that have not proved the secret yet
   std::atomic<std::uint64_t> refused_peers_ = 0;  // read from other threads
 };

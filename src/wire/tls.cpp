@@ -1,95 +1,124 @@
 #include "wire/tls.h"
 
-#include <openssl/bio.h>
-#include <openssl/ec.h>
-#include <openssl/evp.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 
+#include <asio/ssl/error.hpp>
 #include <memory>
 
-#include "base/hex.h"
-#include "base/sha256.h"
 #include "wire/secret.h"
 
 namespace trireme::wire {
 namespace {
 
-template <auto release>
-struct Release {
-  template <typename T>
-  void operator()(T* held) const {
-    release(held);
-  }
+// A hash of 256 bits, like the keys.
+constexpr const char* kCipherName = "TLS_AES_128_GCM_SHA256";
+constexpr unsigned char kCipher[] = {0x13, 0x01};
+// TLS does not allow an empty identity. The names of derived keys contain a slash.
+constexpr std::string_view kNoName = "run";
+constexpr std::size_t kLongestName = 128;
+
+// What the callbacks below need, owned by the context.
+struct Keys {
+  std::string secret;  // of the server: keys are derived from it; of the client: its key
+  std::string name;    // of the client's key
 };
-using Key = std::unique_ptr<EVP_PKEY, Release<EVP_PKEY_free>>;
-using X509Ptr = std::unique_ptr<X509, Release<X509_free>>;
-using BioPtr = std::unique_ptr<BIO, Release<BIO_free>>;
 
-// Tolerates a clock on another machine that is a day off.
-constexpr long kDay = 24 * 60 * 60;
+void free_keys(void*, void* keys, CRYPTO_EX_DATA*, int, long, void*) { delete static_cast<Keys*>(keys); }
 
-std::string drain(BIO* bio) {
-  char* data = nullptr;
-  long size = BIO_get_mem_data(bio, &data);
-  return std::string(data, static_cast<std::size_t>(size));
+int keys_index() {
+  static const int index = SSL_CTX_get_ex_new_index(0, nullptr, nullptr, nullptr, free_keys);
+  return index;
 }
 
-std::string fingerprint_of(X509* certificate) {
-  unsigned char* der = nullptr;
-  int size = i2d_X509(certificate, &der);
-  if (size <= 0) return "";
-  std::string bytes(reinterpret_cast<char*>(der), static_cast<std::size_t>(size));
-  OPENSSL_free(der);
-  return base::to_hex(base::sha256(bytes));
+const Keys& keys_of(SSL* tls) { return *static_cast<Keys*>(SSL_CTX_get_ex_data(SSL_get_SSL_CTX(tls), keys_index())); }
+
+// Not the key itself: it also signs the greeting.
+SSL_SESSION* session_of(SSL* tls, const std::string& key) {
+  const std::string derived = prove(key, {"tls"});
+  SSL_SESSION* session = SSL_SESSION_new();
+  if (session != nullptr &&
+      SSL_SESSION_set1_master_key(session, reinterpret_cast<const unsigned char*>(derived.data()), derived.size()) ==
+          1 &&
+      SSL_SESSION_set_cipher(session, SSL_CIPHER_find(tls, kCipher)) == 1 &&
+      SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1) {
+    return session;
+  }
+  SSL_SESSION_free(session);
+  return nullptr;
+}
+
+// The server's side: the key that a peer names. Any name has a key, which only its owner and this process know.
+int find_session(SSL* tls, const unsigned char* identity, std::size_t size, SSL_SESSION** session) {
+  *session = nullptr;
+  if (size > kLongestName) return 1;  // no key: the handshake fails
+  const std::string_view name(reinterpret_cast<const char*>(identity), size);
+  *session = session_of(tls, key_of(keys_of(tls).secret, name == kNoName ? "" : name));
+  return *session != nullptr;
+}
+
+// The client's side.
+int use_session(SSL* tls, const EVP_MD*, const unsigned char** identity, std::size_t* size, SSL_SESSION** session) {
+  const Keys& keys = keys_of(tls);
+  *identity = reinterpret_cast<const unsigned char*>(keys.name.data());
+  *size = keys.name.size();
+  *session = session_of(tls, keys.secret);
+  return *session != nullptr;
+}
+
+base::Result<asio::ssl::context> context_with(asio::ssl::context::method side, Keys keys) {
+  asio::ssl::context context(side);
+  SSL_CTX* native = context.native_handle();
+  auto owned = std::make_unique<Keys>(std::move(keys));
+  if (SSL_CTX_set_ciphersuites(native, kCipherName) != 1 ||
+      SSL_CTX_set_ex_data(native, keys_index(), owned.get()) != 1) {
+    return base::error("OpenSSL does not support {}", kCipherName);
+  }
+  (void)owned.release();  // freed with the context
+  // Every connection is made once: tickets to resume it would cost a fifth of the handshake.
+  SSL_CTX_set_options(native, SSL_OP_NO_TICKET);
+  SSL_CTX_clear_options(native, SSL_OP_ENABLE_MIDDLEBOX_COMPAT);  // it imitates TLS 1.2
+  SSL_CTX_set_num_tickets(native, 0);
+  SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
+  return context;
 }
 
 }  // namespace
 
-base::Result<Certificate> make_certificate() {
-  Key key(EVP_EC_gen("P-256"));
-  X509Ptr x509(X509_new());
-  if (!key || !x509) return base::error("OpenSSL could not create a key");
-  ASN1_INTEGER_set(X509_get_serialNumber(x509.get()), 1);
-  X509_set_version(x509.get(), X509_VERSION_3);
-  X509_gmtime_adj(X509_getm_notBefore(x509.get()), -kDay);
-  X509_gmtime_adj(X509_getm_notAfter(x509.get()), 3650 * kDay);
-  X509_NAME* name = X509_get_subject_name(x509.get());
-  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("trireme"), -1, -1, 0);
-  X509_set_issuer_name(x509.get(), name);
-  X509_set_pubkey(x509.get(), key.get());
-  if (X509_sign(x509.get(), key.get(), EVP_sha256()) == 0) return base::error("OpenSSL could not sign a certificate");
-
-  BioPtr key_text(BIO_new(BIO_s_mem()));
-  BioPtr certificate_text(BIO_new(BIO_s_mem()));
-  if (PEM_write_bio_PrivateKey(key_text.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) != 1 ||
-      PEM_write_bio_X509(certificate_text.get(), x509.get()) != 1) {
-    return base::error("OpenSSL could not write a certificate");
-  }
-  return Certificate{drain(key_text.get()), drain(certificate_text.get()), fingerprint_of(x509.get())};
-}
-
-base::Result<asio::ssl::context> server_tls(const Certificate& certificate) {
-  asio::ssl::context context(asio::ssl::context::tls_server);
-  context.set_options(asio::ssl::context::no_tlsv1_1 | asio::ssl::context::no_tlsv1);
-  asio::error_code failure;
-  context.use_certificate(asio::buffer(certificate.certificate_pem), asio::ssl::context::pem, failure);
-  if (failure) return base::error("certificate: {}", failure.message());
-  context.use_private_key(asio::buffer(certificate.key_pem), asio::ssl::context::pem, failure);
-  if (failure) return base::error("private key: {}", failure.message());
+base::Result<asio::ssl::context> server_tls(const std::string& secret) {
+  TRIREME_ASSIGN(auto context, context_with(asio::ssl::context::tlsv13_server, {secret, {}}));
+  // There is no certificate, so a handshake without a key cannot succeed.
+  SSL_CTX_set_psk_find_session_callback(context.native_handle(), find_session);
   return context;
 }
 
-asio::ssl::context client_tls(std::string fingerprint) {
-  asio::ssl::context context(asio::ssl::context::tls_client);
-  context.set_options(asio::ssl::context::no_tlsv1_1 | asio::ssl::context::no_tlsv1);
+base::Result<asio::ssl::context> client_tls(const std::string& key_name, const std::string& key) {
+  const std::string name = key_name.empty() ? std::string(kNoName) : key_name;
+  if (name.size() > kLongestName) return base::error("the name of the key has {} bytes", name.size());
+  TRIREME_ASSIGN(auto context, context_with(asio::ssl::context::tlsv13_client, {key, name}));
+  // There is no certificate authority, so a server that has a certificate instead of the key is refused.
   context.set_verify_mode(asio::ssl::verify_peer);
-  // Ignores the result of the chain verification ("self-signed"): only this exact certificate is accepted.
-  context.set_verify_callback([expected = std::move(fingerprint)](bool, asio::ssl::verify_context& verify) {
-    X509* certificate = X509_STORE_CTX_get_current_cert(verify.native_handle());
-    return certificate != nullptr && same_proof(fingerprint_of(certificate), expected);
-  });
+  SSL_CTX_set_psk_use_session_callback(context.native_handle(), use_session);
   return context;
+}
+
+bool proved(SSL* tls) { return SSL_session_reused(tls) == 1; }
+
+base::Error handshake_error(SSL* tls, const asio::error_code& failure) {
+  if (failure.category() != asio::error::get_ssl_category()) return base::Error(failure.message());
+  const auto denied = [&](std::string why) { return base::Error(std::move(why), base::ErrorCode::kDenied); };
+  switch (ERR_GET_REASON(static_cast<unsigned long>(failure.value()))) {
+    case SSL_R_BINDER_DOES_NOT_VERIFY: return denied("its key is not of this run");
+    case SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM:
+    case SSL_R_NO_SHARED_CIPHER: return denied("it offered no key of this run");
+    case SSL_R_CERTIFICATE_VERIFY_FAILED: return denied("it has a certificate instead of the key of this run");
+    case SSL_R_UNSUPPORTED_PROTOCOL:
+    case SSL_R_HTTP_REQUEST:
+    case SSL_R_WRONG_VERSION_NUMBER: return denied("it does not use TLS 1.3");
+    default: break;
+  }
+  if (SSL_is_server(tls) == 1) return denied(failure.message());
+  return denied(fmt::format("the controller refused the key of this process: {}", failure.message()));
 }
 
 }  // namespace trireme::wire

@@ -90,13 +90,14 @@ Session::~Session() {
 Result<void> Session::connect() {
   wire::Hello hello;
   hello.run_id = ticket_.run_id;
+  hello.key_name = ticket_.key_name;
   hello.rank = ticket_.rank;
   hello.attempt = ticket_.attempt;
   hello.pid = ::getpid();
   hello.host = ticket_.host.empty() ? base::host_name() : ticket_.host;
   std::optional<Result<wire::Joined>> joined;
   auto join_once = [&]() -> asio::awaitable<void> {
-    joined = co_await wire::join(io_, ticket_.address, ticket_.secret, hello);
+    joined = co_await wire::join(io_, ticket_.address, ticket_.key, hello);
   };
   asio::co_spawn(io_, join_once(), asio::detached);
   for (int slice = 0; !joined && slice < kJoinSlices; ++slice) {

@@ -40,7 +40,8 @@ Result<void> Session::open_files_of_driver(wire::Start& start) {
     wire::FileClient::Peer peer;
     peer.what = "the driver's storage";
     TRIREME_ASSIGN(peer.address, wire::parse_address(start.files_address));
-    peer.secret = ticket_.secret;
+    peer.secret = ticket_.key;
+    peer.hello.key_name = ticket_.key_name;
     peer.hello.run_id = ticket_.run_id;
     peer.hello.role = "storage";
     peer.hello.rank = ticket_.rank;

@@ -10,6 +10,7 @@ import random
 import socket
 import ssl
 import struct
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,10 +70,38 @@ class Controller:
             unix.settimeout(10)
             unix.connect("\0" + self.address.removeprefix("unix:@"))
             return unix
-        host, port = self.address.removeprefix("tls://").partition("#")[0].rsplit(":", 1)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        return context.wrap_socket(socket.create_connection((host, int(port)), timeout=10))
+        # Python's TLS has no pre-shared keys.
+        ours, theirs = socket.socketpair()
+        key = _proof(self.secret, [b"tls"]).hex()
+        options = ["-connect", self.address.removeprefix("tls://"), "-tls1_3", "-psk_identity", "run", "-psk", key]
+        cipher = ["-ciphersuites", "TLS_AES_128_GCM_SHA256"]
+        with theirs:  # the process ends with our end of the pair, or with the connection
+            subprocess.Popen(
+                ["openssl", "s_client", *options, *cipher, "-quiet", "-no_ign_eof", "-nocommands"],
+                stdin=theirs,
+                stdout=theirs,
+                stderr=subprocess.DEVNULL,
+            )
+        ours.settimeout(10)
+        return ours
+
+    def attack_tls(self, dice: random.Random) -> None:
+        """Peers without a key of the run: the controller must end the handshake."""
+        host, port = self.address.removeprefix("tls://").rsplit(":", 1)
+        connection = socket.create_connection((host, int(port)), timeout=10)
+        with connection:
+            if dice.random() < 0.5:
+                connection.sendall(dice.randbytes(dice.randrange(1, 3000)))
+                connection.shutdown(socket.SHUT_WR)
+                return _read_to_the_end(connection)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            try:
+                with context.wrap_socket(connection) as secured:
+                    secured.recv(1)
+            except (ssl.SSLError, ConnectionError):
+                return
+            raise AssertionError("the controller has completed a TLS handshake with a peer without a key")
 
     def hello(self, challenge: bytes, secret: bytes | None = None, role: str = "client", **changes: Any) -> bytes:
         rank, attempt, pid = changes.get("rank", 0), changes.get("attempt", 0), os.getpid()
@@ -87,8 +116,9 @@ class Controller:
             role.encode(),
             numbers.encode(),
             b"here",
+            b"",
         ]
-        fields = [HELLO, version, run_id, role, rank, attempt, pid, "here", nonce]
+        fields = [HELLO, version, run_id, role, rank, attempt, pid, "here", "", nonce]
         return frame(pack([*fields, _proof(self.secret if secret is None else secret, parts)]))
 
     def join(self, **changes: Any) -> socket.socket:
@@ -128,8 +158,8 @@ def annoy(controller: Controller, dice: random.Random, connected: bool) -> None:
     kind = dice.randrange(9)
     connection = controller.connect()
     with connection:
-        connection.settimeout(0.2)
         challenge = _receive(connection)
+        connection.settimeout(0.2)
         noise = dice.randbytes(dice.randrange(1, 3000))
         good = controller.hello(challenge)
         match kind:
@@ -178,6 +208,8 @@ def fuzz(controller: Controller, dice: random.Random, connections: int, connecte
     """Returns the number of connections made; fewer than requested if the run ended first."""
     for count in range(connections):
         try:
+            if controller.address.startswith("tls://"):
+                controller.attack_tls(random.Random(count))
             annoy(controller, dice, connected())
         except (ConnectionError, TimeoutError, ssl.SSLError, BrokenPipeError):
             if Path("/proc/net/unix").exists() and not _reachable(controller):

@@ -320,10 +320,11 @@ def test_event_log_page_has_every_kind_and_field(results: Path) -> None:
     ).fit()
     seen = check_events(results / "told")
     # A rank that has not failed when the other one does is kept.
-    assert seen - {"worker_kept"} == documented_events().keys() - {"stop_requested"} - RARE - OF_CLUSTERS
+    assert seen - {"worker_kept"} == documented_events().keys() - {"stop_requested"} - RARE - OF_CLUSTERS - BY_PEERS
 
 
 OF_CLUSTERS = {"node_lost", "checkpoint_stored"}  # test_clusters.py, test_cluster_memory.py
+BY_PEERS = {"connection_refused"}  # tests/unit/control/controller_peers_test.cpp
 RARE = {"worker_kept", "resize_wanted", "resizing", "preemption_announced", "hang_detected", "pausing"}
 
 

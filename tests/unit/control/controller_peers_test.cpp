@@ -31,10 +31,11 @@ base::Result<wire::Joined> join_raw(asio::io_context& io, const RankProcess& pro
   TRIREME_ASSIGN(auto ticket, worker::parse_ticket(process.ticket));
   wire::Hello hello;
   hello.run_id = ticket.run_id;
+  hello.key_name = ticket.key_name;
   hello.rank = ticket.rank;
   hello.attempt = ticket.attempt;
   hello.host = "here";
-  return join_now(io, ticket.address, ticket.secret, hello);
+  return join_now(io, ticket.address, ticket.key, hello);
 }
 
 void until_killed(const RankProcess& process) {
@@ -108,19 +109,27 @@ TEST_CASE("a peer with the secret that does not belong to the run is refused") {
     std::function<void(wire::Hello&)> change;
   };
   std::uint64_t refused = 0;
-  for (const Row& row : {Row{"the rank is here already", [](wire::Hello&) {}},
-                         Row{"of an attempt that is over", [](wire::Hello& hello) { hello.attempt = -1; }},
-                         Row{"of an attempt to come", [](wire::Hello& hello) { hello.attempt = 1; }},
-                         Row{"no such rank", [](wire::Hello& hello) { hello.rank = 2; }},
-                         Row{"no rank", [](wire::Hello& hello) { hello.rank = -1; }},
-                         Row{"another run", [](wire::Hello& hello) { hello.run_id = "other"; }},
-                         Row{"no role", [](wire::Hello& hello) { hello.role = "boss"; }}}) {
+  for (const Row& row :
+       {Row{"the rank is here already", [](wire::Hello&) {}},
+        Row{"of an attempt that is over", [](wire::Hello& hello) { hello.attempt = -1; }},
+        Row{"of an attempt to come", [](wire::Hello& hello) { hello.attempt = 1; }},
+        Row{"no such rank", [](wire::Hello& hello) { hello.rank = 2; }},
+        Row{"no rank", [](wire::Hello& hello) { hello.rank = -1; }},
+        Row{"another run", [](wire::Hello& hello) { hello.run_id = "other"; }},
+        Row{"no role", [](wire::Hello& hello) { hello.role = "boss"; }},
+        Row{"with the key of another rank", [](wire::Hello& hello) { hello.key_name = wire::worker_key_name(0, 1); }},
+        Row{"with the key of another attempt",
+            [](wire::Hello& hello) { hello.key_name = wire::worker_key_name(1, 0); }},
+        Row{"a worker that sends requests of the command line", [](wire::Hello& hello) {
+              hello.key_name = wire::worker_key_name(0, 0);
+              hello.role = "client";
+            }}}) {
     CAPTURE(row.what);
     wire::Hello hello;
     hello.run_id = run.plan().id;
     row.change(hello);
     asio::io_context io;
-    auto joined = join_now(io, run.controller().address(), run.plan().secret, hello);
+    auto joined = join_now(io, run.controller().address(), wire::key_of(run.plan().secret, hello.key_name), hello);
     REQUIRE_FALSE(joined);
     CHECK(joined.error().message().find("refused") != std::string::npos);
     CHECK(eventually([&] { return run.controller().refused_peers() == refused + 1; }));
@@ -388,6 +397,25 @@ TEST_CASE("a wait with a short timeout is not a deadlock") {
   REQUIRE(clock.wait_for_readers(50));
   CHECK(asked == 0);
   CHECK_FALSE(run.controller().finished());
+  run.controller().stop("checked", true);
+  run.wait();
+}
+
+TEST_CASE("the event log names peers without a key of the run") {
+  ThreadRun run(1, workers([](Session& session) -> Status {
+                  if (!session.store_get("never", kPatience)) return kFailedExit;
+                  return std::nullopt;
+                }));
+  run.plan().listen = wire::testing::loopback_address();
+  run.start();
+  REQUIRE(run.wait_for("training_started"));
+  asio::io_context io;
+  wire::Hello hello = wire::testing::hello_of(run.plan().id);
+  CHECK_FALSE(join_now(io, run.controller().address(), wire::random_bytes(wire::kSecretSize), hello));
+  REQUIRE(run.wait_for("connection_refused"));
+  const Dict event = run.events("connection_refused").front();
+  CHECK(event["from"] == Value("127.0.0.1"));
+  CHECK(event["why"] == Value("TLS handshake: its key is not of this run"));
   run.controller().stop("checked", true);
   run.wait();
 }

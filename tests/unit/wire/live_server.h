@@ -83,6 +83,10 @@ class LiveServer final : private ServerHandler {
   void suspend(std::chrono::milliseconds time) {
     on_thread([time] { std::this_thread::sleep_for(time); });
   }
+  // Why peers were refused that did not prove that they belong to the run.
+  std::vector<std::string> refusals() {
+    return on_thread([this] { return refusals_; });
+  }
   std::vector<std::string> goodbyes() {
     return on_thread([this] { return closed_why_; });
   }
@@ -123,11 +127,15 @@ class LiveServer final : private ServerHandler {
   void closed(const std::shared_ptr<Channel>&, const base::Error& why) override {
     closed_why_.push_back(why.message());
   }
+  void refused(const std::string& from, const base::Error& why) override {
+    refusals_.push_back(from + ": " + why.message());
+  }
 
   const int buffer_size_;
   const std::string secret_;
   int opened_ = 0;
   std::vector<std::string> closed_why_;
+  std::vector<std::string> refusals_;
   asio::io_context io_{1};
   std::unique_ptr<Server> server_;
   std::jthread thread_;

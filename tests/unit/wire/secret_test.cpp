@@ -30,6 +30,17 @@ TEST_CASE("a proof depends on the secret and on every part") {
   CHECK(base::to_hex(proof) == "4ace05386ed18861d573a09b316620f2a42d8d669f6252941597852930672965");
 }
 
+TEST_CASE("every name has its own key, and the secret itself has none") {
+  const std::string key = key_of("secret", "worker/0/1");
+  CHECK(key.size() == 32);
+  CHECK(key == key_of("secret", "worker/0/1"));
+  CHECK(key != key_of("secret", "worker/0/2"));
+  CHECK(key != key_of("Secret", "worker/0/1"));
+  CHECK(key_of("secret", "") == "secret");
+  // Not a proof that a peer could ask for.
+  CHECK(key != prove("secret", {"worker/0/1"}));
+}
+
 TEST_CASE("proofs are compared completely") {
   CHECK(same_proof("", ""));
   CHECK(same_proof("abc", "abc"));

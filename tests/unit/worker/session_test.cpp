@@ -21,7 +21,7 @@ using tests::append_file;
 namespace {
 
 Dict ticket_dict() {
-  return {{"address", "unix:@nobody-listens-here"}, {"secret", "00ff"}, {"run_id", "run"}, {"rank", 1}, {"attempt", 0}};
+  return {{"address", "unix:@nobody-listens-here"}, {"key", "00ff"}, {"run_id", "run"}, {"rank", 1}, {"attempt", 0}};
 }
 
 // The other side of one session: welcomes it, starts it, and answers as the test defines.
@@ -41,7 +41,7 @@ class FakeController final : private wire::ServerHandler {
   }
   ~FakeController() { close(); }
 
-  Ticket ticket() const { return {server_->address(), "secret", "run", 0, 0}; }
+  Ticket ticket() const { return {{server_->address(), "secret", "run"}, 0, 0}; }
   void on_channel(std::function<void(wire::Channel&)> act) {
     asio::post(io_, [this, act = std::move(act)] { act(*channel_); });
   }
@@ -184,19 +184,19 @@ TEST_CASE("tickets") {
   auto good = parse_ticket(base::to_json(ticket_dict()));
   REQUIRE(good);
   CHECK(good->rank == 1);
-  CHECK(good->secret == std::string("\0\xff", 2));
+  CHECK(good->key == std::string("\0\xff", 2));
   CHECK(good->address.name == "nobody-listens-here");
 
   CHECK_FALSE(parse_ticket(""));
   CHECK_FALSE(parse_ticket("[]"));
-  for (const char* key : {"address", "secret", "run_id", "rank", "attempt"}) {
+  for (const char* key : {"address", "key", "run_id", "rank", "attempt"}) {
     Dict incomplete = ticket_dict();
     incomplete.erase(key);
     CHECK(parse_ticket(base::to_json(incomplete)).error().message() == fmt::format("the ticket has no '{}'", key));
   }
   Dict wrong = ticket_dict();
-  wrong["secret"] = "xyz";
-  CHECK(parse_ticket(base::to_json(wrong)).error().message() == "the ticket's secret is not hex");
+  wrong["key"] = "xyz";
+  CHECK(parse_ticket(base::to_json(wrong)).error().message() == "the ticket's key is not hex");
   wrong = ticket_dict();
   wrong["address"] = "nowhere";
   CHECK_FALSE(parse_ticket(base::to_json(wrong)));
