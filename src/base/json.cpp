@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -108,6 +109,13 @@ class ValueBuilder {
 };
 
 void append_string(std::string& out, const std::string& text) {
+  // Nearly all strings of an event log.
+  const bool plain =
+      std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c < 0x7f && c != '"' && c != '\\'; });
+  if (plain) {
+    out.append(1, '"').append(text).append(1, '"');
+    return;
+  }
   out += Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -217,8 +225,8 @@ Json to_nlohmann(const Value& value) {
       throw ValueError(fmt::format("cannot send a tensor ({}): put it into a checkpoint", held.describe()));
     }
     Json operator()(const Dict& held) const {
-      Json object = Json::object();
-      for (const auto& [key, item] : held) object[key] = to_nlohmann(item);
+      Json::object_t object;  // its operator[] would search all earlier keys, and these are unique
+      for (const auto& [key, item] : held) object.emplace_back(key, to_nlohmann(item));
       return object;
     }
   };
