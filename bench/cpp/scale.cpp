@@ -1,5 +1,6 @@
 // bench_scale [workers...]: the controller's cost of a report, with this number of workers connected over real sockets.
 // bench_scale --cluster AGENTS WORKERS_EACH...: a gang on simulated nodes; see scale_cluster.h.
+// bench_scale --decide AGENTS WORKERS_EACH...: the decisions for such a gang, without connections; see scale_decide.h.
 // Prints one JSON object per line.
 
 #include "scale.h"
@@ -21,6 +22,7 @@
 
 #include "base/hex.h"
 #include "scale_cluster.h"
+#include "scale_decide.h"
 #include "wire/secret.h"
 
 namespace {
@@ -124,6 +126,15 @@ void measure_cluster(const trireme::bench::Cluster& cluster, int descriptors) {
   std::fflush(stdout);
 }
 
+void measure_decisions(int nodes, int workers_each) {
+  const auto cost = trireme::bench::run_decisions(nodes, workers_each);
+  fmt::print(
+      "{{\"workers\": {}, \"agents\": {}, \"place_s\": {:.3f}, \"start_s\": {:.3f}, \"restart_s\": {:.3f}, \"stop_s\": "
+      "{:.3f}, \"us_per_report\": {:.3f}}}\n",
+      nodes * workers_each, nodes, cost.place_s, cost.start_s, cost.restart_s, cost.stop_s, cost.us_per_report);
+  std::fflush(stdout);
+}
+
 // A separate process for each size, so that memory is measured from the same baseline.
 bool in_turn(const std::function<void()>& measure_one) {
   const pid_t pid = in_child(measure_one);
@@ -145,6 +156,12 @@ int main(int argc, char** argv) {
     for (int i = 2; i + 1 < argc; i += 2) {
       const trireme::bench::Cluster cluster{std::atoi(argv[i]), std::atoi(argv[i + 1])};
       if (!in_turn([&] { measure_cluster(cluster, descriptors); })) return 1;
+    }
+    return 0;
+  }
+  if (mode == "--decide") {
+    for (int i = 2; i + 1 < argc; i += 2) {
+      if (!in_turn([&] { measure_decisions(std::atoi(argv[i]), std::atoi(argv[i + 1])); })) return 1;
     }
     return 0;
   }

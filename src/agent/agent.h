@@ -14,8 +14,8 @@
 namespace trireme::agent {
 
 struct Ticket : wire::Ticket {
-  int agent = 0;  // each start has a new number: a late one is refused
-  std::string peers_secret;  // of the memory of all agents
+  int agent = 0;                  // each start has a new number: a late one is refused
+  std::string peers_secret = {};  // of the memory of all agents
   // Where it listens for other agents; 0: any free port.
   int first_port = 0;
   int last_port = 0;

@@ -85,10 +85,13 @@ class Controller:
         ours.settimeout(10)
         return ours
 
+    def connect_without_tls(self) -> socket.socket:
+        host, port = self.address.removeprefix("tls://").rsplit(":", 1)
+        return socket.create_connection((host, int(port)), timeout=10)
+
     def attack_tls(self, dice: random.Random) -> None:
         """Peers without a key of the run: the controller must end the handshake."""
-        host, port = self.address.removeprefix("tls://").rsplit(":", 1)
-        connection = socket.create_connection((host, int(port)), timeout=10)
+        connection = self.connect_without_tls()
         with connection:
             if dice.random() < 0.5:
                 connection.sendall(dice.randbytes(dice.randrange(1, 3000)))
@@ -219,7 +222,10 @@ def fuzz(controller: Controller, dice: random.Random, connections: int, connecte
 
 def _reachable(controller: Controller) -> bool:
     try:
-        controller.connect().close()
+        if controller.address.startswith("tls://"):
+            controller.connect_without_tls().close()
+        else:
+            controller.connect().close()
     except OSError:
         return False
     return True
