@@ -153,7 +153,7 @@ struct PreemptionAnnounced {
   std::vector<int> ranks;
   std::optional<double> seconds;
   std::string why;
-  std::optional<bool> elsewhere;  // the run may continue on other nodes, even if all ranks are preempted
+  std::optional<bool> elsewhere = {};  // the run may continue on other nodes, even if all ranks are preempted
 };
 // No rank has reported for too long, and the stacks are written to a file.
 struct HangNoticed {
