@@ -13,7 +13,9 @@ using namespace trireme::control::testing;
 
 namespace {
 
-List file(const std::string& path, const std::string& digest = "0123456789abcdef") { return {List{path, 5, digest}}; }
+List file(const std::string& path, const std::string& digest = "0123456789abcdef") {
+  return {Value(List{path, 5, digest})};  // without Value, compilers disagree whether this is the list itself
+}
 
 std::string name_of(std::int64_t index) { return "checkpoint_" + std::to_string(index); }
 
