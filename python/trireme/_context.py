@@ -52,7 +52,7 @@ class TrainContext:
     _path: str | None = None
     _storage: Location | None = None
     _attempt: int = 0
-    _hosts: Sequence[str] = ()
+    _num_nodes: int = 1
     _gpus: Sequence[str] = ()
     _visible_gpus: Sequence[str] = ()
     _whole_gpus: bool = False

@@ -75,7 +75,7 @@ class LaunchBackend(Backend):
 def _torchelastic_variables(context: TrainContext, max_restarts: int) -> dict[str, str]:
     return {
         "GROUP_RANK": str(context.get_node_rank()),
-        "GROUP_WORLD_SIZE": str(len(set(context._hosts)) or 1),
+        "GROUP_WORLD_SIZE": str(context._num_nodes),
         "ROLE_NAME": "default",
         "ROLE_RANK": str(context.get_world_rank()),
         "ROLE_WORLD_SIZE": str(context.get_world_size()),

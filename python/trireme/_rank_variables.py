@@ -36,8 +36,8 @@ def node_address(context: TrainContext) -> str:
     """The address at which workers on other nodes reach this one; on a cluster, the agent has set it."""
     if one_host(context):
         return "127.0.0.1"
-    return os.environ.get("TRIREME_NODE_ADDRESS") or socket.gethostbyname(context._hosts[context.get_node_rank()])
+    return os.environ.get("TRIREME_NODE_ADDRESS") or socket.gethostbyname(socket.gethostname())
 
 
 def one_host(context: TrainContext) -> bool:
-    return len(set(context._hosts)) <= 1
+    return context._num_nodes == 1

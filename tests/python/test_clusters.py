@@ -19,6 +19,7 @@ import processes
 import trireme
 from runs import ROOT, events, fit, trireme_command
 from trireme import Checkpoint, ConfigError, collective
+from trireme._rank_variables import one_host
 
 LOCAL = {"launcher": "local", "num_cpus": 2}
 
@@ -78,6 +79,14 @@ def test_ranks_are_ordered_by_node_and_logs_arrive(two_nodes: None) -> None:
     second = fit(where, 3, name="second")
     assert [event["forked"] for event in events(second.path, "worker_started")] == [True] * 3
     assert "'node_rank': 1" in Path(second.path, "logs/attempt_0/rank_2.log").read_text()
+
+
+def test_two_nodes_are_not_taken_for_one_host(two_nodes: None) -> None:
+    def train() -> bool:
+        return one_host(trireme.get_context())  # which decides the addresses of process groups
+
+    assert fit(train, 4).return_value is False
+    assert fit(train, 2, name="packed").return_value is True
 
 
 def test_a_killed_worker_is_replaced_on_its_node(two_nodes: None) -> None:

@@ -40,7 +40,7 @@ def load_config(path: str | os.PathLike[str] | None = None) -> dict[str, str]:
 
 
 def _contradictions(config: Any, context: TrainContext) -> list[str]:
-    workers, machines = context.get_world_size(), len(set(context._hosts)) or 1
+    workers, machines = context.get_world_size(), context._num_nodes
     if config.compute_environment.value != "LOCAL_MACHINE":
         return [f"compute_environment={config.compute_environment.value}, and workers run on local machines"]
     expected: dict[str, tuple[Any, set[Any], str]] = {

@@ -63,7 +63,7 @@ class HorovodBackend(NewProcessBackend):
             "GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
             "CONTROLLER": "gloo",
             "CPU_OPERATIONS": "gloo",
-            "HOSTNAME": context._hosts[context.get_node_rank()],
+            "HOSTNAME": f"node{context.get_node_rank()}",  # only compared
             **({"GLOO_IFACE": nics[0]} if nics else {}),
             **({"LOG_LEVEL": "debug"} if self.config.verbose > 1 else {}),
         }
@@ -75,7 +75,7 @@ def _across(context: TrainContext, session: Any, prefix: str, timeout_s: float) 
     node, local = context.get_node_rank(), context.get_local_rank()
     if local == 0:
         session.store_set(f"{prefix}/workers/{node}", str(context.get_local_world_size()).encode())
-    keys = [f"{prefix}/workers/{each}" for each in range(len(context._hosts))]
+    keys = [f"{prefix}/workers/{each}" for each in range(context._num_nodes)]
     having = [each for each, size in enumerate(session.store_multi_get(keys, timeout_s)) if int(size) > local]
     return {"CROSS_RANK": having.index(node), "CROSS_SIZE": len(having)}
 

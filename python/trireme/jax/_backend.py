@@ -71,7 +71,7 @@ def _choose_devices(config: JaxConfig, context: TrainContext) -> str:
     """JAX has read its environment variables when it was imported, perhaps in the warm process."""
     if config.use_tpu and context.get_local_world_size() > 1:
         raise RuntimeError(
-            f"JaxConfig(use_tpu=True): {context.get_local_world_size()} workers run on {context._hosts[0]}, and JAX "
+            f"JaxConfig(use_tpu=True): {context.get_local_world_size()} workers run on this machine, and JAX "
             "gives all TPUs of a machine to one process: run one worker on each machine"
         )
     platforms = os.environ.get("JAX_PLATFORMS") or _standard_platforms(config, context)

@@ -38,7 +38,7 @@ def prepare_fabric(fabric: Any) -> Any:
         )
     strategy.cluster_environment = environment_class(found)()
     strategy.parallel_devices = [devices_of(context)[0]] * context.get_local_world_size()
-    strategy._num_nodes = len(set(context._hosts)) or 1
+    strategy._num_nodes = context._num_nodes
     strategy._launcher = None  # the workers are the processes
     _take_over_loaders(fabric)
     return fabric

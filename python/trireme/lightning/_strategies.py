@@ -74,7 +74,7 @@ def _strategy(base: Any, environment: Any) -> Any:
                     "trireme.lightning.FSDPStrategy: Lightning's FSDPStrategy needs GPUs, and the workers have none; "
                     "ModelParallelStrategy shards models on CPUs too, or pass ScalingConfig(use_gpu=True)"
                 )
-            self.num_nodes = len(set(context._hosts)) or 1
+            self.num_nodes = context._num_nodes
             super().setup_environment()
             if _data_parallel_size(self) in (None, context.get_world_size()):
                 take_over_training_loaders(self.lightning_module.trainer)

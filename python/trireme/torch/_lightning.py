@@ -54,7 +54,7 @@ def _checked_call(context: TrainContext, original: Any) -> Any:
 def _check(framework: str, kind: str, adapter: str, size: int, context: TrainContext) -> None:
     if size == context.get_world_size():
         return
-    local, nodes = context.get_local_world_size(), len(set(context._hosts)) or 1
+    local, nodes = context.get_local_world_size(), context._num_nodes
     workers = count_of(context.get_world_size(), "worker")
     raise RuntimeError(
         f"{framework} has found {count_of(size, 'process')} and the run has {workers}, so every worker would train a "
