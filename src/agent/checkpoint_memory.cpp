@@ -31,7 +31,7 @@ base::Result<CheckpointMemory::Name> CheckpointMemory::Name::parse(const std::st
   return base::error("'{}' is not a file in memory", path);
 }
 
-std::string CheckpointMemory::Name::text() const { return fmt::format("{}/{}/{}", run, index, file); }
+std::string CheckpointMemory::Name::text() const { return wire::memory_path(run, index, file); }
 
 base::Result<CheckpointMemory::Content> CheckpointMemory::make_room(std::int64_t size, std::int64_t limit) {
   if (limit < 0) limit = default_limit();
@@ -81,9 +81,9 @@ CheckpointMemory::Content CheckpointMemory::find(const Name& name) const {
   return file == checkpoint->second.files.end() ? nullptr : file->second.content;
 }
 
-CheckpointMemory::Listing CheckpointMemory::list(const std::string& run_id, std::int64_t index) const {
+wire::MemoryListing CheckpointMemory::list(const std::string& run_id, std::int64_t index) const {
   const std::lock_guard lock(mutex_);
-  Listing listing;
+  wire::MemoryListing listing;
   const auto run = runs_.find(run_id);
   if (run == runs_.end()) return listing;
   const auto checkpoint = run->second.find(index);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "wire/file_requests.h"
 
 namespace trireme::agent {
 
@@ -44,11 +45,7 @@ class CheckpointMemory {
   // nullptr: it is not held.
   Content find(const Name& name) const;
 
-  struct Listing {
-    int attempt = 0;
-    std::map<std::string, std::int64_t> sizes;
-  };
-  Listing list(const std::string& run, std::int64_t index) const;
+  wire::MemoryListing list(const std::string& run, std::int64_t index) const;
   // Checkpoints of reports below this number.
   void drop(const std::string& run, std::int64_t index);
 

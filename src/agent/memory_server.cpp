@@ -1,7 +1,6 @@
 #include "agent/memory_server.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,7 +8,6 @@
 #include <asio/executor_work_guard.hpp>
 #include <asio/post.hpp>
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 
 #include "base/dict_fields.h"
@@ -17,6 +15,7 @@
 #include "base/fields.h"
 #include "base/hex.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "storage/digest.h"
 #include "wire/secret.h"
 
@@ -33,22 +32,6 @@ constexpr std::int64_t kLargestBlock = std::int64_t{64} << 20;
 constexpr std::chrono::seconds kPeerPatience{5};
 // The driver sends the list of agents when none has joined for a moment.
 constexpr std::chrono::seconds kAgentsPatience{3};
-
-wire::Reply reply_to(std::int64_t id, Result<Value> answer) {
-  wire::Reply reply;
-  reply.id = id;
-  if (answer) {
-    reply.value = *std::move(answer);
-  } else {
-    reply.failure = answer.error().message();
-  }
-  return reply;
-}
-
-Value to_value(const CheckpointMemory::Listing& listing) {
-  return Dict{{"attempt", listing.attempt},
-              {"files", base::Codec<std::map<std::string, std::int64_t>>::to(listing.sizes)}};
-}
 
 Result<Value> block_of(const CheckpointMemory::Content& content, const wire::FileRequest& request) {
   if (request.offset < 0 || request.size < 0 || request.size > kLargestBlock) return base::error("invalid range");
@@ -83,7 +66,8 @@ void MemoryServer::Entrance::received(const std::shared_ptr<wire::Channel>& chan
   if (!request) return channel->close();
   asio::post(calls, [this, channel, sender = channel->peer().rank, request = std::move(*request)] {
     const bool worker = this == &memory.for_workers_;
-    auto reply = reply_to(request.id, worker ? memory.serve_worker(request) : memory.serve_peer(request, sender));
+    auto answer = worker ? memory.serve_worker(request) : memory.serve_peer(request, sender);
+    auto reply = wire::reply_to(request.id, std::move(answer));
     asio::post(memory.io_, [channel, reply = std::move(reply)] { channel->send(reply); });
   });
 }
@@ -98,10 +82,7 @@ Result<std::unique_ptr<MemoryServer>> MemoryServer::start(Options options) {
   TRIREME_ASSIGN(made->for_peers_.server,
                  wire::Server::listen(made->io_, made->options_.listen, made->options_.secret, made->for_peers_));
   made->thread_ = std::jthread([&io = made->io_] {
-    sigset_t signals;
-    ::sigfillset(&signals);  // the main thread handles them
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) ::sigdelset(&signals, fault);
-    ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    base::block_signals();
     auto work = asio::make_work_guard(io);
     // The top of this thread. Workers then store their checkpoints on the driver's machine.
     try {
@@ -184,7 +165,7 @@ Result<Value> MemoryServer::serve_peer(const wire::FileRequest& request, int sen
     const auto content = memory_.find(name);
     return content ? block_of(content, request) : Value();
   }
-  if (request.call == "list_files") return to_value(memory_.list(name.run, name.index));
+  if (request.call == "list_files") return wire::to_value(memory_.list(name.run, name.index));
   if (request.call == "drop") {
     memory_.drop(name.run, request.offset);
     return Value();
@@ -318,16 +299,12 @@ Result<Value> MemoryServer::list_everywhere(const wire::FileRequest& request) {
   auto all = memory_.list(name.run, name.index);
   for (const auto& [number, peer] : peers()) {
     TRIREME_ASSIGN(const auto answer, peer->call(request));
-    const auto* dict = answer.get_if<Dict>();
-    const auto* files = dict ? dict->find("files") : nullptr;
-    if (!files) return base::error("the answer of agent {} has no files", number);
-    TRIREME_ASSIGN(auto sizes, (base::Codec<std::map<std::string, std::int64_t>>::from(*files)));
-    const int attempt = static_cast<int>(base::int_of(*dict, "attempt"));
-    if (sizes.empty() || attempt < all.attempt) continue;
-    if (attempt > all.attempt) all = {attempt, {}};
-    all.sizes.merge(sizes);
+    TRIREME_ASSIGN(auto held, wire::memory_listing_from(answer), "agent {}", number);
+    if (held.sizes.empty() || held.attempt < all.attempt) continue;
+    if (held.attempt > all.attempt) all = {held.attempt, {}};
+    all.sizes.merge(held.sizes);
   }
-  return to_value(all);
+  return wire::to_value(all);
 }
 
 }  // namespace trireme::agent

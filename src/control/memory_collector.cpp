@@ -16,6 +16,7 @@
 #include "storage/disk_error.h"
 #include "storage/local_files.h"
 #include "storage/paths.h"
+#include "wire/file_requests.h"
 
 namespace trireme::control {
 namespace {
@@ -94,7 +95,7 @@ Result<void> MemoryCollector::reachable() {
     probed.patience = kProbePatience;
     wire::FileRequest request;
     request.call = "list_files";
-    request.path = fmt::format("{}/0/", run_id_);
+    request.path = wire::memory_path(run_id_, 0);
     TRIREME_TRY(wire::FileClient(std::move(probed)).call(std::move(request)));
     const std::lock_guard lock(mutex_);
     reached_.insert(text);
@@ -124,16 +125,14 @@ Result<std::map<std::string, std::vector<std::string>>> MemoryCollector::holders
   for (const auto& [address, agent] : clients()) {
     wire::FileRequest request;
     request.call = "list_files";
-    request.path = fmt::format("{}/{}/", run_id_, wanted.origin.index);
+    request.path = wire::memory_path(run_id_, wanted.origin.index);
     const auto answer = agent->call(std::move(request));
     if (!answer) continue;  // it is lost; others may hold the files
-    const auto* dict = answer->get_if<Dict>();
-    const auto* files = dict ? dict->find("files") : nullptr;
-    if (!files || base::int_of(*dict, "attempt") != wanted.origin.attempt) continue;
-    TRIREME_ASSIGN(const auto sizes, (base::Codec<std::map<std::string, std::int64_t>>::from(*files)));
+    TRIREME_ASSIGN(const auto held, wire::memory_listing_from(*answer), "the agent at {}", address);
+    if (held.attempt != wanted.origin.attempt) continue;
     for (const auto& file : wanted.files) {
-      const auto size = sizes.find(file.path);
-      if (size == sizes.end() || size->second != static_cast<std::int64_t>(file.size)) continue;
+      const auto size = held.sizes.find(file.path);
+      if (size == held.sizes.end() || size->second != static_cast<std::int64_t>(file.size)) continue;
       auto& addresses = found[file.path];
       if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) addresses.push_back(address);
     }
@@ -191,7 +190,7 @@ void MemoryCollector::drop_now(std::int64_t index) {
   for (const auto& [address, agent] : clients()) {
     wire::FileRequest request;
     request.call = "drop";
-    request.path = fmt::format("{}/0/", run_id_);
+    request.path = wire::memory_path(run_id_, 0);
     request.offset = index;
     // If it fails, the agent is lost, or a later call frees these as well.
     if (auto dropped = agent->call(std::move(request)); !dropped) base::log_debug("{}", dropped.error().message());
@@ -234,7 +233,7 @@ Result<void> MemoryCollector::copy_from(wire::FileClient& agent, const Checkpoin
     if (stopping_ || forgotten(wanted.origin)) return base::error("it is no longer needed");
     wire::FileRequest request;
     request.call = "fetch";
-    request.path = fmt::format("{}/{}/{}", run_id_, wanted.origin.index, path);
+    request.path = wire::memory_path(run_id_, wanted.origin.index, path);
     request.offset = got;
     request.size = kBlock;
     TRIREME_ASSIGN(const auto answer, agent.call(std::move(request)));

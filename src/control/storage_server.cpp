@@ -1,7 +1,6 @@
 #include "control/storage_server.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,16 +8,17 @@
 #include <asio/executor_work_guard.hpp>
 #include <asio/post.hpp>
 #include <cerrno>
-#include <csignal>
 #include <filesystem>
 
 #include "base/fd.h"
 #include "base/fields.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "checkpoint/commit.h"
 #include "storage/code_tree.h"
 #include "storage/disk_error.h"
 #include "storage/paths.h"
+#include "wire/file_requests.h"
 
 namespace trireme::control {
 namespace {
@@ -39,17 +39,6 @@ Result<Value> nothing(Result<void> done) {
   return Value();
 }
 
-wire::Reply reply_to(std::int64_t id, Result<Value> answer) {
-  wire::Reply reply;
-  reply.id = id;
-  if (answer) {
-    reply.value = *std::move(answer);
-  } else {
-    reply.failure = answer.error().message();
-  }
-  return reply;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<StorageServer>> StorageServer::start(const wire::Address& listen, const std::string& secret,
@@ -58,10 +47,7 @@ Result<std::unique_ptr<StorageServer>> StorageServer::start(const wire::Address&
   TRIREME_TRY(made->remove_scratch());  // of a driver that was killed
   TRIREME_ASSIGN(made->server_, wire::Server::listen(made->io_, listen, secret, *made));
   made->thread_ = std::jthread([&io = made->io_] {
-    sigset_t signals;
-    ::sigfillset(&signals);  // the program's threads handle its signals
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) ::sigdelset(&signals, fault);
-    ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    base::block_signals();
     auto work = asio::make_work_guard(io);
     // The top of this thread, one of the places that catch exceptions. Uploads then fail, and so does the run.
     try {
@@ -103,7 +89,7 @@ void StorageServer::received(const std::shared_ptr<wire::Channel>& channel, wire
   auto* request = std::get_if<wire::FileRequest>(&message);
   if (!request) return channel->close();
   asio::post(disk_, [this, channel, request = std::move(*request)] {
-    auto reply = reply_to(request.id, perform(request));
+    auto reply = wire::reply_to(request.id, perform(request));
     asio::post(io_, [channel, reply = std::move(reply)] { channel->send(reply); });
   });
 }

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <exception>
 #include <utility>
 
 #include "base/environment.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "engine/resources.h"
 
 namespace trireme::engine {
@@ -19,14 +19,6 @@ namespace {
 std::vector<std::string> zygote_argv(std::vector<std::string> python) {
   if (!python.empty()) python.insert(python.end(), {"-m", "trireme._zygote"});
   return python;
-}
-
-// The program's threads handle its signals. Signals raised by a fault must reach the thread that caused it.
-void block_signals() {
-  sigset_t signals;
-  ::sigfillset(&signals);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) ::sigdelset(&signals, fault);
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
 void wake(int fd) {
@@ -141,7 +133,7 @@ std::deque<Command> LocalEngine::take_commands() {
 // The top of the engine's thread, one of the places that catch exceptions. When the thread ends, the kernel kills its
 // children.
 void LocalEngine::serve() {
-  block_signals();
+  base::block_signals();
   ::pthread_setname_np(::pthread_self(), "trireme-engine");
   try {
     take_turns();

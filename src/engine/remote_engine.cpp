@@ -5,11 +5,11 @@
 
 #include <asio/executor_work_guard.hpp>
 #include <asio/post.hpp>
-#include <csignal>
 #include <exception>
 
 #include "base/environment.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "engine/placement.h"
 #include "engine/remote_table.h"
 #include "engine/resources.h"
@@ -32,10 +32,7 @@ Result<std::unique_ptr<RemoteEngine>> RemoteEngine::start(RemoteEngineOptions op
   auto ready = std::make_shared<std::promise<Result<void>>>();
   auto answer = ready->get_future();
   engine->thread_ = std::make_unique<std::jthread>([&io = *engine->io_] {
-    sigset_t signals;
-    ::sigfillset(&signals);  // the program's threads handle its signals
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) ::sigdelset(&signals, fault);
-    ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    base::block_signals();
     ::pthread_setname_np(::pthread_self(), "trireme-remote");
     auto work = asio::make_work_guard(io);
     // The top of this thread, one of the places that catch exceptions. Agents end when their connections do.

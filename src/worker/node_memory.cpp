@@ -7,6 +7,7 @@
 #include "base/fields.h"
 #include "checkpoint/commit.h"
 #include "storage/parallel.h"
+#include "wire/file_requests.h"
 
 namespace trireme::worker {
 namespace {
@@ -29,7 +30,7 @@ base::Result<NodeMemory::Held> NodeMemory::hold(std::int64_t index, int attempt,
     wire::FileRequest request;
     request.call = "take";
     request.attempt = attempt;
-    request.path = fmt::format("{}/{}/{}", place_.run_id, index, wanted[i].first);
+    request.path = wire::memory_path(place_.run_id, index, wanted[i].first);
     request.name = wanted[i].second;
     request.limit = place_.limit;
     TRIREME_ASSIGN(const auto answer, agent_.call(std::move(request)));
@@ -63,14 +64,11 @@ base::Result<std::map<std::string, std::int64_t>> NodeMemory::list(const std::st
   if (!name) return sizes;
   wire::FileRequest request;
   request.call = "list_files";
-  request.path = fmt::format("{}/{}/", place_.run_id, name->index);
+  request.path = wire::memory_path(place_.run_id, name->index);
   TRIREME_ASSIGN(const auto answer, agent_.call(std::move(request)));
-  const auto* dict = answer.get_if<Dict>();
-  const auto* files = dict ? dict->find("files") : nullptr;
-  if (!files) return base::error("the agent's answer has no files");
-  TRIREME_ASSIGN(const auto all, (base::Codec<std::map<std::string, std::int64_t>>::from(*files)));
-  if (name->file.empty()) return all;
-  for (const auto& [file, size] : all) {
+  TRIREME_ASSIGN(auto held, wire::memory_listing_from(answer), "the agent's memory");
+  if (name->file.empty()) return std::move(held.sizes);
+  for (const auto& [file, size] : held.sizes) {
     if (file == name->file) sizes[""] = size;
     if (file.starts_with(name->file + "/")) sizes[file.substr(name->file.size() + 1)] = size;
   }
@@ -83,7 +81,7 @@ base::Result<std::optional<std::string>> NodeMemory::fetch(const std::string& pa
   if (!name || name->file.empty()) return std::optional<std::string>();
   wire::FileRequest request;
   request.call = "fetch";
-  request.path = fmt::format("{}/{}/{}", place_.run_id, name->index, name->file);
+  request.path = wire::memory_path(place_.run_id, name->index, name->file);
   request.offset = offset;
   request.size = size;
   TRIREME_ASSIGN(auto answer, agent_.call(std::move(request)));
