@@ -57,17 +57,14 @@ class PythonSource final : public data::Source {
  public:
   explicit PythonSource(nb::object open) : open_(kept(std::move(open))) {}
 
-  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
+  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row, std::int64_t) override {
     nb::gil_scoped_acquire lock;
     const InReader here;
     try {
       const auto answer = nb::cast<nb::tuple>((*open_)(fragment, row));
       const nb::object capsule = answer[0].attr("__arrow_c_stream__")();
-      auto* stream = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream"));
-      if (!stream) throw nb::python_error();
-      data::Opened opened{*stream, nb::cast<std::int64_t>(answer[1])};
-      stream->release = nullptr;  // ours now
-      return opened;
+      return data::Opened{moved_out<ArrowArrayStream>(capsule, "arrow_array_stream"),
+                          nb::cast<std::int64_t>(answer[1])};
     } catch (const nb::python_error& raised) {  // Python's side keeps the exception itself
       return base::Error(nb::cast<std::string>(nb::str(raised.value())));
     } catch (const nb::cast_error&) {
@@ -112,13 +109,6 @@ nb::dict tensors(const Batch& batch) {
     if (auto tensor = batch.tensor(i)) made[fields[i].name.c_str()] = numpy_of(*tensor);
   }
   return made;
-}
-
-nb::tuple arrow_c_array(const Batch& batch, nb::handle) {
-  auto* schema = new ArrowSchema{};
-  auto* array = new ArrowArray{};
-  batch.export_to(*array, *schema);
-  return nb::make_tuple(capsule_of(schema, "arrow_schema"), capsule_of(array, "arrow_array"));
 }
 
 // A pass whose threads may need the interpreter's lock while they end. Any thread may call: close() waits for a thread
@@ -225,7 +215,11 @@ void bind_data(nb::module_& module) {
       .def_prop_ro("num_rows", &Batch::rows)
       .def_prop_ro("num_bytes", &Batch::bytes)
       .def("tensors", &tensors)
-      .def("__arrow_c_array__", &arrow_c_array, nb::arg("requested_schema") = nb::none());
+      .def(
+          "__arrow_c_array__", [](const Batch& self, nb::handle) { return capsules_of(self.exported()); },
+          nb::arg("requested_schema") = nb::none());
+  nb::class_<RecordBatch>(module, "RecordBatch")
+      .def("__arrow_c_array__", &RecordBatch::arrow_c_array, nb::arg("requested_schema") = nb::none());
   nb::class_<PythonPass>(module, "DataPass")
       .def_prop_ro("epoch", &PythonPass::epoch)
       .def_prop_ro("steps", &PythonPass::steps)

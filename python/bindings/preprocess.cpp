@@ -22,63 +22,27 @@ T value_or_value_error(base::Result<T> result) {
   if constexpr (!std::is_void_v<T>) return std::move(result).value();
 }
 
-// The struct in a capsule, which is empty afterwards.
-template <typename T>
-T moved_out(nb::handle capsule, const char* name) {
-  auto* held = static_cast<T*>(PyCapsule_GetPointer(capsule.ptr(), name));
-  if (!held) throw nb::python_error();
-  T taken = *held;
-  held->release = nullptr;
-  return taken;
-}
-
 preprocess::Table table_of(nb::handle batch) {
   const nb::object capsules = batch.attr("__arrow_c_array__")();
-  data::Record record;
-  record.schema = data::OwnedSchema(moved_out<ArrowSchema>(capsules[0], "arrow_schema"));
-  record.array = data::OwnedArray(moved_out<ArrowArray>(capsules[1], "arrow_array"));
-  return preprocess::Table(std::move(record));
+  return preprocess::Table(
+      {moved_out<ArrowArray>(capsules[1], "arrow_array"), moved_out<ArrowSchema>(capsules[0], "arrow_schema")});
 }
 
-// The result of a transform, for one reader.
-struct Transformed {
-  data::Record record;
-
-  nb::tuple arrow_c_array(nb::handle) {
-    if (!record.array->release) throw nb::value_error("this batch was read before");
-    return nb::make_tuple(capsule_of(new ArrowSchema(record.schema.give()), "arrow_schema"),
-                          capsule_of(new ArrowArray(record.array.give()), "arrow_array"));
-  }
-};
-
-// A stream that is released on destruction.
-class OwnedStream {
- public:
-  explicit OwnedStream(ArrowArrayStream stream) : stream_(stream) {}
-  ~OwnedStream() { stream_.release(&stream_); }
-  OwnedStream(const OwnedStream&) = delete;
-  OwnedStream& operator=(const OwnedStream&) = delete;
-
-  base::Result<void> read_into(preprocess::Learner& learner) {
-    data::OwnedSchema schema;
-    if (stream_.get_schema(&stream_, &*schema) != 0) return failure();
-    while (true) {
-      data::Record record;
-      if (stream_.get_next(&stream_, &*record.array) != 0) return failure();
-      if (!record.array->release) return {};
-      record.schema = preprocess::copied(*schema);
-      TRIREME_TRY(learner.add(preprocess::Table(std::move(record))));
-    }
-  }
-
- private:
-  base::Error failure() {
-    const char* text = stream_.get_last_error(&stream_);
+base::Result<void> read_into(preprocess::Learner& learner, data::OwnedStream stream) {
+  const auto failure = [&] {
+    const char* text = stream->get_last_error(&*stream);
     return base::Error(text ? text : "the stream of batches failed");
+  };
+  data::OwnedSchema schema;
+  if (stream->get_schema(&*stream, &*schema) != 0) return failure();
+  while (true) {
+    data::Record record;
+    if (stream->get_next(&*stream, &*record.array) != 0) return failure();
+    if (!record.array->release) return {};
+    record.schema = preprocess::copied(*schema);
+    TRIREME_TRY(learner.add(preprocess::Table(std::move(record))));
   }
-
-  ArrowArrayStream stream_;
-};
+}
 
 class PythonPreprocessor {
  public:
@@ -92,7 +56,7 @@ class PythonPreprocessor {
 
   const Impl& impl() const { return impl_; }
 
-  Transformed transform(nb::handle batch, bool back) const {
+  RecordBatch transform(nb::handle batch, bool back) const {
     if (impl_->fittable() && !impl_->stats()) throw nb::value_error("this preprocessor has not been fitted");
     auto table = table_of(batch);
     auto done = unlocked([&]() -> base::Result<data::Record> {
@@ -114,8 +78,8 @@ class PythonLearner {
 
   void add(nb::handle batches) {
     const nb::object capsule = batches.attr("__arrow_c_stream__")();
-    OwnedStream stream(moved_out<ArrowArrayStream>(capsule, "arrow_array_stream"));
-    value_or_value_error(unlocked([&] { return stream.read_into(*learner_); }));
+    auto stream = moved_out<ArrowArrayStream>(capsule, "arrow_array_stream");
+    value_or_value_error(unlocked([&] { return read_into(*learner_, std::move(stream)); }));
   }
 
   nb::tuple done() {
@@ -137,14 +101,13 @@ class PythonLearner {
 }  // namespace
 
 void bind_preprocess(nb::module_& module) {
-  nb::class_<Transformed>(module, "TransformedBatch")
-      .def("__arrow_c_array__", &Transformed::arrow_c_array, nb::arg("requested_schema") = nb::none());
   nb::class_<PythonLearner>(module, "PreprocessorLearner")
       .def("add", &PythonLearner::add, nb::arg("batches"), "Reads an object with __arrow_c_stream__.")
       .def("done", &PythonLearner::done, "The fitted preprocessor, and its statistics.");
   nb::class_<PythonPreprocessor>(module, "CorePreprocessor")
       .def_static("of_json", &PythonPreprocessor::of_json, nb::arg("described"))
-      .def_prop_ro("arguments", [](const PythonPreprocessor& self) { return to_python(self.impl()->arguments()); })
+      .def_prop_ro("arguments",
+                   [](const PythonPreprocessor& self) { return to_python(self.impl()->arguments()); })
       .def_prop_ro("inputs", [](const PythonPreprocessor& self) { return self.impl()->inputs(); })
       .def_prop_ro("outputs", [](const PythonPreprocessor& self) { return self.impl()->outputs(); })
       .def_prop_ro("fittable", [](const PythonPreprocessor& self) { return self.impl()->fittable(); })

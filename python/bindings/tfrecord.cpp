@@ -3,13 +3,13 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include "arrow_capsules.h"
 #include "bindings.h"
 #include "errors.h"
 #include "formats/crc32c.h"
+#include "unlocked.h"
 
 namespace trireme::python {
 namespace {
@@ -29,43 +29,15 @@ std::vector<FeatureColumn> columns_of(const Columns& given) {
 
 std::string_view view(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
 
-// A record batch that can be exported once.
-struct RecordBatch {
-  ArrowArray array;
-  ArrowSchema schema;
-
-  RecordBatch(ArrowArray given, ArrowSchema described) : array(given), schema(described) {}
-  RecordBatch(const RecordBatch&) = delete;
-  RecordBatch& operator=(const RecordBatch&) = delete;
-  ~RecordBatch() {
-    if (array.release) array.release(&array);
-    if (schema.release) schema.release(&schema);
-  }
-
-  nb::tuple give(nb::handle) {
-    if (!array.release) throw nb::value_error("this batch was already exported");
-    auto* given_schema = new ArrowSchema(std::exchange(schema, {}));
-    auto* given = new ArrowArray(std::exchange(array, {}));
-    return nb::make_tuple(capsule_of(given_schema, "arrow_schema"), capsule_of(given, "arrow_array"));
-  }
-};
-
-std::unique_ptr<RecordBatch> next_batch(TfRecordReader& reader) {
-  auto next = [&] {
-    nb::gil_scoped_release unlocked;
-    return reader.next();
-  }();
-  const auto array = value_or_raise(std::move(next));
-  return array ? std::make_unique<RecordBatch>(*array, reader.schema()) : nullptr;
+std::optional<RecordBatch> next_batch(TfRecordReader& reader) {
+  auto array = value_or_raise(unlocked([&] { return reader.next(); }));
+  if (!array) return {};
+  return RecordBatch{{*std::move(array), reader.schema()}};
 }
 
 bool look(TfRecordTypes& types, const nb::bytes& bytes) {
   const std::string_view content = view(bytes);
-  auto more = [&] {
-    nb::gil_scoped_release unlocked;
-    return types.add(content);
-  }();
-  return value_or_raise(std::move(more));
+  return value_or_raise(unlocked([&] { return types.add(content); }));
 }
 
 Columns columns(const TfRecordTypes& types) {
@@ -77,9 +49,6 @@ Columns columns(const TfRecordTypes& types) {
 }  // namespace
 
 void bind_tfrecord(nb::module_& module) {
-  nb::class_<RecordBatch>(module, "RecordBatch")
-      .def("__arrow_c_array__", &RecordBatch::give, nb::arg("requested_schema") = nb::none());
-
   nb::class_<TfRecordTypes>(module, "TfRecordTypes")
       .def(nb::init<std::string>(), nb::arg("file"))
       .def("add", look, nb::arg("content"))

@@ -75,6 +75,9 @@ class DataBatch:
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple: ...
 
+class RecordBatch:
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple: ...
+
 class DataPass:
     @property
     def epoch(self) -> int: ...
@@ -182,9 +185,6 @@ def resample(pixels: Annotated[NDArray[numpy.uint8], dict(shape=(None, None, Non
     Resizes an image to the size of `out`, like Pillow's BILINEAR, horizontally first.
     """
 
-class TransformedBatch:
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple: ...
-
 class PreprocessorLearner:
     def add(self, batches: object) -> None:
         """Reads an object with __arrow_c_stream__."""
@@ -213,7 +213,7 @@ class CorePreprocessor:
 
     def learner(self) -> PreprocessorLearner: ...
 
-    def transform(self, batch: object, back: bool = False) -> TransformedBatch:
+    def transform(self, batch: object, back: bool = False) -> RecordBatch:
         """Takes an object with __arrow_c_array__, and returns one."""
 
 class Runtime:
@@ -426,9 +426,6 @@ def save_state(folder: str, state: object, allow_pickle: bool) -> None: ...
 
 def load_state(path: str, allow_pickle: bool, map: bool, is_file: bool, elsewhere: Mapping[str, str], verify: bool = True) -> object: ...
 
-class RecordBatch:
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple: ...
-
 class TfRecordTypes:
     def __init__(self, file: str) -> None: ...
 
@@ -443,7 +440,7 @@ class TfRecordReader:
 
     def end(self) -> None: ...
 
-    def next(self) -> RecordBatch: ...
+    def next(self) -> RecordBatch | None: ...
 
 def crc32c(content: bytes) -> int:
     """Castagnoli's CRC-32, the checksum of TFRecord files before masking."""

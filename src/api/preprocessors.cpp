@@ -34,9 +34,7 @@ base::Result<Record> without_dictionaries(inner::Table table) {
                                         [](const inner::Column& column) { return column.schema->dictionary; });
   if (!dictionaries) return std::move(table).record();
   TRIREME_ASSIGN(const auto batch, batch_of(std::move(table).record()));
-  Record record;
-  batch.export_to(*record.array, *record.schema);
-  return record;
+  return batch.exported();
 }
 
 class TransformOp final : public plan::Op {
@@ -52,8 +50,7 @@ class TransformOp final : public plan::Op {
   // An empty batch is enough: the output columns depend only on the types.
   base::Result<std::shared_ptr<const Schema>> learn(const Batch& example) override {
     TRIREME_ASSIGN(auto record, changed(example));
-    ArrowSchema c_schema = record.schema.give();
-    return Schema::take(c_schema);
+    return Schema::take(std::move(record.schema));
   }
 
   base::Result<Record> apply(const Batch& batch, plan::Where) override { return changed(batch); }
@@ -61,7 +58,7 @@ class TransformOp final : public plan::Op {
 
  private:
   base::Result<Record> changed(const Batch& batch) const {
-    inner::Table table = inner::Table::of(batch);
+    inner::Table table(batch.exported());
     TRIREME_TRY(impl_->apply(table, back_));
     return without_dictionaries(std::move(table));
   }
@@ -158,7 +155,7 @@ base::Result<Dict> learned(const inner::PreprocessorImpl& impl, const Dataset& d
       while (true) {
         TRIREME_ASSIGN(const auto batch, input->next(kRowsAtOnce), "{}", fragments[i].name);
         if (batch.rows() == 0) break;
-        TRIREME_TRY(learner->add(inner::Table::of(batch)));
+        TRIREME_TRY(learner->add(inner::Table(batch.exported())));
       }
     }
     return learner->done();

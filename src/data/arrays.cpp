@@ -69,9 +69,11 @@ struct Producing {
   std::unique_ptr<ArrayProducer> producer;
   std::string error;
 
-  int told(const base::Result<void>& done) {
-    if (done) return 0;
-    error = done.error().message();
+  template <typename C>
+  int give(base::Result<Owned<C>> made, C* out) {
+    *out = made ? made->give() : C{};
+    if (made) return 0;
+    error = made.error().message();
     return producer->may_pass() ? EIO : EINVAL;
   }
 };
@@ -82,16 +84,11 @@ class Batches final : public ArrayProducer {
  public:
   explicit Batches(std::vector<Batch> batches) : batches_(std::move(batches)) {}
 
-  base::Result<void> schema(ArrowSchema& out) override {
-    batches_.front().schema()->export_to(out);
-    return {};
-  }
+  base::Result<OwnedSchema> schema() override { return batches_.front().schema()->exported(); }
 
-  base::Result<void> next(ArrowArray& out) override {
-    if (given_ == batches_.size()) return {};
-    OwnedSchema ignored;
-    batches_[given_++].export_to(out, *ignored);
-    return {};
+  base::Result<OwnedArray> next() override {
+    if (given_ == batches_.size()) return OwnedArray();
+    return batches_[given_++].exported().array;
   }
 
  private:
@@ -206,48 +203,34 @@ std::vector<RecordColumn> split(Record record) {
   std::vector<RecordColumn> columns;
   for (std::int64_t i = 0; i < record.schema->n_children; ++i) {
     // Moving the struct moves the child out; the original counts as released.
-    ArrowSchema& schema = *record.schema->children[i];
-    ArrowArray& array = *record.array->children[i];
-    columns.push_back({OwnedSchema(schema), OwnedArray(array)});
-    schema.release = nullptr;
-    array.release = nullptr;
+    columns.push_back({OwnedSchema(*record.schema->children[i]), OwnedArray(*record.array->children[i])});
   }
   return columns;
 }
 
-std::vector<RecordColumn> split(const Batch& batch) {
-  Record record;
-  batch.export_to(*record.array, *record.schema);
-  return split(std::move(record));
-}
-
 base::Result<Batch> batch_of(Record record) {
-  ArrowSchema c_schema = record.schema.give();
-  TRIREME_ASSIGN(auto schema, data::Schema::take(c_schema));
+  TRIREME_ASSIGN(auto schema, data::Schema::take(std::move(record.schema)));
   if (record.array->length == 0) return Batch::empty(std::move(schema));
-  ArrowArray c_array = record.array.give();
-  TRIREME_ASSIGN(std::shared_ptr<const data::Chunk> chunk, data::Chunk::take(c_array, std::move(schema)));
+  TRIREME_ASSIGN(std::shared_ptr<const data::Chunk> chunk,
+                 data::Chunk::take(std::move(record.array), std::move(schema)));
   const data::Run all{0, 0, chunk->rows()};
   return Batch::gather({&chunk, 1}, {&all, 1});
 }
 
-ArrowArrayStream make_stream(std::unique_ptr<ArrayProducer> producer) {
+OwnedStream make_stream(std::unique_ptr<ArrayProducer> producer) {
   ArrowArrayStream stream{};
   stream.get_schema = [](ArrowArrayStream* self, ArrowSchema* out) {
-    return producing(self).told(producing(self).producer->schema(*out));
+    return producing(self).give(producing(self).producer->schema(), out);
   };
   stream.get_next = [](ArrowArrayStream* self, ArrowArray* out) {
-    *out = {};
-    return producing(self).told(producing(self).producer->next(*out));
+    return producing(self).give(producing(self).producer->next(), out);
   };
   stream.get_last_error = [](ArrowArrayStream* self) { return producing(self).error.c_str(); };
   stream.release = release<Producing, ArrowArrayStream>;
   stream.private_data = new Producing{std::move(producer), ""};
-  return stream;
+  return OwnedStream(stream);
 }
 
-ArrowArrayStream stream_of(std::vector<Batch> batches) {
-  return make_stream(std::make_unique<Batches>(std::move(batches)));
-}
+OwnedStream stream_of(std::vector<Batch> batches) { return make_stream(std::make_unique<Batches>(std::move(batches))); }
 
 }  // namespace trireme::data

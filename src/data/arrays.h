@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "data/arrow_c.h"
+#include "data/arrow_owned.h"
 #include "data/batch.h"
 
 // The Arrow C interfaces from the producer's side: our own arrays, schemas and streams.
@@ -14,39 +14,6 @@
 namespace trireme::data {
 
 struct Array;
-
-// A schema or an array that is released on destruction, unless it was moved out.
-template <typename C>
-class Owned {
- public:
-  Owned() = default;
-  explicit Owned(C c) : c_(c) {}
-  ~Owned() {
-    if (c_.release) c_.release(&c_);
-  }
-  Owned(Owned&& other) noexcept : c_(other.give()) {}
-  Owned& operator=(Owned&& other) noexcept {
-    if (c_.release) c_.release(&c_);
-    c_ = other.give();
-    return *this;
-  }
-
-  C& operator*() { return c_; }
-  const C& operator*() const { return c_; }
-  C* operator->() { return &c_; }
-  const C* operator->() const { return &c_; }
-  C give() {
-    C given = c_;
-    c_ = C{};
-    return given;
-  }
-
- private:
-  C c_{};
-};
-
-using OwnedArray = Owned<ArrowArray>;
-using OwnedSchema = Owned<ArrowSchema>;
 
 // Arguments for `children`, which cannot be copied from an initializer list.
 template <typename First, typename... Others>
@@ -56,12 +23,6 @@ std::vector<First> in_vector(First first, Others... others) {
   (made.push_back(std::move(others)), ...);
   return made;
 }
-
-// A record batch: a struct array, and its schema.
-struct Record {
-  OwnedArray array;
-  OwnedSchema schema;
-};
 
 // Encoded for make_schema().
 std::string metadata_of(const std::vector<std::pair<std::string, std::string>>& pairs);
@@ -90,7 +51,6 @@ struct RecordColumn {
 Record record_of(std::vector<RecordColumn> columns, std::int64_t rows);
 // The columns, moved out.
 std::vector<RecordColumn> split(Record record);
-std::vector<RecordColumn> split(const Batch& batch);
 
 // A copy that owns its memory.
 base::Result<Batch> batch_of(Record record);
@@ -99,16 +59,16 @@ base::Result<Batch> batch_of(Record record);
 class ArrayProducer {
  public:
   virtual ~ArrayProducer() = default;
-  virtual base::Result<void> schema(ArrowSchema& out) = 0;
-  // Leaves `out` released at the end.
-  virtual base::Result<void> next(ArrowArray& out) = 0;
+  virtual base::Result<OwnedSchema> schema() = 0;
+  // A released array at the end.
+  virtual base::Result<OwnedArray> next() = 0;
   // Whether the returned error may be temporary: the reader retries.
   virtual bool may_pass() const { return false; }
 };
 
-ArrowArrayStream make_stream(std::unique_ptr<ArrayProducer> producer);
+OwnedStream make_stream(std::unique_ptr<ArrayProducer> producer);
 
 // Concatenates the batches; at least one.
-ArrowArrayStream stream_of(std::vector<Batch> batches);
+OwnedStream stream_of(std::vector<Batch> batches);
 
 }  // namespace trireme::data

@@ -171,13 +171,12 @@ base::Result<std::vector<std::string_view>> Batch::strings(std::size_t column) c
   return texts;
 }
 
-void Batch::export_to(ArrowArray& array, ArrowSchema& schema) const {
+Record Batch::exported() const {
   std::vector<OwnedArray> columns;
   for (std::size_t i = 0; i < data_->columns.size(); ++i) {
     columns.push_back(export_array(data_->schema->fields()[i].type, data_->columns[i], data_));
   }
-  array = make_array(data_->rows, 0, {nullptr}, {data_}, std::move(columns)).give();
-  data_->schema->export_to(schema);
+  return {make_array(data_->rows, 0, {nullptr}, {data_}, std::move(columns)), data_->schema->exported()};
 }
 
 }  // namespace trireme::data

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "data/arrow_owned.h"
 #include "data/chunk.h"
 #include "data/schema.h"
 #include "trireme/tensor.h"
@@ -38,8 +39,8 @@ class Batch {
   base::Result<Tensor> tensor(std::size_t column) const;
   // The text of a column of strings. The views are valid while the batch lives.
   base::Result<std::vector<std::string_view>> strings(std::size_t column) const;
-  // A record batch (a struct array) that shares the memory, and its schema.
-  void export_to(ArrowArray& array, ArrowSchema& schema) const;
+  // A record batch that shares the memory.
+  Record exported() const;
 
  private:
   struct Data;

@@ -202,13 +202,12 @@ base::Result<void> check_rows(const ArrowArray& table) {
 
 }  // namespace
 
-base::Result<std::shared_ptr<const Chunk>> Chunk::take(ArrowArray& array, std::shared_ptr<const Schema> schema) {
-  if (!array.release) return base::error("a record batch was released before it was read");
+base::Result<std::shared_ptr<const Chunk>> Chunk::take(OwnedArray array, std::shared_ptr<const Schema> schema) {
+  if (!array->release) return base::error("a record batch was released before it was read");
   const std::shared_ptr<Chunk> taken(new Chunk);
-  taken->array_ = array;
+  taken->array_ = std::move(array);
   taken->schema_ = std::move(schema);
-  array.release = nullptr;
-  const ArrowArray& table = taken->array_;
+  const ArrowArray& table = *taken->array_;
   const auto& fields = taken->schema_->fields();
   TRIREME_TRY(check_rows(table), "a record batch could not be read");
   TRIREME_TRY(check_children(table, fields.size()), "a record batch could not be read");
@@ -227,14 +226,12 @@ base::Result<std::shared_ptr<const Chunk>> Chunk::take(ArrowArray& array, std::s
 std::shared_ptr<const Chunk> Chunk::of(PackedRows packed, std::shared_ptr<const Schema> schema) {
   const std::shared_ptr<Chunk> made(new Chunk);
   made->schema_ = std::move(schema);
-  made->array_.length = packed.rows();
+  made->array_->length = packed.rows();
   made->bytes_ = packed.bytes();
   made->packed_ = std::make_unique<const PackedRows>(std::move(packed));
   return made;
 }
 
-Chunk::~Chunk() {
-  if (array_.release) array_.release(&array_);
-}
+Chunk::~Chunk() = default;
 
 }  // namespace trireme::data

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "base/result.h"
-#include "data/arrow_c.h"
+#include "data/arrow_owned.h"
 #include "data/schema.h"
 
 namespace trireme::data {
@@ -14,8 +14,8 @@ class PackedRows;
 // A record batch from a source: read-only and shared. The last owner releases it, on any thread.
 class Chunk {
  public:
-  // Takes ownership of the array. Missing buffers that the schema requires are an error.
-  static base::Result<std::shared_ptr<const Chunk>> take(ArrowArray& array, std::shared_ptr<const Schema> schema);
+  // Missing buffers that the schema requires are an error.
+  static base::Result<std::shared_ptr<const Chunk>> take(OwnedArray array, std::shared_ptr<const Schema> schema);
   // The same rows, stored row by row; such a chunk has no columns.
   static std::shared_ptr<const Chunk> of(PackedRows packed, std::shared_ptr<const Schema> schema);
   ~Chunk();
@@ -23,10 +23,10 @@ class Chunk {
   Chunk& operator=(const Chunk&) = delete;
 
   const std::shared_ptr<const Schema>& schema() const { return schema_; }
-  std::int64_t rows() const { return array_.length; }
+  std::int64_t rows() const { return array_->length; }
   // The struct's offset is not part of its columns' offsets: add row_offset() to a row before accessing a column.
-  std::int64_t row_offset() const { return array_.offset; }
-  const ArrowArray& column(std::size_t index) const { return *array_.children[index]; }
+  std::int64_t row_offset() const { return array_->offset; }
+  const ArrowArray& column(std::size_t index) const { return *array_->children[index]; }
   // Memory of the visible rows.
   std::int64_t bytes() const { return bytes_; }
   // nullptr if the chunk has columns.
@@ -36,7 +36,7 @@ class Chunk {
   Chunk() = default;
 
   std::shared_ptr<const Schema> schema_;
-  ArrowArray array_{};
+  OwnedArray array_;
   std::int64_t bytes_ = 0;
   std::unique_ptr<const PackedRows> packed_;
 };

@@ -9,13 +9,13 @@ namespace trireme::data {
 bool FragmentReader::open(std::optional<Failure>& failure) {
   if (stream_) return true;
   const std::int64_t end = piece_.row + piece_.count;
-  auto opened = end < fragment().rows ? reading_.source->open_part(piece_.fragment, piece_.row, end)
-                                      : reading_.source->open(piece_.fragment, piece_.row);
+  // To the fragment's end, however many rows it has now: see check_end().
+  auto opened = reading_.source->open(piece_.fragment, piece_.row, end < fragment().rows ? end : kNoEnd);
   if (!opened) {
     failure = Failure{std::move(opened).error().wrap(fmt::format("could not read {}", fragment().name)), true};
     return false;
   }
-  stream_ = std::make_unique<Stream>(opened->stream, reading_.schema);
+  stream_ = std::make_unique<Stream>(std::move(opened->stream), reading_.schema);
   stream_row_ = opened->first_row;
   return true;
 }

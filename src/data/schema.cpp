@@ -90,12 +90,11 @@ OwnedSchema copy_resolved(const ArrowSchema& from) {
 
 }  // namespace
 
-base::Result<std::shared_ptr<const Schema>> Schema::take(ArrowSchema& schema) {
-  if (!schema.release) return base::error("the schema of a table was released before it was read");
+base::Result<std::shared_ptr<const Schema>> Schema::take(OwnedSchema schema) {
+  if (!schema->release) return base::error("the schema of a table was released before it was read");
   const std::shared_ptr<Schema> taken(new Schema);
-  taken->c_ = schema;
-  schema.release = nullptr;
-  const ArrowSchema& c = taken->c_;
+  taken->c_ = std::move(schema);
+  const ArrowSchema& c = *taken->c_;
   if (!c.format || std::string_view(c.format) != "+s" || c.dictionary) {
     return base::error("expected an Arrow struct of columns ('+s') as the table, got '{}'", c.format ? c.format : "");
   }
@@ -110,10 +109,6 @@ base::Result<std::shared_ptr<const Schema>> Schema::take(ArrowSchema& schema) {
     taken->fields_.push_back(std::move(field));
   }
   return std::shared_ptr<const Schema>(taken);
-}
-
-Schema::~Schema() {
-  if (c_.release) c_.release(&c_);
 }
 
 std::optional<std::size_t> Schema::find(std::string_view name) const {
@@ -142,12 +137,12 @@ base::Result<void> Schema::check_same(const Schema& other) const {
       return base::error("column '{}' has the shape [{}], but [{}] in the others", ours.name,
                          fmt::join(ours.tensor_shape, ", "), fmt::join(theirs.tensor_shape, ", "));
     }
-    auto same = check_same_fields(*c_.children[i], *other.c_.children[i], ours.type);
+    auto same = check_same_fields(*c_->children[i], *other.c_->children[i], ours.type);
     if (!same) return base::error("column '{}' {}", ours.name, same.error().message());
   }
   return {};
 }
 
-void Schema::export_to(ArrowSchema& out) const { out = copy_resolved(c_).give(); }
+OwnedSchema Schema::exported() const { return copy_resolved(*c_); }
 
 }  // namespace trireme::data

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "data/arrow_c.h"
+#include "data/arrow_owned.h"
 
 namespace trireme::data {
 
@@ -48,23 +48,20 @@ struct Field {
 // The columns of a table. Immutable and shared by all its chunks and batches.
 class Schema {
  public:
-  // Takes ownership, even on failure. The error names the column with an unsupported type.
-  static base::Result<std::shared_ptr<const Schema>> take(ArrowSchema& schema);
-  ~Schema();
-  Schema(const Schema&) = delete;
-  Schema& operator=(const Schema&) = delete;
+  // The error names the column with an unsupported type.
+  static base::Result<std::shared_ptr<const Schema>> take(OwnedSchema schema);
 
   const std::vector<Field>& fields() const { return fields_; }
   std::optional<std::size_t> find(std::string_view name) const;
   // "column 'x' is string, but double in the others" for the first column that differs in name, type or order.
   base::Result<void> check_same(const Schema& other) const;
-  // An exported copy of the schema of our batches: dictionaries are resolved, metadata is kept.
-  void export_to(ArrowSchema& out) const;
+  // A copy for our batches: dictionaries are resolved, metadata is kept.
+  OwnedSchema exported() const;
 
  private:
   Schema() = default;
 
-  ArrowSchema c_{};
+  OwnedSchema c_;
   std::vector<Field> fields_;
 };
 

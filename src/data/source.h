@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 
 #include "base/result.h"
-#include "data/arrow_c.h"
+#include "data/arrow_owned.h"
 
 namespace trireme::data {
 
@@ -25,8 +26,10 @@ struct DatasetSize {
 };
 DatasetSize size_of(std::span<const Fragment> fragments);
 
+inline constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
+
 struct Opened {
-  ArrowArrayStream stream{};  // owned by the caller
+  OwnedStream stream;
   // The row of the fragment at which the stream starts: the requested one, or an earlier one if that is cheaper.
   std::int64_t first_row = 0;
 };
@@ -37,11 +40,8 @@ class Source {
   virtual ~Source() = default;
   // Called on any thread, also concurrently for different fragments. Failures here and EIO in the stream are retried if
   // PipelineOptions::read_retries allows it.
-  virtual base::Result<Opened> open(std::size_t fragment, std::int64_t row) = 0;
-  // For callers that need no rows from `end` on, which is before the fragment's end: those need not be computed.
-  virtual base::Result<Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t) {
-    return open(fragment, row);
-  }
+  // Rows from `end` on are not needed, and need not be computed; kNoEnd: all are.
+  virtual base::Result<Opened> open(std::size_t fragment, std::int64_t row, std::int64_t end) = 0;
   // Grows when the columns get wider types: a pass whose streams fail then continues with new ones.
   virtual std::int64_t revision() { return 0; }
 };

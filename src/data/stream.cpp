@@ -12,23 +12,19 @@ base::Result<std::shared_ptr<const Schema>> CommonSchema::agree(std::shared_ptr<
   return first_;
 }
 
-Stream::~Stream() {
-  if (stream_.release) stream_.release(&stream_);
-}
-
 std::string Stream::told(int code) {
-  const char* text = stream_.get_last_error(&stream_);
+  const char* text = stream_->get_last_error(&*stream_);
   return text && *text ? std::string(text) : std::string(std::strerror(code));
 }
 
 bool Stream::open(std::optional<Failure>& failure) {
   if (schema_) return true;
-  ArrowSchema schema{};
-  if (int code = stream_.get_schema(&stream_, &schema)) {
+  OwnedSchema schema;
+  if (int code = stream_->get_schema(&*stream_, &*schema)) {
     failure = Failure{base::Error(told(code)), code == EIO};
     return false;
   }
-  auto taken = Schema::take(schema);
+  auto taken = Schema::take(std::move(schema));
   if (!taken) {
     failure = Failure{std::move(taken).error()};
     return false;
@@ -45,13 +41,13 @@ bool Stream::open(std::optional<Failure>& failure) {
 std::shared_ptr<const Chunk> Stream::next(std::optional<Failure>& failure) {
   if (!open(failure)) return nullptr;
   while (true) {
-    ArrowArray array{};
-    if (int code = stream_.get_next(&stream_, &array)) {
+    OwnedArray array;
+    if (int code = stream_->get_next(&*stream_, &*array)) {
       failure = Failure{base::Error(told(code)), code == EIO};
       return nullptr;
     }
-    if (!array.release) return nullptr;
-    auto chunk = Chunk::take(array, schema_);
+    if (!array->release) return nullptr;
+    auto chunk = Chunk::take(std::move(array), schema_);
     if (!chunk) {
       failure = Failure{std::move(chunk).error()};
       return nullptr;

@@ -26,11 +26,7 @@ class CommonSchema {
 // The chunks of a stream, in order.
 class Stream {
  public:
-  // Takes ownership of the C stream.
-  Stream(ArrowArrayStream stream, CommonSchema& common) : stream_(stream), common_(common) {}
-  ~Stream();
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
+  Stream(OwnedStream stream, CommonSchema& common) : stream_(std::move(stream)), common_(common) {}
 
   struct Failure {
     base::Error error;
@@ -43,7 +39,7 @@ class Stream {
   std::string told(int code);
   bool open(std::optional<Failure>& failure);
 
-  ArrowArrayStream stream_;
+  OwnedStream stream_;
   CommonSchema& common_;
   std::shared_ptr<const Schema> schema_;
 };

@@ -27,22 +27,30 @@ OwnedArray flat_array(std::size_t count, const Validity& validity, const void* v
                       std::shared_ptr<const void> owner);
 OwnedArray bits_array(std::size_t count, const Validity& validity, const std::function<bool(std::size_t)>& at);
 
+// Text i has the bytes from offsets[i] to offsets[i + 1].
+template <typename Offset>
+OwnedArray text_array(std::vector<Offset> offsets, const Validity& validity, std::string bytes) {
+  const auto starts = std::make_shared<std::vector<Offset>>(std::move(offsets));
+  const auto text = std::make_shared<std::string>(std::move(bytes));
+  return make_array(std::ssize(*starts) - 1, validity.nulls, {validity.bits, starts->data(), text->data()},
+                    {validity.owner, starts, text});
+}
+
 std::string_view text_of(const Value& value);
 // Text or bytes, which must not be longer than an offset can tell.
 template <typename Offset>
 OwnedArray text_array(const Values& values) {
-  auto [offsets_owner, offsets] = memory<Offset>(values.size() + 1);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    offsets[i + 1] = offsets[i] + static_cast<Offset>(values[i] ? text_of(*values[i]).size() : 0);
-  }
-  const auto text = std::make_shared<std::string>();
-  text->reserve(static_cast<std::size_t>(offsets[values.size()]));
+  std::vector<Offset> offsets = {0};
+  offsets.reserve(values.size() + 1);
   for (const Value* value : values) {
-    if (value) *text += text_of(*value);
+    offsets.push_back(offsets.back() + static_cast<Offset>(value ? text_of(*value).size() : 0));
   }
-  const auto validity = validity_of(values);
-  return make_array(std::ssize(values), validity.nulls, {validity.bits, offsets, text->data()},
-                    {validity.owner, offsets_owner, text});
+  std::string text;
+  text.reserve(static_cast<std::size_t>(offsets.back()));
+  for (const Value* value : values) {
+    if (value) text += text_of(*value);
+  }
+  return text_array(std::move(offsets), validity_of(values), std::move(text));
 }
 
 // List i has the items from offsets[i] to offsets[i + 1].

@@ -43,8 +43,7 @@ class TfRecordSource final : public dataset::FileSource {
       }
       ARROW_ASSIGN_OR_RAISE(columns_, dataset::as_arrow(types.columns()));
     }
-    ArrowSchema schema = formats::ExampleColumns(columns_, {}).schema();
-    return ::arrow::ImportSchema(&schema);
+    return ::arrow::ImportSchema(&*formats::ExampleColumns(columns_, {}).schema());
   }
 
   ::arrow::Result<std::vector<FilePart>> plan(const std::vector<FileInfo>& files) override {
@@ -65,7 +64,7 @@ class TfRecordSource final : public dataset::FileSource {
     auto make = [reader, stream, schema = body()]() -> ::arrow::Result<BatchPointer> {
       for (bool ended = false;;) {
         ARROW_ASSIGN_OR_RAISE(auto array, dataset::as_arrow(reader->next()));
-        if (array) return ::arrow::ImportRecordBatch(&*array, schema);
+        if (array) return ::arrow::ImportRecordBatch(&**array, schema);
         if (ended) return nullptr;
         ARROW_ASSIGN_OR_RAISE(const auto block, stream->Read(kReadBytes));
         ended = block->size() == 0;

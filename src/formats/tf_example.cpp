@@ -1,23 +1,16 @@
 #include "formats/tf_example.h"
 
 #include <array>
-#include <cstring>
 #include <limits>
 #include <memory>
 
 #include "base/text.h"
-#include "data/array_buffers.h"
-#include "data/arrays.h"
-#include "data/bits.h"
+#include "data/value_arrays.h"
 #include "formats/tf_wire.h"
 
 namespace trireme::formats {
 namespace {
 
-using data::Array;
-using data::Buffer;
-using data::Kind;
-using data::Type;
 using tf_wire::for_each_feature;
 using tf_wire::for_each_value;
 
@@ -47,44 +40,6 @@ std::string_view name_of(FeatureKind kind) {
     if (each.kind == kind) return each.name;
   }
   return "nothing";
-}
-
-template <typename T, typename From>
-Buffer buffer_of(const std::vector<From>& values) {
-  Buffer buffer = Buffer::of(static_cast<std::int64_t>(values.size() * sizeof(T)));
-  auto* out = reinterpret_cast<T*>(buffer.data());
-  for (std::size_t i = 0; i < values.size(); ++i) out[i] = static_cast<T>(values[i]);
-  return buffer;
-}
-
-Buffer buffer_of(const std::string& bytes) {
-  Buffer buffer = Buffer::of(static_cast<std::int64_t>(bytes.size()));
-  if (!bytes.empty()) std::memcpy(buffer.data(), bytes.data(), bytes.size());
-  return buffer;
-}
-
-void set_validity(Array& array, const std::vector<std::uint8_t>& valid) {
-  for (const auto each : valid) array.null_count += each ? 0 : 1;
-  if (array.null_count == 0) return;
-  array.validity = Buffer::zeroed(static_cast<std::int64_t>((valid.size() + 7) / 8));
-  for (std::size_t i = 0; i < valid.size(); ++i) {
-    data::or_bit(array.validity.data(), static_cast<std::int64_t>(i), valid[i] != 0);
-  }
-}
-
-Type type_of(const FeatureColumn& column) {
-  const bool text = column.kind() == FeatureKind::kBytes;
-  Type type;
-  type.kind = text ? Kind::kText : Kind::kFixed;
-  type.format = std::string(1, column.format);
-  type.width = column.format == 'f' || (text && column.format != 'Z') ? 4 : 8;
-  if (!column.list) return type;
-  Type list;
-  list.kind = Kind::kList;
-  list.format = "+l";
-  list.width = 4;
-  list.children.push_back(std::move(type));
-  return list;
 }
 
 }  // namespace
@@ -195,47 +150,33 @@ base::Result<void> ExampleColumns::append(Column& column) {
   return {};
 }
 
-ArrowArray ExampleColumns::take() {
-  struct Taken {
-    std::vector<Array> arrays;
-  };
-  auto taken = std::make_shared<Taken>();
-  std::vector<data::OwnedArray> exported;
+data::OwnedArray ExampleColumns::take() {
+  std::vector<data::OwnedArray> made;
   for (auto& column : columns_) {
-    const bool text = column.what.kind() == FeatureKind::kBytes;
-    const std::int64_t width = column.what.format == 'f' ? 4 : 8;
-    Array values;
-    values.length = text ? static_cast<std::int64_t>(column.offsets.size()) - 1
-                         : static_cast<std::int64_t>(column.values.size()) / width;
-    Buffer content = buffer_of(column.values);
-    if (text) {
-      values.values =
-          column.what.format == 'Z' ? buffer_of<std::int64_t>(column.offsets) : buffer_of<std::int32_t>(column.offsets);
-      values.text = std::move(content);
-    } else {
-      values.values = std::move(content);
-    }
-    if (column.what.list) {
-      Array list;
-      list.length = rows_;
-      list.values = buffer_of<std::int32_t>(column.list_offsets);
-      list.children.push_back(std::move(values));
-      values = std::move(list);
-    }
-    set_validity(values, column.valid);
-    taken->arrays.push_back(std::move(values));
+    const auto validity = data::validity_of(column.valid.size(), [&](std::size_t i) { return !column.valid[i]; });
+    auto values = take_values(column, column.what.list ? data::Validity() : validity);
+    if (column.what.list)
+      values = data::list_array(std::exchange(column.list_offsets, {0}), validity, std::move(values));
+    made.push_back(std::move(values));
     column.valid.clear();
-    column.values.clear();
-    column.offsets.assign(1, 0);
-    column.list_offsets.assign(1, 0);
   }
-  for (std::size_t i = 0; i < columns_.size(); ++i) {
-    exported.push_back(data::export_array(type_of(columns_[i].what), taken->arrays[i], taken));
-  }
-  return data::make_array(std::exchange(rows_, 0), 0, {nullptr}, {taken}, std::move(exported)).give();
+  return data::make_array(std::exchange(rows_, 0), 0, {nullptr}, {}, std::move(made));
 }
 
-ArrowSchema ExampleColumns::schema() const {
+data::OwnedArray ExampleColumns::take_values(Column& column, const data::Validity& validity) {
+  auto bytes = std::exchange(column.values, {});
+  column.values.reserve(bytes.size());  // the next batch is about as large
+  if (column.what.kind() != FeatureKind::kBytes) {
+    const std::size_t count = bytes.size() / (column.what.format == 'f' ? 4 : 8);
+    const auto owner = std::make_shared<std::string>(std::move(bytes));
+    return data::flat_array(count, validity, owner->data(), owner);
+  }
+  auto offsets = std::exchange(column.offsets, {0});
+  if (column.what.format == 'Z') return data::text_array(std::move(offsets), validity, std::move(bytes));
+  return data::text_array(std::vector<std::int32_t>(offsets.begin(), offsets.end()), validity, std::move(bytes));
+}
+
+data::OwnedSchema ExampleColumns::schema() const {
   std::vector<data::OwnedSchema> fields;
   for (const auto& column : columns_) {
     const std::string format(1, column.what.format);
@@ -245,7 +186,7 @@ ArrowSchema ExampleColumns::schema() const {
   }
   data::OwnedSchema made = data::make_schema("+s", "", std::move(fields));
   made->flags = 0;
-  return made.give();
+  return made;
 }
 
 }  // namespace trireme::formats

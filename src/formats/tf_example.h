@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "data/arrow_c.h"
+#include "data/array_memory.h"
+#include "data/arrow_owned.h"
 #include "trireme/export.h"
 
 // Converts tf.train.Example, a protocol buffer with named features, to columns. Does not need protobuf: three messages
@@ -57,8 +58,8 @@ class TRIREME_API ExampleColumns {
   base::Result<void> add(std::string_view example);
   std::int64_t rows() const { return rows_; }
   // Returns the rows so far, and starts over.
-  ArrowArray take();
-  ArrowSchema schema() const;
+  data::OwnedArray take();
+  data::OwnedSchema schema() const;
 
  private:
   struct Slot {
@@ -75,6 +76,7 @@ class TRIREME_API ExampleColumns {
   };
 
   base::Result<void> append(Column& column);
+  static data::OwnedArray take_values(Column& column, const data::Validity& validity);
 
   std::vector<Column> columns_;
   std::unordered_map<std::string_view, std::size_t> places_;  // names of columns_, and known_ with kNowhere

@@ -89,13 +89,13 @@ TfRecordReader::TfRecordReader(std::string file, std::vector<FeatureColumn> colu
                                const std::vector<std::string>& known, std::int64_t skip)
     : records_(std::move(file)), columns_(std::move(columns), known), skip_(skip) {}
 
-base::Result<std::optional<ArrowArray>> TfRecordReader::next() {
+base::Result<std::optional<data::OwnedArray>> TfRecordReader::next() {
   while (columns_.rows() < kBatchRecords && size_ < kBatchBytes) {
     TRIREME_ASSIGN(const auto record, records_.next());
     if (!record) {
-      if (!ended_) return std::optional<ArrowArray>();
+      if (!ended_) return std::optional<data::OwnedArray>();
       TRIREME_TRY(records_.end());
-      if (columns_.rows() == 0) return std::optional<ArrowArray>();
+      if (columns_.rows() == 0) return std::optional<data::OwnedArray>();
       break;
     }
     if (records_.records() <= skip_) continue;

@@ -64,8 +64,8 @@ class TRIREME_API TfRecordReader {
   // Marks the end of the bytes: next() returns the rest, and then nothing.
   void end() { ended_ = true; }
   // Nothing if more bytes are needed, or at the end.
-  base::Result<std::optional<ArrowArray>> next();
-  ArrowSchema schema() const { return columns_.schema(); }
+  base::Result<std::optional<data::OwnedArray>> next();
+  data::OwnedSchema schema() const { return columns_.schema(); }
 
  private:
   RecordCutter records_;

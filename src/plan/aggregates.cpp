@@ -50,7 +50,7 @@ std::vector<Dict> aggregated(const Dataset& dataset, const std::string& verb, co
     record = plan::with_widest_types(*only.plan(), [&] {
       auto stream = value_or_throw(plan::ordered_stream(only.plan()));
       plan::Record made;
-      relational->aggregate(&stream, asked, &*made.array, &*made.schema);
+      relational->aggregate(&*stream, asked, &*made.array, &*made.schema);
       return made;
     });
   } catch (const std::exception& thrown) {

@@ -27,9 +27,7 @@ class ColumnOp final : public Op {
     for (const auto& each : kept_) {
       if (!names.insert(each.name).second) return base::error("more than one column would be named '{}'", each.name);
     }
-    auto record = kept_of(example);
-    ArrowSchema c_schema = record.schema.give();
-    return data::Schema::take(c_schema);
+    return data::Schema::take(kept_of(example).schema);
   }
 
   base::Result<Record> apply(const data::Batch& batch, Where) override { return kept_of(batch); }
@@ -37,7 +35,7 @@ class ColumnOp final : public Op {
 
  private:
   Record kept_of(const data::Batch& batch) const {
-    auto columns = split(batch);
+    auto columns = split(batch.exported());
     std::vector<RecordColumn> kept;
     for (const auto& [column, name] : kept_) {
       kept.push_back({renamed(std::move(columns[column].schema), name), std::move(columns[column].array)});

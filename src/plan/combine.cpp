@@ -5,7 +5,6 @@
 #include "plan/read.h"
 #include "plan/record.h"
 #include "plan/relational.h"
-#include "plan/selection.h"
 
 // Plans that combine other plans or data in memory.
 
@@ -19,7 +18,7 @@ class MemoryPlan : public Plan {
 
   std::string name() const override { return name_; }
 
-  base::Result<data::Opened> open(std::size_t fragment, std::int64_t) override {
+  base::Result<data::Opened> open(std::size_t fragment, std::int64_t, std::int64_t) override {
     return data::Opened{stream_of({batches_[fragment]}), 0};
   }
 
@@ -44,16 +43,15 @@ class PiecesProducer final : public ArrayProducer {
   PiecesProducer(std::shared_ptr<Plan> input, std::vector<data::FragmentSlice> pieces)
       : plan_(std::move(input)), pieces_(std::move(pieces)) {}
 
-  base::Result<void> schema(ArrowSchema& out) override {
+  base::Result<OwnedSchema> schema() override {
     TRIREME_TRY(begin());
-    input_->schema()->export_to(out);
-    return {};
+    return input_->schema()->exported();
   }
 
-  base::Result<void> next(ArrowArray& out) override {
+  base::Result<OwnedArray> next() override {
     TRIREME_TRY(begin());
     while (taken_ == pieces_[piece_].count) {
-      if (piece_ + 1 == pieces_.size()) return {};
+      if (piece_ + 1 == pieces_.size()) return OwnedArray();
       ++piece_;
       taken_ = 0;
       input_.reset();
@@ -66,9 +64,7 @@ class PiecesProducer final : public ArrayProducer {
       return base::error("a fragment ended after {} of its rows", pieces_[piece_].row + taken_);
     }
     taken_ += batch->rows();
-    OwnedSchema ignored;
-    batch->export_to(out, *ignored);
-    return {};
+    return batch->exported().array;
   }
 
   bool may_pass() const override { return may_pass_; }
@@ -102,11 +98,7 @@ class CutPlan final : public Plan {
   std::vector<std::shared_ptr<Plan>> inputs() const override { return {input_}; }
   base::Result<std::shared_ptr<const data::Schema>> schema() override { return input_->schema(); }
 
-  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
-    return open_part(fragment, row, rows_[fragment]);
-  }
-
-  base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
+  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row, std::int64_t end) override {
     std::vector<data::FragmentSlice> pieces;
     std::int64_t first = 0;  // of the piece, in the complete plan
     for (const auto& piece : pieces_[fragment]) {
@@ -137,7 +129,6 @@ class CutPlan final : public Plan {
         *made.rows += piece.count;
         made.bytes += part.rows > 0 ? part.bytes / part.rows * piece.count : 0;
       }
-      rows_.push_back(*made.rows);
       fragments.push_back(std::move(made));
     }
     return fragments;
@@ -148,7 +139,6 @@ class CutPlan final : public Plan {
   std::string name_;
   Cut cut_;
   std::vector<std::vector<data::FragmentSlice>> pieces_;  // by fragment, once listed
-  std::vector<std::int64_t> rows_;
 };
 
 class UnionPlan final : public Plan {
@@ -158,15 +148,10 @@ class UnionPlan final : public Plan {
   std::string name() const override { return inputs_.front()->name() + ".union_with(...)"; }
   std::vector<std::shared_ptr<Plan>> inputs() const override { return inputs_; }
 
-  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
+  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row, std::int64_t end) override {
     const auto& [input, index] = origin_[fragment];
     TRIREME_ASSIGN(const auto read, same_columns());
-    return read[input]->open(index, row);
-  }
-  base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
-    const auto& [input, index] = origin_[fragment];
-    TRIREME_ASSIGN(const auto read, same_columns());
-    return read[input]->open_part(index, row, end);
+    return read[input]->open(index, row, end);
   }
 
  protected:
@@ -212,11 +197,8 @@ class ShufflePlan final : public Plan {
   std::vector<std::shared_ptr<Plan>> inputs() const override { return {input_}; }
   std::optional<Shuffle> shuffle() const override { return shuffle_; }
   base::Result<std::shared_ptr<const data::Schema>> schema() override { return input_->schema(); }
-  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
-    return input_->open(fragment, row);
-  }
-  base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
-    return input_->open_part(fragment, row, end);
+  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row, std::int64_t end) override {
+    return input_->open(fragment, row, end);
   }
 
  protected:
@@ -239,7 +221,7 @@ class SettledPlan final : public MemoryPlan {
     if (input_->work().costly) TRIREME_TRY(fragments());
     TRIREME_ASSIGN(auto columns, input_->schema());
     // The batches have the values of dictionaries.
-    return taken_schema(exported(data::Batch::empty(std::move(columns))));
+    return data::Schema::take(data::Batch::empty(std::move(columns)).exported().schema);
   }
 
  protected:
@@ -268,16 +250,15 @@ base::Result<std::vector<std::shared_ptr<Plan>>> unified(std::vector<std::shared
   if (same) return plans;
   auto library = relational(same.error().message() + ": to unify them, union_with()");
   if (!library) return std::move(library).error();
-  std::vector<ArrowSchema> given(schemas.size());
-  for (std::size_t i = 0; i < schemas.size(); ++i) schemas[i]->export_to(given[i]);
+  std::vector<ArrowSchema> given;
+  for (const auto& each : schemas) given.push_back(each->exported().give());
   // Exception boundary: the library's functions throw.
   try {
     OwnedSchema common;
     (*library)->unify(given, &*common);
-    ArrowSchema c_schema = common.give();
-    TRIREME_ASSIGN(const auto columns, data::Schema::take(c_schema));
+    TRIREME_ASSIGN(const auto columns, data::Schema::take(std::move(common)));
     for (auto& plan : plans) {
-      columns->export_to(c_schema);
+      ArrowSchema c_schema = columns->exported().give();
       plan = stream_plan(std::move(plan), (*library)->conform(&c_schema));
     }
   } catch (const std::exception& thrown) {

@@ -226,6 +226,6 @@ std::string Dataset::schema() const {
 
 std::size_t Dataset::num_fragments() const { return value_or_throw(plan_->fragments()).size(); }
 
-void Dataset::export_to(ArrowArrayStream* stream) const { *stream = value_or_throw(plan::whole_stream(plan_)); }
+void Dataset::export_to(ArrowArrayStream* stream) const { *stream = value_or_throw(plan::whole_stream(plan_)).give(); }
 
 }  // namespace trireme

@@ -68,7 +68,7 @@ class FunctionOp : public Op {
       known_->learn(columns_, *example.schema());
     }
     TRIREME_ASSIGN(auto record, record_of_rows({}, known_->shown(columns_)));
-    return taken_schema(finished(data::Batch::empty(example.schema()), std::move(record)));
+    return data::Schema::take(finished(data::Batch::empty(example.schema()), std::move(record)).schema);
   }
 
   base::Result<Record> apply(const data::Batch& batch, Where where) override {

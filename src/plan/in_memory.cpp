@@ -48,7 +48,7 @@ class Range final : public DataSource {
       values[i] = begin + static_cast<std::int64_t>(i) / row_values_;
     }
     auto record = value_or_throw(plan::record_of_columns({{shape_ ? "data" : "id", tensor}}));
-    *stream = plan::stream_of({value_or_throw(plan::batch_of(std::move(record)))});
+    *stream = plan::stream_of({value_or_throw(plan::batch_of(std::move(record)))}).give();
     return row;
   }
 
@@ -98,17 +98,15 @@ Dataset from_columns(const Dict& columns) {
 }
 
 Dataset from_stream(ArrowArrayStream* stream) {
-  ArrowSchema c_schema{};
-  if (stream->get_schema(stream, &c_schema) != 0) {
-    const char* told = stream->get_last_error(stream);
-    const std::string what = told ? told : "the stream has no schema";
-    stream->release(stream);
-    throw std::runtime_error("from_stream(): " + what);
+  OwnedStream taken(*stream);
+  OwnedSchema schema;
+  if (taken->get_schema(&*taken, &*schema) != 0) {
+    const char* told = taken->get_last_error(&*taken);
+    throw std::runtime_error(fmt::format("from_stream(): {}", told ? told : "the stream has no schema"));
   }
-  auto columns = value_or_throw(Schema::take(c_schema));
+  auto columns = value_or_throw(Schema::take(std::move(schema)));
   CommonSchema common;
-  Stream chunks(*stream, common);
-  stream->release = nullptr;  // taken over
+  Stream chunks(std::move(taken), common);
   std::vector<Batch> batches;
   while (true) {
     std::optional<Stream::Failure> failure;

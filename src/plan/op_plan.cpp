@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -15,24 +14,19 @@ class OpProducer final : public ArrayProducer {
              Where where, std::int64_t end)
       : op_(std::move(op)), columns_(std::move(columns)), input_(std::move(input)), where_(where), end_(end) {}
 
-  base::Result<void> schema(ArrowSchema& out) override {
-    columns_->export_to(out);
-    return {};
-  }
+  base::Result<OwnedSchema> schema() override { return columns_->exported(); }
 
-  base::Result<void> next(ArrowArray& out) override {
+  base::Result<OwnedArray> next() override {
     while (where_.row < end_) {
       auto batch = input_->next(std::min(op_->batch_rows(), end_ - where_.row));
       may_pass_ = input_->may_pass();
       if (!batch) return std::move(batch).error();
-      if (batch->rows() == 0) return {};
+      if (batch->rows() == 0) return OwnedArray();
       TRIREME_ASSIGN(auto record, op_->apply(*batch, where_), "{}", op_->name());
       where_.row += batch->rows();
-      if (record.array->length == 0) continue;
-      out = record.array.give();
-      return {};
+      if (record.array->length > 0) return std::move(record.array);
     }
-    return {};
+    return OwnedArray();
   }
 
   bool may_pass() const override { return may_pass_; }
@@ -62,12 +56,25 @@ class OpPlan final : public Plan {
 
   std::int64_t revision() override { return input_->revision() + op_->revision(); }
 
-  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
-    return opened(fragment, row, std::nullopt);
-  }
-
-  base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
-    return opened(fragment, row, op_->keeps_rows() ? std::optional(end) : std::nullopt);
+  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row, std::int64_t end) override {
+    TRIREME_ASSIGN(auto known, known_now());
+    std::int64_t first = op_->keeps_rows() ? row : 0;
+    if (!op_->keeps_rows()) end = data::kNoEnd;
+    if (const std::int64_t batch = op_->batch_rows(); op_->is_aligned()) {
+      first -= first % batch;
+      if (end != data::kNoEnd) end += (batch - end % batch) % batch;
+    }
+    std::int64_t before = 0;
+    if (op_->is_positional() && fragment > 0) {
+      TRIREME_ASSIGN(const auto fragments, input_->counted());
+      for (std::size_t i = 0; i < fragment; ++i) before += fragments[i].rows;
+    }
+    TRIREME_ASSIGN(auto input, Input::open(*input_, fragment, first, end));
+    // The op knows the columns of that revision only.
+    if (revision() != known.revision) return base::error("{}: the types of its input have changed", op_->name());
+    return data::Opened{make_stream(std::make_unique<OpProducer>(std::move(known.op), std::move(known.columns),
+                                                                 std::move(input), Where{first, before}, end)),
+                        first};
   }
 
   Work work() const override {
@@ -120,27 +127,6 @@ class OpPlan final : public Plan {
       else if (revision() == before) return std::move(columns).error().wrap(op_->name());
     }
     return *known_;
-  }
-
-  base::Result<data::Opened> opened(std::size_t fragment, std::int64_t row, std::optional<std::int64_t> end) {
-    TRIREME_ASSIGN(auto known, known_now());
-    std::int64_t first = op_->keeps_rows() ? row : 0;
-    if (const std::int64_t batch = op_->batch_rows(); op_->is_aligned()) {
-      first -= first % batch;
-      if (end) *end += (batch - *end % batch) % batch;
-    }
-    std::int64_t before = 0;
-    if (op_->is_positional() && fragment > 0) {
-      TRIREME_ASSIGN(const auto fragments, input_->counted());
-      for (std::size_t i = 0; i < fragment; ++i) before += fragments[i].rows;
-    }
-    TRIREME_ASSIGN(auto input, Input::open(*input_, fragment, first, end));
-    // The op knows the columns of that revision only.
-    if (revision() != known.revision) return base::error("{}: the types of its input have changed", op_->name());
-    const std::int64_t last = end.value_or(std::numeric_limits<std::int64_t>::max());
-    return data::Opened{make_stream(std::make_unique<OpProducer>(std::move(known.op), std::move(known.columns),
-                                                                 std::move(input), Where{first, before}, last)),
-                        first};
   }
 
   base::Result<std::shared_ptr<const data::Schema>> learn(Op& op) {

@@ -34,11 +34,8 @@ auto called(const std::string& what, F call) -> base::Result<decltype(call())> {
 class PlanSource final : public data::Source {
  public:
   explicit PlanSource(std::shared_ptr<Plan> plan) : plan_(std::move(plan)) {}
-  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
-    return plan_->open(fragment, row);
-  }
-  base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
-    return plan_->open_part(fragment, row, end);
+  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row, std::int64_t end) override {
+    return plan_->open(fragment, row, end);
   }
   std::int64_t revision() override { return plan_->revision(); }
 
@@ -48,8 +45,8 @@ class PlanSource final : public data::Source {
 
 class StreamInput final : public Input {
  public:
-  StreamInput(ArrowArrayStream stream, std::shared_ptr<const data::Schema> schema, std::int64_t skip)
-      : stream_(stream, common_), schema_(std::move(schema)), skip_(skip) {}
+  StreamInput(OwnedStream stream, std::shared_ptr<const data::Schema> schema, std::int64_t skip)
+      : stream_(std::move(stream), common_), schema_(std::move(schema)), skip_(skip) {}
 
   const std::shared_ptr<const data::Schema>& schema() const override { return schema_; }
   bool may_pass() const override { return may_pass_; }
@@ -96,35 +93,30 @@ class StreamInput final : public Input {
   bool may_pass_ = false;
 };
 
-base::Result<std::shared_ptr<const data::Schema>> schema_of(ArrowArrayStream& stream) {
-  ArrowSchema schema{};
-  if (stream.get_schema(&stream, &schema) != 0) {
-    const char* told = stream.get_last_error(&stream);
+base::Result<std::shared_ptr<const data::Schema>> schema_of(OwnedStream& stream) {
+  OwnedSchema schema;
+  if (stream->get_schema(&*stream, &*schema) != 0) {
+    const char* told = stream->get_last_error(&*stream);
     return base::error("{}", told ? told : "its columns cannot be read");
   }
-  return data::Schema::take(schema);
+  return data::Schema::take(std::move(schema));
 }
 
 }  // namespace
 
-std::unique_ptr<Input> stream_input(ArrowArrayStream stream, std::shared_ptr<const data::Schema> schema) {
-  return std::make_unique<StreamInput>(stream, std::move(schema), 0);
+std::unique_ptr<Input> stream_input(OwnedStream stream, std::shared_ptr<const data::Schema> schema) {
+  return std::make_unique<StreamInput>(std::move(stream), std::move(schema), 0);
 }
 
 std::shared_ptr<data::Source> source_of(std::shared_ptr<Plan> plan) {
   return std::make_shared<PlanSource>(std::move(plan));
 }
 
-base::Result<std::unique_ptr<Input>> Input::open(Plan& plan, std::size_t fragment, std::int64_t row,
-                                                 std::optional<std::int64_t> end) {
-  TRIREME_ASSIGN(auto opened, end ? plan.open_part(fragment, row, *end) : plan.open(fragment, row));
-  auto schema = schema_of(opened.stream);
-  if (!schema) {
-    opened.stream.release(&opened.stream);
-    return std::move(schema).error();
-  }
+base::Result<std::unique_ptr<Input>> Input::open(Plan& plan, std::size_t fragment, std::int64_t row, std::int64_t end) {
+  TRIREME_ASSIGN(auto opened, plan.open(fragment, row, end));
+  TRIREME_ASSIGN(auto schema, schema_of(opened.stream));
   return std::unique_ptr<Input>(
-      std::make_unique<StreamInput>(opened.stream, *std::move(schema), row - opened.first_row));
+      std::make_unique<StreamInput>(std::move(opened.stream), std::move(schema), row - opened.first_row));
 }
 
 bool Plan::remote() const {
@@ -182,14 +174,9 @@ Work Plan::work() const {
 
 base::Result<std::shared_ptr<const data::Schema>> Plan::schema() {
   TRIREME_ASSIGN(const auto listed, fragments());
-  if (listed.empty()) {
-    ArrowSchema none = make_schema("+s", "").give();
-    return data::Schema::take(none);
-  }
-  TRIREME_ASSIGN(auto opened, open(0, 0), "{}", listed.front().name);
-  auto schema = schema_of(opened.stream);
-  opened.stream.release(&opened.stream);
-  return schema;
+  if (listed.empty()) return data::Schema::take(make_schema("+s", ""));
+  TRIREME_ASSIGN(auto opened, open(0, 0, data::kNoEnd), "{}", listed.front().name);
+  return schema_of(opened.stream);
 }
 
 base::Result<void> Plan::list_once() {
@@ -322,9 +309,9 @@ class SourcePlan final : public Plan {
   std::int64_t decoding_bytes() const override { return source_->decoding_bytes(); }
   Work work() const override { return {.costly = source_->costly()}; }
 
-  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
+  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row, std::int64_t) override {
     data::Opened opened;
-    TRIREME_ASSIGN(opened.first_row, called(name(), [&] { return source_->open(fragment, row, &opened.stream); }));
+    TRIREME_ASSIGN(opened.first_row, called(name(), [&] { return source_->open(fragment, row, &*opened.stream); }));
     return opened;
   }
 

@@ -41,11 +41,8 @@ class Plan {
   virtual std::string name() const = 0;
   virtual std::vector<std::shared_ptr<Plan>> inputs() const { return {}; }
   virtual std::optional<Shuffle> shuffle() const { return std::nullopt; }
-  virtual base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) = 0;
-  // For callers that need no rows from `end` on: those need not be computed.
-  virtual base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t) {
-    return open(fragment, row);
-  }
+  // Like data::Source::open().
+  virtual base::Result<data::Opened> open(std::size_t fragment, std::int64_t row, std::int64_t end) = 0;
   virtual Work work() const;
   // Whether reading may fail temporarily.
   virtual bool remote() const;
@@ -108,7 +105,7 @@ class Input {
  public:
   // `end`: of the rows that will be requested, if known.
   static base::Result<std::unique_ptr<Input>> open(Plan& plan, std::size_t fragment, std::int64_t row,
-                                                   std::optional<std::int64_t> end = {});
+                                                   std::int64_t end = data::kNoEnd);
   virtual ~Input() = default;
 
   virtual const std::shared_ptr<const data::Schema>& schema() const = 0;

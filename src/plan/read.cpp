@@ -16,19 +16,14 @@ class PassProducer final : public ArrayProducer {
                std::unique_ptr<data::Pass> pass)
       : columns_(std::move(columns)), shard_(std::move(shard)), pass_(std::move(pass)) {}
 
-  base::Result<void> schema(ArrowSchema& out) override {
-    columns_->export_to(out);
-    return {};
-  }
+  base::Result<OwnedSchema> schema() override { return columns_->exported(); }
 
-  base::Result<void> next(ArrowArray& out) override {
-    if (!pass_) return {};
+  base::Result<OwnedArray> next() override {
+    if (!pass_) return OwnedArray();
     TRIREME_ASSIGN(auto next, pass_->next(kLong));
-    if (!next.batch) return {};
+    if (!next.batch) return OwnedArray();
     TRIREME_TRY(check_not_widened(*columns_, *next.batch->schema()));
-    OwnedSchema ignored;
-    next.batch->export_to(out, *ignored);
-    return {};
+    return next.batch->exported().array;
   }
 
  private:
@@ -43,27 +38,19 @@ class OrderedProducer final : public ArrayProducer {
   OrderedProducer(std::shared_ptr<Plan> plan, std::shared_ptr<const data::Schema> columns, std::size_t fragments)
       : plan_(std::move(plan)), columns_(std::move(columns)), fragments_(fragments) {}
 
-  base::Result<void> schema(ArrowSchema& out) override {
-    columns_->export_to(out);
-    return {};
-  }
+  base::Result<OwnedSchema> schema() override { return columns_->exported(); }
 
-  base::Result<void> next(ArrowArray& out) override {
+  base::Result<OwnedArray> next() override {
     while (input_ || fragment_ < fragments_) {
       if (!input_) {
         TRIREME_ASSIGN(input_, Input::open(*plan_, fragment_++, 0));
         TRIREME_TRY(check_not_widened(*columns_, *input_->schema()));
       }
       TRIREME_ASSIGN(const auto batch, input_->next(0));
-      if (batch.rows() == 0) {
-        input_.reset();
-        continue;
-      }
-      OwnedSchema ignored;
-      batch.export_to(out, *ignored);
-      return {};
+      if (batch.rows() > 0) return batch.exported().array;
+      input_.reset();
     }
-    return {};
+    return OwnedArray();
   }
 
  private:
@@ -133,7 +120,7 @@ base::Result<std::vector<data::Batch>> read_all(const std::shared_ptr<Plan>& pla
   return with_widest_types(*plan, [&] { return read_once(plan, batch_rows); });
 }
 
-base::Result<ArrowArrayStream> whole_stream(const std::shared_ptr<Plan>& plan) {
+base::Result<OwnedStream> whole_stream(const std::shared_ptr<Plan>& plan) {
   TRIREME_ASSIGN(auto columns, plan->schema());
   TRIREME_ASSIGN(auto shard, whole_shard(plan));
   std::unique_ptr<data::Pass> pass;
@@ -143,7 +130,7 @@ base::Result<ArrowArrayStream> whole_stream(const std::shared_ptr<Plan>& plan) {
   return make_stream(std::make_unique<PassProducer>(std::move(columns), std::move(shard), std::move(pass)));
 }
 
-base::Result<ArrowArrayStream> ordered_stream(std::shared_ptr<Plan> plan) {
+base::Result<OwnedStream> ordered_stream(std::shared_ptr<Plan> plan) {
   TRIREME_ASSIGN(auto columns, plan->schema());
   TRIREME_ASSIGN(const auto fragments, plan->fragments());
   return make_stream(std::make_unique<OrderedProducer>(std::move(plan), std::move(columns), fragments.size()));

@@ -7,6 +7,7 @@
 #include "data/batch.h"
 #include "data/shard.h"
 #include "plan/plan.h"
+#include "plan/record.h"
 
 // Reading all rows of a plan, in order or shuffled.
 
@@ -24,10 +25,10 @@ inline constexpr std::int64_t kRowsInMemory = 65536;
 // All rows, in batches of this size.
 base::Result<std::vector<data::Batch>> read_all(const std::shared_ptr<Plan>& plan, std::int64_t batch_rows);
 // The same, read lazily.
-base::Result<ArrowArrayStream> whole_stream(const std::shared_ptr<Plan>& plan);
+base::Result<OwnedStream> whole_stream(const std::shared_ptr<Plan>& plan);
 // The rows in the dataset's own order, without any shuffle. They are not counted before.
-base::Result<ArrowArrayStream> ordered_stream(std::shared_ptr<Plan> plan);
-// The rows of a stream, which it takes.
-std::unique_ptr<Input> stream_input(ArrowArrayStream stream, std::shared_ptr<const data::Schema> schema);
+base::Result<OwnedStream> ordered_stream(std::shared_ptr<Plan> plan);
+// The rows of a stream.
+std::unique_ptr<Input> stream_input(OwnedStream stream, std::shared_ptr<const data::Schema> schema);
 
 }  // namespace trireme::plan

@@ -11,6 +11,7 @@ using data::make_schema;
 using data::make_stream;
 using data::OwnedArray;
 using data::OwnedSchema;
+using data::OwnedStream;
 using data::Record;
 using data::record_of;
 using data::RecordColumn;

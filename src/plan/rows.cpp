@@ -146,8 +146,7 @@ T value_or_throw_value_error(base::Result<T> result) {
 Batch public_batch(data::Batch batch) { return Batch(std::make_shared<const BatchData>(BatchData{std::move(batch)})); }
 
 base::Result<std::vector<Dict>> rows_of(const data::Batch& batch) {
-  Record record;
-  batch.export_to(*record.array, *record.schema);
+  const Record record = batch.exported();
   std::vector<Dict> rows(static_cast<std::size_t>(batch.rows()));
   for (std::int64_t column = 0; column < record.schema->n_children; ++column) {
     const ArrowSchema& schema = *record.schema->children[column];
@@ -194,6 +193,10 @@ std::vector<std::string_view> Batch::strings(std::string_view column) const {
 
 std::vector<Dict> Batch::to_rows() const { return plan::value_or_throw_value_error(plan::rows_of(data_->batch)); }
 
-void Batch::export_to(ArrowArray* array, ArrowSchema* schema) const { data_->batch.export_to(*array, *schema); }
+void Batch::export_to(ArrowArray* array, ArrowSchema* schema) const {
+  auto record = data_->batch.exported();
+  *array = record.array.give();
+  *schema = record.schema.give();
+}
 
 }  // namespace trireme

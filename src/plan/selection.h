@@ -20,8 +20,6 @@ class Selection : public Op {
   virtual base::Result<std::vector<bool>> choose(const data::Batch& batch, Where where) const = 0;
 };
 
-Record exported(const data::Batch& batch);
-base::Result<std::shared_ptr<const data::Schema>> taken_schema(Record record);
 // The batch with these columns; columns of the same name are replaced in place.
 Record with_columns(const data::Batch& batch, Record columns);
 // Concatenates batches with the same columns; at least one.

@@ -34,33 +34,31 @@ class StreamPlan final : public Plan {
     if (columns_ && revision == revision_) return columns_;
     TRIREME_ASSIGN(const auto before, input_->schema());
     TRIREME_TRY(check_columns(*before), "{}", op_->name());
-    OwnedSchema given;
-    before->export_to(*given);
+    ArrowSchema given = before->exported().give();
     OwnedSchema made;
     // Exception boundary: the operation belongs to a library.
     try {
-      ArrowSchema c_schema = given.give();
-      op_->schema(&c_schema, &*made);
+      op_->schema(&given, &*made);
     } catch (const std::exception& thrown) {
       return base::error("{}: {}. The columns are {}", op_->name(), thrown.what(), columns_text(*before));
     }
-    ArrowSchema c_schema = made.give();
-    TRIREME_ASSIGN(columns_, data::Schema::take(c_schema), "{}", op_->name());
+    TRIREME_ASSIGN(columns_, data::Schema::take(std::move(made)), "{}", op_->name());
     revision_ = revision;
     return columns_;
   }
 
-  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
+  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row, std::int64_t end) override {
     TRIREME_TRY(schema());
-    TRIREME_ASSIGN(auto opened, input_->open(fragment, op_->keeps_rows() ? row : 0));
-    return changed(opened);
-  }
-
-  base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
-    if (!op_->keeps_rows()) return open(fragment, row);
-    TRIREME_TRY(schema());
-    TRIREME_ASSIGN(auto opened, input_->open_part(fragment, row, end));
-    return changed(opened);
+    const bool part = op_->keeps_rows();
+    TRIREME_ASSIGN(auto opened, input_->open(fragment, part ? row : 0, part ? end : data::kNoEnd));
+    data::Opened made;
+    made.first_row = opened.first_row;
+    try {
+      op_->apply(&*opened.stream, &*made.stream);
+    } catch (const std::exception& thrown) {
+      return base::error("{}: {}", op_->name(), thrown.what());
+    }
+    return made;
   }
 
  protected:
@@ -87,17 +85,6 @@ class StreamPlan final : public Plan {
                          columns_text(schema));
     }
     return {};
-  }
-
-  base::Result<data::Opened> changed(data::Opened opened) const {
-    data::Opened made;
-    made.first_row = opened.first_row;
-    try {
-      op_->apply(&opened.stream, &made.stream);
-    } catch (const std::exception& thrown) {
-      return base::error("{}: {}", op_->name(), thrown.what());
-    }
-    return made;
   }
 
   std::shared_ptr<Plan> input_;         // shared with the input dataset

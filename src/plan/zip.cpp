@@ -27,9 +27,9 @@ Names new_names(const data::Schema& left, const data::Schema& right) {
 }
 
 Record side_by_side(const data::Batch& left, const data::Batch& right, const Names& names) {
-  auto columns = split(left);
+  auto columns = split(left.exported());
   std::size_t added = 0;
-  for (auto& column : split(right)) {
+  for (auto& column : split(right.exported())) {
     columns.push_back({renamed(std::move(column.schema), names[added++]), std::move(column.array)});
   }
   return record_of(std::move(columns), left.rows());
@@ -41,25 +41,22 @@ class ZipProducer final : public ArrayProducer {
   ZipProducer(std::unique_ptr<Input> left, std::unique_ptr<Input> right, Names names, std::int64_t rows)
       : left_(std::move(left)), right_(std::move(right)), names_(std::move(names)), rows_(rows) {}
 
-  base::Result<void> schema(ArrowSchema& out) override {
-    auto record = side_by_side(data::Batch::empty(left_->schema()), data::Batch::empty(right_->schema()), names_);
-    out = record.schema.give();
-    return {};
+  base::Result<OwnedSchema> schema() override {
+    return side_by_side(data::Batch::empty(left_->schema()), data::Batch::empty(right_->schema()), names_).schema;
   }
 
-  base::Result<void> next(ArrowArray& out) override {
-    if (rows_ == 0) return {};
+  base::Result<OwnedArray> next() override {
+    if (rows_ == 0) return OwnedArray();
     auto mine = left_->next(std::min(rows_, kRowsAtOnce));
     may_pass_ = left_->may_pass();
     if (!mine) return std::move(mine).error();
-    if (mine->rows() == 0) return {};
+    if (mine->rows() == 0) return OwnedArray();
     auto its = right_->next(mine->rows());
     rows_ -= mine->rows();
     may_pass_ = right_->may_pass();
     if (!its) return std::move(its).error();
     if (its->rows() != mine->rows()) return base::error("zip: the second dataset is shorter than the first");
-    out = side_by_side(*mine, *its, names_).array.give();
-    return {};
+    return side_by_side(*mine, *its, names_).array;
   }
 
   bool may_pass() const override { return may_pass_; }
@@ -88,15 +85,17 @@ class ZipPlan final : public Plan {
     TRIREME_ASSIGN(const auto mine, left_->schema());
     TRIREME_ASSIGN(const auto its, right_->schema());
     auto record = side_by_side(data::Batch::empty(mine), data::Batch::empty(its), new_names(*mine, *its));
-    ArrowSchema c_schema = record.schema.give();
-    return data::Schema::take(c_schema);
+    return data::Schema::take(std::move(record.schema));
   }
 
-  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
-    return opened(fragment, row, rows_[fragment]);
-  }
-  base::Result<data::Opened> open_part(std::size_t fragment, std::int64_t row, std::int64_t end) override {
-    return opened(fragment, row, end);
+  // A part may have more rows than were asked for on one side only: the rows are counted.
+  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row, std::int64_t end) override {
+    end = std::min(end, rows_[fragment]);
+    TRIREME_ASSIGN(auto mine, Input::open(*left_, fragment, row, end));
+    TRIREME_ASSIGN(auto its, Input::open(*beside_, fragment, row, end));
+    auto names = new_names(*mine->schema(), *its->schema());
+    auto rows = std::make_unique<ZipProducer>(std::move(mine), std::move(its), std::move(names), end - row);
+    return data::Opened{make_stream(std::move(rows)), row};
   }
 
  protected:
@@ -140,15 +139,6 @@ class ZipPlan final : public Plan {
       }
     }
     return made;
-  }
-
-  // A part may have more rows than were asked for on one side only: the rows are counted.
-  base::Result<data::Opened> opened(std::size_t fragment, std::int64_t row, std::int64_t end) {
-    TRIREME_ASSIGN(auto mine, Input::open(*left_, fragment, row, end));
-    TRIREME_ASSIGN(auto its, Input::open(*beside_, fragment, row, end));
-    auto names = new_names(*mine->schema(), *its->schema());
-    auto rows = std::make_unique<ZipProducer>(std::move(mine), std::move(its), std::move(names), end - row);
-    return data::Opened{make_stream(std::move(rows)), row};
   }
 
   std::shared_ptr<Plan> left_;  // shared with the zipped datasets

@@ -296,17 +296,17 @@ base::Result<Column> filled(std::string name, const Column& column, const Column
     else if (!runs.empty() && runs.back().chunk == 0) ++runs.back().count;
     else runs.push_back({0, i, 1});
   }
-  ArrowSchema c_schema = make_schema("+s", "", in_vector(data::renamed(copied(*column.schema), name))).give();
-  TRIREME_ASSIGN(const auto schema, data::Schema::take(c_schema));
-  if (runs.empty()) return std::move(Table::of(data::Batch::empty(schema)).taken().front());
+  TRIREME_ASSIGN(const auto schema,
+                 data::Schema::take(make_schema("+s", "", in_vector(data::renamed(copied(*column.schema), name)))));
+  if (runs.empty()) return std::move(Table(data::Batch::empty(schema).exported()).taken().front());
   std::vector<std::shared_ptr<const data::Chunk>> chunks;
   for (const auto* array : {&column.array, &filling.array}) {
-    ArrowArray c_array = make_array((*array)->length, 0, {nullptr}, {}, in_vector(lent(*array))).give();
-    TRIREME_ASSIGN(auto chunk, data::Chunk::take(c_array, schema));
+    auto table = make_array((*array)->length, 0, {nullptr}, {}, in_vector(lent(*array)));
+    TRIREME_ASSIGN(auto chunk, data::Chunk::take(std::move(table), schema));
     chunks.push_back(std::move(chunk));
   }
   TRIREME_ASSIGN(const auto batch, data::Batch::gather(chunks, runs));
-  return std::move(Table::of(batch).taken().front());
+  return std::move(Table(batch.exported()).taken().front());
 }
 
 }  // namespace trireme::preprocess

@@ -13,7 +13,7 @@ base::Result<Column> without_dictionary(const Column& column, std::string_view w
   only.push_back({copied(*column.schema), lent(column.array)});
   TRIREME_ASSIGN(const auto batch, data::batch_of(data::record_of(std::move(only), column.rows())), "{}: column '{}'",
                  who, column.name);
-  return std::move(Table::of(batch).taken().front());
+  return std::move(Table(batch.exported()).taken().front());
 }
 
 }  // namespace
@@ -34,12 +34,6 @@ Table::Table(Record record) : rows_(record.array->length) {
     column.length = rows_;
     column.null_count = column.null_count == 0 ? 0 : -1;
   }
-}
-
-Table Table::of(const data::Batch& batch) {
-  Record record;
-  batch.export_to(*record.array, *record.schema);
-  return Table(std::move(record));
 }
 
 base::Error no_column(const std::string& name, std::string_view who, const std::vector<std::string>& columns) {

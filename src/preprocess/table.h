@@ -38,7 +38,6 @@ struct Changes {
 class Table {
  public:
   explicit Table(Record record);
-  static Table of(const data::Batch& batch);
 
   std::int64_t rows() const { return rows_; }
   const std::vector<Column>& columns() const { return columns_; }

@@ -24,9 +24,8 @@ std::int64_t rows_of(std::string_view file, std::size_t step, const std::vector<
       return -1;
     }
     if (*batch) {
-      expect((*batch)->length > 0, "no batch is empty");
-      rows += (*batch)->length;
-      (*batch)->release(&**batch);
+      expect((**batch)->length > 0, "no batch is empty");
+      rows += (**batch)->length;
       continue;
     }
     if (ended) return rows;
@@ -43,9 +42,8 @@ void with_checksums(std::string_view example) {
   FeatureTypes types;
   const bool typed = types.look(example).ok();
   if (columns.add(example).ok()) {
-    ArrowArray array = columns.take();
-    expect(array.length == 1 && array.n_children == 4, "an example is a row");
-    array.release(&array);
+    const auto array = columns.take();
+    expect(array->length == 1 && array->n_children == 4, "an example is a row");
   }
   if (!typed) return;
   const std::string file = test::framed({std::string(example), std::string(example)});

@@ -22,22 +22,26 @@ using Shape = std::vector<std::int64_t>;
 
 std::shared_ptr<const Schema> schema_of(const Column& table) {
   ArrowSchema c = export_schema(table);
-  return *Schema::take(c);
+  return *Schema::take(trireme::data::OwnedSchema(c));
 }
 
 std::shared_ptr<const Chunk> chunk_of(const Column& table) {
   ArrowArray c = export_array(table);
-  auto taken = Chunk::take(c, schema_of(table));
+  auto taken = Chunk::take(trireme::data::OwnedArray(c), schema_of(table));
   REQUIRE_MESSAGE(taken.ok(), taken.error().message());
   return *taken;
 }
 
 // A batch as an Arrow reader sees it.
 struct Exported {
-  ArrowArray array{};
-  ArrowSchema schema{};
+  ArrowArray array;
+  ArrowSchema schema;
 
-  explicit Exported(const Batch& batch) { batch.export_to(array, schema); }
+  explicit Exported(const Batch& batch) {
+    auto record = batch.exported();
+    array = record.array.give();
+    schema = record.schema.give();
+  }
   Exported(const Exported&) = delete;
   Exported& operator=(const Exported&) = delete;
   ~Exported() {
@@ -184,10 +188,8 @@ TEST_CASE("an empty batch has its columns") {
   CHECK(exported.array.n_children == 5);
   CHECK(value_at<std::int32_t>(exported.array.children[3]->buffers[1], 0) == 0);
   // An exported empty batch can be imported again.
-  ArrowArray array{};
-  ArrowSchema schema{};
-  batch.export_to(array, schema);
-  CHECK(Chunk::take(array, *Schema::take(schema)).ok());
+  auto again = batch.exported();
+  CHECK(Chunk::take(std::move(again.array), *Schema::take(std::move(again.schema))).ok());
 }
 
 TEST_CASE("a tensor shares the memory of its column and keeps it alive") {
@@ -248,9 +250,9 @@ TEST_CASE("strings are only available for text without nulls") {
 
 TEST_CASE("an exported child outlives the batch and the rest of its array") {
   std::optional<Batch> batch = whole(list_column("x", float_column("item", {1, 2, 3}), {1, 3}));
-  ArrowArray array{};
-  ArrowSchema schema{};
-  batch->export_to(array, schema);
+  auto exported = batch->exported();
+  ArrowArray array = exported.array.give();
+  ArrowSchema schema = exported.schema.give();
   batch.reset();
   ArrowArray items = *array.children[0]->children[0];
   array.children[0]->children[0]->release = nullptr;

@@ -17,12 +17,12 @@ namespace {
 
 std::shared_ptr<const Schema> schema_of(const Column& table) {
   ArrowSchema c = export_schema(table);
-  return *Schema::take(c);
+  return *Schema::take(trireme::data::OwnedSchema(c));
 }
 
 base::Result<std::shared_ptr<const Chunk>> chunk_of(const Column& table) {
   ArrowArray c = export_array(table);
-  auto taken = Chunk::take(c, schema_of(table));
+  auto taken = Chunk::take(trireme::data::OwnedArray(c), schema_of(table));
   CHECK(released(c));
   return taken;
 }
@@ -32,7 +32,7 @@ std::string broken(const Column& column, const std::function<void(ArrowArray&)>&
   const Column table = table_of({column});
   ArrowArray c = export_array(table);
   breaking(*c.children[0]);
-  auto taken = Chunk::take(c, schema_of(table));
+  auto taken = Chunk::take(trireme::data::OwnedArray(c), schema_of(table));
   REQUIRE_FALSE(taken.ok());
   return taken.error().message();
 }
@@ -137,13 +137,14 @@ TEST_CASE("a missing child or dictionary is rejected") {
   const auto schema = schema_of(table);
   ArrowArray no_child = export_array(table);
   no_child.children[0]->children[0] = nullptr;
-  CHECK(Chunk::take(no_child, schema).error().message() ==
+  CHECK(Chunk::take(trireme::data::OwnedArray(no_child), schema).error().message() ==
         "column 'a' (list<int64>): invalid array: child 0 is missing");
   ArrowArray no_dictionary = export_array(table);
   no_dictionary.children[1]->dictionary = nullptr;
-  CHECK(Chunk::take(no_dictionary, schema).error().message() ==
+  CHECK(Chunk::take(trireme::data::OwnedArray(no_dictionary), schema).error().message() ==
         "column 'b' (dictionary<int64>): invalid array: it has no dictionary");
-  CHECK(Chunk::take(no_dictionary, schema).error().message() == "a record batch was released before it was read");
+  CHECK(Chunk::take(trireme::data::OwnedArray(no_dictionary), schema).error().message() ==
+        "a record batch was released before it was read");
 }
 
 TEST_CASE("offsets and indices must be valid, except under a null") {
@@ -169,7 +170,7 @@ TEST_CASE("a record batch cannot have null rows") {
 TEST_CASE("a record batch has as many columns as its schema") {
   ArrowArray c = export_array(table_of({int64_column("a", {1})}));
   const auto schema = schema_of(table_of({int64_column("a", {1}), int64_column("b", {1})}));
-  CHECK(Chunk::take(c, schema).error().message() ==
+  CHECK(Chunk::take(trireme::data::OwnedArray(c), schema).error().message() ==
         "a record batch could not be read: invalid array: 1 children, expected 2");
 }
 

@@ -151,7 +151,7 @@ Source draw_chunk(Draw& draw, const std::vector<Column>& types, const std::share
   source.table.offset = before;
   source.table.length = rows;
   ArrowArray c = export_array(source.table);
-  auto taken = Chunk::take(c, schema);
+  auto taken = Chunk::take(trireme::data::OwnedArray(c), schema);
   REQUIRE_MESSAGE(taken.ok(), taken.error().message());
   source.chunk = *taken;
   return source;
@@ -187,9 +187,9 @@ void check_batch(const Batch& batch, const std::vector<Source>& sources, const s
   ArrowSchema from = export_schema(sources[0].table);
   std::vector<ArrowArray> arrays;
   for (const auto& source : sources) arrays.push_back(export_array(source.table));
-  ArrowArray array{};
-  ArrowSchema schema{};
-  batch.export_to(array, schema);
+  auto exported = batch.exported();
+  ArrowArray array = exported.array.give();
+  ArrowSchema schema = exported.schema.give();
   check_nulls(schema, array);
   std::int64_t at = 0;
   bool same = true;
@@ -207,9 +207,9 @@ void check_batch(const Batch& batch, const std::vector<Source>& sources, const s
   for (auto& each : arrays) each.release(&each);
   from.release(&from);
   // A batch is also a valid source.
-  auto again = Schema::take(schema);
+  auto again = Schema::take(trireme::data::OwnedSchema(schema));
   REQUIRE(again.ok());
-  auto chunk = Chunk::take(array, *again);
+  auto chunk = Chunk::take(trireme::data::OwnedArray(array), *again);
   REQUIRE_MESSAGE(chunk.ok(), chunk.error().message());
 }
 
@@ -222,7 +222,7 @@ TEST_CASE("batches equal those of a reader that works row by row") {
     std::vector<Column> types;
     for (std::int64_t i = draw.number(1, 3); i > 0; --i) types.push_back(draw_type(draw, 3));
     ArrowSchema c = export_schema(table_of(types));
-    auto schema = Schema::take(c);
+    auto schema = Schema::take(trireme::data::OwnedSchema(c));
     REQUIRE_MESSAGE(schema.ok(), schema.error().message());
     std::vector<Source> sources;
     std::vector<std::shared_ptr<const Chunk>> chunks;

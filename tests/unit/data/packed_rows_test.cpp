@@ -30,17 +30,17 @@ Column random_column(std::mt19937& random, const std::string& name, const std::s
 std::shared_ptr<const Chunk> chunk_of(const Column& table, std::shared_ptr<const Schema> schema = {}) {
   if (!schema) {
     ArrowSchema exported = export_schema(table);
-    schema = Schema::take(exported).value();
+    schema = Schema::take(trireme::data::OwnedSchema(exported)).value();
   }
   ArrowArray array = export_array(table);
-  return Chunk::take(array, schema).value();
+  return Chunk::take(trireme::data::OwnedArray(array), schema).value();
 }
 
 // Values and nulls of a batch, in Arrow's layout.
 std::vector<std::string> cells_of(const Batch& batch) {
-  ArrowArray array{};
-  ArrowSchema schema{};
-  batch.export_to(array, schema);
+  auto exported = batch.exported();
+  ArrowArray array = exported.array.give();
+  ArrowSchema schema = exported.schema.give();
   std::vector<std::string> cells;
   for (std::int64_t c = 0; c < array.n_children; ++c) {
     const ArrowArray& column = *array.children[c];
@@ -97,7 +97,7 @@ TEST_CASE("rows stored row by row equal those stored in columns") {
 TEST_CASE("only tables of a few numbers are stored row by row") {
   const auto layout = [](std::vector<Column> columns) {
     ArrowSchema exported = export_schema(table_of(std::move(columns)));
-    return RowLayout::of(*Schema::take(exported).value());
+    return RowLayout::of(*Schema::take(trireme::data::OwnedSchema(exported)).value());
   };
   CHECK(layout({float_column("a", {1}), int64_column("b", {1})})->row_bytes == 24);
   CHECK_FALSE(layout({float_column("a", {1})}));

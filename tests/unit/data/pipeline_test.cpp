@@ -144,23 +144,22 @@ class CountingSource final : public Source {
  public:
   explicit CountingSource(std::shared_ptr<RowSource> rows) : rows_(std::move(rows)) {}
 
-  base::Result<Opened> open(std::size_t fragment, std::int64_t row) override {
-    TRIREME_ASSIGN(Opened opened, rows_->open(fragment, row));
-    auto* open = new OpenStream{opened.stream, this};
-    opened.stream.private_data = open;
-    opened.stream.get_schema = [](ArrowArrayStream* self, ArrowSchema* out) {
+  base::Result<Opened> open(std::size_t fragment, std::int64_t row, std::int64_t end) override {
+    TRIREME_ASSIGN(Opened opened, rows_->open(fragment, row, end));
+    auto* open = new OpenStream{std::move(opened.stream), this};
+    ArrowArrayStream stream{};
+    stream.private_data = open;
+    stream.get_schema = [](ArrowArrayStream* self, ArrowSchema* out) {
       return inner(self)->get_schema(inner(self), out);
     };
-    opened.stream.get_next = [](ArrowArrayStream* self, ArrowArray* out) {
-      return inner(self)->get_next(inner(self), out);
-    };
-    opened.stream.get_last_error = [](ArrowArrayStream* self) { return inner(self)->get_last_error(inner(self)); };
-    opened.stream.release = [](ArrowArrayStream* self) {
-      inner(self)->release(inner(self));
+    stream.get_next = [](ArrowArrayStream* self, ArrowArray* out) { return inner(self)->get_next(inner(self), out); };
+    stream.get_last_error = [](ArrowArrayStream* self) { return inner(self)->get_last_error(inner(self)); };
+    stream.release = [](ArrowArrayStream* self) {
       const std::unique_ptr<OpenStream> ended(static_cast<OpenStream*>(self->private_data));
       --ended->source->open_;
       self->release = nullptr;
     };
+    opened.stream = OwnedStream(stream);
     const int now = ++open_;
     int most = most_;
     while (now > most && !most_.compare_exchange_weak(most, now)) continue;
@@ -172,11 +171,11 @@ class CountingSource final : public Source {
 
  private:
   struct OpenStream {
-    ArrowArrayStream stream;
+    OwnedStream stream;
     CountingSource* source;
   };
   static ArrowArrayStream* inner(ArrowArrayStream* self) {
-    return &static_cast<OpenStream*>(self->private_data)->stream;
+    return &*static_cast<OpenStream*>(self->private_data)->stream;
   }
 
   std::shared_ptr<RowSource> rows_;
@@ -245,9 +244,9 @@ namespace {
 // Fragment 1 has a different type.
 class MixedSource final : public Source {
  public:
-  base::Result<Opened> open(std::size_t fragment, std::int64_t) override {
-    if (fragment == 0) return Opened{tests::make_stream({tests::int64_column("x", {1, 2})}, 2)};
-    return Opened{tests::make_stream({tests::double_column("x", {3, 4})}, 2)};
+  base::Result<Opened> open(std::size_t fragment, std::int64_t, std::int64_t) override {
+    if (fragment == 0) return Opened{OwnedStream(tests::make_stream({tests::int64_column("x", {1, 2})}, 2))};
+    return Opened{OwnedStream(tests::make_stream({tests::double_column("x", {3, 4})}, 2))};
   }
 };
 
@@ -256,7 +255,7 @@ class MixedSource final : public Source {
 TEST_CASE("an exception of a source is reported as an error, and nothing hangs") {
   class ThrowingSource final : public Source {
    public:
-    base::Result<Opened> open(std::size_t, std::int64_t) override { throw std::bad_alloc(); }
+    base::Result<Opened> open(std::size_t, std::int64_t, std::int64_t) override { throw std::bad_alloc(); }
   };
   PipelineOptions options = batches_of(1);
   options.layout.fragment_rows = {2};

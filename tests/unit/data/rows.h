@@ -22,7 +22,7 @@ class RowSource final : public data::Source {
   RowSource(std::vector<std::int64_t> rows, std::int64_t rows_per_chunk)
       : rows_(std::move(rows)), rows_per_chunk_(rows_per_chunk) {}
 
-  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row) override {
+  base::Result<data::Opened> open(std::size_t fragment, std::int64_t row, std::int64_t) override {
     ++opened;
     std::int64_t first = 0;
     for (std::size_t i = 0; i < fragment; ++i) first += rows_[i];
@@ -30,8 +30,9 @@ class RowSource final : public data::Source {
     const std::int64_t from = row / 3 * 2;
     StreamFault fault;
     if (fault_of) fault = fault_of(fragment);
-    return data::Opened{
-        make_stream({row_numbers("row", first + from, actual(fragment) - from)}, rows_per_chunk_, fault), from};
+    return data::Opened{data::OwnedStream(make_stream({row_numbers("row", first + from, actual(fragment) - from)},
+                                                      rows_per_chunk_, fault)),
+                        from};
   }
 
   std::vector<data::Fragment> fragments() const {

@@ -17,7 +17,7 @@ using Shape = std::vector<std::int64_t>;
 base::Result<std::shared_ptr<const Schema>> schema_of(std::vector<Column> columns) {
   Column table = table_of(std::move(columns));
   ArrowSchema c = export_schema(table);
-  auto taken = Schema::take(c);
+  auto taken = Schema::take(trireme::data::OwnedSchema(c));
   CHECK(released(c));
   return taken;
 }
@@ -140,19 +140,22 @@ TEST_CASE("an invalid schema is rejected") {
   CHECK(error_of({deep}).find("types nested more than 32 deep") != std::string::npos);
 
   ArrowSchema no_table = export_schema(int64_column("x", {}));
-  CHECK(Schema::take(no_table).error().message() == "expected an Arrow struct of columns ('+s') as the table, got 'l'");
-  CHECK(Schema::take(no_table).error().message() == "the schema of a table was released before it was read");
+  CHECK(Schema::take(trireme::data::OwnedSchema(no_table)).error().message() ==
+        "expected an Arrow struct of columns ('+s') as the table, got 'l'");
+  CHECK(Schema::take(trireme::data::OwnedSchema(no_table)).error().message() ==
+        "the schema of a table was released before it was read");
 
   ArrowSchema holes = export_schema(table_of({int64_column("x", {})}));
   ArrowSchema* column = holes.children[0];
   holes.children[0] = nullptr;
-  CHECK_FALSE(Schema::take(holes).ok());
+  CHECK_FALSE(Schema::take(trireme::data::OwnedSchema(holes)).ok());
   CHECK(column != nullptr);
 
   ArrowSchema no_format = export_schema(table_of({int64_column("x", {})}));
   no_format.children[0]->format = nullptr;
   no_format.children[0]->name = nullptr;
-  CHECK(Schema::take(no_format).error().message() == "column '': invalid schema: it has no format");
+  CHECK(Schema::take(trireme::data::OwnedSchema(no_format)).error().message() ==
+        "column '': invalid schema: it has no format");
 }
 
 TEST_CASE("the difference of two schemas is the first column that differs") {
@@ -195,9 +198,8 @@ TEST_CASE("a schema is exported with metadata and without dictionaries") {
   Column table = table_of({tensor_column(R"({"shape": [2, 3]})", 6), label});
   table.metadata = metadata_of({{"pandas", "{}"}});
   ArrowSchema c = export_schema(table);
-  auto schema = *Schema::take(c);
-  ArrowSchema out{};
-  schema->export_to(out);
+  auto schema = *Schema::take(trireme::data::OwnedSchema(c));
+  ArrowSchema out = schema->exported().give();
   schema.reset();
   CHECK(std::string_view(out.metadata, table.metadata.size()) == table.metadata);
   REQUIRE(out.n_children == 2);
@@ -222,8 +224,7 @@ TEST_CASE("invalid metadata is ignored") {
   const std::vector<std::int32_t> numbers = {1, -5};
   table.metadata = std::string(reinterpret_cast<const char*>(numbers.data()), 8);
   ArrowSchema c = export_schema(table);
-  ArrowSchema out{};
-  (*Schema::take(c))->export_to(out);
+  ArrowSchema out = (*Schema::take(trireme::data::OwnedSchema(c)))->exported().give();
   CHECK(out.metadata == nullptr);
   out.release(&out);
 }

@@ -44,7 +44,7 @@ Taken read(std::string_view file, const std::vector<FeatureColumn>& columns, std
       return taken;
     }
     if (*batch) {
-      taken.arrays.push_back(**batch);
+      taken.arrays.push_back((*batch)->give());
       continue;
     }
     if (ended) return taken;

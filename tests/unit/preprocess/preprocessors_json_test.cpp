@@ -133,7 +133,7 @@ TEST_CASE("dates are the same categories as in Python, and survive a round trip"
   columns.push_back({make_schema("tsu:", "when"), make_array(3, 0, {nullptr, times.data()}, {})});
   auto record = trireme::data::record_of(std::move(columns), 3);
   auto stream = trireme::data::stream_of({*trireme::data::batch_of(std::move(record))});
-  const auto rows = trireme::data::from_stream(&stream);
+  const auto rows = trireme::data::from_stream(&*stream);
 
   OrdinalEncoder encoder({"day", "when"});
   CHECK(column(encoder.fit_transform(rows).take_all(), "when") == List{2, 0, 1});
