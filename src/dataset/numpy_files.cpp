@@ -1,5 +1,7 @@
 #include <arrow/buffer.h>
+#include <arrow/c/bridge.h>
 #include <arrow/io/interfaces.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -7,8 +9,7 @@
 
 #include "file_source.h"
 #include "formats/npy.h"
-#include "npy_values.h"
-#include "tensor_columns.h"
+#include "plan/value_columns.h"
 #include "trireme/arrow/data.h"
 
 // read_numpy(): .npy files.
@@ -32,6 +33,23 @@ std::int64_t row_bytes(const formats::NpyHeader& header) {
   auto bytes = static_cast<std::int64_t>(size_of(header.dtype));
   for (const auto size : row_shape(header)) bytes *= size;
   return bytes;
+}
+
+// For example "uint8[4, 3]".
+std::string text_of(DType dtype, const std::vector<std::int64_t>& shape) {
+  return fmt::format("{}[{}]", plan::number_type(dtype).text(), fmt::join(shape, ", "));
+}
+
+::arrow::Result<plan::Record> record_of(const Tensor& values) {
+  return dataset::as_arrow(plan::record_of_columns({{"data", values}}));
+}
+
+// Of the rows, in the same representation as in Python.
+::arrow::Result<SchemaPointer> schema_of(const formats::NpyHeader& header) {
+  auto shape = header.shape;
+  shape[0] = 0;
+  ARROW_ASSIGN_OR_RAISE(auto none, record_of(Tensor(header.dtype, std::move(shape))));
+  return ::arrow::ImportSchema(&*none.schema);
 }
 
 ::arrow::Status broken(const FileInfo& file, const std::string& why) {
@@ -60,14 +78,14 @@ class NumpySource final : public dataset::FileSource {
     }
     if (size < header.begin || size - header.begin < header.value_bytes()) {
       return ::arrow::Status::Invalid(info.path(), " is truncated: it has ", size, " bytes, too few for ",
-                                      dataset::tensor_text(header.dtype, header.shape));
+                                      text_of(header.dtype, header.shape));
     }
     return header;
   }
 
   ::arrow::Result<SchemaPointer> infer(const FileInfo& file) override {
     ARROW_ASSIGN_OR_RAISE(const auto header, header_of(file));
-    return ::arrow::schema({::arrow::field("data", dataset::tensor_type(header.dtype, row_shape(header)))});
+    return schema_of(header);
   }
 
   ::arrow::Result<std::vector<FilePart>> plan(const std::vector<FileInfo>& files) override {
@@ -80,11 +98,11 @@ class NumpySource final : public dataset::FileSource {
   }
 
   ::arrow::Status add_parts(const FileInfo& file, const formats::NpyHeader& header, std::vector<FilePart>& parts) {
-    const auto type = dataset::tensor_type(header.dtype, row_shape(header));
-    if (!type->Equals(body()->field(0)->type())) {
-      return ::arrow::Status::Invalid(
-          "a row of ", file.path(), " is ", dataset::tensor_text(header.dtype, row_shape(header)), ", but a row of ",
-          this->files().front().path(), " is ", body()->field(0)->type()->ToString(), ": read them separately");
+    ARROW_ASSIGN_OR_RAISE(const auto schema, schema_of(header));
+    if (!schema->Equals(*body())) {
+      return ::arrow::Status::Invalid("a row of ", file.path(), " is ", text_of(header.dtype, row_shape(header)),
+                                      ", but a row of ", this->files().front().path(), " is ",
+                                      body()->field(0)->type()->ToString(), ": read them separately");
     }
     const std::int64_t rows = header.shape[0];
     const std::int64_t size = row_bytes(header);
@@ -118,30 +136,34 @@ class NumpySource final : public dataset::FileSource {
                  schema = body()]() mutable -> ::arrow::Result<BatchPointer> {
       if (at >= end) return nullptr;
       const std::int64_t count = header.fortran_order ? end - at : std::min(step, end - at);
-      ARROW_ASSIGN_OR_RAISE(auto column, values_of(*file, header, at, count));
-      if (!column) {
+      ARROW_ASSIGN_OR_RAISE(const auto values, values_of(*file, header, at, count));
+      if (!values) {
         return ::arrow::Status::Invalid(info.path(), " is truncated: row ", at + count - 1, " of ", header.shape[0],
                                         " is missing");
       }
       at += count;
-      return ::arrow::RecordBatch::Make(schema, count, {std::move(column)});
+      ARROW_ASSIGN_OR_RAISE(auto record, record_of(*values));
+      return ::arrow::ImportRecordBatch(&*record.array, schema);
     };
     return std::make_shared<dataset::MadeBatches>(body(), std::move(make));
   }
 
-  // nullptr if the file is too short.
-  static ::arrow::Result<std::shared_ptr<::arrow::Array>> values_of(::arrow::io::RandomAccessFile& file,
-                                                                    const formats::NpyHeader& header, std::int64_t row,
-                                                                    std::int64_t count) {
+  // Nothing if the file is too short.
+  static ::arrow::Result<std::optional<Tensor>> values_of(::arrow::io::RandomAccessFile& file,
+                                                          formats::NpyHeader header, std::int64_t row,
+                                                          std::int64_t count) {
     const std::int64_t size = row_bytes(header);
     // Fortran order: a row is spread over the file.
-    const std::int64_t first = header.fortran_order ? 0 : row * size;
-    const std::int64_t bytes = header.fortran_order ? header.value_bytes() : count * size;
-    ARROW_ASSIGN_OR_RAISE(auto content, file.ReadAt(header.begin + first, bytes));
-    if (content->size() < bytes) return nullptr;
-    ARROW_ASSIGN_OR_RAISE(content, dataset::in_row_order(header, std::move(content)));
-    if (header.fortran_order) content = ::arrow::SliceBuffer(content, row * size, count * size);
-    return dataset::tensor_column(header.dtype, row_shape(header), count, std::move(content));
+    const bool whole = header.fortran_order;
+    if (!whole) header.shape[0] = count;
+    const std::int64_t bytes = header.value_bytes();
+    ARROW_ASSIGN_OR_RAISE(const auto content, file.ReadAt(header.begin + (whole ? 0 : row * size), bytes));
+    if (content->size() < bytes) return std::nullopt;
+    const Tensor values = formats::npy_tensor(header, std::string_view(*content), content);
+    if (!whole) return values;
+    header.shape[0] = count;
+    return Tensor::view(header.dtype, header.shape, static_cast<char*>(values.data()) + row * size,
+                        std::make_shared<Tensor>(values));
   }
 
   std::mutex mutex_;

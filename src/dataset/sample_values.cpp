@@ -1,19 +1,16 @@
 #include "sample_values.h"
 
-#include <arrow/buffer.h>
 #include <arrow/util/utf8.h>
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <cstring>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "formats/images/image.h"
 #include "formats/npy.h"
-#include "npy_values.h"
 
 namespace trireme::dataset {
 namespace {
@@ -83,19 +80,17 @@ constexpr int kMostNested = 200;
   return value_of(json);
 }
 
-::arrow::Result<Value> array_of(std::string_view content) {
+::arrow::Result<Value> array_of(std::string given) {
+  const auto owner = std::make_shared<std::string>(std::move(given));
+  const std::string_view content = *owner;
   const auto prefix = formats::parse_npy(content);
   if (!prefix) return Status::Invalid(prefix.error().message());
   if (!prefix->header) return Status::Invalid("its header is truncated");
   const auto& header = *prefix->header;
   const std::int64_t bytes = header.value_bytes();
   if (static_cast<std::int64_t>(content.size()) - header.begin < bytes) return Status::Invalid("it is truncated");
-  const auto given =
-      std::make_shared<::arrow::Buffer>(reinterpret_cast<const std::uint8_t*>(content.data()) + header.begin, bytes);
-  ARROW_ASSIGN_OR_RAISE(const auto values, in_row_order(header, given));
-  Tensor tensor(header.dtype, header.shape);
-  if (bytes > 0) std::memcpy(tensor.data(), values->data(), static_cast<std::size_t>(bytes));
-  return Value(std::move(tensor));
+  const auto values = content.substr(static_cast<std::size_t>(header.begin), static_cast<std::size_t>(bytes));
+  return Value(formats::npy_tensor(header, values, owner));
 }
 
 }  // namespace
@@ -108,7 +103,7 @@ constexpr int kMostNested = 200;
   if (is_one_of(kind, {"txt", "text", "transcript"})) return text_of(std::move(content));
   if (is_one_of(kind, {"cls", "cls2", "index", "count"})) return number_of(content);
   if (is_one_of(kind, {"json", "jsn"})) return json_of(content);
-  if (kind == "npy") return array_of(content);
+  if (kind == "npy") return array_of(std::move(content));
   if (is_one_of(kind, {"jpg", "jpeg", "png", "ppm", "pgm", "pbm", "bmp", "gif", "tif", "tiff", "webp"})) {
     auto image = formats::decode_image(content, {.max_pixels = max_pixels});
     if (!image) return Status::Invalid("it is not a readable image: ", image.error().message());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 #include <limits>
 
 namespace trireme::formats {
@@ -170,7 +171,40 @@ base::Result<NpyHeader> parse_dict(std::string_view text, NpyValues values) {
   return header;
 }
 
+// From column-major to row-major order.
+void transpose(const std::vector<std::int64_t>& shape, std::int64_t width, const char* from, Tensor& out) {
+  std::vector<std::int64_t> strides(shape.size(), width);
+  for (std::size_t i = 1; i < shape.size(); ++i) strides[i] = strides[i - 1] * shape[i - 1];
+  std::vector<std::int64_t> index(shape.size(), 0);
+  auto* to = static_cast<char*>(out.data());
+  for (char* end = to + out.num_bytes(); to < end; to += width) {
+    std::memcpy(to, from, static_cast<std::size_t>(width));
+    for (std::size_t axis = shape.size(); axis-- > 0;) {
+      from += strides[axis];
+      if (++index[axis] < shape[axis]) break;
+      from -= strides[axis] * shape[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
 }  // namespace
+
+Tensor npy_tensor(const NpyHeader& header, std::string_view values, std::shared_ptr<const void> owner) {
+  const auto width = static_cast<std::int64_t>(size_of(header.dtype));
+  const bool transposed = header.fortran_order && header.shape.size() > 1;
+  const bool aligned = reinterpret_cast<std::uintptr_t>(values.data()) % static_cast<std::uintptr_t>(width) == 0;
+  if (aligned && !transposed && !header.swapped)
+    return Tensor::view(header.dtype, header.shape, const_cast<char*>(values.data()), std::move(owner));
+  Tensor made(header.dtype, header.shape);
+  auto* bytes = static_cast<char*>(made.data());
+  if (transposed) transpose(header.shape, width, values.data(), made);
+  else if (!values.empty()) std::memcpy(bytes, values.data(), made.num_bytes());
+  if (header.swapped) {
+    for (char* at = bytes; at < bytes + made.num_bytes(); at += width) std::reverse(at, at + width);
+  }
+  return made;
+}
 
 std::int64_t NpyHeader::value_bytes() const {
   std::int64_t bytes = item_bytes;

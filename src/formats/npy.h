@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,5 +38,9 @@ struct NpyPrefix {
   std::int64_t needed = 0;
 };
 TRIREME_API base::Result<NpyPrefix> parse_npy(std::string_view beginning, NpyValues values = NpyValues::kNumbers);
+
+// The numbers of the header's shape, in row-major order and native byte order: a view of `values`, which `owner` keeps
+// alive, if they are stored in that way.
+TRIREME_API Tensor npy_tensor(const NpyHeader& header, std::string_view values, std::shared_ptr<const void> owner);
 
 }  // namespace trireme::formats

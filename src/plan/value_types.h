@@ -31,7 +31,7 @@ struct ValueType {
 
 using Columns = std::vector<std::pair<std::string, ValueType>>;
 
-ValueType number_type(DType dtype);
+TRIREME_API ValueType number_type(DType dtype);
 // The element type of a column of numbers or booleans; nothing for others.
 std::optional<DType> dtype_of(const ValueType& type);
 

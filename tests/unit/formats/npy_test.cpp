@@ -76,4 +76,20 @@ TEST_CASE("types that only NumPy reads are described") {
   CHECK_FALSE(described("|O"));
 }
 
+TEST_CASE("values become row-major in native byte order, and are not copied if they are already") {
+  const std::vector<std::uint16_t> stored = {0x0100, 0x0300, 0x0500, 0x0200, 0x0400, 0x0600};
+  const std::string_view bytes(reinterpret_cast<const char*>(stored.data()), stored.size() * 2);
+  NpyHeader header{.descr = ">u2", .item_bytes = 2, .dtype = DType::kU16, .shape = {2, 3}};
+  CHECK(npy_tensor(header, bytes, {}).data() == stored.data());
+  header.swapped = true;
+  const auto values = npy_tensor(header, bytes, {});
+  CHECK(values == Tensor::of(std::vector<std::uint16_t>{1, 3, 5, 2, 4, 6}, {2, 3}));
+  header.fortran_order = true;
+  CHECK(npy_tensor(header, bytes, {}) == Tensor::of(std::vector<std::uint16_t>{1, 5, 4, 3, 2, 6}, {2, 3}));
+  header.shape = {6};
+  CHECK(npy_tensor(header, bytes, {}).values<std::uint16_t>()[1] == 3);
+  header.shape = {0, 3};
+  CHECK(npy_tensor(header, {}, {}).num_elements() == 0);
+}
+
 }  // namespace npy_test
