@@ -49,7 +49,7 @@ std::string list_text(const List& values) {
   return text + "]";
 }
 
-constexpr std::array<const char*, 28> kSigns{
+constexpr std::array<std::string_view, 28> kSigns{
     "",  "",  "",   "and", "or", "not", "==", "!=",      "<",        "<=",     ">",   ">=",     "+",     "-",
     "*", "/", "//", "%",   "**", "-",   "in", "is_null", "is_valid", "is_nan", "abs", "length", "lower", "upper"};
 
@@ -88,8 +88,10 @@ ExpressionPointer literal_node(Value value) {
   return std::make_shared<const ExpressionNode>(ExpressionNode{Operation::kLiteral, {}, std::move(value)});
 }
 
+std::string_view sign_of(Operation operation) { return kSigns[static_cast<std::size_t>(operation)]; }
+
 std::string text_of(const ExpressionNode& node) {
-  const char* sign = kSigns[static_cast<std::size_t>(node.operation)];
+  const auto sign = sign_of(node.operation);
   switch (node.operation) {
     case Operation::kColumn:
       return is_name(node.column) ? node.column : fmt::format("col({})", quoted(node.column, false));

@@ -11,6 +11,7 @@
 
 namespace trireme::plan {
 
+// The parser and the printer use the order.
 enum class Operation {
   kColumn,
   kLiteral,
@@ -41,6 +42,9 @@ enum class Operation {
   kLower,
   kUpper,
 };
+
+// As it is written, for example "<=" or "is_nan"; empty for columns and values.
+std::string_view sign_of(Operation operation);
 
 struct ExpressionNode;
 using ExpressionPointer = std::shared_ptr<const ExpressionNode>;

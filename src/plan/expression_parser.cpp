@@ -1,9 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <initializer_list>
 #include <limits>
+#include <optional>
 
 #include "plan/expression_node.h"
 #include "plan/expression_tokens.h"
@@ -19,28 +18,22 @@ constexpr int kMostNested = 100;
 constexpr std::string_view kHint =
     "use comparisons, and/or/not, in, is None and arithmetic on columns, or pass a function";
 
-struct Named {
-  std::string_view name;
-  Operation operation;
+// Operations that are consecutive.
+struct Range {
+  Operation first;
+  Operation last;
 };
-constexpr std::array<Named, 7> kFunctions{{{"abs", Operation::kAbs},
-                                           {"is_null", Operation::kIsNull},
-                                           {"is_valid", Operation::kIsValid},
-                                           {"is_nan", Operation::kIsNan},
-                                           {"length", Operation::kLength},
-                                           {"lower", Operation::kLower},
-                                           {"upper", Operation::kUpper}}};
-constexpr std::array<Named, 6> kComparisons{{{"==", Operation::kEqual},
-                                             {"!=", Operation::kUnequal},
-                                             {"<", Operation::kLess},
-                                             {"<=", Operation::kLessEqual},
-                                             {">", Operation::kGreater},
-                                             {">=", Operation::kGreaterEqual}}};
-constexpr std::array<Named, 2> kSums{{{"+", Operation::kAdd}, {"-", Operation::kSubtract}}};
-constexpr std::array<Named, 4> kProducts{{{"*", Operation::kMultiply},
-                                          {"/", Operation::kDivide},
-                                          {"//", Operation::kFloorDivide},
-                                          {"%", Operation::kModulo}}};
+constexpr Range kFunctions{Operation::kIsNull, Operation::kUpper};
+constexpr Range kComparisons{Operation::kEqual, Operation::kGreaterEqual};
+constexpr Range kSums{Operation::kAdd, Operation::kSubtract};
+constexpr Range kProducts{Operation::kMultiply, Operation::kModulo};
+
+std::optional<Operation> find_operation(Range range, std::string_view sign) {
+  for (auto each = static_cast<int>(range.first); each <= static_cast<int>(range.last); ++each) {
+    if (sign_of(static_cast<Operation>(each)) == sign) return static_cast<Operation>(each);
+  }
+  return {};
+}
 
 bool is_none(const Pointer& node) { return node->operation == Operation::kLiteral && node->literal.is_null(); }
 
@@ -120,17 +113,15 @@ class Parser {
     return made(token, operation, std::move(inputs));
   }
 
-  template <std::size_t N>
-  base::Result<Pointer> chained(const std::array<Named, N>& operators, Rule part) {
+  base::Result<Pointer> chained(Range operators, Rule part) {
     const std::size_t token = at_;
     TRIREME_ASSIGN(auto left, (this->*part)());
     while (true) {
-      const auto found =
-          std::find_if(operators.begin(), operators.end(), [&](const auto& each) { return is(each.name); });
-      if (found == operators.end() || now().kind != TokenKind::kSign) return left;
+      const auto found = now().kind == TokenKind::kSign ? find_operation(operators, now().text) : std::nullopt;
+      if (!found) return left;
       ++at_;
       TRIREME_ASSIGN(auto right, (this->*part)());
-      TRIREME_ASSIGN(left, made(token, found->operation, {std::move(left), std::move(right)}));
+      TRIREME_ASSIGN(left, made(token, *found, {std::move(left), std::move(right)}));
     }
   }
 
@@ -152,9 +143,7 @@ class Parser {
     std::vector<Pointer> parts;
     while (true) {
       const std::size_t sign = at_;
-      const auto found =
-          std::find_if(kComparisons.begin(), kComparisons.end(), [&](const auto& each) { return is(each.name); });
-      const bool compares = found != kComparisons.end();
+      const auto compares = now().kind == TokenKind::kSign ? find_operation(kComparisons, now().text) : std::nullopt;
       if (!compares && !is("in") && !is("is") && !(is("not") && tokens_[at_ + 1].text == "in")) break;
       ++at_;
       const bool negated = tokens_[sign].text == "not" || (tokens_[sign].text == "is" && takes("not"));
@@ -163,7 +152,7 @@ class Parser {
       TRIREME_ASSIGN(auto right, either());
       Pointer one;
       if (compares) {
-        TRIREME_ASSIGN(one, compared(token, found->operation, left, right));
+        TRIREME_ASSIGN(one, compared(token, *compares, left, right));
       } else if (tokens_[sign].text == "is") {
         if (!is_none(right)) return refused(other, "`is` works only with None: use == to compare");
         TRIREME_ASSIGN(one, made(token, negated ? Operation::kIsValid : Operation::kIsNull, {left}));
@@ -287,13 +276,11 @@ class Parser {
     const bool one = takes(")");
     const bool text = argument->operation == Operation::kLiteral && argument->literal.get_if<std::string>();
     if (one && name == "col" && text) return column_node(argument->literal.as_string());
-    const auto found =
-        std::find_if(kFunctions.begin(), kFunctions.end(), [&](auto& each) { return each.name == name; });
+    const auto found = find_operation(kFunctions, name);
     if (!one && !is(",")) return unexpected();
     if (!one) return refused(token);
-    if (found == kFunctions.end())
-      return refused(token, "the functions are col, abs, is_null, is_valid, is_nan, length, lower, upper");
-    return made(token, found->operation, {std::move(argument)});
+    if (!found) return refused(token, "the functions are col, abs, is_null, is_valid, is_nan, length, lower, upper");
+    return made(token, *found, {std::move(argument)});
   }
 
   base::Result<Pointer> in_parentheses() {
