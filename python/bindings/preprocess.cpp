@@ -83,7 +83,7 @@ class PythonLearner {
   }
 
   nb::tuple done() {
-    auto fitted = impl_->clone();
+    auto fitted = impl_->unfitted();
     auto stats = unlocked([&]() -> base::Result<Dict> {
       TRIREME_ASSIGN(auto found, learner_->done());
       TRIREME_TRY(fitted->take(found));
@@ -107,7 +107,7 @@ void bind_preprocess(nb::module_& module) {
   nb::class_<PythonPreprocessor>(module, "CorePreprocessor")
       .def_static("of_json", &PythonPreprocessor::of_json, nb::arg("described"))
       .def_prop_ro("arguments",
-                   [](const PythonPreprocessor& self) { return to_python(self.impl()->arguments()); })
+                   [](const PythonPreprocessor& self) { return to_python(self.impl()->origin().arguments); })
       .def_prop_ro("inputs", [](const PythonPreprocessor& self) { return self.impl()->inputs(); })
       .def_prop_ro("outputs", [](const PythonPreprocessor& self) { return self.impl()->outputs(); })
       .def_prop_ro("fittable", [](const PythonPreprocessor& self) { return self.impl()->fittable(); })

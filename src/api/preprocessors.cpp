@@ -45,7 +45,7 @@ class TransformOp final : public plan::Op {
     return fmt::format("{}.{}()", impl_->name(), back_ ? "inverse_transform" : "transform");
   }
 
-  bool is_function() const override { return !impl_->function_argument().empty(); }
+  bool is_function() const override { return !impl_->origin().function_argument.empty(); }
 
   // An empty batch is enough: the output columns depend only on the types.
   base::Result<std::shared_ptr<const Schema>> learn(const Batch& example) override {
@@ -164,7 +164,7 @@ base::Result<Dict> learned(const inner::PreprocessorImpl& impl, const Dataset& d
 
 void fit_impl(inner::Data& data, const Dataset& dataset) {
   if (!data.impl->fittable()) return;
-  auto fitted = data.impl->clone();
+  auto fitted = data.impl->unfitted();
   or_value_error(fitted->take(or_value_error(learned(*data.impl, dataset))));
   data.impl = std::move(fitted);
 }
@@ -172,10 +172,7 @@ void fit_impl(inner::Data& data, const Dataset& dataset) {
 void forget_all(const Preprocessor& preprocessor) {
   auto& data = *preprocessor.data();
   for (const auto& each : data.chain) forget_all(each);
-  if (!data.impl) return;
-  auto forgetful = data.impl->clone();
-  forgetful->forget();
-  data.impl = std::move(forgetful);
+  if (data.impl && data.impl->fittable()) data.impl = data.impl->unfitted();
 }
 
 void fit_all(const Preprocessor& preprocessor, Dataset dataset) {
@@ -196,7 +193,7 @@ std::string Preprocessor::describe() const {
   std::vector<std::string> parts;
   for (const auto& each : data_->chain) parts.push_back(each.describe());
   if (data_->impl) {
-    for (const auto& [argument, value] : data_->impl->arguments()) {
+    for (const auto& [argument, value] : data_->impl->origin().arguments) {
       std::string text = inner::python_text(value);
       if (text.size() > kShown) text = text.substr(0, kShown - 3) + "...";
       parts.push_back(argument + "=" + text);

@@ -18,19 +18,16 @@ base::Error wrong(std::string_view name, const Value& value, std::string_view ex
 
 }  // namespace
 
-base::Result<void> Arguments::expect(std::initializer_list<std::string_view> names) const {
-  for (const auto& [name, value] : *given_) {
-    if (std::find(names.begin(), names.end(), name) == names.end())
+base::Result<Arguments> Arguments::of(const Dict& given, std::span<const std::string_view> names) {
+  Arguments made;
+  for (const auto name : names) made.values_[name] = nullptr;
+  for (const auto& [name, value] : given) {
+    if (!made.values_.contains(name))
       return base::error("no argument named '{}'; the arguments are {}", name,
                          base::join({names.begin(), names.end()}, ", "));
+    made.set(name, value);
   }
-  return {};
-}
-
-const Value& Arguments::get(std::string_view name) const {
-  static const Value none;
-  const Value* found = given_->find(name);
-  return found ? *found : none;
+  return made;
 }
 
 base::Result<std::vector<std::string>> Arguments::names(std::string_view name) const {
@@ -54,13 +51,12 @@ base::Result<std::string> Arguments::text(std::string_view name) const {
   return *text;
 }
 
-base::Result<std::string> Arguments::text(std::string_view name, std::string_view standard) const {
-  if (get(name).is_null()) return std::string(standard);
+base::Result<std::string> Arguments::text(std::string_view name, std::string_view standard) {
+  if (get(name).is_null()) set(name, standard);
   return text(name);
 }
 
-base::Result<std::string> Arguments::choice(std::string_view name,
-                                            std::initializer_list<std::string_view> choices) const {
+base::Result<std::string> Arguments::choice(std::string_view name, std::initializer_list<std::string_view> choices) {
   TRIREME_ASSIGN(auto chosen, text(name, *choices.begin()));
   if (std::find(choices.begin(), choices.end(), chosen) != choices.end()) return chosen;
   std::vector<std::string> quoted;
@@ -68,8 +64,8 @@ base::Result<std::string> Arguments::choice(std::string_view name,
   return wrong(name, chosen, "one of " + base::join(quoted, ", "));
 }
 
-base::Result<bool> Arguments::flag(std::string_view name, bool standard) const {
-  if (get(name).is_null()) return standard;
+base::Result<bool> Arguments::flag(std::string_view name, bool standard) {
+  if (get(name).is_null()) set(name, standard);
   const auto* flag = get(name).get_if<bool>();
   if (!flag) return wrong(name, get(name), "a bool");
   return *flag;
@@ -86,13 +82,25 @@ base::Result<double> Arguments::number(std::string_view name) const {
   return get(name).as_double();
 }
 
-base::Result<InOut> InOut::of(const Arguments& arguments) {
+base::Result<ListsByColumn> Arguments::lists(std::string_view name,
+                                             const std::function<base::Error(const Value&)>& wrong) {
+  ListsByColumn lists;
+  if (get(name).is_null()) set(name, Dict());
+  TRIREME_ASSIGN(const auto pairs, decoded_pairs(get(name)), "{}", name);
+  for (const auto& [column, values] : pairs) {
+    if (!column.get_if<std::string>() || !values.get_if<List>()) return wrong(column);
+    TRIREME_ASSIGN(const auto list, decoded(values), "{}", name);
+    lists[column.as_string()] = list.as_list();
+  }
+  set(name, encoded_lists(lists));
+  return lists;
+}
+
+base::Result<InOut> InOut::of(Arguments& arguments) {
   InOut made;
   TRIREME_ASSIGN(made.columns, arguments.names("columns"));
-  made.output_columns = made.columns;
-  if (!arguments.get("output_columns").is_null()) {
-    TRIREME_ASSIGN(made.output_columns, arguments.names("output_columns"));
-  }
+  if (arguments.get("output_columns").is_null()) arguments.set("output_columns", list_of(made.columns));
+  TRIREME_ASSIGN(made.output_columns, arguments.names("output_columns"));
   if (made.output_columns.size() != made.columns.size()) {
     return base::error("output_columns={}: {} for {}; pass one for each", python_text(list_of(made.output_columns)),
                        base::count_of(std::ssize(made.output_columns), "name"),
@@ -102,10 +110,5 @@ base::Result<InOut> InOut::of(const Arguments& arguments) {
 }
 
 List list_of(const std::vector<std::string>& names) { return List(names.begin(), names.end()); }
-
-Value list_or_null(const std::vector<std::string>& names) {
-  if (names.empty()) return {};
-  return list_of(names);
-}
 
 }  // namespace trireme::preprocess

@@ -50,8 +50,9 @@ struct CountOptions {
 };
 
 // `finish` converts the counts, in the order of the columns, to statistics.
-std::unique_ptr<Learner> learn_counts(std::vector<std::string> columns, std::string_view who, CountOptions options,
-                                      std::function<base::Result<Dict>(std::vector<Counted>)> finish);
+std::unique_ptr<Learner> learn_counts(const std::vector<std::string>& columns, std::string_view who,
+                                      CountOptions options,
+                                      std::function<base::Result<Dict>(const std::vector<Counted>&)> finish);
 
 // The `most` frequent values, the first ones among equals; sorted, the smallest first.
 std::vector<Value> numbered(const Counted& counted, std::optional<std::int64_t> most = std::nullopt);

@@ -1,5 +1,3 @@
-#include <map>
-
 #include "preprocess/categories.h"
 #include "preprocess/column_preprocessor.h"
 #include "preprocess/columns.h"
@@ -8,27 +6,10 @@
 namespace trireme::preprocess {
 namespace {
 
-using Given = std::map<std::string, List, std::less<>>;
-
-List encoded_list(const std::vector<Value>& values) {
-  List list;
-  for (const auto& each : values) list.push_back(encoded(each));
-  return list;
-}
-
 // A dictionary of known categories. Batches of C++ datasets have its values instead of its indices.
 class Categorizer final : public EachColumnPreprocessor {
  public:
-  Categorizer(InOut names, Given given) : EachColumnPreprocessor(std::move(names)), given_(std::move(given)) {}
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<Categorizer>(*this); }
-  std::string_view name() const override { return "Categorizer"; }
-
-  Dict arguments() const override {
-    Pairs dtypes;
-    for (const auto& [column, values] : given_) dtypes.emplace_back(column, encoded_list(values));
-    return {
-        {"columns", column_list()}, {"dtypes", encoded_pairs(std::move(dtypes))}, {"output_columns", output_list()}};
-  }
+  Categorizer(InOut names, ListsByColumn given) : EachColumnPreprocessor(std::move(names)), given_(std::move(given)) {}
 
   std::vector<std::string> learned() const override {
     std::vector<std::string> unknown;
@@ -57,11 +38,9 @@ class Categorizer final : public EachColumnPreprocessor {
     TRIREME_ASSIGN(const auto pairs, decoded_pairs(stats));
     categories_.clear();
     for (const auto& each : columns()) {
-      const auto found =
-          std::find_if(pairs.begin(), pairs.end(), [&](auto& pair) { return pair.first == Value(each); });
-      if (found == pairs.end() || !found->second.get_if<List>())
-        return base::error("no list of categories for '{}'", each);
-      TRIREME_ASSIGN(const auto values, decoded(found->second), "the categories of '{}'", each);
+      const Value* found = find_in(pairs, each);
+      if (!found || !found->get_if<List>()) return base::error("no list of categories for '{}'", each);
+      TRIREME_ASSIGN(const auto values, decoded(*found), "the categories of '{}'", each);
       TRIREME_ASSIGN(auto categories, Categories::of(values.as_list()), "'{}'", each);
       categories_.push_back(std::move(categories));
     }
@@ -83,27 +62,18 @@ class Categorizer final : public EachColumnPreprocessor {
     return made;
   }
 
-  Given given_;
+  ListsByColumn given_;
   std::vector<Categories> categories_;
 };
 
 }  // namespace
 
-Made make_categorizer(const Dict& given) {
-  const Arguments arguments(given);
-  TRIREME_TRY(arguments.expect({"columns", "dtypes", "output_columns"}));
-  TRIREME_ASSIGN(auto names, InOut::of(arguments));
-  Given dtypes;
-  if (!arguments.get("dtypes").is_null()) {
-    TRIREME_ASSIGN(const auto pairs, decoded_pairs(arguments.get("dtypes")), "dtypes");
-    for (const auto& [name, values] : pairs) {
-      if (!name.get_if<std::string>() || !values.get_if<List>())
-        return base::error("dtypes: {} has no categories: pass a list of them", python_text(name));
-      TRIREME_ASSIGN(const auto list, decoded(values), "dtypes");
-      dtypes[name.as_string()] = list.as_list();
-    }
-  }
-  return std::unique_ptr<PreprocessorImpl>(std::make_unique<Categorizer>(std::move(names), std::move(dtypes)));
+Made make_categorizer(Arguments& given) {
+  TRIREME_ASSIGN(auto names, InOut::of(given));
+  TRIREME_ASSIGN(auto dtypes, given.lists("dtypes", [](const Value& name) {
+    return base::error("dtypes: {} has no categories: pass a list of them", python_text(name));
+  }));
+  return make_impl<Categorizer>(std::move(names), std::move(dtypes));
 }
 
 }  // namespace trireme::preprocess

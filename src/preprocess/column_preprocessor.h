@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "preprocess/arguments.h"
 #include "preprocess/preprocessor_impl.h"
 #include "preprocess/python_text.h"
 
@@ -20,13 +19,9 @@ class ColumnsPreprocessor : public PreprocessorImpl {
   std::vector<std::string> outputs() const override { return names_.output_columns; }
 
  protected:
-  base::Result<void> understand(const Dict&) override { return {}; }
-
   const std::vector<std::string>& columns() const { return names_.columns; }
   const std::string& column(std::size_t index) const { return names_.columns[index]; }
   const std::string& output(std::size_t index) const { return names_.output_columns[index]; }
-  List column_list() const { return list_of(names_.columns); }
-  List output_list() const { return list_of(names_.output_columns); }
 
   // For example "mean(age)".
   static std::string stat_name(std::string_view what, const std::string& column) {
@@ -55,6 +50,13 @@ class EachColumnPreprocessor : public ColumnsPreprocessor {
   // The column with that index.
   virtual base::Result<Column> changed(const Table& table, std::size_t index) const = 0;
 };
+
+// Of preprocessors without other arguments.
+template <typename T>
+Made of_columns(Arguments& given) {
+  TRIREME_ASSIGN(auto names, InOut::of(given));
+  return make_impl<T>(std::move(names));
+}
 
 // For statistics from a file, which may contain anything. fit() never finds infinity or NaN.
 inline base::Result<double> number_in(const Dict& stats, const std::string& name) {

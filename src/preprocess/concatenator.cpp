@@ -27,7 +27,6 @@ struct Options {
   std::vector<std::string> columns;
   std::string output;
   std::optional<DType> dtype;
-  bool raise_if_missing = false;
   bool flatten = false;
 };
 
@@ -47,19 +46,9 @@ base::Result<Numbers> numbers_in(const Column& column) {
 class Concatenator final : public PreprocessorImpl {
  public:
   explicit Concatenator(Options options) : options_(std::move(options)) {}
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<Concatenator>(*this); }
-  std::string_view name() const override { return "Concatenator"; }
   bool fittable() const override { return false; }
   std::vector<std::string> inputs() const override { return options_.columns; }
   std::vector<std::string> outputs() const override { return {options_.output}; }
-
-  Dict arguments() const override {
-    return {{"columns", list_of(options_.columns)},
-            {"output_column_name", options_.output},
-            {"dtype", encoded_dtype(options_.dtype)},
-            {"raise_if_missing", options_.raise_if_missing},
-            {"flatten", options_.flatten}};
-  }
 
   base::Result<Changes> change(const Table& table) const override {
     std::vector<const Column*> found;
@@ -91,8 +80,6 @@ class Concatenator final : public PreprocessorImpl {
   }
 
  private:
-  base::Result<void> understand(const Dict&) override { return {}; }
-
   base::Result<Numbers> checked(const Column& column) const {
     TRIREME_ASSIGN(const auto numbers, numbers_in(column), "Concatenator: column '{}'", column.name);
     if (!is_number(numbers.type->format)) {
@@ -134,16 +121,14 @@ class Concatenator final : public PreprocessorImpl {
 
 }  // namespace
 
-Made make_concatenator(const Dict& given) {
-  const Arguments arguments(given);
-  TRIREME_TRY(arguments.expect({"columns", "output_column_name", "dtype", "raise_if_missing", "flatten"}));
+Made make_concatenator(Arguments& given) {
   Options options;
-  TRIREME_ASSIGN(options.columns, arguments.names("columns"));
-  TRIREME_ASSIGN(options.output, arguments.text("output_column_name", "concat_out"));
-  TRIREME_ASSIGN(options.dtype, decoded_dtype(arguments.get("dtype")));
-  TRIREME_ASSIGN(options.raise_if_missing, arguments.flag("raise_if_missing", false));
-  TRIREME_ASSIGN(options.flatten, arguments.flag("flatten", false));
-  return std::unique_ptr<PreprocessorImpl>(std::make_unique<Concatenator>(std::move(options)));
+  TRIREME_ASSIGN(options.columns, given.names("columns"));
+  TRIREME_ASSIGN(options.output, given.text("output_column_name", "concat_out"));
+  TRIREME_ASSIGN(options.dtype, decoded_dtype(given.get("dtype")));
+  TRIREME_TRY(given.flag("raise_if_missing", false));  // for compatibility: a missing column is always an error
+  TRIREME_ASSIGN(options.flatten, given.flag("flatten", false));
+  return make_impl<Concatenator>(std::move(options));
 }
 
 }  // namespace trireme::preprocess

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "base/text.h"
 #include "preprocess/column_preprocessor.h"
@@ -20,7 +19,7 @@ struct BinOptions {
   bool right = true;
   bool include_lowest = false;
   std::string duplicates;
-  std::map<std::string, List, std::less<>> dtypes;
+  ListsByColumn dtypes;
 
   base::Result<const Value*> of(const std::string& column) const {
     if (!bins.get_if<Dict>()) return &bins;
@@ -35,19 +34,6 @@ class Discretizer : public EachColumnPreprocessor {
  public:
   Discretizer(InOut names, BinOptions options)
       : EachColumnPreprocessor(std::move(names)), options_(std::move(options)) {}
-
-  Dict arguments() const override {
-    Pairs dtypes;
-    for (const auto& [column, names] : options_.dtypes) {
-      List list;
-      for (const auto& each : names) list.push_back(encoded(each));
-      dtypes.emplace_back(column, std::move(list));
-    }
-    return {{"columns", column_list()},          {"bins", options_.bins},
-            {"right", options_.right},           {"include_lowest", options_.include_lowest},
-            {"duplicates", options_.duplicates}, {"dtypes", encoded_pairs(std::move(dtypes))},
-            {"output_columns", output_list()}};
-  }
 
  protected:
   const BinOptions& options() const { return options_; }
@@ -97,8 +83,6 @@ base::Result<Edges> edges_in(const Value& value) {
 class CustomDiscretizer final : public Discretizer {
  public:
   using Discretizer::Discretizer;
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<CustomDiscretizer>(*this); }
-  std::string_view name() const override { return "CustomKBinsDiscretizer"; }
   bool fittable() const override { return false; }
 
   base::Result<void> check() {
@@ -126,8 +110,6 @@ class CustomDiscretizer final : public Discretizer {
 class UniformDiscretizer final : public Discretizer {
  public:
   using Discretizer::Discretizer;
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<UniformDiscretizer>(*this); }
-  std::string_view name() const override { return "UniformKBinsDiscretizer"; }
 
   base::Result<void> check() const {
     constexpr std::int64_t kMost = 1 << 28;
@@ -159,10 +141,9 @@ class UniformDiscretizer final : public Discretizer {
     TRIREME_ASSIGN(const auto pairs, decoded_pairs(stats));
     std::vector<Edges> all;
     for (const auto& each : columns()) {
-      const auto found =
-          std::find_if(pairs.begin(), pairs.end(), [&](auto& pair) { return pair.first == Value(each); });
-      if (found == pairs.end()) return base::error("no edges for '{}'", each);
-      TRIREME_ASSIGN(auto edges, edges_in(found->second));
+      const Value* found = find_in(pairs, each);
+      if (!found) return base::error("no edges for '{}'", each);
+      TRIREME_ASSIGN(auto edges, edges_in(*found));
       if (edges.size() < 2 || !std::is_sorted(edges.begin(), edges.end()))
         return base::error("the edges for '{}' are not in ascending order", each);
       all.push_back(std::move(edges));
@@ -189,9 +170,7 @@ class UniformDiscretizer final : public Discretizer {
   }
 };
 
-base::Result<BinOptions> options_in(const Arguments& arguments) {
-  TRIREME_TRY(
-      arguments.expect({"columns", "bins", "right", "include_lowest", "duplicates", "dtypes", "output_columns"}));
+base::Result<BinOptions> options_in(Arguments& arguments) {
   BinOptions options;
   options.bins = arguments.get("bins");
   TRIREME_ASSIGN(options.right, arguments.flag("right", true));
@@ -199,22 +178,16 @@ base::Result<BinOptions> options_in(const Arguments& arguments) {
   TRIREME_ASSIGN(options.duplicates, arguments.text("duplicates", "raise"));
   if (options.duplicates != "raise" && options.duplicates != "drop")
     return base::error("duplicates='{}': expected 'raise' or 'drop'", options.duplicates);
-  if (arguments.get("dtypes").is_null()) return options;
-  TRIREME_ASSIGN(const auto pairs, decoded_pairs(arguments.get("dtypes")), "dtypes");
-  for (const auto& [column, names] : pairs) {
-    if (!column.get_if<std::string>() || !names.get_if<List>())
-      return base::error("dtypes = {}: expected lists of names by column", python_text(arguments.get("dtypes")));
-    TRIREME_ASSIGN(const auto list, decoded(names), "dtypes");
-    options.dtypes[column.as_string()] = list.as_list();
-  }
+  TRIREME_ASSIGN(options.dtypes, arguments.lists("dtypes", [&](const Value&) {
+    return base::error("dtypes = {}: expected lists of names by column", python_text(arguments.get("dtypes")));
+  }));
   return options;
 }
 
 template <typename Bins>
-Made discretizer(const Dict& given) {
-  const Arguments arguments(given);
-  TRIREME_ASSIGN(auto names, InOut::of(arguments));
-  TRIREME_ASSIGN(auto options, options_in(arguments));
+Made discretizer(Arguments& given) {
+  TRIREME_ASSIGN(auto names, InOut::of(given));
+  TRIREME_ASSIGN(auto options, options_in(given));
   auto made = std::make_unique<Bins>(std::move(names), std::move(options));
   TRIREME_TRY(made->check());
   return std::unique_ptr<PreprocessorImpl>(std::move(made));
@@ -222,7 +195,7 @@ Made discretizer(const Dict& given) {
 
 }  // namespace
 
-Made make_uniform_discretizer(const Dict& given) { return discretizer<UniformDiscretizer>(given); }
-Made make_custom_discretizer(const Dict& given) { return discretizer<CustomDiscretizer>(given); }
+Made make_uniform_discretizer(Arguments& given) { return discretizer<UniformDiscretizer>(given); }
+Made make_custom_discretizer(Arguments& given) { return discretizer<CustomDiscretizer>(given); }
 
 }  // namespace trireme::preprocess

@@ -52,11 +52,6 @@ class Encoder : public EachColumnPreprocessor {
 class OrdinalEncoder final : public Encoder {
  public:
   OrdinalEncoder(InOut names, bool encode_lists) : Encoder(std::move(names)), encode_lists_(encode_lists) {}
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<OrdinalEncoder>(*this); }
-  std::string_view name() const override { return "OrdinalEncoder"; }
-  Dict arguments() const override {
-    return {{"columns", column_list()}, {"encode_lists", encode_lists_}, {"output_columns", output_list()}};
-  }
   std::unique_ptr<Learner> learner() const override { return learn(encode_lists_); }
 
  private:
@@ -86,14 +81,6 @@ class HotEncoder : public Encoder {
  public:
   HotEncoder(InOut names, Most most) : Encoder(std::move(names)), most_(std::move(most)) {}
 
-  Dict arguments() const override {
-    Pairs most;
-    for (const auto& [column, number] : most_) most.emplace_back(column, number);
-    return {{"columns", column_list()},
-            {"max_categories", encoded_pairs(std::move(most))},
-            {"output_columns", output_list()}};
-  }
-
  protected:
   const Most& most() const { return most_; }
 
@@ -108,8 +95,6 @@ class HotEncoder : public Encoder {
 class OneHotEncoder final : public HotEncoder {
  public:
   using HotEncoder::HotEncoder;
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<OneHotEncoder>(*this); }
-  std::string_view name() const override { return "OneHotEncoder"; }
   std::unique_ptr<Learner> learner() const override { return learn(false, most()); }
 
  private:
@@ -128,8 +113,6 @@ class OneHotEncoder final : public HotEncoder {
 class MultiHotEncoder final : public HotEncoder {
  public:
   using HotEncoder::HotEncoder;
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<MultiHotEncoder>(*this); }
-  std::string_view name() const override { return "MultiHotEncoder"; }
   std::unique_ptr<Learner> learner() const override { return learn(true, most()); }
 
  private:
@@ -156,9 +139,6 @@ class MultiHotEncoder final : public HotEncoder {
 class LabelEncoder final : public Encoder {
  public:
   using Encoder::Encoder;
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<LabelEncoder>(*this); }
-  std::string_view name() const override { return "LabelEncoder"; }
-  Dict arguments() const override { return {{"label_column", column(0)}, {"output_column", output(0)}}; }
   std::unique_ptr<Learner> learner() const override { return learn(true); }
 
   base::Result<Changes> change_back(const Table& table) const override {
@@ -194,9 +174,9 @@ class LabelEncoder final : public Encoder {
   }
 };
 
-base::Result<Most> most_in(const Arguments& arguments, const std::vector<std::string>& columns) {
+base::Result<Most> most_in(Arguments& arguments, const std::vector<std::string>& columns) {
   Most most;
-  if (arguments.get("max_categories").is_null()) return most;
+  if (arguments.get("max_categories").is_null()) arguments.set("max_categories", Dict());
   TRIREME_ASSIGN(const auto pairs, decoded_pairs(arguments.get("max_categories")), "max_categories");
   for (const auto& [name, number] : pairs) {
     const auto* column = name.get_if<std::string>();
@@ -214,33 +194,27 @@ base::Result<Most> most_in(const Arguments& arguments, const std::vector<std::st
 }
 
 template <typename Hot>
-Made hot_encoder(const Dict& given) {
-  const Arguments arguments(given);
-  TRIREME_TRY(arguments.expect({"columns", "max_categories", "output_columns"}));
-  TRIREME_ASSIGN(auto names, InOut::of(arguments));
-  TRIREME_ASSIGN(auto most, most_in(arguments, names.columns));
-  return std::unique_ptr<PreprocessorImpl>(std::make_unique<Hot>(std::move(names), std::move(most)));
+Made hot_encoder(Arguments& given) {
+  TRIREME_ASSIGN(auto names, InOut::of(given));
+  TRIREME_ASSIGN(auto most, most_in(given, names.columns));
+  return make_impl<Hot>(std::move(names), std::move(most));
 }
 
 }  // namespace
 
-Made make_ordinal_encoder(const Dict& given) {
-  const Arguments arguments(given);
-  TRIREME_TRY(arguments.expect({"columns", "encode_lists", "output_columns"}));
-  TRIREME_ASSIGN(auto names, InOut::of(arguments));
-  TRIREME_ASSIGN(const bool encode_lists, arguments.flag("encode_lists", true));
-  return std::unique_ptr<PreprocessorImpl>(std::make_unique<OrdinalEncoder>(std::move(names), encode_lists));
+Made make_ordinal_encoder(Arguments& given) {
+  TRIREME_ASSIGN(auto names, InOut::of(given));
+  TRIREME_ASSIGN(const bool encode_lists, given.flag("encode_lists", true));
+  return make_impl<OrdinalEncoder>(std::move(names), encode_lists);
 }
 
-Made make_one_hot_encoder(const Dict& given) { return hot_encoder<OneHotEncoder>(given); }
-Made make_multi_hot_encoder(const Dict& given) { return hot_encoder<MultiHotEncoder>(given); }
+Made make_one_hot_encoder(Arguments& given) { return hot_encoder<OneHotEncoder>(given); }
+Made make_multi_hot_encoder(Arguments& given) { return hot_encoder<MultiHotEncoder>(given); }
 
-Made make_label_encoder(const Dict& given) {
-  const Arguments arguments(given);
-  TRIREME_TRY(arguments.expect({"label_column", "output_column"}));
-  TRIREME_ASSIGN(const auto label, arguments.text("label_column"));
-  TRIREME_ASSIGN(const auto output, arguments.text("output_column", label));
-  return std::unique_ptr<PreprocessorImpl>(std::make_unique<LabelEncoder>(InOut{{label}, {output}}));
+Made make_label_encoder(Arguments& given) {
+  TRIREME_ASSIGN(const auto label, given.text("label_column"));
+  TRIREME_ASSIGN(const auto output, given.text("output_column", label));
+  return make_impl<LabelEncoder>(InOut{{label}, {output}});
 }
 
 }  // namespace trireme::preprocess

@@ -10,14 +10,9 @@ class FeatureHasher final : public PreprocessorImpl {
  public:
   FeatureHasher(std::vector<std::string> columns, std::int64_t features, std::string output)
       : columns_(std::move(columns)), features_(features), output_(std::move(output)) {}
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<FeatureHasher>(*this); }
-  std::string_view name() const override { return "FeatureHasher"; }
   bool fittable() const override { return false; }
   std::vector<std::string> inputs() const override { return columns_; }
   std::vector<std::string> outputs() const override { return {output_}; }
-  Dict arguments() const override {
-    return {{"columns", list_of(columns_)}, {"num_features", features_}, {"output_column", output_}};
-  }
 
   base::Result<Changes> change(const Table& table) const override {
     std::vector<const Column*> found;
@@ -44,8 +39,6 @@ class FeatureHasher final : public PreprocessorImpl {
   }
 
  private:
-  base::Result<void> understand(const Dict&) override { return {}; }
-
   static double float_at(const Column& column, std::int64_t row) {
     return null_at(*column.array, row) ? std::nan("") : number_at(*column.schema, *column.array, row);
   }
@@ -57,14 +50,11 @@ class FeatureHasher final : public PreprocessorImpl {
 
 }  // namespace
 
-Made make_feature_hasher(const Dict& given) {
-  const Arguments arguments(given);
-  TRIREME_TRY(arguments.expect({"columns", "num_features", "output_column"}));
-  TRIREME_ASSIGN(auto columns, arguments.names("columns"));
-  TRIREME_ASSIGN(const auto features, checked_features(arguments));
-  TRIREME_ASSIGN(auto output, arguments.text("output_column"));
-  return std::unique_ptr<PreprocessorImpl>(
-      std::make_unique<FeatureHasher>(std::move(columns), features, std::move(output)));
+Made make_feature_hasher(Arguments& given) {
+  TRIREME_ASSIGN(auto columns, given.names("columns"));
+  TRIREME_ASSIGN(const auto features, checked_features(given));
+  TRIREME_ASSIGN(auto output, given.text("output_column"));
+  return make_impl<FeatureHasher>(std::move(columns), features, std::move(output));
 }
 
 }  // namespace trireme::preprocess

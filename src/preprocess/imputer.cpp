@@ -13,20 +13,11 @@ namespace {
 
 class SimpleImputer final : public EachColumnPreprocessor {
  public:
-  SimpleImputer(InOut names, std::string strategy, Value fill_value)
-      : EachColumnPreprocessor(std::move(names)), strategy_(std::move(strategy)), fill_value_(std::move(fill_value)) {
-    if (strategy_ == "constant") fillings_.assign(columns().size(), fill_value_);
+  SimpleImputer(InOut names, std::string strategy, const Value& fill_value)
+      : EachColumnPreprocessor(std::move(names)), strategy_(std::move(strategy)) {
+    if (strategy_ == "constant") fillings_.assign(columns().size(), fill_value);
   }
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<SimpleImputer>(*this); }
-  std::string_view name() const override { return "SimpleImputer"; }
   bool fittable() const override { return strategy_ != "constant"; }
-
-  Dict arguments() const override {
-    return {{"columns", column_list()},
-            {"strategy", strategy_},
-            {"fill_value", encoded(fill_value_)},
-            {"output_columns", output_list()}};
-  }
 
   std::unique_ptr<Learner> learner() const override {
     if (strategy_ == "mean") {
@@ -100,21 +91,18 @@ class SimpleImputer final : public EachColumnPreprocessor {
   }
 
   std::string strategy_;
-  Value fill_value_;
   std::vector<Value> fillings_;  // by column
 };
 
 }  // namespace
 
-Made make_simple_imputer(const Dict& given) {
-  const Arguments arguments(given);
-  TRIREME_TRY(arguments.expect({"columns", "strategy", "fill_value", "output_columns"}));
-  TRIREME_ASSIGN(auto names, InOut::of(arguments));
-  TRIREME_ASSIGN(auto strategy, arguments.choice("strategy", {"mean", "most_frequent", "constant"}));
-  TRIREME_ASSIGN(auto fill_value, decoded(arguments.get("fill_value")), "fill_value");
+Made make_simple_imputer(Arguments& given) {
+  TRIREME_ASSIGN(auto names, InOut::of(given));
+  TRIREME_ASSIGN(auto strategy, given.choice("strategy", {"mean", "most_frequent", "constant"}));
+  TRIREME_ASSIGN(const auto fill_value, decoded(given.get("fill_value")), "fill_value");
   if (strategy == "constant" && fill_value.is_null()) return base::error("strategy='constant' needs a fill_value");
-  return std::unique_ptr<PreprocessorImpl>(
-      std::make_unique<SimpleImputer>(std::move(names), std::move(strategy), std::move(fill_value)));
+  given.set("fill_value", encoded(fill_value));
+  return make_impl<SimpleImputer>(std::move(names), std::move(strategy), fill_value);
 }
 
 }  // namespace trireme::preprocess

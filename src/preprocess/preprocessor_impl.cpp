@@ -4,43 +4,62 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "preprocess/python_text.h"
 
 namespace trireme::preprocess {
 namespace {
 
-using Make = Made (*)(const Dict& arguments);
+using Names = std::vector<std::string_view>;
 
-const std::map<std::string, Make, std::less<>> kKinds = {
-    {"Categorizer", make_categorizer},
-    {"Concatenator", make_concatenator},
-    {"CountVectorizer", [](const Dict& arguments) { return make_count_vectorizer(arguments, {}); }},
-    {"CustomKBinsDiscretizer", make_custom_discretizer},
-    {"FeatureHasher", make_feature_hasher},
-    {"HashingVectorizer", [](const Dict& arguments) { return make_hashing_vectorizer(arguments, {}); }},
-    {"LabelEncoder", make_label_encoder},
-    {"MaxAbsScaler", make_max_abs_scaler},
-    {"MinMaxScaler", make_min_max_scaler},
-    {"MultiHotEncoder", make_multi_hot_encoder},
-    {"Normalizer", make_normalizer},
-    {"OneHotEncoder", make_one_hot_encoder},
-    {"OrdinalEncoder", make_ordinal_encoder},
-    {"PowerTransformer", make_power_transformer},
-    {"RobustScaler", make_robust_scaler},
-    {"SimpleImputer", make_simple_imputer},
-    {"StandardScaler", make_standard_scaler},
-    {"Tokenizer", [](const Dict& arguments) { return make_tokenizer(arguments, {}); }},
-    {"UniformKBinsDiscretizer", make_uniform_discretizer},
+struct Maker {
+  Names arguments;  // in the order of the JSON
+  Made (*make)(Arguments& given);
+};
+
+const std::map<std::string, Maker, std::less<>> kMakers = {
+    {"Categorizer", {{"columns", "dtypes", "output_columns"}, make_categorizer}},
+    {"Concatenator", {{"columns", "output_column_name", "dtype", "raise_if_missing", "flatten"}, make_concatenator}},
+    {"CountVectorizer", {{"columns", "tokenization_fn", "max_features", "output_columns"}, make_count_vectorizer}},
+    {"CustomKBinsDiscretizer",
+     {{"columns", "bins", "right", "include_lowest", "duplicates", "dtypes", "output_columns"},
+      make_custom_discretizer}},
+    {"FeatureHasher", {{"columns", "num_features", "output_column"}, make_feature_hasher}},
+    {"HashingVectorizer", {{"columns", "num_features", "tokenization_fn", "output_columns"}, make_hashing_vectorizer}},
+    {"LabelEncoder", {{"label_column", "output_column"}, make_label_encoder}},
+    {"MaxAbsScaler", {{"columns", "output_columns"}, make_max_abs_scaler}},
+    {"MinMaxScaler", {{"columns", "output_columns"}, make_min_max_scaler}},
+    {"MultiHotEncoder", {{"columns", "max_categories", "output_columns"}, make_multi_hot_encoder}},
+    {"Normalizer", {{"columns", "norm", "output_columns"}, make_normalizer}},
+    {"OneHotEncoder", {{"columns", "max_categories", "output_columns"}, make_one_hot_encoder}},
+    {"OrdinalEncoder", {{"columns", "encode_lists", "output_columns"}, make_ordinal_encoder}},
+    {"PowerTransformer", {{"columns", "power", "method", "output_columns"}, make_power_transformer}},
+    {"RobustScaler", {{"columns", "quantile_range", "output_columns", "quantile_precision"}, make_robust_scaler}},
+    {"SimpleImputer", {{"columns", "strategy", "fill_value", "output_columns"}, make_simple_imputer}},
+    {"StandardScaler", {{"columns", "output_columns"}, make_standard_scaler}},
+    {"Tokenizer", {{"columns", "tokenization_fn", "output_columns"}, make_tokenizer}},
+    {"UniformKBinsDiscretizer",
+     {{"columns", "bins", "right", "include_lowest", "duplicates", "dtypes", "output_columns"},
+      make_uniform_discretizer}},
 };
 
 }  // namespace
 
-Made make_preprocessor(const std::string& name, const Dict& arguments) {
-  const auto found = kKinds.find(name);
-  if (found != kKinds.end()) return found->second(arguments);
-  std::vector<std::string> names;
-  for (const auto& each : kKinds) names.push_back(each.first);
-  return base::error("no preprocessor named '{}' in C++; the preprocessors are Chain, {}", name,
-                     base::join(names, ", "));
+Made make_preprocessor(std::string_view name, const Dict& given, TokenizationFunction function) {
+  const auto found = kMakers.find(name);
+  if (found == kMakers.end()) {
+    std::vector<std::string> names;
+    for (const auto& each : kMakers) names.push_back(each.first);
+    return base::error("no preprocessor named '{}' in C++; the preprocessors are Chain, {}", name,
+                       base::join(names, ", "));
+  }
+  const auto& [known, maker] = *found;
+  TRIREME_ASSIGN(auto arguments, Arguments::of(given, maker.arguments));
+  const Value* text = arguments.all().find("tokenization_fn");
+  if (text && !text->is_null())
+    return base::error("tokenization_fn={}: a function cannot be read from JSON", python_text(*text));
+  TRIREME_ASSIGN(auto impl, maker.make(arguments));
+  impl->set_origin({known, arguments.all(), function ? "tokenization_fn" : "", std::move(function)});
+  return impl;
 }
 
 Made read_preprocessor(const Dict& described) {
@@ -55,6 +74,10 @@ Made read_preprocessor(const Dict& described) {
   if (!stats || !stats->get_if<Dict>() || !impl->fittable()) return not_ours();
   TRIREME_TRY(impl->take(stats->as_dict()));
   return impl;
+}
+
+std::unique_ptr<PreprocessorImpl> PreprocessorImpl::unfitted() const {
+  return make_preprocessor(origin_.name, origin_.arguments, origin_.tokenization_fn).value();
 }
 
 std::unique_ptr<Learner> PreprocessorImpl::learner() const {

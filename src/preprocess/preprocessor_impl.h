@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "preprocess/arguments.h"
 #include "preprocess/learner.h"
 #include "preprocess/table.h"
 #include "trireme/preprocessors.h"
@@ -15,18 +16,29 @@
 
 namespace trireme::preprocess {
 
+using data::preprocessors::TokenizationFunction;
+
+// What a preprocessor was made from.
+struct Origin {
+  std::string_view name;  // Python's; a constant
+  Dict arguments = {};    // as in the JSON, with defaults
+  // The argument that is a function, if one is set.
+  std::string_view function_argument = {};
+  TokenizationFunction tokenization_fn = {};
+};
+
 // One preprocessor: its arguments and statistics. Fitted once, then immutable; used by any
 // thread.
 class PreprocessorImpl {
  public:
   virtual ~PreprocessorImpl() = default;
-  virtual std::unique_ptr<PreprocessorImpl> clone() const = 0;
 
-  virtual std::string_view name() const = 0;
-  // As in the JSON, without functions.
-  virtual Dict arguments() const = 0;
-  // The name of the argument that is a function, if one is set.
-  virtual std::string_view function_argument() const { return ""; }
+  const Origin& origin() const { return origin_; }
+  void set_origin(Origin origin) { origin_ = std::move(origin); }
+  std::string_view name() const { return origin_.name; }
+  // The same without statistics. For fittable preprocessors.
+  std::unique_ptr<PreprocessorImpl> unfitted() const;
+
   virtual std::vector<std::string> inputs() const { return {}; }
   virtual std::vector<std::string> outputs() const { return {}; }
 
@@ -37,7 +49,6 @@ class PreprocessorImpl {
   virtual std::unique_ptr<Learner> learner() const;
   // Checks the statistics from learn() or a file.
   base::Result<void> take(Dict stats);
-  void forget() { stats_.reset(); }
   const std::optional<Dict>& stats() const { return stats_; }
 
   virtual base::Result<Changes> change(const Table& table) const = 0;
@@ -46,39 +57,43 @@ class PreprocessorImpl {
   base::Result<void> apply(Table& table, bool back = false) const;
 
  protected:
-  virtual base::Result<void> understand(const Dict& stats) = 0;
+  virtual base::Result<void> understand(const Dict&) { return {}; }
 
  private:
+  Origin origin_;
   std::optional<Dict> stats_;
 };
 
 using Made = base::Result<std::unique_ptr<PreprocessorImpl>>;
 // By its Python name, with arguments as in the JSON.
-Made make_preprocessor(const std::string& name, const Dict& arguments);
+Made make_preprocessor(std::string_view name, const Dict& arguments, TokenizationFunction function = {});
 // {"preprocessor": name, "arguments": {...}, "fitted": null or {"stats_": {...}}}; not a chain.
 Made read_preprocessor(const Dict& described);
 
-Made make_standard_scaler(const Dict& arguments);
-Made make_min_max_scaler(const Dict& arguments);
-Made make_max_abs_scaler(const Dict& arguments);
-Made make_robust_scaler(const Dict& arguments);
-Made make_normalizer(const Dict& arguments);
-Made make_power_transformer(const Dict& arguments);
-Made make_simple_imputer(const Dict& arguments);
-Made make_ordinal_encoder(const Dict& arguments);
-Made make_one_hot_encoder(const Dict& arguments);
-Made make_multi_hot_encoder(const Dict& arguments);
-Made make_label_encoder(const Dict& arguments);
-Made make_categorizer(const Dict& arguments);
-Made make_concatenator(const Dict& arguments);
-Made make_feature_hasher(const Dict& arguments);
-Made make_uniform_discretizer(const Dict& arguments);
-Made make_custom_discretizer(const Dict& arguments);
+Made make_standard_scaler(Arguments& given);
+Made make_min_max_scaler(Arguments& given);
+Made make_max_abs_scaler(Arguments& given);
+Made make_robust_scaler(Arguments& given);
+Made make_normalizer(Arguments& given);
+Made make_power_transformer(Arguments& given);
+Made make_simple_imputer(Arguments& given);
+Made make_ordinal_encoder(Arguments& given);
+Made make_one_hot_encoder(Arguments& given);
+Made make_multi_hot_encoder(Arguments& given);
+Made make_label_encoder(Arguments& given);
+Made make_categorizer(Arguments& given);
+Made make_concatenator(Arguments& given);
+Made make_feature_hasher(Arguments& given);
+Made make_uniform_discretizer(Arguments& given);
+Made make_custom_discretizer(Arguments& given);
+Made make_tokenizer(Arguments& given);
+Made make_count_vectorizer(Arguments& given);
+Made make_hashing_vectorizer(Arguments& given);
 
-using data::preprocessors::TokenizationFunction;
-Made make_tokenizer(const Dict& arguments, TokenizationFunction function);
-Made make_count_vectorizer(const Dict& arguments, TokenizationFunction function);
-Made make_hashing_vectorizer(const Dict& arguments, TokenizationFunction function);
+template <typename T, typename... Parts>
+Made make_impl(Parts&&... parts) {
+  return std::unique_ptr<PreprocessorImpl>(std::make_unique<T>(std::forward<Parts>(parts)...));
+}
 
 // The implementation of the handle in preprocessors.h.
 struct Data {

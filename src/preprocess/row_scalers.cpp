@@ -12,13 +12,7 @@ namespace {
 class Normalizer final : public ColumnsPreprocessor {
  public:
   Normalizer(InOut names, std::string norm) : ColumnsPreprocessor(std::move(names)), norm_(std::move(norm)) {}
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<Normalizer>(*this); }
-  std::string_view name() const override { return "Normalizer"; }
   bool fittable() const override { return false; }
-
-  Dict arguments() const override {
-    return {{"columns", column_list()}, {"norm", norm_}, {"output_columns", output_list()}};
-  }
 
   base::Result<Changes> change(const Table& table) const override {
     std::vector<const Column*> found;
@@ -59,21 +53,14 @@ double powered(double value, double power) {
 
 class PowerTransformer final : public EachColumnPreprocessor {
  public:
-  PowerTransformer(InOut names, Value power, std::string method)
-      : EachColumnPreprocessor(std::move(names)), power_(std::move(power)), method_(std::move(method)) {}
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<PowerTransformer>(*this); }
-  std::string_view name() const override { return "PowerTransformer"; }
+  PowerTransformer(InOut names, double power, std::string method)
+      : EachColumnPreprocessor(std::move(names)), power_(power), method_(std::move(method)) {}
   bool fittable() const override { return false; }
-
-  Dict arguments() const override {
-    return {{"columns", column_list()}, {"power", power_}, {"method", method_}, {"output_columns", output_list()}};
-  }
 
  private:
   base::Result<Column> changed(const Table& table, std::size_t index) const override {
     TRIREME_ASSIGN(const Column* found, numeric(table, column(index), name()));
     auto values = floats_of(*found);
-    const double power = power_.as_double();
     for (double& value : values) {
       if (method_ == "box-cox") {
         if (value <= 0) {
@@ -81,40 +68,34 @@ class PowerTransformer final : public EachColumnPreprocessor {
               "PowerTransformer: column '{}' has {}, but box-cox needs positive values: use method='yeo-johnson'",
               column(index), python_text(value));
         }
-        value = powered(value, power);
+        value = powered(value, power_);
       } else if (value >= 0) {
-        value = powered(value + 1, power);
+        value = powered(value + 1, power_);
       } else {
-        value = -powered(1 - value, 2 - power);
+        value = -powered(1 - value, 2 - power_);
       }
     }
     return from_floats(output(index), std::move(values), *found);
   }
 
-  Value power_;
+  double power_;
   std::string method_;
 };
 
 }  // namespace
 
-Made make_normalizer(const Dict& given) {
-  const Arguments arguments(given);
-  TRIREME_TRY(arguments.expect({"columns", "norm", "output_columns"}));
-  TRIREME_ASSIGN(auto names, InOut::of(arguments));
-  if (arguments.get("norm").is_null())
-    return std::unique_ptr<PreprocessorImpl>(std::make_unique<Normalizer>(names, "l2"));
-  TRIREME_ASSIGN(auto norm, arguments.choice("norm", {"l1", "l2", "max"}));
-  return std::unique_ptr<PreprocessorImpl>(std::make_unique<Normalizer>(std::move(names), std::move(norm)));
+Made make_normalizer(Arguments& given) {
+  TRIREME_ASSIGN(auto names, InOut::of(given));
+  if (given.get("norm").is_null()) given.set("norm", "l2");
+  TRIREME_ASSIGN(auto norm, given.choice("norm", {"l1", "l2", "max"}));
+  return make_impl<Normalizer>(std::move(names), std::move(norm));
 }
 
-Made make_power_transformer(const Dict& given) {
-  const Arguments arguments(given);
-  TRIREME_TRY(arguments.expect({"columns", "power", "method", "output_columns"}));
-  TRIREME_ASSIGN(auto names, InOut::of(arguments));
-  TRIREME_TRY(arguments.number("power"));
-  TRIREME_ASSIGN(auto method, arguments.choice("method", {"yeo-johnson", "box-cox"}));
-  return std::unique_ptr<PreprocessorImpl>(
-      std::make_unique<PowerTransformer>(std::move(names), arguments.get("power"), std::move(method)));
+Made make_power_transformer(Arguments& given) {
+  TRIREME_ASSIGN(auto names, InOut::of(given));
+  TRIREME_ASSIGN(const double power, given.number("power"));
+  TRIREME_ASSIGN(auto method, given.choice("method", {"yeo-johnson", "box-cox"}));
+  return make_impl<PowerTransformer>(std::move(names), power, std::move(method));
 }
 
 }  // namespace trireme::preprocess

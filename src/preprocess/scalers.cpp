@@ -52,20 +52,35 @@ void scale_all(const char* values, double* out, std::size_t count, Scale scale) 
   }
 }
 
+// The names of a column's statistics, and how they scale it.
+struct ScaledBy {
+  std::vector<std::string_view> stats;
+  Scale (*scale)(const std::vector<double>& stats);
+};
+
 class Scaler : public EachColumnPreprocessor {
  public:
-  using EachColumnPreprocessor::EachColumnPreprocessor;
-
-  Dict arguments() const override { return {{"columns", column_list()}, {"output_columns", output_list()}}; }
+  Scaler(InOut names, ScaledBy by) : EachColumnPreprocessor(std::move(names)), by_(std::move(by)) {}
 
  protected:
-  virtual base::Result<Scale> scale_in(const Dict& stats, const std::string& column) const = 0;
+  // `measured`: the statistics of each column.
+  Dict stats_of(const std::vector<std::vector<double>>& measured) const {
+    Dict stats;
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      for (std::size_t j = 0; j < by_.stats.size(); ++j) stats[stat_name(by_.stats[j], column(i))] = measured[i][j];
+    }
+    return stats;
+  }
 
+ private:
   base::Result<void> understand(const Dict& stats) override {
     scales_.clear();
-    for (const auto& name : columns()) {
-      TRIREME_ASSIGN(const Scale scale, scale_in(stats, name));
-      scales_.push_back(scale);
+    for (const auto& each : columns()) {
+      std::vector<double> numbers;
+      for (const auto stat : by_.stats) {
+        TRIREME_ASSIGN(numbers.emplace_back(), number_in(stats, stat_name(stat, each)));
+      }
+      scales_.push_back(by_.scale(numbers));
     }
     return {};
   }
@@ -79,7 +94,6 @@ class Scaler : public EachColumnPreprocessor {
     return from_floats(output(index), std::move(values), *found);
   }
 
- private:
   // In one pass from the column to the result: half the time.
   Column scaled(const Column& column, Scale scale, std::size_t index) const {
     const ArrowArray& array = *column.array;
@@ -90,142 +104,86 @@ class Scaler : public EachColumnPreprocessor {
     return from_doubles(output(index), std::move(values), column);
   }
 
+  ScaledBy by_;
   std::vector<Scale> scales_;
 };
 
-class StandardScaler final : public Scaler {
+// By statistics that follow from the moments.
+class MomentScaler final : public Scaler {
  public:
-  using Scaler::Scaler;
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<StandardScaler>(*this); }
-  std::string_view name() const override { return "StandardScaler"; }
+  using Measure = std::vector<double> (*)(const Moments&);
+  MomentScaler(InOut names, ScaledBy by, Measure measure)
+      : Scaler(std::move(names), std::move(by)), measure_(measure) {}
 
   std::unique_ptr<Learner> learner() const override {
     return learn_moments(columns(), name(), [this](const auto& found) -> base::Result<Dict> {
-      Dict stats;
-      for (std::size_t i = 0; i < found.size(); ++i) {
-        stats[stat_name("mean", column(i))] = found[i].mean;
-        stats[stat_name("std", column(i))] = found[i].deviation();
-      }
-      return stats;
+      std::vector<std::vector<double>> measured;
+      for (const auto& each : found) measured.push_back(measure_(each));
+      return stats_of(measured);
     });
   }
 
  private:
-  base::Result<Scale> scale_in(const Dict& stats, const std::string& column) const override {
-    TRIREME_ASSIGN(const double mean, number_in(stats, stat_name("mean", column)));
-    TRIREME_ASSIGN(const double deviation, number_in(stats, stat_name("std", column)));
-    return Scale{mean, deviation < kEpsilon ? 1.0 : deviation};
-  }
+  Measure measure_;
 };
 
-class MinMaxScaler final : public Scaler {
- public:
-  using Scaler::Scaler;
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<MinMaxScaler>(*this); }
-  std::string_view name() const override { return "MinMaxScaler"; }
-
-  std::unique_ptr<Learner> learner() const override {
-    return learn_moments(columns(), name(), [this](const auto& found) -> base::Result<Dict> {
-      Dict stats;
-      for (std::size_t i = 0; i < found.size(); ++i) {
-        stats[stat_name("min", column(i))] = found[i].low;
-        stats[stat_name("max", column(i))] = found[i].high;
-      }
-      return stats;
-    });
-  }
-
- private:
-  base::Result<Scale> scale_in(const Dict& stats, const std::string& column) const override {
-    TRIREME_ASSIGN(const double low, number_in(stats, stat_name("min", column)));
-    TRIREME_ASSIGN(const double high, number_in(stats, stat_name("max", column)));
-    return Scale{low, high - low < kEpsilon ? 1.0 : high - low};
-  }
-};
-
-class MaxAbsScaler final : public Scaler {
- public:
-  using Scaler::Scaler;
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<MaxAbsScaler>(*this); }
-  std::string_view name() const override { return "MaxAbsScaler"; }
-
-  std::unique_ptr<Learner> learner() const override {
-    return learn_moments(columns(), name(), [this](const auto& found) -> base::Result<Dict> {
-      Dict stats;
-      for (std::size_t i = 0; i < found.size(); ++i)
-        stats[stat_name("abs_max", column(i))] = std::max(std::abs(found[i].low), std::abs(found[i].high));
-      return stats;
-    });
-  }
-
- private:
-  base::Result<Scale> scale_in(const Dict& stats, const std::string& column) const override {
-    TRIREME_ASSIGN(const double furthest, number_in(stats, stat_name("abs_max", column)));
-    return Scale{0, furthest == 0 ? 1.0 : furthest};
-  }
-};
+Made moment_scaler(Arguments& given, ScaledBy by, MomentScaler::Measure measure) {
+  TRIREME_ASSIGN(auto names, InOut::of(given));
+  return make_impl<MomentScaler>(std::move(names), std::move(by), measure);
+}
 
 class RobustScaler final : public Scaler {
  public:
-  RobustScaler(InOut names, double low, double high, std::int64_t precision)
-      : Scaler(std::move(names)), low_(low), high_(high), precision_(precision) {}
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<RobustScaler>(*this); }
-  std::string_view name() const override { return "RobustScaler"; }
-
-  Dict arguments() const override {
-    return {{"columns", column_list()},
-            {"quantile_range", Dict{{"$tuple", List{low_, high_}}}},
-            {"output_columns", output_list()},
-            {"quantile_precision", precision_}};
-  }
+  RobustScaler(InOut names, ScaledBy by, double low, double high, std::int64_t precision)
+      : Scaler(std::move(names), std::move(by)), low_(low), high_(high), precision_(precision) {}
 
   std::unique_ptr<Learner> learner() const override {
     return learn_quantiles(columns(), name(), precision_, [this](const auto& sketches) -> base::Result<Dict> {
-      Dict stats;
-      for (std::size_t i = 0; i < sketches.size(); ++i) {
-        const auto found = sketches[i].at({low_, 0.5, high_});
-        stats[stat_name("low_quantile", column(i))] = found[0];
-        stats[stat_name("median", column(i))] = found[1];
-        stats[stat_name("high_quantile", column(i))] = found[2];
-      }
-      return stats;
+      std::vector<std::vector<double>> measured;
+      for (const auto& each : sketches) measured.push_back(each.at({low_, 0.5, high_}));
+      return stats_of(measured);
     });
   }
 
  private:
-  base::Result<Scale> scale_in(const Dict& stats, const std::string& column) const override {
-    TRIREME_ASSIGN(const double low, number_in(stats, stat_name("low_quantile", column)));
-    TRIREME_ASSIGN(const double median, number_in(stats, stat_name("median", column)));
-    TRIREME_ASSIGN(const double high, number_in(stats, stat_name("high_quantile", column)));
-    return Scale{median, high == low ? 1.0 : high - low};
-  }
-
   double low_;
   double high_;
   std::int64_t precision_;
 };
 
-template <typename Plain>
-Made plain_scaler(const Dict& given) {
-  const Arguments arguments(given);
-  TRIREME_TRY(arguments.expect({"columns", "output_columns"}));
-  TRIREME_ASSIGN(auto names, InOut::of(arguments));
-  return std::unique_ptr<PreprocessorImpl>(std::make_unique<Plain>(std::move(names)));
-}
-
 }  // namespace
 
-Made make_standard_scaler(const Dict& given) { return plain_scaler<StandardScaler>(given); }
-Made make_min_max_scaler(const Dict& given) { return plain_scaler<MinMaxScaler>(given); }
-Made make_max_abs_scaler(const Dict& given) { return plain_scaler<MaxAbsScaler>(given); }
+Made make_standard_scaler(Arguments& given) {
+  const auto scale = [](const std::vector<double>& stats) {
+    return Scale{stats[0], stats[1] < kEpsilon ? 1.0 : stats[1]};
+  };
+  return moment_scaler(given, {{"mean", "std"}, scale}, [](const Moments& found) {
+    return std::vector{found.mean, found.deviation()};
+  });
+}
 
-Made make_robust_scaler(const Dict& given) {
-  const Arguments arguments(given);
-  TRIREME_TRY(arguments.expect({"columns", "quantile_range", "output_columns", "quantile_precision"}));
-  TRIREME_ASSIGN(auto names, InOut::of(arguments));
+Made make_min_max_scaler(Arguments& given) {
+  const auto scale = [](const std::vector<double>& stats) {
+    const double range = stats[1] - stats[0];
+    return Scale{stats[0], range < kEpsilon ? 1.0 : range};
+  };
+  return moment_scaler(given, {{"min", "max"}, scale}, [](const Moments& found) {
+    return std::vector{found.low, found.high};
+  });
+}
+
+Made make_max_abs_scaler(Arguments& given) {
+  const auto scale = [](const std::vector<double>& stats) { return Scale{0, stats[0] == 0 ? 1.0 : stats[0]}; };
+  return moment_scaler(given, {{"abs_max"}, scale}, [](const Moments& found) {
+    return std::vector{std::max(std::abs(found.low), std::abs(found.high))};
+  });
+}
+
+Made make_robust_scaler(Arguments& given) {
+  TRIREME_ASSIGN(auto names, InOut::of(given));
   double low = 0.25;
   double high = 0.75;
-  if (const Value& range = arguments.get("quantile_range"); !range.is_null()) {
+  if (const Value& range = given.get("quantile_range"); !range.is_null()) {
     TRIREME_ASSIGN(const auto both, decoded(range), "quantile_range");
     const auto* list = both.get_if<List>();
     const bool numbers = list && list->size() == 2 && list->front().is_number() && list->back().is_number();
@@ -234,11 +192,14 @@ Made make_robust_scaler(const Dict& given) {
     if (!numbers || !(0 <= low && low < high && high <= 1))
       return base::error("quantile_range={}: expected two fractions, the smaller one first", python_text(range));
   }
-  std::int64_t precision = 800;
-  if (!arguments.get("quantile_precision").is_null()) {
-    TRIREME_ASSIGN(precision, arguments.whole("quantile_precision"));
-  }
-  return std::unique_ptr<PreprocessorImpl>(std::make_unique<RobustScaler>(std::move(names), low, high, precision));
+  given.set("quantile_range", encoded(List{low, high}));
+  if (given.get("quantile_precision").is_null()) given.set("quantile_precision", 800);
+  TRIREME_ASSIGN(const auto precision, given.whole("quantile_precision"));
+  const auto scale = [](const std::vector<double>& stats) {
+    return Scale{stats[1], stats[2] == stats[0] ? 1.0 : stats[2] - stats[0]};
+  };
+  return make_impl<RobustScaler>(std::move(names), ScaledBy{{"low_quantile", "median", "high_quantile"}, scale}, low,
+                                 high, precision);
 }
 
 }  // namespace trireme::preprocess

@@ -28,15 +28,16 @@ base::Result<Dict> described(const Preprocessor& preprocessor) {
     }
     return Dict{{"preprocessor", "Chain"}, {"chain", std::move(chain)}};
   }
-  if (const auto function = data.impl->function_argument(); !function.empty()) {
+  const auto& origin = data.impl->origin();
+  if (!origin.function_argument.empty()) {
     return base::error(
         "{} cannot be written as JSON: {} contains a function. Create this preprocessor in the program when you "
         "need it, and serialize() the others",
-        data.impl->name(), function);
+        origin.name, origin.function_argument);
   }
   const auto& stats = data.impl->stats();
-  return Dict{{"preprocessor", std::string(data.impl->name())},
-              {"arguments", data.impl->arguments()},
+  return Dict{{"preprocessor", origin.name},
+              {"arguments", origin.arguments},
               {"fitted", stats ? Value(Dict{{"stats_", *stats}}) : Value()}};
 }
 

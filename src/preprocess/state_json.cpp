@@ -1,6 +1,7 @@
 #include "preprocess/state_json.h"
 
 #include <fmt/format.h>
+#include <openssl/evp.h>
 
 #include <algorithm>
 #include <array>
@@ -15,34 +16,23 @@
 namespace trireme::preprocess {
 namespace {
 
-constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 std::string to_base64(std::string_view bytes) {
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t group = 0;
-    const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
-    for (std::size_t j = 0; j < 3; ++j) group = group << 8 | (j < count ? static_cast<std::uint8_t>(bytes[i + j]) : 0);
-    for (std::size_t j = 0; j < 4; ++j) text += j <= count ? kDigits[group >> (18 - 6 * j) & 63] : '=';
-  }
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // it writes a terminator
+  const int size =
+      EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                      reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
+  text.resize(static_cast<std::size_t>(size));
   return text;
 }
 
 base::Result<std::string> from_base64(std::string_view text) {
-  const auto wrong = [&] { return base::error("'{}' is not base64", text.substr(0, 60)); };
-  if (text.size() % 4 != 0) return wrong();
-  std::string bytes;
-  for (std::size_t i = 0; i < text.size(); i += 4) {
-    const bool last = i + 4 == text.size();
-    const std::size_t filled = !last ? 4 : text[i + 2] == '=' ? 2 : text[i + 3] == '=' ? 3 : 4;
-    std::uint32_t group = 0;
-    for (std::size_t j = 0; j < 4; ++j) {
-      const auto digit = j < filled ? kDigits.find(text[i + j]) : 0;
-      if (digit == std::string_view::npos || (j >= filled && text[i + j] != '=')) return wrong();
-      group = group << 6 | static_cast<std::uint32_t>(digit);
-    }
-    for (std::size_t j = 0; j + 1 < filled; ++j) bytes += static_cast<char>(group >> (16 - 8 * j) & 255);
-  }
+  std::string bytes(text.size() / 4 * 3, '\0');
+  const int size = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
+                                   reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
+  const int padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+  bytes.resize(static_cast<std::size_t>(std::max(size - padding, 0)));
+  // OpenSSL also decodes spaces around the text, and '=' inside of it.
+  if (size < 0 || to_base64(bytes) != text) return base::error("'{}' is not base64", text.substr(0, 60));
   return bytes;
 }
 
@@ -95,9 +85,19 @@ Value encoded(const Value& value) {
   if (const auto* bytes = value.get_if<Bytes>()) return Dict{{"$bytes", to_base64(bytes->data)}};
   const auto* list = value.get_if<List>();
   if (!list) return value;
-  List items;
-  for (const auto& each : *list) items.push_back(encoded(each));
-  return Dict{{"$tuple", std::move(items)}};
+  return Dict{{"$tuple", encoded_list(*list)}};
+}
+
+List encoded_list(const List& values) {
+  List list;
+  for (const auto& each : values) list.push_back(encoded(each));
+  return list;
+}
+
+Value encoded_lists(const ListsByColumn& lists) {
+  Pairs pairs;
+  for (const auto& [column, values] : lists) pairs.emplace_back(column, encoded_list(values));
+  return encoded_pairs(std::move(pairs));
 }
 
 base::Result<Value> decoded(const Value& value) {
@@ -150,6 +150,11 @@ base::Result<Pairs> decoded_pairs(const Value& value) {
     pairs.emplace_back(std::move(key), pair->back());
   }
   return pairs;
+}
+
+const Value* find_in(const Pairs& pairs, const std::string& key) {
+  const auto found = std::find_if(pairs.begin(), pairs.end(), [&](auto& pair) { return pair.first == Value(key); });
+  return found == pairs.end() ? nullptr : &found->second;
 }
 
 Value encoded_dtype(std::optional<DType> dtype) {

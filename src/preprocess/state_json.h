@@ -1,6 +1,8 @@
 #pragma once
 
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -21,6 +23,13 @@ base::Result<Value> decoded(const Value& value);
 using Pairs = std::vector<std::pair<Value, Value>>;
 Value encoded_pairs(Pairs pairs);
 base::Result<Pairs> decoded_pairs(const Value& value);
+// The value of a text key; nullptr if it is not there.
+const Value* find_in(const Pairs& pairs, const std::string& key);
+
+// Values by column, such as categories.
+using ListsByColumn = std::map<std::string, List>;
+List encoded_list(const List& values);
+Value encoded_lists(const ListsByColumn& lists);
 
 // {"$dtype": "<f4"}, or null.
 Value encoded_dtype(std::optional<DType> dtype);

@@ -12,48 +12,44 @@ namespace {
 // Quantiles are exact up to this number of values; beyond, every level of the sketch keeps this number.
 constexpr std::int64_t kSketchValues = 1 << 17;
 
-// One sketch for each column.
+// A sketch of one column.
 template <typename Sketch>
-class NumbersLearner final : public Learner {
+class Sketched {
  public:
-  using Finish = std::function<base::Result<Dict>(const std::vector<Sketch>&)>;
+  Sketched(std::string column, std::string_view who, Sketch empty)
+      : column_(std::move(column)), who_(who), sketch_(std::move(empty)) {}
 
-  NumbersLearner(std::vector<std::string> columns, std::string_view who, const Sketch& empty, Finish finish)
-      : columns_(std::move(columns)),
-        who_(who),
-        sketches_(columns_.size(), empty),
-        seen_(columns_.size()),
-        finish_(std::move(finish)) {}
-
-  base::Result<void> add(const Table& table) override {
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      TRIREME_ASSIGN(const Column* column, numeric(table, columns_[i], who_));
-      auto values = floats_of(*column);
-      std::erase_if(values, [](double value) { return std::isnan(value); });
-      if (std::any_of(values.begin(), values.end(), [](double value) { return std::isinf(value); })) {
-        return base::error("{}: column '{}' has infinite values: replace them, or filter their rows out", who_,
-                           columns_[i]);
-      }
-      if (!values.empty()) seen_[i] = true;
-      sketches_[i].add(values);
+  base::Result<void> add(const Table& table) {
+    TRIREME_ASSIGN(const Column* column, numeric(table, column_, who_));
+    auto values = floats_of(*column);
+    std::erase_if(values, [](double value) { return std::isnan(value); });
+    if (std::any_of(values.begin(), values.end(), [](double value) { return std::isinf(value); })) {
+      return base::error("{}: column '{}' has infinite values: replace them, or filter their rows out", who_, column_);
     }
+    if (!values.empty()) seen_ = true;
+    sketch_.add(values);
     return {};
   }
 
-  base::Result<Dict> done() override {
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      if (!seen_[i]) return nothing_to_learn_from(columns_[i], who_);
-    }
-    return finish_(sketches_);
+  base::Result<Sketch> done() {
+    if (!seen_) return nothing_to_learn_from(column_, who_);
+    return std::move(sketch_);
   }
 
  private:
-  std::vector<std::string> columns_;
+  std::string column_;
   std::string_view who_;
-  std::vector<Sketch> sketches_;
-  std::vector<bool> seen_;
-  Finish finish_;
+  Sketch sketch_;
+  bool seen_ = false;
 };
+
+template <typename Sketch>
+std::unique_ptr<Learner> learn(const std::vector<std::string>& columns, std::string_view who, const Sketch& empty,
+                               std::function<base::Result<Dict>(const std::vector<Sketch>&)> finish) {
+  std::vector<Sketched<Sketch>> parts;
+  for (const auto& column : columns) parts.emplace_back(column, who, empty);
+  return std::make_unique<EachColumnLearner<Sketched<Sketch>, Sketch>>(std::move(parts), std::move(finish));
+}
 
 }  // namespace
 
@@ -140,15 +136,15 @@ std::vector<double> Quantiles::at(const std::vector<double>& fractions) const {
   return found;
 }
 
-std::unique_ptr<Learner> learn_moments(std::vector<std::string> columns, std::string_view who,
+std::unique_ptr<Learner> learn_moments(const std::vector<std::string>& columns, std::string_view who,
                                        std::function<base::Result<Dict>(const std::vector<Moments>&)> finish) {
-  return std::make_unique<NumbersLearner<Moments>>(std::move(columns), who, Moments(), std::move(finish));
+  return learn(columns, who, Moments(), std::move(finish));
 }
 
-std::unique_ptr<Learner> learn_quantiles(std::vector<std::string> columns, std::string_view who, std::int64_t size,
+std::unique_ptr<Learner> learn_quantiles(const std::vector<std::string>& columns, std::string_view who,
+                                         std::int64_t size,
                                          std::function<base::Result<Dict>(const std::vector<Quantiles>&)> finish) {
-  const Quantiles empty(static_cast<std::size_t>(std::max(size, kSketchValues)));
-  return std::make_unique<NumbersLearner<Quantiles>>(std::move(columns), who, empty, std::move(finish));
+  return learn(columns, who, Quantiles(static_cast<std::size_t>(std::max(size, kSketchValues))), std::move(finish));
 }
 
 }  // namespace trireme::preprocess

@@ -49,10 +49,11 @@ class Quantiles {
 };
 
 // `finish` converts the result, in the order of the columns, to statistics.
-std::unique_ptr<Learner> learn_moments(std::vector<std::string> columns, std::string_view who,
+std::unique_ptr<Learner> learn_moments(const std::vector<std::string>& columns, std::string_view who,
                                        std::function<base::Result<Dict>(const std::vector<Moments>&)> finish);
 // Keeps at least `size` values.
-std::unique_ptr<Learner> learn_quantiles(std::vector<std::string> columns, std::string_view who, std::int64_t size,
+std::unique_ptr<Learner> learn_quantiles(const std::vector<std::string>& columns, std::string_view who,
+                                         std::int64_t size,
                                          std::function<base::Result<Dict>(const std::vector<Quantiles>&)> finish);
 
 }  // namespace trireme::preprocess

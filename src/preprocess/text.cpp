@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "data/value_arrays.h"
 #include "preprocess/categories.h"
 #include "preprocess/columns.h"
 #include "preprocess/state_json.h"
@@ -15,34 +16,26 @@ namespace {
 class Tokenizer final : public TextPreprocessor {
  public:
   using TextPreprocessor::TextPreprocessor;
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<Tokenizer>(*this); }
-  std::string_view name() const override { return "Tokenizer"; }
   bool fittable() const override { return false; }
-  Dict arguments() const override {
-    return {{"columns", column_list()}, {"tokenization_fn", nullptr}, {"output_columns", output_list()}};
-  }
 
  private:
   base::Result<Column> changed(const Table& table, std::size_t index) const override {
     TRIREME_ASSIGN(const Column* found, text_column(table, index, true));
     std::vector<std::int64_t> offsets(1);
-    auto starts = std::make_shared<std::vector<std::int32_t>>(1);
-    auto texts = std::make_shared<std::string>();
+    std::vector<std::int32_t> starts(1);
+    std::string texts;
     for (std::int64_t row = 0; row < found->rows(); ++row) {
       if (!null_at(*found->array, row)) {
         TRIREME_TRY(for_each_token(text_at(*found->schema, *found->array, row), [&](std::string_view token) {
-          *texts += token;
-          starts->push_back(static_cast<std::int32_t>(texts->size()));
+          texts += token;
+          starts.push_back(static_cast<std::int32_t>(texts.size()));
         }));
       }
-      offsets.push_back(std::ssize(*starts) - 1);
+      offsets.push_back(std::ssize(starts) - 1);
     }
-    if (!std::in_range<std::int32_t>(texts->size()))
+    if (!std::in_range<std::int32_t>(texts.size()))
       return base::error("{}: more than 2 GiB of text in one batch", name());
-    const void* ends = starts->data();
-    const void* bytes = texts->data();
-    Column items{"item", data::make_schema("u", "item"),
-                 data::make_array(offsets.back(), 0, {nullptr, ends, bytes}, {std::move(starts), std::move(texts)})};
+    Column items{"item", data::make_schema("u", "item"), data::text_array(std::move(starts), {}, std::move(texts))};
     return from_lists(output(index), offsets, std::move(items), found);
   }
 };
@@ -99,49 +92,43 @@ struct SeenTokens {
 
 class CountVectorizer final : public Vectorizer {
  public:
-  CountVectorizer(InOut names, TokenizationFunction function, std::optional<std::int64_t> most)
-      : Vectorizer(std::move(names), std::move(function)), most_(most) {}
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<CountVectorizer>(*this); }
-  std::string_view name() const override { return "CountVectorizer"; }
-  Dict arguments() const override {
-    return {{"columns", column_list()},
-            {"tokenization_fn", nullptr},
-            {"max_features", most_ ? Value(*most_) : Value()},
-            {"output_columns", output_list()}};
+  CountVectorizer(InOut names, std::optional<std::int64_t> most) : Vectorizer(std::move(names)), most_(most) {}
+  std::unique_ptr<Learner> learner() const override {
+    std::vector<TokenCounter> counters;
+    for (std::size_t i = 0; i < columns().size(); ++i) counters.emplace_back(*this, i);
+    return std::make_unique<EachColumnLearner<TokenCounter, Value>>(
+        std::move(counters), [this](const std::vector<Value>& counts) -> base::Result<Dict> {
+          Dict stats;
+          for (std::size_t i = 0; i < counts.size(); ++i) stats[stat_name("token_counts", column(i))] = counts[i];
+          return stats;
+        });
   }
-  std::unique_ptr<Learner> learner() const override { return std::make_unique<TokensLearner>(*this); }
 
  private:
-  class TokensLearner final : public Learner {
+  class TokenCounter {
    public:
-    explicit TokensLearner(const CountVectorizer& owner) : owner_(owner), seen_(owner.columns().size()) {}
+    TokenCounter(const CountVectorizer& owner, std::size_t index) : owner_(&owner), index_(index) {}
 
-    base::Result<void> add(const Table& table) override {
-      for (std::size_t i = 0; i < seen_.size(); ++i) {
-        TRIREME_ASSIGN(const Column* found, owner_.token_column(table, i));
-        base::Result<void> added;
-        TRIREME_TRY(owner_.for_each_token(*found, [&](std::int64_t, const Token& token) {
-          if (auto done = seen_[i].add(token); !done) added = std::move(done);
-        }));
-        TRIREME_TRY(std::move(added), "{}: column '{}'", owner_.name(), owner_.column(i));
-      }
+    base::Result<void> add(const Table& table) {
+      TRIREME_ASSIGN(const Column* found, owner_->token_column(table, index_));
+      base::Result<void> added;
+      TRIREME_TRY(owner_->for_each_token(*found, [&](std::int64_t, const Token& token) {
+        if (auto done = seen_.add(token); !done) added = std::move(done);
+      }));
+      TRIREME_TRY(std::move(added), "{}: column '{}'", owner_->name(), owner_->column(index_));
       return {};
     }
 
-    base::Result<Dict> done() override {
-      Dict stats;
-      for (std::size_t i = 0; i < seen_.size(); ++i) {
-        const auto& name = owner_.column(i);
-        if (seen_[i].tokens.empty())
-          return base::error("CountVectorizer: column '{}' has no tokens to learn from: there are no rows", name);
-        stats[stat_name("token_counts", name)] = encoded_pairs(seen_[i].most_frequent(owner_.most_));
-      }
-      return stats;
+    base::Result<Value> done() const {
+      if (!seen_.tokens.empty()) return encoded_pairs(seen_.most_frequent(owner_->most_));
+      return base::error("CountVectorizer: column '{}' has no tokens to learn from: there are no rows",
+                         owner_->column(index_));
     }
 
    private:
-    const CountVectorizer& owner_;
-    std::vector<SeenTokens> seen_;  // by column
+    const CountVectorizer* owner_;
+    std::size_t index_;
+    SeenTokens seen_;
   };
 
   base::Result<void> understand(const Dict& stats) override {
@@ -171,17 +158,8 @@ class CountVectorizer final : public Vectorizer {
 
 class HashingVectorizer final : public Vectorizer {
  public:
-  HashingVectorizer(InOut names, TokenizationFunction function, std::int64_t features)
-      : Vectorizer(std::move(names), std::move(function)), features_(features) {}
-  std::unique_ptr<PreprocessorImpl> clone() const override { return std::make_unique<HashingVectorizer>(*this); }
-  std::string_view name() const override { return "HashingVectorizer"; }
+  HashingVectorizer(InOut names, std::int64_t features) : Vectorizer(std::move(names)), features_(features) {}
   bool fittable() const override { return false; }
-  Dict arguments() const override {
-    return {{"columns", column_list()},
-            {"num_features", features_},
-            {"tokenization_fn", nullptr},
-            {"output_columns", output_list()}};
-  }
 
  private:
   base::Result<Column> changed(const Table& table, std::size_t index) const override {
@@ -198,44 +176,24 @@ class HashingVectorizer final : public Vectorizer {
   std::int64_t features_;
 };
 
-base::Result<void> expect_no_function(const Arguments& arguments) {
-  if (arguments.get("tokenization_fn").is_null()) return {};
-  return base::error("tokenization_fn={}: a function cannot be read from JSON",
-                     python_text(arguments.get("tokenization_fn")));
-}
-
 }  // namespace
 
-Made make_tokenizer(const Dict& given, TokenizationFunction function) {
-  const Arguments arguments(given);
-  TRIREME_TRY(arguments.expect({"columns", "tokenization_fn", "output_columns"}));
-  TRIREME_TRY(expect_no_function(arguments));
-  TRIREME_ASSIGN(auto names, InOut::of(arguments));
-  return std::unique_ptr<PreprocessorImpl>(std::make_unique<Tokenizer>(std::move(names), std::move(function)));
-}
+Made make_tokenizer(Arguments& given) { return of_columns<Tokenizer>(given); }
 
-Made make_count_vectorizer(const Dict& given, TokenizationFunction function) {
-  const Arguments arguments(given);
-  TRIREME_TRY(arguments.expect({"columns", "tokenization_fn", "max_features", "output_columns"}));
-  TRIREME_TRY(expect_no_function(arguments));
-  TRIREME_ASSIGN(auto names, InOut::of(arguments));
+Made make_count_vectorizer(Arguments& given) {
+  TRIREME_ASSIGN(auto names, InOut::of(given));
   std::optional<std::int64_t> most;
-  if (!arguments.get("max_features").is_null()) {
-    TRIREME_ASSIGN(most, arguments.whole("max_features"));
+  if (!given.get("max_features").is_null()) {
+    TRIREME_ASSIGN(most, given.whole("max_features"));
     if (*most < 1) return base::error("max_features={}: expected at least 1", *most);
   }
-  return std::unique_ptr<PreprocessorImpl>(
-      std::make_unique<CountVectorizer>(std::move(names), std::move(function), most));
+  return make_impl<CountVectorizer>(std::move(names), most);
 }
 
-Made make_hashing_vectorizer(const Dict& given, TokenizationFunction function) {
-  const Arguments arguments(given);
-  TRIREME_TRY(arguments.expect({"columns", "num_features", "tokenization_fn", "output_columns"}));
-  TRIREME_TRY(expect_no_function(arguments));
-  TRIREME_ASSIGN(auto names, InOut::of(arguments));
-  TRIREME_ASSIGN(const auto features, checked_features(arguments));
-  return std::unique_ptr<PreprocessorImpl>(
-      std::make_unique<HashingVectorizer>(std::move(names), std::move(function), features));
+Made make_hashing_vectorizer(Arguments& given) {
+  TRIREME_ASSIGN(auto names, InOut::of(given));
+  TRIREME_ASSIGN(const auto features, checked_features(given));
+  return make_impl<HashingVectorizer>(std::move(names), features);
 }
 
 }  // namespace trireme::preprocess

@@ -37,7 +37,8 @@ base::Result<const Column*> TextPreprocessor::token_column(const Table& table, s
 
 base::Result<void> TextPreprocessor::for_each_token(std::string_view text,
                                                     const std::function<void(std::string_view)>& see) const {
-  if (!function_) {
+  const auto& function = origin().tokenization_fn;
+  if (!function) {
     for (std::size_t end = text.find(' '); end != std::string_view::npos; end = text.find(' ')) {
       see(text.substr(0, end));
       text.remove_prefix(end + 1);
@@ -47,7 +48,7 @@ base::Result<void> TextPreprocessor::for_each_token(std::string_view text,
   }
   // Exception boundary: anything the user's function throws is an error of the text.
   try {
-    for (const auto& token : function_(text)) see(token);
+    for (const auto& token : function(text)) see(token);
     return {};
   } catch (const std::exception& thrown) {
     return base::error("{}: tokenization_fn: {}", name(), thrown.what());

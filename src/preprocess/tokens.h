@@ -38,23 +38,17 @@ class Token {
 // A preprocessor that splits texts into tokens first.
 class TextPreprocessor : public EachColumnPreprocessor {
  public:
-  TextPreprocessor(InOut names, TokenizationFunction function)
-      : EachColumnPreprocessor(std::move(names)), function_(std::move(function)) {}
-
-  std::string_view function_argument() const override { return function_ ? "tokenization_fn" : ""; }
+  using EachColumnPreprocessor::EachColumnPreprocessor;
 
  protected:
   base::Result<const Column*> text_column(const Table& table, std::size_t index, bool nulls) const;
   // A column without nulls of texts, or of lists of tokens.
   base::Result<const Column*> token_column(const Table& table, std::size_t index) const;
-  // Splits at each space, or by the function.
+  // Splits at each space, or by the tokenization function.
   base::Result<void> for_each_token(std::string_view text, const std::function<void(std::string_view)>& see) const;
   // Null elements of lists are skipped.
   base::Result<void> for_each_token(const Column& column,
                                     const std::function<void(std::int64_t row, const Token&)>& see) const;
-
- private:
-  TokenizationFunction function_;
 };
 
 // The index of a token among this number; the same on every machine and in every process.

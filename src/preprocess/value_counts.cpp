@@ -20,7 +20,9 @@ class Counter {
   Counter(std::string name, std::string_view who, CountOptions options)
       : name_(std::move(name)), who_(who), options_(options) {}
 
-  base::Result<void> add(const Column& column) {
+  base::Result<void> add(const Table& table) {
+    TRIREME_ASSIGN(const Column* found, table.find(name_, who_));
+    const Column& column = *found;
     const bool lists = is_list(column.format());
     const ArrowSchema* innermost = &*column.schema;
     if (lists) innermost = innermost->children[0];
@@ -41,7 +43,7 @@ class Counter {
     return {};
   }
 
-  base::Result<Counted> done() && {
+  base::Result<Counted> done() {
     if (counted_.values.empty()) return nothing_to_learn_from(name_, who_);
     return std::move(counted_);
   }
@@ -81,39 +83,6 @@ class Counter {
   Counted counted_;
 };
 
-class CountsLearner final : public Learner {
- public:
-  using Finish = std::function<base::Result<Dict>(std::vector<Counted>)>;
-
-  CountsLearner(std::vector<std::string> columns, std::string_view who, CountOptions options, Finish finish)
-      : columns_(std::move(columns)), who_(who), finish_(std::move(finish)) {
-    for (const auto& name : columns_) counters_.emplace_back(name, who, options);
-  }
-
-  base::Result<void> add(const Table& table) override {
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      TRIREME_ASSIGN(const Column* column, table.find(columns_[i], who_));
-      TRIREME_TRY(counters_[i].add(*column));
-    }
-    return {};
-  }
-
-  base::Result<Dict> done() override {
-    std::vector<Counted> found;
-    for (auto& counter : counters_) {
-      TRIREME_ASSIGN(auto counted, std::move(counter).done());
-      found.push_back(std::move(counted));
-    }
-    return finish_(std::move(found));
-  }
-
- private:
-  std::vector<std::string> columns_;
-  std::string_view who_;
-  std::vector<Counter> counters_;
-  Finish finish_;
-};
-
 }  // namespace
 
 base::Result<Value> value_of(const ArrowSchema& type, const ArrowArray& array, std::int64_t index) {
@@ -138,9 +107,12 @@ base::Result<Value> value_of(const ArrowSchema& type, const ArrowArray& array, s
   return Value(std::move(list));
 }
 
-std::unique_ptr<Learner> learn_counts(std::vector<std::string> columns, std::string_view who, CountOptions options,
-                                      std::function<base::Result<Dict>(std::vector<Counted>)> finish) {
-  return std::make_unique<CountsLearner>(std::move(columns), who, options, std::move(finish));
+std::unique_ptr<Learner> learn_counts(const std::vector<std::string>& columns, std::string_view who,
+                                      CountOptions options,
+                                      std::function<base::Result<Dict>(const std::vector<Counted>&)> finish) {
+  std::vector<Counter> counters;
+  for (const auto& name : columns) counters.emplace_back(name, who, options);
+  return std::make_unique<EachColumnLearner<Counter, Counted>>(std::move(counters), std::move(finish));
 }
 
 }  // namespace trireme::preprocess
