@@ -28,17 +28,13 @@ class TuneCallback(UserCallback):
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         pass
 
-    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        pass
+    on_step_end = on_step_begin
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         pass
 
-    def on_trial_restore(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        pass
-
-    def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        pass
+    on_trial_restore = on_trial_save = on_trial_start
+    on_trial_complete = on_trial_recover = on_trial_error = on_trial_start
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
@@ -48,15 +44,6 @@ class TuneCallback(UserCallback):
     def on_checkpoint(
         self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Checkpoint, **info: Any
     ) -> None:
-        pass
-
-    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        pass
-
-    def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        pass
-
-    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         pass
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
@@ -120,11 +107,7 @@ class LoggerCallback(TuneCallback):
     def log_trial_start(self, trial: Trial) -> None:
         pass
 
-    def log_trial_restore(self, trial: Trial) -> None:
-        pass
-
-    def log_trial_save(self, trial: Trial) -> None:
-        pass
+    log_trial_restore = log_trial_save = log_trial_start
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         pass

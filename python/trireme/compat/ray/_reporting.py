@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from trireme._session import current_session
@@ -33,48 +34,27 @@ def air_report(metrics: dict[str, Any], *, checkpoint: Any = None) -> None:
     _report(metrics, checkpoint=checkpoint)
 
 
-def get_world_size() -> int:
-    return current_session("get_world_size").context.get_world_size()
+def _getter(name: str) -> Callable[[], Any]:
+    """That of the worker's context, as a function."""
+
+    def get() -> Any:
+        return getattr(current_session(name).context, name)()
+
+    get.__name__ = get.__qualname__ = name
+    return get
 
 
-def get_world_rank() -> int:
-    return current_session("get_world_rank").context.get_world_rank()
-
-
-def get_local_rank() -> int:
-    return current_session("get_local_rank").context.get_local_rank()
-
-
-def get_local_world_size() -> int:
-    return current_session("get_local_world_size").context.get_local_world_size()
-
-
-def get_node_rank() -> int:
-    return current_session("get_node_rank").context.get_node_rank()
-
-
-def get_experiment_name() -> str:
-    return current_session("get_experiment_name").context.get_experiment_name()
-
-
-def get_trial_name() -> str:
-    return current_session("get_trial_name").context.get_trial_name()
-
-
-def get_trial_id() -> str:
-    return current_session("get_trial_id").context.get_trial_id()
-
-
-def get_trial_resources() -> Any:
-    return current_session("get_trial_resources").context.get_trial_resources()
-
-
-def get_trial_dir() -> str | None:
-    return current_session("get_trial_dir").context.get_trial_dir()
-
-
-def get_metadata() -> dict[str, Any]:
-    return current_session("get_metadata").context.get_metadata()
+get_world_size = _getter("get_world_size")
+get_world_rank = _getter("get_world_rank")
+get_local_rank = _getter("get_local_rank")
+get_local_world_size = _getter("get_local_world_size")
+get_node_rank = _getter("get_node_rank")
+get_experiment_name = _getter("get_experiment_name")
+get_trial_name = _getter("get_trial_name")
+get_trial_id = _getter("get_trial_id")
+get_trial_resources = _getter("get_trial_resources")
+get_trial_dir = _getter("get_trial_dir")
+get_metadata = _getter("get_metadata")
 
 
 def get_run_id() -> str:

@@ -9,19 +9,16 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 from trireme._checkpoint import Checkpoint
 from trireme._context import TrainContext
-from trireme._report import CheckpointUploadMode, Report, ReportedCheckpoint
+from trireme._report import CheckpointUploadMode, Report
 from trireme._session import TrainSession, current_session, set_session
 from trireme.compat.ray._backends import WorkerGroup
 from trireme.compat.ray._context import RayTrainContext
 from trireme.compat.ray._settings import RunSettings
 from trireme.compat.ray._storage import default_checkpoint_name
-
-if TYPE_CHECKING:
-    from trireme._positions import Positions
 
 
 class Stopped(BaseException):
@@ -33,7 +30,6 @@ class RaySession:
 
     def __init__(self, inner: TrainSession, settings: RunSettings) -> None:
         self._inner = inner
-        self.positions: Positions = inner.positions
         self.settings = settings
         self.context: TrainContext = RayTrainContext.around(inner.context, settings)
         self._reports = 0
@@ -41,10 +37,9 @@ class RaySession:
         self._shards = settings.configured.shards(inner.context, self._core) if settings.configured else None
         self._checkpoints = 0  # of all ranks, also before this attempt: for the first version's names
 
-    @property
-    def _core(self) -> Any:
-        """The connection, which some adapters use."""
-        return self._inner._core  # type: ignore[attr-defined]
+    def __getattr__(self, name: str) -> Any:
+        """The rest is the worker's session, also its connection, which some adapters use."""
+        return getattr(self._inner, name)
 
     @property
     def datasets(self) -> Any:  # WorkerDatasets, ConfiguredShards or None
@@ -62,21 +57,6 @@ class RaySession:
                 self.barrier()
         if stop:
             raise Stopped
-
-    def get_checkpoint(self) -> Checkpoint | None:
-        return self._inner.get_checkpoint()
-
-    def reported_checkpoints(self, validated: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:
-        return self._inner.reported_checkpoints(validated, timeout_s)
-
-    def barrier(self) -> None:
-        self._inner.barrier()
-
-    def broadcast_from_rank_zero(self, data: Any) -> Any:
-        return self._inner.broadcast_from_rank_zero(data)
-
-    def preemption(self) -> dict[str, Any] | None:
-        return self._inner.preemption()
 
     def _agreed(self, report: Report) -> tuple[Report, bool]:
         """All ranks meet, store their checkpoint under the name of rank 0, and stop when it does. Ranks that do not
@@ -124,7 +104,7 @@ class InRaySession:
     def __call__(self, *arguments: Any) -> Any:
         settings = self._settings
         inner = current_session("fit")
-        set_session(RaySession(inner, settings))
+        set_session(cast("TrainSession", RaySession(inner, settings)))
         if settings.collective_timeout_s is not None and (core := getattr(inner, "_core", None)) is not None:
             core.set_collective_timeout(settings.collective_timeout_s)
         for callback in settings.worker_callbacks:

@@ -9,8 +9,9 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
+from trireme import _context
 from trireme._checkpoint import Checkpoint
-from trireme._storage import ArrowFiles, Location, local_filesystem, resolve
+from trireme._storage import ArrowFiles, Location, resolve
 
 SNAPSHOT = "checkpoint_manager_snapshot.json"
 
@@ -19,7 +20,9 @@ def default_checkpoint_name() -> str:
     return f"checkpoint_{datetime.datetime.now():%Y-%m-%d_%H-%M-%S.%f}"
 
 
-class StorageContext:
+class StorageContext(_context.StorageContext):
+    """Also with the names that only Ray has."""
+
     def __init__(
         self,
         storage_path: str | os.PathLike[str],
@@ -27,43 +30,27 @@ class StorageContext:
         storage_filesystem: Any = None,
         read_only: bool = False,
     ) -> None:
-        self._folder = resolve(storage_path, storage_filesystem, "storage_path")
-        self.experiment_dir_name = experiment_dir_name
+        self._begin(resolve(storage_path, storage_filesystem, "storage_path"), experiment_dir_name)
         self.read_only = read_only
         self.custom_fs_provided = storage_filesystem is not None
 
     @classmethod
     def of(cls, folder: Location, experiment_dir_name: str) -> StorageContext:
         made = cls.__new__(cls)
-        made._folder, made.experiment_dir_name = folder, experiment_dir_name
+        made._begin(folder, experiment_dir_name)
         made.read_only, made.custom_fs_provided = False, folder.filesystem is not None
         return made
 
-    @property
-    def storage_fs_path(self) -> str:
-        return self._folder.path
-
-    @property
-    def storage_filesystem(self) -> Any:
-        return self._folder.filesystem or local_filesystem()
-
-    @property
-    def experiment_fs_path(self) -> str:
-        return posixpath.join(self._folder.path, self.experiment_dir_name)
-
-    @property
-    def local_working_directory(self) -> str:
-        return os.getcwd()
+    def _begin(self, folder: Location, experiment_dir_name: str) -> None:
+        super().__init__(folder.path, experiment_dir_name, folder.filesystem)
+        self._folder = folder
 
     @property
     def checkpoint_manager_snapshot_path(self) -> str:
         return posixpath.join(self.experiment_fs_path, SNAPSHOT)
 
     def build_checkpoint_path_from_name(self, checkpoint_name: str) -> str:
-        return posixpath.join(self.experiment_fs_path, checkpoint_name)
-
-    def extract_checkpoint_dir_name_from_path(self, checkpoint_path: str) -> str:
-        return posixpath.basename(os.path.normpath(checkpoint_path))
+        return super().build_checkpoint_path_from_name(checkpoint_name)
 
     @staticmethod
     def make_default_checkpoint_dir_name() -> str:

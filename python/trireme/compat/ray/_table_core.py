@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trireme.compat.ray import _accelerators
 from trireme.compat.ray._names import RAY_VERSION, Module, adapted, module, refused
+from trireme.compat.ray._tasks import _errors
 
 _RAY = "trireme.compat.ray"
 _TASKS = f"{_RAY}._tasks"
@@ -15,19 +16,7 @@ _REMOTE = {
     **adapted(f"{_TASKS}._refs", "ObjectRef", "references work on this machine"),
 }
 _CONTEXT = adapted(f"{_TASKS}._where", "get_runtime_context", "ids of this machine's processes")
-_ERRORS = adapted(
-    f"{_TASKS}._errors",
-    "ActorAlreadyExistsError ActorDiedError ActorHandleNotFoundError ActorPlacementGroupRemoved ActorUnavailableError "
-    "ActorUnschedulableError AsyncioActorExit AuthenticationError CrossLanguageError GetTimeoutError "
-    "LocalRayletDiedError NodeDiedError ObjectFetchTimedOutError ObjectFreedError ObjectLostError "
-    "ObjectReconstructionFailedError ObjectRefStreamEndOfStreamError ObjectStoreFullError "
-    "OufOfBandObjectRefSerializationException OutOfDiskError OutOfMemoryError OwnerDiedError PendingCallsLimitExceeded "
-    "PlasmaObjectNotAvailable RayActorError RayCgraphCapacityExceeded RayChannelError RayChannelTimeoutError "
-    "RayDirectTransportError RayError RaySystemError RayTaskError ReferenceCountingAssertionError RpcError "
-    "RuntimeEnvSetupError StreamingGeneratorReplayInconsistentError TaskCancelledError TaskPlacementGroupRemoved "
-    "TaskUnschedulableError UnserializableException UserCodeException WorkerCrashedError",
-    "errors of tasks and actors; some are never raised",
-)
+_ERRORS = adapted(f"{_TASKS}._errors", _errors.NAMES, "errors of tasks and actors; some are never raised")
 _GROUPS = adapted(
     f"{_RAY}._placement",
     "PlacementGroup placement_group remove_placement_group get_placement_group placement_group_table "

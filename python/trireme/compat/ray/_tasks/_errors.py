@@ -58,19 +58,15 @@ class RayTaskError(RayError):
         return error
 
 
-class CrossLanguageError(RayError):
-    pass
-
-
 class TaskCancelledError(RayError):
     pass
 
 
-class LocalRayletDiedError(RayError):
+class WorkerCrashedError(RayError):
     pass
 
 
-class WorkerCrashedError(RayError):
+class RaySystemError(RayError):
     pass
 
 
@@ -96,59 +92,7 @@ class ActorUnavailableError(RayActorError):
     pass
 
 
-class RaySystemError(RayError):
-    pass
-
-
-class AuthenticationError(RayError):
-    pass
-
-
-class UserCodeException(RayError):
-    pass
-
-
-class ObjectStoreFullError(RayError):
-    pass
-
-
-class OutOfDiskError(RayError):
-    pass
-
-
-class OutOfMemoryError(RayError):
-    pass
-
-
-class NodeDiedError(RayError):
-    pass
-
-
-class ObjectLostError(RayError):
-    pass
-
-
-class ObjectFetchTimedOutError(ObjectLostError):
-    pass
-
-
-class RpcError(RayError):
-    pass
-
-
-class ReferenceCountingAssertionError(ObjectLostError, AssertionError):
-    pass
-
-
-class ObjectFreedError(ObjectLostError):
-    pass
-
-
-class OwnerDiedError(ObjectLostError):
-    pass
-
-
-class ObjectReconstructionFailedError(ObjectLostError):
+class ActorAlreadyExistsError(ValueError, RayError):
     pass
 
 
@@ -156,47 +100,7 @@ class GetTimeoutError(RayError, TimeoutError):
     pass
 
 
-class PlasmaObjectNotAvailable(RayError):
-    pass
-
-
-class AsyncioActorExit(RayError):
-    pass
-
-
-class RuntimeEnvSetupError(RayError):
-    pass
-
-
-class TaskPlacementGroupRemoved(RayError):
-    pass
-
-
-class ActorPlacementGroupRemoved(RayError):
-    pass
-
-
-class PendingCallsLimitExceeded(RayError):
-    pass
-
-
-class TaskUnschedulableError(RayError):
-    pass
-
-
-class ActorUnschedulableError(RayError):
-    pass
-
-
-class ObjectRefStreamEndOfStreamError(RayError):
-    pass
-
-
-class StreamingGeneratorReplayInconsistentError(RaySystemError):
-    pass
-
-
-class OufOfBandObjectRefSerializationException(RayError):
+class ObjectLostError(RayError):
     pass
 
 
@@ -204,25 +108,21 @@ class RayChannelError(RaySystemError):
     pass
 
 
-class RayChannelTimeoutError(RayChannelError, TimeoutError):
-    pass
+# Those that are never raised here, by their bases. Scripts name them in `except`.
+_NEVER_RAISED: dict[str, tuple[type, ...]] = {
+    "ActorPlacementGroupRemoved ActorUnschedulableError AsyncioActorExit AuthenticationError CrossLanguageError "
+    "LocalRayletDiedError NodeDiedError ObjectRefStreamEndOfStreamError ObjectStoreFullError "
+    "OufOfBandObjectRefSerializationException OutOfDiskError OutOfMemoryError PendingCallsLimitExceeded "
+    "PlasmaObjectNotAvailable RpcError RuntimeEnvSetupError TaskPlacementGroupRemoved TaskUnschedulableError "
+    "UnserializableException UserCodeException": (RayError,),
+    "RayCgraphCapacityExceeded RayDirectTransportError StreamingGeneratorReplayInconsistentError": (RaySystemError,),
+    "ObjectFetchTimedOutError ObjectFreedError ObjectReconstructionFailedError OwnerDiedError": (ObjectLostError,),
+    "ReferenceCountingAssertionError": (ObjectLostError, AssertionError),
+    "RayChannelTimeoutError": (RayChannelError, TimeoutError),
+    "ActorHandleNotFoundError": (ValueError, RayError),
+}
+for _names, _bases in _NEVER_RAISED.items():
+    for _name in _names.split():
+        globals()[_name] = type(_name, _bases, {"__module__": __name__})
 
-
-class RayCgraphCapacityExceeded(RaySystemError):
-    pass
-
-
-class RayDirectTransportError(RaySystemError):
-    pass
-
-
-class UnserializableException(RayError):
-    pass
-
-
-class ActorAlreadyExistsError(ValueError, RayError):
-    pass
-
-
-class ActorHandleNotFoundError(ValueError, RayError):
-    pass
+NAMES = " ".join(sorted(n for n, value in globals().items() if isinstance(value, type) and issubclass(value, RayError)))
